@@ -1,0 +1,30 @@
+"""Headbook: a static site about a transformer's attention heads and its tokens' paths.
+
+```python
+import headbook
+
+study = headbook.collect(["sentences.txt"], model="bert-base-uncased")
+study.heads                      # a pandas frame: one row per head, metric, view and label
+headbook.render(study, "site")   # pages that open with a double click
+```
+"""
+
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0"
+__all__ = ["Study", "__version__", "collect", "render"]
+
+if TYPE_CHECKING:
+    from headbook.collect import collect
+    from headbook.site import render
+    from headbook.study import Study
+
+
+def __getattr__(name: str) -> object:
+    """Import on first use, so that rendering never loads torch, transformers or spaCy."""
+    from importlib import import_module  # noqa: PLC0415
+
+    homes = {"collect": "headbook.collect", "render": "headbook.site", "Study": "headbook.study"}
+    if name not in homes:
+        raise AttributeError(f"module 'headbook' has no attribute {name!r}")
+    return getattr(import_module(homes[name]), name)

@@ -1,0 +1,148 @@
+"""Every option, in one frozen value: from a TOML file, from the command line, from Python."""
+
+import dataclasses
+import difflib
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, get_args
+
+from headbook.errors import ConfigError
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+
+
+def option(default: Any, text: str, *flags: str, place: bool = False) -> Any:
+    """Declare an option: its default, its help and its short flags.
+
+    Args:
+        place: the option says where on this machine or how loudly, not what is computed;
+            it is left out of what a study records.
+    """
+    return field(default=default, metadata={"help": text, "flags": flags, "place": place})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What to compute and how to show it.
+
+    Raises:
+        ConfigError: a value is outside what its option takes.
+    """
+
+    model: str = option("demo", "Hub id or local folder of the model, or 'demo'.", "-m")
+    revision: str | None = option(None, "Branch, tag or commit of a hub model.")
+    title: str | None = option(None, "Title of the site.")
+    notes: Path | None = option(
+        None, "Markdown file with your own text for the overview.", place=True
+    )
+    annotator: str = option(
+        "embedded",
+        "spaCy pipeline for words, parts of speech and dependencies: an installed name, a folder, "
+        "'embedded' (English) or 'none' (words only). CoNLL-U input brings its own.",
+    )
+    target_annotator: str = option(
+        "none", "The same for the target side of source-target pairs; often another language."
+    )
+    device: str = option("auto", f"Where to run the model: {', '.join(DEVICES)}.")
+    dtype: str = option("float32", f"Number format of the weights: {', '.join(DTYPES)}.")
+    batch_tokens: int = option(2048, "Tokens, padding included, that a batch may hold.")
+    max_length: int | None = option(
+        None,
+        "Longest sequence in tokens; longer ones are cut. Default: what the model takes, "
+        "at most 512.",
+    )
+    exemplars: int = option(10, "Sentences with the strongest attention that a head page shows.")
+    sentence_pages: str = option(
+        "50", "How many sentences, from the first on, get a page of their own; or 'all'."
+    )
+    vocabulary_sentences: int = option(
+        100, "Sentences, chosen by a hash of their content, on which vocabulary ranks are averaged."
+    )
+    metrics: str = option("all", "Metrics to compute, separated by commas; or 'all'.")
+    seed: int = option(0, "Seed of everything random.")
+    out: Path | None = option(None, "Folder to write.", "-o", place=True)
+    force: bool = option(False, "Replace an existing Headbook folder.", "-f", place=True)
+    open: bool = option(False, "Open the site in the browser when it is done.", place=True)
+    quiet: bool = option(False, "Print errors only.", "-q", place=True)
+    verbose: bool = option(
+        False, "Print what the libraries say, and where a bug happened.", "-v", place=True
+    )
+
+    def __post_init__(self) -> None:
+        """Check what types alone do not say."""
+        self._check(self.device in DEVICES, "device", f"one of {', '.join(DEVICES)}")
+        self._check(self.dtype in DTYPES, "dtype", f"one of {', '.join(DTYPES)}")
+        self._check(self.batch_tokens >= 1, "batch_tokens", "at least 1")
+        self._check(self.max_length is None or self.max_length >= 1, "max_length", "at least 1")
+        self._check(self.exemplars >= 1, "exemplars", "at least 1")
+        self._check(self.vocabulary_sentences >= 1, "vocabulary_sentences", "at least 1")
+        pages = self.sentence_pages
+        self._check(pages == "all" or pages.isdecimal(), "sentence_pages", "a number or 'all'")
+
+    def _check(self, fits: bool, name: str, expected: str) -> None:
+        if not fits:
+            raise ConfigError(f"{flag(name)}: {getattr(self, name)!r} came; expected {expected}")
+
+    @property
+    def n_sentence_pages(self) -> float:
+        """How many sentences get a page; infinite for 'all'."""
+        return float("inf") if self.sentence_pages == "all" else int(self.sentence_pages)
+
+    def recorded(self) -> dict[str, Any]:
+        """The options that decide the numbers and the pages, for the manifest."""
+        values = dataclasses.asdict(self)
+        return {f.name: values[f.name] for f in dataclasses.fields(self) if not f.metadata["place"]}
+
+    @classmethod
+    def of(cls, file: Path | None = None, **given: Any) -> Self:
+        """Combine a configuration file and given options; given options win.
+
+        Args:
+            file: a TOML file whose keys are option names, with ``-`` or ``_``; or None.
+            given: options by name; None means "not given".
+
+        Raises:
+            ConfigError: the file cannot be read, or holds an unknown key or a value that does
+                not fit.
+        """
+        values = {} if file is None else read_toml(file)
+        return cls(**(values | {k: v for k, v in given.items() if v is not None}))
+
+
+def flag(name: str) -> str:
+    """The command line's spelling of an option."""
+    return "--" + name.replace("_", "-")
+
+
+def read_toml(file: Path) -> dict[str, Any]:
+    """Read options from a TOML file.
+
+    Raises:
+        ConfigError: with the file and, where it is known, the line or the key.
+    """
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{file.name}: {error}; expected a TOML file of options") from error
+    return dict(_entry(file, key, value) for key, value in table.items())
+
+
+def _entry(file: Path, key: str, value: object) -> tuple[str, object]:
+    fields = {f.name: f for f in dataclasses.fields(Config)}
+    name = key.replace("-", "_")
+    if name not in fields:
+        near = difflib.get_close_matches(name, fields, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else f"; options are {', '.join(fields)}"
+        raise ConfigError(f"{file.name}: unknown option '{key}'{hint}")
+    kind = fields[name].type
+    if name == "sentence_pages":
+        value = str(value)
+    wanted = get_args(kind) or (kind,)
+    if Path in wanted and isinstance(value, str):
+        return name, (file.parent / value)  # paths are relative to the file that names them
+    if type(value) not in wanted:
+        names = " or ".join(k.__name__ for k in wanted if k is not type(None))
+        raise ConfigError(f"{file.name}: {key} = {value!r} came; expected {names}")
+    return name, value

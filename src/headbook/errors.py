@@ -1,0 +1,55 @@
+"""What can go wrong by use or input, as one tree.
+
+```
+HeadbookError           anything the person at the keyboard can mend; exit code 2
+├── ConfigError         an option that does not fit
+├── InputError          a fault in an input file: file, line, what came, what was expected
+├── AnnotatorError      a spaCy pipeline that cannot be used
+├── ModelError          a model or tokenizer that cannot be used
+├── StudyError          a stored study that cannot be read or merged
+└── OutputError         a folder that must not or cannot be written
+```
+
+Every message is one line and says what came, what was expected and what to do.
+Anything else that escapes is a bug; exit code 1.
+"""
+
+
+class HeadbookError(Exception):
+    """A fault that the user can mend. Its text is one line, ready to print."""
+
+
+class ConfigError(HeadbookError):
+    """An option, or a line of a configuration file, does not fit."""
+
+
+class InputError(HeadbookError):
+    """A fault in an input file.
+
+    Args:
+        file: the file's name as the user gave it.
+        line: line (or row) in it, counted from 1; None where the whole file is meant.
+        came: what was found.
+        expected: what should have been there, and what to do.
+    """
+
+    def __init__(self, file: str, line: int | None, *, came: str, expected: str) -> None:
+        place = file if line is None else f"{file}:{line}"
+        super().__init__(f"{place}: {came}; expected {expected}")
+        self.file, self.line = file, line
+
+
+class AnnotatorError(HeadbookError):
+    """A spaCy pipeline cannot be loaded or lacks what it needs."""
+
+
+class ModelError(HeadbookError):
+    """A model or its tokenizer cannot be loaded or used."""
+
+
+class StudyError(HeadbookError):
+    """A stored study cannot be read, or two studies do not belong together."""
+
+
+class OutputError(HeadbookError):
+    """An output folder is not ours to replace, or cannot be written."""

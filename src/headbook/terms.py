@@ -1,0 +1,93 @@
+"""The words that every module shares: stacks, sides, views, states and spaces."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+UPOS = (
+    "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM",
+    "PART", "PRON", "PROPN", "PUNCT", "SCONJ", "SYM", "VERB", "X",
+)  # fmt: skip
+CONTENT = frozenset({"ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "VERB"})
+# Classes of tokens over which token metrics are averaged.
+CLASSES = ("all", "content", "function", "initial", "continuation", "special", *UPOS)
+FUNCTION = frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"})
+
+
+class Kind(StrEnum):
+    """What sort of transformer a model is."""
+
+    ENCODER = "encoder-only"
+    DECODER = "decoder-only"
+    ENCODER_DECODER = "encoder-decoder"
+
+
+class Side(StrEnum):
+    """Which text a sequence of tokens comes from."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+class View(StrEnum):
+    """What becomes of the attention sink: special tokens and, in causal stacks, position 0."""
+
+    RAW = "raw"
+    """Weights as the model computes them."""
+    NOSINK = "nosink"
+    """Sink keys removed; rows no longer sum to 1."""
+    RENORM = "renorm"
+    """Sink keys removed and each row divided by what is left."""
+
+
+class State(StrEnum):
+    """Where in a layer a token's vector is read."""
+
+    INPUT = "input"
+    """What enters layer 0."""
+    MID = "mid"
+    """Attention block output plus the residual it is added to."""
+    OUT = "out"
+    """Output of the layer."""
+
+
+class Space(StrEnum):
+    """Which original encodings of the vocabulary a state is compared with."""
+
+    POSITIONAL = "positional"
+    """What the embedding block would give each entry at the token's own position."""
+    RAW = "raw"
+    """The word embedding alone."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One kind of attention in a model: ``self``, or ``encoder``, ``decoder`` and ``cross``.
+
+    Attributes:
+        n_layers: layers, those without attention included; layers count from 0.
+        attention_layers: indices of the layers that have attention, ascending.
+        n_heads: query heads of a layer (the largest number, where layers differ).
+        n_key_heads: key and value heads; fewer than ``n_heads`` in grouped-query attention.
+        causal: whether a query sees only its own and earlier positions.
+        queries, keys: the texts that rows and columns of attention stand for.
+    """
+
+    name: str
+    n_layers: int
+    attention_layers: tuple[int, ...]
+    n_heads: int
+    n_key_heads: int
+    head_width: int
+    causal: bool
+    queries: Side
+    keys: Side
+
+    @property
+    def crosses(self) -> bool:
+        """Whether queries and keys come from different texts."""
+        return self.queries != self.keys
+
+    @property
+    def default_view(self) -> View:
+        """The view that pages show first."""
+        return View.NOSINK if self.causal else View.RAW
