@@ -1,0 +1,146 @@
+"""Several files as one stream of sentences."""
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from headbook.errors import InputError
+from headbook.inputs.readers import read_csv, read_jsonl, read_parquet, read_text
+from headbook.inputs.records import Blank, Record, Records
+from headbook.inputs.sentence import Sentence
+from headbook.inputs.treebank import read_conllu
+from headbook.resources import sha256
+
+STDIN = "-"
+
+READERS = {
+    ".txt": read_text,
+    ".jsonl": read_jsonl,
+    ".csv": read_csv,
+    ".tsv": read_csv,
+    ".parquet": read_parquet,
+    ".conllu": read_conllu,
+}
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One input file after it has been checked.
+
+    Attributes:
+        name: how pages and the manifest call it: the file's own name, never its folder.
+        sha256: hash of its bytes.
+        sentences, blank: sentences it holds and blank lines that were skipped.
+    """
+
+    name: str
+    path: Path
+    sha256: str
+    sentences: int
+    blank: int
+
+
+class Corpus:
+    """Checked input files; iterating reads them again from the disk.
+
+    Close it, or use it in a ``with`` block, to remove what standard input was kept in.
+    """
+
+    def __init__(self, files: Sequence[InputFile], keep: ExitStack) -> None:
+        self.files = tuple(files)
+        self._keep = keep
+
+    def __len__(self) -> int:
+        return sum(file.sentences for file in self.files)
+
+    def __iter__(self) -> Iterator[Sentence]:
+        index = 0
+        for file in self.files:
+            for record in _records(file.path, file.name):
+                if isinstance(record, Record):
+                    yield _sentence(record, index, file.name)
+                    index += 1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._keep.close()
+
+    @property
+    def pairs(self) -> bool:
+        """Whether the first sentence comes with a target."""
+        return any(sentence.target is not None for sentence, _ in zip(self, range(1), strict=False))
+
+
+def open_corpus(inputs: Sequence[str | Path]) -> Corpus:
+    """Check input files and open them as one corpus.
+
+    Args:
+        inputs: file names; ``-`` is standard input, one sentence a line.
+
+    Raises:
+        InputError: a file is missing, of an unknown kind, not UTF-8, broken or without text.
+    """
+    with ExitStack() as keep:
+        files = [_check(str(name), keep) for name in inputs]
+        if not any(file.sentences for file in files):
+            raise InputError(
+                ", ".join(file.name for file in files) or "input",
+                None,
+                came="no text at all",
+                expected="at least one line that is not blank",
+            )
+        return Corpus(files, keep.pop_all())
+
+
+def _check(name: str, keep: ExitStack) -> InputFile:
+    path = _spool(keep) if name == STDIN else Path(name)
+    shown = "standard input" if name == STDIN else path.name
+    if not path.is_file():
+        raise InputError(name, None, came="no such file", expected="a file that exists")
+    records = list(map(type, _records(path, shown)))
+    return InputFile(
+        name=shown,
+        path=path,
+        sha256=sha256(path),
+        sentences=records.count(Record),
+        blank=records.count(Blank),
+    )
+
+
+def _spool(keep: ExitStack) -> Path:
+    """Standard input as a file, since it is read more than once."""
+    folder = Path(keep.enter_context(tempfile.TemporaryDirectory(prefix="headbook-")))
+    with (folder / "stdin.txt").open("wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return folder / "stdin.txt"
+
+
+def _records(path: Path, shown: str) -> Records:
+    suffix = path.suffix.lower()
+    if suffix not in READERS:
+        raise InputError(
+            shown,
+            None,
+            came=f"a file of kind '{suffix or path.name}'",
+            expected=f"one of {' '.join(READERS)}",
+        )
+    return READERS[suffix](path, shown)
+
+
+def _sentence(record: Record, index: int, file: str) -> Sentence:
+    return Sentence(
+        index=index,
+        id=record.id or str(index + 1),
+        text=record.text,
+        target=record.target,
+        words=record.words,
+        metadata=record.metadata,
+        origin=f"{file}:{record.line}",
+    )

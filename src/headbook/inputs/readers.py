@@ -1,0 +1,130 @@
+"""One reader a file format; each yields records and blanks, and names file and line of a fault."""
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headbook.errors import InputError
+from headbook.inputs.records import Blank, Record, Records, decoded_lines
+
+TEXT, SOURCE, TARGET, ID = "text", "source", "target", "id"
+COLUMNS = f"a column '{TEXT}', or '{SOURCE}' and '{TARGET}'"
+
+
+def read_text(path: Path, shown: str) -> Records:
+    """A sentence or passage a line."""
+    for number, line in enumerate(decoded_lines(path, shown), start=1):
+        text = line.strip()
+        yield Record(number, text) if text else Blank(number)
+
+
+def read_jsonl(path: Path, shown: str) -> Records:
+    """A JSON object a line."""
+    for number, line in enumerate(decoded_lines(path, shown), start=1):
+        if not line.strip():
+            yield Blank(number)
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(shown, number, came=str(error), expected="a JSON object") from None
+        if not isinstance(row, dict):
+            raise InputError(
+                shown, number, came=f"a JSON {type(row).__name__}", expected="a JSON object"
+            )
+        yield _from_columns(row, number, shown)
+
+
+def read_csv(path: Path, shown: str) -> Records:
+    """Comma- or tab-separated columns with a header line."""
+    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    rows = csv.reader(decoded_lines(path, shown), delimiter=delimiter, strict=True)
+    try:
+        header = next(rows, [])
+        _check_header(header, shown)
+        for row in rows:
+            if not any(cell.strip() for cell in row):
+                yield Blank(rows.line_num)
+            elif len(row) != len(header):
+                raise InputError(
+                    shown,
+                    rows.line_num,
+                    came=f"{len(row)} columns",
+                    expected=f"{len(header)}, as in the header line",
+                )
+            else:
+                yield _from_columns(dict(zip(header, row, strict=True)), rows.line_num, shown)
+    except csv.Error as error:
+        raise InputError(
+            shown, rows.line_num, came=str(error), expected="columns with matching quotes"
+        ) from None
+
+
+def read_parquet(path: Path, shown: str) -> Records:
+    """A Parquet table; its lines are its rows."""
+    import pyarrow as pa  # noqa: PLC0415 - only this format needs it
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        table = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError):
+        raise InputError(
+            shown, None, came="a file that is not Parquet", expected="a Parquet table"
+        ) from None
+    _check_header(table.schema_arrow.names, shown)
+    number = 0
+    for batch in table.iter_batches(batch_size=1024):
+        for row in batch.to_pylist():
+            number += 1
+            empty = not any(str(value or "").strip() for value in row.values())
+            yield Blank(number) if empty else _from_columns(row, number, shown)
+
+
+def _check_header(header: list[str], shown: str) -> None:
+    if TEXT not in header and not {SOURCE, TARGET} <= set(header):
+        names = ", ".join(f"'{name}'" for name in header) or "nothing"
+        raise InputError(shown, 1, came=f"columns {names}", expected=COLUMNS)
+    double = next((name for name in header if header.count(name) > 1), None)
+    if double is not None:
+        raise InputError(
+            shown, 1, came=f"column '{double}' twice", expected="each column name once"
+        )
+
+
+def _from_columns(row: Mapping[str, Any], number: int, shown: str) -> Record:
+    """A record from named columns; the columns that are not text are metadata."""
+    first = TEXT if TEXT in row else SOURCE
+    if first not in row:
+        raise InputError(
+            shown, number, came=f"keys {', '.join(map(repr, row)) or 'none'}", expected=COLUMNS
+        )
+    text, target = row[first], row.get(TARGET)
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(
+            shown, number, came=f"{first} = {text!r}", expected="text that is not blank"
+        )
+    if target is not None and not isinstance(target, str):
+        raise InputError(shown, number, came=f"{TARGET} = {target!r}", expected="text")
+    _check_unicode(text + (target or ""), number, shown)
+    others = {
+        key: value if isinstance(value, str) else json.dumps(value, default=str)
+        for key, value in row.items()
+        if key not in {first, TARGET, ID} and value is not None
+    }
+    target = (target or "").strip() or None
+    return Record(number, text.strip(), target=target, id=str(row.get(ID) or ""), metadata=others)
+
+
+def _check_unicode(text: str, number: int, shown: str) -> None:
+    """JSON can spell halves of characters, which no encoding holds."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            shown,
+            number,
+            came=f"the lone surrogate {text[error.start]!a}",
+            expected="whole Unicode characters",
+        ) from None

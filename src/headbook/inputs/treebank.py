@@ -1,0 +1,179 @@
+"""CoNLL-U: text with gold words, parts of speech and dependencies.
+
+Empty nodes (``8.1``) are skipped. A multiword token (``3-4``) stays two words where their forms
+spell the surface ("don't" = "do" + "n't"); elsewhere ("du" = "de" + "le") it becomes one word that
+takes tag and head from the member whose head lies outside.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conllu.exceptions import ParseException
+from conllu.parser import parse_comment_line, parse_line
+
+from headbook.errors import InputError
+from headbook.inputs.records import Record, decoded_lines
+from headbook.inputs.sentence import NO_HEAD, Word
+
+FIELDS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A stretch of surface text and the syntactic words it stands for, by their ids."""
+
+    form: str
+    members: tuple[int, ...]
+    space_after: bool
+    line: int
+
+
+def read_conllu(path: Path, shown: str) -> Iterator[Record]:
+    """A sentence a block; blocks are separated by blank lines."""
+    block: list[tuple[int, str]] = []
+    for number, line in enumerate(decoded_lines(path, shown), start=1):
+        if line.strip():
+            block.append((number, line.rstrip("\r\n")))
+        elif block:
+            yield _record(block, shown)
+            block = []
+    if block:
+        yield _record(block, shown)
+
+
+def _record(block: list[tuple[int, str]], shown: str) -> Record:
+    comments: dict[str, str] = {}
+    tokens: dict[int, dict[str, Any]] = {}
+    units: list[Unit] = []
+    for number, line in block:
+        if line.startswith("#"):
+            comments.update((key, value or "") for key, value in parse_comment_line(line))
+        else:
+            _add(_token(line, number, shown), number, tokens, units)
+    first = block[0][0]
+    if not tokens:
+        raise InputError(shown, first, came="a block without words", expected="at least one word")
+    _check_tree(tokens, {u.members[-1]: u.line for u in units}, shown)
+    text = comments.pop("text", "").strip()
+    spans = _spans(text, units, shown) if text else None
+    if spans is None:
+        text, spans = _spell(units)
+    return Record(
+        first,
+        text,
+        id=comments.pop("sent_id", ""),
+        words=_words(units, spans, tokens),
+        metadata=comments,
+    )
+
+
+def _token(line: str, number: int, shown: str) -> dict[str, Any]:
+    columns = line.count("\t") + 1
+    if columns != len(FIELDS):
+        raise InputError(
+            shown,
+            number,
+            came=f"{columns} columns",
+            expected=f"{len(FIELDS)}, separated by tabs (CoNLL-U)",
+        )
+    try:
+        token = dict(parse_line(line, FIELDS))
+    except ParseException as error:
+        raise InputError(shown, number, came=str(error), expected="a CoNLL-U word line") from None
+    if token["id"] is None or not token["form"]:
+        raise InputError(shown, number, came="no id or form", expected="a CoNLL-U word line")
+    return token
+
+
+def _add(
+    token: dict[str, Any], number: int, tokens: dict[int, dict[str, Any]], units: list[Unit]
+) -> None:
+    """File a token as a syntactic word, a surface unit or, for an empty node, not at all."""
+    space = (token["misc"] or {}).get("SpaceAfter") != "No"
+    match token["id"]:
+        case int(i):
+            tokens[i] = token
+            if not (units and i in units[-1].members):
+                units.append(Unit(token["form"], (i,), space, number))
+        case (int(first), "-", int(last)):
+            units.append(Unit(token["form"], tuple(range(first, last + 1)), space, number))
+        case _:  # an empty node has no place in the text
+            pass
+
+
+def _check_tree(tokens: dict[int, Any], lines: dict[int, int], shown: str) -> None:
+    for place, (i, token) in enumerate(tokens.items(), start=1):
+        line = lines.get(i)
+        if i != place:
+            raise InputError(shown, line, came=f"word id {i}", expected=f"id {place}")
+        head = token["head"]
+        if head is not None and (head == i or not 0 <= head <= len(tokens)):
+            raise InputError(
+                shown,
+                line,
+                came=f"head {head} of word {i}",
+                expected=f"0 (root) or the id of another of the {len(tokens)} words",
+            )
+
+
+def _spans(text: str, units: list[Unit], shown: str) -> list[tuple[int, int]]:
+    """Where each unit stands in the sentence's own text."""
+    spans, at = [], 0
+    for unit in units:
+        start = text.find(unit.form, at)
+        if start < 0 or text[at:start].strip():
+            raise InputError(
+                shown,
+                unit.line,
+                came=f"the form {unit.form!r}",
+                expected=f"the next word of the text, {text[at : at + 20].strip()!r}",
+            )
+        at = start + len(unit.form)
+        spans.append((start, at))
+    return spans
+
+
+def _spell(units: list[Unit]) -> tuple[str, list[tuple[int, int]]]:
+    """The text, where the file does not give it."""
+    text, spans = "", []
+    for unit in units:
+        spans.append((len(text), len(text) + len(unit.form)))
+        text += unit.form + (" " if unit.space_after else "")
+    return text.rstrip(), spans
+
+
+def _words(
+    units: list[Unit], spans: list[tuple[int, int]], tokens: dict[int, dict[str, Any]]
+) -> tuple[Word, ...]:
+    placed: list[tuple[int, int, int]] = []  # start, end, id of the word that speaks for it
+    index: dict[int, int] = {}
+    for unit, (start, end) in zip(units, spans, strict=True):
+        forms = [tokens[i]["form"] for i in unit.members if i in tokens]
+        if "".join(forms) == unit.form:
+            for i, form in zip(unit.members, forms, strict=True):
+                index[i] = len(placed)
+                placed.append((start, start + len(form), i))
+                start += len(form)
+        else:
+            index.update(dict.fromkeys(unit.members, len(placed)))
+            placed.append((start, end, _speaker(unit.members, tokens)))
+    return tuple(
+        Word(
+            start,
+            end,
+            upos=_text(tokens[i]["upos"]),
+            relation=_text(tokens[i]["deprel"]),
+            head=index.get(tokens[i]["head"] or 0, NO_HEAD),
+        )
+        for start, end, i in placed
+    )
+
+
+def _speaker(members: tuple[int, ...], tokens: dict[int, dict[str, Any]]) -> int:
+    return next((i for i in members if tokens[i]["head"] not in members), members[0])
+
+
+def _text(value: str | None) -> str:
+    return "" if value in {None, "_"} else str(value)
