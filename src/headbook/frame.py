@@ -1,0 +1,147 @@
+"""Which queries and keys count: of one stack over a batch, and of that in one view."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Self, TypeVar
+
+import torch
+
+from headbook.terms import Stack, View
+from headbook.texts import Texts
+
+T = TypeVar("T")
+
+
+class Feature(NamedTuple):
+    """What each pair of query and key counts for a measure.
+
+    Attributes:
+        table: *Shape:* ``(sentence, 1, query, key)``.
+        in_sink: whether any key of the sink counts.
+    """
+
+    table: torch.Tensor
+    in_sink: bool
+
+
+class _Memo:
+    """Things made once for all layers and metrics."""
+
+    _made: dict[Callable[[Any], Any], Any]
+
+    def once(self, build: Callable[[Self], T]) -> T:
+        """What ``build`` makes of this object."""
+        if build not in self._made:
+            self._made[build] = build(self)
+        found: T = self._made[build]
+        return found
+
+
+@dataclass(eq=False)
+class Frame(_Memo):
+    """The sentences of a batch as one stack sees them; the same for all layers with one mask.
+
+    A query counts unless it is padding, special, or sees a single key in a causal stack. The sink
+    are special tokens and, in a causal stack, position 0.
+
+    Attributes:
+        seen: what the model's mask lets a query see; padding left out.
+            *Shape:* ``(sentence, query, key)``.
+    """
+
+    stack: Stack
+    queries: Texts
+    keys: Texts
+    seen: torch.Tensor
+    _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number format of everything that is counted."""
+        return self.keys.share.dtype
+
+    @cached_property
+    def counted(self) -> torch.Tensor:
+        """Queries that count. *Shape:* ``(sentence, query)``, boolean."""
+        counted = self.queries.valid & ~self.queries.special
+        return counted & (self.seen.sum(-1) > 1) if self.stack.causal else counted
+
+    @cached_property
+    def sink(self) -> torch.Tensor:
+        """Keys of the sink. *Shape:* ``(sentence, key)``, boolean."""
+        sink = self.keys.special | self.keys.first if self.stack.causal else self.keys.special
+        return self.keys.valid & sink
+
+    @cached_property
+    def sink_places(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Positions of the sink's keys, padded, and 1 where there is one.
+
+        *Shape:* ``(sentence, most)`` each.
+        """
+        most = int(self.sink.sum(1).max())
+        there, places = self.sink.to(self.dtype).topk(most, dim=1)
+        return places, there
+
+    @cached_property
+    def rows(self) -> torch.Tensor:
+        """1 for queries that count, else 0. *Shape:* ``(sentence, 1, query)``."""
+        return self.counted.to(self.dtype).unsqueeze(1)
+
+    @cached_property
+    def n_queries(self) -> torch.Tensor:
+        """Queries that count. *Shape:* ``(sentence, 1)``, ready to stand beside heads."""
+        return self.rows.sum(-1)
+
+    @cached_property
+    def words(self) -> torch.Tensor:
+        """Weight of each query, so that every word counts once. *Shape:* ``(sentence, query)``."""
+        return self.queries.share * self.counted
+
+    @cached_property
+    def offset(self) -> torch.Tensor:
+        """Position of the key minus that of the query. *Shape:* ``(query, key)``."""
+        device = self.seen.device
+        queries = torch.arange(self.queries.n_tokens, device=device, dtype=self.dtype)
+        keys = torch.arange(self.keys.n_tokens, device=device, dtype=self.dtype)
+        return keys[None, :] - queries[:, None]
+
+    def feature(self, table: torch.Tensor) -> Feature:
+        """A feature of pairs, ``(sentence, query, key)``."""
+        table = table.to(self.dtype)
+        return Feature(table.unsqueeze(1), bool((table * self.sink[:, None, :]).any()))
+
+    @cached_property
+    def skewed(self) -> dict[torch.Size, torch.Tensor]:
+        """Zeros to write maps into, by shape; see `LayerView.by_offset`."""
+        return {}
+
+
+@dataclass(eq=False)
+class Scope(_Memo):
+    """What of a frame counts in one view: outside the raw one, keys of the sink do not."""
+
+    frame: Frame
+    view: View
+    _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
+
+    @cached_property
+    def kept(self) -> torch.Tensor:
+        """Keys that count. *Shape:* ``(sentence, key)``, boolean."""
+        valid = self.frame.keys.valid
+        return valid if self.view is View.RAW else valid & ~self.frame.sink
+
+    @cached_property
+    def visible(self) -> torch.Tensor:
+        """Pairs that count. *Shape:* ``(sentence, query, key)``, boolean."""
+        return self.frame.seen & self.frame.counted[:, :, None] & self.kept[:, None, :]
+
+    @cached_property
+    def mask(self) -> torch.Tensor:
+        """`visible` as 0 and 1, ready to multiply. *Shape:* ``(sentence, 1, query, key)``."""
+        return self.visible.unsqueeze(1).to(self.frame.dtype)
+
+    @cached_property
+    def n_visible(self) -> torch.Tensor:
+        """Keys that each query sees. *Shape:* ``(sentence, query)``."""
+        return self.mask.sum(-1).squeeze(1)

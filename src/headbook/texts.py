@@ -1,0 +1,111 @@
+"""The texts of a batch as padded arrays."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headbook.inputs import NO_HEAD
+from headbook.terms import UPOS
+from headbook.tokens import NO_WORD, Tokens
+
+NO_TAG = -1
+TAG_NUMBERS = {tag: number for number, tag in enumerate(UPOS)}
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """The texts of one side of a batch; every array is ``(sentence, token)``.
+
+    Attributes:
+        ids: vocabulary entries; 0 in the padding.
+        valid: false in the padding.
+        special, separator, punctuation, initial: as in `headbook.tokens.Tokens`.
+        word: index of the token's word in its sentence, `NO_WORD` without one.
+        share: 1 over the number of tokens of the word; 0 without one.
+        tag: number of the word's part of speech in `UPOS`, `NO_TAG` without one.
+        head: index of the head of the token's word, `NO_HEAD` without one.
+        tagged, parsed: whether the text came with tags, with a tree. *Shape:* ``(sentence, 1)``.
+    """
+
+    ids: torch.Tensor
+    valid: torch.Tensor
+    special: torch.Tensor
+    separator: torch.Tensor
+    punctuation: torch.Tensor
+    initial: torch.Tensor
+    word: torch.Tensor
+    share: torch.Tensor
+    tag: torch.Tensor
+    head: torch.Tensor
+    tagged: torch.Tensor
+    parsed: torch.Tensor
+
+    @cached_property
+    def first(self) -> torch.Tensor:
+        """Whether a token stands at position 0. *Shape:* ``(sentence, token)``."""
+        return torch.arange(self.n_tokens, device=self.ids.device).expand_as(self.ids) == 0
+
+    @cached_property
+    def tags(self) -> torch.Tensor:
+        """Part of speech of each token as 0 and 1. *Shape:* ``(sentence, token, tag)``."""
+        numbers = torch.arange(len(UPOS), device=self.tag.device)
+        return (self.tag.unsqueeze(-1) == numbers).to(self.share.dtype)
+
+    @property
+    def n_tokens(self) -> int:
+        """Length of the longest text."""
+        return self.ids.shape[1]
+
+    @classmethod
+    def of(
+        cls, texts: Sequence[Tokens], device: torch.device, dtype: torch.dtype = torch.float32
+    ) -> "Texts":
+        """Pad texts to the longest of them; ``dtype`` is that of everything that is counted."""
+
+        def pad(rows: list[NDArray[Any]], fill: float) -> torch.Tensor:
+            table = np.full((len(rows), max(map(len, texts))), fill, dtype=rows[0].dtype)
+            for line, row in zip(table, rows, strict=True):
+                line[: len(row)] = row
+            return torch.from_numpy(table).to(device)
+
+        def flags(values: list[bool]) -> torch.Tensor:
+            return torch.tensor(values, device=device).unsqueeze(-1)
+
+        return cls(
+            ids=pad([t.ids for t in texts], 0),
+            valid=pad([np.ones(len(t), dtype=bool) for t in texts], fill=False),
+            special=pad([t.special for t in texts], fill=False),
+            separator=pad([t.separator for t in texts], fill=False),
+            punctuation=pad([t.punctuation for t in texts], fill=False),
+            initial=pad([t.initial for t in texts], fill=False),
+            word=pad([t.word for t in texts], NO_WORD),
+            share=pad([_shares(t) for t in texts], 0).to(dtype),
+            tag=pad(
+                [
+                    _of_word(t, [TAG_NUMBERS.get(w.upos, NO_TAG) for w in t.words], NO_TAG)
+                    for t in texts
+                ],
+                NO_TAG,
+            ),
+            head=pad([_of_word(t, [w.head for w in t.words], NO_HEAD) for t in texts], NO_HEAD),
+            tagged=flags([any(w.upos for w in t.words) for t in texts]),
+            parsed=flags([any(w.relation for w in t.words) for t in texts]),
+        )
+
+
+def _shares(tokens: Tokens) -> NDArray[np.float64]:
+    has_word = tokens.word != NO_WORD
+    counts = np.bincount(tokens.word[has_word], minlength=1)
+    shares = np.zeros(len(tokens))
+    shares[has_word] = 1 / counts[tokens.word[has_word]]
+    return shares
+
+
+def _of_word(tokens: Tokens, values: list[int], without: int) -> NDArray[np.int64]:
+    """A property of words, given to each of their tokens; the last entry serves `NO_WORD`."""
+    return np.array([*values, without], dtype=np.int64)[tokens.word]
