@@ -1,0 +1,108 @@
+"""What kind of token a head looks at.
+
+The mean over tokens of the attention that goes to one kind of key:
+
+- **previous**, **next**, **self**: by position.
+- **first**: the first token of the text; position 0.
+- **special**: all special tokens; **separator**: those that close a sentence, such as `[SEP]`
+  or `</s>`.
+- **punctuation**: tokens of nothing but punctuation.
+- **same_token**: other places where the very same token stands.
+- **same_word**: the other pieces of the token's own word.
+
+Tokens for which there is no such key do not count: the last token has no next one. Kinds overlap,
+so the shares need not sum to 1. Attention across two texts has only the kinds that do not compare
+positions or tokens: first, special, separator and punctuation.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
+from headbook.metrics.examples import previous_token, to_token, uniform
+from headbook.tokens import NO_WORD
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.frame import Feature, Frame, Scope
+    from headbook.layerview import LayerView
+
+BY_OFFSET = {"previous": -1, "self": 0, "next": 1}
+BY_KEY = ("first", "separator", "special", "punctuation")
+BY_PAIR = ("same_token", "same_word")
+LABELS = (*BY_OFFSET, *BY_KEY, *BY_PAIR)
+
+
+def kinds(scope: "Scope") -> "torch.Tensor":
+    """Which keys are of which kind. *Shape:* ``(sentence, key, label)``; labels `BY_KEY`."""
+    keys = scope.frame.keys
+    table = keys.valid.new_zeros((*keys.valid.shape, len(BY_KEY)))
+    for number, members in enumerate((keys.first, keys.separator, keys.special, keys.punctuation)):
+        table[..., number] = members & scope.kept
+    return table.to(scope.frame.dtype)
+
+
+def pairs(frame: "Frame") -> "list[Feature]":
+    """Which pairs are of which kind, by the labels `BY_PAIR`."""
+    queries, keys, other = frame.queries, frame.keys, frame.offset != 0
+    word = queries.word[:, :, None]
+    same_token = queries.ids[:, :, None] == keys.ids[:, None, :]
+    same_word = (word == keys.word[:, None, :]) & (word != NO_WORD)
+    return [frame.feature(found & other & frame.seen) for found in (same_token, same_word)]
+
+
+def queries_with(scope: "Scope") -> "torch.Tensor":
+    """Number of queries that see a key of each kind. *Shape:* ``(sentence, 1, label)``."""
+    frame, visible = scope.frame, scope.visible
+    counts = scope.mask.new_zeros((len(visible), 1, len(LABELS)))
+    of_key = (scope.mask.squeeze(1) @ scope.once(kinds)) > 0
+    counts[:, 0, len(BY_OFFSET) : len(BY_OFFSET) + len(BY_KEY)] = of_key.sum(1)
+    if not frame.stack.crosses:
+        found = [frame.offset == offset for offset in BY_OFFSET.values()]
+        for label, members in zip(BY_OFFSET, found, strict=True):
+            counts[:, 0, LABELS.index(label)] = (visible & members).any(-1).sum(1)
+        for label, feature in zip(BY_PAIR, frame.once(pairs), strict=True):
+            some = (feature.table * scope.mask).amax(-1) > 0
+            counts[:, :, LABELS.index(label)] = some.sum(-1)
+    return counts
+
+
+def measure(layer: "LayerView") -> Ratio:
+    """Mass on each kind, and the number of queries that see one.
+
+    *Shape:* ``(sentence, head, label)``.
+    """
+    shape, n = layer.attention.shape[:2], layer.attention.shape[-1]
+    mass = layer.attention.new_zeros((*shape, len(LABELS)))
+    by_key = layer.received @ layer.scope.once(kinds)
+    mass[..., len(BY_OFFSET) : len(BY_OFFSET) + len(BY_KEY)] = by_key
+    # Positions and tokens of two texts do not compare.
+    if not layer.frame.stack.crosses:
+        if n > 1:
+            mass[..., : len(BY_OFFSET)] = layer.by_offset[..., n - 2 : n + 1]
+        mass[..., -len(BY_PAIR) :] = layer.on(layer.frame.once(pairs))
+    return Ratio(mass, layer.scope.once(queries_with))
+
+
+METRIC = HeadMetric(
+    title="Attention to kinds of tokens",
+    formula=r"\frac{1}{N_c}\sum_{i\ \mathrm{sees\ a}\ c}\ \sum_{j\ \mathrm{is}\ c} A_{ij}",
+    reference="Clark et al. (2019), section 3, arXiv:1906.04341",
+    bounds=lambda _: (0, 1),
+    section=Section.LOOKS,
+    chart=Chart.LABELS,
+    labels=LABELS,
+    headline="previous",
+    measure=measure,
+    examples={
+        "each token looks one back": (
+            Example(previous_token(4)),
+            {"previous": 1.0, "next": 0.0, "self": 1 / 4, "first": 2 / 4},
+        ),
+        "all look at the special token at the end": (
+            Example(to_token(3, 2), special=(2,)),
+            {"special": 1.0, "next": 1 / 2, "previous": 0.0},
+        ),
+        "all of four tokens look everywhere alike": (Example(uniform(4)), {"self": 1 / 4}),
+    },
+)

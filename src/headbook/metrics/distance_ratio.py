@@ -1,0 +1,59 @@
+"""How far a head looks, against a head that looks at all visible tokens alike.
+
+1 means: as far as uniform attention over the same keys would reach. Below 1 the head keeps near,
+above 1 it prefers what is far away. Unlike the distance in tokens it can be compared between short
+and long sentences, and between layers whose windows differ.
+
+Where the sink is removed without renormalising, each row of the uniform head has the mass that the
+row has in the measured head, so that both sides of the ratio carry the same weights.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.examples import identity, to_token, uniform
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.frame import Scope
+    from headbook.layerview import LayerView
+
+
+def mean_distance(scope: "Scope") -> "torch.Tensor":
+    """Mean distance of the keys that each query sees.
+
+    *Shape:* ``(sentence, 1, query)``; 0 where a query sees none.
+    """
+    reach = (scope.mask * scope.frame.offset.abs()).sum(-1)
+    return reach / scope.n_visible.clamp(min=1)[:, None, :]
+
+
+def measure(layer: "LayerView") -> Ratio:
+    """Distance-weighted mass of the head and of a uniform head with the same rows' mass.
+
+    *Shape:* ``(sentence, head)``.
+    """
+    even = (layer.mass * layer.scope.once(mean_distance)).sum(-1)
+    return Ratio(layer.reach, even, layer.frame.n_queries)
+
+
+METRIC = HeadMetric(
+    title="Distance ratio",
+    formula=r"\frac{\sum_{i,j} A_{ij}\,|i-j|}"
+    r"{\sum_i \left(\sum_j A_{ij}\right) \frac{1}{k_i}\sum_{j\ \mathrm{visible}} |i-j|}",
+    reference="Attention distance (Vig & Belinkov, 2019) over its value for uniform attention",
+    bounds=lambda n: (0, n),
+    section=Section.LOOKS,
+    chart=Chart.HEATMAP,
+    needs=frozenset({Need.ONE_TEXT}),
+    measure=measure,
+    examples={
+        "each token looks at itself": (Example(identity(3)), 0.0),
+        "all tokens look everywhere alike": (Example(uniform(5)), 1.0),
+        "all of three tokens look at the first": (
+            Example(to_token(3, 0)),
+            (0 + 1 + 2) / (1 + 2 / 3 + 1),
+        ),
+    },
+)

@@ -1,0 +1,37 @@
+"""Which words a token's state is nearest to.
+
+The ten vocabulary entries whose original encodings have the highest cosine to the state, layer by
+layer: a table that can be read like a story of what the model makes of the word. The number in
+the token tables is the cosine to the nearest entry; the entries themselves are in `nearest.csv`.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Section, TokenMetric
+from headbook.terms import Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.tokenview import TokenView
+
+K = 10
+
+
+def measure(view: "TokenView", space: Space | None) -> "torch.Tensor":
+    """Cosine to the nearest encoding. *Shape:* ``(state, sentence, token)``."""
+    assert space is not None
+    return view.nearest(space, K).cosines[..., 0]
+
+
+METRIC = TokenMetric(
+    title="Nearest tokens",
+    unit="cosine",
+    formula=r"\mathrm{top}_{10,\,v}\ \cos(x^{(l)}_i, e_{v,i})",
+    reference="Original encodings as in the vocabulary rank",
+    bounds=lambda _: (-1, 1),
+    section=Section.TRAVELS,
+    chart=Chart.TABLE,
+    measure=measure,
+    spaces=(Space.POSITIONAL, Space.RAW),
+)

@@ -1,0 +1,52 @@
+"""Where a head looks, by distance and direction.
+
+The share of attention at each offset: key position minus query position. Negative offsets look
+back, positive ones look ahead, 0 is the token itself. Offsets beyond 32 are pooled into the ends.
+A head with one sharp peak knows positions only; a flat profile tells that something else than
+position decides.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.examples import identity, previous_token
+
+if TYPE_CHECKING:
+    from headbook.layerview import LayerView
+
+REACH = 32
+LABELS = tuple(str(offset) for offset in range(-REACH, REACH + 1))
+
+
+def measure(layer: "LayerView") -> Ratio:
+    """Mass at each offset, and all mass. *Shape:* ``(sentence, head, label)``."""
+    sums = layer.by_offset
+    n = layer.attention.shape[-1]
+    found = sums.new_zeros((*sums.shape[:2], len(LABELS)))
+    reach = min(n - 1, REACH)
+    middle = sums[..., n - 1 - reach : n + reach]
+    found[..., REACH - reach : REACH + reach + 1] = middle
+    found[..., 0] += sums[..., : n - 1 - reach].sum(-1)
+    found[..., -1] += sums[..., n + reach :].sum(-1)
+    return Ratio(found, layer.total.unsqueeze(-1), layer.frame.n_queries)
+
+
+METRIC = HeadMetric(
+    title="Offset profile",
+    formula=r"P(\delta) = \frac{\sum_{i} A_{i,\,i+\delta}}{\sum_{i,j} A_{ij}}",
+    reference="Attention mass by relative position; compare Vig & Belinkov (2019), section 5",
+    bounds=lambda _: (0, 1),
+    section=Section.LOOKS,
+    chart=Chart.PROFILE,
+    labels=LABELS,
+    headline="-1",
+    needs=frozenset({Need.ONE_TEXT}),
+    measure=measure,
+    examples={
+        "each token looks at itself": (Example(identity(3)), {"0": 1.0, "-1": 0.0}),
+        "each of four tokens looks one back": (
+            Example(previous_token(4)),
+            {"-1": 3 / 4, "0": 1 / 4, "1": 0.0},
+        ),
+    },
+)

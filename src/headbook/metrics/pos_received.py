@@ -1,0 +1,59 @@
+"""Which parts of speech a head looks at.
+
+The share of a head's attention that goes to words of each tag. Attention to a word is the sum over
+its pieces, attention from a word the mean over its pieces. Special tokens have no tag, so in the
+raw view the shares sum to less than 1.
+
+A tag that is frequent receives much attention from any head. Read the share beside the value for
+uniform attention, or look at the ratio of the two.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.examples import to_token, uniform
+from headbook.terms import UPOS
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.frame import Scope
+    from headbook.layerview import LayerView
+
+
+def words_that_see(scope: "Scope") -> "torch.Tensor":
+    """Number of words that see a word of each tag. *Shape:* ``(sentence, 1, label)``."""
+    seen = scope.mask.squeeze(1) @ scope.frame.keys.tags
+    return (scope.frame.words.unsqueeze(-1) * (seen > 0)).sum(1, keepdim=True)
+
+
+def measure(layer: "LayerView") -> Ratio:
+    """Mass on words of each tag, and all mass. *Shape:* ``(sentence, head, label)``."""
+    keys = layer.frame.keys
+    total = (layer.total_from_words * keys.tagged).unsqueeze(-1)
+    events = layer.scope.once(words_that_see)
+    return Ratio(layer.received_from_words @ keys.tags, total, events)
+
+
+METRIC = HeadMetric(
+    title="Attention to parts of speech",
+    formula=r"P(t) = \frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(j)=t]}{\sum_{i,j} A_{ij}}",
+    reference="Vig & Belinkov (2019), eq. 3, arXiv:1906.04284; word level after Clark et al. (2019)",
+    bounds=lambda _: (0, 1),
+    section=Section.LANGUAGE,
+    chart=Chart.LABELS,
+    labels=UPOS,
+    headline="NOUN",
+    needs=frozenset({Need.WORDS, Need.TAGS}),
+    measure=measure,
+    examples={
+        "all words look at the noun": (
+            Example(to_token(3, 1), tags=("DET", "NOUN", "VERB")),
+            {"NOUN": 1.0, "DET": 0.0},
+        ),
+        "two of four words are verbs": (
+            Example(uniform(4), tags=("VERB", "VERB", "ADV", "NOUN")),
+            {"VERB": 0.5, "ADV": 0.25, "X": 0.0},
+        ),
+    },
+)

@@ -1,0 +1,64 @@
+"""Which parts of speech a head looks at more than chance.
+
+The attention to each tag over what uniform attention would give it: 2 means twice as much as a
+head that looks at all visible tokens alike. Where the sink is removed without renormalising, each
+row of the uniform head has the mass of the measured one.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.examples import to_token, uniform
+from headbook.metrics.pos_received import words_that_see
+from headbook.terms import UPOS
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.frame import Scope
+    from headbook.layerview import LayerView
+
+
+def expected(scope: "Scope") -> "torch.Tensor":
+    """Share of each tag among the keys that a query sees, for words that count.
+
+    *Shape:* ``(sentence, query, label)``.
+    """
+    share = scope.mask.squeeze(1) @ scope.frame.keys.tags
+    share /= scope.n_visible.clamp(min=1).unsqueeze(-1)
+    return share * scope.frame.words.unsqueeze(-1)
+
+
+def measure(layer: "LayerView") -> Ratio:
+    """Mass on words of each tag, and what uniform rows of the same mass would give.
+
+    *Shape:* ``(sentence, head, label)``.
+    """
+    mass = layer.received_from_words @ layer.frame.keys.tags
+    chance = layer.mass @ layer.scope.once(expected)
+    return Ratio(mass, chance, layer.scope.once(words_that_see))
+
+
+METRIC = HeadMetric(
+    title="Attention to parts of speech, against chance",
+    formula=r"\frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(j)=t]}"
+    r"{\sum_i \left(\sum_j A_{ij}\right) \frac{1}{k_i}\sum_{j\ \mathrm{visible}} [\mathrm{pos}(j)=t]}",
+    reference="Vig & Belinkov (2019), eq. 3, over its value for uniform attention",
+    bounds=lambda n: (0, n),
+    section=Section.LANGUAGE,
+    chart=Chart.LABELS,
+    labels=UPOS,
+    headline="NOUN",
+    needs=frozenset({Need.WORDS, Need.TAGS}),
+    measure=measure,
+    examples={
+        "all of three words look at the noun": (
+            Example(to_token(3, 1), tags=("DET", "NOUN", "VERB")),
+            {"NOUN": 3.0, "DET": 0.0},
+        ),
+        "all words look everywhere alike": (
+            Example(uniform(4), tags=("VERB", "VERB", "ADV", "NOUN")),
+            {"VERB": 1.0, "ADV": 1.0},
+        ),
+    },
+)

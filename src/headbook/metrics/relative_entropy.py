@@ -1,0 +1,47 @@
+"""How widely a head spreads its attention, between a single key and all of them.
+
+Each row's entropy is divided by the most it could be, the logarithm of the number of keys the
+token sees: 0 is one key, 1 is all keys alike. Tokens that see a single key are left out. This is
+the entropy to compare between short and long sentences, and between the first and the last tokens
+of a causal model.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
+from headbook.metrics.examples import identity, uniform
+
+if TYPE_CHECKING:
+    from headbook.layerview import LayerView
+
+
+def measure(layer: "LayerView") -> Ratio:
+    """Relative entropy summed over rows with a choice, and their number.
+
+    *Shape:* ``(sentence, head)``.
+    """
+    keys = layer.scope.n_visible[:, None, :]
+    rows = layer.trusted * (keys > 1)
+    most = keys.clamp(min=2).log()
+    return Ratio((layer.entropy / most * rows).sum(-1), rows.sum(-1))
+
+
+METRIC = HeadMetric(
+    title="Relative entropy",
+    formula=r"\frac{1}{N}\sum_i \frac{-\sum_j A_{ij} \ln A_{ij}}{\ln k_i}",
+    reference="Attention entropy over its maximum for the number of visible keys",
+    # Two keys left by the sink can hold p, q with p + q < 1 and -p ln p - q ln q > ln 2.
+    bounds=lambda _: (0, 2 / (math.e * math.log(2))),
+    section=Section.LOOKS,
+    chart=Chart.HEATMAP,
+    measure=measure,
+    examples={
+        "each token looks at itself": (Example(identity(3)), 0.0),
+        "all tokens look everywhere alike": (Example(uniform(5)), 1.0),
+        "two of four keys share the attention": (
+            Example(((0.5, 0.5, 0.0, 0.0),) * 4),
+            math.log(2) / math.log(4),
+        ),
+    },
+)

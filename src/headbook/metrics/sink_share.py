@@ -1,0 +1,40 @@
+"""How much attention goes to the sink.
+
+A head that has nothing to say must still give its attention somewhere, since each row sums to 1.
+Models park it: encoders on their special tokens, causal models on the first position. This is the
+share that the views without the sink leave out; read their values beside it.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
+from headbook.metrics.examples import identity, to_token, uniform
+from headbook.terms import View
+
+if TYPE_CHECKING:
+    from headbook.layerview import LayerView
+
+
+def measure(layer: "LayerView") -> Ratio:
+    """Mass on the sink, and the number of queries.
+
+    *Shape:* ``(sentence, head)``.
+    """
+    return Ratio(layer.sink_mass.sum(-1), layer.frame.n_queries)
+
+
+METRIC = HeadMetric(
+    title="Sink share",
+    formula=r"\frac{1}{N}\sum_i \sum_{j\ \mathrm{in\ sink}} A_{ij}",
+    reference="Xiao et al. (2023), arXiv:2309.17453; Clark et al. (2019), arXiv:1906.04341",
+    bounds=lambda _: (0, 1),
+    section=Section.LOOKS,
+    chart=Chart.HEATMAP,
+    measure=measure,
+    views=(View.RAW,),
+    examples={
+        "nobody looks at the special token": (Example(identity(4), special=(0,)), 0.0),
+        "everybody looks at the special token": (Example(to_token(4, 0), special=(0,)), 1.0),
+        "two of four tokens are special": (Example(uniform(4), special=(0, 3)), 0.5),
+    },
+)

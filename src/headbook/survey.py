@@ -1,0 +1,152 @@
+"""The survey: one pass over all sentences, of which only sums, best lists and samples survive."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headbook import hook
+from headbook.accumulators import Ratios, Reservoir, TopK
+from headbook.anatomy import Anatomy, Call
+from headbook.batch import Batch
+from headbook.capture import Scopes, forward, tapped
+from headbook.frame import Scope
+from headbook.layerview import LayerView, layer_views
+from headbook.metrics.base import HeadMetric, TokenMetric
+from headbook.model import Model
+from headbook.reduce import Parts
+from headbook.sums import HeadColumn, HeadSums, Survey
+from headbook.terms import Stack, State, View
+from headbook.tokentable import TokenTable
+from headbook.tokenview import TokenView
+
+MEDIANS = 2000  # sentences among which the median ones are found
+
+
+@dataclass(frozen=True)
+class Surveyor:
+    """Measures batches; what to measure is fixed for a run."""
+
+    model: Model
+    anatomy: Anatomy
+    heads: tuple[HeadMetric, ...]
+    tokens: tuple[TokenMetric, ...]
+    exemplars: int
+
+    def survey(self, batch: Batch) -> Survey:
+        """The sums of one batch."""
+        stacks, texts = self.anatomy.stacks, batch.texts
+        heads = {name: _HeadTable(stack, self.heads, batch) for name, stack in stacks.items()}
+        tokens = {name: TokenTable(stack, self.tokens, batch) for name, stack in stacks.items()}
+        inputs: dict[str, torch.Tensor] = {}
+        scopes = Scopes(batch, stacks)
+
+        def on_attention(place: Call, attention: hook.Attention) -> None:
+            heads[place.stack].add(place.layer, attention, scopes)
+
+        def on_state(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+            vectors = vectors.to(texts[stacks[stack].queries].share.dtype)
+            if state is State.INPUT:
+                inputs[stack] = vectors
+                return
+            view = TokenView(vectors[None], inputs[stack], texts[stacks[stack].queries])
+            for metric in self.tokens:
+                tokens[stack].add(metric, layer, state, None, metric.measure(view, None)[0])
+
+        with tapped(self.model, self.anatomy, on_state):
+            forward(self.model, self.anatomy, batch, on_attention)
+        return Survey(
+            heads={name: table.sums(self.exemplars) for name, table in heads.items()},
+            tokens={name: table.sums() for name, table in tokens.items()},
+            lookups={},
+            counts=count(batch),
+        )
+
+
+class _HeadTable:
+    """The measures of one stack over one batch, filled layer by layer."""
+
+    def __init__(self, stack: Stack, metrics: tuple[HeadMetric, ...], batch: Batch) -> None:
+        self._stack, self._batch = stack, batch
+        self._metrics = [m for m in metrics if m.applies(stack)]
+        self.columns = head_columns(self._metrics)
+        cells = (stack.n_layers, stack.n_heads, len(self.columns))
+        self._heads = Ratios.zero(*cells).sums
+        self._layers = Ratios.zero(cells[0], cells[2]).sums
+        self._uniform = Ratios.zero(cells[0], cells[2]).sums
+        self._strongest = np.full((len(batch.items), *cells[:2]), -np.inf)
+        self._controls: dict[int, NDArray[np.float64]] = {}
+
+    def add(self, layer: int, attention: hook.Attention, scopes: Scopes) -> None:
+        """Measure one layer."""
+        found = scopes.get(self._stack.name, attention)
+        views = layer_views(found, attention.weights)
+        parts = self._measure(views)
+        half, n_heads = self._batch.half, attention.weights.shape[1]
+        self._heads[:, :, layer, :n_heads] = parts.sums(half)
+        self._layers[:, :, layer] = parts.together().sums(half)[:, :, 0]
+        strongest = views[View.NOSINK].weights.amax((-2, -1)).cpu().numpy()
+        self._strongest[:, layer, :n_heads] = strongest
+        mask = id(found)
+        if mask not in self._controls:
+            even = self._measure(layer_views(found, uniform(found[View.RAW])))
+            self._controls[mask] = even.sums(half)[:, :, 0]
+        self._uniform[:, :, layer] = self._controls[mask]
+
+    def _measure(self, views: dict[View, LayerView]) -> Parts:
+        """All metrics in all their views."""
+        ratios = [metric.measure(views[view]) for metric in self._metrics for view in metric.views]
+        return Parts.of(ratios, views[View.RAW].attention.shape[1])
+
+    def sums(self, exemplars: int) -> HeadSums:
+        """What survives."""
+        batch, scores = self._batch, self._strongest
+        return HeadSums(
+            columns=tuple(self.columns),
+            heads=Ratios(self._heads),
+            layers=Ratios(self._layers),
+            uniform=Ratios(self._uniform),
+            strongest=TopK.of(exemplars, scores, batch.index, batch.key),
+            sample=Reservoir.of(MEDIANS, batch.key, batch.index, scores.astype(np.float32)),
+        )
+
+
+def head_columns(metrics: list[HeadMetric]) -> list[HeadColumn]:
+    """The numbers of each head, in the order in which they are measured."""
+    return [
+        HeadColumn(metric.id, view, label)
+        for metric in metrics
+        for view in metric.views
+        for label in metric.labels
+    ]
+
+
+def uniform(scope: Scope) -> torch.Tensor:
+    """Attention that gives every key a query may see the same weight, for one head."""
+    seen = scope.frame.seen.to(scope.frame.dtype)
+    return (seen / seen.sum(-1, keepdim=True).clamp(min=1)).unsqueeze(1)
+
+
+def count(batch: Batch) -> Counter[str]:
+    """What there is in a batch, by side."""
+    counts: Counter[str] = Counter(sentences=len(batch.items))
+    for side in batch.texts:
+        for item in batch.items:
+            tokens = item.tokens[side]
+            pieces = np.bincount(tokens.word[tokens.word >= 0], minlength=len(tokens.words))
+            counts[f"{side}.tokens"] += len(tokens)
+            counts[f"{side}.special"] += int(tokens.special.sum())
+            counts[f"{side}.words"] += int((pieces > 0).sum())
+            counts[f"{side}.split_words"] += int((pieces > 1).sum())
+            counts[f"{side}.cut_sentences"] += tokens.lost > 0
+            counts[f"{side}.cut_tokens"] += tokens.lost
+            counts[f"{side}.generated"] += tokens.generated
+            counts[f"{side}.tagged"] += any(word.upos for word in tokens.words)
+            counts[f"{side}.parsed"] += any(word.relation for word in tokens.words)
+            for word, number in zip(tokens.words, pieces, strict=False):
+                if number and word.upos:
+                    counts[f"{side}.tag.{word.upos}"] += 1
+    return counts
