@@ -1,0 +1,272 @@
+"""From input files and a model to a study: the survey, then the portrait."""
+
+import datetime
+import importlib.metadata
+import os
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headbook import __version__
+from headbook.anatomy import Anatomy, examine
+from headbook.annotate import Annotator
+from headbook.batch import Batch, by_budget
+from headbook.config import Config
+from headbook.embedding import Embedding, read_embedding
+from headbook.encode import Encoder, special_pattern
+from headbook.errors import ConfigError
+from headbook.exemplars import choose
+from headbook.gaps import find_gaps
+from headbook.inputs import Corpus, open_corpus
+from headbook.manifest import SCHEMA, Check, Gap, InputFacts, Manifest, ModelFacts
+from headbook.memory import keep_freed_memory
+from headbook.metrics import chosen_metrics, head_metrics, token_metrics
+from headbook.metrics.base import Metric
+from headbook.model import Model, load_model
+from headbook.portrait import Portrayer
+from headbook.progress import Progress, Silent
+from headbook.selfcheck import self_checks
+from headbook.shown import Portrait
+from headbook.study import Study
+from headbook.sums import Survey
+from headbook.survey import Surveyor
+from headbook.terms import Kind, Side
+from headbook.tokens import Encoded
+from headbook.trajectories import Tracker
+
+LIBRARIES = ("torch", "transformers", "tokenizers", "spacy", "numpy", "pandas")
+CHECKED_TOKENS = 512  # the self-checks run on one batch of this size
+
+
+def collect(
+    inputs: Sequence[str | Path] | str | Path,
+    config: Config | None = None,
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Study:
+    """Run a model over sentences and keep what pages and tables need.
+
+    Args:
+        inputs: input files; ``-`` is standard input.
+        config: options as one value; or give them by name.
+        progress: told how far the run has come.
+
+    Raises:
+        HeadbookError: in one line, what does not fit in options, input or model.
+    """
+    config = config or Config.of(**options)
+    files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    metrics = chosen_metrics(config.metrics)  # wrong names are told before anything slow begins
+    notes = _read_notes(config.notes)
+    keep_freed_memory()
+    torch.manual_seed(config.seed)
+    with open_corpus(files) as corpus:
+        model = load_model(
+            config.model,
+            revision=config.revision,
+            device=config.device,
+            dtype=config.dtype,
+            verbose=config.verbose,
+        )
+        run = _Run(
+            corpus,
+            config,
+            progress or Silent(),
+            model,
+            examine(model),
+            tuple(metrics.values()),
+            Annotator.load(config.annotator),
+            Encoder(
+                model,
+                limit=config.max_length or model.limit,
+                targets=Annotator.load(config.target_annotator),
+            ),
+        )
+        return run.study(notes)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One collection: what is fixed while it runs."""
+
+    corpus: Corpus
+    config: Config
+    progress: Progress
+    model: Model
+    anatomy: Anatomy
+    metrics: tuple[Metric, ...]
+    annotator: Annotator
+    encoder: Encoder
+
+    def study(self, notes: str) -> Study:
+        """Survey, portrait and manifest."""
+        survey = self._survey()
+        pages = min(len(self.corpus), self.config.n_sentence_pages)
+        listed = range(int(pages))
+        sampled = self._sampled(survey)
+        choices = list(choose(survey.heads))
+        shown = {*listed, *(choice.index for choice in choices)}
+        tracked = {*listed, *sampled}
+        items = {item.sentence.index: item for item in self._encoded(shown | tracked)}
+        embeddings = self._embeddings([items[index] for index in sorted(tracked)])
+        tracker = Tracker(
+            self.model,
+            self.anatomy,
+            tuple(token_metrics(self.metrics)),
+            listed,
+            sampled,
+            embeddings,
+        )
+        portrayer = Portrayer(self.model, self.anatomy, listed, choices)
+        self.progress.stage("portrait", len(shown) + len(tracked))
+        parts = [portrayer.portray(batch) for batch in self._batches(items, shown)]
+        for batch in self._batches(items, tracked):
+            part, lookups = tracker.track(batch)
+            parts.append(part)
+            survey += Survey({}, {}, lookups, Counter())
+        few = self._few(list(items.values()))
+        checks = self_checks(self.model, self.anatomy, few, embeddings)
+        gaps = find_gaps(self.model, self.anatomy, self.metrics, embeddings, survey.counts)
+        manifest = self._manifest(notes, survey, checks, len(few.items), gaps)
+        return Study(manifest, survey, Portrait.join(parts).sorted())
+
+    def _survey(self) -> Survey:
+        """The pass over all sentences."""
+        surveyor = Surveyor(
+            self.model,
+            self.anatomy,
+            tuple(head_metrics(self.metrics)),
+            tuple(metric for metric in token_metrics(self.metrics) if not metric.spaces),
+            self.config.exemplars,
+        )
+        self.progress.stage("survey", len(self.corpus))
+        annotated = self.encoder.encode(self.annotator.annotate(self.corpus))
+        return reduce(add, map(surveyor.survey, self._in_batches(annotated)))
+
+    def _sampled(self, survey: Survey) -> frozenset[int]:
+        """The sentences with the smallest hashes, on which vocabulary metrics are averaged."""
+        if not any(metric.spaces for metric in token_metrics(self.metrics)):
+            return frozenset()
+        sample = next(iter(survey.heads.values())).sample
+        return frozenset(map(int, sample.index[: self.config.vocabulary_sentences]))
+
+    def _encoded(self, wanted: Collection[int]) -> Iterator[Encoded]:
+        """Some of the sentences again."""
+        again = (sentence for sentence in self.corpus if sentence.index in wanted)
+        return self.encoder.encode(self.annotator.annotate(again))
+
+    def _embeddings(self, items: Sequence[Encoded]) -> dict[Side, Embedding]:
+        """Original encodings, with position vectors for the longest text of each side."""
+        return {
+            side: read_embedding(
+                self.model,
+                self.anatomy,
+                side,
+                self._batch([max(items, key=lambda item: len(item.tokens[side]))]),
+            )
+            for side in items[0].tokens
+        }
+
+    def _batches(self, items: Mapping[int, Encoded], wanted: Collection[int]) -> Iterator[Batch]:
+        return self._in_batches(items[index] for index in sorted(wanted))
+
+    def _in_batches(self, items: Iterable[Encoded]) -> Iterator[Batch]:
+        """Batches by token budget; progress is told when the next one is asked for."""
+        for group in by_budget(items, self.config.batch_tokens):
+            yield self._batch(group)
+            tokens = sum(len(text) for item in group for text in item.tokens.values())
+            self.progress.advance(len(group), tokens)
+
+    def _batch(self, group: Sequence[Encoded]) -> Batch:
+        dtype = torch.float64 if self.config.dtype == "float64" else torch.float32
+        return Batch.of(group, self.model.device, dtype)
+
+    def _few(self, items: Sequence[Encoded]) -> Batch:
+        """The first sentences, for the self-checks."""
+        few = [items[0]]
+        for item in items[1:]:
+            if max(item.length, *(f.length for f in few)) * (len(few) + 1) > CHECKED_TOKENS:
+                break
+            few.append(item)
+        return self._batch(few)
+
+    def _manifest(
+        self,
+        notes: str,
+        survey: Survey,
+        checks: tuple[Check, ...],
+        checked: int,
+        gaps: tuple[Gap, ...],
+    ) -> Manifest:
+        annotators = {Side.SOURCE: self.annotator.name}
+        if Kind.ENCODER_DECODER is self.anatomy.kind:
+            annotators[Side.TARGET] = self.encoder.targets.name
+        # What a path or a short name stands for, never the path itself.
+        named = {"model": self.model.name, "annotator": self.annotator.name}
+        named["target_annotator"] = self.encoder.targets.name
+        return Manifest(
+            schema=SCHEMA,
+            headbook=__version__,
+            created=today(),
+            title=self.config.title or f"Attention heads of {self.model.name}",
+            notes=notes,
+            options=self.config.recorded() | named,
+            model=self._model_facts(),
+            stacks=tuple(self.anatomy.stacks.values()),
+            annotators=annotators,
+            inputs=tuple(
+                InputFacts(file.name, file.sha256, file.sentences, file.blank)
+                for file in self.corpus.files
+            ),
+            counts=dict(survey.counts),
+            versions={name: importlib.metadata.version(name) for name in LIBRARIES},
+            checks=checks,
+            checked_sentences=checked,
+            gaps=gaps,
+        )
+
+    def _model_facts(self) -> ModelFacts:
+        model = self.model
+        return ModelFacts(
+            name=model.name,
+            revision=model.revision,
+            architecture=type(model.network).__name__,
+            kind=self.anatomy.kind,
+            parameters=model.network.num_parameters(),
+            dtype=self.config.dtype,
+            device=model.device.type,
+            limit=self.encoder.limit,
+            tokenizer=type(model.tokenizer).__name__,
+            tokenizer_sha256=model.tokenizer_hash,
+            special_tokens=special_pattern(model.tokenizer),
+            attention="eager, seen by a hook" if self.anatomy.hooked else "eager, as returned",
+            missing=model.weights.missing,
+            unexpected=model.weights.unexpected,
+        )
+
+
+def today() -> str:
+    """The one date of a study; ``SOURCE_DATE_EPOCH`` makes it the same again."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    now = datetime.datetime.now(datetime.UTC)
+    moment = datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch else now
+    return moment.date().isoformat()
+
+
+def _read_notes(file: Path | None) -> str:
+    """The author's own words.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        return "" if file is None else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--notes: {error}; expected a Markdown file in UTF-8") from error

@@ -1,0 +1,93 @@
+"""What a study cannot have, and why: said on the pages instead of zeros and empty charts."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from headbook.anatomy import Anatomy
+from headbook.embedding import Embedding
+from headbook.manifest import Gap
+from headbook.metrics.base import HeadMetric, Metric, Need, TokenMetric
+from headbook.model import Model
+from headbook.terms import Side, Space, State
+
+
+def find_gaps(
+    model: Model,
+    anatomy: Anatomy,
+    metrics: Iterable[Metric],
+    embeddings: Mapping[Side, Embedding],
+    counts: Mapping[str, int],
+) -> tuple[Gap, ...]:
+    """Everything that is missing from a study."""
+    metrics = list(metrics)
+    return (
+        *_architecture(model, anatomy),
+        *_layers(anatomy),
+        *_spaces(embeddings, metrics),
+        *_annotation(anatomy, metrics, counts),
+        *_two_texts(anatomy, metrics),
+    )
+
+
+def _architecture(model: Model, anatomy: Anatomy) -> Iterator[Gap]:
+    kind = model.config.model_type
+    if not anatomy.hooked:
+        yield Gap(
+            "queries, keys and values", "",
+            f"'{kind}' does not use transformers' attention interface; its weights come from "
+            "output_attentions",
+        )  # fmt: skip
+    if not anatomy.layers:
+        yield Gap(
+            "states of tokens", "", f"the layers of '{kind}' do not hand on one vector a token"
+        )
+    elif anatomy.family is None:
+        yield Gap(
+            f"state {State.MID}", "",
+            f"where attention blocks of '{kind}' end is not in the table of architectures",
+        )  # fmt: skip
+
+
+def _layers(anatomy: Anatomy) -> Iterator[Gap]:
+    for name, stack in anatomy.stacks.items():
+        without = sorted(set(range(stack.n_layers)) - set(stack.attention_layers))
+        if without:
+            yield Gap(
+                f"attention of layers {', '.join(map(str, without))}", name,
+                "these layers have none",
+            )  # fmt: skip
+
+
+def _spaces(embeddings: Mapping[Side, Embedding], metrics: Iterable[Metric]) -> Iterator[Gap]:
+    if not any(isinstance(metric, TokenMetric) and metric.spaces for metric in metrics):
+        return
+    for side, embedding in embeddings.items():
+        if embedding.missing:
+            what = (
+                "vocabulary metrics"
+                if embedding.vocabulary is None
+                else f"space {Space.POSITIONAL}"
+            )
+            yield Gap(f"{what} ({side} side)", "", embedding.missing)
+
+
+def _annotation(
+    anatomy: Anatomy, metrics: Iterable[Metric], counts: Mapping[str, int]
+) -> Iterator[Gap]:
+    needed = {need for metric in metrics if isinstance(metric, HeadMetric) for need in metric.needs}
+    for name, stack in anatomy.stacks.items():
+        for need, count in ((Need.TAGS, "tagged"), (Need.TREE, "parsed")):
+            applies = need is Need.TAGS or not stack.crosses
+            if need in needed and applies and not counts.get(f"{stack.keys}.{count}"):
+                option = "--annotator" if stack.keys is Side.SOURCE else "--target-annotator"
+                yield Gap(
+                    need.value, name,
+                    f"the {stack.keys} texts came without; give a spaCy pipeline with {option}, "
+                    "or CoNLL-U",
+                )  # fmt: skip
+
+
+def _two_texts(anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    for name, stack in anatomy.stacks.items():
+        for metric in metrics:
+            if isinstance(metric, HeadMetric) and not metric.applies(stack):
+                yield Gap(metric.title, name, "it compares positions or words within one text")

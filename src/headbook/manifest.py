@@ -1,0 +1,163 @@
+"""What a study says about itself: how it was made, on what, and what was checked."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headbook.errors import StudyError
+from headbook.terms import Kind, Side, Stack
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check that ran while the study was collected.
+
+    Attributes:
+        name: what should hold.
+        stack: where it was checked; empty where it concerns the whole model.
+        error: largest absolute difference, relative to the largest value compared.
+        tolerance: what rounding explains.
+    """
+
+    name: str
+    stack: str
+    error: float
+    tolerance: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether rounding explains the difference."""
+        return self.error <= self.tolerance
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Something that this study does not have, and why."""
+
+    what: str
+    stack: str
+    why: str
+
+
+@dataclass(frozen=True)
+class InputFacts:
+    """An input file: its name, its hash, and what was found in it."""
+
+    name: str
+    sha256: str
+    sentences: int
+    blank: int
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """A model as it was loaded.
+
+    Attributes:
+        revision: commit of a hub model; hash of the weights of a folder.
+        limit: longest sequence that was let in, in tokens.
+        special_tokens: what the tokenizer adds to a text, in order, ``…`` for the text itself.
+        missing: parameters that the checkpoint lacks; they are random.
+        unexpected: parameters of the checkpoint that the model does not use.
+    """
+
+    name: str
+    revision: str
+    architecture: str
+    kind: Kind
+    parameters: int
+    dtype: str
+    device: str
+    limit: int
+    tokenizer: str
+    tokenizer_sha256: str
+    special_tokens: str
+    attention: str
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """How a study was made.
+
+    Attributes:
+        created: date of the collection, ISO 8601.
+        notes: the author's own words, in Markdown.
+        options: every option that decides numbers or pages.
+        annotators: name and version of the annotator by side.
+        counts: sentences, tokens, words and their like.
+        versions: of the libraries that computed the numbers.
+        checked_sentences: sentences on which the checks ran.
+    """
+
+    schema: int
+    headbook: str
+    created: str
+    title: str
+    notes: str
+    options: Mapping[str, Any]
+    model: ModelFacts
+    stacks: tuple[Stack, ...]
+    annotators: Mapping[str, str]
+    inputs: tuple[InputFacts, ...]
+    counts: Mapping[str, int]
+    versions: Mapping[str, str]
+    checks: tuple[Check, ...]
+    checked_sentences: int
+    gaps: tuple[Gap, ...]
+
+    def stack(self, name: str) -> Stack:
+        """A stack by name."""
+        return next(stack for stack in self.stacks if stack.name == name)
+
+    def count(self, side: Side, what: str) -> int:
+        """A count of one side's texts, 0 where there was none."""
+        return self.counts.get(f"{side}.{what}", 0)
+
+    def to_json(self) -> str:
+        """The same bytes for the same content."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, indent=1, ensure_ascii=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Manifest":
+        """Read what `to_json` wrote.
+
+        Raises:
+            StudyError: it was written by another version, or is not a manifest.
+        """
+        try:
+            table = json.loads(text)
+            if table["schema"] != SCHEMA:
+                raise StudyError(
+                    f"manifest.json: schema {table['schema']} came; this version reads {SCHEMA}; "
+                    "collect the study again"
+                )
+            model = table.pop("model")
+            model |= {name: tuple(model[name]) for name in ("missing", "unexpected")}
+            lists: dict[str, Any] = {
+                name: tuple(kind(**row) for row in table.pop(name))
+                for name, kind in (("inputs", InputFacts), ("checks", Check), ("gaps", Gap))
+            }
+            stacks = tuple(_stack(row) for row in table.pop("stacks"))
+            facts = ModelFacts(**(model | {"kind": Kind(model["kind"])}))
+            return cls(model=facts, stacks=stacks, **lists, **table)
+        except (ValueError, KeyError, TypeError) as error:
+            raise StudyError(f"manifest.json: {error!r}; expected a manifest") from error
+
+
+def _stack(row: dict[str, Any]) -> Stack:
+    return Stack(
+        **(
+            row
+            | {
+                "attention_layers": tuple(row["attention_layers"]),
+                "queries": Side(row["queries"]),
+                "keys": Side(row["keys"]),
+            }
+        )
+    )

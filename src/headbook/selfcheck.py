@@ -1,0 +1,182 @@
+"""Checks that run in every collection: what was read is what the model computed."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from headbook import hook
+from headbook.anatomy import Anatomy, Call, first
+from headbook.batch import Batch
+from headbook.capture import forward, inputs, tapped
+from headbook.embedding import Embedding
+from headbook.families import Site
+from headbook.manifest import Check
+from headbook.model import Model
+from headbook.terms import Side, State
+
+ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4}
+COARSE = 0.05  # half precision
+Found = Iterator[tuple[str, str, float]]  # what should hold, in which stack, largest difference
+
+
+def self_checks(
+    model: Model, anatomy: Anatomy, batch: Batch, embeddings: Mapping[Side, Embedding]
+) -> tuple[Check, ...]:
+    """Run every check that applies to a model, on one batch."""
+    tolerance = ROUNDING.get(next(model.network.parameters()).dtype, COARSE)
+    attention: dict[Call, hook.Attention] = {}
+    with _Record(anatomy) as record:
+        output = forward(model, anatomy, batch, attention.__setitem__)
+    found: list[tuple[str, str, float]] = [
+        *_rows(anatomy, batch, attention),
+        *_triangles(anatomy, attention),
+        *_blocks(record, attention),
+        *_mids(record),
+        *_starts(model, anatomy, batch, embeddings),
+        ("final output = output of the model without the hook", "", _bare(model, batch, output)),
+    ]
+    return tuple(Check(name, stack, error, tolerance) for name, stack, error in found)
+
+
+def _difference(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Largest difference, relative to the largest value of ``b``."""
+    scale = b.abs().max().clamp_min(torch.finfo(b.dtype).tiny)
+    return float((a - b).abs().max() / scale)
+
+
+def _rows(anatomy: Anatomy, batch: Batch, attention: Mapping[Call, hook.Attention]) -> Found:
+    for name, stack in anatomy.stacks.items():
+        valid = batch.texts[stack.queries].valid
+        sums = [a.weights.sum(-1).movedim(1, -1) for c, a in attention.items() if c.stack == name]
+        yield (
+            "rows of attention sum to 1",
+            name,
+            max(float((each[valid] - 1).abs().max()) for each in sums),
+        )
+
+
+def _triangles(anatomy: Anatomy, attention: Mapping[Call, hook.Attention]) -> Found:
+    for name, stack in anatomy.stacks.items():
+        if stack.causal:
+            maps = [a.weights for c, a in attention.items() if c.stack == name]
+            later = max(float(weights.triu(1).max()) for weights in maps)
+            yield "no attention to later positions", name, later
+
+
+class _Record:
+    """What the modules around each attention block took and gave in one pass."""
+
+    def __init__(self, anatomy: Anatomy) -> None:
+        self.sites: Mapping[str, Site] = {}
+        if anatomy.family and anatomy.layers:
+            self.sites = {
+                s: site for s, site in anatomy.family.sites.items() if s in anatomy.stacks
+            }
+        self._layers = anatomy.layers
+        self._calls: dict[torch.nn.Module, list[tuple[torch.Tensor, torch.Tensor]]]
+        self._calls = defaultdict(list)
+        self._handles: list[Any] = []
+
+    def layers(self, stack: str) -> tuple[torch.nn.Module, ...]:
+        """The layers in which a stack's attention stands."""
+        return self._layers["decoder" if stack == "cross" else stack]
+
+    def of(self, stack: str, layer: int, path: str) -> tuple[torch.Tensor, torch.Tensor]:
+        """What a module inside a layer took and gave; the layer itself for an empty path."""
+        layers = self.layers(stack)
+        # A module that several layers share was called once for each.
+        earlier = layers[:layer].count(layers[layer])
+        return self._calls[layers[layer].get_submodule(path)][earlier]
+
+    def __enter__(self) -> "_Record":
+        modules = {
+            module.get_submodule(path)
+            for stack, site in self.sites.items()
+            for module in self.layers(stack)
+            for path in ("", site.projection, site.block, site.residual, site.after, site.parallel)
+            if path is not None
+        }
+        self._handles = [m.register_forward_hook(self._keep, with_kwargs=True) for m in modules]
+        return self
+
+    def _keep(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        taken = args[0] if args else kwargs.get("hidden_states")
+        self._calls[module].append((taken, first(output)))
+
+    def __exit__(self, *_: object) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+
+def _blocks(record: _Record, attention: Mapping[Call, hook.Attention]) -> Found:
+    """Heads' outputs, each through its own slice of W_O, add up to the projection's output."""
+    for stack, site in record.sites.items():
+        errors = []
+        for layer, module in enumerate(record.layers(stack)):
+            call = attention.get(Call(stack, layer))
+            if call is None or call.output is None:
+                continue
+            projection = module.get_submodule(site.projection)
+            block = record.of(stack, layer, site.projection)[1]
+            linear = isinstance(projection, torch.nn.Linear)
+            weight = projection.weight if linear else projection.weight.T  # GPT-2's is transposed
+            slices = weight.split(call.output.shape[-1], dim=1)
+            heads = call.output.unbind(2)
+            total = sum(o @ w.T for o, w in zip(heads, slices, strict=True))
+            bias = 0 if projection.bias is None else projection.bias
+            errors.append(_difference(total + bias, block))
+        if errors:
+            yield "head outputs + bias = attention block output", stack, max(errors)
+
+
+def _mids(record: _Record) -> Found:
+    """Block output plus residual, put through the model's own next step."""
+    for stack, site in record.sites.items():
+        errors = []
+        for layer, module in enumerate(record.layers(stack)):
+            entered, left = record.of(stack, layer, "")
+            residual = record.of(stack, layer, site.residual)[1] if site.residual else entered
+            mid = residual + record.of(stack, layer, site.block or site.projection)[1]
+            if site.after is None:
+                errors.append(_difference(mid + record.of(stack, layer, site.parallel)[1], left))
+                continue
+            read, given = record.of(stack, layer, site.after)
+            with torch.inference_mode():
+                step = module.get_submodule(site.after)(mid.reshape(read.shape))
+            errors.append(_difference(step, given))
+        yield "mid state through the model's own next step = its next state", stack, max(errors)
+
+
+def _starts(
+    model: Model, anatomy: Anatomy, batch: Batch, embeddings: Mapping[Side, Embedding]
+) -> Found:
+    """A token's original encoding at its own position is what enters layer 0."""
+    entered: dict[str, torch.Tensor] = {}
+
+    def keep(stack: str, _: int, state: State, vectors: torch.Tensor) -> None:
+        if state is State.INPUT:
+            entered[stack] = vectors
+
+    with tapped(model, anatomy, keep):
+        forward(model, anatomy, batch)
+    for name, stack in anatomy.stacks.items():
+        vocabulary = embeddings[stack.queries].vocabulary
+        if name in entered and vocabulary is not None and vocabulary.positions is not None:
+            texts = batch.texts[stack.queries]
+            own = vocabulary.encode(texts.ids)
+            error = _difference(own[texts.valid], entered[name].to(own)[texts.valid])
+            yield "original encoding of a token = what enters layer 0", name, error
+
+
+def _bare(model: Model, batch: Batch, output: Any) -> float:
+    """The same pass with the model's own attention."""
+    hooked = model.network.config._attn_implementation  # noqa: SLF001 - no public name
+    model.network.set_attn_implementation("eager")
+    try:
+        with torch.inference_mode():
+            bare = model.body(**inputs(batch))
+    finally:
+        model.network.set_attn_implementation(hooked)
+    return _difference(output[0].float(), bare[0].float())

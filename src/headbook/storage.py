@@ -1,0 +1,194 @@
+"""A study's files: JSON for what it says, safetensors for sums and maps, Parquet for rows."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors.numpy
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from headbook.accumulators import Ratios, Reservoir, TopK
+from headbook.errors import StudyError
+from headbook.manifest import Manifest
+from headbook.shown import Exemplar, HeadName, Portrait, Ranking, ShownSentence, ShownText
+from headbook.sums import HeadColumn, HeadSums, Survey, TokenColumn, TokenSums
+from headbook.terms import Side, Space, State, View
+
+Arrays = dict[str, NDArray[Any]]
+EXEMPLARS = ("stack", "layer", "head", "ranking", "rank", "sentence", "score", "query", "key")
+
+
+def save(folder: Path, manifest: Manifest, survey: Survey, portrait: Portrait) -> None:
+    """Write all files of a study into an empty folder."""
+    (folder / "manifest.json").write_text(manifest.to_json() + "\n", encoding="utf-8")
+    arrays, columns = _survey_arrays(survey)
+    safetensors.numpy.save_file(
+        arrays, folder / "sums.safetensors", metadata={"columns": json.dumps(columns)}
+    )
+    maps: Arrays = {f"{stack}/{index}": cells for (stack, index), cells in portrait.maps.items()}
+    maps |= {_map_name(e.head, e.index): e.attention for e in portrait.exemplars}
+    safetensors.numpy.save_file(
+        {name: np.ascontiguousarray(cells) for name, cells in maps.items()},
+        folder / "maps.safetensors",
+    )
+    sentences = [_sentence_row(s) for s in portrait.sentences.values()]
+    pd.DataFrame(sentences).to_parquet(folder / "sentences.parquet", index=False)
+    exemplars = [_exemplar_row(e) for e in portrait.exemplars]
+    pd.DataFrame(exemplars, columns=[*EXEMPLARS]).to_parquet(
+        folder / "exemplars.parquet", index=False
+    )
+    portrait.tokens.to_parquet(folder / "tokens.parquet", index=False)
+    portrait.nearest.to_parquet(folder / "nearest.parquet", index=False)
+
+
+def load(folder: Path) -> tuple[Manifest, Survey, Portrait]:
+    """Read what `save` wrote.
+
+    Raises:
+        StudyError: a file is missing or broken.
+    """
+    if not (folder / "manifest.json").is_file():
+        raise StudyError(f"{folder}: no manifest.json; expected a folder that collect has written")
+    manifest = Manifest.from_json((folder / "manifest.json").read_text(encoding="utf-8"))
+    try:
+        with safe_open(folder / "sums.safetensors", framework="numpy") as file:
+            columns = json.loads(file.metadata()["columns"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        survey = _survey(arrays, columns, manifest)
+        maps = safetensors.numpy.load_file(folder / "maps.safetensors")
+        frames = {
+            name: pd.read_parquet(folder / f"{name}.parquet")
+            for name in ("sentences", "exemplars", "tokens", "nearest")
+        }
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise StudyError(
+            f"{folder}: {str(error).splitlines()[0]}; expected the files of a study, whole"
+        ) from error
+    return manifest, survey, _portrait(maps, frames)
+
+
+def _map_name(head: HeadName, index: int) -> str:
+    return f"{head.stack}/{index}/{head.layer}/{head.head}"
+
+
+def _survey_arrays(survey: Survey) -> tuple[Arrays, dict[str, Any]]:
+    arrays: Arrays = {}
+    columns: dict[str, Any] = {"heads": {}, "tokens": {}, "lookups": {}}
+    for stack, sums in survey.heads.items():
+        columns["heads"][stack] = sums.columns
+        columns.setdefault("size", {})[stack] = sums.sample.size
+        arrays |= {
+            f"heads/{stack}/{n}": getattr(sums, n).sums for n in ("heads", "layers", "uniform")
+        }
+        arrays |= {
+            f"best/{stack}/{n}": getattr(sums.strongest, n) for n in ("score", "index", "key")
+        }
+        arrays |= {
+            f"sample/{stack}/{n}": getattr(sums.sample, n) for n in ("key", "index", "payload")
+        }
+    for name in ("tokens", "lookups"):
+        for stack, token_sums in getattr(survey, name).items():
+            columns[name][stack] = token_sums.columns
+            arrays[f"{name}/{stack}"] = token_sums.layers.sums
+    return {name: np.ascontiguousarray(array) for name, array in arrays.items()}, columns
+
+
+def _survey(arrays: Arrays, columns: dict[str, Any], manifest: Manifest) -> Survey:
+    heads = {
+        stack: HeadSums(
+            tuple(HeadColumn(m, View(v), label) for m, v, label in rows),
+            *(Ratios(arrays[f"heads/{stack}/{name}"]) for name in ("heads", "layers", "uniform")),
+            TopK(*(arrays[f"best/{stack}/{name}"] for name in ("score", "index", "key"))),
+            Reservoir(
+                columns["size"][stack],
+                *(arrays[f"sample/{stack}/{name}"] for name in ("key", "index", "payload")),
+            ),
+        )
+        for stack, rows in columns["heads"].items()
+    }
+    tokens, lookups = (
+        {
+            stack: TokenSums(
+                tuple(TokenColumn(m, State(s), Space(p) if p else None, c) for m, s, p, c in rows),
+                Ratios(arrays[f"{name}/{stack}"]),
+            )
+            for stack, rows in columns[name].items()
+        }
+        for name in ("tokens", "lookups")
+    )
+    return Survey(heads, tokens, lookups, Counter(manifest.counts))
+
+
+def _sentence_row(sentence: ShownSentence) -> dict[str, Any]:
+    texts = {side: vars(text) for side, text in sentence.texts.items()}
+    return {
+        "index": sentence.index,
+        "id": sentence.id,
+        "listed": sentence.listed,
+        "metadata": json.dumps(sentence.metadata),
+        "texts": json.dumps(texts),
+    }
+
+
+def _exemplar_row(exemplar: Exemplar) -> dict[str, Any]:
+    values = (
+        *exemplar.head,
+        str(exemplar.ranking),
+        exemplar.rank,
+        exemplar.index + 1,
+        exemplar.score,
+        exemplar.query,
+        exemplar.key,
+    )
+    return dict(zip(EXEMPLARS, values, strict=True))
+
+
+def _portrait(maps: Arrays, frames: dict[str, pd.DataFrame]) -> Portrait:
+    sentences = (_sentence(row) for row in frames["sentences"].to_dict("records"))
+    listed = {
+        (stack, int(index)): cells
+        for (stack, index), cells in (
+            (tuple(name.split("/")), cells) for name, cells in maps.items() if name.count("/") == 1
+        )
+    }
+    return Portrait(
+        sentences={sentence.index: sentence for sentence in sentences},
+        maps=listed,
+        exemplars=tuple(_exemplars(frames["exemplars"].itertuples(index=False), maps)),
+        tokens=frames["tokens"],
+        nearest=frames["nearest"],
+    )
+
+
+def _sentence(row: dict[Any, Any]) -> ShownSentence:
+    texts = {
+        Side(side): ShownText(
+            **{k: tuple(v) if isinstance(v, list) else v for k, v in text.items()}
+            | {"spans": tuple((start, end) for start, end in text["spans"])}
+        )
+        for side, text in json.loads(row["texts"]).items()
+    }
+    return ShownSentence(
+        int(row["index"]), row["id"], json.loads(row["metadata"]), texts, bool(row["listed"])
+    )
+
+
+def _exemplars(rows: Iterable[Any], maps: Arrays) -> Iterable[Exemplar]:
+    for row in rows:
+        head = HeadName(row.stack, int(row.layer), int(row.head))
+        index = int(row.sentence) - 1
+        yield Exemplar(
+            head,
+            Ranking(row.ranking),
+            int(row.rank),
+            index,
+            float(row.score),
+            int(row.query),
+            int(row.key),
+            maps[_map_name(head, index)],
+        )

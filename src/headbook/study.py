@@ -1,0 +1,144 @@
+"""A study: everything that was collected, as one value that can be saved, loaded and merged."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from headbook import storage, tables
+from headbook.errors import StudyError
+from headbook.exemplars import choose
+from headbook.folders import written_whole
+from headbook.manifest import Manifest
+from headbook.shown import Exemplar, HeadName, Portrait
+from headbook.sums import Survey
+
+SAME = ("schema", "model", "stacks", "annotators")  # what two studies must share to be merged
+OPTIONS = ("max_length", "exemplars", "metrics", "dtype")
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What a model does with the attention and the states of a corpus.
+
+    Attributes:
+        manifest: how it was made.
+        survey: sums over all sentences.
+        portrait: what pages show of single sentences.
+    """
+
+    manifest: Manifest
+    survey: Survey
+    portrait: Portrait
+
+    @cached_property
+    def heads(self) -> pd.DataFrame:
+        """A row for each head, metric, view and label; columns as in ``heads.csv``."""
+        return tables.heads_table(self.survey.heads, self._layers)
+
+    @cached_property
+    def layers(self) -> pd.DataFrame:
+        """A row for each layer, metric, view and label; columns as in ``layers.csv``."""
+        tokens = [self.survey.tokens, self.survey.lookups]
+        return tables.layers_table(self.survey.heads, tokens, self._layers)
+
+    @cached_property
+    def controls(self) -> pd.DataFrame:
+        """The same for uniform attention; columns as in ``controls.csv``."""
+        return tables.controls_table(self.survey.heads, self._layers)
+
+    @property
+    def tokens(self) -> pd.DataFrame:
+        """A row for each number of a token of a listed sentence; columns as in ``tokens.csv``."""
+        return self.portrait.tokens
+
+    @property
+    def nearest(self) -> pd.DataFrame:
+        """The nearest vocabulary entries of each state; columns as in ``nearest.csv``."""
+        return self.portrait.nearest
+
+    @property
+    def _layers(self) -> dict[str, tuple[int, ...]]:
+        return {stack.name: stack.attention_layers for stack in self.manifest.stacks}
+
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write the study into a folder of its own.
+
+        Raises:
+            OutputError: the folder may not be replaced, or cannot be written.
+        """
+        with written_whole(Path(folder), force=force) as draft:
+            storage.save(draft, self.manifest, self.survey, self.portrait)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Study":
+        """Read what `save` wrote.
+
+        Raises:
+            StudyError: the folder holds no study, or one that cannot be read.
+        """
+        return cls(*storage.load(Path(folder)))
+
+    def __add__(self, other: "Study") -> "Study":
+        """The study of both corpora, this one's sentences first.
+
+        Raises:
+            StudyError: the two were not made in the same way.
+        """
+        self._check_like(other)
+        shift = self.manifest.counts["sentences"]
+        survey = self.survey + other.survey.shifted(shift)
+        portrait = self.portrait + other.portrait.shifted(shift)
+        counts = Counter(self.manifest.counts) + Counter(other.manifest.counts)
+        return Study(
+            manifest=replace(
+                self.manifest,
+                inputs=self.manifest.inputs + other.manifest.inputs,
+                counts=dict(counts),
+                checks=_worse(self.manifest, other.manifest),
+                checked_sentences=self.manifest.checked_sentences
+                + other.manifest.checked_sentences,
+                gaps=tuple(dict.fromkeys(self.manifest.gaps + other.manifest.gaps)),
+            ),
+            survey=survey,
+            portrait=replace(portrait, exemplars=_chosen_again(survey, portrait)).sorted(),
+        )
+
+    def _check_like(self, other: "Study") -> None:
+        mine, theirs = self.manifest, other.manifest
+        pairs = [(name, getattr(mine, name), getattr(theirs, name)) for name in SAME]
+        pairs += [(name, mine.options.get(name), theirs.options.get(name)) for name in OPTIONS]
+        different = [name for name, a, b in pairs if a != b]
+        if different:
+            raise StudyError(
+                f"two studies that differ in {', '.join(different)}; expected studies of the same "
+                "model, made with the same options"
+            )
+
+
+def _worse(one: Manifest, other: Manifest) -> tuple:  # type: ignore[type-arg]
+    """Of each check the larger error."""
+    errors = {(c.name, c.stack): c.error for c in other.checks}
+    return tuple(
+        replace(c, error=max(c.error, errors.get((c.name, c.stack), 0))) for c in one.checks
+    )
+
+
+def _chosen_again(survey: Survey, portrait: Portrait) -> tuple[Exemplar, ...]:
+    """The exemplars of a merged survey, among those whose maps were kept."""
+    kept = {(e.head, e.index): e for e in portrait.exemplars}
+    among: dict[HeadName, set[int]] = {}
+    for head, index in kept:
+        among.setdefault(head, set()).add(index)
+    return tuple(
+        replace(
+            kept[choice.head, choice.index],
+            ranking=choice.ranking,
+            rank=choice.rank,
+            score=choice.score,
+        )
+        for choice in choose(survey.heads, among)
+        if (choice.head, choice.index) in kept
+    )

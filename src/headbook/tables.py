@@ -1,0 +1,108 @@
+"""The sums of a study as tables: one row a number, with its interval and what stands behind it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from headbook.accumulators import Ratios
+from headbook.metrics import all_metrics
+from headbook.sums import HeadColumn, HeadSums, TokenColumn, TokenSums
+
+NUMBERS = ("value", "low", "high", "sentences", "events")
+HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
+LAYERS = ("stack", "layer", "metric", "view", "label", *NUMBERS)
+CONTROLS = ("control", *LAYERS)
+UNIFORM = "uniform attention"
+
+
+def heads_table(heads: Mapping[str, HeadSums], layers: Mapping[str, Sequence[int]]) -> pd.DataFrame:
+    """Every number of every head.
+
+    Args:
+        layers: by stack, the layers that have attention.
+    """
+    frames = []
+    for stack, sums in heads.items():
+        present = list(layers[stack])
+        n_heads = sums.heads.sums.shape[3]
+        frame = _numbers(sums.heads[present], sums.columns)
+        frame["head"] = np.tile(np.repeat(np.arange(n_heads), len(sums.columns)), len(present))
+        frame["layer"] = np.repeat(present, n_heads * len(sums.columns))
+        frame["stack"] = stack
+        frames.append(frame[[*HEADS]])
+    return pd.concat(frames, ignore_index=True)
+
+
+def layers_table(
+    heads: Mapping[str, HeadSums],
+    tokens: Sequence[Mapping[str, TokenSums]],
+    layers: Mapping[str, Sequence[int]],
+) -> pd.DataFrame:
+    """Every number of every layer: heads together, then tokens together.
+
+    Labels of token metrics name state, space (where there is one) and class of tokens:
+    ``mid/positional/NOUN``.
+    """
+    frames = [
+        _of_layers(stack, sums.layers, sums.columns, layers[stack]) for stack, sums in heads.items()
+    ]
+    for each in tokens:
+        for stack, token_sums in each.items():
+            columns = [_as_head_column(column) for column in token_sums.columns]
+            present = range(token_sums.layers.sums.shape[2])
+            frames.append(_of_layers(stack, token_sums.layers, columns, present))
+    return pd.concat(frames, ignore_index=True)
+
+
+def controls_table(
+    heads: Mapping[str, HeadSums], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """The same measures taken on attention that looks everywhere alike."""
+    frames = [
+        _of_layers(stack, sums.uniform, sums.columns, layers[stack])
+        for stack, sums in heads.items()
+    ]
+    table = pd.concat(frames, ignore_index=True)
+    table.insert(0, "control", UNIFORM)
+    return table
+
+
+def _of_layers(
+    stack: str,
+    ratios: Ratios,
+    columns: Sequence[HeadColumn],
+    present: Sequence[int],
+) -> pd.DataFrame:
+    frame = _numbers(ratios[list(present)], columns)
+    frame["layer"] = np.repeat(list(present), len(columns))
+    frame["stack"] = stack
+    return frame[[*LAYERS]]
+
+
+def _as_head_column(column: TokenColumn) -> HeadColumn:
+    parts = (column.state, column.space, column.label)
+    return HeadColumn(column.metric, "", "/".join(part for part in parts if part))  # type: ignore[arg-type]
+
+
+def _numbers(ratios: Ratios, columns: Sequence[HeadColumn]) -> pd.DataFrame:
+    """Flatten ratios whose last dimension holds ``columns``."""
+    value = ratios.value
+    low, high = ratios.interval()
+    least, most = (np.array(limit) for limit in zip(*map(_limits, columns), strict=True))
+    names = pd.DataFrame(columns, columns=["metric", "view", "label"]).map(str)
+    repeated = pd.concat([names] * int(np.prod(value.shape[:-1])), ignore_index=True)
+    return repeated.assign(
+        value=value.ravel(),
+        low=np.clip(low, least, most).ravel(),
+        high=np.clip(high, least, most).ravel(),
+        sentences=ratios.sentences.ravel(),
+        events=ratios.events.ravel(),
+    )
+
+
+def _limits(column: HeadColumn) -> tuple[float, float]:
+    """Bounds of a metric; none for one that this version does not know."""
+    metric = all_metrics().get(column.metric)
+    return metric.limits if metric is not None else (-np.inf, np.inf)
