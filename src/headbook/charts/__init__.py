@@ -1,0 +1,16 @@
+"""Tables as charts. `draw` makes them, `render` makes pictures of them."""
+
+from headbook.charts.draw import heat_map, layer_curve, offset_profile, trajectories
+from headbook.charts.render import Figure, colours, files, runtime, svg
+
+__all__ = [
+    "Figure",
+    "colours",
+    "files",
+    "heat_map",
+    "layer_curve",
+    "offset_profile",
+    "runtime",
+    "svg",
+    "trajectories",
+]

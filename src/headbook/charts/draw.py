@@ -1,0 +1,223 @@
+"""One function a kind of chart: from a table to a figure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from headbook.charts.render import BLUE, GREEN, GREY, ORANGE, SEQUENTIAL, Figure, finished
+
+CELL = 24  # pixels of a head in a heat map
+LINE = 13  # pixels between two labels
+CLASSES = {"content word": BLUE, "function word": ORANGE, "punctuation": GREEN, "other": GREY}
+RANK_TICKS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
+UNIFORM = "uniform attention"
+INKS = (BLUE, ORANGE, GREEN)
+
+
+def heat_map(
+    name: str,
+    caption: str,
+    rows: pd.DataFrame,
+    *,
+    title: str,
+    domain: tuple[float, float],
+    show: dict[str, str],
+) -> Figure:
+    """One number for each head: rows are layers, columns are heads.
+
+    Args:
+        rows: columns ``layer, head, view, label, value, low, high``.
+        title: of the colour legend, with the unit.
+        domain: ends of the colour scale.
+        show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
+    """
+    chart = _with_choices(alt.Chart(rows), rows, show)
+    chart = chart.mark_rect().encode(
+        x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, ticks=False, domain=False)),
+        y=alt.Y("layer:O", title="layer", axis=alt.Axis(ticks=False, domain=False)),
+        color=alt.Color(
+            "value:Q",
+            title=title,
+            scale=alt.Scale(scheme=SEQUENTIAL, domain=[*domain], clamp=True),
+        ),
+        tooltip=["layer:O", "head:O", *_numbers("value", "low", "high")],
+    )
+    size = chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))
+    return finished(size, name, caption)
+
+
+def layer_curve(
+    name: str, caption: str, rows: pd.DataFrame, *, title: str, show: dict[str, str]
+) -> Figure:
+    """One number for each layer with its interval, beside a control.
+
+    Args:
+        rows: columns ``layer, series, view, label, value, low, high``.
+    """
+    series = list(dict.fromkeys(rows["series"]))
+    ink = [GREY if name == UNIFORM else INKS[n % len(INKS)] for n, name in enumerate(series)]
+    colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=ink), legend=None)
+    base = _with_choices(alt.Chart(rows), rows, show)
+    base = base.encode(x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0)), color=colour)
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False, nice=True))
+    band = base.mark_area(opacity=0.22).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+    tooltip = ["series:N", "layer:O", *_numbers("value", "low", "high")]
+    line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
+    line = line.encode(y=y, tooltip=tooltip)
+    last = rows[rows["layer"] == rows["layer"].max()]
+    names = _with_choices(alt.Chart(last), rows, show, again=True).mark_text(align="left", dx=9)
+    names = names.encode(x="layer:O", y="value:Q", text="series:N", color=colour)
+    chart = alt.layer(band, line, names if len(series) > 1 else line)
+    return finished(chart.properties(width=300, height=170), name, caption)
+
+
+def offset_profile(name: str, caption: str, rows: pd.DataFrame) -> Figure:
+    """Share of attention by offset, with that of uniform attention as a line.
+
+    Args:
+        rows: columns ``offset, value, low, high, uniform``.
+    """
+    reach = int(rows["offset"].abs().max())
+    x = alt.X(
+        "offset:Q",
+        title="offset of the key (− looks back, + looks ahead)",
+        scale=alt.Scale(domain=[-reach - 0.5, reach + 0.5], nice=False),
+        axis=alt.Axis(tickMinStep=1, format="+d"),
+    )
+    y = alt.Y("value:Q", title="share of attention", axis=alt.Axis(format="%"))
+    base = alt.Chart(rows).encode(x=x)
+    tooltip = ["offset:Q", *_numbers("value", "low", "high", "uniform")]
+    bars = base.mark_bar(color=BLUE, width={"band": 0.8}, size=max(3, 240 // (2 * reach + 1)))
+    even = base.mark_line(color=GREY, strokeDash=[4, 3], interpolate="step").encode(y="uniform:Q")
+    chart = alt.layer(bars.encode(y=y, tooltip=tooltip), even)
+    return finished(chart.properties(width=420, height=130), name, caption)
+
+
+def trajectories(
+    name: str,
+    caption: str,
+    rows: pd.DataFrame,
+    *,
+    title: str,
+    steps: Sequence[str],
+    show: dict[str, str],
+    ranks: bool,
+) -> Figure:
+    """The path of every token through the layers, its name at the end.
+
+    Args:
+        rows: columns ``position, token, kind, step, value`` and one for each key of ``show``;
+            ``kind`` is one of `CLASSES`, ``step`` one of ``steps``.
+        steps: the points of the horizontal axis, in order.
+        ranks: values are ranks, drawn on a logarithmic scale that has a zero.
+    """
+    n_tokens = rows["position"].nunique()
+    height = max(240, LINE * n_tokens)
+    scale, axis = _rank_scale(rows) if ranks else (alt.Scale(zero=False), alt.Axis())
+    x_scale = alt.Scale(domain=[*steps], paddingOuter=0.1)
+    base = _with_choices(alt.Chart(rows), rows, show)
+    colour = alt.Color(
+        "kind:N",
+        title=None,
+        scale=alt.Scale(domain=[*CLASSES], range=[*CLASSES.values()]),
+        legend=alt.Legend(orient="top", symbolType="stroke", symbolStrokeWidth=3),
+    )
+    pointed = alt.selection_point(
+        name="token", fields=["position"], on="pointerover", clear="pointerout", empty=False
+    )
+    strong = alt.condition(pointed, alt.value(1.0), alt.value(0.8))
+    lines = base.mark_line(strokeWidth=1.6).encode(
+        x=alt.X("step:O", title="layer", scale=x_scale, axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("value:Q", title=title, scale=scale, axis=axis),
+        detail="position:N",
+        color=colour,
+        opacity=strong,
+        tooltip=["token:N", "position:Q", "step:O", *_numbers("value")],
+    )
+    names = _names(rows, show, steps[-1], height, ranks=ranks)
+    labels = _with_choices(alt.Chart(names), names, show, again=True).mark_text(
+        align="left", dx=8, fontSize=11
+    )
+    labels = labels.encode(
+        x=alt.X("step:O", scale=x_scale),
+        y=alt.Y("place:Q", scale=scale),
+        text="token:N",
+        color=colour,
+        opacity=strong,
+    )
+    chart = alt.layer(lines.add_params(pointed), labels)
+    return finished(chart.properties(width=440, height=height), name, caption)
+
+
+def _rank_scale(rows: pd.DataFrame) -> tuple[alt.Scale, alt.Axis]:
+    most = float(rows["value"].max())
+    top = next((tick for tick in RANK_TICKS if tick >= most), RANK_TICKS[-1])
+    ticks = [tick for tick in RANK_TICKS if tick <= top]
+    return (
+        alt.Scale(type="symlog", domain=[0, max(top, 1)], nice=False),
+        alt.Axis(values=ticks, format=",d"),
+    )
+
+
+def _names(
+    rows: pd.DataFrame, show: dict[str, str], last: str, height: int, *, ranks: bool
+) -> pd.DataFrame:
+    """The tokens' names at the right end, moved apart where lines end together."""
+    ends = rows[rows["step"] == last]
+    placed = []
+    for _, group in ends.groupby([*show], sort=False) if show else [((), ends)]:
+        values = np.log1p(group["value"]) if ranks else group["value"]
+        span = np.log1p(rows["value"].max()) if ranks else np.ptp(rows["value"])
+        apart = spread(values.to_numpy(float), float(span or 1) * LINE / height)
+        placed.append(group.assign(place=np.expm1(apart) if ranks else apart))
+    return pd.concat(placed) if placed else ends.assign(place=ends["value"])
+
+
+def spread(values: "np.ndarray[Any, np.dtype[np.float64]]", gap: float) -> Any:
+    """Move values apart until neighbours are ``gap`` apart, as little as that takes.
+
+    Neighbours that would overlap form a group around their common mean, as in isotonic
+    regression.
+    """
+    order = np.argsort(values, kind="stable")
+    groups: list[tuple[float, int]] = []  # mean of (value - place in group * gap), members
+    for number, place in enumerate(order):
+        mean, size = float(values[place]) - number * gap, 1
+        while groups and groups[-1][0] > mean:
+            other, members = groups.pop()
+            mean = (mean * size + other * members) / (size + members)
+            size += members
+        groups.append((mean, size))
+    apart = np.concatenate([np.full(size, mean) for mean, size in groups] or [np.zeros(0)])
+    found = np.empty(len(values))
+    found[order] = apart + np.arange(len(values)) * gap
+    return found
+
+
+def _numbers(*names: str) -> list[alt.Tooltip]:
+    return [alt.Tooltip(f"{name}:Q", format=".4~g") for name in names]
+
+
+def _with_choices(
+    chart: Any, rows: pd.DataFrame, show: dict[str, str], *, again: bool = False
+) -> Any:
+    """Filter by what is shown; where there are more options, a drop-down list changes it.
+
+    Args:
+        again: the lists are made by another layer of the same chart.
+    """
+    for field, chosen in show.items():
+        options = list(dict.fromkeys(rows[field]))
+        wanted: Any = chosen
+        if len(options) > 1:
+            wanted = alt.param(
+                name=f"{field}_shown",
+                value=chosen,
+                bind=alt.binding_select(options=options, name=f"{field} "),
+            )
+            chart = chart if again else chart.add_params(wanted)
+        chart = chart.transform_filter(alt.datum[field] == wanted)
+    return chart

@@ -1,0 +1,125 @@
+"""From a chart to its picture: the door to vl-convert.
+
+A chart is a Vega-Lite specification. The page holds it rendered as SVG; a reader who wants more
+loads the same specification as a live chart. Text and axes take the colour of the page, so that
+one picture serves light and dark.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from xml.etree import ElementTree
+
+import altair as alt
+import pandas as pd
+import vl_convert
+
+SVG = "http://www.w3.org/2000/svg"
+FONT = "system-ui, sans-serif"
+SEQUENTIAL = "cividis"
+# Okabe and Ito's colours, told apart by readers with any colour vision.
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8A8A"
+LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart as pages and files use it.
+
+    Attributes:
+        name: unique on its page; also its file name.
+        caption: what it shows; also its text for who cannot see it.
+        spec: Vega-Lite specification.
+        interactive: whether the live chart shows more than the picture.
+    """
+
+    name: str
+    caption: str
+    spec: dict[str, Any]
+    interactive: bool = True
+
+
+def svg(figure: Figure) -> str:
+    """The chart as an SVG element that inherits the page's colour.
+
+    Element ids get the figure's name, so that several charts share a page; ids that vl-convert
+    numbers within a process would differ between builds.
+    """
+    root = ElementTree.fromstring(vl_convert.vegalite_to_svg(figure.spec))  # noqa: S314 - our own
+    ElementTree.register_namespace("", SVG)
+    ids: dict[str, str] = {}
+    for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
+        ids[element.attrib["id"]] = f"{figure.name}-{number}"
+    for element in root.iter():
+        for name in [*element.attrib]:
+            if name in {"role", "class"} or name.startswith("aria-"):
+                del element.attrib[name]
+        for name, value in element.attrib.items():
+            element.attrib[name] = _with_ids(LONG_NUMBER.sub(_short, value), ids)
+    for name in ("version", "{http://www.w3.org/1999/xlink}href"):
+        root.attrib.pop(name, None)
+    root.attrib |= {"role": "img", "aria-label": figure.caption}
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _short(match: re.Match[str]) -> str:
+    return f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
+
+
+def _with_ids(value: str, ids: dict[str, str]) -> str:
+    if value in ids:
+        return ids[value]
+    return re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{ids.get(match[1], match[1])})", value)
+
+
+def files(figure: Figure) -> dict[str, bytes]:
+    """The chart in dark on white, for papers: SVG and PDF by suffix."""
+    paper = figure.spec | {"background": "white", "config": config("black")}
+    return {
+        ".svg": vl_convert.vegalite_to_svg(paper).encode(),
+        ".pdf": vl_convert.vegalite_to_pdf(paper),
+    }
+
+
+def runtime() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script that defines ``vegaEmbed`` and no more."""
+    script: str = vl_convert.javascript_bundle("window.vegaEmbed=vegaEmbed;")
+    return script
+
+
+@cache
+def colours(steps: int) -> tuple[str, ...]:
+    """The sequential scale in so many steps, ``#rrggbb``, lowest first."""
+    data = pd.DataFrame({"step": range(steps)})
+    scale = alt.Scale(scheme=SEQUENTIAL, domain=[0, steps - 1])
+    chart = alt.Chart(data).mark_rect().encode(
+        x="step:O", color=alt.Color("step:Q", scale=scale, legend=None)
+    )  # fmt: skip
+    picture = vl_convert.vegalite_to_svg(chart.to_dict())
+    found = re.findall(r'fill="rgb\((\d+), (\d+), (\d+)\)"', picture)
+    return tuple("#" + "".join(f"{int(part):02x}" for part in colour) for colour in found)
+
+
+def config(ink: str) -> dict[str, Any]:
+    """The site's style, with text and axes in one colour."""
+    text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 11, "titleFontSize": 12}
+    axis = {"domainColor": ink, "tickColor": ink, "gridColor": ink, "gridOpacity": 0.12}
+    return {
+        "background": None if ink == "currentColor" else "white",
+        "font": FONT,
+        "axis": text | axis | {"titleFontWeight": "normal"},
+        "legend": text | {"titleFontWeight": "normal", "gradientLength": 140},
+        "header": text,
+        "text": {"color": ink},
+        "title": {"color": ink, "fontSize": 13, "anchor": "start", "fontWeight": 600},
+        "view": {"stroke": None},
+    }
+
+
+def finished(chart: Any, name: str, caption: str, *, interactive: bool = True) -> Figure:
+    """An Altair chart in the site's style."""
+    spec = chart.to_dict()
+    spec.pop("$schema", None)  # an address that nothing should ask for
+    spec |= {"background": None, "config": config("currentColor")}
+    return Figure(name, caption, spec, interactive)

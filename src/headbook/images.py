@@ -1,0 +1,85 @@
+"""Attention maps as small images: the only door to Pillow."""
+
+import base64
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Map = NDArray[np.uint8]
+GAP = 2  # pixels between two maps of a sheet
+PREVIEW = 64  # largest side of a preview, in pixels
+
+
+def preview(cells: Map, palette: Sequence[str]) -> str:
+    """A map as a ``data:`` address of a PNG, one pixel a weight.
+
+    Maps with a side over `PREVIEW` are shrunk by the largest weight of each block, so that no
+    strong link is lost.
+
+    Args:
+        palette: 256 colours, ``#rrggbb``.
+    """
+    blocks = -(-max(cells.shape) // PREVIEW)
+    return "data:image/png;base64," + base64.b64encode(
+        _png(_largest(cells, blocks), palette)
+    ).decode("ascii")
+
+
+def sheet(maps: Map, palette: Sequence[str], *, side: int) -> tuple[bytes, int]:
+    """All heads' maps of a sentence on one sheet: rows are layers, columns are heads.
+
+    Args:
+        maps: *Shape:* ``(layer, head, query, key)``.
+        side: about how many pixels a map should be wide.
+
+    Returns:
+        The PNG, and the pixels from one map to the next.
+    """
+    longest = max(maps.shape[2:])
+    blocks = -(-longest // (2 * side))
+    zoom = max(1, side // -(-longest // blocks))
+    n_layers, n_heads = maps.shape[:2]
+    tiles = [[_zoomed(_largest(cell, blocks), zoom) for cell in row] for row in maps]
+    step = max(max(tile.shape) for row in tiles for tile in row) + GAP
+    canvas = np.zeros((n_layers * step, n_heads * step), dtype=np.uint8)
+    shown = np.zeros_like(canvas, dtype=bool)
+    for layer, row in enumerate(tiles):
+        for head, tile in enumerate(row):
+            at = (slice(layer * step, layer * step + tile.shape[0]),
+                  slice(head * step, head * step + tile.shape[1]))
+            canvas[at], shown[at] = tile, True
+    return _png(canvas, palette, transparent=~shown), step
+
+
+def _largest(cells: Map, block: int) -> Map:
+    """The largest weight of each block of ``block`` by ``block`` cells."""
+    if block == 1:
+        return cells
+    pad = [(0, -size % block) for size in cells.shape]
+    padded = np.pad(cells, pad)
+    rows, columns = (size // block for size in padded.shape)
+    found: Map = padded.reshape(rows, block, columns, block).max((1, 3))
+    return found
+
+
+def _zoomed(cells: Map, zoom: int) -> Map:
+    return cells.repeat(zoom, 0).repeat(zoom, 1)
+
+
+def _png(cells: Map, palette: Sequence[str], transparent: "NDArray[np.bool_] | None" = None) -> bytes:
+    """A palette image; entry 0 is given up for transparency where that is asked for."""
+    colours = [int(colour[i : i + 2], 16) for colour in palette for i in (1, 3, 5)]
+    pixels, options = cells, {}
+    if transparent is not None:
+        # The lowest colour moves to entry 1, which differs from it by one step of 255.
+        pixels = np.where(transparent, 0, np.maximum(cells, 1)).astype(np.uint8)
+        colours[3:6] = colours[0:3]
+        options = {"transparency": 0}
+    image = Image.fromarray(np.ascontiguousarray(pixels), mode="P")
+    image.putpalette(colours)
+    stream = io.BytesIO()
+    image.save(stream, format="PNG", optimize=True, **options)
+    return stream.getvalue()

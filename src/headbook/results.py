@@ -1,0 +1,118 @@
+"""Numbers of a study by name: what pages and findings look up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.accumulators import Ratios
+from headbook.metrics import all_metrics
+from headbook.metrics.base import HeadMetric
+from headbook.study import Study
+from headbook.sums import HeadColumn, TokenColumn
+from headbook.terms import Space, Stack, State, View
+
+Floats = NDArray[np.float64]
+
+
+class Number(NamedTuple):
+    """One value with what stands behind it; NaN where it is missing."""
+
+    value: float
+    low: float
+    high: float
+    sentences: int
+    events: float
+
+
+class Numbers(NamedTuple):
+    """The same for a table of cells; each array of the same shape."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    sentences: NDArray[np.int64]
+    events: Floats
+
+    def at(self, *cell: int) -> Number:
+        """One cell."""
+        value, low, high, sentences, events = (array[cell] for array in self)
+        return Number(float(value), float(low), float(high), int(sentences), float(events))
+
+    @classmethod
+    def of(cls, ratios: Ratios, limits: tuple[float, float]) -> "Numbers":
+        """Values with intervals inside the metric's bounds."""
+        low, high = (np.clip(end, *limits) for end in ratios.interval())
+        return cls(ratios.value, low, high, ratios.sentences, ratios.events)
+
+
+@dataclass(frozen=True, eq=False)
+class StackResults:
+    """Everything measured in one stack."""
+
+    study: Study
+    stack: Stack
+    _made: dict[tuple[str, HeadColumn], Numbers] = field(default_factory=dict)
+
+    @property
+    def metrics(self) -> list[HeadMetric]:
+        """The head metrics that this stack has, in the order of lists."""
+        there = {column.metric for column in self._columns}
+        known = all_metrics().values()
+        return [m for m in known if isinstance(m, HeadMetric) and m.id in there]
+
+    def heads(self, metric: str, view: View, label: str = "") -> Numbers:
+        """A number for each head. *Shape:* ``(layer, head)``."""
+        return self._numbers("heads", HeadColumn(metric, view, label))
+
+    def layers(self, metric: str, view: View, label: str = "") -> Numbers:
+        """A number for each layer, heads together. *Shape:* ``(layer,)``."""
+        return self._numbers("layers", HeadColumn(metric, view, label))
+
+    def uniform(self, metric: str, view: View, label: str = "") -> Numbers:
+        """The same measure on uniform attention. *Shape:* ``(layer,)``."""
+        return self._numbers("uniform", HeadColumn(metric, view, label))
+
+    def half(self, number: int, metric: str, view: View, label: str = "") -> Numbers:
+        """A number for each head, from one half of the sentences. *Shape:* ``(layer, head)``."""
+        sums = self.study.survey.heads[self.stack.name]
+        place = self._columns[HeadColumn(metric, view, label)]
+        return Numbers.of(sums.heads.half(number)[..., place], all_metrics()[metric].limits)
+
+    def has(self, metric: str, view: View, label: str = "") -> bool:
+        """Whether there is a value at all."""
+        column = HeadColumn(metric, view, label)
+        return column in self._columns and not bool(
+            np.isnan(self.heads(metric, view, label).value).all()
+        )
+
+    def tokens(self, metric: str, state: State, space: Space | None, label: str) -> Numbers | None:
+        """An average over the tokens of each layer, or None. *Shape:* ``(layer,)``."""
+        column = TokenColumn(metric, state, space, label)
+        for table in (self.study.survey.tokens, self.study.survey.lookups):
+            sums = table.get(self.stack.name)
+            if sums is not None and column in sums.columns:
+                ratios = sums.layers[:, sums.columns.index(column)]
+                numbers = Numbers.of(ratios, (-np.inf, np.inf))
+                return None if np.isnan(numbers.value).all() else numbers
+        return None
+
+    @cached_property
+    def _columns(self) -> Mapping[HeadColumn, int]:
+        columns = self.study.survey.heads[self.stack.name].columns
+        return {column: place for place, column in enumerate(columns)}
+
+    def _numbers(self, name: str, column: HeadColumn) -> Numbers:
+        if (name, column) not in self._made:
+            ratios: Ratios = getattr(self.study.survey.heads[self.stack.name], name)
+            limits = all_metrics()[column.metric].limits
+            self._made[name, column] = Numbers.of(ratios[..., self._columns[column]], limits)
+        return self._made[name, column]
+
+
+def results(study: Study) -> dict[str, StackResults]:
+    """The results of every stack, in the order of pages."""
+    return {stack.name: StackResults(study, stack) for stack in study.manifest.stacks}

@@ -1,0 +1,355 @@
+"""The pages of metrics: one for each, and a list of all."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Figure, heat_map, layer_curve
+from headbook.charts.draw import UNIFORM
+from headbook.metrics import all_metrics
+from headbook.metrics.base import Chart, HeadMetric, Metric, TokenMetric
+from headbook.results import Numbers, StackResults
+from headbook.shown import HeadName
+from headbook.terms import Space, State, View
+from headbook.views.cells import Cell, domain
+from headbook.views.page import Page
+from headbook.wording import STACKS, head_file, head_name, label_name
+
+MOST_HEADS = 150  # lines of a table of heads; the files have them all
+DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that the heat map offers
+DRAWN_CLASSES = {"all": "all tokens", "content": "content words", "function": "function words"}
+
+
+@dataclass(frozen=True)
+class HeadRow:
+    """One head in a table: its name, its page and its number."""
+
+    name: str
+    href: str
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class LabelRow:
+    """One label of a metric: the head with the highest value, and uniform attention."""
+
+    label: str
+    best: HeadRow
+    uniform: Cell
+
+
+@dataclass(frozen=True)
+class LayerRow:
+    """One layer: a number for each column of the table."""
+
+    layer: int
+    cells: tuple[Cell | None, ...]
+
+
+@dataclass(frozen=True)
+class StackSection:
+    """A metric in one stack.
+
+    Attributes:
+        title: the kind of attention.
+        shown: what figures and tables show, in words.
+        figures: heat map and curve.
+        columns, layers: table of layers.
+        labels: table of labels, for metrics that have several.
+        heads: table of heads, highest first; ``left_out`` more are in the files.
+    """
+
+    title: str
+    shown: str
+    figures: tuple[Figure, ...]
+    columns: tuple[str, ...]
+    layers: tuple[LayerRow, ...]
+    labels: tuple[LabelRow, ...]
+    heads: tuple[HeadRow, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricPage(Page):
+    """One metric.
+
+    Attributes:
+        metric: its name in tables.
+        section: the group it belongs to.
+        prose: what it means, in Markdown.
+        formula: LaTeX.
+        reference: where the definition comes from.
+        unit: of the values, or empty.
+        bounds: smallest and largest possible value, in words.
+        sections: results by stack.
+        remarks: what is missing, and why.
+    """
+
+    template: ClassVar[str] = "metric.html"
+    metric: str
+    section: str
+    prose: str
+    formula: str
+    reference: str
+    unit: str
+    bounds: str
+    sections: tuple[StackSection, ...]
+    remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MetricLine:
+    """One metric in the list of all."""
+
+    title: str
+    href: str
+    summary: str
+    unit: str
+    reference: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsPage(Page):
+    """The list of all metrics.
+
+    Attributes:
+        groups: metrics by section, in order.
+    """
+
+    template: ClassVar[str] = "metrics.html"
+    groups: tuple[tuple[str, tuple[MetricLine, ...]], ...]
+
+
+def metric_pages(results: Mapping[str, StackResults], metrics: Sequence[Metric]) -> Iterator[MetricPage]:
+    """A page for each metric of the study."""
+    for metric in metrics:
+        make = _head_section if isinstance(metric, HeadMetric) else _token_section
+        sections = [make(r, metric) for r in results.values()]  # type: ignore[operator]
+        first = next(iter(results.values()))
+        yield MetricPage(
+            path=f"metrics/{metric.id}.html",
+            title=metric.title,
+            description=metric.summary,
+            metric=metric.id,
+            section=metric.section,
+            prose=metric.prose,
+            formula=metric.formula,
+            reference=metric.reference,
+            unit=metric.unit,
+            bounds=_bounds(metric),
+            sections=tuple(section for section in sections if section),
+            remarks=tuple(
+                f"{gap.what} ({STACKS[gap.stack]}): {gap.why}" if gap.stack else f"{gap.what}: {gap.why}"
+                for gap in first.study.manifest.gaps
+            ),
+        )
+
+
+def metrics_page(metrics: Sequence[Metric]) -> MetricsPage:
+    """The list of the study's metrics."""
+    groups: dict[str, list[MetricLine]] = {}
+    for m in metrics:
+        line = MetricLine(m.title, f"metrics/{m.id}.html", m.summary, m.unit, m.reference)
+        groups.setdefault(m.section, []).append(line)
+    return MetricsPage(
+        path="metrics/index.html",
+        title="Metrics",
+        description="Every number of this site: what it means, its unit and its source.",
+        groups=tuple((name, tuple(lines)) for name, lines in groups.items()),
+    )
+
+
+def study_metrics(results: Mapping[str, StackResults]) -> list[Metric]:
+    """The metrics that a study has numbers for, in the order of lists."""
+    there = {metric.id for r in results.values() for metric in r.metrics}
+    survey = next(iter(results.values())).study.survey
+    for table in (*survey.tokens.values(), *survey.lookups.values()):
+        there |= {column.metric for column in table.columns}
+    return [metric for metric in all_metrics().values() if metric.id in there]
+
+
+def _bounds(metric: Metric) -> str:
+    low, high = metric.limits
+    top = "no upper bound" if math.isinf(high) else f"{high:.4g}"
+    return f"{low:g} to {top}" if not math.isinf(high) else f"{low:g}, {top}"
+
+
+def _unit_title(metric: Metric) -> str:
+    return f"{metric.title.lower()} ({metric.unit})" if metric.unit else metric.title.lower()
+
+
+def _head_section(results: StackResults, metric: HeadMetric) -> StackSection | None:
+    stack = results.stack
+    if metric.id not in {m.id for m in results.metrics}:
+        return None
+    view = stack.default_view if stack.default_view in metric.views else metric.views[0]
+    labels = [x for x in metric.labels if any(results.has(metric.id, v, x) for v in metric.views)]
+    if not labels:
+        return None
+    label = metric.headline if metric.headline in labels else labels[0]
+    if not results.has(metric.id, view, label):
+        view = View.RAW
+    drawn = [x for x in labels if metric.chart is not Chart.PROFILE or x in DRAWN_OFFSETS]
+    about = f", label {label_name(label)}" if label else ""
+    heads = _head_rows(results, metric, view, label)
+    return StackSection(
+        title=STACKS[stack.name],
+        shown=f"view {view}{about}",
+        figures=(
+            _heat_map(results, metric, drawn, view, label),
+            _curve(results, metric, drawn, view, label),
+        ),
+        columns=tuple(metric.views),
+        layers=tuple(
+            LayerRow(
+                layer,
+                tuple(
+                    Cell.of(results.layers(metric.id, v, label).at(layer), metric)
+                    for v in metric.views
+                ),
+            )
+            for layer in stack.attention_layers
+        ),
+        labels=tuple(_label_rows(results, metric, labels, view)) if len(labels) > 1 else (),
+        heads=tuple(heads[:MOST_HEADS]),
+        left_out=max(0, len(heads) - MOST_HEADS),
+    )
+
+
+def _head_rows(results: StackResults, metric: HeadMetric, view: View, label: str) -> list[HeadRow]:
+    numbers = results.heads(metric.id, view, label)
+    present = np.argwhere(~np.isnan(numbers.value))
+    order = np.argsort(-numbers.value[tuple(present.T)], kind="stable")
+    return [_head_row(results, metric, numbers, *map(int, present[place])) for place in order]
+
+
+def _head_row(
+    results: StackResults, metric: HeadMetric, numbers: Numbers, layer: int, head: int
+) -> HeadRow:
+    name = HeadName(results.stack.name, layer, head)
+    cell = Cell.of(numbers.at(layer, head), metric)
+    return HeadRow(head_name(name), f"heads/{head_file(name)}.html", cell)
+
+
+def _label_rows(
+    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View
+) -> Iterator[LabelRow]:
+    for label in labels:
+        numbers = results.heads(metric.id, view, label)
+        if not np.isnan(numbers.value).all():
+            layer, head = np.unravel_index(int(np.nanargmax(numbers.value)), numbers.value.shape)
+            best = _head_row(results, metric, numbers, int(layer), int(head))
+            even = Cell.of(results.uniform(metric.id, view, label).at(int(layer)), metric)
+            yield LabelRow(label_name(label), best, even)
+
+
+def _table(
+    results: StackResults, metric: HeadMetric, labels: Sequence[str], name: str
+) -> pd.DataFrame:
+    """Numbers of heads, layers or uniform attention, in all views and labels."""
+    frames = []
+    for view in metric.views:
+        for label in labels:
+            numbers = getattr(results, name)(metric.id, view, label)
+            places = np.argwhere(~np.isnan(numbers.value))
+            frame = pd.DataFrame(places, columns=["layer", "head"][: places.shape[1]])
+            cells = tuple(places.T)
+            for column in ("value", "low", "high"):
+                frame[column] = getattr(numbers, column)[cells].round(5)
+            frames.append(frame.assign(view=str(view), label=label_name(label)))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _heat_map(
+    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View, label: str
+) -> Figure:
+    rows = _table(results, metric, labels, "heads")
+    study = results.study.manifest
+    caption = (
+        f"{metric.title} of every head, view {view}{_of(label)}; {study.model.name}, "
+        f"{study.counts['sentences']:,} sentences. Rows are layers, columns are heads."
+    )
+    return heat_map(
+        f"{metric.id}-{results.stack.name}",
+        caption,
+        rows,
+        title=_unit_title(metric),
+        domain=domain(rows["value"].to_numpy(), metric.limits),
+        show={"view": str(view), "label": label_name(label)},
+    )
+
+
+def _curve(
+    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View, label: str
+) -> Figure:
+    model = _table(results, metric, labels, "layers").assign(series="model")
+    even = _table(results, metric, labels, "uniform").assign(series=UNIFORM)
+    caption = (
+        f"{metric.title} by layer, heads together, view {view}{_of(label)}, with 95 % intervals "
+        "clustered by sentence; beside it the same for uniform attention."
+    )
+    return layer_curve(
+        f"{metric.id}-{results.stack.name}-layers",
+        caption,
+        pd.concat([model, even], ignore_index=True),
+        title=_unit_title(metric),
+        show={"view": str(view), "label": label_name(label)},
+    )
+
+
+def _of(label: str) -> str:
+    return f", label {label_name(label)}" if label else ""
+
+
+def _token_section(results: StackResults, metric: TokenMetric) -> StackSection | None:
+    spaces: Sequence[Space | None] = metric.spaces or (None,)
+    frames, columns, cells = [], [], []
+    for state in metric.states:
+        for space in spaces:
+            for name, title in DRAWN_CLASSES.items():
+                numbers = results.tokens(metric.id, state, space, name)
+                if numbers is None:
+                    continue
+                frames.append(_token_frame(numbers, title, state, space))
+                columns.append(" · ".join(part for part in (state, space, title) if part))
+                cells.append([Cell.of(numbers.at(i), metric) for i in range(len(numbers.value))])
+    if not frames:
+        return None
+    rows = pd.concat(frames, ignore_index=True)
+    show = {"state": str(rows["state"][0]), "space": str(rows["space"][0])}
+    about = f"state {show['state']}" + (f", space {show['space']}" if show["space"] else "")
+    unit = metric.averaged.unit or metric.unit
+    caption = (
+        f"{metric.title} by layer, {about}, averaged over tokens"
+        + (f" as {unit}" if metric.averaged.unit else "")
+        + ", with 95 % intervals clustered by sentence."
+    )
+    name = f"{metric.id}-{results.stack.name}-layers"
+    return StackSection(
+        title=STACKS[results.stack.name],
+        shown=about,
+        figures=(layer_curve(name, caption, rows, title=unit, show=show),),
+        columns=tuple(columns),
+        layers=tuple(
+            LayerRow(layer, tuple(row)) for layer, row in enumerate(zip(*cells, strict=True))
+        ),
+        labels=(),
+        heads=(),
+        left_out=0,
+    )
+
+
+def _token_frame(numbers: Numbers, title: str, state: State, space: Space | None) -> pd.DataFrame:
+    frame = pd.DataFrame(
+        {
+            "layer": range(len(numbers.value)),
+            "value": numbers.value.round(5),
+            "low": numbers.low.round(5),
+            "high": numbers.high.round(5),
+        }
+    )
+    return frame.assign(series=title, state=str(state), space=str(space or ""))

@@ -1,0 +1,62 @@
+"""What every page has."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headbook.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class SiteFacts:
+    """What the frame around every page says.
+
+    Attributes:
+        title: of the site.
+        model: name of the model.
+        provenance: one line that tells how the numbers were made.
+        sentence_pages: whether there are pages of sentences.
+    """
+
+    title: str
+    model: str
+    provenance: str
+    sentence_pages: bool
+
+    @classmethod
+    def of(cls, manifest: Manifest, *, sentence_pages: bool) -> "SiteFacts":
+        """The frame of a study's site."""
+        model = manifest.model
+        revision = model.revision.removeprefix("sha256:")[:12]
+        files = ", ".join(file.name for file in manifest.inputs)
+        return cls(
+            title=manifest.title,
+            model=model.name,
+            provenance=(
+                f"{model.name} ({revision}, {model.dtype}) on {files}: "
+                f"{manifest.counts['sentences']:,} sentences. Headbook {manifest.headbook}, "
+                f"{manifest.created}."
+            ),
+            sentence_pages=sentence_pages,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """One page of the site.
+
+    Attributes:
+        template: file that renders it.
+        path: address, relative to the site's root.
+        title: of the page, for its heading and the browser.
+        description: one sentence for search engines and previews.
+    """
+
+    template: ClassVar[str]
+    path: str
+    title: str
+    description: str
+
+    @property
+    def root(self) -> str:
+        """The way from this page to the site's root."""
+        return "../" * self.path.count("/")

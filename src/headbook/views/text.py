@@ -1,0 +1,75 @@
+"""Sentences as pages print them: in their own spelling and spacing, token by token."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.shown import STEPS, ShownText
+
+SHADES = 10
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token in running text.
+
+    Attributes:
+        position: its number in the sequence, from 0.
+        before: what stands between the last token and this one, usually a space.
+        text: its letters.
+        special: whether it stands for no text.
+        shade: how much attention it gets, 0 to 10; None where none is shown.
+        weight: the same as a number, in per cent.
+        looks: whether it is the token that looks.
+    """
+
+    position: int
+    before: str
+    text: str
+    special: bool
+    shade: int | None = None
+    weight: str = ""
+    looks: bool = False
+
+
+def running_text(
+    text: ShownText,
+    *,
+    weights: NDArray[np.uint8] | None = None,
+    looks: int | None = None,
+) -> tuple[Token, ...]:
+    """The tokens of a text with what stands between them.
+
+    Pieces of one character, as byte-level vocabularies cut it, keep their own name.
+
+    Args:
+        weights: attention to each token, in steps of 1/255.
+        looks: position of the token that looks.
+    """
+    tokens, end = [], 0
+    for position, piece in enumerate(text.pieces):
+        start, stop = text.spans[position]
+        known = stop > start
+        before = text.text[end:start] if known and start >= end else ""
+        letters = text.text[max(start, end) : stop] if known else ""
+        share = None if weights is None else int(weights[position]) / STEPS
+        tokens.append(
+            Token(
+                position=position,
+                before=" " if before.isspace() else before,
+                text=letters or piece,
+                special=text.special[position],
+                shade=None if share is None else round(share * SHADES),
+                weight="" if share is None else f"{100 * share:.0f}\u202f%",
+                looks=position == looks,
+            )
+        )
+        end = max(end, stop) if known else end
+    return tuple(tokens)
+
+
+def distinct(pieces: Sequence[str]) -> tuple[str, ...]:
+    """Pieces with their positions, so that equal ones are told apart."""
+    return tuple(f"{position} {piece}" for position, piece in enumerate(pieces))

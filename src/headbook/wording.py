@@ -1,0 +1,126 @@
+"""How numbers, heads and texts are written: the same on every page."""
+
+import math
+import unicodedata
+
+from headbook.metrics.base import Metric
+from headbook.shown import HeadName
+from headbook.terms import Space, State, View
+
+MISSING = "–"
+THIN = "\u202f"  # a narrow space that does not break
+FEW = 30  # observations below which a number is greyed
+
+VIEWS = {
+    View.RAW: "all keys",
+    View.NOSINK: "without the sink",
+    View.RENORM: "without the sink, renormalised",
+}
+STATES = {
+    State.INPUT: "input",
+    State.MID: "after attention (mid)",
+    State.OUT: "layer output (out)",
+}
+SPACES = {
+    Space.POSITIONAL: "word and position (positional)",
+    Space.RAW: "word alone (raw)",
+}
+STACKS = {
+    "self": "self-attention",
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
+
+
+def is_share(metric: Metric) -> bool:
+    """Whether values are parts of a whole, written in per cent."""
+    return metric.limits == (0, 1) and not metric.unit
+
+
+def number(value: float, *, share: bool = False, like: float | None = None) -> str:
+    """A value in few digits; what is not nothing never becomes 0 by rounding, nor 100 %.
+
+    Args:
+        like: another value whose number of digits to take.
+    """
+    if math.isnan(value):
+        return MISSING
+    if share:
+        return percent(value)
+    if 0 < abs(value) < 0.005:
+        return f"{'−' if value < 0 else ''}<{THIN}0.01"
+    size = abs(value if like is None or math.isnan(like) else like)
+    digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
+    return f"{value:,.{digits}f}".replace("-", "−")
+
+
+def percent(value: float) -> str:
+    """A share of 1 in per cent, one decimal."""
+    if 0 < value < 0.0005:
+        return f"<{THIN}0.1{THIN}%"
+    if 0.9995 <= value < 1:
+        return f">{THIN}99.9{THIN}%"
+    return f"{100 * value:.1f}{THIN}%".replace("-", "−")
+
+
+def interval(low: float, high: float, *, share: bool = False) -> str:
+    """A confidence interval; empty where there is none."""
+    if math.isnan(low) or math.isnan(high):
+        return ""
+    if share:
+        return f"[{percent(low).removesuffix(THIN + '%')}, {percent(high)}]"
+    return f"[{number(low, like=high)}, {number(high)}]"
+
+
+def with_unit(text: str, unit: str) -> str:
+    """A number and its unit."""
+    return f"{text} {unit}" if unit and text != MISSING else text
+
+
+def head_name(head: HeadName) -> str:
+    """How pages call a head: ``L4·H11``; with the stack where a model has several."""
+    prefix = "" if head.stack == "self" else f"{head.stack} "
+    return f"{prefix}L{head.layer}·H{head.head}"
+
+
+def head_file(head: HeadName) -> str:
+    """A head's page and data files, without suffix."""
+    prefix = "" if head.stack == "self" else f"{head.stack}-"
+    return f"{prefix}L{head.layer:02d}-H{head.head:02d}"
+
+
+def sentence_file(sentence_number: int) -> str:
+    """A sentence's page and data files, without suffix."""
+    return f"{sentence_number:04d}"
+
+
+def label_name(label: str) -> str:
+    """A label as words."""
+    return label.replace("_", " ")
+
+
+def counted(amount: int, one: str, many: str = "") -> str:
+    """An amount with its noun: ``1 sentence``, ``1,204 sentences``."""
+    return f"{amount:,} {one if amount == 1 else many or one + 's'}"
+
+
+def visible(text: str) -> str:
+    """Text as HTML can hold it: control characters become their pictures.
+
+    Spaces, line feeds and tabs stay; characters that no HTML may hold become U+FFFD.
+    """
+    return "".join(map(_visible, text))
+
+
+def _visible(character: str) -> str:
+    code = ord(character)
+    if character in "\n\t" or code in range(0x20, 0x7F):
+        return character
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if code == 0x7F:
+        return "\u2421"
+    forbidden = unicodedata.category(character) in {"Cc", "Cs"}
+    nonsense = 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
+    return "\ufffd" if forbidden or nonsense else character
