@@ -27,4 +27,6 @@ def __getattr__(name: str) -> object:
     homes = {"collect": "headbook.collect", "render": "headbook.site", "Study": "headbook.study"}
     if name not in homes:
         raise AttributeError(f"module 'headbook' has no attribute {name!r}")
-    return getattr(import_module(homes[name]), name)
+    found: object = getattr(import_module(homes[name]), name)
+    globals()[name] = found  # else the module `collect` would stand for the function from now on
+    return found

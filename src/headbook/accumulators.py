@@ -86,7 +86,9 @@ class Ratios:
 
 
 def _divide(a: Floats, b: Floats) -> Floats:
-    return np.divide(a, b, out=np.full(np.shape(b), np.nan), where=b > 0)
+    found: Floats = np.full(np.shape(b), np.nan)
+    np.divide(a, b, out=found, where=b > 0)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +124,8 @@ class TopK:
         """
         order = np.argsort(index, kind="stable")
         first = order[np.sort(np.unique(key[order], return_index=True)[1])]
-        score = np.moveaxis(np.round(scores[first].astype(np.float64), 6), 0, -1)
+        rounded: Floats = scores[first].astype(np.float64).round(6)
+        score = np.moveaxis(rounded, 0, -1)
         shape = score.shape
         batch = cls(score, np.broadcast_to(index[first], shape), np.broadcast_to(key[first], shape))
         return batch._best(k)
@@ -141,16 +144,21 @@ class TopK:
 
     def _sorted(self) -> "TopK":
         order = np.lexsort((self.index, -self.score), axis=-1)
-        return TopK(*(np.take_along_axis(x, order, -1) for x in (self.score, self.index, self.key)))
+        return TopK(
+            np.take_along_axis(self.score, order, -1),
+            np.take_along_axis(self.index, order, -1),
+            np.take_along_axis(self.key, order, -1),
+        )
 
     def _best(self, k: int) -> "TopK":
         ranked = self._sorted()
-        found = [x[..., :k] for x in (ranked.score, ranked.index, ranked.key)]
-        room = k - found[0].shape[-1]
-        pad = [(0, 0)] * (found[0].ndim - 1) + [(0, max(room, 0))]
-        score = np.pad(found[0], pad, constant_values=-np.inf)
-        index = np.where(np.isinf(score), -1, np.pad(found[1], pad, constant_values=-1))
-        return TopK(score, index, np.where(index < 0, np.uint64(0), np.pad(found[2], pad)))
+        room = max(k - ranked.score.shape[-1], 0)
+        pad = [(0, 0)] * (ranked.score.ndim - 1) + [(0, room)]
+        score = np.pad(ranked.score[..., :k], pad, constant_values=-np.inf)
+        index = np.pad(ranked.index[..., :k], pad, constant_values=-1)
+        index = np.where(np.isinf(score), -1, index)
+        key = np.pad(ranked.key[..., :k], pad)
+        return TopK(score, index, np.where(index < 0, np.uint64(0), key))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +188,8 @@ class Reservoir:
         cls, size: int, key: NDArray[np.uint64], index: Ints, payload: NDArray[np.float32]
     ) -> "Reservoir":
         """A batch's sample."""
-        return cls(size, key, index, payload)._smallest()
+        batch = cls(size, key, index, payload)
+        return batch._smallest()
 
     def __add__(self, other: "Reservoir") -> "Reservoir":
         return Reservoir(

@@ -133,7 +133,9 @@ def _watch(model: Model) -> list[_Seen]:
     seen: list[_Seen] = []
 
     def watcher(call: hook.Attention) -> None:
-        assert call.query is not None and call.key is not None and call.module is not None
+        assert call.module is not None
+        assert call.query is not None
+        assert call.key is not None
         queries, keys = call.weights.shape[-2:]
         seen.append(
             _Seen(

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 import regex
@@ -44,7 +44,7 @@ class Annotator:
             name: ``embedded``, ``none``, an installed pipeline's name or a folder.
 
         Raises:
-            AnnotatorError: the pipeline is not there or does not tag.
+            AnnotatorError: the pipeline is not there or cannot be loaded.
         """
         if name == NONE:
             return cls("none (words by Unicode UAX #29)", None)
@@ -78,11 +78,7 @@ class Annotator:
 def split_words(text: str) -> tuple[Word, ...]:
     """Words by Unicode's default boundaries, without tags; white space is no word."""
     cuts = [match.start() for match in BOUNDARY.finditer(text)]
-    return tuple(
-        Word(start, end)
-        for start, end in zip(cuts, cuts[1:], strict=False)
-        if not text[start:end].isspace()
-    )
+    return tuple(Word(start, end) for start, end in pairwise(cuts) if not text[start:end].isspace())
 
 
 def _words(doc: "Doc") -> tuple[Word, ...]:

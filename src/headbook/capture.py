@@ -55,7 +55,7 @@ def inputs(batch: Batch) -> dict[str, torch.Tensor]:
         Side.SOURCE: ("input_ids", "attention_mask"),
         Side.TARGET: ("decoder_input_ids", "decoder_attention_mask"),
     }
-    found = {}
+    found: dict[str, torch.Tensor] = {}
     for side, texts in batch.texts.items():
         ids, mask = names[side]
         found |= {ids: texts.ids, mask: texts.valid.long()}
@@ -71,7 +71,7 @@ def seen(attention: hook.Attention, stack: Stack, queries: Texts, keys: Texts) -
     shape = (keys.ids.shape[0], queries.n_tokens, keys.n_tokens)
     open_ = torch.ones(shape, dtype=torch.bool, device=keys.ids.device)
     if attention.mask is not None:
-        lowest = torch.finfo(attention.mask.dtype).min
+        lowest = max(torch.finfo(attention.mask.dtype).min, hook.LOWEST)
         open_ = (attention.mask[:, 0] > lowest / 2).expand(shape)
     elif stack.causal:  # only where the mask is out of reach
         open_ = open_.tril()

@@ -1,6 +1,6 @@
 """From input files and a model to a study: the survey, then the portrait."""
 
-import datetime
+import datetime as dt
 import importlib.metadata
 import os
 from collections import Counter
@@ -205,7 +205,7 @@ class _Run:
         checked: int,
         gaps: tuple[Gap, ...],
     ) -> Manifest:
-        annotators = {Side.SOURCE: self.annotator.name}
+        annotators: dict[str, str] = {Side.SOURCE: self.annotator.name}
         if Kind.ENCODER_DECODER is self.anatomy.kind:
             annotators[Side.TARGET] = self.encoder.targets.name
         # What a path or a short name stands for, never the path itself.
@@ -255,8 +255,8 @@ class _Run:
 def today() -> str:
     """The one date of a study; ``SOURCE_DATE_EPOCH`` makes it the same again."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    now = datetime.datetime.now(datetime.UTC)
-    moment = datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch else now
+    now = dt.datetime.now(dt.UTC)
+    moment = dt.datetime.fromtimestamp(int(epoch), dt.UTC) if epoch else now
     return moment.date().isoformat()
 
 

@@ -65,9 +65,18 @@ def read_embedding(model: Model, anatomy: Anatomy, side: Side, batch: Batch) -> 
     scale = _scale(model, anatomy.family.scale)
     before = inside.get("sum", inside["input"])[0]
     added = before.to(words.dtype) - scale * words[ids[0]]
-    if added.norm(dim=-1).max() <= NOTHING * before.norm(dim=-1).max():
+    if _only_scaled(before, words[ids[0]]):
         return Embedding(Vocabulary(words), "the model adds no positions at its input")
     return Embedding(Vocabulary(words, scale, added, _norm(norm, words) if norm else None))
+
+
+def _only_scaled(before: torch.Tensor, words: torch.Tensor) -> bool:
+    """Whether the embedding block did no more than multiply words by a number, as Gemma does."""
+    nothing = max(NOTHING, torch.finfo(before.dtype).eps)
+    before = before.to(words.dtype)
+    factor = (before * words).sum() / (words * words).sum()
+    rest = (before - factor * words).norm(dim=-1)
+    return bool(rest.max() <= nothing * before.norm(dim=-1).max())
 
 
 def _word_embedding(model: Model, side: Side) -> Any:

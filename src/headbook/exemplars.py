@@ -1,10 +1,9 @@
 """Which sentences stand on the page of a head: by rank, never picked by hand."""
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headbook.accumulators import Reservoir
 from headbook.shown import HeadName, Ranking
@@ -13,7 +12,8 @@ from headbook.sums import HeadSums
 MEDIANS_SHOWN = 3
 
 
-class Choice(NamedTuple):
+@dataclass(frozen=True)
+class Choice:
     """An exemplar before its map is known; fields as in `headbook.shown.Exemplar`."""
 
     head: HeadName
@@ -44,7 +44,8 @@ def choose(
 
 def _medians(name: HeadName, sample: Reservoir, shown: Collection[int] | None) -> Iterator[Choice]:
     """The sentences nearest to the middle of the ranking, equal texts once."""
-    scores = sample.payload[:, name.layer, name.head]
+    # To six decimals, as in `TopK`, so that the last bits decide nothing.
+    scores = sample.payload[:, name.layer, name.head].astype(np.float64).round(6)
     order = np.lexsort((sample.index, -scores))
     order = order[np.isfinite(scores[order])]
     order = order[np.sort(np.unique(sample.key[order], return_index=True)[1])]
@@ -54,5 +55,5 @@ def _medians(name: HeadName, sample: Reservoir, shown: Collection[int] | None) -
     middle = np.argsort(abs(ranks - (len(order) - 1) / 2), kind="stable")[:MEDIANS_SHOWN]
     for rank in sorted(ranks[middle]):
         place = order[rank]
-        score = round(float(scores[place]), 6)
+        score = float(scores[place])
         yield Choice(name, Ranking.MEDIAN, int(rank) + 1, int(sample.index[place]), score)

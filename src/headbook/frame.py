@@ -95,8 +95,14 @@ class Frame(_Memo):
 
     @cached_property
     def words(self) -> torch.Tensor:
-        """Weight of each query, so that every word counts once. *Shape:* ``(sentence, query)``."""
-        return self.queries.share * self.counted
+        """Weight of each query, so that every word counts once. *Shape:* ``(sentence, query)``.
+
+        1 over the number of the word's pieces that count: the first piece of a causal text may not.
+        """
+        word = self.queries.word
+        pieces = (word[:, :, None] == word[:, None, :]) & self.counted[:, None, :]
+        counts = self.counted & (self.queries.share > 0)
+        return counts / pieces.sum(-1).clamp(min=1).to(self.dtype)
 
     @cached_property
     def offset(self) -> torch.Tensor:

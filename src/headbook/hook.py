@@ -17,6 +17,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
 NAME = "headbook"
+LOWEST = torch.finfo(torch.float32).min
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,18 @@ def attend(
     return output, weights
 
 
+def finite_mask(*sizes: Any, **options: Any) -> torch.Tensor | None:
+    """The model's own eager mask, with hidden pairs at float32's lowest number at the lowest.
+
+    A model in float64 may take its softmax in float32, where float64's lowest number is -inf and
+    makes NaN of a row that sees no key: padding in a layer with a window.
+    """
+    mask = eager_mask(*sizes, **options)
+    wide = mask is not None and mask.dtype == torch.float64
+    return mask.clamp(min=LOWEST) if wide else mask
+
+
 def register() -> None:
     """Make the hook known to transformers under `NAME`; harmless to repeat."""
     AttentionInterface.register(NAME, attend)
-    AttentionMaskInterface.register(NAME, eager_mask)
+    AttentionMaskInterface.register(NAME, finite_mask)

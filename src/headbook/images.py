@@ -1,4 +1,4 @@
-"""Attention maps as small images: the only door to Pillow."""
+"""Attention maps as small images and as text: the only door to Pillow."""
 
 import base64
 import io
@@ -23,9 +23,13 @@ def preview(cells: Map, palette: Sequence[str]) -> str:
         palette: 256 colours, ``#rrggbb``.
     """
     blocks = -(-max(cells.shape) // PREVIEW)
-    return "data:image/png;base64," + base64.b64encode(
-        _png(_largest(cells, blocks), palette)
-    ).decode("ascii")
+    picture = _png(_largest(cells, blocks), palette)
+    return "data:image/png;base64," + base64.b64encode(picture).decode("ascii")
+
+
+def base64_of(cells: Map) -> str:
+    """The weights themselves, a byte each, row by row."""
+    return base64.b64encode(np.ascontiguousarray(cells).tobytes()).decode("ascii")
 
 
 def sheet(maps: Map, palette: Sequence[str], *, side: int) -> tuple[bytes, int]:

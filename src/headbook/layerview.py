@@ -60,8 +60,8 @@ class LayerView(ABC):
 
     @property
     @abstractmethod
-    def _received(self) -> torch.Tensor:
-        """`received` and `received_from_words`. *Shape:* ``(sentence, head, 2, key)``."""
+    def received_both(self) -> torch.Tensor:
+        """`received`, then `received_from_words`. *Shape:* ``(sentence, head, 2, key)``."""
 
     @abstractmethod
     def _sum_rows(self, feature: Feature) -> torch.Tensor:
@@ -92,12 +92,12 @@ class LayerView(ABC):
     @property
     def received(self) -> torch.Tensor:
         """Mass that each key receives. *Shape:* ``(sentence, head, key)``."""
-        return self._received[:, :, 0]
+        return self.received_both[:, :, 0]
 
     @property
     def received_from_words(self) -> torch.Tensor:
         """The same, every word counting once, by the mean over its pieces."""
-        return self._received[:, :, 1]
+        return self.received_both[:, :, 1]
 
     @cached_property
     def by_offset(self) -> torch.Tensor:
@@ -113,8 +113,10 @@ class LayerView(ABC):
         # Written into rows of 2n - 1 and read back in rows of 2n, each row stands one step
         # further left than the one above, so that a column holds a diagonal. The cells between
         # stay 0 for the next layer.
-        self._write(flat[..., : n * (2 * n - 1)].unflatten(-1, (n, 2 * n - 1))[..., n - 1 :])
-        return flat.unflatten(-1, (n, 2 * n)).sum(2)[..., : 2 * n - 1]
+        wide = flat[..., : n * (2 * n - 1)].view(sentences, heads, n, 2 * n - 1)
+        self._write(wide[..., n - 1 :])
+        diagonals = flat.reshape(sentences, heads, n, 2 * n).sum(2)
+        return diagonals[..., : 2 * n - 1]
 
     @cached_property
     def reach(self) -> torch.Tensor:
@@ -124,7 +126,7 @@ class LayerView(ABC):
         return self.by_offset @ offsets.abs()
 
     def rows(self, feature: Feature) -> torch.Tensor:
-        """Mass of each row, weighted by a feature of pairs. *Shape:* ``(sentence, head, query)``."""
+        """Mass of each row, weighted by a feature. *Shape:* ``(sentence, head, query)``."""
         if id(feature) not in self._rows:
             self._rows[id(feature)] = self._sum_rows(feature)
         return self._rows[id(feature)]
@@ -134,7 +136,7 @@ class LayerView(ABC):
         return torch.stack([self.rows(feature).sum(-1) for feature in features], -1)
 
 
-class RawView(LayerView):
+class _Raw(LayerView):
     """Weights as the model computed them."""
 
     @cached_property
@@ -165,7 +167,7 @@ class RawView(LayerView):
         return (self.attention.gather(-1, at) * there[:, None, None, :]).sum(-1) * self.frame.rows
 
     @cached_property
-    def _received(self) -> torch.Tensor:
+    def received_both(self) -> torch.Tensor:
         by_token, by_word = self.frame.rows, self.frame.words.unsqueeze(1)
         return torch.stack([by_token, by_word], 2) @ self.attention
 
@@ -176,10 +178,10 @@ class RawView(LayerView):
         torch.mul(self.attention, self.frame.rows.unsqueeze(-1), out=cells)
 
 
-class NosinkView(LayerView):
+class _Nosink(LayerView):
     """The sink's keys removed; rows no longer sum to 1."""
 
-    def __init__(self, scope: Scope, raw: RawView) -> None:
+    def __init__(self, scope: Scope, raw: _Raw) -> None:
         super().__init__(scope, raw.attention)
         self._raw = raw
 
@@ -200,8 +202,8 @@ class NosinkView(LayerView):
         return self._raw.sink_mass
 
     @cached_property
-    def _received(self) -> torch.Tensor:
-        return self._raw._received * self.scope.kept[:, None, None, :]
+    def received_both(self) -> torch.Tensor:
+        return self._raw.received_both * self.scope.kept[:, None, None, :]
 
     def _sum_rows(self, feature: Feature) -> torch.Tensor:
         if not feature.in_sink:
@@ -212,10 +214,10 @@ class NosinkView(LayerView):
         cells.copy_(self.weights)
 
 
-class RenormView(LayerView):
+class _Renorm(LayerView):
     """The sink's keys removed and each row divided by what is left."""
 
-    def __init__(self, scope: Scope, nosink: NosinkView) -> None:
+    def __init__(self, scope: Scope, nosink: _Nosink) -> None:
         super().__init__(scope, nosink.attention)
         self._nosink = nosink
 
@@ -250,7 +252,7 @@ class RenormView(LayerView):
         return super().trusted * (self.sink_mass <= DROPPED)
 
     @cached_property
-    def _received(self) -> torch.Tensor:
+    def received_both(self) -> torch.Tensor:
         shares = self.frame.rows / self._left
         words = self.frame.words.unsqueeze(1) / self._left
         found = torch.stack([shares, words], 2) @ self.attention
@@ -266,10 +268,10 @@ class RenormView(LayerView):
 def layer_views(scopes: Mapping[View, Scope], attention: torch.Tensor) -> dict[View, LayerView]:
     """One layer's attention in every view."""
     attention = attention.to(scopes[View.RAW].frame.dtype)
-    raw = RawView(scopes[View.RAW], attention)
-    nosink = NosinkView(scopes[View.NOSINK], raw)
+    raw = _Raw(scopes[View.RAW], attention)
+    nosink = _Nosink(scopes[View.NOSINK], raw)
     return {
         View.RAW: raw,
         View.NOSINK: nosink,
-        View.RENORM: RenormView(scopes[View.RENORM], nosink),
+        View.RENORM: _Renorm(scopes[View.RENORM], nosink),
     }

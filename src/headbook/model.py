@@ -180,8 +180,8 @@ def _explained(name: str) -> Iterator[None]:
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, AttributeError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise ModelError(
-            f"model '{name}': {first}; expected config.json, a tokenizer and safetensors weights of "
-            "an architecture that transformers itself knows"
+            f"model '{name}': {first}; expected config.json, a tokenizer and safetensors weights "
+            "of an architecture that transformers itself knows"
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -86,4 +87,13 @@ class Portrayer:
 def _exemplar(choice: Choice, nosink: torch.Tensor, steps: NDArray[np.uint8]) -> Exemplar:
     """Find the strongest pair of one head in one sentence."""
     query, key = divmod(int(nosink.argmax()), nosink.shape[1])
-    return Exemplar(*choice, query=query, key=key, attention=steps.copy())
+    return Exemplar(
+        head=choice.head,
+        ranking=choice.ranking,
+        rank=choice.rank,
+        index=choice.index,
+        score=choice.score,
+        query=query,
+        key=key,
+        attention=steps.copy(),
+    )

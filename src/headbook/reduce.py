@@ -57,7 +57,7 @@ class Parts:
         member = torch.from_numpy(half == np.arange(HALVES)[:, None]).to(self.n)
 
         def add(x: torch.Tensor) -> torch.Tensor:
-            return (member @ x.flatten(1)).unflatten(-1, x.shape[1:])
+            return (member @ x.flatten(1)).reshape(HALVES, *x.shape[1:])
 
         n, d = self.n, self.d
         per_d = torch.stack([add(d), add(d * d), add((d > 0).to(d))])[..., self.d_of]

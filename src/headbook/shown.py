@@ -189,4 +189,5 @@ def _in_order(rows: "pd.DataFrame", names: list[str]) -> "pd.DataFrame":
 
 def to_steps(weights: NDArray[Any]) -> NDArray[np.uint8]:
     """Weights between 0 and 1, rounded to steps of 1/255."""
-    return np.rint(np.clip(weights, 0, 1) * STEPS).astype(np.uint8)
+    steps: NDArray[np.uint8] = np.rint(np.clip(weights, 0, 1) * STEPS).astype(np.uint8)
+    return steps

@@ -54,8 +54,8 @@ def load(folder: Path) -> tuple[Manifest, Survey, Portrait]:
     """
     if not (folder / "manifest.json").is_file():
         raise StudyError(f"{folder}: no manifest.json; expected a folder that collect has written")
-    manifest = Manifest.from_json((folder / "manifest.json").read_text(encoding="utf-8"))
     try:
+        manifest = Manifest.from_json((folder / "manifest.json").read_text(encoding="utf-8"))
         with safe_open(folder / "sums.safetensors", framework="numpy") as file:
             columns = json.loads(file.metadata()["columns"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -65,11 +65,11 @@ def load(folder: Path) -> tuple[Manifest, Survey, Portrait]:
             name: pd.read_parquet(folder / f"{name}.parquet")
             for name in ("sentences", "exemplars", "tokens", "nearest")
         }
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise StudyError(
-            f"{folder}: {str(error).splitlines()[0]}; expected the files of a study, whole"
-        ) from error
-    return manifest, survey, _portrait(maps, frames)
+        portrait = _portrait(maps, frames)
+    except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
+        came = (str(error) or type(error).__name__).splitlines()[0]
+        raise StudyError(f"{folder}: {came}; expected the files of a study, whole") from error
+    return manifest, survey, portrait
 
 
 def _map_name(head: HeadName, index: int) -> str:
@@ -102,7 +102,9 @@ def _survey(arrays: Arrays, columns: dict[str, Any], manifest: Manifest) -> Surv
     heads = {
         stack: HeadSums(
             tuple(HeadColumn(m, View(v), label) for m, v, label in rows),
-            *(Ratios(arrays[f"heads/{stack}/{name}"]) for name in ("heads", "layers", "uniform")),
+            Ratios(arrays[f"heads/{stack}/heads"]),
+            Ratios(arrays[f"heads/{stack}/layers"]),
+            Ratios(arrays[f"heads/{stack}/uniform"]),
             TopK(*(arrays[f"best/{stack}/{name}"] for name in ("score", "index", "key"))),
             Reservoir(
                 columns["size"][stack],

@@ -11,7 +11,7 @@ from headbook import storage, tables
 from headbook.errors import StudyError
 from headbook.exemplars import choose
 from headbook.folders import written_whole
-from headbook.manifest import Manifest
+from headbook.manifest import Check, Manifest
 from headbook.shown import Exemplar, HeadName, Portrait
 from headbook.sums import Survey
 
@@ -118,7 +118,7 @@ class Study:
             )
 
 
-def _worse(one: Manifest, other: Manifest) -> tuple:  # type: ignore[type-arg]
+def _worse(one: Manifest, other: Manifest) -> tuple[Check, ...]:
     """Of each check the larger error."""
     errors = {(c.name, c.stack): c.error for c in other.checks}
     return tuple(

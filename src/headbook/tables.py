@@ -1,10 +1,9 @@
 """The sums of a study as tables: one row a number, with its interval and what stands behind it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from headbook.accumulators import Ratios
 from headbook.metrics import all_metrics

@@ -50,7 +50,8 @@ class Tokens:
     def initial(self) -> NDArray[np.bool_]:
         """Whether a token begins its word."""
         before = np.concatenate([[NO_WORD], self.word[:-1]])
-        return (self.word != NO_WORD) & (self.word != before)
+        initial: NDArray[np.bool_] = (self.word != NO_WORD) & (self.word != before)
+        return initial
 
 
 @dataclass(frozen=True, eq=False)

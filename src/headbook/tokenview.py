@@ -8,6 +8,7 @@ from headbook.terms import CLASSES, CONTENT, FUNCTION, UPOS, Space
 from headbook.texts import Texts
 from headbook.vocabulary import Neighbours, Vocabulary
 
+
 @dataclass(frozen=True, eq=False)
 class TokenView:
     """States of one stack over a batch.

@@ -6,8 +6,11 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from headbook.charts.render import BLUE, GREEN, GREY, ORANGE, SEQUENTIAL, Figure, finished
+
+Floats = NDArray[np.float64]
 
 CELL = 24  # pixels of a head in a heat map
 LINE = 13  # pixels between two labels
@@ -85,7 +88,7 @@ def offset_profile(name: str, caption: str, rows: pd.DataFrame) -> Figure:
         "offset:Q",
         title="offset of the key (− looks back, + looks ahead)",
         scale=alt.Scale(domain=[-reach - 0.5, reach + 0.5], nice=False),
-        axis=alt.Axis(tickMinStep=1, format="+d"),
+        axis=alt.Axis(values=list(range(-reach, reach + 1, max(1, reach // 4))), format="+d"),
     )
     y = alt.Y("value:Q", title="share of attention", axis=alt.Axis(format="%"))
     base = alt.Chart(rows).encode(x=x)
@@ -171,16 +174,20 @@ def _names(
     for _, group in ends.groupby([*show], sort=False) if show else [((), ends)]:
         values = np.log1p(group["value"]) if ranks else group["value"]
         span = np.log1p(rows["value"].max()) if ranks else np.ptp(rows["value"])
-        apart = spread(values.to_numpy(float), float(span or 1) * LINE / height)
+        gap = float(span or 1) * LINE / height
+        apart = spread(values.to_numpy(float), gap, least=0.0 if ranks else -np.inf)
         placed.append(group.assign(place=np.expm1(apart) if ranks else apart))
     return pd.concat(placed) if placed else ends.assign(place=ends["value"])
 
 
-def spread(values: "np.ndarray[Any, np.dtype[np.float64]]", gap: float) -> Any:
+def spread(values: Floats, gap: float, *, least: float = -np.inf) -> Floats:
     """Move values apart until neighbours are ``gap`` apart, as little as that takes.
 
     Neighbours that would overlap form a group around their common mean, as in isotonic
     regression.
+
+    Args:
+        least: no value may come to lie below it.
     """
     order = np.argsort(values, kind="stable")
     groups: list[tuple[float, int]] = []  # mean of (value - place in group * gap), members
@@ -192,8 +199,9 @@ def spread(values: "np.ndarray[Any, np.dtype[np.float64]]", gap: float) -> Any:
             size += members
         groups.append((mean, size))
     apart = np.concatenate([np.full(size, mean) for mean, size in groups] or [np.zeros(0)])
+    places = np.arange(len(values)) * gap
     found = np.empty(len(values))
-    found[order] = apart + np.arange(len(values)) * gap
+    found[order] = np.maximum(apart, least) + places
     return found
 
 

@@ -123,3 +123,13 @@ def finished(chart: Any, name: str, caption: str, *, interactive: bool = True) -
     spec.pop("$schema", None)  # an address that nothing should ask for
     spec |= {"background": None, "config": config("currentColor")}
     return Figure(name, caption, spec, interactive)
+
+
+def columnar(figure: Figure) -> dict[str, Any]:
+    """The specification with its rows as columns: shorter, and quick to turn back."""
+    tables = figure.spec.get("datasets", {})
+    columns = {
+        name: {column: [row[column] for row in rows] for column in rows[0]} if rows else {}
+        for name, rows in tables.items()
+    }
+    return figure.spec | {"datasets": columns}

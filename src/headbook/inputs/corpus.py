@@ -104,7 +104,12 @@ def _check(name: str, keep: ExitStack) -> InputFile:
     shown = "standard input" if name == STDIN else path.name
     if not path.is_file():
         raise InputError(name, None, came="no such file", expected="a file that exists")
-    records = list(map(type, _records(path, shown)))
+    try:
+        records = list(map(type, _records(path, shown)))
+    except OSError as error:
+        raise InputError(
+            name, None, came=str(error.strerror), expected="a file that can be read"
+        ) from error
     return InputFile(
         name=shown,
         path=path,
@@ -137,7 +142,7 @@ def _records(path: Path, shown: str) -> Records:
 def _sentence(record: Record, index: int, file: str) -> Sentence:
     return Sentence(
         index=index,
-        id=record.id or str(index + 1),
+        id=record.id,
         text=record.text,
         target=record.target,
         words=record.words,

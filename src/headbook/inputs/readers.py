@@ -28,7 +28,7 @@ def read_jsonl(path: Path, shown: str) -> Records:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # ValueError: numbers beyond all limits, too
             raise InputError(shown, number, came=str(error), expected="a JSON object") from None
         if not isinstance(row, dict):
             raise InputError(
@@ -67,19 +67,22 @@ def read_parquet(path: Path, shown: str) -> Records:
     import pyarrow as pa  # noqa: PLC0415 - only this format needs it
     import pyarrow.parquet as pq  # noqa: PLC0415
 
+    number = 0
     try:
         table = pq.ParquetFile(path)
-    except (pa.ArrowException, OSError):
+        _check_header(table.schema_arrow.names, shown)
+        for batch in table.iter_batches(batch_size=1024):
+            for row in batch.to_pylist():
+                number += 1
+                empty = not any(str(value or "").strip() for value in row.values())
+                yield Blank(number) if empty else _from_columns(row, number, shown)
+    except (pa.ArrowException, OSError, UnicodeDecodeError):
         raise InputError(
-            shown, None, came="a file that is not Parquet", expected="a Parquet table"
+            shown,
+            number or None,
+            came="damage behind this row" if number else "a file that is not Parquet, or damaged",
+            expected="a whole Parquet table",
         ) from None
-    _check_header(table.schema_arrow.names, shown)
-    number = 0
-    for batch in table.iter_batches(batch_size=1024):
-        for row in batch.to_pylist():
-            number += 1
-            empty = not any(str(value or "").strip() for value in row.values())
-            yield Blank(number) if empty else _from_columns(row, number, shown)
 
 
 def _check_header(header: list[str], shown: str) -> None:

@@ -31,9 +31,9 @@ Records = Iterator[Record | Blank]
 
 
 def decoded_lines(path: Path, shown: str) -> Iterator[str]:
-    """Lines of a UTF-8 file, each with its end; a byte order mark is dropped.
+    r"""Lines of a UTF-8 file, each with its end; a byte order mark is dropped.
 
-    Lines end at ``\\n`` alone: other Unicode separators are part of the text.
+    Lines end at ``\n`` alone: other Unicode separators are part of the text.
 
     Raises:
         InputError: bytes that are not UTF-8, with their line.

@@ -31,7 +31,7 @@ class Sentence:
 
     Attributes:
         index: place in the input, counted from 0 over all files.
-        id: the name the input gives it, else its number counted from 1.
+        id: the name the input gives it, or empty.
         text: source text, never normalised.
         target: target text of a source-target pair, or None.
         words: annotation that came with the input, or None.

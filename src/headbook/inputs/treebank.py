@@ -2,7 +2,7 @@
 
 Empty nodes (``8.1``) are skipped. A multiword token (``3-4``) stays two words where their forms
 spell the surface ("don't" = "do" + "n't"); elsewhere ("du" = "de" + "le") it becomes one word that
-takes tag and head from the member whose head lies outside.
+takes tag and head from the member nearest to the root, so that merged words stay a tree.
 """
 
 from collections.abc import Iterator
@@ -51,11 +51,17 @@ def _record(block: list[tuple[int, str]], shown: str) -> Record:
         if line.startswith("#"):
             comments.update((key, value or "") for key, value in parse_comment_line(line))
         else:
-            _add(_token(line, number, shown), number, tokens, units)
+            token = _token(line, number, shown)
+            if token["id"] in tokens:
+                raise InputError(
+                    shown, number, came=f"word id {token['id']} twice", expected="each id once"
+                )
+            _add(token, tokens, units)
     first = block[0][0]
     if not tokens:
         raise InputError(shown, first, came="a block without words", expected="at least one word")
-    _check_tree(tokens, {u.members[-1]: u.line for u in units}, shown)
+    _check_ids(tokens, units, shown)
+    _check_heads(tokens, shown)
     text = comments.pop("text", "").strip()
     spans = _spans(text, units, shown) if text else None
     if spans is None:
@@ -84,14 +90,12 @@ def _token(line: str, number: int, shown: str) -> dict[str, Any]:
         raise InputError(shown, number, came=str(error), expected="a CoNLL-U word line") from None
     if token["id"] is None or not token["form"]:
         raise InputError(shown, number, came="no id or form", expected="a CoNLL-U word line")
-    return token
+    return token | {"line": number}
 
 
-def _add(
-    token: dict[str, Any], number: int, tokens: dict[int, dict[str, Any]], units: list[Unit]
-) -> None:
+def _add(token: dict[str, Any], tokens: dict[int, dict[str, Any]], units: list[Unit]) -> None:
     """File a token as a syntactic word, a surface unit or, for an empty node, not at all."""
-    space = (token["misc"] or {}).get("SpaceAfter") != "No"
+    number, space = token["line"], (token["misc"] or {}).get("SpaceAfter") != "No"
     match token["id"]:
         case int(i):
             tokens[i] = token
@@ -103,19 +107,46 @@ def _add(
             pass
 
 
-def _check_tree(tokens: dict[int, Any], lines: dict[int, int], shown: str) -> None:
+def _check_ids(tokens: dict[int, dict[str, Any]], units: list[Unit], shown: str) -> None:
+    """Words count from 1, and each stands in one place of the text."""
     for place, (i, token) in enumerate(tokens.items(), start=1):
-        line = lines.get(i)
         if i != place:
-            raise InputError(shown, line, came=f"word id {i}", expected=f"id {place}")
+            raise InputError(shown, token["line"], came=f"word id {i}", expected=f"id {place}")
+    members = [(i, unit.line) for unit in units for i in unit.members]
+    for place, (i, line) in enumerate(members, start=1):
+        if i != place or i not in tokens:
+            came = f"word id {i}" if i in tokens else f"a range without its word {i}"
+            expected = f"words 1 to {len(tokens)}, each in one place"
+            raise InputError(shown, line, came=came, expected=expected)
+
+
+def _check_heads(tokens: dict[int, dict[str, Any]], shown: str) -> None:
+    """Every way up ends at a root."""
+    for i, token in tokens.items():
         head = token["head"]
         if head is not None and (head == i or not 0 <= head <= len(tokens)):
             raise InputError(
                 shown,
-                line,
+                token["line"],
                 came=f"head {head} of word {i}",
                 expected=f"0 (root) or the id of another of the {len(tokens)} words",
             )
+    for i, token in tokens.items():
+        if _depth(i, tokens) > len(tokens):
+            raise InputError(
+                shown,
+                token["line"],
+                came=f"head {token['head']} of word {i}, which leads round in a circle",
+                expected="heads that lead to a root",
+            )
+
+
+def _depth(i: int, tokens: dict[int, dict[str, Any]]) -> int:
+    """Steps from a word up to its root; more than there are words in a circle."""
+    depth = 0
+    while (head := tokens[i]["head"]) and depth <= len(tokens):
+        i, depth = head, depth + 1
+    return depth
 
 
 def _spans(text: str, units: list[Unit], shown: str) -> list[tuple[int, int]]:
@@ -150,15 +181,17 @@ def _words(
     placed: list[tuple[int, int, int]] = []  # start, end, id of the word that speaks for it
     index: dict[int, int] = {}
     for unit, (start, end) in zip(units, spans, strict=True):
-        forms = [tokens[i]["form"] for i in unit.members if i in tokens]
+        forms = [tokens[i]["form"] for i in unit.members]
         if "".join(forms) == unit.form:
+            at = start
             for i, form in zip(unit.members, forms, strict=True):
                 index[i] = len(placed)
-                placed.append((start, start + len(form), i))
-                start += len(form)
+                placed.append((at, at + len(form), i))
+                at += len(form)
         else:
             index.update(dict.fromkeys(unit.members, len(placed)))
-            placed.append((start, end, _speaker(unit.members, tokens)))
+            speaker = min(unit.members, key=lambda i: _depth(i, tokens))
+            placed.append((start, end, speaker))
     return tuple(
         Word(
             start,
@@ -169,10 +202,6 @@ def _words(
         )
         for start, end, i in placed
     )
-
-
-def _speaker(members: tuple[int, ...], tokens: dict[int, dict[str, Any]]) -> int:
-    return next((i for i in members if tokens[i]["head"] not in members), members[0])
 
 
 def _text(value: str | None) -> str:

@@ -15,8 +15,6 @@ from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
 from headbook.metrics.examples import causal_uniform, identity, uniform
 
 if TYPE_CHECKING:
-    import torch
-
     from headbook.layerview import LayerView
 
 

@@ -174,4 +174,4 @@ class TokenMetric(Metric):
     measure: "Callable[[TokenView, Space | None], torch.Tensor]"
     states: tuple[State, ...] = (State.MID, State.OUT)
     spaces: tuple[Space, ...] = ()
-    averaged: Averaged = Averaged()
+    averaged: Averaged = field(default_factory=Averaged)

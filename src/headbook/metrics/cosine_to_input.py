@@ -22,15 +22,18 @@ if TYPE_CHECKING:
 
 def measure(view: "TokenView", _: "Space | None" = None) -> "torch.Tensor":
     """Cosine of each state to the input of its token. *Shape:* ``(state, sentence, token)``."""
+    lengths = view.states.norm(dim=-1) * view.input.norm(dim=-1)
     products = (view.states * view.input).sum(-1)
-    return products / (view.states.norm(dim=-1) * view.input.norm(dim=-1)).clamp_min(1e-30)
+    cosines: torch.Tensor = products / lengths.clamp_min(1e-30)
+    return cosines
 
 
 METRIC = TokenMetric(
     title="Cosine to the input",
     unit="cosine",
     formula=r"\cos(x^{(l)}_i,\ x^{\mathrm{input}}_i)",
-    reference="The residual stream against its own start; compare Ethayarajh (2019), arXiv:1909.00512",
+    reference="The residual stream against its own start; "
+    "compare Ethayarajh (2019), arXiv:1909.00512",
     bounds=lambda _: (-1, 1),
     section=Section.TRAVELS,
     chart=Chart.TRAJECTORY,

@@ -26,15 +26,18 @@ LABELS = ("either", "to_head", "to_dependent")
 
 
 def links(frame: "Frame") -> "list[Feature]":
-    """Pairs in which the key is the query's head, and in which it is its dependent.
+    """Pairs in which the key is the query's head, in which it is its dependent, and any with both.
 
-    Each piece of a word stands for its share of the word.
+    Each piece of a word stands for its share of the word. Words that are each other's head are no
+    tree, but annotation may hold them: where a multiword token became one word, for example.
     """
     word_i, word_j = frame.queries.word[:, :, None], frame.keys.word[:, None, :]
     to_head = (frame.queries.head[:, :, None] == word_j) & (word_j != NO_WORD)
     to_dependent = (frame.keys.head[:, None, :] == word_i) & (word_i != NO_WORD)
     share = frame.words.unsqueeze(-1)
-    return [frame.feature((found & frame.seen) * share) for found in (to_head, to_dependent)]
+    both = to_head & to_dependent
+    kinds = [to_head, to_dependent, *([both] if bool(both.any()) else [])]
+    return [frame.feature((found & frame.seen) * share) for found in kinds]
 
 
 def n_words(frame: "Frame") -> "torch.Tensor":
@@ -45,9 +48,9 @@ def n_words(frame: "Frame") -> "torch.Tensor":
 def measure(layer: "LayerView") -> Ratio:
     """Mass along dependencies, and all mass from words. *Shape:* ``(sentence, head, label)``."""
     mass = layer.on(layer.frame.once(links))
-    # A word is never both head and dependent of another, so either is the sum.
     found = mass.new_empty((*mass.shape[:2], len(LABELS)))
-    found[..., 0], found[..., 1:] = mass.sum(-1), mass
+    found[..., 1:] = mass[..., :2]
+    found[..., 0] = mass[..., :2].sum(-1) - mass[..., 2:].sum(-1)
     total = (layer.total_from_words * layer.frame.queries.parsed).unsqueeze(-1)
     return Ratio(found, total, layer.frame.once(n_words))
 
@@ -55,7 +58,8 @@ def measure(layer: "LayerView") -> Ratio:
 METRIC = HeadMetric(
     title="Dependency alignment",
     formula=r"\frac{\sum_{i,j} A_{ij}\,\mathrm{dep}(i,j)}{\sum_{i,j} A_{ij}}",
-    reference="Vig & Belinkov (2019), eq. 4, arXiv:1906.04284; word level after Clark et al. (2019)",
+    reference="Vig & Belinkov (2019), eq. 4, arXiv:1906.04284; "
+    "word level after Clark et al. (2019)",
     bounds=lambda _: (0, 1),
     section=Section.LANGUAGE,
     chart=Chart.LABELS,

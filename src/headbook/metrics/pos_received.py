@@ -38,7 +38,8 @@ def measure(layer: "LayerView") -> Ratio:
 METRIC = HeadMetric(
     title="Attention to parts of speech",
     formula=r"P(t) = \frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(j)=t]}{\sum_{i,j} A_{ij}}",
-    reference="Vig & Belinkov (2019), eq. 3, arXiv:1906.04284; word level after Clark et al. (2019)",
+    reference="Vig & Belinkov (2019), eq. 3, arXiv:1906.04284; "
+    "word level after Clark et al. (2019)",
     bounds=lambda _: (0, 1),
     section=Section.LANGUAGE,
     chart=Chart.LABELS,

@@ -16,7 +16,7 @@ from headbook.results import StackResults
 from headbook.shown import STEPS, Exemplar, HeadName, Ranking, ShownSentence
 from headbook.terms import UPOS, View
 from headbook.views.cells import Cell, percentile
-from headbook.views.page import Page
+from headbook.views.page import Page, gap_text
 from headbook.views.text import Token, running_text
 from headbook.wording import (
     MISSING,
@@ -211,9 +211,7 @@ def _page(
         tags=tuple(_tags(results, head)),
         groups=tuple(_groups(results, exemplars)),
         data=f"data/heads/{head_file(head)}.js",
-        remarks=tuple(
-            f"{gap.what}: {gap.why}" for gap in study.manifest.gaps if gap.stack == stack.name
-        ),
+        remarks=tuple(gap_text(gap) for gap in study.manifest.gaps if gap.stack == stack.name),
     )
 
 

@@ -16,7 +16,7 @@ from headbook.results import Numbers, StackResults
 from headbook.shown import HeadName
 from headbook.terms import Space, State, View
 from headbook.views.cells import Cell, domain
-from headbook.views.page import Page
+from headbook.views.page import Page, gap_text
 from headbook.wording import STACKS, head_file, head_name, label_name
 
 MOST_HEADS = 150  # lines of a table of heads; the files have them all
@@ -128,8 +128,7 @@ def metric_pages(results: Mapping[str, StackResults], metrics: Sequence[Metric])
     """A page for each metric of the study."""
     for metric in metrics:
         make = _head_section if isinstance(metric, HeadMetric) else _token_section
-        sections = [make(r, metric) for r in results.values()]  # type: ignore[operator]
-        first = next(iter(results.values()))
+        made = {name: make(r, metric) for name, r in results.items()}  # type: ignore[operator]
         yield MetricPage(
             path=f"metrics/{metric.id}.html",
             title=metric.title,
@@ -141,10 +140,12 @@ def metric_pages(results: Mapping[str, StackResults], metrics: Sequence[Metric])
             reference=metric.reference,
             unit=metric.unit,
             bounds=_bounds(metric),
-            sections=tuple(section for section in sections if section),
+            sections=tuple(section for section in made.values() if section),
             remarks=tuple(
-                f"{gap.what} ({STACKS[gap.stack]}): {gap.why}" if gap.stack else f"{gap.what}: {gap.why}"
-                for gap in first.study.manifest.gaps
+                gap_text(gap)
+                for name, r in results.items()
+                for gap in r.study.manifest.gaps
+                if gap.stack == name and made[name] is None
             ),
         )
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headbook.manifest import Manifest
+from headbook.manifest import Gap, Manifest
+from headbook.wording import STACKS
 
 
 @dataclass(frozen=True)
@@ -60,3 +61,9 @@ class Page:
     def root(self) -> str:
         """The way from this page to the site's root."""
         return "../" * self.path.count("/")
+
+
+def gap_text(gap: Gap) -> str:
+    """What is missing, where and why."""
+    where = f" in {STACKS[gap.stack]}" if gap.stack else ""
+    return f"{gap.what}{where}: {gap.why}"

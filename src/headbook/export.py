@@ -1,0 +1,230 @@
+"""The numbers of a site as files: tables, records, and the scripts that pages load on demand."""
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headbook import images
+from headbook.charts import colours
+from headbook.markup import script
+from headbook.results import StackResults
+from headbook.shown import Exemplar, ShownSentence
+from headbook.study import Study
+from headbook.terms import Side
+from headbook.views.head import PALETTE
+from headbook.views.overview import grid_data
+from headbook.views.sentence import MOST_BYTES, TILE
+from headbook.wording import head_file, sentence_file
+
+MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
+FLOAT = "%.9g"
+
+NUMBERS = {
+    "value": "ratio of sums over sentences; empty where there is no observation",
+    "low": "lower end of the 95 % confidence interval, clustered by sentence",
+    "high": "upper end",
+    "sentences": "sentences that contribute",
+    "events": "observations behind the value, for example query tokens",
+}
+PLACE = {"stack": "self; or encoder, decoder, cross", "layer": "counted from 0"}
+METRIC = {
+    "metric": "as in the addresses of the metrics' pages",
+    "view": "raw, nosink or renorm; empty for token metrics",
+    "label": "what the value is about where a metric has several; else empty",
+}
+TOKEN = {
+    "sentence": "number in the input, counted from 1",
+    "position": "of the token in the sequence, counted from 0",
+    "token": "in the text's own spelling",
+    **PLACE,
+    "state": "mid: after attention and residual; out: layer output",
+}
+
+
+class Table(NamedTuple):
+    """A table of the site: what it holds and what its columns mean."""
+
+    what: str
+    columns: Mapping[str, str]
+
+
+TABLES = {
+    "heads": Table(
+        "Every number of every head.", PLACE | {"head": "counted from 0"} | METRIC | NUMBERS
+    ),
+    "layers": Table(
+        "The same for the heads of a layer together, and token metrics averaged over the tokens "
+        "of a layer (label: state/space/class of tokens).",
+        PLACE | METRIC | NUMBERS,
+    ),
+    "controls": Table(
+        "The same measures on attention that looks at all visible keys alike.",
+        {"control": "which comparison"} | PLACE | METRIC | NUMBERS,
+    ),
+    "tokens": Table(
+        "Token metrics of every token of the sentences that have a page.",
+        TOKEN
+        | {
+            "metric": "as in the addresses of the metrics' pages",
+            "space": "positional, raw, or empty",
+            "value": "see the metric's page",
+        },
+    ),
+    "nearest": Table(
+        "The nearest vocabulary entries of each of those tokens in each layer.",
+        TOKEN
+        | {
+            "space": "positional or raw",
+            "rank": "1: nearest",
+            "neighbour": "vocabulary entry",
+            "cosine": "of its original encoding to the state",
+        },
+    ),
+}
+EXEMPLARS = {
+    "stack, layer, head": "the head",
+    "ranking, rank": "strongest or median, and the place in that ranking",
+    "sentence, id": "number in the input, counted from 1, and the input's own name for it",
+    "score": "largest single weight without the sink",
+    "query, key": "positions of the tokens it runs from and to",
+    "query_token, key_token": "the same in letters",
+    "texts": "the sentence's texts by side",
+    "metadata": "other columns of the input",
+}
+
+
+def write_tables(study: Study, folder: Path) -> list[str]:
+    """Every table as CSV and Parquet.
+
+    Returns:
+        What was left out for its size, in words.
+    """
+    left_out = []
+    for name in TABLES:
+        frame: pd.DataFrame = getattr(study, name)
+        schema = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        pq.write_table(schema, folder / f"{name}.parquet", compression="zstd")
+        path = folder / f"{name}.csv"
+        _spreadsheet_safe(frame).to_csv(
+            path,
+            index=False,
+            float_format=FLOAT,
+            lineterminator="\n",
+            encoding="utf-8",
+            quoting=csv.QUOTE_MINIMAL,
+        )
+        if path.stat().st_size > MOST_CSV:
+            left_out.append(f"{name}.csv would hold {path.stat().st_size:,} bytes; use the Parquet file")
+            path.unlink()
+    return left_out
+
+
+def write_exemplars(study: Study, file: Path) -> None:
+    """One JSON object a line for each exemplar."""
+    with file.open("w", encoding="utf-8", newline="\n") as stream:
+        for exemplar in study.portrait.exemplars:
+            stream.write(json.dumps(_exemplar(study, exemplar), sort_keys=True) + "\n")
+
+
+def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
+    """The data of single pages, loaded when a reader asks for it."""
+    study = next(iter(results.values())).study
+    for name in ("heads", "sentences"):
+        (folder / name).mkdir()
+    grids = {name: grid_data(r) for name, r in results.items()}
+    _write(folder / "grid.js", script("grid", grids))
+    by_head: dict[str, list[Exemplar]] = {}
+    for exemplar in study.portrait.exemplars:
+        by_head.setdefault(head_file(exemplar.head), []).append(exemplar)
+    for name, exemplars in by_head.items():
+        value = {f"{e.ranking}-{e.rank}": _map(study, e) for e in exemplars}
+        _write(folder / "heads" / f"{name}.js", script(name, value))
+    for sentence in study.portrait.sentences.values():
+        if sentence.listed:
+            _write_sentence(study, sentence, folder / "sentences")
+
+
+def _write_sentence(study: Study, sentence: ShownSentence, folder: Path) -> None:
+    """All maps of a sentence: as a picture, and as numbers unless there are too many."""
+    name, exact = sentence_file(sentence.number), {}
+    for stack in study.manifest.stacks:
+        maps = study.portrait.maps.get((stack.name, sentence.index))
+        if maps is None:
+            continue
+        maps = maps[list(stack.attention_layers)]
+        picture, _ = images.sheet(maps, colours(PALETTE), side=TILE)
+        (folder / f"{name}-{stack.name}.png").write_bytes(picture)
+        if maps.size <= MOST_BYTES:
+            exact[stack.name] = {
+                "layers": list(stack.attention_layers),
+                "heads": maps.shape[1],
+                "queries": list(sentence.texts[stack.queries].pieces),
+                "keys": list(sentence.texts[stack.keys].pieces),
+                "weights": images.base64_of(maps),
+            }
+    if exact:
+        _write(folder / f"{name}.js", script(f"sentence-{name}", exact))
+
+
+def _map(study: Study, exemplar: Exemplar) -> dict[str, Any]:
+    stack = study.manifest.stack(exemplar.head.stack)
+    texts = study.portrait.sentences[exemplar.index].texts
+    return {
+        "queries": list(texts[stack.queries].pieces),
+        "keys": list(texts[stack.keys].pieces),
+        "weights": images.base64_of(exemplar.attention),
+    }
+
+
+def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
+    stack = study.manifest.stack(exemplar.head.stack)
+    sentence = study.portrait.sentences[exemplar.index]
+    return {
+        **exemplar.head._asdict(),
+        "ranking": str(exemplar.ranking),
+        "rank": exemplar.rank,
+        "sentence": sentence.number,
+        "id": sentence.id,
+        "score": float(f"{exemplar.score:.6g}"),
+        "query": exemplar.query,
+        "key": exemplar.key,
+        "query_token": sentence.texts[stack.queries].pieces[exemplar.query],
+        "key_token": sentence.texts[stack.keys].pieces[exemplar.key],
+        "texts": {str(side): sentence.texts[side].text for side in Side if side in sentence.texts},
+        "metadata": dict(sentence.metadata),
+    }
+
+
+def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
+    """Cells of text that a spreadsheet would take for a formula get a leading apostrophe."""
+    texts = [name for name in ("token", "neighbour") if name in frame]
+    return frame.assign(**{name: _prefixed(frame[name]) for name in texts})
+
+
+def _prefixed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+    risky = texts.astype(str).str.startswith(FORMULA)
+    return texts.where(~risky, "'" + texts.astype(str))
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    """Bytes of each file below a folder, by its address there."""
+    return {file.relative_to(folder).as_posix(): file.stat().st_size for file in walk(folder)}
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    """All files below a folder, in the same order everywhere."""
+    return iter(sorted(file for file in folder.rglob("*") if file.is_file()))
+
+

@@ -1,0 +1,266 @@
+"""From a study to a folder of pages: gather everything, then write it whole.
+
+Nothing here imports torch, transformers or spaCy.
+"""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from headbook import charts, export, markup
+from headbook.charts import Figure
+from headbook.folders import check_replaceable, written_whole
+from headbook.progress import Progress, Silent
+from headbook.resources import folder as resource_folder
+from headbook.results import StackResults
+from headbook.results import results as results_of
+from headbook.study import Study
+from headbook.views.about import DataFile, DataPage, about_page, methods_page, missing_page
+from headbook.views.cells import COLOUR_STEPS
+from headbook.views.head import head_pages
+from headbook.views.metric import MetricPage, metric_pages, metrics_page, study_metrics
+from headbook.views.overview import overview_page
+from headbook.views.page import Page, SiteFacts
+from headbook.views.sentence import sentence_pages, sentences_page
+
+TEXTS = ("CITATION.cff", "references.bib", "README.txt")
+UNITS = ("bytes", "kB", "MB", "GB")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was written.
+
+    Attributes:
+        index: the page to open.
+        pages: number of pages.
+        size: bytes of the whole site.
+    """
+
+    index: Path
+    pages: int
+    size: int
+
+
+def render(
+    study: Study | str | Path,
+    out: str | Path,
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Summary:
+    """Write a study's site.
+
+    The same study gives the same bytes every time.
+
+    Args:
+        study: a study, or the folder of a stored one.
+        out: folder to write; it appears when it is complete.
+        force: replace a site or study that stands there.
+        progress: told how many pages are done.
+
+    Raises:
+        StudyError: the stored study cannot be read.
+        OutputError: ``out`` may not be replaced, or cannot be written.
+    """
+    check_replaceable(Path(out), force=force)
+    if not isinstance(study, Study):
+        study = Study.load(study)
+    with written_whole(Path(out), force=force) as draft:
+        pages = _Writer(study, draft, progress or Silent()).write()
+        size = sum(export.sizes(draft).values())
+    return Summary(Path(out) / "index.html", pages, size)
+
+
+@dataclass
+class _Writer:
+    """One site while it is being written."""
+
+    study: Study
+    folder: Path
+    progress: Progress
+
+    def write(self) -> int:
+        """Write every file; returns the number of pages."""
+        self._copy_assets()
+        left_out = self._write_data()
+        figures = self._write_exported()
+        count = 0
+        self.progress.stage("pages", self._expected)
+        for page in self._pages(figures, left_out):
+            self._write_page(page)
+            self.progress.advance(1, 0)
+            count += 1
+        (self.folder / ".nojekyll").touch()
+        for name in TEXTS:
+            self._text(name, self._environment.get_template(name).render(**self._frame))
+        return count
+
+    @cached_property
+    def _results(self) -> Mapping[str, StackResults]:
+        return results_of(self.study)
+
+    @cached_property
+    def _metric_pages(self) -> tuple[MetricPage, ...]:
+        return tuple(metric_pages(self._results, study_metrics(self._results)))
+
+    @cached_property
+    def _facts(self) -> SiteFacts:
+        listed = any(s.listed for s in self.study.portrait.sentences.values())
+        return SiteFacts.of(self.study.manifest, sentence_pages=listed)
+
+    @cached_property
+    def _frame(self) -> dict[str, Any]:
+        """What every template can use beside its page."""
+        return {"site": self._facts, "manifest": self.study.manifest}
+
+    @cached_property
+    def _environment(self) -> jinja2.Environment:
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(resource_folder("templates")),
+            autoescape=lambda name: name is not None and name.endswith(".html"),
+            undefined=jinja2.StrictUndefined,
+            finalize=markup.printed,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        environment.filters.update(markup.filters())
+        return environment
+
+    @property
+    def _expected(self) -> int:
+        """How many pages there will be, for the progress bar."""
+        heads = sum(len(s.attention_layers) * s.n_heads for s in self.study.manifest.stacks)
+        listed = sum(s.listed for s in self.study.portrait.sentences.values())
+        return heads + listed + len(self._metric_pages) + 7
+
+    def _pages(self, figures: int, left_out: list[str]) -> Iterator[Page]:
+        """All pages; those of heads and sentences are made one at a time."""
+        metrics = study_metrics(self._results)
+        yield overview_page(self._results, self._metric_pages)
+        for results in self._results.values():
+            yield from head_pages(results)
+        yield metrics_page(metrics)
+        yield from self._metric_pages
+        if self._facts.sentence_pages:
+            yield sentences_page(self.study)
+            yield from sentence_pages(self._results)
+        yield methods_page(self.study.manifest, metrics)
+        yield self._data_page(figures, left_out)
+        yield about_page(self.study.manifest, self._bibtex())
+        yield missing_page()
+
+    def _write_page(self, page: Page) -> None:
+        for figure in figures_of(page):
+            path = self.folder / "data" / "charts" / f"{figure.name}.js"
+            if figure.interactive and not path.exists():
+                path.write_text(markup.script(f"chart-{figure.name}", charts.columnar(figure)))
+        template = self._environment.get_template(page.template)
+        self._text(page.path, template.render(page=page, root=page.root, **self._frame))
+
+    def _text(self, path: str, text: str) -> None:
+        file = self.folder / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8", newline="\n")
+
+    def _copy_assets(self) -> None:
+        assets = self.folder / "assets"
+        shutil.copytree(resource_folder("templates") / "assets", assets)
+        with (assets / "site.css").open("a", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(_colour_rules())
+        (assets / "vega.js").write_text(charts.runtime(), encoding="utf-8", newline="\n")
+
+    def _write_data(self) -> list[str]:
+        data = self.folder / "data"
+        (data / "charts").mkdir(parents=True)
+        left_out = export.write_tables(self.study, data)
+        export.write_exemplars(self.study, data / "exemplars.jsonl")
+        export.write_scripts(self._results, data)
+        manifest = json.loads(self.study.manifest.to_json())
+        manifest["sizes"] = {k: v for k, v in export.sizes(data).items() if "/" not in k}
+        text = json.dumps(manifest, sort_keys=True, indent=1)
+        (data / "manifest.json").write_text(text + "\n", encoding="utf-8", newline="\n")
+        return left_out
+
+    def _write_exported(self) -> int:
+        """The charts of metrics as files for papers."""
+        folder = self.folder / "figures"
+        folder.mkdir()
+        figures = [figure for page in self._metric_pages for figure in figures_of(page)]
+        for figure in figures:
+            for suffix, content in charts.files(figure).items():
+                (folder / f"{figure.name}{suffix}").write_bytes(content)
+        return len(figures)
+
+    def _data_page(self, figures: int, left_out: list[str]) -> DataPage:
+        data = self.folder / "data"
+        records = {"exemplars.jsonl": ("Exemplar sentences of every head.", export.EXEMPLARS)}
+        records["manifest.json"] = ("Options, model, versions, checks and sizes.", {})
+        tables = {
+            f"{name}{suffix}": (table.what, table.columns)
+            for name, table in export.TABLES.items()
+            for suffix in (".csv", ".parquet")
+        }
+        return DataPage(
+            path="data.html",
+            title="Data",
+            description="Every number of this site as a file, with the meaning of each column.",
+            files=tuple(
+                DataFile(f"data/{name}", what, tuple(columns.items()), written(_size(data / name)))
+                for name, (what, columns) in (tables | records).items()
+                if (data / name).exists()
+            ),
+            figures=figures,
+            left_out=tuple(left_out),
+        )
+
+    def _bibtex(self) -> str:
+        template = self._environment.get_template("references.bib")
+        return template.render(**self._frame).partition("\n\n")[0]
+
+
+def figures_of(value: Any) -> Iterator[Figure]:
+    """Every chart inside a page."""
+    if isinstance(value, Figure):
+        yield value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from figures_of(getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from figures_of(each)
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size
+
+
+def written(size: float) -> str:
+    """A number of bytes in few digits."""
+    for unit in UNITS[:-1]:
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} {UNITS[-1]}"
+
+
+def _colour_rules() -> Iterator[str]:
+    """A class for each step of the colour scale, its letters black or white by contrast."""
+    for step, colour in enumerate(charts.colours(COLOUR_STEPS)):
+        ink = "#000" if _luminance(colour) > 0.179 else "#fff"
+        yield f".c{step},.c{step} a{{background:{colour};color:{ink}}}\n"
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

@@ -1,0 +1,187 @@
+"""The pages about the site itself: methods, data, about, and the one for wrong addresses."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headbook.manifest import Check, Manifest
+from headbook.metrics.base import Metric
+from headbook.views.page import Page, gap_text
+from headbook.wording import STACKS, VIEWS
+
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """A self-check: what should hold, where, and the largest difference that was seen."""
+
+    name: str
+    place: str
+    error: str
+    tolerance: str
+    passed: bool
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """A metric in the methods' list."""
+
+    title: str
+    href: str
+    summary: str
+    formula: str
+    reference: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodsPage(Page):
+    """How the numbers were made.
+
+    Attributes:
+        model, run: facts as terms and values.
+        checks: the self-checks with their largest differences.
+        checked_sentences: on how many sentences they ran.
+        gaps: what is missing, and why.
+        views: the three treatments of the sink, as names and explanations.
+        metrics: all metrics with formula and source.
+        versions: of libraries.
+        causal: whether some stack is causal.
+        crosses: whether queries and keys come from different texts somewhere.
+    """
+
+    template: ClassVar[str] = "methods.html"
+    model: tuple[tuple[str, str], ...]
+    run: tuple[tuple[str, str], ...]
+    checks: tuple[CheckRow, ...]
+    checked_sentences: int
+    gaps: tuple[str, ...]
+    views: tuple[tuple[str, str], ...]
+    metrics: tuple[MetricRow, ...]
+    versions: tuple[tuple[str, str], ...]
+    causal: bool
+    crosses: bool
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file of the site: its address, what it holds, its columns and its size."""
+
+    href: str
+    what: str
+    columns: tuple[tuple[str, str], ...]
+    size: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataPage(Page):
+    """The site's files.
+
+    Attributes:
+        files: tables and records with their columns.
+        figures: how many charts stand in ``figures/``.
+        left_out: files that were too large, in words.
+    """
+
+    template: ClassVar[str] = "data.html"
+    files: tuple[DataFile, ...]
+    figures: int
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AboutPage(Page):
+    """How to cite and reuse the site.
+
+    Attributes:
+        bibtex: an entry for this site.
+        date: of the numbers.
+        annotators: what tagged and parsed the texts.
+    """
+
+    template: ClassVar[str] = "about.html"
+    bibtex: str
+    date: str
+    annotators: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MissingPage(Page):
+    """What a web server shows for a wrong address."""
+
+    template: ClassVar[str] = "404.html"
+
+
+def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
+    """How a study's numbers were made."""
+    return MethodsPage(
+        path="methods.html",
+        title="Methods",
+        description="Definitions, self-checks, model and versions behind every number.",
+        model=tuple(_model(manifest)),
+        run=tuple((name.replace("_", " "), _option(v)) for name, v in manifest.options.items()),
+        checks=tuple(map(_check, manifest.checks)),
+        checked_sentences=manifest.checked_sentences,
+        gaps=tuple(map(gap_text, manifest.gaps)),
+        views=tuple((str(view), text) for view, text in VIEWS.items()),
+        metrics=tuple(
+            MetricRow(m.title, f"metrics/{m.id}.html", m.summary, m.formula, m.reference)
+            for m in metrics
+        ),
+        versions=tuple(sorted(manifest.versions.items())),
+        causal=any(stack.causal for stack in manifest.stacks),
+        crosses=any(stack.crosses for stack in manifest.stacks),
+    )
+
+
+def about_page(manifest: Manifest, bibtex: str) -> AboutPage:
+    """How to cite and reuse the site."""
+    return AboutPage(
+        path="about.html",
+        title="About this site",
+        description="How to cite it, what may be reused, and what made it.",
+        bibtex=bibtex,
+        date=manifest.created,
+        annotators=tuple(manifest.annotators.values()),
+    )
+
+
+def missing_page() -> MissingPage:
+    """The page for wrong addresses."""
+    return MissingPage(
+        path="404.html",
+        title="Page not found",
+        description="There is no page at this address.",
+    )
+
+
+def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    model = manifest.model
+    yield "Name", model.name
+    yield "Revision", model.revision
+    yield "Architecture", f"{model.architecture} ({model.kind})"
+    for stack in manifest.stacks:
+        shape = (
+            f"{stack.n_layers} layers, {stack.n_heads} query heads, {stack.n_key_heads} key heads "
+            f"of width {stack.head_width}, {'causal' if stack.causal else 'bidirectional'}"
+        )
+        yield STACKS[stack.name].capitalize(), shape
+    yield "Parameters", f"{model.parameters:,}"
+    yield "Numbers", f"{model.dtype} on {model.device}"
+    yield "Attention", model.attention
+    yield "Tokenizer", f"{model.tokenizer} ({model.tokenizer_sha256[:19]}…)"
+    yield "Special tokens", model.special_tokens or "none"
+    yield "Longest text", f"{model.limit:,} tokens"
+
+
+def _option(value: Any) -> str:
+    return "default" if value is None else str(value)
+
+
+def _check(check: Check) -> CheckRow:
+    return CheckRow(
+        name=check.name,
+        place=STACKS[check.stack] if check.stack else "whole model",
+        error=f"{check.error:.1e}",
+        tolerance=f"{check.tolerance:.0e}",
+        passed=check.passed,
+    )
