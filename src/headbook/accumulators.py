@@ -135,10 +135,10 @@ class TopK:
             np.concatenate([self.score, other.score], -1),
             np.concatenate([self.index, other.index], -1),
             np.concatenate([self.key, other.key], -1),
-        )._sorted()
-        same = (both.key[..., :, None] == both.key[..., None, :]) & (both.index[..., None] >= 0)
-        earlier = np.tri(same.shape[-1], k=-1, dtype=bool)
-        repeated = (same & earlier).any(-1)
+        )
+        same = both.key[..., :, None] == both.key[..., None, :]
+        one, another = both.index[..., :, None], both.index[..., None, :]
+        repeated = (same & (another >= 0) & (another < one)).any(-1)
         best = replace(both, score=np.where(repeated, -np.inf, both.score))
         return best._best(self.score.shape[-1])
 

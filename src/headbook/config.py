@@ -10,6 +10,7 @@ from typing import Any, Self, get_args
 from headbook.errors import ConfigError
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
+DEMO_OUT = "site"  # where the demo goes unless it is told otherwise
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 

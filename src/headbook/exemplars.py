@@ -46,9 +46,10 @@ def _medians(name: HeadName, sample: Reservoir, shown: Collection[int] | None) -
     """The sentences nearest to the middle of the ranking, equal texts once."""
     # To six decimals, as in `TopK`, so that the last bits decide nothing.
     scores = sample.payload[:, name.layer, name.head].astype(np.float64).round(6)
-    order = np.lexsort((sample.index, -scores))
-    order = order[np.isfinite(scores[order])]
-    order = order[np.sort(np.unique(sample.key[order], return_index=True)[1])]
+    first = np.argsort(sample.index, kind="stable")
+    first = first[np.unique(sample.key[first], return_index=True)[1]]
+    first = first[np.isfinite(scores[first])]
+    order = first[np.lexsort((sample.index[first], -scores[first]))]
     ranks = np.arange(len(order))
     if shown is not None:
         ranks = ranks[np.isin(sample.index[order], list(shown))]

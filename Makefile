@@ -1,0 +1,39 @@
+# make demo    build the sample site into site/
+# make check   lint, format, types
+# make test    checks and all tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: demo check test browser clean
+
+# The marker is newer than what it was made from: a second call only runs.
+$(VENV)/demo.done: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[demo]'
+	touch $@
+
+$(VENV)/test.done: $(VENV)/demo.done
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[demo,test]'
+	touch $@
+
+demo: $(VENV)/demo.done
+	$(BIN)/headbook demo --out site --force
+
+check: $(VENV)/test.done
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+test: check browser
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+
+# A browser that is there, else the distribution's, else Playwright's own.
+browser: $(VENV)/test.done
+	@command -v chromium chromium-browser google-chrome >/dev/null \
+	|| { command -v apt-get >/dev/null && $$(command -v sudo) apt-get update -qq && $$(command -v sudo) apt-get install -y -qq chromium >/dev/null; } \
+	|| $(BIN)/python -m playwright install --with-deps chromium
+
+clean:
+	rm -rf $(VENV) site build dist

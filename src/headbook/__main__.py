@@ -1,0 +1,5 @@
+"""``python -m headbook``."""
+
+from headbook.cli import main
+
+main()

@@ -1,0 +1,249 @@
+"""The command line: options in, one line and an exit code out.
+
+0: done. 2: wrong use or input. 1: a bug in Headbook.
+"""
+
+import dataclasses
+import inspect
+import logging
+import sys
+import time
+import traceback
+import warnings
+import webbrowser
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from typer.exceptions import TyperException
+
+from headbook import __version__
+from headbook.config import DEMO_OUT, Config, flag
+from headbook.console import Bar, Lines
+from headbook.errors import ConfigError, HeadbookError, OutputError
+from headbook.folders import check_replaceable
+from headbook.progress import Progress, Silent
+from headbook.resources import folder
+from headbook.site import Summary, render, written
+
+if TYPE_CHECKING:
+    from headbook.study import Study
+
+DONE, BUG, WRONG = 0, 1, 2
+LARGE = (100_000_000, 50_000_000)  # bytes; common limits for supplements
+RENDERING = ("out", "force", "open", "quiet", "verbose")  # the options that render takes
+COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name != "open")
+BUILDING = tuple(f.name for f in dataclasses.fields(Config))
+
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="From a list of sentences and a transformer to a static site about its attention heads.",
+)
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INPUT...",
+        help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet or .conllu files; - for standard input.",
+    ),
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headbook {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def headbook(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+def _options(names: Sequence[str]) -> list[inspect.Parameter]:
+    """Parameters for Typer, made from the fields of `Config`."""
+    fields = {f.name: f for f in dataclasses.fields(Config)}
+    made = [_parameter(fields[name]) for name in names]
+    text = "TOML file with any of these options; those given on the command line win."
+    file = typer.Option("--config", "-c", help=text)
+    made.append(_keyword("config", Annotated[Path | None, file], None))
+    return made
+
+
+def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
+    """One option. Its default is None, so that a configuration file can tell what was given."""
+    default = "" if field.default is None or field.default is False else str(field.default)
+    names = [flag(field.name), *field.metadata["flags"]]
+    text = field.metadata["help"] + (f" [dim]\\[default: {default}][/dim]" if default else "")
+    option = typer.Option(*names, help=text, show_default=False)
+    if field.type is bool:
+        return _keyword(field.name, Annotated[bool, option], False)
+    wanted: Any = field.type
+    return _keyword(field.name, Annotated[wanted | None, option], None)
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+def _takes(names: Sequence[str], first: str = "", annotation: Any = None) -> Callable[..., Any]:
+    """Give a command the options it takes, as a signature that Typer reads."""
+
+    def given(command: Callable[..., None]) -> Callable[..., None]:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        place = [inspect.Parameter(first, kind, annotation=annotation)] if first else []
+        command.__signature__ = inspect.Signature([*place, *_options(names)])  # type: ignore[attr-defined]
+        return command
+
+    return given
+
+
+@app.command()
+@_takes(BUILDING, "inputs", Inputs)
+def build(inputs: list[str], **options: Any) -> None:
+    """Collect numbers and write the site."""
+    _build(inputs, _config(options))
+
+
+@app.command()
+@_takes(BUILDING)
+def demo(**options: Any) -> None:
+    """Build the site of the sample inputs."""
+    samples = [str(folder("sample_inputs") / "sentences.conllu")]
+    titled = {"title": "Headbook on its sample sentences", "out": Path(DEMO_OUT)}
+    given = {name: value for name, value in options.items() if value is not None}
+    _build(samples, _config(titled | given))
+
+
+@app.command()
+@_takes(COLLECTING, "inputs", Inputs)
+def collect(inputs: list[str], **options: Any) -> None:
+    """Collect numbers and store them as a study."""
+    config = _config(options)
+    out = _checked_out(config, inputs)
+    with _progress(config) as progress:
+        study = _collect(inputs, config, progress)
+    study.save(out, force=config.force)
+    _say(config, f"Study: {out}")
+
+
+Stored = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder that collect has written.")]
+
+
+@app.command(name="render")
+@_takes(RENDERING, "study", Stored)
+def render_command(study: Path, **options: Any) -> None:
+    """Write the site of a stored study, without model or network."""
+    config = _config(options)
+    start = time.monotonic()
+    out = _checked_out(config, [str(study)])
+    with _progress(config) as progress:
+        summary = render(study, out, force=config.force, progress=progress)
+    _finish(config, summary, start)
+
+
+def _build(inputs: list[str], config: Config) -> None:
+    start = time.monotonic()
+    out = _checked_out(config, inputs)
+    with _progress(config) as progress:
+        study = _collect(inputs, config, progress)
+        summary = render(study, out, force=config.force, progress=progress)
+    _finish(config, summary, start)
+
+
+def _collect(inputs: list[str], config: Config, progress: Progress) -> "Study":
+    """Import what runs models only when one is run."""
+    if not config.verbose:
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+    from headbook.collect import collect as run  # noqa: PLC0415 - it loads torch
+
+    return run(inputs, config, progress=progress)
+
+
+def _config(options: dict[str, Any]) -> Config:
+    """Options as one value; a flag that was not given leaves the configuration file its say."""
+    file = options.pop("config", None)
+    given = {name: value for name, value in options.items() if value is not False}
+    return Config.of(file, **given)
+
+
+def _checked_out(config: Config, inputs: Sequence[str]) -> Path:
+    """The output folder, checked before anything slow begins.
+
+    Raises:
+        ConfigError: there is none.
+        OutputError: it may not be replaced, or an input lies in it.
+    """
+    if config.out is None:
+        raise ConfigError("--out: nothing came; expected a folder to write, for example --out site")
+    place = config.out.resolve()
+    for name in inputs:
+        if place in {Path(name).resolve(), *Path(name).resolve().parents}:
+            raise OutputError(f"{config.out}: holds the input {name}; expected another folder")
+    check_replaceable(config.out, force=config.force)
+    return config.out
+
+
+def _progress(config: Config) -> AbstractContextManager[Progress]:
+    console = Console(stderr=True)
+    if config.quiet:
+        return nullcontext(Silent())
+    return Bar(console) if console.is_terminal else Lines(console)
+
+
+def _finish(config: Config, summary: Summary, start: float) -> None:
+    """Say what was written, and open it."""
+    pages = f"{summary.pages:,} pages, {written(summary.size)}"
+    _say(config, f"{summary.index}\n{pages}, {time.monotonic() - start:.1f} s")
+    limit = next((size for size in LARGE if summary.size > size), None)
+    if limit:
+        typer.echo(
+            f"warning: the site is larger than {written(limit)}, a common limit for supplements; "
+            "fewer --sentence-pages or --exemplars make it smaller",
+            err=True,
+        )
+    if config.open:
+        webbrowser.open(summary.index.resolve().as_uri())
+
+
+def _say(config: Config, text: str) -> None:
+    if not config.quiet:
+        typer.echo(text)
+
+
+def main() -> None:
+    """Run a command; every fault becomes one line and an exit code."""
+    try:
+        app(standalone_mode=False)
+    except HeadbookError as error:
+        _leave(str(error), WRONG)
+    except TyperException as error:
+        _leave(f"{_said(error).rstrip('.')}; see --help", WRONG)
+    except (typer.Abort, KeyboardInterrupt):
+        _leave("stopped; nothing was changed", WRONG)
+    except Exception as error:  # noqa: BLE001 - the last place that can explain a bug
+        if {"-v", "--verbose"} & set(sys.argv):
+            traceback.print_exc()
+        _leave(f"a bug, {type(error).__name__}: {error} (--verbose shows where)", BUG)
+
+
+def _said(error: TyperException) -> str:
+    """What Typer says of a wrong use, with the option it concerns."""
+    full = getattr(error, "format_message", None)
+    return str(full() if full else error)
+
+
+def _leave(text: str, code: int) -> NoReturn:
+    typer.echo(f"headbook: {' '.join(text.split())}", err=True)
+    sys.exit(code)
