@@ -49,7 +49,7 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT...",
-        help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet or .conllu files; - for standard input.",
+        help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, .conllu; - for standard input.",
     ),
 ]
 

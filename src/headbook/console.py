@@ -1,4 +1,4 @@
-"""Progress on a terminal: a bar with sentences, tokens per second and time left; in a pipe, lines."""
+"""Progress: on a terminal a bar with tokens per second and time left; in a pipe, lines."""
 
 import time
 from types import TracebackType

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -122,7 +121,9 @@ def write_tables(study: Study, folder: Path) -> list[str]:
             quoting=csv.QUOTE_MINIMAL,
         )
         if path.stat().st_size > MOST_CSV:
-            left_out.append(f"{name}.csv would hold {path.stat().st_size:,} bytes; use the Parquet file")
+            left_out.append(
+                f"{name}.csv would hold {path.stat().st_size:,} bytes; use the Parquet file"
+            )
             path.unlink()
     return left_out
 
@@ -226,5 +227,3 @@ def sizes(folder: Path) -> dict[str, int]:
 def walk(folder: Path) -> Iterator[Path]:
     """All files below a folder, in the same order everywhere."""
     return iter(sorted(file for file in folder.rglob("*") if file.is_file()))
-
-

@@ -234,8 +234,8 @@ def drift(results: StackResults) -> Iterator[Finding]:
             (
                 "A token's ",
                 _metric_link("cosine_to_input", "cosine to its own input"),
-                f" {way} from {number(first.value)} {interval(first.low, first.high)} after layer 0 "
-                f"to {number(last.value)} {interval(last.low, last.high)} after layer "
+                f" {way} from {number(first.value)} {interval(first.low, first.high)} after layer "
+                f"0 to {number(last.value)} {interval(last.low, last.high)} after layer "
                 f"{len(numbers.value) - 1}.{_in_stack(results)}",
             ),
             last.sentences,

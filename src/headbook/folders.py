@@ -1,7 +1,6 @@
 """Writing output folders: whole or not at all, and never over what is not ours."""
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -64,16 +63,21 @@ def check_replaceable(out: Path, *, force: bool) -> None:
 
 def _is_ours(manifest: Path) -> bool:
     try:
-        return "headbook" in json.loads(manifest.read_text(encoding="utf-8"))
+        found = json.loads(manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
+    return isinstance(found, dict) and "headbook" in found
 
 
 def _swap(draft: Path, out: Path) -> None:
     if not out.exists():
-        os.replace(draft, out)
+        draft.replace(out)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{out.name}-old-", dir=out.parent))
-    os.replace(out, old / "old")
-    os.replace(draft, out)
+    out.replace(old / "old")
+    try:
+        draft.replace(out)
+    except BaseException:
+        (old / "old").replace(out)
+        raise
     shutil.rmtree(old, ignore_errors=True)

@@ -52,8 +52,10 @@ def sheet(maps: Map, palette: Sequence[str], *, side: int) -> tuple[bytes, int]:
     shown = np.zeros_like(canvas, dtype=bool)
     for layer, row in enumerate(tiles):
         for head, tile in enumerate(row):
-            at = (slice(layer * step, layer * step + tile.shape[0]),
-                  slice(head * step, head * step + tile.shape[1]))
+            at = (
+                slice(layer * step, layer * step + tile.shape[0]),
+                slice(head * step, head * step + tile.shape[1]),
+            )
             canvas[at], shown[at] = tile, True
     return _png(canvas, palette, transparent=~shown), step
 
@@ -73,7 +75,9 @@ def _zoomed(cells: Map, zoom: int) -> Map:
     return cells.repeat(zoom, 0).repeat(zoom, 1)
 
 
-def _png(cells: Map, palette: Sequence[str], transparent: "NDArray[np.bool_] | None" = None) -> bytes:
+def _png(
+    cells: Map, palette: Sequence[str], transparent: "NDArray[np.bool_] | None" = None
+) -> bytes:
     """A palette image; entry 0 is given up for transparency where that is asked for."""
     colours = [int(colour[i : i + 2], 16) for colour in palette for i in (1, 3, 5)]
     pixels, options = cells, {}

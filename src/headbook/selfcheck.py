@@ -9,7 +9,7 @@ import torch
 from headbook import hook
 from headbook.anatomy import Anatomy, Call, first
 from headbook.batch import Batch
-from headbook.capture import forward, inputs, tapped
+from headbook.capture import forward, tapped
 from headbook.embedding import Embedding
 from headbook.families import Site
 from headbook.manifest import Check
@@ -160,7 +160,11 @@ def _mids(record: _Record) -> Found:
             with torch.inference_mode():
                 step = module.get_submodule(site.after)(mid.reshape(read.shape))
             errors.append(_difference(step, given))
-        yield "mid state through the model's own next step = its next state", stack, _largest(errors)
+        yield (
+            "mid state through the model's own next step = its next state",
+            stack,
+            _largest(errors),
+        )
 
 
 def _starts(

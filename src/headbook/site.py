@@ -125,7 +125,7 @@ class _Writer:
     def _environment(self) -> jinja2.Environment:
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(resource_folder("templates")),
-            autoescape=lambda name: name is not None and name.endswith(".html"),
+            autoescape=jinja2.select_autoescape(["html"]),
             undefined=jinja2.StrictUndefined,
             finalize=markup.printed,
             trim_blocks=True,

@@ -35,7 +35,7 @@ STACKS = {
 
 def is_share(metric: Metric) -> bool:
     """Whether values are parts of a whole, written in per cent."""
-    return metric.limits == (0, 1) and not metric.unit
+    return metric.limits == (0.0, 1.0) and not metric.unit
 
 
 def number(value: float, *, share: bool = False, like: float | None = None) -> str:

@@ -201,9 +201,11 @@
   const startExemplar = (article) => {
     const { map: place, src } = article.dataset;
     const name = src.slice(src.lastIndexOf("/") + 1, -3);
+    /* Of a long text only some tokens stand here; data-i is their place in the whole. */
     const keys = all(".looked .t", article);
     const crossing = article.querySelector(".looking") !== null;
     const queries = crossing ? all(".looking .t", article) : keys;
+    const placeOf = (token) => Number(token.dataset.i);
     const line = queries[0].closest(".text");
     const status = article.querySelector("[data-status]");
     let pinned = Number(article.dataset.looks), shown = pinned;
@@ -216,17 +218,21 @@
       const map = await read();
       if (shown !== query) return;
       const row = map.weights.subarray(query * map.keys.length, (query + 1) * map.keys.length);
-      queries.forEach((token, i) => token.classList.toggle("looks", i === query));
-      keys.forEach((token, i) => {
+      for (const token of queries) token.classList.toggle("looks", placeOf(token) === query);
+      for (const token of keys) {
+        const i = placeOf(token);
         token.className = token.className.replace(/ ?\bs\d+\b/g, "");
         token.classList.add(`s${Math.round(row[i] / 25.5)}`);
         token.title = `${i} ${map.keys[i]}: ${written(row[i])}`;
-      });
+      }
       const best = [...row.keys()].sort((a, b) => row[b] - row[a] || a - b).slice(0, 3);
       const list = best.map((i) => `${i} ${map.keys[i]} ${written(row[i])}`).join(", ");
       status.textContent = `${query} ${map.queries[query]} looks at ${list}`;
     };
-    const at = (event) => queries.indexOf(event.target.closest(".t"));
+    const at = (event) => {
+      const token = event.target.closest(".t");
+      return token ? placeOf(token) : -1;
+    };
     line.tabIndex = 0;
     line.setAttribute("role", "group");
     line.setAttribute("aria-label", "Tokens; left and right arrow choose the one that looks");
@@ -237,7 +243,9 @@
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!step) return;
       event.preventDefault();
-      pinned = Math.max(0, Math.min(queries.length - 1, pinned + step));
+      const next = queries[queries.findIndex((token) => placeOf(token) === pinned) + step];
+      if (!next) return;
+      pinned = placeOf(next);
       look(pinned);
     });
     const full = article.querySelector("[data-full]");

@@ -119,7 +119,7 @@ def trajectories(
     """
     n_tokens = rows["position"].nunique()
     height = max(240, LINE * n_tokens)
-    scale, axis = _rank_scale(rows) if ranks else (alt.Scale(zero=False), alt.Axis())
+    scale, axis, ends = _rank_scale(rows) if ranks else _plain_scale(rows)
     x_scale = alt.Scale(domain=[*steps], paddingOuter=0.1)
     base = _with_choices(alt.Chart(rows), rows, show)
     colour = alt.Color(
@@ -140,7 +140,7 @@ def trajectories(
         opacity=strong,
         tooltip=["token:N", "position:Q", "step:O", *_numbers("value")],
     )
-    names = _names(rows, show, steps[-1], height, ranks=ranks)
+    names = _names(rows, show, steps[-1], (ends[1] - ends[0]) * LINE / height, ranks=ranks)
     labels = _with_choices(alt.Chart(names), names, show, again=True).mark_text(
         align="left", dx=8, fontSize=11
     )
@@ -152,32 +152,38 @@ def trajectories(
         opacity=strong,
     )
     chart = alt.layer(lines.add_params(pointed), labels)
-    return finished(chart.properties(width=440, height=height), name, caption)
+    return finished(chart.properties(width=370, height=height), name, caption)
 
 
-def _rank_scale(rows: pd.DataFrame) -> tuple[alt.Scale, alt.Axis]:
+def _plain_scale(rows: pd.DataFrame) -> tuple[alt.Scale, alt.Axis, tuple[float, float]]:
+    """A linear scale between round ends."""
+    ends = (np.floor(rows["value"].min() * 10) / 10, np.ceil(rows["value"].max() * 10) / 10)
+    if ends[0] == ends[1]:
+        ends = (ends[0] - 0.1, ends[1] + 0.1)
+    return alt.Scale(domain=[*ends], nice=False), alt.Axis(), ends
+
+
+def _rank_scale(rows: pd.DataFrame) -> tuple[alt.Scale, alt.Axis, tuple[float, float]]:
+    """A logarithmic scale with a zero; its ends as ``log(1 + rank)``."""
     most = float(rows["value"].max())
-    top = next((tick for tick in RANK_TICKS if tick >= most), RANK_TICKS[-1])
-    ticks = [tick for tick in RANK_TICKS if tick <= top]
-    return (
-        alt.Scale(type="symlog", domain=[0, max(top, 1)], nice=False),
-        alt.Axis(values=ticks, format=",d"),
-    )
+    top = max(next((tick for tick in RANK_TICKS if tick >= most), most), 1)
+    axis = alt.Axis(values=[tick for tick in RANK_TICKS if tick <= top], format=",d")
+    scale = alt.Scale(type="symlog", domain=[0, top], nice=False)
+    return scale, axis, (0.0, float(np.log1p(top)))
 
 
 def _names(
-    rows: pd.DataFrame, show: dict[str, str], last: str, height: int, *, ranks: bool
+    rows: pd.DataFrame, show: dict[str, str], last: str, gap: float, *, ranks: bool
 ) -> pd.DataFrame:
-    """The tokens' names at the right end, moved apart where lines end together."""
+    """The tokens' names at the right end, ``gap`` apart where lines end together."""
     ends = rows[rows["step"] == last]
     placed = []
-    for _, group in ends.groupby([*show], sort=False) if show else [((), ends)]:
-        values = np.log1p(group["value"]) if ranks else group["value"]
-        span = np.log1p(rows["value"].max()) if ranks else np.ptp(rows["value"])
-        gap = float(span or 1) * LINE / height
-        apart = spread(values.to_numpy(float), gap, least=0.0 if ranks else -np.inf)
+    for _, group in ends.groupby([*show], sort=False):
+        values = group["value"].to_numpy(float)
+        steps = np.log1p(values) if ranks else values
+        apart = spread(steps, gap, least=0.0 if ranks else -np.inf)
         placed.append(group.assign(place=np.expm1(apart) if ranks else apart))
-    return pd.concat(placed) if placed else ends.assign(place=ends["value"])
+    return pd.concat(placed)
 
 
 def spread(values: Floats, gap: float, *, least: float = -np.inf) -> Floats:

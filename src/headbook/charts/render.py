@@ -8,8 +8,8 @@ one picture serves light and dark.
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
-from xml.etree import ElementTree
+from typing import Any, Literal
+from xml.etree import ElementTree as ET
 
 import altair as alt
 import pandas as pd
@@ -17,10 +17,11 @@ import vl_convert
 
 SVG = "http://www.w3.org/2000/svg"
 FONT = "system-ui, sans-serif"
-SEQUENTIAL = "cividis"
+SEQUENTIAL: Literal["cividis"] = "cividis"
 # Okabe and Ito's colours, told apart by readers with any colour vision.
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#8A8A8A"
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
 LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+ENTRIES = re.compile(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n){2,}")  # of a dictionary in a PDF
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ def svg(figure: Figure) -> str:
     Element ids get the figure's name, so that several charts share a page; ids that vl-convert
     numbers within a process would differ between builds.
     """
-    root = ElementTree.fromstring(vl_convert.vegalite_to_svg(figure.spec))  # noqa: S314 - our own
-    ElementTree.register_namespace("", SVG)
+    root = ET.fromstring(vl_convert.vegalite_to_svg(figure.spec))  # noqa: S314 - our own
+    ET.register_namespace("", SVG)
     ids: dict[str, str] = {}
     for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
         ids[element.attrib["id"]] = f"{figure.name}-{number}"
@@ -60,7 +61,7 @@ def svg(figure: Figure) -> str:
     for name in ("version", "{http://www.w3.org/1999/xlink}href"):
         root.attrib.pop(name, None)
     root.attrib |= {"role": "img", "aria-label": figure.caption}
-    return ElementTree.tostring(root, encoding="unicode")
+    return ET.tostring(root, encoding="unicode")
 
 
 def _short(match: re.Match[str]) -> str:
@@ -76,12 +77,24 @@ def _with_ids(value: str, ids: dict[str, str]) -> str:
 def files(figure: Figure) -> dict[str, bytes]:
     """The chart in dark on white, for papers: SVG and PDF by suffix."""
     paper = figure.spec | {"background": "white", "config": config("black")}
-    return {
-        ".svg": vl_convert.vegalite_to_svg(paper).encode(),
-        ".pdf": vl_convert.vegalite_to_pdf(paper),
-    }
+    drawn = _renumbered(vl_convert.vegalite_to_svg(paper), figure.name)
+    return {".svg": drawn.encode(), ".pdf": _in_order(vl_convert.svg_to_pdf(drawn))}
 
 
+def _renumbered(drawn: str, name: str) -> str:
+    """Element ids as `svg` gives them, counted for each chart anew."""
+    for number, old in enumerate(dict.fromkeys(re.findall(r'\bid="([^"]+)"', drawn))):
+        place = rf'(\bid="|url\(#){re.escape(old)}(?=["\)])'
+        drawn = re.sub(place, rf"\g<1>{name}-{number}", drawn)
+    return drawn
+
+
+def _in_order(pdf: bytes) -> bytes:
+    """Sort the dictionaries of resources, whose order changes; no other byte moves."""
+    return ENTRIES.sub(lambda match: b"".join(sorted(match[0].splitlines(keepends=True))), pdf)
+
+
+@cache
 def runtime() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that defines ``vegaEmbed`` and no more."""
     script: str = vl_convert.javascript_bundle("window.vegaEmbed=vegaEmbed;")
@@ -107,6 +120,8 @@ def config(ink: str) -> dict[str, Any]:
     axis = {"domainColor": ink, "tickColor": ink, "gridColor": ink, "gridOpacity": 0.12}
     return {
         "background": None if ink == "currentColor" else "white",
+        # Readers' fonts may be wider than the one that labels were measured with.
+        "padding": {"left": 5, "top": 5, "bottom": 5, "right": 28},
         "font": FONT,
         "axis": text | axis | {"titleFontWeight": "normal"},
         "legend": text | {"titleFontWeight": "normal", "gradientLength": 140},

@@ -10,7 +10,6 @@ from headbook.views.page import Page, gap_text
 from headbook.wording import STACKS, VIEWS
 
 
-
 @dataclass(frozen=True)
 class CheckRow:
     """A self-check: what should hold, where, and the largest difference that was seen."""

@@ -316,7 +316,12 @@ def _groups(results: StackResults, exemplars: Sequence[Exemplar]) -> Iterator[Ex
 def _exemplar(results: StackResults, exemplar: Exemplar) -> ExemplarView:
     stack, sentence = results.stack, results.study.portrait.sentences[exemplar.index]
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
-    row = exemplar.attention[exemplar.query]
+    row, query, key = exemplar.attention[exemplar.query], exemplar.query, exemplar.key
+    if stack.crosses:
+        looking = running_text(queries, looks=query, around=[query])
+        looked = running_text(keys, weights=row, around=[key])
+    else:
+        looking, looked = (), running_text(keys, weights=row, looks=query, around=[query, key])
     return ExemplarView(
         rank=exemplar.rank,
         sentence=sentence.number,
@@ -325,8 +330,8 @@ def _exemplar(results: StackResults, exemplar: Exemplar) -> ExemplarView:
         query=queries.pieces[exemplar.query],
         key=keys.pieces[exemplar.key],
         position=exemplar.query,
-        looking=running_text(queries, looks=exemplar.query) if stack.crosses else (),
-        tokens=running_text(keys, weights=row, looks=None if stack.crosses else exemplar.query),
+        looking=looking,
+        tokens=looked,
         links=tuple(_links(exemplar, sentence, results)),
         preview=images.preview(exemplar.attention, colours(PALETTE)),
         size=(len(queries.pieces), len(keys.pieces)),

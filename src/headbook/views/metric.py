@@ -124,11 +124,12 @@ class MetricsPage(Page):
     groups: tuple[tuple[str, tuple[MetricLine, ...]], ...]
 
 
-def metric_pages(results: Mapping[str, StackResults], metrics: Sequence[Metric]) -> Iterator[MetricPage]:
+def metric_pages(
+    results: Mapping[str, StackResults], metrics: Sequence[Metric]
+) -> Iterator[MetricPage]:
     """A page for each metric of the study."""
     for metric in metrics:
-        make = _head_section if isinstance(metric, HeadMetric) else _token_section
-        made = {name: make(r, metric) for name, r in results.items()}  # type: ignore[operator]
+        made = {name: _section(r, metric) for name, r in results.items()}
         yield MetricPage(
             path=f"metrics/{metric.id}.html",
             title=metric.title,
@@ -148,6 +149,12 @@ def metric_pages(results: Mapping[str, StackResults], metrics: Sequence[Metric])
                 if gap.stack == name and made[name] is None
             ),
         )
+
+
+def _section(results: StackResults, metric: Metric) -> StackSection | None:
+    if isinstance(metric, HeadMetric):
+        return _head_section(results, metric)
+    return _token_section(results, metric) if isinstance(metric, TokenMetric) else None
 
 
 def metrics_page(metrics: Sequence[Metric]) -> MetricsPage:

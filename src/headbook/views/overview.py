@@ -10,7 +10,7 @@ from headbook.charts import Figure
 from headbook.findings import Finding, find
 from headbook.manifest import Manifest
 from headbook.metrics.base import Chart, HeadMetric
-from headbook.results import Numbers, StackResults
+from headbook.results import StackResults
 from headbook.shown import HeadName
 from headbook.terms import Side, View
 from headbook.views.cells import colour_step, domain
@@ -138,7 +138,7 @@ def grid_data(results: StackResults) -> dict[str, Any]:
 
 
 def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    model, counts = manifest.model, manifest.counts
+    model = manifest.model
     yield "Model", f"{model.name} · {model.architecture} · {model.kind}"
     for stack in manifest.stacks:
         shape = f"{len(stack.attention_layers)} layers × {stack.n_heads} heads"
@@ -146,8 +146,10 @@ def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield STACKS[stack.name].capitalize(), shape + shared
     yield "Parameters", f"{model.parameters:,} ({model.dtype})"
     for file in manifest.inputs:
-        yield "Input", f"{file.name} · {counted(file.sentences, 'sentence')}" + (
-            f" · {counted(file.blank, 'blank line')} skipped" if file.blank else ""
+        yield (
+            "Input",
+            f"{file.name} · {counted(file.sentences, 'sentence')}"
+            + (f" · {counted(file.blank, 'blank line')} skipped" if file.blank else ""),
         )
     for side in Side:
         tokens = manifest.count(side, "tokens")
@@ -155,9 +157,12 @@ def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
             special = manifest.count(side, "special")
             name = "Tokens" if side is Side.SOURCE else "Target tokens"
             yield name, f"{tokens:,}, of which {special:,} special"
-    yield "Annotation", "; ".join(
-        name if len(manifest.annotators) == 1 else f"{side}: {name}"
-        for side, name in manifest.annotators.items()
+    yield (
+        "Annotation",
+        "; ".join(
+            name if len(manifest.annotators) == 1 else f"{side}: {name}"
+            for side, name in manifest.annotators.items()
+        ),
     )
     yield "Made", f"{manifest.created} with Headbook {manifest.headbook}"
 
@@ -254,7 +259,7 @@ def _grid(results: StackResults) -> Grid:
     offered = [(m, tuple(_labels(results, m))) for m in results.metrics]
     offered = [(metric, labels) for metric, labels in offered if labels]
     first = next((m for name in FIRST for m, _ in offered if m.id == name), offered[0][0])
-    labels = dict((m.id, x) for m, x in offered)[first.id]
+    labels = {m.id: x for m, x in offered}[first.id]
     label = first.headline if first.headline in labels else labels[0]
     shown = _choice(results, first, label)
     heads = tuple(range(stack.n_heads))

@@ -216,7 +216,7 @@ def _path(sentence_number: int) -> str:
 
 
 def _metadata(sentence: ShownSentence) -> Iterator[tuple[str, str]]:
-    if sentence.id:
+    if sentence.id and sentence.id != str(sentence.number):
         yield "id", sentence.id
     yield from sentence.metadata.items()
 
@@ -240,6 +240,8 @@ def _stack(
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
     tokens = tokens[(tokens["stack"] == stack.name) & (tokens["position"] < MOST_TOKENS)]
     near = near[(near["stack"] == stack.name) & (near["position"] < MOST_TOKENS)]
+    if stack.crosses:
+        near = near.iloc[:0]  # the layers' outputs are those of the decoder
     layers = _some_layers(near)
     rows, note = _nearest(near[near["layer"].isin(layers)])
     maps = study.portrait.maps.get((stack.name, sentence.index))
@@ -285,17 +287,15 @@ def _figures(
     rows: pd.DataFrame, stack: Stack, sentence_number: int, text: ShownText
 ) -> Iterator[Figure]:
     """The paths of the tokens: one chart a metric."""
-    for metric, title in AXES.items():
+    for metric in AXES:
         chosen = rows[rows["metric"] == metric]
         if len(chosen):
-            yield _paths(chosen, metric, title, stack, sentence_number, text)
+            yield _paths(chosen, metric, stack, sentence_number, text)
 
 
-def _paths(
-    rows: pd.DataFrame, metric: str, title: str, stack: Stack, number: int, text: ShownText
-) -> Figure:
+def _paths(rows: pd.DataFrame, metric: str, stack: Stack, number: int, text: ShownText) -> Figure:
     layers = sorted({int(layer) for layer in rows["layer"]})
-    kinds = np.array([_kind(tag, special) for tag, special in zip(text.tags, text.special, strict=True)])
+    kinds = np.array(list(map(_kind, text.tags, text.special)))
     names = np.array([visible(piece) for piece in distinct(text.pieces)])
     position = rows["position"].to_numpy(int)
     frame = pd.DataFrame(
@@ -319,7 +319,9 @@ def _paths(
     steps = [str(State.INPUT), *map(str, layers)]
     name = f"{metric}-{stack.name}-{sentence_file(number)}"
     ranks = metric == "vocabulary_rank"
-    return trajectories(name, caption, frame, title=title, steps=steps, show=shown, ranks=ranks)
+    return trajectories(
+        name, caption, frame, title=AXES[metric], steps=steps, show=shown, ranks=ranks
+    )
 
 
 def _inputs(frame: pd.DataFrame, value: float) -> pd.DataFrame:
@@ -328,7 +330,7 @@ def _inputs(frame: pd.DataFrame, value: float) -> pd.DataFrame:
     return first.assign(step=str(State.INPUT), value=value)
 
 
-def _first(values: pd.Series, order: type[State | Space]) -> str:  # type: ignore[type-arg]
+def _first(values: pd.Series, order: type[State | Space]) -> str:
     """The option that comes first in the terms' own order."""
     there = set(values)
     return next((str(option) for option in order if option in there), "")

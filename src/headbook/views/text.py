@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from headbook.shown import STEPS, ShownText
 
 SHADES = 10
+WINDOW = 48  # tokens of a long text that stand on a page of exemplars
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class Token:
         shade: how much attention it gets, 0 to 10; None where none is shown.
         weight: the same as a number, in per cent.
         looks: whether it is the token that looks.
+        gap: whether tokens before it are left out.
     """
 
     position: int
@@ -32,6 +34,7 @@ class Token:
     shade: int | None = None
     weight: str = ""
     looks: bool = False
+    gap: bool = False
 
 
 def running_text(
@@ -39,6 +42,7 @@ def running_text(
     *,
     weights: NDArray[np.uint8] | None = None,
     looks: int | None = None,
+    around: Sequence[int] = (),
 ) -> tuple[Token, ...]:
     """The tokens of a text with what stands between them.
 
@@ -47,10 +51,16 @@ def running_text(
     Args:
         weights: attention to each token, in steps of 1/255.
         looks: position of the token that looks.
+        around: positions in whose neighbourhood a long text is shown; all of it without any.
     """
-    tokens, end = [], 0
-    for position, piece in enumerate(text.pieces):
+    tokens: list[Token] = []
+    end, last = 0, -1
+    for position in window(len(text.pieces), around):
+        piece = text.pieces[position]
         start, stop = text.spans[position]
+        if position != last + 1:
+            end = start
+        last = position
         known = stop > start
         before = text.text[end:start] if known and start >= end else ""
         letters = text.text[max(start, end) : stop] if known else ""
@@ -64,10 +74,20 @@ def running_text(
                 shade=None if share is None else round(share * SHADES),
                 weight="" if share is None else f"{100 * share:.0f}\u202f%",
                 looks=position == looks,
+                gap=position != (tokens[-1].position + 1 if tokens else 0),
             )
         )
         end = max(end, stop) if known else end
     return tuple(tokens)
+
+
+def window(n_tokens: int, around: Sequence[int]) -> list[int]:
+    """The positions nearest to any of some positions, ascending, `WINDOW` of them at most."""
+    positions = range(n_tokens)
+    if not around or n_tokens <= WINDOW:
+        return list(positions)
+    nearest = sorted(positions, key=lambda p: (min(abs(p - centre) for centre in around), p))
+    return sorted(nearest[:WINDOW])
 
 
 def distinct(pieces: Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,21 @@
+"""Tiny models, written once a session."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+pytest_plugins = ["sites"]
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a tiny random model, by the name of its family."""
+    import tiny
+
+    @cache
+    def folder(name: str) -> Path:
+        return tiny.write(name, tmp_path_factory.mktemp(name) / name)
+
+    return folder

@@ -1,0 +1,101 @@
+"""One head over one sentence, and what a view leaves of it; naive, and shared by naive twins."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Token(NamedTuple):
+    """One token; ``word`` and ``head`` are numbers of words, None without one."""
+
+    id: int
+    special: bool
+    separator: bool
+    punctuation: bool
+    word: int | None = None
+    tag: str = ""
+    head: int | None = None
+
+
+class Text(NamedTuple):
+    """One text; whether it came with tags and with a tree."""
+
+    tokens: Sequence[Token]
+    tagged: bool
+    parsed: bool
+
+
+@dataclass(frozen=True)
+class Look:
+    """One head over one sentence.
+
+    Attributes:
+        weights: rows look, columns are looked at.
+        seen: for each query the keys that the model's mask lets it see.
+        crosses: whether queries and keys are two texts.
+    """
+
+    weights: Sequence[Sequence[float]]
+    seen: Sequence[Sequence[int]]
+    queries: Text
+    keys: Text
+    causal: bool
+    crosses: bool
+
+
+class Row(NamedTuple):
+    """One query that counts.
+
+    Attributes:
+        weights: by key; keys that the view removes are left out.
+        sink: mass on the sink before any view.
+        trusted: whether the row's shape means something.
+    """
+
+    query: int
+    weights: dict[int, float]
+    sink: float
+    trusted: bool
+
+    @property
+    def mass(self) -> float:
+        """What it gives in all."""
+        return sum(self.weights.values())
+
+
+class Viewed:
+    """A look in one view: special tokens ask nothing; the sink goes, or goes and is made up for."""
+
+    def __init__(self, look: Look, view: str) -> None:
+        self.queries, self.keys, self.crosses = look.queries, look.keys, look.crosses
+        self.tagged: dict[str, list[int]] = {}
+        for j, key in enumerate(look.keys.tokens):
+            self.tagged.setdefault(key.tag, []).append(j)
+        self.rows = [
+            self._row(look, view, i)
+            for i, token in enumerate(look.queries.tokens)
+            if not token.special and not (look.causal and len(look.seen[i]) == 1)
+        ]
+
+    def _row(self, look: Look, view: str, i: int) -> Row:
+        sink = {
+            j for j, key in enumerate(look.keys.tokens) if key.special or (look.causal and j == 0)
+        }
+        removed = set() if view == "raw" else sink
+        weights = {j: float(look.weights[i][j]) for j in look.seen[i] if j not in removed}
+        on_sink = sum(float(look.weights[i][j]) for j in look.seen[i] if j in sink)
+        trusted = bool(weights)
+        total = sum(weights.values())
+        if view == "renorm":
+            trusted = trusted and on_sink <= 0.9
+            weights = {j: w / total if total else 0.0 for j, w in weights.items()}
+        return Row(i, weights, on_sink, trusted)
+
+    def per_word(self, measure: Callable[[Row], float]) -> float:
+        """The mean over the rows of each word that looks, summed over words."""
+        words: dict[int, list[float]] = {}
+        for row in self.rows:
+            word = self.queries.tokens[row.query].word
+            if word is not None:
+                words.setdefault(word, []).append(measure(row))
+        return sum(sum(each) / len(each) for each in words.values())

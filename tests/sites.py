@@ -1,0 +1,143 @@
+"""Studies of tiny models and their sites, made once a session: what tests of pages look at."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+import headbook
+from headbook.study import Study
+
+FAMILIES = {"encoder": "bert", "decoder": "gpt2", "pair": "bart"}
+EPOCH = "1700000000"  # the date of every study here: 2023-11-14
+NOTES = "Some *notes* with a [link](https://doi.org/10.1000/1) and `code`.\n"
+DECODER_METRICS = (
+    "attention_distance,offset_profile,relative_entropy,sink_share,cosine_to_input,nearest_tokens"
+)
+SMALL = {
+    "metrics": "attention_distance,attention_to,cosine_to_input,vocabulary_rank,nearest_tokens",
+    "exemplars": 1,
+    "sentence_pages": "1",
+}
+
+
+@dataclass(frozen=True)
+class Site:
+    """A study and its site.
+
+    Attributes:
+        kind: encoder, decoder, pair or small.
+        place: folder that holds everything: ``inputs``, ``model``, ``study``, ``site``.
+    """
+
+    kind: str
+    place: Path
+
+    @property
+    def folder(self) -> Path:
+        """The site."""
+        return self.place / "site"
+
+    @property
+    def stored(self) -> Path:
+        """The stored study."""
+        return self.place / "study"
+
+    @property
+    def model(self) -> Path:
+        """The model's folder."""
+        return self.place / f"tiny-{self.kind}"
+
+    @property
+    def pages(self) -> list[Path]:
+        """Every HTML file, in order."""
+        return sorted(self.folder.rglob("*.html"))
+
+    @property
+    def study(self) -> Study:
+        """The study, read anew."""
+        return Study.load(self.stored)
+
+
+def make_study(inputs: Path, model: Path, **options: Any) -> Study:
+    """A small study in float64, so that other machines agree on every digit that pages show."""
+    given: dict[str, Any] = {
+        "annotator": "none",
+        "dtype": "float64",
+        "exemplars": 2,
+        "sentence_pages": "2",
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOURCE_DATE_EPOCH", EPOCH)
+        return headbook.collect([inputs], model=str(model), **(given | options))
+
+
+def write_site(place: Path, kind: str, **options: Any) -> Site:
+    """Write inputs, model, study and site below a folder."""
+    import tiny
+    import treebank
+
+    site = Site(kind, place)
+    tiny.write(FAMILIES.get(kind, "bert"), site.model)
+    (place / "notes.md").write_text(NOTES, encoding="utf-8")
+    if kind == "pair":
+        inputs = treebank.write_pairs(place / "pairs.jsonl")
+    else:
+        inputs = treebank.write_trees(place / "trees.conllu")
+    title = f"A tiny {kind}"
+    study = make_study(inputs, site.model, notes=place / "notes.md", title=title, **options)
+    study.save(site.stored)
+    headbook.render(study, site.folder)
+    return site
+
+
+@pytest.fixture(scope="session")
+def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Site]:
+    """Make a site, or take the one that another worker of this run has made."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def make(kind: str, **options: Any) -> Site:
+        place = shared / f"{kind}-site"
+        with FileLock(shared / f"{kind}.lock"):
+            if (place / "site").exists():
+                return Site(kind, place)
+            place.mkdir()
+            return write_site(place, kind, **options)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def encoder_site(made_once: Callable[..., Site]) -> Site:
+    """The site of a tiny BERT on annotated sentences, with every metric."""
+    return made_once("encoder")
+
+
+@pytest.fixture(scope="session")
+def decoder_site(made_once: Callable[..., Site]) -> Site:
+    """The site of a tiny GPT-2 on annotated sentences, with some of the metrics."""
+    return made_once("decoder", metrics=DECODER_METRICS)
+
+
+@pytest.fixture(scope="session")
+def pair_site(made_once: Callable[..., Site]) -> Site:
+    """The site of a tiny BART on pairs of texts, with every metric."""
+    return made_once("pair")
+
+
+@pytest.fixture(scope="session")
+def small_site(made_once: Callable[..., Site]) -> Site:
+    """The smallest site that has every kind of page, for tests that render it again."""
+    return made_once("small", **SMALL)
+
+
+@pytest.fixture(scope="session", params=[*FAMILIES])
+def any_site(request: pytest.FixtureRequest) -> Site:
+    """The sites of encoder, decoder and pair in turn."""
+    site: Site = request.getfixturevalue(f"{request.param}_site")
+    return site

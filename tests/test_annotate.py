@@ -1,0 +1,127 @@
+"""Words come from spaCy or from Unicode, each with its place in the text as it came."""
+
+from functools import cache
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headbook.annotate import EMBEDDED, NONE, Annotator
+from headbook.errors import AnnotatorError
+from headbook.inputs import NO_HEAD, Sentence, Word
+
+TEXT = "The old man sees the\tsmall boats  on the river."
+
+
+loaded = cache(Annotator.load)
+
+
+@pytest.fixture
+def embedded() -> Annotator:
+    return loaded(EMBEDDED)
+
+
+@pytest.fixture
+def plain() -> Annotator:
+    return loaded(NONE)
+
+
+def words(annotator: Annotator, text: str) -> tuple[Word, ...]:
+    return next(iter(annotator.words([text])))
+
+
+def spelled(annotator: Annotator, text: str) -> list[str]:
+    return [text[word.start : word.end] for word in words(annotator, text)]
+
+
+def test_the_embedded_pipeline_tags_and_parses_a_plain_sentence(embedded: Annotator) -> None:
+    found = words(embedded, TEXT)
+    names = [TEXT[w.start : w.end] for w in found]
+    assert names == [
+        "The",
+        "old",
+        "man",
+        "sees",
+        "the",
+        "small",
+        "boats",
+        "on",
+        "the",
+        "river",
+        ".",
+    ]
+    assert " ".join(w.upos for w in found) == ("DET ADJ NOUN VERB DET ADJ NOUN ADP DET NOUN PUNCT")
+    man, sees, boats, river = (names.index(name) for name in ("man", "sees", "boats", "river"))
+    assert found[sees].head == NO_HEAD
+    assert found[sees].relation == "root"
+    assert (found[man].head, found[man].relation) == (sees, "nsubj")
+    assert (found[boats].head, found[boats].relation) == (sees, "obj")
+    assert found[names.index("on")].head == river
+
+
+def test_the_name_of_a_pipeline_holds_its_version(embedded: Annotator, plain: Annotator) -> None:
+    assert embedded.name == "en_ewt_small 1.0.0"
+    assert plain.name == "none (words by Unicode UAX #29)"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Don't pay 3.14!", ["Don't", "pay", "3.14", "!"]),
+        ("中文 and кот", ["中", "文", "and", "кот"]),
+        (
+            "nai\u0308ve 👩\u200d💻🏳\ufe0f\u200d🌈.",
+            ["nai\u0308ve", "👩\u200d💻", "🏳\ufe0f\u200d🌈", "."],
+        ),
+        ("مرحبا، عالم", ["مرحبا", "،", "عالم"]),
+        (" \u2028a\u3000b\u00a0", ["a", "b"]),
+        ("", []),
+    ],
+)
+def test_without_a_pipeline_words_are_those_of_unicode(
+    plain: Annotator, text: str, expected: list[str]
+) -> None:
+    assert spelled(plain, text) == expected
+    assert {(w.upos, w.head, w.relation) for w in words(plain, text)} <= {("", NO_HEAD, "")}
+
+
+@pytest.mark.parametrize("kind", [EMBEDDED, NONE])
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(text=st.text(max_size=30))
+def test_words_lie_in_order_and_cover_all_but_white_space(kind: str, text: str) -> None:
+    annotator = loaded(kind)
+    found = words(annotator, text)
+    edges = [0, *(edge for word in found for edge in (word.start, word.end)), len(text)]
+    assert edges == sorted(edges)
+    assert all(word.end > word.start for word in found)
+    covered = "".join(spelled(annotator, text))
+    assert "".join(covered.split()) == "".join(text.split())
+    assert all(-1 <= word.head < len(found) for word in found)
+    assert all(word.head != place for place, word in enumerate(found))
+
+
+def test_words_that_came_with_the_input_are_kept(embedded: Annotator) -> None:
+    own = (Word(0, 3, upos="X"),)
+    given = [Sentence(0, "", "One."), Sentence(1, "", "Two.", words=own), Sentence(2, "", "Three.")]
+    found = list(embedded.annotate(given))
+    assert [s.index for s in found] == [0, 1, 2]
+    assert found[1] is given[1]
+    assert [s.words and len(s.words) for s in found] == [2, 1, 2]
+
+
+def test_annotation_is_lazy(plain: Annotator) -> None:
+    endless = (Sentence(i, "", f"number {i}") for i in count())
+    assert [s.index for s in islice(plain.annotate(endless), 100)] == list(range(100))
+
+
+@pytest.mark.parametrize("name", ["no_such_pipeline", "", "/no/such/folder", "empty"])
+def test_an_unknown_pipeline_is_one_clear_error(tmp_path: Path, name: str) -> None:
+    given = str(tmp_path) if name == "empty" else name
+    with pytest.raises(AnnotatorError) as error:
+        Annotator.load(given)
+    message = str(error.value)
+    assert message.startswith(f"annotator '{given}': ")
+    assert message.endswith("expected an installed spaCy pipeline, a folder, 'embedded' or 'none'")
+    assert "\n" not in message

@@ -1,0 +1,132 @@
+"""Options come from a file and from the caller, who wins; what does not fit is told in one line."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headbook.config import Config, flag
+from headbook.errors import ConfigError
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "headbook.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def fault(*arguments: Path, **given: Any) -> str:
+    with pytest.raises(ConfigError) as error:
+        Config.of(*arguments, **given)
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_keys_of_a_file_are_option_names_with_either_dash(tmp_path: Path) -> None:
+    file = written(
+        tmp_path,
+        'model = "gpt2"\nbatch-tokens = 64\nmax_length = 9\nsentence-pages = 7\nforce = true\n',
+    )
+    config = Config.of(file)
+    assert (config.model, config.batch_tokens, config.max_length) == ("gpt2", 64, 9)
+    assert (config.sentence_pages, config.n_sentence_pages) == ("7", 7)
+    assert config.force
+    assert config.device == Config().device
+
+
+def test_given_options_win_over_the_file_and_none_means_not_given(tmp_path: Path) -> None:
+    file = written(tmp_path, 'title = "A"\nexemplars = 3\n')
+    config = Config.of(file, title="B", exemplars=None, quiet=False)
+    assert (config.title, config.exemplars) == ("B", 3)
+
+
+def test_paths_are_relative_to_the_file_that_names_them(tmp_path: Path) -> None:
+    config = Config.of(written(tmp_path, 'notes = "notes.md"\nout = "site"\n'))
+    assert config.notes == tmp_path / "notes.md"
+    assert config.out == tmp_path / "site"
+
+
+def test_an_unknown_key_comes_with_a_suggestion(tmp_path: Path) -> None:
+    assert fault(written(tmp_path, "exemplar = 3\n")) == (
+        "headbook.toml: unknown option 'exemplar'; did you mean 'exemplars'?"
+    )
+    message = fault(written(tmp_path, "zzz = 3\n"))
+    assert message.startswith("headbook.toml: unknown option 'zzz'; options are model, revision, ")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('exemplars = "three"', "headbook.toml: exemplars = 'three' came; expected int"),
+        ("exemplars = 3.5", "headbook.toml: exemplars = 3.5 came; expected int"),
+        ("exemplars = true", "headbook.toml: exemplars = True came; expected int"),
+        ("model = 1", "headbook.toml: model = 1 came; expected str"),
+        ("quiet = 1", "headbook.toml: quiet = 1 came; expected bool"),
+        ("notes = 1", "headbook.toml: notes = 1 came; expected Path"),
+        ("max-length = [1]", "headbook.toml: max-length = [1] came; expected int"),
+        ("exemplars = 0", "--exemplars: 0 came; expected at least 1"),
+        ('device = "tpu"', "--device: 'tpu' came; expected one of auto, cpu, cuda, mps"),
+    ],
+)
+def test_a_wrong_value_in_a_file_is_one_line(tmp_path: Path, line: str, message: str) -> None:
+    assert fault(written(tmp_path, line + "\n")) == message
+
+
+@pytest.mark.parametrize("text", ["model = ", "= 1", 'model = "a"\nmodel = "b"'])
+def test_a_file_that_is_not_toml_is_one_line(tmp_path: Path, text: str) -> None:
+    message = fault(written(tmp_path, text))
+    assert message.startswith("headbook.toml: ")
+    assert message.endswith("; expected a TOML file of options")
+
+
+def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    assert fault(tmp_path / "no.toml").endswith("; expected a TOML file of options")
+    (tmp_path / "latin.toml").write_bytes(b'title = "na\xefve"\n')
+    assert fault(tmp_path / "latin.toml").endswith("; expected a TOML file of options")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("dtype", "int8"),
+        ("batch_tokens", 0),
+        ("max_length", 0),
+        ("exemplars", -1),
+        ("vocabulary_sentences", 0),
+        ("sentence_pages", "some"),
+        ("sentence_pages", "-1"),
+    ],
+)
+def test_a_value_out_of_range_names_its_flag(name: str, value: object) -> None:
+    assert fault(**{name: value}).startswith(f"{flag(name)}: {value!r} came; expected ")
+
+
+def test_all_sentences_may_get_a_page_or_none() -> None:
+    assert Config(sentence_pages="all").n_sentence_pages == float("inf")
+    assert Config(sentence_pages="0").n_sentence_pages == 0
+
+
+def test_every_option_says_what_it_is_for() -> None:
+    for field in dataclasses.fields(Config):
+        text = field.metadata["help"]
+        assert len(text.split()) > 2, field.name
+        assert text.endswith("."), field.name
+
+
+def test_no_two_options_share_a_short_flag() -> None:
+    flags = [short for field in dataclasses.fields(Config) for short in field.metadata["flags"]]
+    assert len(flags) == len(set(flags))
+
+
+def test_what_is_recorded_holds_no_place_of_this_machine(tmp_path: Path) -> None:
+    recorded = Config(out=tmp_path, notes=tmp_path / "n.md", verbose=True).recorded()
+    assert not {"out", "notes", "force", "open", "quiet", "verbose"} & set(recorded)
+    assert str(tmp_path) not in repr(recorded)
+    assert recorded["seed"] == 0
+
+
+def test_a_config_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config().seed = 1  # type: ignore[misc]

@@ -1,0 +1,185 @@
+"""Every architecture on a tiny random model: what is read is what the model computed."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import tiny
+import treebank
+from bare import Bare
+from headbook.collect import collect
+from headbook.families import FAMILIES
+from headbook.study import Study
+from headbook.terms import Kind, Side
+
+Folder = Callable[[str], Path]
+
+# What every tokenizer puts around a text, and what sort of model it is.
+PATTERNS = {
+    "bert": ("[CLS] … [SEP]", Kind.ENCODER),
+    "roberta": ("<s> … </s>", Kind.ENCODER),
+    "distilbert": ("[CLS] … [SEP]", Kind.ENCODER),
+    "albert": ("[CLS] … [SEP]", Kind.ENCODER),
+    "electra": ("[CLS] … [SEP]", Kind.ENCODER),
+    "modernbert": ("[CLS] … [SEP]", Kind.ENCODER),
+    "gpt2": ("…", Kind.DECODER),
+    "gpt_neox": ("…", Kind.DECODER),
+    "gpt_neox_serial": ("…", Kind.DECODER),
+    "opt": ("</s> …", Kind.DECODER),
+    "opt_after": ("</s> …", Kind.DECODER),
+    "llama": ("<s> …", Kind.DECODER),
+    "mistral": ("<s> …", Kind.DECODER),
+    "qwen2": ("…", Kind.DECODER),
+    "gemma3": ("<bos> …", Kind.DECODER),
+    "t5": ("… </s>", Kind.ENCODER_DECODER),
+    "bart": ("<s> … </s>", Kind.ENCODER_DECODER),
+    "marian": ("… </s>", Kind.ENCODER_DECODER),
+    "phi": ("…", Kind.DECODER),
+    "gpt_neo": ("…", Kind.DECODER),
+    "mpnet": ("<s> … </s>", Kind.ENCODER),
+}
+GROUPED = {"llama", "mistral", "qwen2", "gemma3"}
+ADDED_POSITIONS = {
+    "bert", "roberta", "distilbert", "electra", "gpt2", "opt", "opt_after", "bart", "marian",
+}  # fmt: skip
+ROWS = "rows of attention sum to 1"
+CAUSAL = "no attention to later positions"
+HEADS = "head outputs + bias = attention block output"
+MID = "mid state through the model's own next step = its next state"
+START = "original encoding of a token = what enters layer 0"
+FINAL = "final output = output of the model without the hook"
+
+
+@pytest.fixture(scope="module")
+def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Study]:
+    """A study of a family, on sentences with their trees or on pairs."""
+
+    @cache
+    def of(name: str, dtype: str = "float64") -> Study:
+        folder = tmp_path_factory.mktemp("input")
+        pairs = tiny.ALL[name].pairs
+        file = (
+            treebank.write_pairs(folder / "pairs.jsonl")
+            if pairs
+            else treebank.write_trees(folder / "trees.conllu")
+        )
+        return collect(file, model=str(tiny_folder(name)), dtype=dtype, annotator="none")
+
+    return of
+
+
+def test_every_row_of_the_table_has_a_tiny_model() -> None:
+    tested = {model.type for model in tiny.IN_TABLE.values()}
+    others = {"xlm-roberta", "camembert", "qwen3", "gemma", "gemma2"}  # the same code as one tested
+    assert set().union(*(family.types for family in FAMILIES)) == tested | others
+    assert PATTERNS.keys() == tiny.ALL.keys()
+
+
+@pytest.mark.parametrize("name", tiny.IN_TABLE)
+def test_every_self_check_of_a_known_family_runs_and_passes(
+    name: str, study: Callable[..., Study]
+) -> None:
+    manifest = study(name).manifest
+    expected = {(FINAL, "")}
+    for stack in manifest.stacks:
+        expected |= {(ROWS, stack.name), (HEADS, stack.name), (MID, stack.name)}
+        if stack.causal:
+            expected.add((CAUSAL, stack.name))
+        if name in ADDED_POSITIONS:
+            expected.add((START, stack.name))
+    assert {(check.name, check.stack) for check in manifest.checks} == expected
+    assert [check for check in manifest.checks if not check.passed] == []
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["modernbert", "mistral", "gemma3", "gpt2", "marian"])
+def test_self_checks_pass_in_other_number_formats(
+    name: str, dtype: str, study: Callable[..., Study]
+) -> None:
+    assert [check for check in study(name, dtype).manifest.checks if not check.passed] == []
+
+
+@pytest.mark.parametrize("name", tiny.ALL)
+def test_sizes_and_special_tokens_are_found_by_watching(
+    name: str, study: Callable[..., Study]
+) -> None:
+    manifest = study(name).manifest
+    assert (manifest.model.special_tokens, manifest.model.kind) == PATTERNS[name]
+    names = ["encoder", "decoder", "cross"] if tiny.ALL[name].pairs else ["self"]
+    assert [stack.name for stack in manifest.stacks] == names
+    for stack in manifest.stacks:
+        assert (stack.n_layers, stack.n_heads) == (tiny.LAYERS, tiny.HEADS)
+        assert stack.n_key_heads == (2 if name in GROUPED else tiny.HEADS)
+        assert stack.attention_layers == (0, 1)
+        assert stack.causal == (stack.name == "decoder" or PATTERNS[name][1] is Kind.DECODER)
+        assert stack.head_width == (0 if name in tiny.FALLBACK else tiny.WIDTH // tiny.HEADS)
+
+
+@pytest.mark.parametrize("name", tiny.ALL)
+def test_no_number_of_a_study_is_infinite_and_every_head_has_one(
+    name: str, study: Callable[..., Study]
+) -> None:
+    heads = study(name).heads
+    assert not heads["value"].isin([float("inf"), -float("inf")]).any()
+    shares = heads[(heads["metric"] == "sink_share")]
+    expected = sum(tiny.LAYERS * tiny.HEADS for _ in study(name).manifest.stacks)
+    assert len(shares) == expected
+    assert shares["value"].notna().all()
+
+
+def test_an_unknown_family_lacks_the_mid_state_alone(study: Callable[..., Study]) -> None:
+    """Compared with one of the table that adds no positions at its input either."""
+    unknown, known = study("phi"), study("gpt_neox")
+    gaps = [{gap.what for gap in each.manifest.gaps} for each in (unknown, known)]
+    assert gaps[0] - gaps[1] == {"state mid"}
+    assert gaps[1] <= gaps[0]
+    why = next(gap.why for gap in unknown.manifest.gaps if gap.what == "state mid")
+    assert "'phi'" in why
+    assert "table" in why
+    assert set(unknown.tokens["state"]) == {"out"}
+    assert set(known.tokens["state"]) == {"mid", "out"}
+    assert set(unknown.tokens["metric"]) == set(known.tokens["metric"])
+    assert {check.name for check in unknown.manifest.checks} == {ROWS, CAUSAL, FINAL}
+    assert all(check.passed for check in unknown.manifest.checks)
+
+
+@pytest.mark.parametrize("name", tiny.FALLBACK)
+def test_a_family_outside_the_hook_says_what_is_missing(
+    name: str, study: Callable[..., Study]
+) -> None:
+    manifest = study(name).manifest
+    gaps = {gap.what: gap.why for gap in manifest.gaps}
+    assert "output_attentions" in gaps["queries, keys and values"]
+    assert f"'{name}'" in gaps["state mid"]
+    assert manifest.model.attention == "eager, as returned"
+    assert all(check.passed for check in manifest.checks)
+
+
+@pytest.mark.parametrize("name", ["t5", "bart", "marian"])
+def test_a_missing_target_is_what_greedy_decoding_writes(
+    name: str, tiny_folder: Folder, tmp_path: Path
+) -> None:
+    file = tmp_path / "sources.txt"
+    file.write_text("the old dog sees a bird\nwater\n", encoding="utf-8")
+    study = collect(
+        file, model=str(tiny_folder(name)), dtype="float64", annotator="none",
+        metrics="sink_share",
+    )  # fmt: skip
+    bare = Bare.load(tiny_folder(name), pairs=True)
+    config = bare.network.config
+    for sentence, text in enumerate(["the old dog sees a bird", "water"]):
+        (source,) = bare.ids(text)
+        written = [config.decoder_start_token_id]
+        for _ in range(64):
+            best = int(bare.run([source, written]).logits[0, -1].argmax())
+            if best in {config.eos_token_id, config.pad_token_id}:
+                break
+            written.append(best)
+        shown = study.portrait.sentences[sentence].texts[Side.TARGET]
+        assert shown.generated
+        assert len(shown.pieces) == len(written)
+        assert shown.text == bare.tokenizer.decode(written, skip_special_tokens=True)
+        assert shown.special[0]
+    assert study.manifest.count(Side.TARGET, "generated") == 2

@@ -1,0 +1,156 @@
+"""Modules import in one direction, each library has one door, and pages need no model."""
+
+import ast
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import headbook
+
+ROOT = Path(headbook.__file__).parent
+
+# A module imports from its own row and from rows above it. A new module needs a place here.
+ORDER = """
+    __init__ errors terms memory
+    config resources folders progress
+    inputs
+    annotate
+    hook families model
+    tokens encode texts batch
+    anatomy frame capture layerview vocabulary embedding tokenview
+    accumulators
+    metrics
+    reduce sums tokentable
+    manifest shown exemplars storage tables study
+    gaps selfcheck survey portrait trajectories collect
+    results wording findings
+    images charts
+    views
+    markup export site
+    console cli __main__
+"""
+ROW = {name: number for number, row in enumerate(ORDER.split("\n")) for name in row.split()}
+
+ANYWHERE = {"numpy", "pandas", "torch"}
+DOORS = {
+    "altair": {"charts"},
+    "conllu": {"inputs"},
+    "huggingface_hub": {"model"},
+    "jinja2": {"site", "markup"},
+    "latex2mathml": {"markup"},
+    "markdown": {"markup"},
+    "markupsafe": {"markup", "site"},
+    "nh3": {"markup"},
+    "PIL": {"images"},
+    "pyarrow": {"inputs", "export"},
+    "regex": {"annotate"},
+    "rich": {"cli", "console"},
+    "safetensors": {"storage"},
+    "scipy": {"accumulators"},
+    "spacy": {"annotate"},
+    "transformers": {"hook", "model"},
+    "typer": {"cli"},
+    "vl_convert": {"charts"},
+}
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Full names of what a file imports when it runs, inside functions, too."""
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module == "headbook":
+            yield from (f"headbook.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield str(node.module)
+
+
+def module_of(file: Path) -> str:
+    """The module or subpackage of Headbook that a file belongs to."""
+    return file.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+FILES = {file: set(imported(file)) for file in sorted(ROOT.rglob("*.py"))}
+
+
+def graph() -> dict[str, set[str]]:
+    """Which modules of Headbook each of them imports."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for file, names in FILES.items():
+        own = {name.split(".")[1] for name in names if name.startswith("headbook.")}
+        found[module_of(file)] |= own - {module_of(file), "__version__"}
+    return found
+
+
+def test_imports_go_in_one_direction() -> None:
+    for module, others in graph().items():
+        for other in others:
+            assert ROW[other] <= ROW[module], f"{module} imports {other}, which comes later"
+
+
+def test_every_module_has_a_place_in_the_order() -> None:
+    assert not set(graph()) - set(ROW), "add it to ORDER"
+
+
+def test_imports_never_go_round() -> None:
+    TopologicalSorter(graph()).prepare()
+
+
+def test_every_library_has_its_door() -> None:
+    for file, names in FILES.items():
+        libraries = {name.split(".")[0] for name in names} - set(sys.stdlib_module_names)
+        for library in libraries - ANYWHERE - {"headbook"}:
+            assert module_of(file) in DOORS.get(library, set()), f"{file.name} imports {library}"
+
+
+def test_tables_are_read_from_files_in_one_place() -> None:
+    """Inputs have readers of their own; pandas reads stored studies only."""
+    users = {
+        module_of(file)
+        for file in FILES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("read_")
+        and ast.unparse(node.value) in {"pd", "pandas"}
+    }
+    assert users == {"storage"}
+
+
+def run(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def test_pages_need_neither_torch_nor_transformers_nor_spacy() -> None:
+    """What draws pages from a stored study imports none of them, nor does the command line."""
+    code = (
+        "import sys, headbook.study, headbook.charts, headbook.site, headbook.cli;"
+        "headbook.render;"
+        "print({'torch', 'transformers', 'spacy', 'headbook.views.head'} & set(sys.modules))"
+    )
+    assert run(code) == "{'headbook.views.head'}"
+
+
+@pytest.mark.slow
+def test_the_front_door_gives_the_same_function_each_time() -> None:
+    """The module `headbook.collect` never stands where the function is expected."""
+    code = (
+        "import headbook; first = headbook.collect; from headbook.collect import collect;"
+        "print(first is headbook.collect is collect, headbook.render, headbook.Study)"
+    )
+    assert run(code).startswith("True <function render at ")
+
+
+def test_a_name_that_headbook_does_not_have_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'headbook' has no attribute 'colect'"):
+        _ = headbook.colect

@@ -1,0 +1,253 @@
+"""What holds for every metric: it explains itself, keeps its word and does not see batches."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from latex2mathml.converter import convert
+
+import headbook.metrics
+import treebank
+from headbook.collect import collect
+from headbook.metrics import all_metrics, chosen_metrics, head_metrics, token_metrics
+from headbook.metrics.base import Example, HeadMetric, Metric, Need, Ratio
+from headbook.study import Study
+from headbook.terms import UPOS, View
+from views import Marks, example_view, views_of
+
+METRICS = all_metrics()
+HEADS = {metric.id: metric for metric in head_metrics(METRICS.values())}
+TOKENS = {metric.id: metric for metric in token_metrics(METRICS.values())}
+EXAMPLES = {
+    f"{name}: {story}": (metric, *example)
+    for name, metric in HEADS.items()
+    for story, example in metric.examples.items()
+}
+Folder = Callable[[str], Path]
+T = TypeVar("T")
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
+def test_a_metric_explains_itself(metric: Metric) -> None:
+    assert metric.summary.endswith(".")
+    assert len(metric.prose.split()) > 30
+    assert metric.title
+    assert metric.title[0].isupper()
+    assert metric.reference
+    assert "<math" in convert(metric.formula)
+    assert metric.headline in metric.labels
+    assert len(set(metric.labels)) == len(metric.labels)
+    lowest, highest = metric.bounds(10)
+    assert lowest < highest
+    assert metric.limits[0] <= lowest
+    assert highest <= metric.limits[1]
+    # A number with a natural unit names it; shares and ratios have none.
+    assert metric.unit or highest <= 2 or "ratio" in metric.id
+
+
+@pytest.mark.parametrize("metric", HEADS.values(), ids=HEADS)
+def test_a_head_metric_has_two_worked_examples(metric: HeadMetric) -> None:
+    assert len(metric.examples) >= 2
+
+
+@pytest.mark.parametrize("case", EXAMPLES.values(), ids=EXAMPLES)
+def test_the_worked_examples_hold(
+    case: tuple[HeadMetric, Example, float | dict[str, float]],
+) -> None:
+    metric, example, answer = case
+    found = values(metric, metric.measure(example_view(example)))
+    for label, value in (answer if isinstance(answer, dict) else {"": answer}).items():
+        assert found[0, metric.labels.index(label)] == pytest.approx(value, abs=1e-12), label
+
+
+def values(metric: HeadMetric, ratio: Ratio) -> torch.Tensor:
+    """Value of each head and label of a single sentence; NaN where it does not take part."""
+    numerator, denominator = (
+        part.reshape(*part.shape[:2], -1) for part in (ratio.numerator, ratio.denominator)
+    )
+    shape = (1, numerator.shape[1], len(metric.labels))
+    n, d = numerator.expand(shape)[0], denominator.expand(shape)[0]
+    return torch.where(d > 0, n / d, torch.nan)
+
+
+class Layer(NamedTuple):
+    """A random layer over one sentence, or across two."""
+
+    weights: torch.Tensor
+    queries: Marks
+    keys: Marks | None
+    causal: bool
+
+
+@st.composite
+def marks(draw: st.DrawFn) -> Marks:
+    """A short text with words of one or more pieces, tags, heads and special tokens."""
+    n = draw(st.integers(1, 6))
+    some = st.lists(st.integers(0, n - 1), max_size=2)
+    special = draw(some)
+    steps = draw(st.lists(st.integers(0, 1), min_size=n, max_size=n))
+    numbers = np.cumsum([0, *steps[1:]])
+    word = [-1 if i in special else int(numbers[i]) for i in range(n)]
+    n_words = max(word) + 1
+
+    def each_word(values: st.SearchStrategy[T]) -> list[T]:
+        return draw(st.lists(values, min_size=n_words, max_size=n_words))
+
+    return Marks(
+        n,
+        ids=draw(st.lists(st.integers(0, 2), min_size=n, max_size=n)),
+        special=special,
+        separator=special[:1],
+        punctuation=draw(some),
+        word=word,
+        tags=each_word(st.sampled_from(UPOS)),
+        heads=each_word(st.integers(-1, n_words - 1)),
+    )
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Layer:
+    """Attention of one head, from uniform to a single key a row."""
+    queries = draw(marks())
+    keys = draw(st.none() | marks())
+    causal = keys is None and draw(st.booleans())
+    m = (keys or queries).n
+    row = st.lists(st.floats(-1, 1), min_size=m, max_size=m)
+    scores = torch.tensor(draw(st.lists(row, min_size=queries.n, max_size=queries.n)))
+    scores = scores.double() * draw(st.sampled_from([0, 1, 10, 1000]))
+    if causal:
+        scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
+    return Layer(scores.softmax(-1)[None], queries, keys, causal)
+
+
+@settings(max_examples=80, deadline=None)
+@given(layers())
+def test_no_value_leaves_its_bounds(layer: Layer) -> None:
+    views = views_of(layer.weights, layer.queries, layer.keys, causal=layer.causal)
+    n = max(layer.queries.n, (layer.keys or layer.queries).n)
+    for metric in HEADS.values():
+        if Need.ONE_TEXT in metric.needs and layer.keys:
+            continue
+        lowest, highest = metric.bounds(n)
+        for view in metric.views:
+            ratio = metric.measure(views[view])
+            found = values(metric, ratio)
+            found = found[~found.isnan()]
+            where = f"{metric.id} in view {view}"
+            assert bool((found >= lowest - 1e-9).all()), where
+            assert bool((found <= highest + 1e-9).all()), where
+            events = ratio.denominator if ratio.events is None else ratio.events
+            assert bool(ratio.denominator.isfinite().all()), where
+            assert bool((events >= 0).all()), where
+
+
+@settings(max_examples=40, deadline=None)
+@given(layers())
+def test_views_differ_by_the_sink_alone(layer: Layer) -> None:
+    views = views_of(layer.weights, layer.queries, layer.keys, causal=layer.causal)
+    raw, nosink, renorm = (views[view] for view in (View.RAW, View.NOSINK, View.RENORM))
+    torch.testing.assert_close(raw.mass, nosink.mass + raw.sink_mass)
+    for view in views.values():
+        torch.testing.assert_close(view.mass, view.weights.sum(-1))
+        torch.testing.assert_close(view.received, view.weights.sum(-2))
+    left = renorm.weights.sum(-1)
+    torch.testing.assert_close(left, (nosink.mass > 0).to(left))
+
+
+class Runs(NamedTuple):
+    """One corpus, collected in three ways."""
+
+    whole: Study
+    joined: Study
+    one_by_one: Study
+
+
+@pytest.fixture(scope="module", params=["bert", "gpt2", "t5"])
+def runs(
+    request: pytest.FixtureRequest, tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory
+) -> Runs:
+    """At once; in two halves that are added; and with a batch for each sentence."""
+    folder = tmp_path_factory.mktemp("halves")
+    if request.param == "t5":
+        halves = [
+            treebank.write_pairs(folder / f"{name}.jsonl", pairs)
+            for name, pairs in (("a", treebank.PAIRS[:2]), ("b", treebank.PAIRS[2:]))
+        ]
+    else:
+        halves = [
+            treebank.write_trees(folder / f"{name}.conllu", trees)
+            for name, trees in (("a", treebank.TREES[:3]), ("b", treebank.TREES[3:]))
+        ]
+    options: dict[str, Any] = {
+        "model": str(tiny_folder(request.param)),
+        "dtype": "float64",
+        "annotator": "none",
+        "exemplars": 20,
+    }
+    return Runs(
+        collect(halves, **options),
+        collect(halves[0], **options) + collect(halves[1], **options),
+        collect(halves, **options, batch_tokens=1),
+    )
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("other", ["joined", "one_by_one"])
+def test_splits_padding_and_batches_change_nothing(runs: Runs, name: str, other: str) -> None:
+    tables = ("heads", "layers", "controls") if name in HEADS else ("layers", "tokens")
+    for table in tables:
+        one, two = (
+            frame[frame["metric"] == name].reset_index(drop=True)
+            for frame in (getattr(runs.whole, table), getattr(getattr(runs, other), table))
+        )
+        assert len(one) > 0, table
+        # Variances are differences of sums, so that ends of intervals lose half of the digits.
+        ends = [column for column in ("low", "high") if column in one]
+        same(one.drop(columns=ends), two.drop(columns=ends), 1e-9)
+        same(one[ends], two[ends], 1e-7)
+
+
+def same(one: pd.DataFrame, two: pd.DataFrame, tolerance: float) -> None:
+    """Equal up to rounding."""
+    pd.testing.assert_frame_equal(one, two, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("other", ["joined", "one_by_one"])
+def test_splits_and_batches_change_no_exemplar_map_or_neighbour(runs: Runs, other: str) -> None:
+    one, two = runs.whole, getattr(runs, other)
+    chosen = [
+        [(e.head, e.ranking, e.rank, e.index, e.query, e.key) for e in s.portrait.exemplars]
+        for s in (one, two)
+    ]
+    assert chosen[0] == chosen[1]
+    assert one.portrait.sentences == two.portrait.sentences
+    assert one.portrait.maps.keys() == two.portrait.maps.keys()
+    for place, cells in one.portrait.maps.items():
+        np.testing.assert_array_equal(cells, two.portrait.maps[place])
+    same(one.nearest, two.nearest, 1e-9)
+    assert one.manifest.counts == two.manifest.counts
+
+
+def test_words_that_are_each_others_head_count_once() -> None:
+    """A multiword token made one word can be its own head's head."""
+    layer = views_of(torch.tensor([[[0.25, 0.75], [1.0, 0.0]]]), Marks(2, heads=(1, 0)))
+    metric = HEADS["dependency_alignment"]
+    found = values(metric, metric.measure(layer[View.RAW]))
+    assert found[0].tolist() == [1.75 / 2] * 3
+
+
+def test_the_registry_knows_every_file_and_options_choose_from_it() -> None:
+    assert list(chosen_metrics("all")) == list(METRICS)
+    assert list(chosen_metrics("sink_share, attention_entropy")) == [
+        name for name in METRICS if name in {"sink_share", "attention_entropy"}
+    ]
+    assert HEADS.keys() | TOKENS.keys() == METRICS.keys()
+    folder = Path(headbook.metrics.__file__).parent
+    files = {file.stem for file in folder.glob("*.py") if "METRIC = " in file.read_text()}
+    assert files == METRICS.keys()

@@ -1,0 +1,166 @@
+"""Every head metric against its naive twin, on every kind of stack; found by the registry."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import treebank
+from bare import Bare, Given, Word, given
+from headbook.annotate import Annotator
+from headbook.collect import collect
+from headbook.metrics import all_metrics, head_metrics
+from headbook.metrics.base import HeadMetric
+from headbook.study import Study
+from looks import Viewed
+from naive import TWINS
+from ratios import Number, Part, ratio, together
+
+METRICS = {metric.id: metric for metric in head_metrics(all_metrics().values())}
+SINGLE = 1e-5  # models that take their softmax in float32 whatever the weights are
+DOUBLE = 1e-9
+
+
+class Case(NamedTuple):
+    """A kind of model; ``window``: how far each layer's tokens see to either side."""
+
+    family: str
+    tolerance: float
+    window: dict[int, int] | None = None
+    pairs: bool = False
+
+
+CASES = {
+    "encoder": Case("bert", DOUBLE),
+    "causal": Case("gpt2", DOUBLE),
+    "grouped keys, begins with a special token": Case("llama", SINGLE),
+    "local windows": Case("modernbert", SINGLE, window={1: 2}),
+    "encoder, decoder and cross": Case("bart", DOUBLE, pairs=True),
+}
+Folder = Callable[[str], Path]
+Where = tuple[str, int, int, str]  # stack, layer, head, view
+Expected = dict[Where, list[Viewed]]  # the sentences
+
+
+@pytest.fixture(scope="module")
+def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Study]:
+    """The study of a case, in float64."""
+
+    @cache
+    def of(name: str) -> Study:
+        case, folder = CASES[name], tmp_path_factory.mktemp("input")
+        if case.pairs:
+            file, annotator = treebank.write_pairs(folder / "pairs.jsonl"), "embedded"
+        else:
+            file, annotator = treebank.write_trees(folder / "trees.conllu"), "none"
+        return collect(
+            file,
+            model=str(tiny_folder(case.family)),
+            dtype="float64",
+            annotator=annotator,
+            target_annotator=annotator,
+        )
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def naive(tiny_folder: Folder) -> Callable[[str], Expected]:
+    """What every head does in every sentence of a case, in every view."""
+
+    @cache
+    def of(name: str) -> Expected:
+        case = CASES[name]
+        bare = Bare.load(tiny_folder(case.family), pairs=case.pairs)
+        found: Expected = defaultdict(list)
+        for sides in annotated_pairs() if case.pairs else ((given(t),) for t in treebank.TREES):
+            for stack, layer, head, look in bare.looks(*sides, window=case.window):
+                for view in ("raw", "nosink", "renorm"):
+                    found[stack, layer, head, view].append(Viewed(look, view))
+        return found
+
+    return of
+
+
+def annotated_pairs() -> Iterator[tuple[Given, ...]]:
+    """The pairs with their words; annotation is input, not what is tested here."""
+    annotator = Annotator.load("embedded")
+    for pair in treebank.PAIRS:
+        yield tuple(
+            Given(
+                text,
+                [
+                    Word(w.start, w.end, w.upos, None if w.head < 0 else w.head, w.relation)
+                    for w in words
+                ],
+            )
+            for text, words in zip(pair, annotator.words(pair), strict=True)
+        )
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_head_metric_has_a_naive_twin(name: str) -> None:
+    assert name in TWINS, f"write the definition of '{name}' as plain loops into tests/naive.py"
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", METRICS)
+def test_heads_and_layers_equal_the_naive_computation(
+    name: str, case: str, study: Callable[[str], Study], naive: Callable[[str], Expected]
+) -> None:
+    metric, sentences = METRICS[name], measured(METRICS[name], naive(case))
+    heads: dict[tuple[object, ...], Number] = {
+        (*where, label): ratio(parts, metric.limits) for (where, label), parts in sentences.items()
+    }
+    by_layer: dict[tuple[object, ...], list[list[Part]]] = defaultdict(list)
+    for ((stack, layer, _, view), label), parts in sentences.items():
+        by_layer[stack, layer, view, label].append(parts)
+    layers = {
+        where: ratio([together(heads) for heads in zip(*parts, strict=True)], metric.limits)
+        for where, parts in by_layer.items()
+    }
+    tolerance = CASES[case].tolerance
+    compare(study(case).heads, name, ["stack", "layer", "head", "view", "label"], heads, tolerance)
+    compare(study(case).layers, name, ["stack", "layer", "view", "label"], layers, tolerance)
+
+
+def measured(metric: HeadMetric, looks: Expected) -> dict[tuple[Where, str], list[Part]]:
+    """What each sentence adds to each number of each head."""
+    found: dict[tuple[Where, str], list[Part]] = defaultdict(list)
+    for where, sentences in looks.items():
+        if where[3] not in metric.views or (where[0] == "cross" and "ONE_TEXT" in needs(metric)):
+            continue
+        for sentence in sentences:
+            for label, part in TWINS[metric.id](sentence).items():
+                found[where, label].append(part)
+    return found
+
+
+def needs(metric: HeadMetric) -> set[str]:
+    """Names of what a metric cannot do without."""
+    return {need.name for need in metric.needs}
+
+
+def compare(
+    table: pd.DataFrame,
+    metric: str,
+    keys: list[str],
+    expected: dict[tuple[object, ...], Number],
+    tolerance: float,
+) -> None:
+    """A study's rows are those expected, number by number."""
+    rows = table[table["metric"] == metric]
+    where = list(zip(*(rows[key] for key in keys), strict=True))
+    assert set(where) == set(expected)
+    assert len(where) == len(expected)
+    for place, number in enumerate(Number._fields):
+        found = rows[number].to_numpy(float)
+        wanted = np.array([expected[each][place] for each in where], float)
+        # Variances are differences of sums, so that ends of intervals lose half of the digits.
+        within = max(tolerance, 1e-7) if number in {"low", "high"} else tolerance
+        np.testing.assert_allclose(found, wanted, rtol=within, atol=within, err_msg=number)

@@ -1,0 +1,219 @@
+"""A study survives the disk unchanged, and two halves of a corpus add to the whole."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from headbook.collect import collect
+from headbook.errors import OutputError, StudyError
+from headbook.manifest import Manifest
+from headbook.study import Study
+
+FRAMES = ("heads", "layers", "controls", "tokens", "nearest")
+METRICS = "attention_to,pos_received,cosine_to_input,vocabulary_rank,nearest_tokens"
+# The last sentence of the first file comes again in the second.
+FIRST = ("She gave the old book to her brother.", "Nobody expected rain.", "The cat sat down.")
+SECOND = ("Two dogs barked at three cats!", "The cat sat down.")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("inputs")
+    (folder / "first.txt").write_text("\n".join((*FIRST, "", "")))
+    rows = [{"text": text, "id": f"s-{n}", "genre": "test"} for n, text in enumerate(SECOND)]
+    (folder / "second.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / "first.txt", folder / "second.jsonl"
+
+
+@pytest.fixture(scope="module")
+def first(files: tuple[Path, Path]) -> Study:
+    return collect(files[0], model="demo", metrics=METRICS)
+
+
+@pytest.fixture(scope="module")
+def second(files: tuple[Path, Path]) -> Study:
+    return collect(files[1], model="demo", metrics=METRICS)
+
+
+@pytest.fixture(scope="module")
+def whole(files: tuple[Path, Path]) -> Study:
+    return collect(files, model="demo", metrics=METRICS)
+
+
+@pytest.fixture(scope="module")
+def stored(first: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stored") / "study"
+    first.save(folder)
+    return folder
+
+
+@pytest.fixture
+def copied(stored: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(stored, tmp_path / "study"))
+
+
+def exemplars(study: Study) -> list[tuple[object, ...]]:
+    return [(e.head, e.ranking, e.rank, e.index, e.query, e.key) for e in study.portrait.exemplars]
+
+
+def test_a_study_holds_what_was_asked_for(whole: Study) -> None:
+    assert set(whole.heads["metric"]) == {"attention_to", "pos_received"}
+    assert set(whole.tokens["metric"]) == {"cosine_to_input", "vocabulary_rank", "nearest_tokens"}
+    assert sorted(whole.tokens["sentence"].unique()) == [1, 2, 3, 4, 5]
+    assert whole.manifest.counts["sentences"] == 5
+    assert [(f.name, f.sentences, f.blank) for f in whole.manifest.inputs] == [
+        ("first.txt", 3, 1),
+        ("second.jsonl", 2, 0),
+    ]
+    assert whole.portrait.sentences[3].id == "s-0"
+    assert whole.portrait.sentences[3].metadata == {"genre": "test"}
+    assert whole.manifest.checks
+    assert all(check.passed for check in whole.manifest.checks)
+
+
+def test_a_loaded_study_equals_the_saved_one(first: Study, stored: Path) -> None:
+    loaded = Study.load(stored)
+    for name in FRAMES:
+        pd.testing.assert_frame_equal(getattr(loaded, name), getattr(first, name))
+    assert loaded.manifest == Manifest.from_json(first.manifest.to_json())
+    assert loaded.manifest.to_json() == first.manifest.to_json()
+    assert loaded.portrait.sentences == first.portrait.sentences
+    assert exemplars(loaded) == exemplars(first)
+    for place, cells in first.portrait.maps.items():
+        np.testing.assert_array_equal(loaded.portrait.maps[place], cells)
+    for mine, theirs in zip(first.portrait.exemplars, loaded.portrait.exemplars, strict=True):
+        np.testing.assert_array_equal(mine.attention, theirs.attention)
+
+
+def test_a_study_saved_again_has_the_same_bytes(stored: Path, tmp_path: Path) -> None:
+    Study.load(stored).save(tmp_path / "again")
+    for file in stored.iterdir():
+        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes(), file.name
+
+
+def test_two_halves_add_to_what_both_files_give_at_once(
+    first: Study, second: Study, whole: Study
+) -> None:
+    """Numbers differ by rounding alone: sentences were batched differently."""
+    merged = first + second
+    for name in FRAMES:
+        pd.testing.assert_frame_equal(
+            getattr(merged, name), getattr(whole, name), rtol=1e-4, atol=1e-5
+        )
+    assert merged.manifest.counts == whole.manifest.counts
+    assert merged.manifest.inputs == whole.manifest.inputs
+    assert merged.portrait.sentences == whole.portrait.sentences
+    assert exemplars(merged) == exemplars(whole)
+    assert merged.portrait.maps.keys() == whole.portrait.maps.keys()
+    for place, cells in whole.portrait.maps.items():
+        assert abs(merged.portrait.maps[place].astype(int) - cells).max() <= 1
+
+
+def test_stored_halves_add_like_fresh_ones(
+    first: Study, second: Study, stored: Path, tmp_path: Path
+) -> None:
+    second.save(tmp_path / "second")
+    merged = Study.load(stored) + Study.load(tmp_path / "second")
+    for name in FRAMES:
+        pd.testing.assert_frame_equal(getattr(merged, name), getattr(first + second, name))
+
+
+def test_studies_of_different_models_or_options_do_not_add(first: Study, second: Study) -> None:
+    manifest = second.manifest
+    model = replace(manifest.model, revision="sha256:0")
+    others = {
+        "model": replace(manifest, model=model),
+        "annotators": replace(manifest, annotators={"source": "none"}),
+        "exemplars": replace(manifest, options={**manifest.options, "exemplars": 3}),
+        "model, dtype": replace(
+            manifest, model=model, options={**manifest.options, "dtype": "float16"}
+        ),
+    }
+    for different, other in others.items():
+        with pytest.raises(StudyError, match=f"^two studies that differ in {different}; expected "):
+            _ = first + replace(second, manifest=other)
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def edit(file: Path, **values: object) -> None:
+    table = json.loads(file.read_text())
+    file.write_text(json.dumps({**table, **values}))
+
+
+def drop_column(file: Path) -> None:
+    table = pd.read_parquet(file)
+    table.drop(columns=table.columns[0]).to_parquet(file)
+
+
+DAMAGE: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "no manifest": ("manifest.json", Path.unlink),
+    "half a manifest": ("manifest.json", cut),
+    "a manifest that is not UTF-8": ("manifest.json", lambda f: f.write_bytes(b"\xff{}")),
+    "a manifest of something else": ("manifest.json", lambda f: f.write_text('{"name": "app"}')),
+    "a manifest that is a list": ("manifest.json", lambda f: f.write_text("[1]")),
+    "a later schema": ("manifest.json", lambda f: edit(f, schema=99)),
+    "a manifest with an unknown key": ("manifest.json", lambda f: edit(f, more=1)),
+    "no sums": ("sums.safetensors", Path.unlink),
+    "half the sums": ("sums.safetensors", cut),
+    "empty maps": ("maps.safetensors", lambda f: f.write_bytes(b"")),
+    "no table of tokens": ("tokens.parquet", Path.unlink),
+    "half a table of tokens": ("tokens.parquet", cut),
+    "sentences without their numbers": ("sentences.parquet", drop_column),
+    "exemplars without their stacks": ("exemplars.parquet", drop_column),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_study_is_refused_in_one_line(copied: Path, name: str) -> None:
+    file, damage = DAMAGE[name]
+    damage(copied / file)
+    with pytest.raises(StudyError) as error:
+        Study.load(copied)
+    assert "\n" not in str(error.value)
+    assert "; " in str(error.value)
+
+
+def test_maps_of_another_study_are_refused(second: Study, copied: Path, tmp_path: Path) -> None:
+    second.save(tmp_path / "second")
+    shutil.copy(tmp_path / "second" / "maps.safetensors", copied / "maps.safetensors")
+    with pytest.raises(StudyError, match="expected the files of a study, whole"):
+        Study.load(copied)
+
+
+def test_a_folder_that_holds_no_study_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"\xff\xd8")
+    for folder in (tmp_path, tmp_path / "none"):
+        with pytest.raises(StudyError) as error:
+            Study.load(folder)
+        assert str(error.value) == (
+            f"{folder}: no manifest.json; expected a folder that collect has written"
+        )
+
+
+def test_a_failed_save_keeps_the_old_study_and_leaves_no_traces(first: Study, copied: Path) -> None:
+    """The last table cannot be written: the first files of the draft exist already by then."""
+    unwritable = pd.DataFrame({"value": [object()]})
+    broken = replace(first, portrait=replace(first.portrait, nearest=unwritable))
+    with pytest.raises(Exception, match="object"):
+        broken.save(copied, force=True)
+    assert [path.name for path in copied.parent.iterdir()] == ["study"]
+    pd.testing.assert_frame_equal(Study.load(copied).heads, first.heads)
+
+
+def test_an_old_study_is_replaced_with_force_only(
+    first: Study, second: Study, copied: Path
+) -> None:
+    with pytest.raises(OutputError, match=r"pass --force to replace it$"):
+        second.save(copied)
+    assert Study.load(copied).manifest.inputs == first.manifest.inputs
+    second.save(copied, force=True)
+    assert Study.load(copied).manifest.inputs == second.manifest.inputs

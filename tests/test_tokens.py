@@ -1,0 +1,129 @@
+"""Tokens find their words by character offsets, whatever the tokenizer makes of white space."""
+
+import numpy as np
+import pytest
+
+from headbook.annotate import NONE, Annotator
+from headbook.encode import Encoder
+from headbook.errors import InputError
+from headbook.inputs import Sentence, Word
+from headbook.model import Model, load_model
+from headbook.terms import Side
+from headbook.texts import Texts
+from headbook.tokens import NO_WORD, Tokens, align, is_punctuation, spell, trim
+
+
+@pytest.fixture(scope="module")
+def demo() -> Model:
+    return load_model("demo")
+
+
+def encode(model: Model, *texts: str, limit: int = 64) -> list[Tokens]:
+    annotator = Annotator.load(NONE)
+    given = [Sentence(i, "", text, origin=f"a.txt:{i + 1}") for i, text in enumerate(texts)]
+    encoder = Encoder(model, limit=limit, targets=annotator)
+    return [item.tokens[Side.SOURCE] for item in encoder.encode(annotator.annotate(given))]
+
+
+def words_of(tokens: Tokens) -> list[str]:
+    """The word that each ordinary token belongs to."""
+    spans = [(w.start, w.end) for w in tokens.words]
+    return [tokens.text[slice(*spans[word])] for word in tokens.word if word != NO_WORD]
+
+
+WHITE = [" ", "\t", "  ", "\u00a0", "\u3000", "\u2003", "\u2028", " \t\u00a0 "]
+
+
+@pytest.mark.parametrize("space", WHITE)
+def test_pieces_find_their_words_across_any_white_space(demo: Model, space: str) -> None:
+    (tokens,) = encode(demo, space.join(["Unbelievably", "small", "boats."]))
+    assert words_of(tokens) == ["Unbelievably"] * 5 + ["small", "boats", "."]
+    assert tokens.pieces[1:6] == ("Un", "bel", "ie", "va", "bly")
+    assert tokens.initial.tolist() == [0, 1, 0, 0, 0, 0, 1, 1, 1, 0]
+    assert tokens.punctuation.tolist() == [False] * 8 + [True, False]
+
+
+def test_pieces_are_spelled_as_the_text_is(demo: Model) -> None:
+    """The vocabulary is lower-case and without accents; the text is not."""
+    (tokens,) = encode(demo, "Ein NAÏVER nai\u0308ver Satz")
+    assert "".join(tokens.pieces[1:-1]) == "EinNAÏVERnai\u0308verSatz"
+
+
+def test_special_tokens_have_no_word_and_no_place(demo: Model) -> None:
+    (tokens,) = encode(demo, "One two")
+    assert tokens.pieces == ("[CLS]", "One", "two", "[SEP]")
+    assert tokens.special.tolist() == [True, False, False, True]
+    assert tokens.separator.tolist() == [False, False, False, True]
+    assert tokens.word.tolist() == [NO_WORD, 0, 1, NO_WORD]
+    assert tokens.spans[[0, 3]].tolist() == [[0, 0], [0, 0]]
+
+
+def test_a_text_that_is_too_long_is_cut_at_its_end(demo: Model) -> None:
+    text = " ".join(f"word{n}" for n in range(20))
+    whole, cut = encode(demo, text)[0], encode(demo, text, limit=7)[0]
+    assert (len(cut), cut.lost) == (7, len(whole) - 7)
+    assert (whole.lost, len(whole)) == (0, len(cut) + cut.lost)
+    assert cut.special.tolist() == [True, *[False] * 5, True]
+    assert cut.ids[:-1].tolist() == whole.ids[:6].tolist()
+    assert cut.word[:-1].tolist() == whole.word[:6].tolist()
+    assert cut.text == text
+    assert len(cut.words) == 20
+
+
+def test_a_text_of_exactly_the_limit_is_whole(demo: Model) -> None:
+    (tokens,) = encode(demo, "one two three", limit=5)
+    assert (len(tokens), tokens.lost) == (5, 0)
+
+
+def test_text_that_leaves_no_token_is_a_fault_of_its_line(demo: Model) -> None:
+    with pytest.raises(InputError, match=r"^a\.txt:2: .* leaves no token; expected "):
+        encode(demo, "fine", "\u200b")
+
+
+def test_a_target_for_a_model_that_takes_none_is_a_fault(demo: Model) -> None:
+    pair = Sentence(0, "", "one", target="eins", origin="a.tsv:2")
+    encoder = Encoder(demo, limit=8, targets=Annotator.load(NONE))
+    with pytest.raises(InputError, match=r"^a\.tsv:2: a source with a target; expected "):
+        list(encoder.encode([pair]))
+
+
+def test_a_token_belongs_to_the_word_it_overlaps_most() -> None:
+    text = "ab cde f"
+    words = (Word(0, 2), Word(3, 6), Word(7, 8))
+    spans = [(0, 2), (1, 6), (2, 3), (0, 0), (6, 8), (1, 4)]
+    assert align(text, spans, words).tolist() == [0, 1, NO_WORD, NO_WORD, 2, 0]
+    assert align(text, spans, ()).tolist() == [NO_WORD] * 6
+
+
+def test_words_without_white_space_between_them_are_told_apart() -> None:
+    words = (Word(0, 2), Word(2, 5))
+    assert align("don't", [(0, 2), (2, 3), (3, 5)], words).tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("space", WHITE)
+def test_a_span_loses_the_white_space_at_its_ends(space: str) -> None:
+    text = f"a{space}b{space}c"
+    assert trim(text, 1, len(text) - 1) == (1 + len(space), 2 + len(space))
+    start, end = trim(text, 1, 1 + len(space))
+    assert start == end
+
+
+def test_tokens_that_share_a_character_are_numbered() -> None:
+    spans = [(0, 1), (1, 2), (1, 2), (1, 2), (0, 0)]
+    names = ["x", "b1", "b2", "b3", "</s>"]
+    assert spell("a👩", spans, names) == ("a", "👩 1/3", "👩 2/3", "👩 3/3", "</s>")
+
+
+def test_punctuation_is_known_in_every_script() -> None:
+    assert all(map(is_punctuation, (".", "…", "。", "؟", "«", "--")))
+    assert not any(map(is_punctuation, ("", "a.", "$", "+", "👩")))
+
+
+def test_the_pieces_of_a_word_share_it_and_padding_has_none(demo: Model) -> None:
+    long, short = encode(demo, "Unbelievably small", "Yes")
+    texts = Texts.of([short, long], demo.device)
+    assert texts.valid.sum(1).tolist() == [3, 8]
+    assert texts.word[0].tolist() == [NO_WORD, 0, *[NO_WORD] * 6]
+    np.testing.assert_allclose(texts.share[1], [0, *[0.2] * 5, 1, 0], rtol=1e-6)
+    assert texts.share[0].tolist() == [0, 1, *[0] * 6]
+    assert texts.first.sum(1).tolist() == [1, 1]

@@ -1,0 +1,162 @@
+"""Cosines to all original encodings, without forming one, equal those of formed ones."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from headbook import vocabulary
+from headbook.terms import Space
+from headbook.texts import Texts
+from headbook.vocabulary import Norm, Vocabulary
+from views import Marks
+
+ENTRIES, WIDTH, TOKENS = 150, 24, 19
+KINDS = {
+    "word + position, normed": (1.0, True, True),
+    "scaled word + position, normed": (4.9, True, True),
+    "word + position": (1.0, True, False),
+    "scaled word + position": (4.9, True, False),
+    "word alone": (1.0, False, False),
+}
+
+
+def make(kind: str, dtype: torch.dtype = torch.float64) -> Vocabulary:
+    """A random embedding block with a mean, gains and biases that all matter."""
+    scale, positions, norm = KINDS[kind]
+    torch.manual_seed(1)
+
+    def numbers(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, dtype=torch.float64).to(dtype)
+
+    return Vocabulary(
+        numbers(ENTRIES, WIDTH) + 0.3,
+        scale,
+        numbers(TOKENS + 5, WIDTH) - 0.2 if positions else None,
+        Norm(1 + 0.3 * numbers(WIDTH), 0.4 * numbers(WIDTH), 1e-3) if norm else None,
+    )
+
+
+def texts() -> Texts:
+    """Two texts, one of them padded."""
+    torch.manual_seed(2)
+    rows = [
+        Marks(n, ids=torch.randint(0, ENTRIES, (n,)).tolist()).tokens() for n in (TOKENS, 5)
+    ]  # fmt: skip
+    return Texts.of(rows, torch.device("cpu"), torch.float64)
+
+
+def cosines(made: Vocabulary, states: torch.Tensor, space: Space) -> torch.Tensor:
+    """The direct way. *Shape:* ``(state, sentence, token, entry)``."""
+    places = range(states.shape[2])
+    per_place = []
+    for place in places:
+        table = made.embedding
+        if space is Space.POSITIONAL:
+            assert made.positions is not None
+            table = table * made.scale + made.positions[place]
+            if made.norm is not None:
+                deviation = table - table.mean(1, keepdim=True)
+                std = ((deviation**2).mean(1, keepdim=True) + made.norm.epsilon).sqrt()
+                table = deviation / std * made.norm.gain + made.norm.bias
+        x = states[:, :, place]
+        lengths = x.norm(dim=-1, keepdim=True) * table.norm(dim=1)
+        per_place.append(x @ table.T / lengths)
+    return torch.stack(per_place, 2)
+
+
+CASES = [
+    (kind, space) for kind, space in product(KINDS, Space) if KINDS[kind][1] or space is Space.RAW
+]
+
+
+@pytest.fixture(params=["one block", "many blocks"], autouse=True)
+def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes of blocks are of no account."""
+    if request.param == "many blocks":
+        monkeypatch.setattr(vocabulary, "BLOCK", 16 * ENTRIES)
+        monkeypatch.setattr(vocabulary, "ENTRIES", 32)
+        monkeypatch.setattr(vocabulary, "POSITIONS", 4)
+
+
+@pytest.mark.parametrize(("kind", "space"), CASES)
+def test_all_cosines_equal_the_direct_computation(kind: str, space: Space) -> None:
+    made, given = make(kind), texts()
+    states = torch.randn(3, 2, TOKENS, WIDTH, dtype=torch.float64) + 0.5
+    found = made.nearest(states, given, space, ENTRIES)
+    direct = cosines(made, states, space)
+    valid = given.valid
+    ordered = direct.sort(dim=-1, descending=True)
+    torch.testing.assert_close(
+        found.cosines[:, valid], ordered.values[:, valid], rtol=1e-10, atol=1e-12
+    )
+    assert torch.equal(found.ids[:, valid], ordered.indices[:, valid])
+    assert bool(found.cosines[:, ~valid].isnan().all())
+
+
+@pytest.mark.parametrize(("kind", "space"), CASES)
+def test_the_nearest_entries_are_the_head_of_a_full_sort(kind: str, space: Space) -> None:
+    made, given = make(kind), texts()
+    states = torch.randn(2, 2, TOKENS, WIDTH, dtype=torch.float64)
+    few = made.nearest(states, given, space, 7)
+    ordered = cosines(made, states, space).argsort(dim=-1, descending=True)
+    assert torch.equal(few.ids[:, given.valid], ordered[:, given.valid][..., :7])
+
+
+@pytest.mark.parametrize(("kind", "space"), CASES)
+def test_a_rank_counts_the_entries_strictly_nearer(kind: str, space: Space) -> None:
+    made, given = make(kind), texts()
+    states = torch.randn(3, 2, TOKENS, WIDTH, dtype=torch.float64)
+    direct = cosines(made, states, space)
+    own = direct.gather(-1, given.ids.expand(3, -1, -1)[..., None])
+    expected = (direct > own).sum(-1)
+    found = made.ranks(states, given, space)
+    assert torch.equal(found[:, given.valid].long(), expected[:, given.valid])
+    assert bool(found[:, ~given.valid].isnan().all())
+    assert float(found[:, given.valid].max()) > ENTRIES / 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_input_state_is_nearest_to_its_own_encoding(kind: str) -> None:
+    made, given = make(kind), texts()
+    states = made.encode(given.ids)[None]
+    found = made.ranks(states, given, made.spaces[0])
+    assert bool((found[:, given.valid] == 0).all())
+    near = made.nearest(states, given, made.spaces[0], 1)
+    assert torch.equal(near.ids[0, ..., 0][given.valid], given.ids[given.valid])
+    torch.testing.assert_close(
+        near.cosines[:, given.valid], torch.ones_like(near.cosines[:, given.valid])
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_entries_with_the_same_embedding_do_not_outrank_each_other(kind: str) -> None:
+    made, given = make(kind), texts()
+    made.embedding[given.ids[0, 0]] = made.embedding[given.ids[0, 1]]
+    states = torch.randn(1, 2, TOKENS, WIDTH, dtype=torch.float64)
+    found = made.ranks(states, given, made.spaces[0])
+    direct = cosines(made, states, made.spaces[0])
+    for token in (0, 1):
+        mine = direct[0, 0, token, given.ids[0, token]]
+        expected = int((direct[0, 0, token] > mine + 1e-12).sum())
+        assert int(found[0, 0, token]) == expected
+
+
+def test_an_entry_of_zeros_has_cosine_zero_and_no_nan() -> None:
+    made, given = make("word alone"), texts()
+    made.embedding[3] = 0
+    states = torch.randn(1, 2, TOKENS, WIDTH, dtype=torch.float64)
+    found = made.nearest(states, given, Space.RAW, ENTRIES)
+    zero = found.cosines[:, given.valid][found.ids[:, given.valid] == 3]
+    assert bool((zero == 0).all())
+    assert not bool(found.cosines[:, given.valid].isnan().any())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_single_precision_keeps_five_digits(kind: str) -> None:
+    exact, made, given = make(kind), make(kind, torch.float32), texts()
+    states = torch.randn(2, 2, TOKENS, WIDTH, dtype=torch.float64)
+    space = made.spaces[0]
+    found = made.nearest(states.float(), given, space, 3).cosines[:, given.valid]
+    wanted = exact.nearest(states, given, space, 3).cosines[:, given.valid]
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)

@@ -1,0 +1,247 @@
+"""Tiny random models with their tokenizers: every architecture, offline, in milliseconds."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors, trainers
+from tokenizers.models import BPE, WordPiece
+from transformers import CONFIG_MAPPING, AutoModel, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
+from transformers.utils import logging
+
+LAYERS, HEADS, WIDTH = 2, 4, 32
+ABSENT = 4  # rows of the embedding that no token uses, as padded vocabularies have them
+
+PIECES = (
+    *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
+    ".", ",", "!", "?", "the", "cat", "dog", "sees", "small", "bird", "red", "house", "and",
+    "fisher", "##man", "un", "##happi", "##ness", "sleep", "##ing", "in", "old", "runs", "near",
+    "garden", "##er", "water", "sing", "ve",
+)  # fmt: skip
+
+Roles = Mapping[str, str]
+BRACKETS: Roles = {
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+ROBERTA: Roles = {
+    "bos_token": "<s>",
+    "pad_token": "<pad>",
+    "eos_token": "</s>",
+    "unk_token": "<unk>",
+    "mask_token": "<mask>",
+    "cls_token": "<s>",
+    "sep_token": "</s>",
+}
+END_OF_TEXT: Roles = {"eos_token": "<|endoftext|>", "unk_token": "<|endoftext|>"}
+LLAMA: Roles = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>"}
+OPT: Roles = {"bos_token": "</s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+GEMMA: Roles = {
+    "pad_token": "<pad>",
+    "eos_token": "<eos>",
+    "bos_token": "<bos>",
+    "unk_token": "<unk>",
+}
+T5: Roles = {"pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """One architecture.
+
+    Attributes:
+        type: the configuration's ``model_type``.
+        roles: the tokenizer's special tokens; ids in this order.
+        template: what stands around a text, ``$A``.
+        options: of the configuration, beside sizes.
+    """
+
+    type: str
+    roles: Roles
+    template: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def pairs(self) -> bool:
+        """Whether it is an encoder-decoder."""
+        return self.type in {"t5", "bart", "marian"}
+
+
+def _sizes(**more: Any) -> dict[str, Any]:
+    return {
+        "hidden_size": WIDTH,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "intermediate_size": 48,
+        "max_position_embeddings": 72,
+        **more,
+    }
+
+
+def _pair_sizes(**more: Any) -> dict[str, Any]:
+    return {
+        "d_model": WIDTH,
+        "encoder_layers": LAYERS,
+        "decoder_layers": LAYERS,
+        "encoder_attention_heads": HEADS,
+        "decoder_attention_heads": HEADS,
+        "encoder_ffn_dim": 48,
+        "decoder_ffn_dim": 48,
+        "max_position_embeddings": 72,
+        **more,
+    }
+
+
+_GPT2 = {"n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_positions": 72}
+_GROUPED = _sizes(num_key_value_heads=2, head_dim=8)
+_DISTIL = {
+    "dim": WIDTH,
+    "n_layers": LAYERS,
+    "n_heads": HEADS,
+    "hidden_dim": 48,
+    "max_position_embeddings": 72,
+}
+_T5 = {
+    "d_model": WIDTH,
+    "d_kv": 8,
+    "d_ff": 48,
+    "num_layers": LAYERS,
+    "num_heads": HEADS,
+    "relative_attention_num_buckets": 8,
+}
+_NEO = {
+    "hidden_size": WIDTH,
+    "num_layers": LAYERS,
+    "num_heads": HEADS,
+    "intermediate_size": 48,
+    "max_position_embeddings": 72,
+    "attention_types": [[["global", "local"], 1]],
+    "window_size": 4,
+}
+WINDOW = 4  # of the layers with local attention
+
+AROUND, BEFORE, AFTER, BARE = "[CLS] $A [SEP]", "<s> $A", "$A </s>", "$A"
+
+IN_TABLE = {
+    "bert": Tiny("bert", BRACKETS, AROUND, _sizes()),
+    "roberta": Tiny("roberta", ROBERTA, "<s> $A </s>", _sizes()),
+    "distilbert": Tiny("distilbert", BRACKETS, AROUND, _DISTIL),
+    "albert": Tiny("albert", BRACKETS, AROUND, _sizes(embedding_size=16)),
+    "electra": Tiny("electra", BRACKETS, AROUND, _sizes(embedding_size=WIDTH)),
+    "modernbert": Tiny(
+        "modernbert",
+        BRACKETS,
+        AROUND,
+        _sizes(
+            local_attention=WINDOW,
+            global_attn_every_n_layers=2,
+            cls_token_id=2,
+            sep_token_id=3,
+        ),
+    ),
+    "gpt2": Tiny("gpt2", END_OF_TEXT, BARE, _GPT2),
+    "gpt_neox": Tiny("gpt_neox", END_OF_TEXT, BARE, _sizes()),
+    "gpt_neox_serial": Tiny("gpt_neox", END_OF_TEXT, BARE, _sizes(use_parallel_residual=False)),
+    "opt": Tiny("opt", OPT, "</s> $A", _sizes(ffn_dim=48, word_embed_proj_dim=WIDTH)),
+    "opt_after": Tiny(
+        "opt",
+        OPT,
+        "</s> $A",
+        _sizes(ffn_dim=48, word_embed_proj_dim=WIDTH, do_layer_norm_before=False),
+    ),
+    "llama": Tiny("llama", LLAMA, BEFORE, _GROUPED),
+    "mistral": Tiny("mistral", LLAMA, BEFORE, {**_GROUPED, "sliding_window": WINDOW}),
+    "qwen2": Tiny("qwen2", END_OF_TEXT, BARE, _GROUPED),
+    "gemma3": Tiny(
+        "gemma3_text",
+        GEMMA,
+        "<bos> $A",
+        {
+            **_GROUPED,
+            "sliding_window": WINDOW,
+            "layer_types": ["sliding_attention", "full_attention"],
+        },
+    ),
+    "t5": Tiny("t5", T5, AFTER, _T5),
+    "bart": Tiny("bart", ROBERTA, "<s> $A </s>", _pair_sizes(scale_embedding=True)),
+    "marian": Tiny("marian", T5, AFTER, _pair_sizes(scale_embedding=True)),
+}
+UNKNOWN = {"phi": Tiny("phi", END_OF_TEXT, BARE, _sizes())}  # served by the hook, not in the table
+FALLBACK = {  # not served by the hook
+    "gpt_neo": Tiny("gpt_neo", END_OF_TEXT, BARE, _NEO),
+    "mpnet": Tiny("mpnet", ROBERTA, "<s> $A </s>", _sizes()),
+}
+ALL = {**IN_TABLE, **UNKNOWN, **FALLBACK}
+
+
+def write(name: str, folder: Path, seed: int = 0) -> Path:
+    """Write a tiny model and its tokenizer into a folder, and return it."""
+    tiny = ALL[name]
+    tokenizer = _tokenizer(tiny)
+    tokenizer.save_pretrained(folder)
+    options: dict[str, Any] = {**tiny.options, **_special(tokenizer, tiny)}
+    config = CONFIG_MAPPING[tiny.type](**options | {"vocab_size": len(tokenizer) + ABSENT})
+    torch.manual_seed(seed)
+    logging.disable_progress_bar()
+    loader: Any = AutoModelForSeq2SeqLM if tiny.pairs else AutoModel
+    model = loader.from_config(config)
+    _randomise(model)
+    model.save_pretrained(folder)
+    return folder
+
+
+def _special(tokenizer: Any, tiny: Tiny) -> dict[str, int | None]:
+    found = {name: getattr(tokenizer, f"{name}_token_id") for name in ("pad", "bos", "eos")}
+    special: dict[str, int | None] = {f"{name}_token_id": token for name, token in found.items()}
+    if tiny.pairs:
+        special["decoder_start_token_id"] = found["eos" if tiny.type == "bart" else "pad"]
+        special["forced_eos_token_id"] = None
+    return special
+
+
+def _tokenizer(tiny: Tiny) -> Any:
+    """The family's special tokens, around byte-level pieces where it has none, else WordPiece."""
+    fast = _bytes(tiny) if tiny.template == BARE else _pieces(tiny)
+    return PreTrainedTokenizerFast(tokenizer_object=fast, model_max_length=64, **tiny.roles)
+
+
+def _bytes(tiny: Tiny) -> Tokenizer:
+    fast = Tokenizer(BPE())
+    fast.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    fast.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=[*dict.fromkeys(tiny.roles.values())],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    fast.train_from_iterator([" the old fisher sees small dogs, sings and sleeps"] * 2, trainer)
+    return fast
+
+
+def _pieces(tiny: Tiny) -> Tokenizer:
+    names = [*dict.fromkeys(tiny.roles.values()), *PIECES]
+    vocabulary = {name: number for number, name in enumerate(names)}
+    fast = Tokenizer(WordPiece(vocabulary, unk_token=tiny.roles["unk_token"]))
+    fast.normalizer = normalizers.Lowercase()
+    fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    fast.post_processor = processors.TemplateProcessing(
+        single=tiny.template,
+        special_tokens=[(n, vocabulary[n]) for n in tiny.template.split() if n != "$A"],
+    )
+    return fast
+
+
+def _randomise(model: torch.nn.Module) -> None:
+    """Weights so large that attention is uneven; no bias and no gain that could be left out."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(0, 0.35)
+            else:
+                parameter.add_(0.2 * torch.randn_like(parameter))

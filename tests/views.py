@@ -1,0 +1,101 @@
+"""A layer as a metric sees it, made by hand instead of by a model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from headbook.frame import Frame, Scope
+from headbook.inputs import NO_HEAD, Word
+from headbook.layerview import LayerView, layer_views
+from headbook.metrics.base import Example
+from headbook.terms import Side, Stack, View
+from headbook.texts import Texts
+from headbook.tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What is known of the tokens of one text; every list is by token, empty for "nothing"."""
+
+    n: int
+    ids: Sequence[int] = ()
+    special: Sequence[int] = ()
+    separator: Sequence[int] = ()
+    punctuation: Sequence[int] = ()
+    word: Sequence[int] = ()
+    tags: Sequence[str] = ()
+    heads: Sequence[int] = ()
+
+    def tokens(self) -> Tokens:
+        """The text; by default every token that is not special is a word."""
+        ordinary = [i for i in range(self.n) if i not in self.special]
+        word = self.word or [i if i in ordinary else -1 for i in range(self.n)]
+        n_words = max(word) + 1
+        words = tuple(
+            Word(
+                start=0,
+                end=0,
+                upos=self.tags[w] if self.tags else "",
+                head=self.heads[w] if self.heads else NO_HEAD,
+                relation="dep" if self.heads else "",
+            )
+            for w in range(n_words)
+        )
+        return Tokens(
+            text="",
+            pieces=("",) * self.n,
+            ids=np.array(self.ids or range(self.n), dtype=np.int64),
+            spans=np.zeros((self.n, 2), dtype=np.int64),
+            special=self._flags(self.special),
+            separator=self._flags(self.separator),
+            punctuation=self._flags(self.punctuation),
+            word=np.array(word, dtype=np.int64),
+            words=words,
+        )
+
+    def _flags(self, places: Sequence[int]) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+        found = np.zeros(self.n, dtype=np.bool_)
+        found[list(places)] = True
+        return found
+
+
+SELF = Stack(
+    name="self",
+    n_layers=1,
+    attention_layers=(0,),
+    n_heads=1,
+    n_key_heads=1,
+    head_width=0,
+    causal=False,
+    queries=Side.SOURCE,
+    keys=Side.SOURCE,
+)
+
+
+def views_of(
+    weights: torch.Tensor, queries: Marks, keys: Marks | None = None, *, causal: bool = False
+) -> dict[View, LayerView]:
+    """One sentence in every view.
+
+    Args:
+        weights: *Shape:* ``(head, query, key)``.
+        keys: the other text, for attention across two.
+    """
+    other = Side.SOURCE if keys is None else Side.TARGET
+    stack = replace(SELF, causal=causal, keys=other)
+    device = torch.device("cpu")
+    texts = [Texts.of([m.tokens()], device, torch.float64) for m in (queries, keys or queries)]
+    seen = torch.ones(1, *weights.shape[1:], dtype=torch.bool)
+    frame = Frame(stack, texts[0], texts[0] if keys is None else texts[1],
+                  seen.tril() if causal else seen)  # fmt: skip
+    return layer_views({view: Scope(frame, view) for view in View}, weights[None].double())
+
+
+def example_view(example: Example) -> LayerView:
+    """A metric's own example, in the raw view."""
+    marks = Marks(
+        len(example.weights), special=example.special, tags=example.tags, heads=example.heads
+    )
+    return views_of(torch.tensor([example.weights], dtype=torch.float64), marks)[View.RAW]
