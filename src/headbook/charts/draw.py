@@ -140,14 +140,14 @@ def trajectories(
         opacity=strong,
         tooltip=["token:N", "position:Q", "step:O", *_numbers("value")],
     )
-    names = _names(rows, show, steps[-1], (ends[1] - ends[0]) * LINE / height, ranks=ranks)
+    names = _names(rows, show, steps[-1], ends, height, ranks=ranks)
     labels = _with_choices(alt.Chart(names), names, show, again=True).mark_text(
         align="left", dx=8, fontSize=11
     )
     labels = labels.encode(
         x=alt.X("step:O", scale=x_scale),
         y=alt.Y("place:Q", scale=scale),
-        text="token:N",
+        text="name:N",
         color=colour,
         opacity=strong,
     )
@@ -160,7 +160,7 @@ def _plain_scale(rows: pd.DataFrame) -> tuple[alt.Scale, alt.Axis, tuple[float, 
     ends = (np.floor(rows["value"].min() * 10) / 10, np.ceil(rows["value"].max() * 10) / 10)
     if ends[0] == ends[1]:
         ends = (ends[0] - 0.1, ends[1] + 0.1)
-    return alt.Scale(domain=[*ends], nice=False), alt.Axis(), ends
+    return alt.Scale(domain=[*ends], nice=False), alt.Axis(format=".1f", tickCount=8), ends
 
 
 def _rank_scale(rows: pd.DataFrame) -> tuple[alt.Scale, alt.Axis, tuple[float, float]]:
@@ -173,27 +173,41 @@ def _rank_scale(rows: pd.DataFrame) -> tuple[alt.Scale, alt.Axis, tuple[float, f
 
 
 def _names(
-    rows: pd.DataFrame, show: dict[str, str], last: str, gap: float, *, ranks: bool
+    rows: pd.DataFrame,
+    show: dict[str, str],
+    last: str,
+    ends: tuple[float, float],
+    height: int,
+    *,
+    ranks: bool,
 ) -> pd.DataFrame:
-    """The tokens' names at the right end, ``gap`` apart where lines end together."""
-    ends = rows[rows["step"] == last]
+    """The tokens' names and values at the right end, moved apart where lines end together.
+
+    Args:
+        last: the step at the right end.
+        ends: of the vertical scale, ``height`` pixels apart.
+    """
+    gap = (ends[1] - ends[0]) * LINE / height
+    digits = ",.0f" if ranks else ".2f"
     placed = []
-    for _, group in ends.groupby([*show], sort=False):
+    for _, group in rows[rows["step"] == last].groupby([*show], sort=False):
         values = group["value"].to_numpy(float)
         steps = np.log1p(values) if ranks else values
-        apart = spread(steps, gap, least=0.0 if ranks else -np.inf)
-        placed.append(group.assign(place=np.expm1(apart) if ranks else apart))
+        apart = spread(steps, gap, ends)
+        ended = zip(group["token"], values, strict=True)
+        texts = [f"{token} · {value:{digits}}" for token, value in ended]
+        placed.append(group.assign(place=np.expm1(apart) if ranks else apart, name=texts))
     return pd.concat(placed)
 
 
-def spread(values: Floats, gap: float, *, least: float = -np.inf) -> Floats:
+def spread(values: Floats, gap: float, ends: tuple[float, float]) -> Floats:
     """Move values apart until neighbours are ``gap`` apart, as little as that takes.
 
     Neighbours that would overlap form a group around their common mean, as in isotonic
     regression.
 
     Args:
-        least: no value may come to lie below it.
+        ends: where no value may lie below or above, as long as there is room for all.
     """
     order = np.argsort(values, kind="stable")
     groups: list[tuple[float, int]] = []  # mean of (value - place in group * gap), members
@@ -207,7 +221,9 @@ def spread(values: Floats, gap: float, *, least: float = -np.inf) -> Floats:
     apart = np.concatenate([np.full(size, mean) for mean, size in groups] or [np.zeros(0)])
     places = np.arange(len(values)) * gap
     found = np.empty(len(values))
-    found[order] = np.maximum(apart, least) + places
+    found[order] = (
+        np.maximum(np.minimum(apart, ends[1] - gap * (len(values) - 1)), ends[0]) + places
+    )
     return found
 
 

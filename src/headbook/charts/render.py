@@ -123,7 +123,7 @@ def config(ink: str) -> dict[str, Any]:
         # Readers' fonts may be wider than the one that labels were measured with.
         "padding": {"left": 5, "top": 5, "bottom": 5, "right": 28},
         "font": FONT,
-        "axis": text | axis | {"titleFontWeight": "normal"},
+        "axis": text | axis | {"titleFontWeight": "normal", "titlePadding": 10},
         "legend": text | {"titleFontWeight": "normal", "gradientLength": 140},
         "header": text,
         "text": {"color": ink},
