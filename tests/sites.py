@@ -1,6 +1,7 @@
 """Studies of tiny models and their sites, made once a session: what tests of pages look at."""
 
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from headbook.study import Study
 
 FAMILIES = {"encoder": "bert", "decoder": "gpt2", "pair": "bart"}
 EPOCH = "1700000000"  # the date of every study here: 2023-11-14
+SOMEBODY = "somebody-who-ran-it"  # the user's name, which no file may hold
 NOTES = "Some *notes* with a [link](https://doi.org/10.1000/1) and `code`.\n"
 DECODER_METRICS = (
     "attention_distance,offset_profile,relative_entropy,sink_share,cosine_to_input,nearest_tokens"
@@ -73,6 +75,8 @@ def make_study(inputs: Path, model: Path, **options: Any) -> Study:
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SOURCE_DATE_EPOCH", EPOCH)
+        patch.setenv("USER", SOMEBODY)
+        patch.setenv("LOGNAME", SOMEBODY)
         return headbook.collect([inputs], model=str(model), **(given | options))
 
 
@@ -106,6 +110,7 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Site]:
         with FileLock(shared / f"{kind}.lock"):
             if (place / "site").exists():
                 return Site(kind, place)
+            shutil.rmtree(place, ignore_errors=True)  # what a failed try has left
             place.mkdir()
             return write_site(place, kind, **options)
 

@@ -9,12 +9,13 @@ import pytest
 import tiny
 import treebank
 from bare import Bare
-from headbook.collect import collect
+from headbook.collection import collect
 from headbook.families import FAMILIES
 from headbook.study import Study
 from headbook.terms import Kind, Side
 
 Folder = Callable[[str], Path]
+SLOW = pytest.mark.slow
 
 # What every tokenizer puts around a text, and what sort of model it is.
 PATTERNS = {
@@ -93,7 +94,7 @@ def test_every_self_check_of_a_known_family_runs_and_passes(
     assert [check for check in manifest.checks if not check.passed] == []
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=SLOW)])
 @pytest.mark.parametrize("name", ["modernbert", "mistral", "gemma3", "gpt2", "marian"])
 def test_self_checks_pass_in_other_number_formats(
     name: str, dtype: str, study: Callable[..., Study]
@@ -157,7 +158,9 @@ def test_a_family_outside_the_hook_says_what_is_missing(
     assert all(check.passed for check in manifest.checks)
 
 
-@pytest.mark.parametrize("name", ["t5", "bart", "marian"])
+@pytest.mark.parametrize(
+    "name", ["t5", pytest.param("bart", marks=SLOW), pytest.param("marian", marks=SLOW)]
+)
 def test_a_missing_target_is_what_greedy_decoding_writes(
     name: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:

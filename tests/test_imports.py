@@ -27,7 +27,7 @@ ORDER = """
     metrics
     reduce sums tokentable
     manifest shown exemplars storage tables study
-    gaps selfcheck survey portrait trajectories collect
+    gaps selfcheck survey portrait trajectories collection
     results wording findings
     images charts
     views
@@ -139,16 +139,6 @@ def test_pages_need_neither_torch_nor_transformers_nor_spacy() -> None:
         "print({'torch', 'transformers', 'spacy', 'headbook.views.head'} & set(sys.modules))"
     )
     assert run(code) == "{'headbook.views.head'}"
-
-
-@pytest.mark.slow
-def test_the_front_door_gives_the_same_function_each_time() -> None:
-    """The module `headbook.collect` never stands where the function is expected."""
-    code = (
-        "import headbook; first = headbook.collect; from headbook.collect import collect;"
-        "print(first is headbook.collect is collect, headbook.render, headbook.Study)"
-    )
-    assert run(code).startswith("True <function render at ")
 
 
 def test_a_name_that_headbook_does_not_have_is_an_attribute_error() -> None:

@@ -14,7 +14,7 @@ from latex2mathml.converter import convert
 
 import headbook.metrics
 import treebank
-from headbook.collect import collect
+from headbook.collection import collect
 from headbook.metrics import all_metrics, chosen_metrics, head_metrics, token_metrics
 from headbook.metrics.base import Example, HeadMetric, Metric, Need, Ratio
 from headbook.study import Study
@@ -168,7 +168,7 @@ class Runs(NamedTuple):
     one_by_one: Study
 
 
-@pytest.fixture(scope="module", params=["bert", "gpt2", "t5"])
+@pytest.fixture(scope="module", params=["bert", "gpt2", pytest.param("t5", marks=pytest.mark.slow)])
 def runs(
     request: pytest.FixtureRequest, tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory
 ) -> Runs:

@@ -13,7 +13,7 @@ import pytest
 import treebank
 from bare import Bare, Given, Word, given
 from headbook.annotate import Annotator
-from headbook.collect import collect
+from headbook.collection import collect
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.study import Study

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headbook.collect import collect
+from headbook.collection import collect
 from headbook.errors import OutputError, StudyError
 from headbook.manifest import Manifest
 from headbook.study import Study

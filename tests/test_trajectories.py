@@ -13,7 +13,7 @@ import pytest
 import tiny
 import treebank
 from bare import Bare, Given, Word, given
-from headbook.collect import collect
+from headbook.collection import collect
 from headbook.metrics import all_metrics, token_metrics
 from headbook.study import Study
 from looks import Text

@@ -76,6 +76,7 @@ def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "many blocks":
         monkeypatch.setattr(vocabulary, "BLOCK", 16 * ENTRIES)
         monkeypatch.setattr(vocabulary, "ENTRIES", 32)
+        monkeypatch.setattr(vocabulary, "CHUNK", 8)
         monkeypatch.setattr(vocabulary, "POSITIONS", 4)
 
 
@@ -83,7 +84,7 @@ def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def test_all_cosines_equal_the_direct_computation(kind: str, space: Space) -> None:
     made, given = make(kind), texts()
     states = torch.randn(3, 2, TOKENS, WIDTH, dtype=torch.float64) + 0.5
-    found = made.nearest(states, given, space, ENTRIES)
+    found = made.compare(states, given, space, ENTRIES)
     direct = cosines(made, states, space)
     valid = given.valid
     ordered = direct.sort(dim=-1, descending=True)
@@ -98,7 +99,7 @@ def test_all_cosines_equal_the_direct_computation(kind: str, space: Space) -> No
 def test_the_nearest_entries_are_the_head_of_a_full_sort(kind: str, space: Space) -> None:
     made, given = make(kind), texts()
     states = torch.randn(2, 2, TOKENS, WIDTH, dtype=torch.float64)
-    few = made.nearest(states, given, space, 7)
+    few = made.compare(states, given, space, 7)
     ordered = cosines(made, states, space).argsort(dim=-1, descending=True)
     assert torch.equal(few.ids[:, given.valid], ordered[:, given.valid][..., :7])
 
@@ -110,7 +111,7 @@ def test_a_rank_counts_the_entries_strictly_nearer(kind: str, space: Space) -> N
     direct = cosines(made, states, space)
     own = direct.gather(-1, given.ids.expand(3, -1, -1)[..., None])
     expected = (direct > own).sum(-1)
-    found = made.ranks(states, given, space)
+    found = made.compare(states, given, space, 10).ranks
     assert torch.equal(found[:, given.valid].long(), expected[:, given.valid])
     assert bool(found[:, ~given.valid].isnan().all())
     assert float(found[:, given.valid].max()) > ENTRIES / 2
@@ -120,9 +121,9 @@ def test_a_rank_counts_the_entries_strictly_nearer(kind: str, space: Space) -> N
 def test_the_input_state_is_nearest_to_its_own_encoding(kind: str) -> None:
     made, given = make(kind), texts()
     states = made.encode(given.ids)[None]
-    found = made.ranks(states, given, made.spaces[0])
+    found = made.compare(states, given, made.spaces[0], 10).ranks
     assert bool((found[:, given.valid] == 0).all())
-    near = made.nearest(states, given, made.spaces[0], 1)
+    near = made.compare(states, given, made.spaces[0], 1)
     assert torch.equal(near.ids[0, ..., 0][given.valid], given.ids[given.valid])
     torch.testing.assert_close(
         near.cosines[:, given.valid], torch.ones_like(near.cosines[:, given.valid])
@@ -134,7 +135,7 @@ def test_entries_with_the_same_embedding_do_not_outrank_each_other(kind: str) ->
     made, given = make(kind), texts()
     made.embedding[given.ids[0, 0]] = made.embedding[given.ids[0, 1]]
     states = torch.randn(1, 2, TOKENS, WIDTH, dtype=torch.float64)
-    found = made.ranks(states, given, made.spaces[0])
+    found = made.compare(states, given, made.spaces[0], 10).ranks
     direct = cosines(made, states, made.spaces[0])
     for token in (0, 1):
         mine = direct[0, 0, token, given.ids[0, token]]
@@ -146,7 +147,7 @@ def test_an_entry_of_zeros_has_cosine_zero_and_no_nan() -> None:
     made, given = make("word alone"), texts()
     made.embedding[3] = 0
     states = torch.randn(1, 2, TOKENS, WIDTH, dtype=torch.float64)
-    found = made.nearest(states, given, Space.RAW, ENTRIES)
+    found = made.compare(states, given, Space.RAW, ENTRIES)
     zero = found.cosines[:, given.valid][found.ids[:, given.valid] == 3]
     assert bool((zero == 0).all())
     assert not bool(found.cosines[:, given.valid].isnan().any())
@@ -157,6 +158,6 @@ def test_single_precision_keeps_five_digits(kind: str) -> None:
     exact, made, given = make(kind), make(kind, torch.float32), texts()
     states = torch.randn(2, 2, TOKENS, WIDTH, dtype=torch.float64)
     space = made.spaces[0]
-    found = made.nearest(states.float(), given, space, 3).cosines[:, given.valid]
-    wanted = exact.nearest(states, given, space, 3).cosines[:, given.valid]
+    found = made.compare(states.float(), given, space, 3).cosines[:, given.valid]
+    wanted = exact.compare(states, given, space, 3).cosines[:, given.valid]
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)

@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 __all__ = ["Study", "__version__", "collect", "render"]
 
 if TYPE_CHECKING:
-    from headbook.collect import collect
+    from headbook.collection import collect
     from headbook.site import render
     from headbook.study import Study
 
@@ -24,9 +24,7 @@ def __getattr__(name: str) -> object:
     """Import on first use, so that rendering never loads torch, transformers or spaCy."""
     from importlib import import_module  # noqa: PLC0415
 
-    homes = {"collect": "headbook.collect", "render": "headbook.site", "Study": "headbook.study"}
+    homes = {"collect": "headbook.collection", "render": "headbook.site", "Study": "headbook.study"}
     if name not in homes:
         raise AttributeError(f"module 'headbook' has no attribute {name!r}")
-    found: object = getattr(import_module(homes[name]), name)
-    globals()[name] = found  # else the module `collect` would stand for the function from now on
-    return found
+    return getattr(import_module(homes[name]), name)

@@ -27,9 +27,9 @@ from headbook.errors import ConfigError, HeadbookError, OutputError
 from headbook.folders import check_replaceable
 from headbook.progress import Progress, Silent
 from headbook.resources import folder
-from headbook.site import Summary, render, written
 
 if TYPE_CHECKING:
+    from headbook.site import Summary
     from headbook.study import Study
 
 DONE, BUG, WRONG = 0, 1, 2
@@ -146,18 +146,18 @@ def render_command(study: Path, **options: Any) -> None:
     """Write the site of a stored study, without model or network."""
     config = _config(options)
     start = time.monotonic()
-    out = _checked_out(config, [str(study)])
+    _checked_out(config, [str(study)])
     with _progress(config) as progress:
-        summary = render(study, out, force=config.force, progress=progress)
+        summary = _render(study, config, progress)
     _finish(config, summary, start)
 
 
 def _build(inputs: list[str], config: Config) -> None:
     start = time.monotonic()
-    out = _checked_out(config, inputs)
+    _checked_out(config, inputs)
     with _progress(config) as progress:
         study = _collect(inputs, config, progress)
-        summary = render(study, out, force=config.force, progress=progress)
+        summary = _render(study, config, progress)
     _finish(config, summary, start)
 
 
@@ -166,9 +166,17 @@ def _collect(inputs: list[str], config: Config, progress: Progress) -> "Study":
     if not config.verbose:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
-    from headbook.collect import collect as run  # noqa: PLC0415 - it loads torch
+    from headbook.collection import collect as run  # noqa: PLC0415 - it loads torch
 
     return run(inputs, config, progress=progress)
+
+
+def _render(study: "Study | Path", config: Config, progress: Progress) -> "Summary":
+    """Import what draws pages only when they are drawn."""
+    from headbook.site import render  # noqa: PLC0415 - it loads pandas and Altair
+
+    assert config.out is not None
+    return render(study, config.out, force=config.force, progress=progress)
 
 
 def _config(options: dict[str, Any]) -> Config:
@@ -202,8 +210,10 @@ def _progress(config: Config) -> AbstractContextManager[Progress]:
     return Bar(console) if console.is_terminal else Lines(console)
 
 
-def _finish(config: Config, summary: Summary, start: float) -> None:
+def _finish(config: Config, summary: "Summary", start: float) -> None:
     """Say what was written, and open it."""
+    from headbook.site import written  # noqa: PLC0415 - see _render
+
     pages = f"{summary.pages:,} pages, {written(summary.size)}"
     _say(config, f"{summary.index}\n{pages}, {time.monotonic() - start:.1f} s")
     limit = next((size for size in LARGE if summary.size > size), None)

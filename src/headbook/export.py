@@ -211,8 +211,9 @@ def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _prefixed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
-    risky = texts.astype(str).str.startswith(FORMULA)
-    return texts.where(~risky, "'" + texts.astype(str))
+    letters = texts.astype(str)
+    safe = letters.where(~letters.str.startswith(FORMULA), "'" + letters)
+    return safe.str.replace("\r", "␍")  # the writer quotes line feeds alone
 
 
 def _write(path: Path, text: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from headbook import storage, tables
@@ -119,10 +120,11 @@ class Study:
 
 
 def _worse(one: Manifest, other: Manifest) -> tuple[Check, ...]:
-    """Of each check the larger error."""
+    """Of each check the larger error; NaN is larger than any."""
     errors = {(c.name, c.stack): c.error for c in other.checks}
     return tuple(
-        replace(c, error=max(c.error, errors.get((c.name, c.stack), 0))) for c in one.checks
+        replace(c, error=float(np.maximum(c.error, errors.get((c.name, c.stack), 0.0))))
+        for c in one.checks
     )
 
 

@@ -6,7 +6,9 @@ import torch
 
 from headbook.terms import CLASSES, CONTENT, FUNCTION, UPOS, Space
 from headbook.texts import Texts
-from headbook.vocabulary import Neighbours, Vocabulary
+from headbook.vocabulary import Comparison, Vocabulary
+
+NEIGHBOURS = 10  # nearest entries that are kept of each state
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,22 +26,15 @@ class TokenView:
     input: torch.Tensor
     texts: Texts
     vocabulary: Vocabulary | None = None
-    _nearest: dict[Space, Neighbours] = field(default_factory=dict)
+    _compared: dict[Space, Comparison] = field(default_factory=dict)
 
-    def ranks(self, space: Space) -> torch.Tensor:
-        """Rank of each token's own encoding; see `Vocabulary.ranks`.
-
-        *Shape:* ``(state, sentence, token)``; NaN in the padding.
-        """
+    def compared(self, space: Space) -> Comparison:
+        """The states beside every original encoding; made once for each space."""
         assert self.vocabulary is not None
-        return self.vocabulary.ranks(self.states, self.texts, space)
-
-    def nearest(self, space: Space, k: int) -> Neighbours:
-        """The k nearest original encodings; made once for each space."""
-        assert self.vocabulary is not None
-        if space not in self._nearest:
-            self._nearest[space] = self.vocabulary.nearest(self.states, self.texts, space, k)
-        return self._nearest[space]
+        if space not in self._compared:
+            found = self.vocabulary.compare(self.states, self.texts, space, NEIGHBOURS)
+            self._compared[space] = found
+        return self._compared[space]
 
 
 def classes(texts: Texts) -> torch.Tensor:

@@ -14,13 +14,12 @@ from headbook.capture import forward, tapped
 from headbook.embedding import Embedding
 from headbook.encode import vocabulary_names
 from headbook.metrics.base import TokenMetric
-from headbook.metrics.nearest_tokens import K
 from headbook.model import Model
 from headbook.shown import NEAREST, OF_A_STATE, TOKENS, Portrait
 from headbook.sums import TokenSums
 from headbook.terms import Side, Space, State
 from headbook.tokentable import TokenTable
-from headbook.tokenview import TokenView
+from headbook.tokenview import NEIGHBOURS, TokenView
 
 GATHERED = 1 << 25  # numbers of states held before they are measured
 NEAREST_ID = "nearest_tokens"
@@ -112,14 +111,14 @@ class _Stack:
 
     def _keep_nearest(self, view: TokenView, space: Space) -> None:
         """The nearest entries themselves, in the space that pages show first."""
-        shown, near = self._shown, view.nearest(space, K)
+        shown, near = self._shown, view.compared(space)
         ids = near.ids.cpu().numpy()[:, shown.rows, shown.positions]
         cosines = near.cosines.cpu().numpy()[:, shown.rows, shown.positions]
         entries, place = np.unique(ids, return_inverse=True)
         names = np.array(vocabulary_names(self._tracker.model.tokenizer, entries), dtype=object)
-        frame = self._frame(K)
+        frame = self._frame(NEIGHBOURS)
         frame["space"] = space
-        frame["rank"] = np.tile(np.arange(1, K + 1), len(frame) // K)
+        frame["rank"] = np.tile(np.arange(1, NEIGHBOURS + 1), len(frame) // NEIGHBOURS)
         frame["neighbour"], frame["cosine"] = names[place].ravel(), cosines.ravel()
         self.kept.append(Portrait(nearest=frame[[*NEAREST]]))
 

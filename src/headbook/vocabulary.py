@@ -7,7 +7,7 @@ give it there, LN(u) with u = s e_v + p_i. No encoding is ever formed: with gain
 
 is one product with the plain embedding matrix, and std(u) and |LN(u)| follow from sums over e_v,
 e_v^2 and e_v . p_i, made once for each position. Ranks and neighbours are taken from each block
-of scores, without sorting the vocabulary.
+of scores together, without sorting the vocabulary.
 """
 
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from headbook.terms import Space
 from headbook.texts import Texts
 
 BLOCK = 1 << 22  # scores held at a time
+CHUNK = 1 << 8  # entries of which the largest score is found first
 ENTRIES = 1 << 13  # entries whose sums are made at a time, in float64
 POSITIONS = 16  # positions whose sums are made at a time
 
@@ -32,18 +33,46 @@ class Norm(NamedTuple):
     epsilon: float
 
 
-class Factors(NamedTuple):
-    """What turns products into cosines at one position; each ``(entry,)``."""
+class Nearest(NamedTuple):
+    """The largest scores of each row, largest first, and their entries; ``(row, k)``."""
 
-    inverse_std: torch.Tensor
+    values: torch.Tensor
+    indices: torch.Tensor
+
+
+class Factors(NamedTuple):
+    """What turns products into cosines at one position; each ``(entry,)``.
+
+    Attributes:
+        scale: 1 / (std(u) |LN(u)|).
+        inverse_norm: 1 / |LN(u)|.
+    """
+
+    scale: torch.Tensor
     inverse_norm: torch.Tensor
 
 
-class Neighbours(NamedTuple):
-    """The nearest original encodings, nearest first; each ``(state, sentence, token, k)``."""
+class Comparison(NamedTuple):
+    """States compared with the original encodings of the vocabulary.
 
+    Attributes:
+        ranks: number of entries with a strictly higher cosine to a state than the token's own; 0:
+            still nearest. *Shape:* ``(state, sentence, token)``; NaN in the padding.
+        ids: the nearest entries, nearest first. *Shape:* ``(state, sentence, token, k)``; 0 in the
+            padding.
+        cosines: theirs, of the same shape; NaN in the padding.
+    """
+
+    ranks: torch.Tensor
     ids: torch.Tensor
     cosines: torch.Tensor
+
+    @classmethod
+    def empty(cls, states: torch.Tensor, k: int) -> "Comparison":
+        """Nothing compared yet."""
+        cosines = states.new_full((*states.shape[:3], k), torch.nan)
+        ranks = states.new_full(states.shape[:3], torch.nan)
+        return cls(ranks, torch.zeros_like(cosines, dtype=torch.long), cosines)
 
 
 @dataclass(eq=False)
@@ -69,43 +98,23 @@ class Vocabulary:
         """The spaces that apply, the default one first."""
         return (Space.RAW,) if self.positions is None else (Space.POSITIONAL, Space.RAW)
 
-    def ranks(self, states: torch.Tensor, texts: Texts, space: Space) -> torch.Tensor:
-        """Number of entries with a strictly higher cosine to a state than the token's own.
+    def compare(self, states: torch.Tensor, texts: Texts, space: Space, k: int) -> Comparison:
+        """Every state with every entry's original encoding.
 
         Args:
             states: *Shape:* ``(state, sentence, token, width)``.
-
-        Returns:
-            *Shape:* ``(state, sentence, token)``; NaN in the padding. 0: still nearest.
+            k: how many of the nearest entries to keep.
         """
-        found = states.new_full(states.shape[:3], torch.nan)
-        for tokens, place in self._groups(texts, space):
-            own = texts.ids[tokens].repeat(len(states))
-            counts = [
-                (scores > scores.gather(1, mine.unsqueeze(1))).sum(1)
-                for scores, mine in zip(
-                    self._scores(states[:, tokens].flatten(0, 1), place),
-                    own.split(self._rows),
-                    strict=True,
-                )
-            ]
-            found[:, tokens] = torch.cat(counts).to(found.dtype).unflatten(0, (len(states), -1))
-        return found
-
-    def nearest(self, states: torch.Tensor, texts: Texts, space: Space, k: int) -> Neighbours:
-        """The k entries whose original encodings have the highest cosines to each state.
-
-        Padding gets entry 0 and NaN.
-        """
-        cosines = states.new_full((*states.shape[:3], k), torch.nan)
-        ids = torch.zeros_like(cosines, dtype=torch.long)
+        found = Comparison.empty(states, k)
         for tokens, place in self._groups(texts, space):
             rows = states[:, tokens].flatten(0, 1)
-            best = [scores.topk(k) for scores in self._scores(rows, place)]
-            shape = (len(states), -1)
-            cosines[:, tokens] = torch.cat([b.values for b in best]).unflatten(0, shape)
-            ids[:, tokens] = torch.cat([b.indices for b in best]).unflatten(0, shape)
-        return Neighbours(ids, cosines)
+            own = texts.ids[tokens].repeat(len(states))
+            size = max(16, BLOCK // len(self.embedding))
+            pairs = zip(rows.split(size), own.split(size), strict=True)
+            parts = [_compared(self._scores(block, place), mine, k) for block, mine in pairs]
+            for whole, *some in zip(found, *parts, strict=True):
+                whole[:, tokens] = torch.cat(some).unflatten(0, (len(states), -1))
+        return found
 
     def encode(self, ids: torch.Tensor) -> torch.Tensor:
         """Original encodings of tokens at their own positions, formed one by one.
@@ -125,11 +134,6 @@ class Vocabulary:
         gain, bias, epsilon = self.norm
         return torch.nn.functional.layer_norm(sums, gain.shape, gain, bias, epsilon)
 
-    @property
-    def _rows(self) -> int:
-        """States compared at a time."""
-        return max(16, BLOCK // len(self.embedding))
-
     def _groups(self, texts: Texts, space: Space) -> Iterator[tuple[torch.Tensor, int | None]]:
         """Tokens that are compared with the same encodings, and their position."""
         if space is Space.RAW:
@@ -139,30 +143,28 @@ class Vocabulary:
         for place in range(texts.n_tokens):
             yield texts.valid & (here == place), place
 
-    def _scores(self, states: torch.Tensor, place: int | None) -> Iterator[torch.Tensor]:
-        """Cosines of states to all encodings, in blocks of rows.
+    def _scores(self, states: torch.Tensor, place: int | None) -> torch.Tensor:
+        """Cosines of states to all encodings.
 
         Args:
             states: *Shape:* ``(row, width)``.
             place: their position, or None for the word embeddings alone.
+
+        Returns:
+            *Shape:* ``(row, entry)``.
         """
-        factors = self.factors(place)
-        for block in states.split(self._rows):
-            x = torch.nn.functional.normalize(block, dim=-1)
-            if place is None:
-                yield (x @ self.embedding.T).mul_(factors.inverse_norm)
-                continue
-            assert self.positions is not None
-            turned = x
-            if self.norm is not None:
-                turned = x * self.norm.gain
-                turned = turned - turned.mean(-1, keepdim=True)
-            scores = (turned * self.scale) @ self.embedding.T
-            scores += (turned @ self.positions[place]).unsqueeze(1)
-            if self.norm is not None:
-                scores *= factors.inverse_std
-                scores += (x @ self.norm.bias).unsqueeze(1)
-            yield scores.mul_(factors.inverse_norm)
+        x = torch.nn.functional.normalize(states, dim=-1)
+        scale, inverse_norm = self.factors(place)
+        if place is None:
+            return (x @ self.embedding.T).mul_(scale)
+        assert self.positions is not None
+        turned, bias = x, torch.zeros_like(x[:, 0])
+        if self.norm is not None:
+            turned, bias = x * self.norm.gain, x @ self.norm.bias
+            turned = turned - turned.mean(-1, keepdim=True)
+        shift = turned @ self.positions[place]
+        scores = ((turned * self.scale) @ self.embedding.T).mul_(scale)
+        return scores.addmm_(torch.stack([shift, bias], 1), torch.stack([scale, inverse_norm]))
 
     def factors(self, place: int | None) -> Factors:
         """Standard deviations and lengths of all encodings at a position, inverted."""
@@ -209,4 +211,37 @@ class Vocabulary:
 
 def _inverted(std: torch.Tensor, length: torch.Tensor) -> Factors:
     tiny = torch.finfo(std.dtype).tiny  # an entry of zeros has no direction: cosine 0
-    return Factors(std.clamp(min=tiny).reciprocal(), length.clamp(min=tiny).reciprocal())
+    inverse_norm = length.clamp(min=tiny).reciprocal()
+    return Factors(std.clamp(min=tiny).reciprocal() * inverse_norm, inverse_norm)
+
+
+def _compared(scores: torch.Tensor, own: torch.Tensor, k: int) -> Comparison:
+    """Rank of each row's own entry, and its k nearest.
+
+    Args:
+        scores: *Shape:* ``(row, entry)``.
+        own: the row's own entry. *Shape:* ``(row,)``.
+    """
+    best = _largest(scores, k)
+    mine = scores.gather(1, own.unsqueeze(1))
+    ranks = (best.values > mine).sum(1)
+    # Whose own entry is not among the k has to be counted over all entries.
+    far = (best.values[:, -1:] > mine).squeeze(1)
+    if far.any():
+        nearer = scores[far] > mine[far]
+        ranks[far] = nearer.sum(1, dtype=torch.int32).long()
+    return Comparison(ranks.to(scores.dtype), best.indices, best.values)
+
+
+def _largest(scores: torch.Tensor, k: int) -> Nearest:
+    """``scores.topk(k)`` along long rows: the k largest lie in the k chunks with largest maxima."""
+    n_chunks = scores.shape[1] // CHUNK
+    chunks, tail = scores.split([n_chunks * CHUNK, scores.shape[1] - n_chunks * CHUNK], 1)
+    chunks = chunks.unflatten(1, (n_chunks, CHUNK))
+    chosen = chunks.amax(-1).topk(min(k, n_chunks)).indices.unsqueeze(-1)
+    there = torch.arange(CHUNK, device=scores.device)
+    last = torch.arange(n_chunks * CHUNK, scores.shape[1], device=scores.device)
+    entries = torch.cat([(chosen * CHUNK + there).flatten(1), last.expand(len(scores), -1)], 1)
+    candidates = chunks.gather(1, chosen.expand(-1, -1, CHUNK)).flatten(1)
+    best = torch.cat([candidates, tail], 1).topk(k)
+    return Nearest(best.values, entries.gather(1, best.indices))

@@ -151,7 +151,8 @@ def trajectories(
         color=colour,
         opacity=strong,
     )
-    chart = alt.layer(lines.add_params(pointed), labels)
+    # Without a name, Altair hashes the rows as printed, which the width of a terminal changes.
+    chart = alt.layer(lines.add_params(pointed).properties(name="paths"), labels)
     return finished(chart.properties(width=370, height=height), name, caption)
 
 

@@ -15,13 +15,11 @@ if TYPE_CHECKING:
 
     from headbook.tokenview import TokenView
 
-K = 10
-
 
 def measure(view: "TokenView", space: Space | None) -> "torch.Tensor":
     """Cosine to the nearest encoding. *Shape:* ``(state, sentence, token)``."""
     assert space is not None
-    return view.nearest(space, K).cosines[..., 0]
+    return view.compared(space).cosines[..., 0]
 
 
 METRIC = TokenMetric(

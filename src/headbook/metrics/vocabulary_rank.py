@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def measure(view: "TokenView", space: Space | None) -> "torch.Tensor":
     """Rank of each token's own encoding. *Shape:* ``(state, sentence, token)``."""
     assert space is not None
-    return view.ranks(space)
+    return view.compared(space).ranks
 
 
 METRIC = TokenMetric(

@@ -117,7 +117,9 @@ def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
         title="Methods",
         description="Definitions, self-checks, model and versions behind every number.",
         model=tuple(_model(manifest)),
-        run=tuple((name.replace("_", " "), _option(v)) for name, v in manifest.options.items()),
+        run=tuple(
+            (name.replace("_", " "), _option(v)) for name, v in sorted(manifest.options.items())
+        ),
         checks=tuple(map(_check, manifest.checks)),
         checked_sentences=manifest.checked_sentences,
         gaps=tuple(map(gap_text, manifest.gaps)),

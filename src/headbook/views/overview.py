@@ -30,6 +30,7 @@ from headbook.wording import (
 
 FIRST = ("attention_distance", "relative_entropy", "sink_share")  # the grid begins with one of them
 CURVES = (*FIRST, "cosine_to_input", "vocabulary_rank")
+MOST_CURVES = 8  # on the page; several stacks share them
 NO_STEP = -1
 
 
@@ -297,7 +298,7 @@ def _curves(
         title = STACKS[stack]
         sections = (
             section
-            for name in CURVES
+            for name in CURVES[: MOST_CURVES // len(results)]
             if name in by_metric
             for section in by_metric[name].sections
             if section.title == title

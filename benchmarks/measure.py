@@ -1,0 +1,196 @@
+"""What collecting and rendering cost, as ratios inside one run.
+
+Usage: python benchmarks/measure.py CORPUS [--model demo] [--sentences 1000] [--only NAME ...]
+
+CORPUS is any input file that Headbook reads. Machines differ and are noisy: read the ratios, not
+the seconds. Repetitions alternate between the things compared, and the fastest of each counts.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+import headbook
+from headbook.anatomy import examine
+from headbook.annotate import Annotator
+from headbook.batch import Batch, by_budget
+from headbook.capture import forward, tapped
+from headbook.embedding import read_embedding
+from headbook.encode import Encoder
+from headbook.inputs import open_corpus
+from headbook.memory import keep_freed_memory
+from headbook.metrics import all_metrics, head_metrics, token_metrics
+from headbook.model import load_model
+from headbook.survey import Surveyor
+from headbook.terms import Side
+from headbook.tokens import Encoded
+from headbook.tokenview import TokenView
+
+BATCH_TOKENS = 2048
+REPEATS = 5
+
+
+def fastest(*tasks: Callable[[], object], repeats: int = REPEATS) -> list[float]:
+    """Seconds of the fastest run of each task; the tasks take turns."""
+    best = [float("inf")] * len(tasks)
+    for _ in range(repeats):
+        for number, task in enumerate(tasks):
+            start = time.perf_counter()
+            task()
+            best[number] = min(best[number], time.perf_counter() - start)
+    return best
+
+
+def prepared(corpus: str, name: str, sentences: int) -> tuple[headbook.model.Model, list[Encoded]]:
+    """A model and the first sentences of a corpus, annotated and tokenised."""
+    keep_freed_memory()
+    model = load_model(name)
+    with open_corpus([corpus]) as opened:
+        some = (sentence for sentence in opened if sentence.index < sentences)
+        encoder = Encoder(model, limit=model.limit, targets=Annotator.load("none"))
+        items = list(encoder.encode(Annotator.load("embedded").annotate(some)))
+    return model, items
+
+
+def batches_of(model: headbook.model.Model, items: list[Encoded]) -> list[Batch]:
+    """The batches that a collection would make."""
+    groups = by_budget(items, BATCH_TOKENS)
+    return [Batch.of(group, model.device, torch.float32) for group in groups]
+
+
+def attention(corpus: str, name: str, sentences: int) -> dict[str, float]:
+    """All attention metrics in the hook, over the bare forward pass of the same batches."""
+    model, items = prepared(corpus, name, sentences)
+    anatomy, batches = examine(model), batches_of(model, items)
+    surveyor = Surveyor(model, anatomy, tuple(head_metrics(all_metrics().values())), (), 10)
+    bare, survey = fastest(
+        lambda: [forward(model, anatomy, batch) for batch in batches],
+        lambda: [surveyor.survey(batch) for batch in batches],
+    )
+    return {"bare forward pass, s": bare, "survey, s": survey, "ratio": survey / bare}
+
+
+def vocabulary(corpus: str, name: str, sentences: int) -> dict[str, float]:
+    """Rank and nearest tokens in each space, over the bare product with the embedding matrix."""
+    model, items = prepared(corpus, name, sentences)
+    anatomy, batch = examine(model), batches_of(model, items)[0]
+    texts = batch.texts[Side.SOURCE]
+    known = read_embedding(model, anatomy, Side.SOURCE, batch).vocabulary
+    assert known is not None
+    found: list[torch.Tensor] = []
+    with tapped(model, anatomy, lambda *state: found.append(state[-1])):
+        forward(model, anatomy, batch)
+    states = torch.stack(found[1:])  # the first is the input
+    rows = states[:, texts.valid].flatten(0, 1)
+    per_block = max(16, (1 << 22) // len(known.embedding))
+
+    def product() -> None:
+        for block in rows.split(per_block):
+            _ = block @ known.embedding.T
+
+    def measured(space: str) -> Callable[[], object]:
+        lookups = [m for m in token_metrics(all_metrics().values()) if space in m.spaces]
+
+        def run() -> None:
+            view = TokenView(states, states[0], texts, known)
+            for metric in lookups:
+                metric.measure(view, space)  # type: ignore[arg-type]
+
+        return run
+
+    for space in known.spaces:
+        measured(space)()  # what is made once a run is not what is measured here
+    bare, *each = fastest(product, *(measured(space) for space in known.spaces))
+    numbers = {"states": float(len(rows)), "bare product, s": bare}
+    for space, seconds in zip(known.spaces, each, strict=True):
+        numbers |= {f"{space}, s": seconds, f"{space}, ratio": seconds / bare}
+    return numbers
+
+
+def memory(corpus: str, name: str, sentences: int) -> dict[str, float]:
+    """Peak memory of collecting many sentences over collecting few, each in its own process."""
+    few, many = (_peak(corpus, name, n) for n in (sentences // 10, sentences * 10))
+    return {
+        f"peak at {sentences // 10:,} sentences, MB": few,
+        f"peak at {sentences * 10:,} sentences, MB": many,
+        "ratio": many / few,
+    }
+
+
+def _peak(corpus: str, name: str, sentences: int) -> float:
+    """Peak memory of a collection of so many sentences, the corpus repeated as often as needed."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "repeated.jsonl"
+        with open_corpus([corpus]) as opened:
+            texts = [sentence.text for sentence in opened]
+        with file.open("w", encoding="utf-8") as stream:
+            for number in range(sentences):
+                # A number at the end keeps repeated sentences from being the same sentence.
+                turn, place = divmod(number, len(texts))
+                text = texts[place] + (f" {turn}" if turn else "")
+                stream.write(json.dumps({"text": text}) + "\n")
+        command = [sys.executable, __file__, str(file), "--model", name, "--only", "peak"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+    return float(json.loads(done.stdout.splitlines()[-1])["peak"]["MB"])
+
+
+def peak(corpus: str, name: str, _: int) -> dict[str, float]:
+    """Peak memory of this process after one collection."""
+    headbook.collect([corpus], model=name)
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return {"MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6}
+
+
+def site(corpus: str, name: str, sentences: int) -> dict[str, float]:
+    """Seconds to collect and to render, and bytes of the site, with default options."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "some.jsonl"
+        with open_corpus([corpus]) as opened:
+            some = [sentence.text for sentence in opened if sentence.index < sentences]
+        file.write_text("".join(json.dumps({"text": text}) + "\n" for text in some))
+        start = time.perf_counter()
+        study = headbook.collect([file], model=name)
+        collected = time.perf_counter()
+        summary = headbook.render(study, Path(folder) / "site")
+        rendered = time.perf_counter()
+    return {
+        "collect, s": collected - start,
+        "render, s": rendered - collected,
+        "pages": float(summary.pages),
+        "pages a second": summary.pages / (rendered - collected),
+        "site, MB": summary.size / 1e6,
+    }
+
+
+PARTS = {"attention": attention, "vocabulary": vocabulary, "memory": memory, "site": site}
+
+
+def main() -> None:
+    """Run the parts and print each as one line of JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("corpus")
+    parser.add_argument("--model", default="demo")
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--only", nargs="*", default=[*PARTS])
+    given = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
+    print(json.dumps({"machine": machine, "threads": torch.get_num_threads()}))  # noqa: T201
+    for name in given.only:
+        part = (PARTS | {"peak": peak})[name]
+        numbers = part(given.corpus, given.model, given.sentences)
+        print(json.dumps({name: {key: round(value, 3) for key, value in numbers.items()}}))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

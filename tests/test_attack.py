@@ -1,0 +1,225 @@
+"""Text from outside stays text: on every page, in every file."""
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+import html5lib
+import pytest
+import tiny
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pages import broken_links, elements, html_of, text_of, tree
+from sites import SMALL, make_study
+
+import headbook
+from headbook.errors import InputError
+from headbook.markup import prose, reference, safe_json, script
+from headbook.wording import visible
+
+ATTACKS = (
+    "</script><script>alert(1)</script>",
+    "<!-- <script> --> ]]> <![CDATA[ x",
+    "\"><img src=x onerror=alert(1)> '><svg onload=alert(1)>",
+    "{{7*7}} {% include 'base.html' %} ${7*7} $(1) `id`",
+    "&lt;b&gt; &amp; &#60; </textarea></title></style>",
+    "control \u0000 \u0007 \u001b[31m \u007f \u0085 end",
+    "right \u202e to left \u2066 isolate \ufeff mark \uffff end",
+    "family \U0001f469\u200d\U0001f469\u200d\U0001f467 flag \U0001f1eb\U0001f1f7 e\u0301\u0323\u0308",
+    "=HYPERLINK(\"http://x.example\",1) +1 -1 @SUM(A1) \t=1",
+    "a" + "very" * 80 + "longword",
+    "line\u2028separator\u2029here \\u003c \\ \\\" ' \"",
+    "%s %(name)s {0} {name} C:\\x ../../etc/passwd",
+)  # fmt: skip
+NOTES = """
+<script>alert(1)</script> [link](javascript:alert(1)) <a href="javascript:alert(1)">x</a>
+![image](http://x.example/x.png) <img src=x onerror=alert(1)> <iframe src="//x"></iframe>
+<p style="color:red" onclick="alert(1)" id="main">styled</p> <form action="//x"><input></form>
+[data](data:text/html,<script>alert(1)</script>) <base href="//x"> <meta http-equiv=refresh>
+"""
+RUNS = {"iframe", "object", "embed", "base", "form", "style", "template", "math-script", "applet"}
+
+
+@dataclass(frozen=True)
+class Two:
+    """A site of hostile texts, and one of harmless texts made in the same way."""
+
+    hostile: Path
+    harmless: Path
+
+
+def make(place: Path, texts: tuple[str, ...], notes: str, title: str, name: str) -> Path:
+    """A site in which texts stand wherever somebody from outside can put them."""
+    place.mkdir()
+    tiny.write("gpt2", place / name)
+    rows = [{"text": text, "id": text, f"key {text}": text} for text in texts]
+    (place / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (place / "notes.md").write_text(notes)
+    options = {**SMALL, "sentence_pages": "all", "title": title, "notes": place / "notes.md"}
+    study = make_study(place / "rows.jsonl", place / name, **options)
+    study.save(place / "study")
+    return headbook.render(place / "study", place / "site").index.parent
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Two:
+    place = tmp_path_factory.mktemp("attack")
+    harmless = tuple(re.sub(r"[^\w ]|[^\x20-\x7e]", "q", text) for text in ATTACKS)
+    name = "\"><img src=x onerror=alert(1)>"
+    return Two(
+        make(place / "hostile", ATTACKS, NOTES, ATTACKS[0] + ATTACKS[2] + "\u202e", name),
+        make(place / "harmless", harmless, "[link](https://doi.org/10.1/1)", "harmless", "model"),
+    )  # fmt: skip
+
+
+def kinds(site: Path) -> dict[str, set[tuple[str, frozenset[str]]]]:
+    """By template: the tags that its pages have, with the names of their attributes."""
+    found: dict[str, set[tuple[str, frozenset[str]]]] = {}
+    for page in sorted(site.rglob("*.html")):
+        name = page.name if page.parent == site or page.name == "index.html" else ""
+        of_page = {(e.tag, frozenset(e.attributes)) for e in elements(html_of(page))}
+        found.setdefault(f"{page.parent.name if page.parent != site else ''}/{name}", set())
+        found[f"{page.parent.name if page.parent != site else ''}/{name}"] |= of_page
+    return found
+
+
+def test_hostile_texts_make_no_element_and_no_attribute(two: Two) -> None:
+    hostile, harmless = kinds(two.hostile), kinds(two.harmless)
+    notes = {("a", frozenset({"href", "rel"})), ("p", frozenset()), ("a", frozenset({"rel"}))}
+    for kind, found in hostile.items():
+        assert found - harmless[kind] - notes == set(), kind
+
+
+def test_nothing_runs_on_any_page(two: Two) -> None:
+    for page in two.hostile.rglob("*.html"):
+        html = html_of(page)
+        assert len(elements(html, "script")) == 1
+        for tag, attributes in elements(html):
+            assert tag not in RUNS
+            assert not [name for name in attributes if name.startswith("on") or name == "style"]
+            for name in ("href", "src"):
+                assert not attributes.get(name, "").lower().startswith(("javascript:", "data:text"))
+        html5lib.HTMLParser().parse(html)
+        assert broken_links(two.hostile, page) == []
+
+
+def test_every_text_is_there_to_be_read(two: Two) -> None:
+    """As it came, control characters as their pictures."""
+    overview = text_of(html_of(two.hostile / "sentences/index.html"))
+    for number, text in enumerate(ATTACKS, start=1):
+        page = text_of(html_of(two.hostile / f"sentences/{number:04}.html"))
+        shown = visible(text.strip())
+        assert shown in page  # the id
+        assert f"key {visible(text)}" in page
+        assert shown[:290] in overview
+    for page in two.hostile.rglob("*.html"):
+        assert visible(ATTACKS[0] + ATTACKS[2]) in text_of(html_of(page))  # the title
+
+
+def test_no_page_holds_a_character_that_html_forbids(two: Two) -> None:
+    for page in two.hostile.rglob("*.html"):
+        html = html_of(page)
+        assert visible(html) == html
+
+
+def test_file_names_never_come_from_texts(two: Two) -> None:
+    assert all(re.fullmatch(r"[\w./-]+", name) for name in tree(two.hostile))
+
+
+def test_data_files_cannot_be_left_and_hold_every_text(two: Two) -> None:
+    for file in (two.hostile / "data").rglob("*.js"):
+        content = file.read_text(encoding="ascii")
+        assert not set("<>&") & set(content)
+        assert re.fullmatch(r'headbook\.take\("[\w-]+",\{.*\}\);\n', content)
+    lines = (two.hostile / "data/exemplars.jsonl").read_text(encoding="ascii").splitlines()
+    texts = {json.loads(line)["texts"]["source"] for line in lines}
+    assert texts <= {text.strip() for text in ATTACKS}
+    assert texts
+    manifest = json.loads((two.hostile / "data/manifest.json").read_text(encoding="ascii"))
+    assert manifest["notes"] == NOTES
+
+
+def test_tables_stay_tables(two: Two) -> None:
+    with (two.hostile / "data/tokens.csv").open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    study = headbook.Study.load(two.hostile.parent / "study")
+    assert len(rows) == len(study.tokens)
+    starts = {row["token"][:2] for row in rows}
+    assert {"'=", "'+", "'-", "'@"} <= starts
+    assert not {start[0] for start in starts if start} & set("=+-@\t\r")
+
+
+def test_the_texts_beside_the_pages_stay_whole(two: Two) -> None:
+    citation = yaml.safe_load((two.hostile / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["title"] == visible(ATTACKS[0] + ATTACKS[2] + "\u202e")
+    assert set(citation) == {
+        "cff-version", "message", "type", "title", "authors", "date-released", "abstract"
+    }  # fmt: skip
+    bib = (two.hostile / "references.bib").read_text(encoding="utf-8")
+    assert bib.count("{") == bib.count("}")
+    for file in (two.hostile / "figures").glob("*.svg"):
+        names = {e.tag.rpartition("}")[2] for e in ElementTree.parse(file).iter()}  # noqa: S314
+        assert not names & {"script", "foreignObject", "image", "style", "a"}
+
+
+def test_half_a_character_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"text": "half \ud800"}))
+    with pytest.raises(InputError, match=r"^rows\.jsonl:1: .*\\ud800"):
+        make_study(tmp_path / "rows.jsonl", tiny.write("bert", tmp_path / "model"), **SMALL)
+
+
+def values() -> st.SearchStrategy[object]:
+    leaves = st.none() | st.booleans() | st.integers() | st.text()
+    leaves |= st.floats(allow_nan=False, allow_infinity=False)
+    return st.recursive(leaves, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+
+
+@given(values())
+def test_safe_json_is_json_that_no_page_can_misread(value: object) -> None:
+    text = safe_json(value)
+    assert json.loads(text) == value
+    assert text.isascii()
+    assert not set("<>&\n\r") & set(text)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
+def test_safe_json_refuses_what_is_not_a_number(number: float) -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        script("x", {"a": [number]})
+
+
+def loads(html: str) -> Iterator[str]:
+    """Everything in cleaned markup that could run or load."""
+    for tag, attributes in elements(html):
+        if tag in RUNS | {"script", "img", "svg", "link", "meta", "input", "video", "audio"}:
+            yield tag
+        for name, value in attributes.items():
+            if name.startswith("on") or name in {"style", "id", "class", "src", "srcset"}:
+                yield name
+            if name == "href" and not value.startswith(("http://", "https://", "mailto:")):
+                yield value
+
+
+@given(st.text() | st.sampled_from([NOTES, *ATTACKS]))
+def test_notes_are_cleaned(text: str) -> None:
+    assert list(loads(str(prose(text)))) == []
+
+
+def test_notes_keep_what_is_harmless() -> None:
+    html = str(prose("*a* **b** `c` [d](https://x.example)\n\n- e\n\n| f | g |\n|---|---|\n| 1 | 2 |"))
+    for tag in ("em", "strong", "code", "a", "li", "table", "td"):
+        assert elements(html, tag)
+
+
+def test_references_link_identifiers_and_nothing_else() -> None:
+    html = str(reference("A & B <b> arXiv:1906.04284, doi:10.18653/v1/W19-4808."))
+    assert [e.attributes["href"] for e in elements(html)] == [
+        "https://arxiv.org/abs/1906.04284",
+        "https://doi.org/10.18653/v1/W19-4808",
+    ]
+    assert text_of(html).startswith("A & B <b> arXiv:1906.04284")

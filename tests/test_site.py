@@ -1,0 +1,176 @@
+"""A written site is whole, self-contained, within its budgets, and the same every time."""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pages import differing, elements, html_of, ids, links, text_of, tree
+from pages import broken_links as broken
+from sites import SOMEBODY, Site
+
+import headbook
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'"
+)
+FORBIDDEN = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(")
+KB = 1000
+SCRIPTS = ("assets/site.js", "assets/vega.js")
+
+
+def expected_pages(site: Site) -> set[str]:
+    """The pages that follow from what was studied."""
+    study = site.study
+    pages = {"index.html", "methods.html", "data.html", "about.html", "404.html"}
+    pages |= {"metrics/index.html", "sentences/index.html"}
+    for stack in study.manifest.stacks:
+        prefix = "" if stack.name == "self" else f"{stack.name}-"
+        heads = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
+        pages |= {f"heads/{prefix}L{layer:02}-H{head:02}.html" for layer, head in heads}
+    metrics = {*study.heads["metric"], *study.layers["metric"]}
+    pages |= {f"metrics/{metric}.html" for metric in metrics}
+    return pages | {f"sentences/{number:04}.html" for number in {*study.tokens["sentence"]}}
+
+
+def test_every_page_is_there_and_no_other(any_site: Site) -> None:
+    found = {page.relative_to(any_site.folder).as_posix() for page in any_site.pages}
+    assert found == expected_pages(any_site)
+
+
+def test_every_file_of_the_folder_is_there(any_site: Site) -> None:
+    files = tree(any_site.folder)
+    for name in ("CITATION.cff", "references.bib", "README.txt", ".nojekyll", *SCRIPTS):
+        assert name in files
+    assert {"site.css", "LICENSES.txt", "favicon.svg"} <= {Path(name).name for name in files}
+    assert any(name.startswith("figures/") for name in files)
+
+
+def test_every_link_leads_to_a_file_of_the_site(any_site: Site) -> None:
+    faults = {page.name: found for page in any_site.pages if (found := broken(any_site.folder, page))}
+    assert faults == {}
+
+
+def test_every_chart_that_can_come_alive_has_its_data(any_site: Site) -> None:
+    count = 0
+    for page in any_site.pages:
+        for button in elements(html_of(page), "button"):
+            if "data-chart" in button.attributes:
+                file = any_site.folder / "data/charts" / f"{button.attributes['data-chart']}.js"
+                assert file.read_text().startswith('headbook.take("chart-')
+                count += 1
+    assert count
+
+
+def test_nothing_is_loaded_from_elsewhere(any_site: Site) -> None:
+    for page in any_site.pages:
+        outside = {tag for tag, link in links(html_of(page)) if re.match(r"\w*:?//", link)}
+        assert outside <= {"a"}
+    styles = (any_site.folder / "assets/site.css").read_text()
+    assert not re.search(r"url\(|@import|https?:|//", styles)
+    assert "//" not in re.sub(r"/\*.*?\*/", "", (any_site.folder / "assets/site.js").read_text())
+
+
+def test_nothing_in_a_page_can_run_or_style_itself(any_site: Site) -> None:
+    for page in any_site.pages:
+        html = html_of(page)
+        for tag, attributes in elements(html):
+            assert tag not in {"style", "iframe", "object", "embed", "base", "form"}, page
+            assert not [name for name in attributes if name == "style" or name.startswith("on")]
+        scripts = elements(html, "script")
+        assert [Path(script.attributes["src"]).name for script in scripts] == ["site.js"]
+        assert re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL) == [""]
+
+
+def test_our_script_makes_text_never_markup(any_site: Site) -> None:
+    script = (any_site.folder / "assets/site.js").read_text()
+    assert "textContent" in script
+    assert not [word for word in FORBIDDEN if word in script]
+
+
+def test_every_page_has_its_frame(any_site: Site) -> None:
+    """Policy, language, one title, one heading, one main part, a footer with the provenance."""
+    titles = Counter[str]()
+    for page in any_site.pages:
+        html = html_of(page)
+        assert html.startswith("<!doctype html>\n")
+        metas = [meta.attributes for meta in elements(html, "meta")]
+        assert {"http-equiv": "Content-Security-Policy", "content": POLICY} in metas
+        assert elements(html, "html")[0].attributes == {"lang": "en"}
+        assert [len(elements(html, tag)) for tag in ("h1", "main", "footer")] == [1, 1, 1], page
+        assert "sentences. Headbook" in text_of(html)
+        titles[re.findall(r"<title>(.*?)</title>", html)[0]] += 1
+    assert set(titles.values()) == {1}
+
+
+def test_ids_are_unique_on_a_page(any_site: Site) -> None:
+    for page in any_site.pages:
+        assert [name for name, count in Counter(ids(html_of(page))).items() if count > 1] == []
+
+
+def test_the_site_keeps_within_its_budgets(any_site: Site) -> None:
+    for page in any_site.pages:
+        html, size = html_of(page), page.stat().st_size
+        limit = 120 if page.parent.name == "heads" else 200 if page.name == "index.html" else 300
+        assert size <= limit * KB, page
+        assert len(elements(html)) <= 5000, page
+        charts = [e for e in elements(html, "figure") if e.attributes.get("class") == "chart"]
+        assert len(charts) <= 8, page
+    assets = [(any_site.folder / "assets" / name).stat().st_size for name in ("site.css", "site.js")]
+    assert sum(assets) <= 60 * KB
+    assert all(len(content) < 10_000 * KB for content in tree(any_site.folder).values())
+
+
+def test_no_file_names_the_machine_or_its_user(any_site: Site) -> None:
+    """Neither in the site nor in the study, columns and metadata of tables included."""
+    private = {str(Path.home()), str(any_site.place), str(Path(headbook.__file__).parent), SOMEBODY}
+    private |= {"/tmp/"} | {name for name in [platform.node()] if len(name) > 6}  # noqa: S108
+    for folder in (any_site.folder, any_site.stored):
+        for name, content in tree(folder).items():
+            if name != "assets/vega.js":
+                assert not [word for word in private if word.encode() in content], name
+
+
+def test_rendering_again_writes_the_same_bytes(small_site: Site, tmp_path: Path) -> None:
+    """From the stored study as from the fresh one, with which the site was written."""
+    summary = headbook.render(small_site.stored, tmp_path / "again")
+    assert differing(small_site.folder, tmp_path / "again") == []
+    assert summary.index == tmp_path / "again" / "index.html"
+    assert summary.pages == len(small_site.pages)
+    assert summary.size == sum(map(len, tree(tmp_path / "again").values()))
+
+
+def in_another_process(site: Site, out: Path) -> None:
+    """Render with another hash seed, locale, time zone and folder, and see what was imported."""
+    code = (
+        "import sys, headbook; headbook.render(sys.argv[1], sys.argv[2]);"
+        "print({'torch', 'transformers', 'spacy'} & set(sys.modules))"
+    )
+    world = os.environ | {"PYTHONHASHSEED": "1", "LC_ALL": "C", "TZ": "Asia/Tokyo", "COLUMNS": "20"}
+    world.pop("SOURCE_DATE_EPOCH", None)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(site.stored), str(out)],
+        check=True, capture_output=True, text=True, env=world, cwd=out.parent,
+    )  # fmt: skip
+    assert done.stdout == "set()\n"
+    assert done.stderr == ""
+
+
+def test_another_process_writes_the_same_bytes_without_any_model_library(
+    small_site: Site, tmp_path: Path
+) -> None:
+    in_another_process(small_site, tmp_path / "site")
+    assert differing(small_site.folder, tmp_path / "site") == []
+
+
+@pytest.mark.slow
+def test_every_kind_of_model_has_the_same_site_in_another_process(
+    any_site: Site, tmp_path: Path
+) -> None:
+    in_another_process(any_site, tmp_path / "site")
+    assert differing(any_site.folder, tmp_path / "site") == []
