@@ -23,7 +23,7 @@ from headbook.encode import Encoder, special_pattern
 from headbook.errors import ConfigError
 from headbook.exemplars import choose
 from headbook.gaps import find_gaps
-from headbook.inputs import Corpus, open_corpus
+from headbook.inputs import TREEBANK, Corpus, open_corpus
 from headbook.manifest import SCHEMA, Check, Gap, InputFacts, Manifest, ModelFacts
 from headbook.memory import keep_freed_memory
 from headbook.metrics import chosen_metrics, head_metrics, token_metrics
@@ -205,7 +205,7 @@ class _Run:
         checked: int,
         gaps: tuple[Gap, ...],
     ) -> Manifest:
-        annotators: dict[str, str] = {Side.SOURCE: self.annotator.name}
+        annotators: dict[str, str] = {Side.SOURCE: self._annotation()}
         if Kind.ENCODER_DECODER is self.anatomy.kind:
             annotators[Side.TARGET] = self.encoder.targets.name
         # What a path or a short name stands for, never the path itself.
@@ -230,6 +230,17 @@ class _Run:
             checks=checks,
             checked_sentences=checked,
             gaps=gaps,
+        )
+
+    def _annotation(self) -> str:
+        """Where the words of the source texts come from."""
+        own = [file.path.suffix.lower() == TREEBANK for file in self.corpus.files]
+        if all(own):
+            return "as in the input (CoNLL-U)"
+        return (
+            f"as in the CoNLL-U files, else {self.annotator.name}"
+            if any(own)
+            else self.annotator.name
         )
 
     def _model_facts(self) -> ModelFacts:

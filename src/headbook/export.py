@@ -24,7 +24,7 @@ from headbook.wording import head_file, sentence_file
 
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
-FLOAT = "%.9g"
+DIGITS = {"tokens": 6, "nearest": 6}  # of single-precision values; all others have 9
 
 NUMBERS = {
     "value": "ratio of sums over sentences; empty where there is no observation",
@@ -115,7 +115,7 @@ def write_tables(study: Study, folder: Path) -> list[str]:
         _spreadsheet_safe(frame).to_csv(
             path,
             index=False,
-            float_format=FLOAT,
+            float_format=f"%.{DIGITS.get(name, 9)}g",
             lineterminator="\n",
             encoding="utf-8",
             quoting=csv.QUOTE_MINIMAL,

@@ -4,7 +4,7 @@
 `Corpus` that yields its sentences lazily, as often as asked.
 """
 
-from headbook.inputs.corpus import Corpus, InputFile, open_corpus
+from headbook.inputs.corpus import TREEBANK, Corpus, InputFile, open_corpus
 from headbook.inputs.sentence import NO_HEAD, Sentence, Word
 
-__all__ = ["NO_HEAD", "Corpus", "InputFile", "Sentence", "Word", "open_corpus"]
+__all__ = ["NO_HEAD", "TREEBANK", "Corpus", "InputFile", "Sentence", "Word", "open_corpus"]

@@ -17,6 +17,7 @@ from headbook.inputs.treebank import read_conllu
 from headbook.resources import sha256
 
 STDIN = "-"
+TREEBANK = ".conllu"  # files of this kind bring their own words, tags and heads
 
 READERS = {
     ".txt": read_text,
@@ -24,7 +25,7 @@ READERS = {
     ".csv": read_csv,
     ".tsv": read_csv,
     ".parquet": read_parquet,
-    ".conllu": read_conllu,
+    TREEBANK: read_conllu,
 }
 
 
