@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from headbook.study import Study
 
 DONE, BUG, WRONG = 0, 1, 2
+STOPPED = "stopped; nothing was changed"
 LARGE = (100_000_000, 50_000_000)  # bytes; common limits for supplements
 RENDERING = ("out", "force", "open", "quiet", "verbose")  # the options that render takes
 COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name != "open")
@@ -235,17 +236,19 @@ def _say(config: Config, text: str) -> None:
 def main() -> None:
     """Run a command; every fault becomes one line and an exit code."""
     try:
-        app(standalone_mode=False)
+        stopped = app(standalone_mode=False)  # the code of an interrupt; None or 0 without one
     except HeadbookError as error:
         _leave(str(error), WRONG)
     except TyperException as error:
         _leave(f"{_said(error).rstrip('.')}; see --help", WRONG)
     except (typer.Abort, KeyboardInterrupt):
-        _leave("stopped; nothing was changed", WRONG)
+        _leave(STOPPED, WRONG)
     except Exception as error:  # noqa: BLE001 - the last place that can explain a bug
         if {"-v", "--verbose"} & set(sys.argv):
             traceback.print_exc()
         _leave(f"a bug, {type(error).__name__}: {error} (--verbose shows where)", BUG)
+    if stopped:
+        _leave(STOPPED, WRONG)
 
 
 def _said(error: TyperException) -> str:

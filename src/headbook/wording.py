@@ -52,7 +52,7 @@ def number(value: float, *, share: bool = False, like: float | None = None) -> s
         return f"{'−' if value < 0 else ''}<{THIN}0.01"
     size = abs(value if like is None or math.isnan(like) else like)
     digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
-    return f"{value:,.{digits}f}".replace("-", "−")
+    return f"{value + 0.0:,.{digits}f}".replace("-", "−")  # + 0.0: no minus before 0
 
 
 def percent(value: float) -> str:
@@ -61,7 +61,7 @@ def percent(value: float) -> str:
         return f"<{THIN}0.1{THIN}%"
     if 0.9995 <= value < 1:
         return f">{THIN}99.9{THIN}%"
-    return f"{100 * value:.1f}{THIN}%".replace("-", "−")
+    return f"{100 * value + 0.0:.1f}{THIN}%".replace("-", "−")
 
 
 def interval(low: float, high: float, *, share: bool = False) -> str:

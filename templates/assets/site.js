@@ -133,9 +133,9 @@
     const { queries, keys, weights } = map;
     const size = Math.max(2, Math.min(18, Math.floor(LARGEST / Math.max(queries.length, keys.length))));
     const named = size >= 9;
-    const [left, top] = named ? [96, 84] : [0, 0];
+    const [left, top, right] = named ? [96, 84, 44] : [0, 0, 0];
     const canvas = make("canvas", {
-      width: left + keys.length * size, height: top + queries.length * size,
+      width: left + keys.length * size + right, height: top + queries.length * size,
       tabindex: "0", role: "img", "aria-label": `${title}; arrow keys read single weights`,
     });
     const status = make("p", { class: "status", "aria-live": "polite" }, "Point at the map, or use the arrow keys.");

@@ -39,7 +39,13 @@ AXES = {
 
 @dataclass(frozen=True)
 class MapLink:
-    """A head's tile in the grid of maps: its name, its page and its place in units."""
+    """A head's tile in the grid of maps.
+
+    Attributes:
+        name, href: the head and its page.
+        layer, head: its numbers.
+        x, y: upper left corner, in units of the picture.
+    """
 
     name: str
     href: str
