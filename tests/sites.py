@@ -20,11 +20,18 @@ NOTES = "Some *notes* with a [link](https://doi.org/10.1000/1) and `code`.\n"
 DECODER_METRICS = (
     "attention_distance,offset_profile,relative_entropy,sink_share,cosine_to_input,nearest_tokens"
 )
+PAIR_METRICS = (
+    "attention_distance,relative_entropy,attention_to,dependency_alignment,"
+    "cosine_to_input,vocabulary_rank,nearest_tokens"
+)
 SMALL = {
     "metrics": "attention_distance,attention_to,cosine_to_input,vocabulary_rank,nearest_tokens",
     "exemplars": 1,
     "sentence_pages": "1",
 }
+
+# Name of a folder and what fills it, to the folder.
+Once = Callable[[str, Callable[[Path], object]], Path]
 
 
 @dataclass(frozen=True)
@@ -100,19 +107,31 @@ def write_site(place: Path, kind: str, **options: Any) -> Site:
 
 
 @pytest.fixture(scope="session")
-def made_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Site]:
-    """Make a site, or take the one that another worker of this run has made."""
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Fill a folder, or take the one that another worker of this run has filled."""
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
+    def folder(name: str, fill: Callable[[Path], object]) -> Path:
+        place, draft = shared / name, shared / f"{name}-draft"
+        with FileLock(shared / f"{name}.lock"):
+            if not place.exists():
+                shutil.rmtree(draft, ignore_errors=True)  # what a failed try has left
+                draft.mkdir()
+                fill(draft)
+                draft.rename(place)
+        return place
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def made_once(once: Once) -> Callable[..., Site]:
+    """Make a site, once for all workers."""
+
     def make(kind: str, **options: Any) -> Site:
-        place = shared / f"{kind}-site"
-        with FileLock(shared / f"{kind}.lock"):
-            if (place / "site").exists():
-                return Site(kind, place)
-            shutil.rmtree(place, ignore_errors=True)  # what a failed try has left
-            place.mkdir()
-            return write_site(place, kind, **options)
+        place = once(f"{kind}-site", lambda draft: write_site(draft, kind, **options))
+        return Site(kind, place)
 
     return make
 
@@ -131,8 +150,8 @@ def decoder_site(made_once: Callable[..., Site]) -> Site:
 
 @pytest.fixture(scope="session")
 def pair_site(made_once: Callable[..., Site]) -> Site:
-    """The site of a tiny BART on pairs of texts, with every metric."""
-    return made_once("pair")
+    """The site of a tiny BART on pairs of texts, with some of the metrics."""
+    return made_once("pair", metrics=PAIR_METRICS)
 
 
 @pytest.fixture(scope="session")

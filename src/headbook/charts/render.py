@@ -7,7 +7,7 @@ one picture serves light and dark.
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
@@ -24,7 +24,7 @@ LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 ENTRIES = re.compile(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n){2,}")  # of a dictionary in a PDF
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Figure:
     """A chart as pages and files use it.
 
@@ -40,28 +40,28 @@ class Figure:
     spec: dict[str, Any]
     interactive: bool = True
 
+    @cached_property
+    def svg(self) -> str:
+        """The chart as an SVG element that inherits the page's colour.
 
-def svg(figure: Figure) -> str:
-    """The chart as an SVG element that inherits the page's colour.
-
-    Element ids get the figure's name, so that several charts share a page; ids that vl-convert
-    numbers within a process would differ between builds.
-    """
-    root = ET.fromstring(vl_convert.vegalite_to_svg(figure.spec))  # noqa: S314 - our own
-    ET.register_namespace("", SVG)
-    ids: dict[str, str] = {}
-    for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
-        ids[element.attrib["id"]] = f"{figure.name}-{number}"
-    for element in root.iter():
-        for name in [*element.attrib]:
-            if name in {"role", "class"} or name.startswith("aria-"):
-                del element.attrib[name]
-        for name, value in element.attrib.items():
-            element.attrib[name] = _with_ids(LONG_NUMBER.sub(_short, value), ids)
-    for name in ("version", "{http://www.w3.org/1999/xlink}href"):
-        root.attrib.pop(name, None)
-    root.attrib |= {"role": "img", "aria-label": figure.caption}
-    return ET.tostring(root, encoding="unicode")
+        Element ids get the figure's name, so that several charts share a page; ids that
+        vl-convert numbers within a process would differ between builds.
+        """
+        root = ET.fromstring(vl_convert.vegalite_to_svg(self.spec))  # noqa: S314 - our own
+        ET.register_namespace("", SVG)
+        ids: dict[str, str] = {}
+        for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
+            ids[element.attrib["id"]] = f"{self.name}-{number}"
+        for element in root.iter():
+            for name in [*element.attrib]:
+                if name in {"role", "class"} or name.startswith("aria-"):
+                    del element.attrib[name]
+            for name, value in element.attrib.items():
+                element.attrib[name] = _with_ids(LONG_NUMBER.sub(_short, value), ids)
+        for name in ("version", "{http://www.w3.org/1999/xlink}href"):
+            root.attrib.pop(name, None)
+        root.attrib |= {"role": "img", "aria-label": self.caption}
+        return ET.tostring(root, encoding="unicode")
 
 
 def _short(match: re.Match[str]) -> str:
@@ -75,18 +75,10 @@ def _with_ids(value: str, ids: dict[str, str]) -> str:
 
 
 def files(figure: Figure) -> dict[str, bytes]:
-    """The chart in dark on white, for papers: SVG and PDF by suffix."""
-    paper = figure.spec | {"background": "white", "config": config("black")}
-    drawn = _renumbered(vl_convert.vegalite_to_svg(paper), figure.name)
+    """The chart in black on white, for papers: SVG and PDF by suffix."""
+    start, end, rest = figure.svg.replace('="currentColor"', '="black"').partition(">")
+    drawn = f'{start}{end}<rect width="100%" height="100%" fill="white" />{rest}'
     return {".svg": drawn.encode(), ".pdf": _in_order(vl_convert.svg_to_pdf(drawn))}
-
-
-def _renumbered(drawn: str, name: str) -> str:
-    """Element ids as `svg` gives them, counted for each chart anew."""
-    for number, old in enumerate(dict.fromkeys(re.findall(r'\bid="([^"]+)"', drawn))):
-        place = rf'(\bid="|url\(#){re.escape(old)}(?=["\)])'
-        drawn = re.sub(place, rf"\g<1>{name}-{number}", drawn)
-    return drawn
 
 
 def _in_order(pdf: bytes) -> bytes:
@@ -114,12 +106,13 @@ def colours(steps: int) -> tuple[str, ...]:
     return tuple("#" + "".join(f"{int(part):02x}" for part in colour) for colour in found)
 
 
-def config(ink: str) -> dict[str, Any]:
-    """The site's style, with text and axes in one colour."""
+def config() -> dict[str, Any]:
+    """The site's style, with text and axes in the colour of the page."""
+    ink = "currentColor"
     text = {"labelColor": ink, "titleColor": ink, "labelFontSize": 11, "titleFontSize": 12}
     axis = {"domainColor": ink, "tickColor": ink, "gridColor": ink, "gridOpacity": 0.12}
     return {
-        "background": None if ink == "currentColor" else "white",
+        "background": None,
         # Readers' fonts may be wider than the one that labels were measured with.
         "padding": {"left": 5, "top": 5, "bottom": 5, "right": 28},
         "font": FONT,
@@ -136,7 +129,7 @@ def finished(chart: Any, name: str, caption: str, *, interactive: bool = True) -
     """An Altair chart in the site's style."""
     spec = chart.to_dict()
     spec.pop("$schema", None)  # an address that nothing should ask for
-    spec |= {"background": None, "config": config("currentColor")}
+    spec |= {"background": None, "config": config()}
     return Figure(name, caption, spec, interactive)
 
 

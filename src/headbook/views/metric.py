@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -259,17 +259,18 @@ def _table(
     results: StackResults, metric: HeadMetric, labels: Sequence[str], name: str
 ) -> pd.DataFrame:
     """Numbers of heads, layers or uniform attention, in all views and labels."""
-    frames = []
+    parts: dict[str, list[Any]] = {}
     for view in metric.views:
         for label in labels:
             numbers = getattr(results, name)(metric.id, view, label)
-            places = np.argwhere(~np.isnan(numbers.value))
-            frame = pd.DataFrame(places, columns=["layer", "head"][: places.shape[1]])
-            cells = tuple(places.T)
-            for column in ("value", "low", "high"):
-                frame[column] = getattr(numbers, column)[cells].round(5)
-            frames.append(frame.assign(view=str(view), label=label_name(label)))
-    return pd.concat(frames, ignore_index=True)
+            cells = np.nonzero(~np.isnan(numbers.value))
+            columns: dict[str, Any] = dict(zip(("layer", "head"), cells, strict=False))
+            columns |= {n: getattr(numbers, n)[cells].round(5) for n in ("value", "low", "high")}
+            columns |= {"view": [str(view)] * len(cells[0])}
+            columns |= {"label": [label_name(label)] * len(cells[0])}
+            for column, values in columns.items():
+                parts.setdefault(column, []).append(values)
+    return pd.DataFrame({column: np.concatenate(values) for column, values in parts.items()})
 
 
 def _heat_map(

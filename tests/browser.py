@@ -1,0 +1,107 @@
+"""Pages in headless Chromium, and a record of everything that goes wrong there."""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Error, Locator, Page, Playwright
+
+INSTALLED = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = ["--no-sandbox", "--disable-background-networking"]
+MISSING = "Executable doesn't exist"  # how Playwright says that it has no browser of its own
+WIDE = {"width": 1280, "height": 800}
+OWN = ("file:", "data:")  # what a page may ask for
+AXE = {"preload": False, "resultTypes": ["violations"]}
+LIGHT, DARK = "rgb(255, 255, 255)", "rgb(22, 24, 28)"  # of paper
+TOOLTIP = "#vg-tooltip-element"  # Vega's, outside every landmark
+
+Open = Callable[..., Page]
+
+
+@dataclass
+class Record:
+    """What pages said and asked for.
+
+    Attributes:
+        complaints: lines of the console, whatever their level, and uncaught errors.
+        requests: addresses, in order.
+    """
+
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def watch(self, page: Page) -> None:
+        """Note what happens on a page from now on."""
+        page.on("console", self._line)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+
+    def _line(self, message: ConsoleMessage) -> None:
+        self.complaints.append(f"{message.type}: {message.text}")
+
+    def check(self) -> None:
+        """Nothing was said, and nothing asked of the network."""
+        foreign = [address for address in self.requests if not address.startswith(OWN)]
+        assert not self.complaints + foreign, self.complaints + foreign
+
+
+def launch(playwright: Playwright) -> Browser:
+    """The system's browser, else Playwright's own.
+
+    Without any, tests are skipped; in continuous integration they fail.
+    """
+    found = next(filter(None, map(shutil.which, INSTALLED)), None)
+    try:
+        return playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+    except Error as error:
+        if found or MISSING not in error.message or os.environ.get("CI") == "true":
+            raise
+        pytest.skip(f"no browser: neither {', '.join(INSTALLED)} nor Playwright's own")
+
+
+def violations(page: Page, *rules: str) -> list[str]:
+    """What axe finds wrong on a page, by all rules or some: rule, element and why."""
+    options = AXE | ({"runOnly": [*rules]} if rules else {})
+    found = (
+        Axe().run(page, context={"exclude": [[TOOLTIP]]}, options=options).response["violations"]
+    )
+    return [
+        f"{rule['id']}: {node['html'][:120]} {_why(node)}"
+        for rule in found
+        for node in rule["nodes"]
+    ]
+
+
+def _why(node: dict[str, Any]) -> str:
+    checks = [check["message"] for kind in ("any", "all", "none") for check in node[kind]]
+    return "; ".join(checks)
+
+
+def each(found: Locator, name: str) -> list[str]:
+    """An attribute of each element, empty where it lacks it."""
+    values: list[str] = found.evaluate_all(
+        "(found, name) => found.map((each) => each.getAttribute(name) ?? '')", name
+    )
+    return values
+
+
+def background(page: Page) -> str:
+    """The colour behind the text."""
+    return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+def sideways(page: Page, width: int) -> int:
+    """How many pixels a page is wider than a window of some width."""
+    page.set_viewport_size({"width": width, "height": 800})
+    return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+def come_alive(page: Page, number: int = 0) -> None:
+    """Turn the picture of a chart into the live one."""
+    figure = page.locator("figure.chart").nth(number)
+    figure.get_by_role("button", name="Interactive").click()
+    figure.locator(".live svg.marks").wait_for()

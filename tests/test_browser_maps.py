@@ -1,0 +1,159 @@
+"""Attention maps in a browser: every weight that a reader can ask for is the study's own."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Locator, expect
+
+from browser import Open, each
+from headbook.shown import Exemplar
+from headbook.terms import Side
+from sites import Site
+
+pytest_plugins = ["windows"]
+pytestmark = pytest.mark.browser
+
+HEAD = ("self", 0, 1)
+CROSS = ("cross", 1, 2)
+
+
+def exemplars_of(site: Site, head: tuple[str, int, int]) -> list[Exemplar]:
+    """A head's exemplars in the order of its page."""
+    return [e for e in site.study.portrait.exemplars if e.head == head]
+
+
+def longest(exemplars: list[Exemplar]) -> int:
+    """Place of the exemplar with the largest map."""
+    return max(range(len(exemplars)), key=lambda place: exemplars[place].attention.size)
+
+
+def written(step: Any) -> str:
+    """A stored weight as pages print it."""
+    return f"{int(step) / 255:.3f}"
+
+
+def strongest(pieces: Sequence[str], row: Any) -> str:
+    """The three keys that a query looks at most, as the page lists them."""
+    order = sorted(range(len(row)), key=lambda key: (-int(row[key]), key))[:3]
+    return ", ".join(f"{key} {pieces[key]} {written(row[key])}" for key in order)
+
+
+def check_canvas(canvas: Locator, status: Locator, texts: tuple[Any, Any], weights: Any) -> None:
+    """Arrow keys read the weights, and stronger weights are lighter."""
+    queries, keys = texts
+    canvas.focus()
+    row, column = 0, 0
+    for key, step in (("ArrowDown", (1, 0)), ("ArrowRight", (0, 1)), ("ArrowUp", (-1, 0)),
+                      ("ArrowUp", (0, 0)), ("ArrowRight", (0, 1))):  # fmt: skip
+        canvas.press(key)
+        row, column = row + step[0], column + step[1]
+        read = f"{row} {queries[row]} → {column} {keys[column]}: {written(weights[row, column])}"
+        expect(status).to_have_text(read)
+    shades = luminance(canvas, weights.shape)
+    order = np.argsort(weights, axis=None, kind="stable")
+    assert (np.diff(shades.ravel()[order]) > -3).all()  # colours are rounded
+    assert np.ptp(shades) > 0.3 * np.ptp(weights)
+
+
+def luminance(canvas: Locator, shape: tuple[int, int]) -> Any:
+    """The lightness of each weight's square, 0 to 255; a map begins below and beside its names."""
+    script = """(canvas, [rows, columns]) => {
+        const size = Math.floor((canvas.height - 84) / rows);
+        const all = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        const at = (i, j) => 4 * ((86 + i * size) * canvas.width + 98 + j * size);
+        return Array.from({length: rows}, (_, i) => Array.from({length: columns}, (_, j) =>
+            [...all.slice(at(i, j), at(i, j) + 3)]));
+    }"""
+    pixels = np.array(canvas.evaluate(script, list(shape)))
+    return pixels @ np.array([0.2126, 0.7152, 0.0722])
+
+
+def test_exemplar_tells_where_the_token_looks(encoder_site: Site, open_page: Open) -> None:
+    """Pointing shows a token's weights, leaving goes back to the kept one, a click keeps."""
+    page = open_page(encoder_site.folder / "heads/L00-H01.html")
+    exemplars = exemplars_of(encoder_site, HEAD)
+    place = longest(exemplars)
+    exemplar = exemplars[place]
+    pieces = encoder_site.study.portrait.sentences[exemplar.index].texts[Side.SOURCE].pieces
+    article = page.locator("article.exemplar").nth(place)
+    line, status = article.locator(".text"), article.locator("[data-status]")
+
+    def shows(query: int) -> None:
+        row = exemplar.attention[query]
+        expect(status).to_have_text(f"{query} {pieces[query]} looks at {strongest(pieces, row)}")
+        assert article.locator(".t.looks").get_attribute("data-i") == str(query)
+        tokens = article.locator(".t")
+        titles = [f"{i} {piece}: {written(row[i])}" for i, piece in enumerate(pieces)]
+        assert each(tokens, "title") == titles
+        shades = [f"s{round(int(step) / 25.5)}" for step in row]
+        assert [names.split()[-1] for names in each(tokens, "class")] == shades
+
+    other, kept = (exemplar.query + 2) % len(pieces), (exemplar.query + 3) % len(pieces)
+    article.locator(f'.t[data-i="{other}"]').hover()
+    shows(other)
+    page.locator("h1").hover()
+    shows(exemplar.query)
+    article.locator(f'.t[data-i="{kept}"]').click()
+    page.locator("h1").hover()
+    shows(kept)
+    line.press("ArrowLeft")
+    shows(kept - 1)
+    line.press("ArrowRight")
+    shows(kept)
+
+
+def test_exemplar_of_two_texts_looks_from_one_to_the_other(
+    pair_site: Site, open_page: Open
+) -> None:
+    page = open_page(pair_site.folder / "heads/cross-L01-H02.html")
+    exemplar = exemplars_of(pair_site, CROSS)[0]
+    texts = pair_site.study.portrait.sentences[exemplar.index].texts
+    queries, keys = texts[Side.TARGET].pieces, texts[Side.SOURCE].pieces
+    assert exemplar.attention.shape == (len(queries), len(keys))
+    article = page.locator("article.exemplar").first
+    for query in (len(queries) - 1, 0):
+        article.locator(f'.looking .t[data-i="{query}"]').hover()
+        best = strongest(keys, exemplar.attention[query])
+        told = f"{query} {queries[query]} looks at {best}"
+        expect(article.locator("[data-status]")).to_have_text(told)
+    article.locator("summary").click()
+    status = article.locator("[data-full] .status")
+    check_canvas(article.locator("canvas"), status, (queries, keys), exemplar.attention)
+
+
+def test_full_map_tells_every_weight(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "heads/L00-H01.html")
+    exemplars = exemplars_of(encoder_site, HEAD)
+    place = longest(exemplars)
+    exemplar = exemplars[place]
+    pieces = encoder_site.study.portrait.sentences[exemplar.index].texts[Side.SOURCE].pieces
+    article = page.locator("article.exemplar").nth(place)
+    article.locator("summary").click()
+    status = article.locator("[data-full] .status")
+    check_canvas(article.locator("canvas"), status, (pieces, pieces), exemplar.attention)
+
+
+@pytest.mark.parametrize(("kind", "stack"), [("encoder", "self"), ("pair", "cross")])
+def test_sheet_opens_the_map_of_a_head(
+    request: pytest.FixtureRequest, open_page: Open, kind: str, stack: str
+) -> None:
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    page = open_page(site.folder / "sentences/0001.html")
+    texts = site.study.portrait.sentences[0].texts
+    keys = texts[Side.SOURCE].pieces
+    queries = keys if stack == "self" else texts[Side.TARGET].pieces
+    maps = site.study.portrait.maps[stack, 0]
+    box = page.locator(f'[data-full-of="{stack}"]')
+    prefix = "" if stack == "self" else f"{stack}-"
+    for layer, head in ((1, 3), (0, 2)):
+        file = f"{prefix}L{layer:02}-H{head:02}.html"
+        page.locator(f'[data-sheet="{stack}"] a[href$="/{file}"]').click()
+        link = box.get_by_role("link", name="Page of")
+        expect(link).to_have_attribute("href", f"../heads/{file}")
+        check_canvas(
+            box.locator("canvas"), box.locator(".status"), (queries, keys), maps[layer, head]
+        )
+    link.click()
+    expect(page.locator("h1")).to_contain_text("L0·H2")

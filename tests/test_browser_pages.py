@@ -1,0 +1,130 @@
+"""Every kind of page in a browser, opened from disk: quiet, readable, accessible, printable."""
+
+from collections.abc import Callable
+
+import pytest
+
+from browser import DARK, LIGHT, Open, Record, background, come_alive, sideways, violations
+from sites import Site
+
+pytest_plugins = ["windows"]
+pytestmark = pytest.mark.browser
+
+# What a page of each kind must show, scripts or not, beside its heading.
+PARTS = {
+    ("encoder", "index.html"): ("table.heads", "figure.chart svg"),
+    ("encoder", "heads/L00-H01.html"): ("table.numbers", "figure.chart svg", ".exemplar .text"),
+    ("encoder", "metrics/attention_distance.html"): ("table.numbers", "figure.chart svg", "math"),
+    ("encoder", "metrics/cosine_to_input.html"): ("table.numbers", "figure.chart svg", "math"),
+    ("encoder", "metrics/index.html"): ("dl.glossary",),
+    ("encoder", "sentences/0001.html"): ("figure.chart svg", "table.nearest", "svg.sheet image"),
+    ("encoder", "sentences/index.html"): ("ol.sentences",),
+    ("encoder", "methods.html"): ("table.numbers", "math"),
+    ("encoder", "data.html"): ("h2 a", "details"),
+    ("encoder", "about.html"): ("pre",),
+    ("encoder", "404.html"): ("main a",),
+    ("pair", "index.html"): ("table.heads", "figure.chart svg"),
+    ("pair", "heads/cross-L00-H01.html"): ("table.numbers", ".looking .text", ".looked .text"),
+    ("pair", "sentences/0001.html"): ("figure.chart svg", "svg.sheet image"),
+}
+KINDS = [*PARTS]
+SLOW = {("pair", "index.html"), ("pair", "sentences/0001.html")}  # a second page of their kinds
+AXE = [pytest.param(*kind, marks=[pytest.mark.slow] if kind in SLOW else []) for kind in KINDS]
+CHARTS = [
+    "metrics/vocabulary_rank.html",
+    *(
+        pytest.param(path, marks=pytest.mark.slow)
+        for path in ("index.html", "heads/L00-H01.html", "sentences/0001.html")
+    ),
+]
+CONTRAST = "color-contrast"  # the one rule whose findings depend on the theme
+WIDTHS = (360, 800, 1440)
+
+Where = Callable[[str], Site]
+
+
+@pytest.fixture
+def where(request: pytest.FixtureRequest) -> Where:
+    """The site of a kind."""
+    return lambda kind: request.getfixturevalue(f"{kind}_site")
+
+
+@pytest.mark.parametrize(("kind", "path"), KINDS)
+def test_every_kind_of_page_is_quiet_and_fits_its_window(
+    where: Where, open_page: Open, record: Record, kind: str, path: str
+) -> None:
+    """In light and dark: an empty console, no request but for files, no scrolling sideways."""
+    page = open_page(where(kind).folder / path, color_scheme="light")
+    assert {width: sideways(page, width) for width in WIDTHS} == dict.fromkeys(WIDTHS, 0)
+    assert background(page) == LIGHT
+    page.emulate_media(color_scheme="dark")
+    assert background(page) == DARK
+    page.reload()
+    assert background(page) == DARK
+    assert any(address.endswith("assets/site.js") for address in record.requests)
+    assert not any(address.endswith("assets/vega.js") for address in record.requests)
+    record.check()
+
+
+@pytest.mark.parametrize(("kind", "path"), KINDS)
+def test_every_kind_of_page_is_complete_without_scripts(
+    where: Where, open_page: Open, kind: str, path: str
+) -> None:
+    page = open_page(where(kind).folder / path, java_script_enabled=False)
+    for part in ("h1", *PARTS[kind, path]):
+        found = page.locator(part).all()
+        assert found, part
+        boxes = [each.bounding_box() for each in found]
+        assert all(box and box["width"] > 8 and box["height"] > 8 for box in boxes), part
+    for control in ("button", "select", ".js"):
+        assert not any(each.is_visible() for each in page.locator(control).all()), control
+
+
+@pytest.mark.parametrize(("kind", "path"), AXE)
+def test_axe_finds_nothing(where: Where, open_page: Open, kind: str, path: str) -> None:
+    page = open_page(where(kind).folder / path, color_scheme="light")
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert background(page) == DARK
+    assert violations(page, CONTRAST) == []
+
+
+@pytest.mark.parametrize("path", CHARTS)
+def test_axe_finds_nothing_about_live_charts(
+    encoder_site: Site, open_page: Open, path: str
+) -> None:
+    page = open_page(encoder_site.folder / path, color_scheme="light")
+    for number in range(page.get_by_role("button", name="Interactive").count()):
+        come_alive(page, number)
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, CONTRAST) == []
+    assert sideways(page, 360) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["heads/L00-H01.html", "sentences/0001.html"])
+def test_axe_finds_nothing_about_maps_that_were_opened(
+    encoder_site: Site, open_page: Open, path: str
+) -> None:
+    page = open_page(encoder_site.folder / path, color_scheme="dark")
+    page.locator(".exemplar summary, svg.sheet a").first.click()
+    page.locator("canvas").press("ArrowDown")
+    assert violations(page) == []
+    assert sideways(page, 360) == 0
+
+
+@pytest.mark.parametrize("path", ["index.html", "heads/L00-H01.html", "sentences/0001.html"])
+def test_print_is_dark_on_white_without_controls(
+    encoder_site: Site, open_page: Open, path: str
+) -> None:
+    page = open_page(encoder_site.folder / path, color_scheme="dark")
+    for _ in range(2):
+        page.get_by_role("button", name="Theme").click()  # from the system's to dark
+    assert background(page) == DARK
+    page.emulate_media(media="print")
+    assert background(page) == LIGHT
+    for control in ("nav", "button", "select", ".skip"):
+        assert not any(found.is_visible() for found in page.locator(control).all()), control
+    assert page.locator("h1").is_visible()
+    assert page.pdf().startswith(b"%PDF")

@@ -1,0 +1,220 @@
+"""Pages print the numbers of the study, and print them honestly."""
+
+import base64
+import io
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from headbook import images
+from headbook.charts import colours
+from headbook.metrics import all_metrics
+from headbook.results import Number, results
+from headbook.shown import HeadName, ShownText
+from headbook.terms import View
+from headbook.views.cells import COLOUR_STEPS, Cell, colour_step, domain, percentile
+from headbook.views.head import head_pages
+from headbook.views.overview import grid_data, overview_page
+from headbook.views.sentence import sentence_pages
+from headbook.views.text import running_text
+from headbook.wording import (
+    MISSING,
+    counted,
+    head_file,
+    head_name,
+    interval,
+    number,
+    percent,
+    visible,
+    with_unit,
+)
+from sites import Site
+
+NAN = math.nan
+finite = st.floats(-1e6, 1e6)
+
+
+@given(st.floats(0, 1))
+def test_a_share_is_never_nothing_or_all_by_rounding(value: float) -> None:
+    assert (percent(value) == "0.0\u202f%") == (value == 0)
+    assert (percent(value) == "100.0\u202f%") == (value == 1)
+
+
+@given(finite)
+def test_a_number_is_never_nothing_by_rounding(value: float) -> None:
+    text = number(value)
+    assert (text == "0.00") == (value == 0)
+    assert "-" not in text  # a minus sign, not a hyphen
+
+
+@given(finite.filter(lambda value: abs(value) >= 0.005))
+def test_a_number_is_within_half_a_digit(value: float) -> None:
+    text = number(value).replace(",", "").replace("−", "-")
+    digits = len(text.partition(".")[2])
+    assert abs(float(text) - value) <= 0.5000001 * 10.0**-digits
+
+
+def test_what_is_missing_is_a_dash_and_never_zero() -> None:
+    assert number(NAN) == number(NAN, share=True) == with_unit(number(NAN), "bits") == MISSING
+    assert interval(NAN, 1) == interval(0, NAN) == ""
+    cell = Cell.of(Number(NAN, NAN, NAN, 0, 0), all_metrics()["attention_distance"])
+    assert (cell.text, cell.interval, cell.note) == (MISSING, "", "no data")
+
+
+def test_few_observations_are_said_to_be_few() -> None:
+    metric = all_metrics()["attention_distance"]
+    few, many = (Cell.of(Number(1, 0, 2, 3, events), metric) for events in (29, 30))
+    assert few.thin
+    assert few.note == "few observations: 3 sentences, 29 observations"
+    assert not many.thin
+    assert many.note == "3 sentences, 30 observations"
+
+
+@given(st.text())
+def test_visible_text_holds_no_control_character(text: str) -> None:
+    shown = visible(text)
+    assert visible(shown) == shown
+    assert len(shown) == len(text)
+    assert not {c for c in shown if ord(c) < 0x20} - set("\n\t")
+    shown.encode()
+
+
+def test_names_of_heads_and_amounts() -> None:
+    assert head_name(HeadName("self", 4, 11)) == "L4·H11"
+    assert head_name(HeadName("cross", 0, 2)) == "cross L0·H2"
+    assert head_file(HeadName("self", 4, 11)) == "L04-H11"
+    assert head_file(HeadName("decoder", 10, 2)) == "decoder-L10-H02"
+    assert (counted(1, "sentence"), counted(1204, "sentence")) == ("1 sentence", "1,204 sentences")
+
+
+@given(st.lists(finite, min_size=2, max_size=9))
+def test_percentiles_run_from_the_smallest_to_the_largest(values: list[float]) -> None:
+    array = np.array(values)
+    places = [percentile(array, value) for value in values]
+    assert all(0 <= place <= 1 for place in places)
+    assert math.isclose(sum(places) / len(places), 0.5)
+    assert places[int(array.argmax())] == max(places)
+
+
+def test_there_is_no_percentile_without_others() -> None:
+    assert math.isnan(percentile(np.array([1.0, NAN]), 1.0))
+    assert math.isnan(percentile(np.array([1.0, 2.0]), NAN))
+
+
+@given(
+    st.lists(finite | st.just(NAN), min_size=1),
+    st.sampled_from([(0.0, 1.0), (-math.inf, math.inf)]),
+)
+def test_every_value_has_a_place_on_its_colour_scale(
+    values: list[float], limits: tuple[float, float]
+) -> None:
+    ends = domain(np.array(values), limits)
+    assert ends[0] < ends[1]
+    for value in values:
+        step = colour_step(value, ends)
+        assert step is None if math.isnan(value) else step in range(COLOUR_STEPS)
+
+
+def test_running_text_is_the_text(encoder_site: Site) -> None:
+    """Letter for letter, but for the width of spaces."""
+    for sentence in encoder_site.study.portrait.sentences.values():
+        for text in sentence.texts.values():
+            tokens = running_text(text)
+            assert len(tokens) == len(text.pieces)
+            shown = "".join(t.before + t.text for t in tokens if not t.special)
+            assert shown.split() == text.text.split()
+
+
+def test_running_text_keeps_what_no_token_covers() -> None:
+    text = ShownText(
+        text="ab  — c", pieces=("<s>", "ab", "c"), spans=((0, 0), (0, 2), (6, 7)),
+        special=(True, False, False), words=(-1, 0, 1), tags=("", "X", "X"),
+        lost=0, generated=False,
+    )  # fmt: skip
+    tokens = running_text(text, weights=np.array([255, 128, 0], np.uint8), looks=2)
+    assert [t.before + t.text for t in tokens] == ["<s>", "ab", "  — c"]
+    assert [t.shade for t in tokens] == [10, 5, 0]
+    assert tokens[1].weight == "50\u202f%"
+    assert [t.looks for t in tokens] == [False, False, True]
+
+
+def test_the_table_of_a_head_has_the_numbers_of_the_study(any_site: Site) -> None:
+    study = any_site.study
+    heads = study.heads.set_index(["stack", "layer", "head", "metric", "view", "label"])["value"]
+    for stack, found in results(study).items():
+        for page in head_pages(found):
+            layer, head = map(int, page.path[-10:-5].removeprefix("L").split("-H"))
+            row = page.rows[0]
+            metric = row.href.removeprefix("metrics/").removesuffix(".html")
+            share = all_metrics()[metric].limits == (0, 1)
+            values = [heads[stack, layer, head, metric, view, row.label] for view in View]
+            assert [c.text for c in row.cells if c] == [number(v, share=share) for v in values]
+            assert page.title == f"Head {head_name(HeadName(stack, layer, head))}"
+
+
+def test_neighbours_of_heads_and_sentences_lead_through_all_of_them(pair_site: Site) -> None:
+    found = results(pair_site.study)
+    walks: list[Sequence[Any]] = [list(head_pages(r)) for r in found.values()]
+    for pages in (*walks, list(sentence_pages(found))):
+        before = [p.previous[0] if isinstance(p.previous, tuple) else p.previous for p in pages]
+        after = [p.next[0] if isinstance(p.next, tuple) else p.next for p in pages]
+        assert before == [None, *(page.path for page in pages[:-1])]
+        assert after == [*(page.path for page in pages[1:]), None]
+
+
+def test_the_grid_shows_its_own_data(any_site: Site) -> None:
+    found = results(any_site.study)
+    page = overview_page(found, [])  # without curves
+    assert [grid.stack for grid in page.grids] == [*found]
+    for grid in page.grids:
+        shown = grid_data(found[grid.stack])[grid.chosen]
+        assert [cell.text for _, row in grid.rows for cell in row] == shown["texts"]
+        assert {key for _, choices in grid.choices for key, _ in choices} == {
+            *grid_data(found[grid.stack])
+        }
+
+
+def test_a_preview_shows_every_weight_in_its_colour() -> None:
+    cells = np.arange(12, dtype=np.uint8).reshape(3, 4) * 23
+    address = images.preview(cells, colours(256))
+    picture = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
+    assert picture.size == (4, 3)
+    for (row, column), weight in np.ndenumerate(cells):
+        red, green, blue = picture.getpixel((column, row))  # type: ignore[misc]
+        assert f"#{red:02x}{green:02x}{blue:02x}" == colours(256)[weight]
+
+
+def test_a_preview_that_is_shrunk_loses_no_strong_weight() -> None:
+    cells = np.zeros((200, 150), np.uint8)
+    cells[133, 77] = 255
+    address = images.preview(cells, colours(256))
+    picture = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
+    assert max(picture.size) <= images.PREVIEW
+    found = {f"#{r:02x}{g:02x}{b:02x}" for _, (r, g, b) in picture.getcolors() or []}  # type: ignore[misc]
+    assert found == {colours(256)[0], colours(256)[255]}
+
+
+@pytest.mark.parametrize("length", [1, 5, 21, 45, 130])
+def test_a_sheet_has_a_tile_for_every_head(length: int) -> None:
+    maps = np.full((2, 3, length, length), 200, np.uint8)
+    content, step = images.sheet(maps, colours(256), side=44)
+    picture = Image.open(io.BytesIO(content))
+    assert picture.size == (3 * step, 2 * step)
+    alpha = np.asarray(picture.convert("RGBA"))[..., 3]
+    for layer in range(2):
+        for head in range(3):
+            tile = alpha[layer * step : (layer + 1) * step, head * step : (head + 1) * step]
+            assert tile[0, 0] == 255
+            assert not tile[-1].any()  # a gap between two maps
+
+
+def test_every_step_of_the_colour_scale_is_another_colour() -> None:
+    assert len(set(colours(COLOUR_STEPS))) == COLOUR_STEPS
+    assert colours(COLOUR_STEPS)[0] == colours(256)[0]
+    assert colours(COLOUR_STEPS)[-1] == colours(256)[-1]
