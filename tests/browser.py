@@ -66,12 +66,10 @@ def launch(playwright: Playwright) -> Browser:
 def violations(page: Page, *rules: str) -> list[str]:
     """What axe finds wrong on a page, by all rules or some: rule, element and why."""
     options = AXE | ({"runOnly": [*rules]} if rules else {})
-    found = (
-        Axe().run(page, context={"exclude": [[TOOLTIP]]}, options=options).response["violations"]
-    )
+    results = Axe().run(page, context={"exclude": [[TOOLTIP]]}, options=options)
     return [
         f"{rule['id']}: {node['html'][:120]} {_why(node)}"
-        for rule in found
+        for rule in results.response["violations"]
         for node in rule["nodes"]
     ]
 

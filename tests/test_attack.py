@@ -175,8 +175,11 @@ def test_the_texts_beside_the_pages_stay_whole(two: Two) -> None:
         assert not names & {"script", "foreignObject", "image", "style", "a"}
 
 
-def test_half_a_character_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text(json.dumps({"text": "half \ud800"}))
+@pytest.mark.parametrize(
+    "row", [{"text": "half \ud800"}, {"text": "a", "id": "\ud800"}, {"text": "a", "\ud800": "b"}]
+)
+def test_half_a_character_is_refused(tmp_path: Path, row: dict[str, str]) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     with pytest.raises(InputError, match=r"^rows\.jsonl:1: .*\\ud800"):
         make_study(tmp_path / "rows.jsonl", tiny.write("bert", tmp_path / "model"), **SMALL)
 

@@ -168,8 +168,8 @@ def test_another_process_writes_the_same_bytes_without_any_model_library(
 
 
 @pytest.mark.slow
-def test_every_kind_of_model_has_the_same_site_in_another_process(
-    any_site: Site, tmp_path: Path
+def test_a_site_of_several_stacks_is_the_same_in_another_process(
+    pair_site: Site, tmp_path: Path
 ) -> None:
-    in_another_process(any_site, tmp_path / "site")
-    assert differing(any_site.folder, tmp_path / "site") == []
+    in_another_process(pair_site, tmp_path / "site")
+    assert differing(pair_site.folder, tmp_path / "site") == []

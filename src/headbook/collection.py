@@ -114,8 +114,9 @@ class _Run:
         choices = list(choose(survey.heads))
         shown = {*listed, *(choice.index for choice in choices)}
         tracked = {*listed, *sampled}
-        items = {item.sentence.index: item for item in self._encoded(shown | tracked)}
-        embeddings = self._embeddings([items[index] for index in sorted(tracked)])
+        # The first sentence is for the self-checks, whatever is shown.
+        items = {item.sentence.index: item for item in self._encoded({0} | shown | tracked)}
+        embeddings = self._embeddings(list(items.values()))
         tracker = Tracker(
             self.model,
             self.anatomy,

@@ -27,15 +27,14 @@ def save(folder: Path, manifest: Manifest, survey: Survey, portrait: Portrait) -
     """Write all files of a study into an empty folder."""
     (folder / "manifest.json").write_text(manifest.to_json() + "\n", encoding="utf-8")
     arrays, columns = _survey_arrays(survey)
-    safetensors.numpy.save_file(
-        arrays, folder / "sums.safetensors", metadata={"columns": json.dumps(columns)}
+    # Written by us, so that others may read them: safetensors' own files are private.
+    (folder / "sums.safetensors").write_bytes(
+        safetensors.numpy.save(arrays, metadata={"columns": json.dumps(columns)})
     )
     maps: Arrays = {f"{stack}/{index}": cells for (stack, index), cells in portrait.maps.items()}
     maps |= {_map_name(e.head, e.index): e.attention for e in portrait.exemplars}
-    safetensors.numpy.save_file(
-        {name: np.ascontiguousarray(cells) for name, cells in maps.items()},
-        folder / "maps.safetensors",
-    )
+    maps = {name: np.ascontiguousarray(cells) for name, cells in maps.items()}
+    (folder / "maps.safetensors").write_bytes(safetensors.numpy.save(maps))
     sentences = [_sentence_row(s) for s in portrait.sentences.values()]
     pd.DataFrame(sentences).to_parquet(folder / "sentences.parquet", index=False)
     exemplars = [_exemplar_row(e) for e in portrait.exemplars]

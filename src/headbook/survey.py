@@ -83,12 +83,14 @@ class _HeadTable:
         """Measure one layer."""
         found = scopes.get(self._stack.name, attention)
         views = layer_views(found, attention.weights)
-        parts = self._measure(views)
         half, n_heads = self._batch.half, attention.weights.shape[1]
-        self._heads[:, :, layer, :n_heads] = parts.sums(half)
-        self._layers[:, :, layer] = parts.together().sums(half)[:, :, 0]
         strongest = views[View.NOSINK].weights.amax((-2, -1)).cpu().numpy()
         self._strongest[:, layer, :n_heads] = strongest
+        if not self._metrics:
+            return
+        parts = self._measure(views)
+        self._heads[:, :, layer, :n_heads] = parts.sums(half)
+        self._layers[:, :, layer] = parts.together().sums(half)[:, :, 0]
         mask = id(found)
         if mask not in self._controls:
             even = self._measure(layer_views(found, uniform(found[View.RAW])))

@@ -89,7 +89,7 @@ def _numbers(ratios: Ratios, columns: Sequence[HeadColumn]) -> pd.DataFrame:
     """Flatten ratios whose last dimension holds ``columns``."""
     value = ratios.value
     low, high = ratios.interval()
-    least, most = (np.array(limit) for limit in zip(*map(_limits, columns), strict=True))
+    least, most = np.array([_limits(column) for column in columns]).reshape(-1, 2).T
     names = pd.DataFrame(columns, columns=["metric", "view", "label"]).map(str)
     repeated = pd.concat([names] * int(np.prod(value.shape[:-1])), ignore_index=True)
     return repeated.assign(

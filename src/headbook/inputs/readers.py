@@ -110,7 +110,8 @@ def _from_columns(row: Mapping[str, Any], number: int, shown: str) -> Record:
         )
     if target is not None and not isinstance(target, str):
         raise InputError(shown, number, came=f"{TARGET} = {target!r}", expected="text")
-    _check_unicode(text + (target or ""), number, shown)
+    for written in (text, target or "", *map(str, row), *map(str, row.values())):
+        _check_unicode(written, number, shown)
     others = {
         key: value if isinstance(value, str) else json.dumps(value, default=str)
         for key, value in row.items()

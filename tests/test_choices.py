@@ -1,0 +1,47 @@
+"""Any choice of metrics and pages gives a whole study and a whole site."""
+
+import stat
+from pathlib import Path
+
+import pytest
+import tiny
+
+import headbook
+from headbook.collection import collect
+
+TEXT = "The cat sat.\nThe dog that saw the cat and the dog ran home.\n"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write("bert", tmp_path_factory.mktemp("model"))
+
+
+@pytest.mark.parametrize("metrics", ["cosine_to_input", "attention_distance", "vocabulary_rank"])
+@pytest.mark.parametrize("pages", ["0", "1"])
+def test_a_choice_is_shown_as_it_is(model: Path, tmp_path: Path, metrics: str, pages: str) -> None:
+    (tmp_path / "some.txt").write_text(TEXT)
+    study = collect(
+        [tmp_path / "some.txt"],
+        model=str(model),
+        metrics=metrics,
+        sentence_pages=pages,
+        exemplars=1,
+        vocabulary_sentences=1,
+    )
+    heads = set(study.heads["metric"])
+    assert heads == ({metrics} if metrics == "attention_distance" else set())
+    assert set(study.layers["metric"]) == {metrics}
+    headbook.render(study, tmp_path / "site")
+    assert [p.stem for p in sorted((tmp_path / "site" / "metrics").iterdir())] == sorted(
+        [metrics, "index"]
+    )
+    assert (tmp_path / "site" / "sentences").exists() == (pages == "1")
+
+
+def test_others_may_read_a_stored_study(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "some.txt").write_text(TEXT)
+    study = collect([tmp_path / "some.txt"], model=str(model), metrics="sink_share")
+    study.save(tmp_path / "study")
+    modes = {f.name: f.stat().st_mode for f in (tmp_path / "study").iterdir()}
+    assert all(mode & stat.S_IRGRP for mode in modes.values())
