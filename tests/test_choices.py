@@ -4,9 +4,9 @@ import stat
 from pathlib import Path
 
 import pytest
-import tiny
 
 import headbook
+import tiny
 from headbook.collection import collect
 
 TEXT = "The cat sat.\nThe dog that saw the cat and the dog ran home.\n"

@@ -77,12 +77,16 @@
       button.textContent = "Still picture";
       button.disabled = false;
     };
-    let live = false;
-    button.addEventListener("click", () => {
-      live = !live;
-      if (live) { show(); return; }
+    const stop = () => {
       box.replaceChildren(...still);
       button.textContent = "Interactive";
+      button.disabled = false;
+    };
+    let live = false;
+    button.addEventListener("click", async () => {
+      live = !live;
+      if (!live) { stop(); return; }
+      try { await show(); } catch (error) { live = false; stop(); throw error; }
     });
   };
 
