@@ -20,7 +20,7 @@ def data(file: Path) -> Any:
     return json.loads(value.strip().removesuffix(");"))
 
 
-@pytest.mark.parametrize("kind", ["encoder", "pair"])
+@pytest.mark.parametrize("kind", ["encoder", pytest.param("pair", marks=pytest.mark.slow)])
 def test_grid_shows_the_chosen_metric(
     request: pytest.FixtureRequest, open_page: Open, kind: str
 ) -> None:

@@ -160,6 +160,7 @@ def in_another_process(site: Site, out: Path) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_another_process_writes_the_same_bytes_without_any_model_library(
     small_site: Site, tmp_path: Path
 ) -> None:

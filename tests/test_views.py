@@ -158,6 +158,7 @@ def test_the_table_of_a_head_has_the_numbers_of_the_study(any_site: Site) -> Non
             assert page.title == f"Head {head_name(HeadName(stack, layer, head))}"
 
 
+@pytest.mark.slow
 def test_neighbours_of_heads_and_sentences_lead_through_all_of_them(pair_site: Site) -> None:
     found = results(pair_site.study)
     walks: list[Sequence[Any]] = [list(head_pages(r)) for r in found.values()]
