@@ -40,8 +40,8 @@ def measure(layer: "LayerView") -> Ratio:
 
 METRIC = HeadMetric(
     title="Distance ratio",
-    formula=r"\frac{\sum_{i,j} A_{ij}\,|i-j|}"
-    r"{\sum_i \left(\sum_j A_{ij}\right) \frac{1}{k_i}\sum_{j\ \mathrm{visible}} |i-j|}",
+    formula=r"\frac{\sum_{i,j} A_{ij}\,|i-j|}{\sum_{i,j} U_{ij}\,|i-j|}, \qquad "
+    r"U_{ij} = \frac{1}{k_i} \sum_{m} A_{im}",
     reference="Attention distance (Vig & Belinkov, 2019) over its value for uniform attention",
     bounds=lambda n: (0, n),
     section=Section.LOOKS,

@@ -42,8 +42,8 @@ def measure(layer: "LayerView") -> Ratio:
 METRIC = HeadMetric(
     title="Attention to parts of speech, against chance",
     formula=r"\frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(j)=t]}"
-    r"{\sum_i \left(\sum_j A_{ij}\right) \frac{1}{k_i}"
-    r"\sum_{j\ \mathrm{visible}} [\mathrm{pos}(j)=t]}",
+    r"{\sum_{i,j} U_{ij}\,[\mathrm{pos}(j)=t]}, \qquad "
+    r"U_{ij} = \frac{1}{k_i} \sum_{m} A_{im}",
     reference="Vig & Belinkov (2019), eq. 3, over its value for uniform attention",
     bounds=lambda n: (0, n),
     section=Section.LANGUAGE,
