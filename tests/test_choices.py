@@ -8,6 +8,7 @@ import pytest
 import headbook
 import tiny
 from headbook.collection import collect
+from headbook.resources import folder
 
 TEXT = "The cat sat.\nThe dog that saw the cat and the dog ran home.\n"
 
@@ -45,3 +46,20 @@ def test_others_may_read_a_stored_study(model: Path, tmp_path: Path) -> None:
     study.save(tmp_path / "study")
     modes = {f.name: f.stat().st_mode for f in (tmp_path / "study").iterdir()}
     assert all(mode & stat.S_IRGRP for mode in modes.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["bert", "gpt2", "bart"])
+@pytest.mark.parametrize("name", ["sentences.txt", "sentences.conllu", "pairs.tsv"])
+def test_every_sample_builds_with_every_kind_of_model(tmp_path: Path, kind: str, name: str) -> None:
+    study = collect(
+        [folder("sample_inputs") / name],
+        model=str(tiny.write(kind, tmp_path / "model")),
+        exemplars=1,
+        sentence_pages="1",
+    )
+    summary = headbook.render(study, tmp_path / "site")
+    assert summary.index.is_file()
+    assert all(check.passed for check in study.manifest.checks)
+    unread = "pairs not read" in summary.index.read_text(encoding="utf-8")
+    assert unread == (name == "pairs.tsv" and kind != "bart")

@@ -80,11 +80,13 @@ def test_text_that_leaves_no_token_is_a_fault_of_its_line(demo: Model) -> None:
         encode(demo, "fine", "\u200b")
 
 
-def test_a_target_for_a_model_that_takes_none_is_a_fault(demo: Model) -> None:
-    pair = Sentence(0, "", "one", target="eins", origin="a.tsv:2")
+def test_a_model_that_takes_one_text_keeps_a_target_as_metadata(demo: Model) -> None:
+    pair = Sentence(0, "", "one", target="eins", metadata={"n": "1"}, origin="a.tsv:2")
     encoder = Encoder(demo, limit=8, targets=Annotator.load(NONE))
-    with pytest.raises(InputError, match=r"^a\.tsv:2: a source with a target; expected "):
-        list(encoder.encode([pair]))
+    (item,) = encoder.encode([pair])
+    assert [*item.tokens] == [Side.SOURCE]
+    assert item.sentence.target is None
+    assert item.sentence.metadata == {"n": "1", "target": "eins"}
 
 
 def test_a_token_belongs_to_the_word_it_overlaps_most() -> None:

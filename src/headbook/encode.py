@@ -1,5 +1,6 @@
 """From sentences to the model's tokens: tokenizing, cutting, and writing missing targets."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -37,34 +38,21 @@ class Encoder:
     def encode(self, sentences: Iterable[Sentence]) -> Iterator[Encoded]:
         """Tokenise lazily and in order.
 
+        A model that takes one text reads the source of a pair; its target stays as metadata.
+
         Raises:
-            InputError: a sentence without any token, or a target for a model that takes none.
+            InputError: a sentence without any token.
         """
         stream = iter(sentences)
         while chunk := list(islice(stream, CHUNK)):
             sources = self._sources(chunk)
             if not self.model.config.is_encoder_decoder:
-                self._refuse_targets(chunk)
-                yield from (
-                    Encoded(s, {Side.SOURCE: source})
-                    for s, source in zip(chunk, sources, strict=True)
-                )
+                for s, source in zip(chunk, sources, strict=True):
+                    yield Encoded(_alone(s), {Side.SOURCE: source})
                 continue
             targets = self._targets(chunk, sources)
             for s, source, target in zip(chunk, sources, targets, strict=True):
                 yield Encoded(s, {Side.SOURCE: source, Side.TARGET: target})
-
-    def _refuse_targets(self, chunk: list[Sentence]) -> None:
-        pair = next((s for s in chunk if s.target is not None), None)
-        if pair is not None:
-            file, _, line = pair.origin.rpartition(":")
-            raise InputError(
-                file,
-                int(line),
-                came="a source with a target",
-                expected=f"an encoder-decoder, which {self.model.name} is not; give single texts "
-                "(a column 'text') or another --model",
-            )
 
     def _sources(self, chunk: list[Sentence]) -> list[Tokens]:
         rows = self._tokenise([s.text for s in chunk], target=False)
@@ -260,3 +248,11 @@ def _until_end(row: list[int], ends: set[int | None]) -> list[int]:
     """A generated row up to its closing token; the start token may be the same one."""
     stop = next((i for i in range(1, len(row)) if row[i] in ends), len(row))
     return row[:stop]
+
+
+def _alone(sentence: Sentence) -> Sentence:
+    """A pair as a single text."""
+    if sentence.target is None:
+        return sentence
+    metadata = {**sentence.metadata, Side.TARGET: sentence.target}
+    return dataclasses.replace(sentence, target=None, metadata=metadata)

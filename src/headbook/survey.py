@@ -18,7 +18,7 @@ from headbook.metrics.base import HeadMetric, TokenMetric
 from headbook.model import Model
 from headbook.reduce import Parts
 from headbook.sums import HeadColumn, HeadSums, Survey
-from headbook.terms import Stack, State, View
+from headbook.terms import Side, Stack, State, View
 from headbook.tokentable import TokenTable
 from headbook.tokenview import TokenView
 
@@ -134,6 +134,10 @@ def uniform(scope: Scope) -> torch.Tensor:
 def count(batch: Batch) -> Counter[str]:
     """What there is in a batch, by side."""
     counts: Counter[str] = Counter(sentences=len(batch.items))
+    alone = Side.TARGET not in batch.texts
+    unread = sum(alone and Side.TARGET in item.sentence.metadata for item in batch.items)
+    if unread:
+        counts["unread_targets"] = unread
     for side in batch.texts:
         for item in batch.items:
             tokens = item.tokens[side]

@@ -178,6 +178,12 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
                 f"{counted(cut, f'{side} text')} longer than {model.limit:,} tokens: cut at the "
                 f"end, {counted(lost, 'token')} lost. Their pages say so."
             )
+    unread = manifest.counts.get("unread_targets", 0)
+    if unread:
+        yield (
+            f"{counted(unread, 'target')} of source-target pairs not read: {model.name} takes one "
+            "text. They are kept as metadata."
+        )
     written = manifest.count(Side.TARGET, "generated")
     if written:
         yield f"{counted(written, 'target text')} written by the model itself (greedy decoding)."
