@@ -1,5 +1,6 @@
 """Tiny models, written once a session."""
 
+import os
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -7,6 +8,9 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = ["sites"]
+
+# Tests run in several processes; threads of their own would only get in each other's way.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session")

@@ -28,10 +28,10 @@ PARTS = {
     ("pair", "sentences/0001.html"): ("figure.chart svg", "svg.sheet image"),
 }
 KINDS = [*PARTS]
-# The pages with charts, tables, tokens and maps; axe sees the others in the slow round.
+# The pages with charts, tables, tokens and maps; the others wait for the slow round.
 QUICK = {"index.html", "heads/L00-H01.html", "metrics/attention_distance.html", "methods.html"}
 QUICK |= {"sentences/0001.html"}
-AXE = [
+QUICK_OR_SLOW = [
     pytest.param(*kind, marks=[] if kind[0] == "encoder" and kind[1] in QUICK else pytest.mark.slow)
     for kind in KINDS
 ]
@@ -71,7 +71,7 @@ def test_every_kind_of_page_is_quiet_and_fits_its_window(
     record.check()
 
 
-@pytest.mark.parametrize(("kind", "path"), KINDS)
+@pytest.mark.parametrize(("kind", "path"), QUICK_OR_SLOW)
 def test_every_kind_of_page_is_complete_without_scripts(
     where: Where, open_page: Open, kind: str, path: str
 ) -> None:
@@ -85,7 +85,7 @@ def test_every_kind_of_page_is_complete_without_scripts(
         assert not any(each.is_visible() for each in page.locator(control).all()), control
 
 
-@pytest.mark.parametrize(("kind", "path"), AXE)
+@pytest.mark.parametrize(("kind", "path"), QUICK_OR_SLOW)
 def test_axe_finds_nothing(where: Where, open_page: Open, kind: str, path: str) -> None:
     page = open_page(where(kind).folder / path, color_scheme="light")
     assert violations(page) == []

@@ -18,6 +18,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.write("bert", tmp_path_factory.mktemp("model"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metrics", ["cosine_to_input", "attention_distance", "vocabulary_rank"])
 @pytest.mark.parametrize("pages", ["0", "1"])
 def test_a_choice_is_shown_as_it_is(model: Path, tmp_path: Path, metrics: str, pages: str) -> None:

@@ -180,6 +180,7 @@ def test_a_study_of_another_version_is_one_line(run: Run, small_site: Site, tmp_
     refused(run("render", study, "--out", tmp_path / "s"), "schema 999 came; this version reads")
 
 
+@pytest.mark.slow
 def test_render_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -> None:
     """In a pipe: plain lines, progress on the other stream."""
     out = tmp_path / "site"
@@ -195,6 +196,7 @@ def test_render_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -
     assert differing(small_site.folder, out) == []
 
 
+@pytest.mark.slow
 def test_collect_then_render_is_build(run: Run, small_site: Site, tmp_path: Path) -> None:
     """Byte for byte; options from a file and from flags, of which flags win; --quiet is quiet."""
     inputs = small_site.place / "trees.conllu"
