@@ -64,6 +64,11 @@ class StackResults:
         known = all_metrics().values()
         return [m for m in known if isinstance(m, HeadMetric) and m.id in there]
 
+    def view(self, metric: HeadMetric) -> View:
+        """The view that pages show first: the stack's own, where the metric has it."""
+        view = self.stack.default_view
+        return view if view in metric.views else metric.views[0]
+
     def heads(self, metric: str, view: View, label: str = "") -> Numbers:
         """A number for each head. *Shape:* ``(layer, head)``."""
         return self._numbers("heads", HeadColumn(metric, view, label))

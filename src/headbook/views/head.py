@@ -229,7 +229,7 @@ def _rows(results: StackResults, head: HeadName) -> Iterator[MetricRow]:
 
 
 def _row(results: StackResults, head: HeadName, metric: HeadMetric, label: str) -> MetricRow:
-    view = results.stack.default_view if results.stack.default_view in metric.views else View.RAW
+    view = results.view(metric)
     if not results.has(metric.id, view, label):  # the sink itself exists in the raw view alone
         view = View.RAW
     values = results.heads(metric.id, view, label).value

@@ -194,7 +194,7 @@ def _head_section(results: StackResults, metric: HeadMetric) -> StackSection | N
     stack = results.stack
     if metric.id not in {m.id for m in results.metrics}:
         return None
-    view = stack.default_view if stack.default_view in metric.views else metric.views[0]
+    view = results.view(metric)
     labels = [x for x in metric.labels if any(results.has(metric.id, v, x) for v in metric.views)]
     if not labels:
         return None

@@ -12,7 +12,7 @@ from headbook.manifest import Manifest
 from headbook.metrics.base import Chart, HeadMetric
 from headbook.results import StackResults
 from headbook.shown import HeadName
-from headbook.terms import Side, View
+from headbook.terms import Side
 from headbook.views.cells import colour_step, domain
 from headbook.views.metric import MetricPage
 from headbook.views.page import Page, gap_text
@@ -218,17 +218,12 @@ def _labels(results: StackResults, metric: HeadMetric) -> list[str]:
     """Labels that the grid offers; a profile's offsets are left to the profile."""
     if metric.chart is Chart.PROFILE:
         return []
-    view = _view(results, metric)
+    view = results.view(metric)
     return [label for label in metric.labels if results.has(metric.id, view, label)]
 
 
-def _view(results: StackResults, metric: HeadMetric) -> View:
-    view = results.stack.default_view
-    return view if view in metric.views else metric.views[0]
-
-
 def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, Any]:
-    view = _view(results, metric)
+    view = results.view(metric)
     numbers = results.heads(metric.id, view, label)
     layers = list(results.stack.attention_layers)
     values = numbers.value[layers]
