@@ -337,7 +337,8 @@ def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:
 
 
 def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site: Site) -> None:
-    from headbook.views.metric import MOST_DRAWN, metric_pages
+    from headbook.views.metric import metric_pages
+    from headbook.views.sections import MOST_DRAWN
 
     found = results(encoder_site.study)
     metric = all_metrics()["relation_accuracy"]

@@ -17,7 +17,7 @@ from headbook.results import StackResults
 from headbook.shown import Exemplar, ShownSentence
 from headbook.study import Study
 from headbook.terms import Side
-from headbook.views.head import PALETTE
+from headbook.views.exemplars import PALETTE
 from headbook.views.matrices import matrix_pictures
 from headbook.views.overview import grid_data
 from headbook.views.sentence import MOST_BYTES, TILE

@@ -5,26 +5,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
 import pandas as pd
 
-from headbook import images
-from headbook.charts import Figure, colours, offset_profile
+from headbook.charts import Figure, offset_profile
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Chart, HeadMetric
 from headbook.results import StackResults
-from headbook.shown import STEPS, Exemplar, HeadName, Ranking, ShownSentence
+from headbook.shown import Exemplar, HeadName
 from headbook.terms import UPOS, View
 from headbook.views.cells import Cell, percentile
+from headbook.views.exemplars import ExemplarGroup, exemplar_groups
 from headbook.views.neighbours import Neighbours, neighbours
 from headbook.views.page import Page, gap_text
 from headbook.views.plain import plain
 from headbook.views.relationtable import FoundRelation, found_relations
-from headbook.views.text import Token, running_text
 from headbook.views.triptych import Triptych, triptych
 from headbook.views.twins import beside, control_title
 from headbook.wording import (
-    MISSING,
     STACKS,
     counted,
     head_file,
@@ -32,15 +29,12 @@ from headbook.wording import (
     is_share,
     label_name,
     number,
-    sentence_file,
 )
 
 REACH = 16  # offsets that a profile shows
-LINKS = 8  # strongest links listed under an exemplar
 ELSEWHERE = {"pos_received", "pos_received_ratio", "pos_given"}  # in tables of tags
 ELSEWHERE |= {"relation_accuracy", "relation_accuracy_far"}  # in those of relations
 WHOLE = {"attention_to"}  # all labels stand in the first table
-PALETTE = 256
 
 
 @dataclass(frozen=True)
@@ -86,58 +80,6 @@ class TagRow:
     uniform: str
     uniform_width: float
     ratio: Cell
-
-
-@dataclass(frozen=True)
-class StrongLink:
-    """One attention weight: from a token to a token."""
-
-    query: str
-    key: str
-    weight: str
-
-
-@dataclass(frozen=True)
-class ExemplarView:
-    """A sentence with this head's attention.
-
-    Attributes:
-        rank: place in its ranking.
-        sentence: number of the sentence.
-        href: page of the sentence, or empty.
-        score: the largest single weight.
-        query, key: the tokens it runs from and to.
-        position: position of the query.
-        looking: the text of the queries, where it is another one than that of the keys.
-        tokens: the text of the keys, shaded by the attention of ``query``.
-        links: the strongest weights.
-        preview: the whole map as an image address.
-        size: tokens that look, tokens that are looked at.
-        place: key of the map in the page's data file.
-    """
-
-    rank: int
-    sentence: int
-    href: str
-    score: str
-    query: str
-    key: str
-    position: int
-    looking: tuple[Token, ...]
-    tokens: tuple[Token, ...]
-    links: tuple[StrongLink, ...]
-    preview: str
-    size: tuple[int, int]
-    place: str
-
-
-@dataclass(frozen=True)
-class ExemplarGroup:
-    """Exemplars of one ranking, with its heading and explanation."""
-
-    title: str
-    note: str
-    exemplars: tuple[ExemplarView, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,7 +180,7 @@ def _page(
         tags=tuple(_tags(results, head)),
         relations=found_relations(results, head),
         triptych=triptych(results, exemplars),
-        groups=tuple(_groups(results, exemplars)),
+        groups=tuple(exemplar_groups(results, exemplars)),
         data=f"data/heads/{head_file(head)}.js",
         remarks=tuple(gap_text(gap) for gap in study.manifest.gaps if gap.stack == stack.name),
     )
@@ -321,68 +263,4 @@ def _tags(results: StackResults, head: HeadName) -> Iterator[TagRow]:
             uniform=number(even[tag], share=True),
             uniform_width=round(100 * even[tag] / most, 1),
             ratio=Cell.of(times, ratio),
-        )
-
-
-GROUPS = {
-    Ranking.STRONGEST: (
-        "Strongest sentences",
-        "Ranked by the largest single weight, special tokens (and in causal stacks the first "
-        "position) left out as keys. Strictly by rank, nothing is picked by hand; equal sentences "
-        "stand once.",
-    ),
-    Ranking.MEDIAN: (
-        "Median sentences",
-        "From the middle of the same ranking, so that not only extremes are seen.",
-    ),
-}
-
-
-def _groups(results: StackResults, exemplars: Sequence[Exemplar]) -> Iterator[ExemplarGroup]:
-    for ranking, (title, note) in GROUPS.items():
-        chosen = [exemplar for exemplar in exemplars if exemplar.ranking is ranking]
-        if chosen:
-            views = tuple(_exemplar(results, exemplar) for exemplar in chosen)
-            yield ExemplarGroup(title, note, views)
-
-
-def _exemplar(results: StackResults, exemplar: Exemplar) -> ExemplarView:
-    stack, sentence = results.stack, results.study.portrait.sentences[exemplar.index]
-    queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
-    row, query, key = exemplar.attention[exemplar.query], exemplar.query, exemplar.key
-    if stack.crosses:
-        looking = running_text(queries, looks=query, around=[query])
-        looked = running_text(keys, weights=row, around=[key])
-    else:
-        looking, looked = (), running_text(keys, weights=row, looks=query, around=[query, key])
-    return ExemplarView(
-        rank=exemplar.rank,
-        sentence=sentence.number,
-        href=f"sentences/{sentence_file(sentence.number)}.html" if sentence.listed else "",
-        score=number(exemplar.score),
-        query=queries.pieces[exemplar.query],
-        key=keys.pieces[exemplar.key],
-        position=exemplar.query,
-        looking=looking,
-        tokens=looked,
-        links=tuple(_links(exemplar, sentence, results)),
-        preview=images.preview(exemplar.attention, colours(PALETTE)),
-        size=(len(queries.pieces), len(keys.pieces)),
-        place=f"{exemplar.ranking}-{exemplar.rank}",
-    )
-
-
-def _links(
-    exemplar: Exemplar, sentence: ShownSentence, results: StackResults
-) -> Iterator[StrongLink]:
-    queries = sentence.texts[results.stack.queries]
-    keys = sentence.texts[results.stack.keys]
-    flat = exemplar.attention.ravel().astype(int)
-    for place in np.argsort(-flat, kind="stable")[:LINKS]:
-        query, key = divmod(int(place), exemplar.attention.shape[1])
-        weight = flat[place] / STEPS
-        yield StrongLink(
-            f"{query} {queries.pieces[query]}",
-            f"{key} {keys.pieces[key]}",
-            number(weight) if weight else MISSING,
         )

@@ -1,81 +1,18 @@
 """The pages of metrics: one for each, and a list of all."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
-import pandas as pd
-
-from headbook.charts import Figure, heat_map, layer_curve
-from headbook.charts.draw import UNIFORM
+from headbook.findings.said import sample_size
 from headbook.metrics import all_metrics
-from headbook.metrics.base import Chart, HeadMetric, Metric, PairMetric, Source, TokenMetric
-from headbook.results import Numbers, StackResults
-from headbook.shown import HeadName
-from headbook.study import Study
+from headbook.metrics.base import HeadMetric, Metric, PairMetric, Source
+from headbook.results import StackResults
 from headbook.sums import PairColumn, TokenColumn
-from headbook.terms import Space, State, View
-from headbook.views.cells import Cell, domain
 from headbook.views.page import Page, gap_text
-from headbook.views.twins import control_title
-from headbook.wording import STACKS, counted, head_file, head_name, label_name
-
-MOST_HEADS = 150  # lines of a table of heads; the files have them all
-DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that the heat map offers
-MOST_DRAWN = 24  # labels that charts offer: those with most observations
-DRAWN_CLASSES = {"all": "all tokens", "content": "content words", "function": "function words"}
-
-
-@dataclass(frozen=True)
-class HeadRow:
-    """One head in a table: its name, its page and its number."""
-
-    name: str
-    href: str
-    cell: Cell
-
-
-@dataclass(frozen=True)
-class LabelRow:
-    """One label of a metric: the head with the highest value, and uniform attention."""
-
-    label: str
-    best: HeadRow
-    uniform: Cell
-
-
-@dataclass(frozen=True)
-class LayerRow:
-    """One layer: a number for each column of the table."""
-
-    layer: int
-    cells: tuple[Cell | None, ...]
-
-
-@dataclass(frozen=True)
-class StackSection:
-    """A metric in one stack.
-
-    Attributes:
-        title: the kind of attention.
-        shown: what figures and tables show, in words.
-        figures: heat map and curve.
-        columns, layers: table of layers.
-        labels: table of labels, for metrics that have several.
-        heads: table of heads, highest first; ``left_out`` more are in the files.
-    """
-
-    title: str
-    shown: str
-    figures: tuple[Figure, ...]
-    columns: tuple[str, ...]
-    layers: tuple[LayerRow, ...]
-    labels: tuple[LabelRow, ...]
-    heads: tuple[HeadRow, ...]
-    left_out: int
+from headbook.views.sections import StackSection, section
+from headbook.wording import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +75,7 @@ def metric_pages(
 ) -> Iterator[MetricPage]:
     """A page for each metric of the study."""
     for metric in metrics:
-        made = {name: _section(r, metric) for name, r in results.items()}
+        made = {name: section(r, metric) for name, r in results.items()}
         yield MetricPage(
             path=f"metrics/{metric.id}.html",
             title=metric.title,
@@ -150,7 +87,7 @@ def metric_pages(
             reference=metric.reference,
             unit=metric.unit,
             bounds=_bounds(metric),
-            taken_on=_taken_on(metric, next(iter(results.values())).study),
+            taken_on=_taken_on(metric, next(iter(results.values()))),
             pairs=isinstance(metric, PairMetric),
             sections=tuple(section for section in made.values() if section),
             remarks=tuple(
@@ -160,12 +97,6 @@ def metric_pages(
                 if gap.stack == name and made[name] is None and not isinstance(metric, PairMetric)
             ),
         )
-
-
-def _section(results: StackResults, metric: Metric) -> StackSection | None:
-    if isinstance(metric, HeadMetric):
-        return _head_section(results, metric)
-    return _token_section(results, metric) if isinstance(metric, TokenMetric) else None
 
 
 def metrics_page(metrics: Sequence[Metric]) -> MetricsPage:
@@ -193,220 +124,18 @@ def study_metrics(results: Mapping[str, StackResults]) -> list[Metric]:
     return [metric for metric in all_metrics().values() if metric.id in there]
 
 
-def _taken_on(metric: Metric, study: Study) -> str:
+def _taken_on(metric: Metric, results: StackResults) -> str:
     if not isinstance(metric, HeadMetric):
         return ""
     if metric.source is Source.RANDOM:
         return metric.source
-    count = counted(study.manifest.counts["sentences"], "sentence")
+    count = counted(results.study.manifest.counts["sentences"], "sentence")
     if metric.source is Source.ALL:
         return count
-    kept = max(len(sums.stats.key) for sums in study.survey.sampled.values())
-    return f"{kept:,} of {count}, chosen by a hash of their content"
+    return f"{sample_size(results):,} of {count}, chosen by a hash of their content"
 
 
 def _bounds(metric: Metric) -> str:
     low, high = metric.limits
     top = "no upper bound" if math.isinf(high) else f"{high:.4g}"
     return f"{low:g} to {top}" if not math.isinf(high) else f"{low:g}, {top}"
-
-
-def _unit_title(metric: Metric) -> str:
-    return f"{metric.title.lower()} ({metric.unit})" if metric.unit else metric.title.lower()
-
-
-def _head_section(results: StackResults, metric: HeadMetric) -> StackSection | None:
-    stack = results.stack
-    if metric.id not in {m.id for m in results.metrics}:
-        return None
-    labels = [x for x in metric.labels if any(results.has(metric.id, v, x) for v in metric.views)]
-    if not labels:
-        return None
-    label = metric.headline if metric.headline in labels else labels[0]
-    view = results.view(metric, label)
-    drawn = _drawn(results, metric, labels, label)
-    about = f", label {label_name(label)}" if label else ""
-    heads = _head_rows(results, metric, view, label)
-    return StackSection(
-        title=STACKS[stack.name],
-        shown=f"view {view}{about}",
-        figures=(
-            _heat_map(results, metric, drawn, view, label),
-            _curve(results, metric, drawn, view, label),
-        ),
-        columns=tuple(metric.views),
-        layers=tuple(
-            LayerRow(
-                layer,
-                tuple(
-                    Cell.of(results.layers(metric.id, v, label).at(layer), metric)
-                    for v in metric.views
-                ),
-            )
-            for layer in stack.attention_layers
-        ),
-        labels=tuple(_label_rows(results, metric, labels, view)) if len(labels) > 1 else (),
-        heads=tuple(heads[:MOST_HEADS]),
-        left_out=max(0, len(heads) - MOST_HEADS),
-    )
-
-
-def _drawn(
-    results: StackResults, metric: HeadMetric, labels: Sequence[str], shown: str
-) -> list[str]:
-    """The labels that charts offer, in their own order: near offsets, or those often seen."""
-    if metric.chart is Chart.PROFILE:
-        return [x for x in labels if x in DRAWN_OFFSETS]
-    seen = {x: results.heads(metric.id, results.view(metric), x).events.max() for x in labels}
-    most = sorted(labels, key=lambda x: (x != shown, -seen[x]))[:MOST_DRAWN]
-    return [x for x in labels if x in most]
-
-
-def _head_rows(results: StackResults, metric: HeadMetric, view: View, label: str) -> list[HeadRow]:
-    numbers = results.heads(metric.id, view, label)
-    present = np.argwhere(~np.isnan(numbers.value))
-    order = np.argsort(-numbers.value[tuple(present.T)], kind="stable")
-    return [_head_row(results, metric, numbers, *map(int, present[place])) for place in order]
-
-
-def _head_row(
-    results: StackResults, metric: HeadMetric, numbers: Numbers, layer: int, head: int
-) -> HeadRow:
-    name = HeadName(results.stack.name, layer, head)
-    cell = Cell.of(numbers.at(layer, head), metric)
-    return HeadRow(head_name(name), f"heads/{head_file(name)}.html", cell)
-
-
-def _label_rows(
-    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View
-) -> Iterator[LabelRow]:
-    for label in labels:
-        numbers = results.heads(metric.id, view, label)
-        if not np.isnan(numbers.value).all():
-            layer, head = np.unravel_index(int(np.nanargmax(numbers.value)), numbers.value.shape)
-            best = _head_row(results, metric, numbers, int(layer), int(head))
-            even = Cell.of(results.uniform(metric.id, view, label).at(int(layer)), metric)
-            yield LabelRow(label_name(label), best, even)
-
-
-def _table(
-    results: StackResults, metric: HeadMetric, labels: Sequence[str], name: str
-) -> pd.DataFrame:
-    """Numbers of heads, layers or uniform attention, in all views and labels."""
-    return _rows(metric, labels, getattr(results, name))
-
-
-def _rows(
-    metric: HeadMetric, labels: Sequence[str], numbers_of: Callable[[str, View, str], Numbers]
-) -> pd.DataFrame:
-    """The same for anything that gives numbers by metric, view and label."""
-    parts: dict[str, list[Any]] = {}
-    for view in metric.views:
-        for label in labels:
-            numbers = numbers_of(metric.id, view, label)
-            cells = np.nonzero(~np.isnan(numbers.value))
-            columns: dict[str, Any] = dict(zip(("layer", "head"), cells, strict=False))
-            columns |= {n: getattr(numbers, n)[cells].round(5) for n in ("value", "low", "high")}
-            columns |= {"view": [str(view)] * len(cells[0])}
-            columns |= {"label": [label_name(label)] * len(cells[0])}
-            for column, values in columns.items():
-                parts.setdefault(column, []).append(values)
-    return pd.DataFrame({column: np.concatenate(values) for column, values in parts.items()})
-
-
-def _heat_map(
-    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View, label: str
-) -> Figure:
-    rows = _table(results, metric, labels, "heads")
-    study = results.study.manifest
-    caption = (
-        f"{metric.title} of every head, view {view}{_of(label)}; {study.model.name}, "
-        f"{study.counts['sentences']:,} sentences. Rows are layers, columns are heads."
-    )
-    return heat_map(
-        f"{metric.id}-{results.stack.name}",
-        caption,
-        rows,
-        title=_unit_title(metric),
-        domain=domain(rows["value"].to_numpy(), metric.limits),
-        show={"view": str(view), "label": label_name(label)},
-    )
-
-
-def _curve(
-    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View, label: str
-) -> Figure:
-    series = [
-        _table(results, metric, labels, "layers").assign(series="model"),
-        _table(results, metric, labels, "uniform").assign(series=UNIFORM),
-    ]
-    titles = [UNIFORM]
-    for control in results.twins:
-        titles.append(control_title(results, control))
-        twin = partial(results.band, control)
-        series.append(_rows(metric, labels, twin).assign(series=titles[-1]))
-    caption = (
-        f"{metric.title} by layer, heads together, view {view}{_of(label)}, with 95 % intervals "
-        f"clustered by sentence; beside it the same for {', '.join(titles)}."
-    )
-    return layer_curve(
-        f"{metric.id}-{results.stack.name}-layers",
-        caption,
-        pd.concat(series, ignore_index=True),
-        title=_unit_title(metric),
-        show={"view": str(view), "label": label_name(label)},
-    )
-
-
-def _of(label: str) -> str:
-    return f", label {label_name(label)}" if label else ""
-
-
-def _token_section(results: StackResults, metric: TokenMetric) -> StackSection | None:
-    spaces: Sequence[Space | None] = metric.spaces or (None,)
-    frames, columns, cells = [], [], []
-    for state in metric.states:
-        for space in spaces:
-            for name, title in DRAWN_CLASSES.items():
-                numbers = results.tokens(metric.id, state, space, name)
-                if numbers is None:
-                    continue
-                frames.append(_token_frame(numbers, title, state, space))
-                columns.append(" · ".join(part for part in (state, space, title) if part))
-                cells.append([Cell.of(numbers.at(i), metric) for i in range(len(numbers.value))])
-    if not frames:
-        return None
-    rows = pd.concat(frames, ignore_index=True)
-    show = {"state": str(rows["state"][0]), "space": str(rows["space"][0])}
-    about = f"state {show['state']}" + (f", space {show['space']}" if show["space"] else "")
-    unit = metric.averaged.unit or metric.unit
-    caption = (
-        f"{metric.title} by layer, {about}, averaged over tokens"
-        + (f" as {unit}" if metric.averaged.unit else "")
-        + ", with 95 % intervals clustered by sentence."
-    )
-    name = f"{metric.id}-{results.stack.name}-layers"
-    return StackSection(
-        title=STACKS[results.stack.name],
-        shown=about,
-        figures=(layer_curve(name, caption, rows, title=unit, show=show),),
-        columns=tuple(columns),
-        layers=tuple(
-            LayerRow(layer, tuple(row)) for layer, row in enumerate(zip(*cells, strict=True))
-        ),
-        labels=(),
-        heads=(),
-        left_out=0,
-    )
-
-
-def _token_frame(numbers: Numbers, title: str, state: State, space: Space | None) -> pd.DataFrame:
-    frame = pd.DataFrame(
-        {
-            "layer": range(len(numbers.value)),
-            "value": numbers.value.round(5),
-            "low": numbers.low.round(5),
-            "high": numbers.high.round(5),
-        }
-    )
-    return frame.assign(series=title, state=str(state), space=str(space or ""))
