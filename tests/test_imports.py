@@ -26,7 +26,7 @@ ORDER = """
     model
     accumulators
     tokens rarity encode sequences texts batch
-    anatomy frame capture maps layerview vocabulary embedding tokenview
+    anatomy frame plain compiled capture maps layerview vocabulary embedding tokenview
     trees phrases fits mixture classify patterns
     relations repeats wordtrees
     metrics
@@ -53,6 +53,7 @@ DOORS = {
     "markdown": {"markup"},
     "markupsafe": {"markup", "site"},
     "nh3": {"markup"},
+    "numba": {"compiled"},
     "PIL": {"images"},
     "pyarrow": {"inputs", "export"},
     "regex": {"annotate"},

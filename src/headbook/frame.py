@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from headbook.memo import Memo
 from headbook.terms import Stack, View
@@ -18,47 +20,18 @@ class Pairs(NamedTuple):
     Each sentence's pairs are padded to the most that any has.
 
     Attributes:
-        place: place of the pair in a flattened map. *Shape:* ``(sentence, 1, pair)``.
+        place: place of the pair in a flattened map. *Shape:* ``(sentence, pair)``.
         query: position of its query; the same shape.
         counts: what it counts for each measure. *Shape:* ``(sentence, pair, measure)``.
         kept: the same without the sink's keys.
+        number: how many pairs a sentence has. *Shape:* ``(sentence,)``.
     """
 
     place: torch.Tensor
     query: torch.Tensor
     counts: torch.Tensor
     kept: torch.Tensor
-
-
-class Pieces(NamedTuple):
-    """Words as sums over pieces: the first piece of each word, and the few others.
-
-    Attributes:
-        first: position of each word's first piece; 0 without one. *Shape:* ``(sentence, word)``.
-        there: 1 for words that have a piece, else 0.
-        at: what each token counts as a first piece; 0 for others. *Shape:* ``(sentence, token)``.
-        other: positions of the other pieces, padded. *Shape:* ``(sentence, most)``.
-        of: position of the first piece of each one's word.
-        counts: what each counts; 0 in the padding.
-    """
-
-    first: torch.Tensor
-    there: torch.Tensor
-    at: torch.Tensor
-    other: torch.Tensor
-    of: torch.Tensor
-    counts: torch.Tensor
-
-
-def pieces_of(table: torch.Tensor) -> Pieces:
-    """From what each token counts for each word, ``(sentence, token, word)``."""
-    there, first = (table != 0).to(table.dtype).max(1)
-    rest = table.scatter(1, first.unsqueeze(1), 0.0)
-    counts, word = rest.max(-1)
-    most = int((counts > 0).sum(1).max())
-    counts, other = counts.topk(most, dim=1)
-    of = first.gather(1, word.gather(1, other))
-    return Pieces(first, there, (table - rest).sum(-1), other, of, counts)
+    number: torch.Tensor
 
 
 @dataclass(eq=False)
@@ -107,17 +80,6 @@ class Frame(Memo):
         return places, self.sink.gather(1, places).to(self.dtype)
 
     @cached_property
-    def sink_diagonals(self) -> torch.Tensor:
-        """Where in `LayerView.by_offset` each query's weights on the sink belong.
-
-        *Shape:* ``(sentence, 1, query * most)``, queries and keys of one text.
-        """
-        n = self.queries.n_tokens
-        queries = torch.arange(n, device=self.seen.device)
-        places, _ = self.sink_places
-        return (places[:, None, :] - queries[:, None] + n - 1).flatten(1).unsqueeze(1)
-
-    @cached_property
     def rows(self) -> torch.Tensor:
         """1 for queries that count, else 0. *Shape:* ``(sentence, 1, query)``."""
         return self.counted.to(self.dtype).unsqueeze(1)
@@ -152,29 +114,11 @@ class Frame(Memo):
         return _members(self.keys).to(self.dtype)
 
     @cached_property
-    def query_pieces(self) -> Pieces:
-        """The pieces of words that look."""
-        return pieces_of(self.word_rows.mT)
-
-    @cached_property
-    def key_pieces(self) -> Pieces:
-        """The pieces of words that are looked at."""
-        return pieces_of(self.word_columns)
-
-    @cached_property
-    def first_pieces(self) -> torch.Tensor:
-        """What each pair of first pieces counts. *Shape:* ``(sentence, 1, query, key)``."""
-        rows, columns = self.query_pieces.at, self.key_pieces.at
-        return (rows[:, :, None] * columns[:, None, :]).unsqueeze(1)
-
-    @cached_property
-    def own_words(self) -> torch.Tensor:
-        """Place of each word's look at itself in a flattened map. *Shape:* ``(sentence, 1, word)``.
-
-        For words that do not look, that of another word or of no word.
-        """
-        place = self.query_pieces.first * self.keys.n_tokens + self.key_pieces.first
-        return place.unsqueeze(1)
+    def lengths(self) -> NDArray[np.int64]:
+        """Keys of each sentence up to the last that is no padding. *Shape:* ``(sentence,)``."""
+        places = torch.arange(1, self.keys.n_tokens + 1, device=self.seen.device)
+        found: NDArray[np.int64] = (self.keys.valid * places).amax(1).cpu().numpy()
+        return found
 
     @cached_property
     def offset(self) -> torch.Tensor:
@@ -196,12 +140,7 @@ class Frame(Memo):
         counts = counts * there.unsqueeze(-1)
         query, key = place // self.keys.n_tokens, place % self.keys.n_tokens
         kept = counts * (~self.sink.gather(1, key)).to(self.dtype).unsqueeze(-1)
-        return Pairs(place.unsqueeze(1), query.unsqueeze(1), counts, kept)
-
-    @cached_property
-    def skewed(self) -> dict[torch.Size, torch.Tensor]:
-        """Zeros to write maps into, by shape; see `LayerView.by_offset`."""
-        return {}
+        return Pairs(place, query, counts, kept, chosen.sum(1))
 
 
 @dataclass(eq=False)

@@ -1,8 +1,7 @@
 """What a metric sees of one layer: its attention over a batch, with a view applied.
 
 Metrics ask for sums: of rows, of columns, along diagonals, over chosen pairs, over words. They are
-taken in as few passes over the maps as there can be. The raw view is the one without the sink plus
-the sink's few columns; the renormalised one weighs its rows. `Maps` holds what they share.
+taken for all views at once; `Maps` holds what they share.
 """
 
 from abc import ABC, abstractmethod
@@ -93,7 +92,7 @@ class LayerView(Memo, ABC):
 
         *Shape:* ``(sentence, head, query)``.
         """
-        return self.maps.sink_mass
+        return self.maps.rows.sink_mass
 
     @property
     def trusted(self) -> torch.Tensor:
@@ -140,33 +139,26 @@ class _Raw(LayerView):
 
     @cached_property
     def mass(self) -> torch.Tensor:
-        return self.maps.mass + self.maps.sink_mass
+        return self.maps.rows.mass + self.maps.rows.sink_mass
 
     @cached_property
     def entropy(self) -> torch.Tensor:
         return self.maps.entropy
 
-    @cached_property
+    @property
     def strongest(self) -> Strongest:
-        value, key = self.maps.strongest
-        on_sink, at = self.maps.at_sink.max(-1)
-        places = self.frame.sink_places[0]
-        sink = places[:, None, None, :].expand(*at.shape, -1).gather(-1, at[..., None]).squeeze(-1)
-        wins = (on_sink > value) | ((on_sink == value) & (sink < key))
-        return Strongest(torch.maximum(value, on_sink), torch.where(wins, sink, key))
+        return Strongest(self.maps.rows.best_any, self.maps.rows.best_any_key)
 
     @property
     def received_both(self) -> torch.Tensor:
-        return self.maps.columns[:, :, :2]
+        return self.maps.rows.columns[:, :, :2]
 
-    @cached_property
+    @property
     def by_offset(self) -> torch.Tensor:
-        at = self.frame.sink_diagonals.expand(-1, self.attention.shape[1], -1)
-        kept = self.maps.diagonals[:, :, 0]
-        return kept.scatter_add(-1, at, self.maps.at_sink.flatten(2))
+        return self.maps.rows.diagonals[:, :, 0]
 
     def on(self, pairs: Pairs) -> torch.Tensor:
-        return self.maps.at(pairs) @ pairs.counts
+        return self.maps.on(pairs)[0]
 
 
 class _Nosink(LayerView):
@@ -178,7 +170,7 @@ class _Nosink(LayerView):
 
     @property
     def mass(self) -> torch.Tensor:
-        return self.maps.mass
+        return self.maps.rows.mass
 
     @cached_property
     def entropy(self) -> torch.Tensor:
@@ -187,18 +179,18 @@ class _Nosink(LayerView):
 
     @property
     def strongest(self) -> Strongest:
-        return Strongest(*self.maps.strongest)
+        return Strongest(self.maps.rows.best, self.maps.rows.best_key)
 
     @cached_property
     def received_both(self) -> torch.Tensor:
-        return self.maps.columns[:, :, :2] * self.scope.kept[:, None, None, :]
+        return self.maps.rows.columns[:, :, :2] * self.scope.kept[:, None, None, :]
 
     @property
     def by_offset(self) -> torch.Tensor:
-        return self.maps.diagonals[:, :, 0]
+        return self.maps.rows.diagonals[:, :, 1]
 
     def on(self, pairs: Pairs) -> torch.Tensor:
-        return self.maps.at(pairs) @ pairs.kept
+        return self.maps.on(pairs)[1]
 
 
 class _Renorm(LayerView):
@@ -210,7 +202,7 @@ class _Renorm(LayerView):
 
     @cached_property
     def mass(self) -> torch.Tensor:
-        return (self.maps.mass > 0).to(self.attention.dtype)
+        return (self.maps.rows.mass > 0).to(self.attention.dtype)
 
     @cached_property
     def entropy(self) -> torch.Tensor:
@@ -220,8 +212,7 @@ class _Renorm(LayerView):
 
     @cached_property
     def strongest(self) -> Strongest:
-        value, key = self.maps.strongest
-        return Strongest(value / self.maps.left, key)
+        return Strongest(self.maps.rows.best / self.maps.left, self.maps.rows.best_key)
 
     @cached_property
     def trusted(self) -> torch.Tensor:
@@ -231,15 +222,15 @@ class _Renorm(LayerView):
     @cached_property
     def received_both(self) -> torch.Tensor:
         # Of the sink's keys the rest of a row can be a huge multiple.
-        return self.maps.columns[:, :, 2:].masked_fill(~self.scope.kept[:, None, None, :], 0)
+        received = self.maps.rows.columns[:, :, 2:]
+        return received.masked_fill(~self.scope.kept[:, None, None, :], 0)
 
     @property
     def by_offset(self) -> torch.Tensor:
-        return self.maps.diagonals[:, :, 1]
+        return self.maps.rows.diagonals[:, :, 2]
 
     def on(self, pairs: Pairs) -> torch.Tensor:
-        at = pairs.query.expand(-1, self.attention.shape[1], -1)
-        return self.maps.at(pairs) / self.maps.left.gather(-1, at) @ pairs.kept
+        return self.maps.on(pairs)[2]
 
 
 def layer_views(scopes: Mapping[View, Scope], maps: Maps) -> dict[View, LayerView]:

@@ -1,35 +1,39 @@
 """From a batch's ratios to the sums that survive it, in float64."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headbook import compiled
 from headbook.accumulators import FIELDS, HALVES
 from headbook.metrics.base import Ratio
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Many measures side by side; tensors are ``(sentence, head, ...)``.
+    """Many measures side by side.
 
-    Labels of one measure often share a denominator, and measures theirs; each is kept once.
+    Labels of one measure often share a denominator, measures theirs, and most are the same for all
+    heads; each is kept once.
 
     Attributes:
-        n: numerators, a column for each label that is given.
-        d: denominators and events; the last column is 0.
-        spans: for each measure its columns of ``n`` and its denominator's of ``d``: as many, or
-            one for all.
+        n: numerators, a column for each label that is given. *Shape:* ``(sentence, head, given)``.
+        shared: denominators and events that are the same for all heads; the last column is 0.
+            *Shape:* ``(sentence, column)``.
+        own: those of each head. *Shape:* ``(sentence, head, column)``.
         given: where the columns of ``n`` stand among all labels.
-        d_of, events_of: the column of ``d`` that each label takes.
+        d_of, events_of: the column that each label takes of ``shared`` and, after it, ``own``.
     """
 
-    n: torch.Tensor
-    d: torch.Tensor
-    spans: tuple[tuple[slice, slice], ...]
+    n: NDArray[np.floating]
+    shared: Floats
+    own: Floats
     given: NDArray[np.int64]
     d_of: NDArray[np.int64]
     events_of: NDArray[np.int64]
@@ -42,63 +46,72 @@ class Parts:
             n_labels: how many labels each has, given or not.
         """
         numerators = [_columns(ratio.numerator, n_heads) for ratio in ratios]
-        columns = _spans([part.shape[2] for part in numerators])
-        n = numerators[0].new_empty(
-            (len(numerators[0]), n_heads, columns[-1].stop), dtype=torch.float64
-        )
-        for span, numerator in zip(columns, numerators, strict=True):
-            n[..., span] = numerator
-        denominators = [ratio.denominator for ratio in ratios]
         events = [r.denominator if r.events is None else r.events for r in ratios]
-        known = {id(part): _columns(part, n_heads) for part in (*denominators, *events)}
-        widths = [part.shape[2] for part in known.values()]
-        places = dict(zip(known, _spans(widths), strict=True))
-        nothing = n.new_zeros((*n.shape[:2], 1))
-        d = torch.cat([*(part.double() for part in known.values()), nothing], -1)
+        below = [[ratio.denominator for ratio in ratios], events]
+        known = {id(part): part for parts in below for part in parts}
+        shared = {key: part for key, part in known.items() if part.shape[1] == 1}
+        own = {key: part for key, part in known.items() if key not in shared}
+        tables = [[_columns(part, size) for part in parts.values()]
+                  for parts, size in ((shared, 1), (own, n_heads))]  # fmt: skip
+        nothing = numerators[0].new_zeros(len(numerators[0]), 1, 1)
+        kept = _beside([*tables[0], nothing]).squeeze(1)
+        widths = [part.shape[2] for table in tables for part in table]
+        widths.insert(len(shared), 1)
+        places = dict(zip([*shared, None, *own], _spans(widths), strict=True))
         labels = [
             np.arange(count) if ratio.labels is None else np.asarray(ratio.labels, np.int64)
             for ratio, count in zip(ratios, n_labels, strict=True)
         ]
         starts = [span.start for span in _spans(n_labels)]
-        taken = [[places[id(part)] for part in parts] for parts in (denominators, events)]
+        taken = [[places[id(part)] for part in parts] for parts in below]
         return cls(
-            n,
-            d,
-            tuple(zip(columns, taken[0], strict=True)),
+            torch.cat(numerators, -1).cpu().numpy(),
+            kept,
+            _beside(tables[1]) if own else np.zeros((len(kept), n_heads, 0)),
             np.concatenate([start + each for start, each in zip(starts, labels, strict=True)]),
-            *(_taken(each, labels, n_labels, sum(widths)) for each in taken),
+            *(_taken(each, labels, n_labels, kept.shape[1] - 1) for each in taken),
         )
 
-    def together(self) -> "Parts":
-        """The heads of the layer added up, as one head."""
-        return replace(self, n=self.n.sum(1, keepdim=True), d=self.d.sum(1, keepdim=True))
-
-    def sums(self, half: NDArray[np.int64]) -> NDArray[np.float64]:
+    def sums(self, half: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """What `Ratios` keeps of a batch; a sentence with denominator 0 takes no part.
 
         Args:
-            half: the half, 0 or 1, of each sentence, ascending.
+            half: the half, 0 or 1, of each sentence.
 
         Returns:
-            *Shape:* ``(7, 2, head, label)``.
+            Of each head, *Shape:* ``(7, 2, head, label)``, and of the heads added up, as one,
+            ``(7, 2, label)``.
         """
-        first = int((half == 0).sum())
+        n_heads, shape = self.n.shape[1], (len(FIELDS), HALVES, len(self.d_of))
+        heads, layer = np.zeros((*shape[:2], n_heads, shape[2])), np.zeros(shape)
+        taken = self.d_of[self.given]
+        above = compiled.label_sums(self.n, self.shared, self.own, taken, half)
+        for found, sums in zip((heads, layer), above, strict=True):
+            for field, part in zip((0, 2, 4), sums, strict=True):
+                found[field][..., self.given] = part
+        below = self._below(half, n_heads)
+        for found, sums in zip((heads, layer), below, strict=True):
+            for field, part in zip((1, 3, 5), sums, strict=True):
+                found[field] = part[..., self.d_of]
+            found[6] = sums[0][..., self.events_of]
+        return heads, layer
 
-        def add(x: torch.Tensor) -> NDArray[np.float64]:
-            return torch.stack([x[:first].sum(0), x[first:].sum(0)]).cpu().numpy()
+    def _below(self, half: NDArray[np.int64], n_heads: int) -> tuple[Floats, Floats]:
+        """Sums of denominators, of their squares, and how many are not 0.
 
-        n, d = self.n, self.d
-        n_d = torch.empty_like(n)
-        for columns, taken in self.spans:
-            torch.mul(n[..., columns], d[..., taken], out=n_d[..., columns])
-        found = np.zeros((len(FIELDS), HALVES, n.shape[1], len(self.d_of)))
-        for field, part in ((0, n), (2, n * n), (4, n_d)):
-            found[field][..., self.given] = add(part)
-        all_d = add(d)
-        for field, sums in ((1, all_d), (3, add(d * d)), (5, add((d > 0).to(d)))):
-            found[field] = sums[..., self.d_of]
-        found[6] = all_d[..., self.events_of]
-        return found
+        *Shape:* ``(3, 2, head, column)``, and of the heads added up ``(3, 2, column)``.
+        """
+        shared = _powers(self.shared, half)
+        repeated = np.repeat(shared[:, :, None], n_heads, 2)
+        heads = np.concatenate([repeated, _powers(self.own, half)], -1)
+        together = [self.shared * n_heads, self.own.sum(1)]
+        return heads, np.concatenate([_powers(part, half) for part in together], -1)
+
+
+def _powers(d: Floats, half: NDArray[np.int64]) -> Floats:
+    """Sums over the sentences of each half: of values, of squares, and of 1 where not 0."""
+    sides = (half == np.arange(HALVES)[:, None]).astype(np.float64)
+    return np.stack([np.tensordot(sides, part, 1) for part in (d, d * d, (d > 0) * 1.0)])
 
 
 def _taken(
@@ -107,7 +120,7 @@ def _taken(
     n_labels: Sequence[int],
     nothing: int,
 ) -> NDArray[np.int64]:
-    """For each label the column of ``d`` that it takes; ``nothing`` where it is not given."""
+    """For each label the column that it takes; ``nothing`` where it is not given."""
     found = []
     for place, given, count in zip(places, labels, n_labels, strict=True):
         width = place.stop - place.start
@@ -124,6 +137,12 @@ def _columns(part: torch.Tensor, n_heads: int) -> torch.Tensor:
     return part.expand(-1, n_heads, -1)
 
 
+def _beside(tables: Iterable[torch.Tensor]) -> Floats:
+    """Tables side by side, in float64."""
+    return torch.cat([*tables], -1).double().cpu().numpy()
+
+
 def _spans(widths: Sequence[int]) -> list[slice]:
     """Where each part's columns stand, side by side."""
-    return [slice(start, end) for start, end in pairwise(np.cumsum([0, *widths]).tolist())]
+    ends = [*accumulate(widths)]
+    return [slice(end - width, end) for end, width in zip(ends, widths, strict=True)]

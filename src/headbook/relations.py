@@ -69,12 +69,12 @@ def found(layer: "LayerView") -> "tuple[torch.Tensor, torch.Tensor]":
 
     *Shape:* ``(sentence, head, word)`` each, 0 or 1.
     """
-    strongest, key = layer.maps.strongest_other
-    key = key.masked_fill(strongest <= 0, -1)
-    head = layer.scope.once(asked).head
-    first = layer.frame.key_pieces.first
-    up = key == first.gather(1, head).unsqueeze(1)
-    down = key.gather(-1, head.unsqueeze(1).expand(-1, key.shape[1], -1)) == first.unsqueeze(1)
+    _, strongest, word = layer.maps.words
+    word = word.masked_fill(strongest <= 0, NO_HEAD)
+    head = layer.scope.once(asked).head.unsqueeze(1)
+    up = word == head
+    words = word.new_tensor(range(word.shape[-1]))
+    down = word.gather(-1, head.expand_as(word)) == words
     return up.to(strongest.dtype), down.to(strongest.dtype)
 
 

@@ -96,12 +96,11 @@ class _HeadTable:
             return
         if self._found is not None:
             self._found.add(layer, views[View.NOSINK])
-        parts = self._measure(views)
-        self._heads[:, :, layer, :n_heads] = parts.sums(half)
-        self._layers[:, :, layer] = parts.together().sums(half)[:, :, 0]
+        sums = self._measure(views).sums(half)
+        self._heads[:, :, layer, :n_heads], self._layers[:, :, layer] = sums
         mask = id(found)
         if mask not in self._controls:
-            self._controls[mask] = self._even(found).sums(half)[:, :, 0]
+            _, self._controls[mask] = self._even(found).sums(half)
         self._uniform[:, :, layer] = self._controls[mask]
 
     def _measure(self, views: dict[View, LayerView]) -> Parts:

@@ -71,4 +71,4 @@ class TokenTable:
         """What survives."""
         n, d = torch.from_numpy(self._n), torch.from_numpy(self._d)
         parts = Parts.of([Ratio(n, d)], [n.shape[2]], n.shape[1])
-        return TokenSums(tuple(self.columns), Ratios(parts.sums(self._half)))
+        return TokenSums(tuple(self.columns), Ratios(parts.sums(self._half)[0]))

@@ -36,15 +36,17 @@ def allowed(scope: "Scope") -> "list[torch.Tensor]":
     """Which words may look at which by each of the `RULES`. *Shape:* ``(sentence, word, word)``."""
     frame = scope.frame
     first = _at_first(scope.visible.unsqueeze(1), scope).squeeze(1)
-    first = first & (frame.query_pieces.there > 0).unsqueeze(2)
-    first = first & (frame.key_pieces.there > 0).unsqueeze(1)
+    first = first & (frame.word_rows > 0).any(-1).unsqueeze(2)
+    first = first & (frame.word_columns > 0).any(1).unsqueeze(1)
     whole = frame.word_columns.sum(1) == 1
     return [scope.word_visible, first, first & whole.unsqueeze(2) & whole.unsqueeze(1)]
 
 
 def _at_first(maps: "torch.Tensor", scope: "Scope") -> "torch.Tensor":
     """Maps between the first pieces of words."""
-    rows, columns = scope.frame.query_pieces.first, scope.frame.key_pieces.first
+    # The largest of equals that argmax gives is the first.
+    rows = (scope.frame.word_rows > 0).byte().argmax(-1)
+    columns = (scope.frame.word_columns > 0).byte().argmax(1)
     looks = maps.gather(2, rows[:, None, :, None].expand(-1, maps.shape[1], -1, maps.shape[3]))
     return looks.gather(3, columns[:, None, None, :].expand(*looks.shape[:3], -1))
 

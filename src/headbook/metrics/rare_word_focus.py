@@ -43,10 +43,9 @@ def measure(layer: "LayerView") -> Ratio:
 
     *Shape:* ``(sentence, head)``.
     """
-    weight, key = layer.maps.strongest_word
+    weight, word = layer.maps.strongest_word
     rows = layer.scope.once(looking) * (weight > 0)
-    rarest = layer.frame.keys.rarest.clamp(0, layer.frame.keys.n_words - 1)
-    found = key == layer.frame.key_pieces.first.gather(1, rarest).unsqueeze(1)
+    found = word == layer.frame.keys.rarest.unsqueeze(1)
     return Ratio((rows * found).sum(-1), rows.sum(-1))
 
 

@@ -1,0 +1,100 @@
+"""Compiled loops give what tensor operations give, whatever the maps and however shared out."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from headbook import compiled, plain
+from headbook.frame import Frame, Pairs, Scope
+from headbook.inputs import Word
+from headbook.terms import Side, Stack, View
+from headbook.texts import Texts
+from headbook.tokens import Tokens
+from views import SELF, Marks
+
+HEADS = 3
+TIGHT = {torch.float32: 1e-5, torch.float64: 1e-12}
+
+
+def text(n: int, random: np.random.Generator) -> Tokens:
+    """Special tokens at both ends; words of one to three pieces, and pieces of none, between."""
+    word, number = [-1], 0
+    while len(word) < n - 1:
+        pieces = min(int(random.integers(1, 4)), n - 1 - len(word))
+        word += [number] * pieces if random.random() < 0.8 else [-1] * pieces
+        number += word[-1] == number
+    marks = Marks(n, special=(0, n - 1)).tokens()
+    words = tuple(Word(place, place + 1) for place in range(number))
+    return replace(marks, word=np.array([*word, -1][:n]), words=words)
+
+
+def scopes(stack: Stack, dtype: torch.dtype) -> dict[View, Scope]:
+    """Four sentences of different length."""
+    random = np.random.default_rng(0)
+    lengths = {Side.SOURCE: (9, 2, 6, 4), Side.TARGET: (3, 8, 5, 2)}
+    texts = {
+        side: Texts.of([text(n, random) for n in each], torch.device("cpu"), dtype)
+        for side, each in lengths.items()
+    }
+    queries, keys = texts[stack.queries], texts[stack.keys]
+    seen = queries.valid[:, :, None] & keys.valid[:, None, :]
+    frame = Frame(stack, queries, keys, seen.tril() if stack.causal else seen)
+    return {view: Scope(frame, view) for view in View}
+
+
+def maps(frame: Frame) -> torch.Tensor:
+    """Random weights; one head on the sink alone, one with equal weights."""
+    generator = torch.Generator().manual_seed(1)
+    seen = frame.seen.to(frame.dtype).unsqueeze(1)
+    weights = torch.rand(
+        len(seen), HEADS, *seen.shape[2:], generator=generator, dtype=torch.float64
+    ).to(frame.dtype)
+    weights[:, 1] = frame.sink.unsqueeze(1).to(frame.dtype)
+    weights[:, 2] = 1
+    weights *= seen
+    return weights / weights.sum(-1, keepdim=True).clamp_min(1e-30)
+
+
+STACKS = {
+    "both ways": SELF,
+    "causal": replace(SELF, causal=True),
+    "two texts": replace(SELF, keys=Side.TARGET),
+}
+
+
+@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("dtype", TIGHT, ids=str)
+@pytest.mark.parametrize("name", STACKS)
+def test_compiled_sums_are_those_of_tensor_operations(name: str, dtype: torch.dtype) -> None:
+    scope = scopes(STACKS[name], dtype)[View.NOSINK]
+    weights = maps(scope.frame)
+    rows = [sums.row_sums(weights, scope) for sums in (compiled, plain)]
+    words = [sums.word_sums(weights, scope) for sums in (compiled, plain)]
+    for one, other in (*zip(*rows, strict=True), *zip(*words, strict=True)):
+        torch.testing.assert_close(one, other, rtol=TIGHT[dtype], atol=TIGHT[dtype])
+    assert float(rows[0].mass.std()) > 0
+    assert float(words[0].best.std()) > 0
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("dtype", TIGHT, ids=str)
+def test_compiled_sums_of_pairs_are_those_of_tensor_operations(dtype: torch.dtype) -> None:
+    scope = scopes(SELF, dtype)[View.NOSINK]
+    frame, weights = scope.frame, maps(scope.frame)
+    pairs: Pairs = frame.pairs([frame.seen & (frame.offset == -1), frame.seen & (frame.offset > 1)])
+    mass = plain.row_sums(weights, scope).mass
+    left = mass.masked_fill(mass == 0, 1)
+    one, other = (sums.pair_sums(weights, left, pairs) for sums in (compiled, plain))
+    torch.testing.assert_close(one, other, rtol=TIGHT[dtype], atol=TIGHT[dtype])
+    assert len(one.unique()) > len(weights)
