@@ -26,7 +26,7 @@ ORDER = """
     model
     accumulators
     tokens rarity encode sequences texts batch
-    anatomy frame plain compiled capture maps layerview vocabulary embedding tokenview
+    anatomy frame loops plain compiled capture maps layerview vocabulary embedding tokenview
     trees phrases fits mixture classify patterns
     relations repeats wordtrees
     metrics
@@ -53,7 +53,7 @@ DOORS = {
     "markdown": {"markup"},
     "markupsafe": {"markup", "site"},
     "nh3": {"markup"},
-    "numba": {"compiled"},
+    "numba": {"loops"},
     "PIL": {"images"},
     "pyarrow": {"inputs", "export"},
     "regex": {"annotate"},

@@ -1,0 +1,213 @@
+"""Loops over attention weights: each takes all it wants of a weight while it is at hand.
+
+Arrays are filled in place, and begin as zeros, so that nothing is made inside.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[Any]
+Ints = NDArray[Any]
+
+
+def _kernel(loop: Callable[..., None]) -> Callable[..., None]:
+    """Compile a loop when it is first called; kept on disk where a folder can be written."""
+    # Sums may be taken in any order, as tensor operations take them; NaN and infinities stay.
+    loose = {"reassoc", "contract", "nsz"}
+    options: Any = {"nogil": True, "error_model": "numpy", "fastmath": loose}
+    try:
+        found: Callable[..., None] = numba.njit(loop, cache=True, **options)
+    except RuntimeError:  # nowhere to keep it
+        found = numba.njit(loop, **options)
+    return found
+
+
+@_kernel
+def row_loop(
+    weights: Floats,
+    kept: Floats,
+    counted: Floats,
+    words: Floats,
+    lengths: Ints,
+    mass: Floats,
+    sink_mass: Floats,
+    best: Floats,
+    best_key: Ints,
+    best_any: Floats,
+    best_any_key: Ints,
+    columns: Floats,
+    diagonals: Floats,
+) -> None:
+    """See `headbook.plain.row_sums`; all but the first five are filled, and begin as zeros.
+
+    Args:
+        weights: *Shape:* ``(sentence, head, query, key)``.
+        kept: 1 for pairs that count without the sink. *Shape:* ``(sentence, query, key)``.
+        counted: 1 for queries that count. *Shape:* ``(sentence, query)``.
+        words: weight of each query by word; the same shape.
+        lengths: keys up to the last that is no padding. *Shape:* ``(sentence,)``.
+    """
+    n_sentences, n_heads, n_queries, _ = weights.shape
+    zero = weights.dtype.type(0)
+    one = weights.dtype.type(1)
+    tiny = np.finfo(weights.dtype).tiny
+    across = diagonals.shape[-1] > 0
+    for s in range(n_sentences):
+        for h in range(n_heads):
+            for q in range(n_queries):
+                if counted[s, q] == 0:
+                    continue
+                row, keep, n = weights[s, h, q], kept[s, q], lengths[s]
+                given, lost = zero, zero
+                for k in range(n):
+                    given += row[k] * keep[k]
+                    lost += row[k] * (one - keep[k])
+                top, place, top_any, place_any = zero, 0, zero, 0
+                for k in range(n):
+                    if row[k] > top_any:
+                        top_any, place_any = row[k], k
+                    if row[k] * keep[k] > top:
+                        top, place = row[k], k
+                if given < tiny:  # too small to divide by counts as nothing
+                    given = zero
+                mass[s, h, q], sink_mass[s, h, q] = given, lost
+                best[s, h, q], best_key[s, h, q] = top, place
+                best_any[s, h, q], best_any_key[s, h, q] = top_any, place_any
+                scale, word = one / given if given > 0 else one, words[s, q]
+                column = columns[s, h]
+                for k in range(n):
+                    column[0, k] += row[k]
+                    column[1, k] += word * row[k]
+                    column[2, k] += scale * row[k]
+                    column[3, k] += word * scale * row[k]
+                if across:
+                    diagonal = diagonals[s, h, :, n_queries - 1 - q :]
+                    for k in range(n):
+                        diagonal[0, k] += row[k]
+                        diagonal[1, k] += row[k] * keep[k]
+                        diagonal[2, k] += scale * row[k] * keep[k]
+
+
+@_kernel
+def word_loop(
+    weights: Floats,
+    kept: Floats,
+    share: Floats,
+    of_query: Ints,
+    of_key: Ints,
+    lengths: Ints,
+    same: bool,
+    own: Floats,
+    best: Floats,
+    best_word: Ints,
+    room: Floats,
+) -> None:
+    """See `headbook.plain.word_sums`; the last four are filled.
+
+    Args:
+        weights, kept, lengths: as in `row_loop`.
+        share: what each query counts for its word. *Shape:* ``(sentence, query)``.
+        of_query, of_key: word of each token; the number of words for keys without one.
+        same: whether queries and keys are one text.
+        room: to work in. *Shape:* ``(sentence, word, word + 1)``.
+    """
+    n_sentences, n_heads, n_queries, _ = weights.shape
+    n_from, n_to = room.shape[1], room.shape[2] - 1
+    for s in range(n_sentences):
+        to = room[s]
+        for h in range(n_heads):
+            to[:] = 0
+            for q in range(n_queries):
+                part = share[s, q]
+                if part > 0:
+                    row, keep, word = weights[s, h, q], kept[s, q], to[of_query[s, q]]
+                    for k in range(lengths[s]):
+                        word[of_key[s, k]] += part * row[k] * keep[k]
+            for w in range(n_from):
+                if same:
+                    own[s, h, w] = to[w, w]
+                    to[w, w] = 0
+                top, place = to[w, 0], 0
+                for v in range(1, n_to):
+                    if to[w, v] > top:
+                        top, place = to[w, v], v
+                best[s, h, w], best_word[s, h, w] = top, place
+
+
+@_kernel
+def pair_loop(
+    weights: Floats,
+    left: Floats,
+    place: Ints,
+    query: Ints,
+    counts: Floats,
+    kept: Floats,
+    number: Ints,
+    sums: Floats,
+) -> None:
+    """See `headbook.plain.pair_sums`.
+
+    Args:
+        weights: *Shape:* ``(sentence, head, query * key)``.
+        left: what rows are divided by. *Shape:* ``(sentence, head, query)``.
+        place, query, counts, kept, number: as in `headbook.frame.Pairs`.
+        sums: filled. *Shape:* ``(sentence, head, 3, measure)``.
+    """
+    n_sentences, _, n_measures = counts.shape
+    for s in range(n_sentences):
+        for h in range(weights.shape[1]):
+            for p in range(number[s]):
+                weight = weights[s, h, place[s, p]]
+                scaled = weight / left[s, h, query[s, p]]
+                for m in range(n_measures):
+                    sums[s, h, 0, m] += weight * counts[s, p, m]
+                    sums[s, h, 1, m] += weight * kept[s, p, m]
+                    sums[s, h, 2, m] += scaled * kept[s, p, m]
+
+
+@_kernel
+def label_loop(
+    n: Floats,
+    shared: Floats,
+    own: Floats,
+    of: Ints,
+    half: Ints,
+    heads: Floats,
+    layer: Floats,
+    first: int,
+    last: int,
+) -> None:
+    """See `headbook.compiled.label_sums`.
+
+    ``heads`` and ``layer`` are filled from the first label to the one before the last.
+    """
+    n_sentences, n_heads, _ = n.shape
+    n_shared, size = shared.shape[1], last - first
+    by, above, below = np.zeros(size), np.zeros(size), np.zeros(size)
+    for s in range(n_sentences):
+        side = half[s]
+        above[:], below[:] = 0, 0
+        for h in range(n_heads):
+            for label in range(size):
+                column = of[first + label]
+                if column >= n_shared:
+                    by[label] = own[s, h, column - n_shared]
+                elif h == 0:
+                    by[label] = shared[s, column]
+            sums = heads[:, side, h, first:]
+            for label in range(size):
+                value = float(n[s, h, first + label])
+                above[label] += value
+                below[label] += by[label]
+                sums[0, label] += value
+                sums[1, label] += value * value
+                sums[2, label] += value * by[label]
+        together = layer[:, side, first:]
+        for label in range(size):
+            together[0, label] += above[label]
+            together[1, label] += above[label] * above[label]
+            together[2, label] += above[label] * below[label]
