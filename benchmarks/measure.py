@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -33,9 +34,11 @@ from headbook.metrics import all_metrics, head_metrics, token_metrics
 from headbook.metrics.base import Source
 from headbook.model import load_model
 from headbook.survey import Surveyor
-from headbook.terms import Side
+from headbook.terms import Side, Space, State
+from headbook.texts import Texts
 from headbook.tokens import Encoded
-from headbook.tokenview import TokenView
+from headbook.tokenview import AROUND, NEIGHBOURS, TokenView
+from headbook.vocabulary import Vocabulary
 
 BATCH_TOKENS = 2048
 REPEATS = 5
@@ -100,23 +103,87 @@ def vocabulary(corpus: str, name: str, sentences: int) -> dict[str, float]:
         for block in rows.split(per_block):
             _ = block @ known.embedding.T
 
-    def measured(space: str) -> Callable[[], object]:
-        lookups = [m for m in token_metrics(all_metrics().values()) if space in m.spaces]
+    kinds = [State.MID, State.OUT] * (len(states) // 2)
+
+    def measured(space: Space, near: int) -> Callable[[], object]:
+        every = token_metrics(all_metrics().values())
+        overlaps = [m for m in every if space in m.spaces]
+        lookups = [m for m in overlaps if "overlap" not in m.id]
 
         def run() -> None:
-            view = TokenView(states, states[0], texts, known)
-            for metric in lookups:
-                metric.measure(view, space)  # type: ignore[arg-type]
+            view = TokenView(states, found[0], texts, known, kinds, near=near)
+            for metric in overlaps if near == AROUND else lookups:
+                metric.measure(view, space)
 
         return run
 
-    for space in known.spaces:
-        measured(space)()  # what is made once a run is not what is measured here
-    bare, *each = fastest(product, *(measured(space) for space in known.spaces))
+    asked = [(space, near) for near in (NEIGHBOURS, AROUND) for space in known.spaces]
+    for space, near in asked:
+        measured(space, near)()  # what is made once a run is not what is measured here
+    bare, *each = fastest(product, *(measured(*one) for one in asked))
     numbers = {"states": float(len(rows)), "bare product, s": bare}
-    for space, seconds in zip(known.spaces, each, strict=True):
-        numbers |= {f"{space}, s": seconds, f"{space}, ratio": seconds / bare}
+    for (space, near), seconds in zip(asked, each, strict=True):
+        name = f"{space}, overlaps too" if near == AROUND else space
+        numbers |= {f"{name}, s": seconds, f"{name}, ratio": seconds / bare}
     return numbers
+
+
+def sorting(corpus: str, name: str, _: int) -> dict[str, float]:
+    """Ranks and ten nearest entries, over the same by sorting the vocabulary for each state."""
+    model, items = prepared(corpus, name, 8)
+    anatomy, batch = examine(model), batches_of(model, items)[0]
+    texts = batch.texts[Side.SOURCE]
+    known = read_embedding(model, anatomy, Side.SOURCE, batch).vocabulary
+    assert known is not None
+    found: list[torch.Tensor] = []
+    with tapped(model, anatomy, lambda *state: found.append(state[-1])):
+        forward(model, anatomy, batch)
+    states = torch.stack(found[1:])
+    numbers = {"states": float(len(states) * int(texts.valid.sum()))}
+    for space in known.spaces:
+
+        def together(space: Space = space) -> list[torch.Tensor]:
+            # A vocabulary of its own: what is made once a run is measured, too.
+            compared = replace(known, _factors={}).compare(states, texts, space, NEIGHBOURS)
+            return [compared.ranks[:, texts.valid], compared.ids[:, texts.valid]]
+
+        def one_by_one(space: Space = space) -> list[torch.Tensor]:
+            return sorted_one_by_one(known, states, texts, space)
+
+        same = float((together()[0] == one_by_one()[0]).float().mean())
+        fast, slow = fastest(together, one_by_one, repeats=2)
+        numbers |= {f"{space}, together, s": fast, f"{space}, sorted one by one, s": slow}
+        numbers |= {f"{space}, times faster": slow / fast, f"{space}, share of equal ranks": same}
+    return numbers
+
+
+def sorted_one_by_one(
+    known: Vocabulary, states: torch.Tensor, texts: Texts, space: Space
+) -> list[torch.Tensor]:
+    """For each token its encodings of the vocabulary; for each state all cosines, sorted whole.
+
+    Returns:
+        Ranks, ``(state, token)``, and the nearest entries, ``(state, token, k)``.
+    """
+    ranks, near = [], []
+    raw = torch.nn.functional.normalize(known.embedding, dim=-1)
+    for row, place in texts.valid.nonzero().tolist():
+        table = raw
+        if space is Space.POSITIONAL:
+            assert known.positions is not None
+            table = known.embedding * known.scale + known.positions[place]
+            if known.norm is not None:
+                gain, bias, epsilon = known.norm
+                table = torch.nn.functional.layer_norm(table, gain.shape, gain, bias, epsilon)
+            table = torch.nn.functional.normalize(table, dim=-1)
+        own = int(texts.ids[row, place])
+        for state in states[:, row, place]:
+            order = (table @ torch.nn.functional.normalize(state, dim=-1)).argsort(descending=True)
+            ranks.append(int((order == own).nonzero()))
+            near.append(order[:NEIGHBOURS])
+    n_tokens = int(texts.valid.sum())
+    by_state = torch.tensor(ranks).view(n_tokens, -1).T
+    return [by_state, torch.stack(near).view(n_tokens, len(states), -1).transpose(0, 1)]
 
 
 def memory(corpus: str, name: str, sentences: int) -> dict[str, float]:
@@ -174,7 +241,13 @@ def site(corpus: str, name: str, sentences: int) -> dict[str, float]:
     }
 
 
-PARTS = {"attention": attention, "vocabulary": vocabulary, "memory": memory, "site": site}
+PARTS = {
+    "attention": attention,
+    "vocabulary": vocabulary,
+    "sorting": sorting,
+    "memory": memory,
+    "site": site,
+}
 
 
 def main() -> None:

@@ -117,14 +117,15 @@ class Bare:
         special = token in set(t.all_special_ids) - unknown
         piece = "" if special else side.text[start:end]
         punctuation = bool(piece) and all(unicodedata.category(c)[0] == "P" for c in piece)
+        stop = bool(piece) and set(piece) <= set(".!?")
         separator = token in {t.sep_token_id, t.eos_token_id}
         for number, word in enumerate(side.words):
             if piece and word.start <= start < word.end:
                 return Token(
                     token, special, separator, punctuation,
-                    number, word.tag, word.head, word.relation,
+                    number, word.tag, word.head, word.relation, stop=stop,
                 )  # fmt: skip
-        return Token(token, special, separator, punctuation)
+        return Token(token, special, separator, punctuation, stop=stop)
 
     def looks(
         self, *sides: Given, window: dict[int, int] | None = None
@@ -150,7 +151,10 @@ class Bare:
                 for head, weights in enumerate(maps[0].tolist()):
                     crosses = queries != keys
                     norms = written.norms(name, layer, head, len(maps[0]))
-                    look = Look(weights, seen, texts[queries], texts[keys], causal, crosses, norms)
+                    brought = written.vectors(name, layer, head, len(maps[0]))
+                    both = texts[queries], texts[keys]
+                    values = written.values(name, layer, head, len(maps[0]))
+                    look = Look(weights, seen, *both, causal, crosses, norms, brought, values)
                     yield name, layer, head, look
 
     def _sees_ahead(self, stack: str) -> bool:

@@ -16,6 +16,7 @@ class Token(NamedTuple):
     tag: str = ""
     head: int | None = None
     relation: str = ""
+    stop: bool = False
 
 
 class Text(NamedTuple):
@@ -36,6 +37,8 @@ class Look:
         seen: for each query the keys that the model's mask lets it see.
         crosses: whether queries and keys are two texts.
         norms: by key, the length of what it brings to the output of the attention block.
+        brought: by key, that itself.
+        values: by key, what it is before the output projection.
     """
 
     weights: Sequence[Sequence[float]]
@@ -45,6 +48,8 @@ class Look:
     causal: bool
     crosses: bool
     norms: Sequence[float] = ()
+    brought: Sequence[Sequence[float]] = ()
+    values: Sequence[Sequence[float]] = ()
 
 
 class Row(NamedTuple):
@@ -79,6 +84,7 @@ class Viewed:
         self.look = look
         self.queries, self.keys = look.queries, look.keys
         self.causal, self.crosses, self.norms = look.causal, look.crosses, look.norms
+        self.brought = look.brought
         self.sink = _sink(look)
         self.tagged: dict[str, list[int]] = {}
         for j, key in enumerate(look.keys.tokens):

@@ -282,9 +282,41 @@ def rare_word_focus(v: Viewed) -> dict[str, Part]:
     return {"": Part(sum(found), len(found), len(found))}
 
 
+def output_norm_share(heads: list[Viewed]) -> list[dict[str, Part]]:
+    def length(v: Viewed, weights: dict[int, float]) -> float:
+        width = range(len(v.brought[0]))
+        return math.hypot(*(sum(w * v.brought[j][d] for j, w in weights.items()) for d in width))
+
+    shares: list[list[float]] = [[] for _ in heads]
+    for rows in zip(*(v.rows for v in heads), strict=True):
+        lengths = [length(v, row.weights) for v, row in zip(heads, rows, strict=True)]
+        if sum(lengths):
+            for found, each in zip(shares, lengths, strict=True):
+                found.append(each / sum(lengths))
+    return [{"": Part(sum(found), len(found), len(found))} for found in shares]
+
+
+def separator_attention(v: Viewed) -> dict[str, Part]:
+    found = {}
+    for label, kind in (("separator", "separator"), ("sentence_end", "stop")):
+        members = {j for j, key in enumerate(v.keys.tokens) if getattr(key, kind)}
+        rows = [r for r in v.rows if members & set(r.weights)]
+        mass = [w for r in rows for j, w in r.weights.items() if j in members]
+        found[label] = Part(sum(mass), len(rows), len(rows))
+        if not v.norms:
+            found[f"{label}_by_norm"] = Part(0, 0, 0)
+            continue
+        moved = [w * v.norms[j] for r in rows for j, w in r.weights.items()]
+        ends = [w * v.norms[j] for r in rows for j, w in r.weights.items() if j in members]
+        found[f"{label}_by_norm"] = Part(sum(ends), sum(moved), len(rows))
+    return found
+
+
 LayerTwin = Callable[[list[Viewed]], list[dict[str, Part]]]
 # Of all heads of a layer in one sentence, where heads have a number together.
-LAYER_TWINS: dict[str, LayerTwin] = {twin.__name__: twin for twin in (phrase_trees,)}
+LAYER_TWINS: dict[str, LayerTwin] = {
+    twin.__name__: twin for twin in (phrase_trees, output_norm_share)
+}
 
 
 def piece_sensitivity(v: Viewed) -> dict[str, Part]:
@@ -327,6 +359,7 @@ TWINS: dict[str, Twin] = {
     twin.__name__: twin
     for twin in (
         attention_distance, distance_ratio, attention_entropy, relative_entropy, sink_share,
+        separator_attention,
         attention_to, offset_profile, pos_received, pos_received_ratio, pos_given,
         dependency_alignment,
         relation_accuracy, relation_accuracy_far, confidence, positional_argmax, sink_rate,

@@ -153,12 +153,17 @@ class At(NamedTuple):
     Attributes:
         table: the encodings to compare with, ``(entry, width)``; empty where none are needed.
         own: the token's own entry.
+        before: the token's state of the same kind one layer earlier; of layer 0 what enters it.
+        other: another token of the sentence in the same state, and the encodings at its place;
+            None where there is no other.
     """
 
     state: Floats
     start: Floats
     table: Floats
     own: int
+    before: Floats
+    other: tuple[Floats, Floats] | None
 
 
 def cosine_to_input(at: At) -> float:
@@ -174,8 +179,47 @@ def nearest_tokens(at: At) -> float:
     return float(max(cosines(at.state, at.table)))
 
 
+def nearest_hundred(state: Floats, table: Floats) -> set[int]:
+    return set(np.argsort(-cosines(state, table))[:100].tolist())
+
+
+def neighbour_overlap(at: At) -> float:
+    here, before = (nearest_hundred(state, at.table) for state in (at.state, at.before))
+    return len(here & before) / min(100, len(at.table))
+
+
+def neighbour_overlap_random(at: At) -> float:
+    if at.other is None:
+        return float("nan")
+    shared = nearest_hundred(at.state, at.table) & nearest_hundred(*at.other)
+    return len(shared) / min(100, len(at.table))
+
+
+def neighbour_overlap_chance(at: At) -> float:
+    return min(100, len(at.table)) / len(at.table)
+
+
+def companion(text: Text, place: int) -> int | None:
+    """The place of another token that is not special, by the sum of the sentence's ids."""
+    inside = [i for i, token in enumerate(text.tokens) if not token.special]
+    others = [i for i in inside if i != place]
+    if not others:
+        return None
+    steps = 1 + sum(token.id for token in text.tokens) % max(len(inside) - 1, 1)
+    before = sum(i <= place for i in inside)  # tokens up to here, this one among them
+    return inside[(before - 1 + steps) % len(inside)]
+
+
 TOKEN_TWINS: dict[str, Callable[[At], float]] = {
-    twin.__name__: twin for twin in (cosine_to_input, vocabulary_rank, nearest_tokens)
+    twin.__name__: twin
+    for twin in (
+        cosine_to_input,
+        vocabulary_rank,
+        nearest_tokens,
+        neighbour_overlap,
+        neighbour_overlap_random,
+        neighbour_overlap_chance,
+    )
 }
 AVERAGED: dict[str, Callable[[float], float]] = {
     "vocabulary_rank": lambda rank: float(np.log10(1 + rank))

@@ -63,7 +63,7 @@ def make(place: Path, texts: tuple[str, ...], notes: str, title: str, name: str)
     study = make_study(
         place / "rows.jsonl",
         place / name,
-        metrics="attention_distance,cosine_to_input,nearest_tokens",
+        metrics="attention_distance,cosine_to_input,nearest_tokens,rollout_self",
         exemplars=1,
         sentence_pages="all",
         title=title,

@@ -126,3 +126,22 @@ def test_skip_link_leads_past_the_navigation(encoder_site: Site, open_page: Open
     expect(page.locator("main")).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.locator("main a").first).to_be_focused()
+
+
+def test_a_type_is_found_by_part_of_its_name_whatever_its_case(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / "tokens.html")
+    types = data(encoder_site.folder / "data" / "types.js")["self"]
+    body = page.locator("[data-types-of=self]")
+    still = body.all_inner_texts()
+    search = page.get_by_label("Find a type")
+    search.fill("O")
+    wanted = [row for row in types if "o" in row[0].lower()]
+    assert 0 < len(wanted) < len(types)
+    expect(page.get_by_role("status").first).to_have_text(f"{len(wanted)} of {len(types)} types")
+    rows = [row.locator("th, td").all_text_contents() for row in body.locator("tr").all()]
+    assert rows == wanted
+    search.fill("")
+    expect(page.get_by_role("status").first).to_have_text("")
+    assert body.all_inner_texts() == still

@@ -27,6 +27,11 @@ PARTS = {
     ("encoder", "syntax.html"): ("table.relations", "figure.chart svg"),
     ("encoder", "patterns.html"): ("ul.thumbs img", "ul.findings", "figure.chart svg"),
     ("encoder", "similar.html"): ("figure.chart svg", "figure.matrix image", ".row table"),
+    ("encoder", "geometry.html"): (
+        "figure.chart svg",
+        "section > div > table.numbers",
+        "ul.findings",
+    ),
     ("encoder", "reproducing.html"): ("table.reproducing", "pre"),
     ("encoder", "methods.html"): ("table.numbers", "math"),
     ("encoder", "data.html"): ("h2 a", "details"),

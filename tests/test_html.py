@@ -17,6 +17,8 @@ KINDS = (
     "syntax.html",
     "patterns.html",
     "similar.html",
+    "flow.html",
+    "demonstration.html",
     "reproducing.html",
     "methods.html",
     "data.html",

@@ -23,16 +23,21 @@ ORDER = """
     families
     projection
     hook
+    loading
     model
     accumulators
-    tokens rarity encode sequences texts batch
-    anatomy frame loops plain compiled capture maps layerview vocabulary embedding tokenview
+    tokens rarity encode sequences texts batch passages
+    anatomy frame loops plain compiled capture maps layerview shortcut
+    lens nearest vocabulary embedding tokenview
+    flow cosines segments tokenpairs outputs
     trees phrases fits mixture classify patterns
     relations repeats wordtrees
-    metrics
-    sums packing finish reduce tokentable
+    clouds metrics
+    shapes anchors typesums sums packing finish reduce tokentable
     manifest shown wordmaps exemplars storage tables study
-    gaps selfcheck foundtable survey sampler pairs portrait trajectories
+    demonstration
+    gaps selfcheck rounding foundtable typetable survey sampler pairs
+    geometry portrait trajectories flowpass context
     record run collection
     results wording similar findings
     inference quantities published classes
@@ -61,7 +66,7 @@ DOORS = {
     "safetensors": {"storage"},
     "scipy": {"accumulators", "similar"},
     "spacy": {"annotate"},
-    "transformers": {"hook", "model"},
+    "transformers": {"hook", "loading", "model"},
     "typer": {"cli"},
     "vl_convert": {"charts"},
     "wordfreq": {"rarity"},

@@ -150,7 +150,10 @@ def test_uniform_attention_gives_what_plain_loops_give(
         even = [[1 / len(seen) if j in seen else 0.0 for j in range(len(look.seen))]
                 for seen in look.seen]  # fmt: skip
         for view in metric.views:
-            for label, part in twin(Viewed(replace(look, weights=even), view)).items():
+            # Uniform attention has no values.
+            norms = () if name == "separator_attention" else look.norms
+            uniform = Viewed(replace(look, weights=even, norms=norms), view)
+            for label, part in twin(uniform).items():
                 found[stack, 0, view, label].append(part)
     table = study(case).controls
     table = table[table["layer"] == 0]

@@ -35,7 +35,14 @@ def expected_pages(site: Site) -> set[str]:
         heads = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
         pages |= {f"heads/{prefix}L{layer:02}-H{head:02}.html" for layer, head in heads}
     metrics = {*study.heads["metric"], *study.layers["metric"], *study.pairs["metric"]}
+    metrics |= {*study.geometry["metric"]}
+    pages |= {"geometry.html"} if len(study.geometry) else set()
     pages |= {"patterns.html"} if "pattern" in metrics else set()
+    flow = {"mixing_ratio", "rollout_self", "rollout_self_measured", "output_norm_share"}
+    pages |= {"flow.html"} if flow & metrics else set()
+    metrics |= {"anchor_token"} if study.survey.anchors else set()
+    pages |= {"context.html"} if {"context_similarity", "row_similarity"} <= metrics else set()
+    pages |= {"demonstration.html"} if len(study.portrait.demonstration) else set()
     pages |= {f"metrics/{metric}.html" for metric in metrics}
     return pages | {f"sentences/{number:04}.html" for number in {*study.tokens["sentence"]}}
 

@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from bare import Bare, Given
 from headbook.collection import collect
 from headbook.results import results
 from headbook.shown import Ranking
 from headbook.study import Study
-from headbook.views.triptych import Triptych, triptych
+from headbook.views.triptych import Triptych, alike, triptych
+from looks import Viewed
+from naive_context import Written
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +60,42 @@ def test_without_values_there_are_two_maps(study: Study) -> None:
 
 def test_no_exemplar_no_maps(study: Study) -> None:
     assert triptych(results(study)["self"], []) is None
+
+
+def test_what_is_written_is_kept_of_the_strongest_sentence_token_against_token(
+    tiny_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Cosines from a bare model's values, and of its rows, in steps of 1/255 from -1 to 1."""
+    text = "the old cat sees birds"
+    (tmp_path / "a.txt").write_text(f"{text}\n")
+    options: dict[str, Any] = {"exemplars": 1, "dtype": "float64", "annotator": "none"}
+    names = "context_similarity,row_similarity"
+    found = collect(tmp_path / "a.txt", model=str(tiny_folder("bert")), metrics=names, **options)
+    looks = {
+        (layer, head): look
+        for _, layer, head, look in Bare.load(tiny_folder("bert")).looks(Given(text, []))
+    }
+    shown = [e for e in found.portrait.exemplars if e.ranking is Ranking.STRONGEST]
+    assert len(shown) == len(looks)
+    for exemplar in shown:
+        written = Written(Viewed(looks[exemplar.head.layer, exemplar.head.head], "raw"))
+        places = [row.query for row in written.seen.rows]
+        for steps_, cosines in zip(exemplar.written, (written.similar, written.rows), strict=True):
+            assert steps_.shape == (len(places), len(places))
+            assert (steps_.diagonal() == 255).all()
+            np.testing.assert_array_equal(steps_, steps_.T)
+            for (i, j), cosine in cosines.items():
+                step = steps_[places.index(i), places.index(j)]
+                assert step / 255 * 2 - 1 == pytest.approx(cosine, abs=1.01 / 255)
+    found.save(tmp_path / "study")
+    again = Study.load(tmp_path / "study")
+    for one, other in zip(found.portrait.exemplars, again.portrait.exemplars, strict=True):
+        np.testing.assert_array_equal(one.written, other.written)
+    pictures = alike(results(again)["self"], [shown[0]])
+    assert pictures is not None
+    for panel, cells in zip(pictures.panels, shown[0].written, strict=True):
+        np.testing.assert_array_equal(steps(panel.image), cells // 8)
+
+
+def test_without_values_nothing_is_said_of_what_is_written(study: Study) -> None:
+    assert alike(results(study)["self"], study.portrait.exemplars) is None

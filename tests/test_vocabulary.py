@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 import torch
 
-from headbook import vocabulary
+from headbook import nearest, vocabulary
 from headbook.terms import Space
 from headbook.texts import Texts
 from headbook.vocabulary import Norm, Vocabulary
@@ -76,7 +76,7 @@ def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "many blocks":
         monkeypatch.setattr(vocabulary, "BLOCK", 16 * ENTRIES)
         monkeypatch.setattr(vocabulary, "ENTRIES", 32)
-        monkeypatch.setattr(vocabulary, "CHUNK", 8)
+        monkeypatch.setattr(nearest, "CHUNK", 8)
         monkeypatch.setattr(vocabulary, "POSITIONS", 4)
 
 

@@ -8,7 +8,15 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE, WordPiece
-from transformers import CONFIG_MAPPING, AutoModel, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
+from transformers import (
+    CONFIG_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+    PreTrainedTokenizerFast,
+)
 from transformers.utils import logging
 
 LAYERS, HEADS, WIDTH = 2, 4, 32
@@ -164,6 +172,7 @@ IN_TABLE = {
         {
             **_GROUPED,
             "sliding_window": WINDOW,
+            "final_logit_softcapping": 3.0,
             "layer_types": ["sliding_attention", "full_attention"],
         },
     ),
@@ -179,16 +188,28 @@ FALLBACK = {  # not served by the hook
 ALL = {**IN_TABLE, **UNKNOWN, **FALLBACK}
 
 
-def write(name: str, folder: Path, seed: int = 0) -> Path:
-    """Write a tiny model and its tokenizer into a folder, and return it."""
+def write(
+    name: str, folder: Path, seed: int = 0, *, head: bool = False, untied: bool = False
+) -> Path:
+    """Write a tiny model and its tokenizer into a folder, and return it.
+
+    Args:
+        head: with the language-model head, which encoder-decoders always have.
+        untied: with a head that has its own weights, whatever the family does.
+    """
     tiny = ALL[name]
     tokenizer = _tokenizer(tiny)
     tokenizer.save_pretrained(folder)
     options: dict[str, Any] = {**tiny.options, **_special(tokenizer, tiny)}
+    if untied:
+        options["tie_word_embeddings"] = False
     config = CONFIG_MAPPING[tiny.type](**options | {"vocab_size": len(tokenizer) + ABSENT})
     torch.manual_seed(seed)
     logging.disable_progress_bar()
     loader: Any = AutoModelForSeq2SeqLM if tiny.pairs else AutoModel
+    if head and not tiny.pairs:
+        causal = type(config) not in MODEL_FOR_MASKED_LM_MAPPING
+        loader = AutoModelForCausalLM if causal else AutoModelForMaskedLM
     model = loader.from_config(config)
     _randomise(model)
     model.save_pretrained(folder)

@@ -33,6 +33,9 @@ class Marks:
     relations: Sequence[str] = ()
     rarest: int = -1
     norms: Sequence[float] = ()
+    values: Sequence[Sequence[float]] = ()
+    stops: Sequence[int] = ()
+    sentences: Sequence[int] = ()
 
     def tokens(self) -> Tokens:
         """The text; by default every token that is not special is a word."""
@@ -51,9 +54,10 @@ class Marks:
         )
         return Tokens(
             text="",
-            pieces=("",) * self.n,
+            pieces=tuple("." if i in self.stops else "" for i in range(self.n)),
             ids=np.array(self.ids or range(self.n), dtype=np.int64),
-            spans=np.zeros((self.n, 2), dtype=np.int64),
+            spans=np.array([(part, part + 1) for part in self.sentences] or [(0, 0)] * self.n),
+            parts=tuple((part, part + 1) for part in sorted({*self.sentences})),
             special=self._flags(self.special),
             separator=self._flags(self.separator),
             punctuation=self._flags(self.punctuation),
@@ -105,6 +109,8 @@ def views_of(
 
 def _values(keys: Marks, n_heads: int) -> tuple[torch.Tensor | None, Projection | None]:
     """Values of width 1 that all heads share, and a projection that leaves them as they are."""
+    if keys.values:
+        return torch.tensor([[keys.values]], dtype=torch.float64), None
     if not keys.norms:
         return None, None
     module = torch.nn.Linear(n_heads, 1, bias=False, dtype=torch.float64)
@@ -125,5 +131,8 @@ def example_view(example: Example, view: View) -> LayerView:
         ids=example.ids,
         rarest=example.rarest,
         norms=example.norms,
+        values=example.values,
+        stops=example.stops,
+        sentences=example.sentences,
     )
     return views_of(torch.tensor([example.weights], dtype=torch.float64), marks)[view]

@@ -1,4 +1,4 @@
-"""How long what each key brings is, from a bare model's own modules; plain loops."""
+"""What each key brings, from a bare model's own modules; plain loops."""
 
 import math
 from collections.abc import Sequence
@@ -27,6 +27,14 @@ BLOCKS = {  # by model type and stack
     ),
     ("gpt2", "self"): Block("h.{}.attn.c_attn", "h.{}.attn.c_proj", share=1 / 3, turned=True),
     ("llama", "self"): Block("layers.{}.self_attn.v_proj", "layers.{}.self_attn.o_proj"),
+    ("gemma3_text", "self"): Block("layers.{}.self_attn.v_proj", "layers.{}.self_attn.o_proj"),
+    **{
+        ("t5", stack): Block(
+            f"{stack}.block.{{}}.layer.0.SelfAttention.v",
+            f"{stack}.block.{{}}.layer.0.SelfAttention.o",
+        )
+        for stack in ("encoder", "decoder")
+    },
     ("modernbert", "self"): Block("layers.{}.attn.Wqkv", "layers.{}.attn.Wo", share=1 / 3),
     **{
         ("bart", stack): Block(f"model.{place}.v_proj", f"model.{place}.out_proj")
@@ -68,10 +76,29 @@ class Written:
             handle.remove()
 
     def norms(self, stack: str, layer: int, head: int, n_heads: int) -> Sequence[float]:
-        """By key; nothing for a type that is not listed here."""
+        """Lengths of `vectors`."""
+        found = self.vectors(stack, layer, head, n_heads)
+        return [math.sqrt(sum(each * each for each in out)) for out in found]
+
+    def values(self, stack: str, layer: int, head: int, n_heads: int) -> Table:
+        """Values before the projection, by key; nothing for other types."""
         block = BLOCKS.get((self._type, stack))
         if block is None:
-            return ()
+            return []
+        weight = self._modules[block.out.format(layer)].weight
+        width = weight.shape[0 if block.turned else 1] // n_heads
+        found = []
+        for given in self._given[block.values.format(layer)]:
+            values = given[len(given) - round(len(given) * block.share) :]
+            shared = n_heads // (len(values) // width)
+            found.append(values[head // shared * width :][:width])
+        return found
+
+    def vectors(self, stack: str, layer: int, head: int, n_heads: int) -> Table:
+        """Values after the head's part of the projection, by key; nothing for other types."""
+        block = BLOCKS.get((self._type, stack))
+        if block is None:
+            return []
         weight: Table = self._modules[block.out.format(layer)].weight.tolist()
         if block.turned:
             weight = [list(column) for column in zip(*weight, strict=True)]
@@ -82,6 +109,5 @@ class Written:
             values = given[len(given) - round(len(given) * block.share) :]
             shared = n_heads // (len(values) // width)  # heads for each that has values
             own = values[head // shared * width :][:width]
-            out = [sum(w * v for w, v in zip(row, own, strict=True)) for row in part]
-            found.append(math.sqrt(sum(each * each for each in out)))
+            found.append([sum(w * v for w, v in zip(row, own, strict=True)) for row in part])
         return found

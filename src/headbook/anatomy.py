@@ -121,11 +121,15 @@ def examine(model: Model) -> Anatomy:
     )
 
 
+def some_token(model: Model) -> int:
+    """An ordinary token."""
+    special = set(model.tokenizer.all_special_ids)
+    return next(i for i in range(len(special) + 1) if i not in special)
+
+
 def run(model: Model, **extra: Any) -> Any:
     """One pass over a few ordinary tokens."""
-    special = set(model.tokenizer.all_special_ids)
-    token = next(i for i in range(len(special) + 1) if i not in special)
-    tokens = torch.full((1, TARGET_LENGTH), token, device=model.device)
+    tokens = torch.full((1, TARGET_LENGTH), some_token(model), device=model.device)
     inputs = {"input_ids": tokens[:, :SOURCE_LENGTH]}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = tokens

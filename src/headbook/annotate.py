@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import regex
 
 from headbook.errors import AnnotatorError
-from headbook.inputs import NO_HEAD, Sentence, Word
+from headbook.inputs import NO_HEAD, Sentence, Word, joined_words
 from headbook.resources import ANNOTATOR
 
 if TYPE_CHECKING:
@@ -64,9 +64,17 @@ class Annotator:
         """Give words to the sentences that came without; lazily and in order."""
         stream = iter(sentences)
         while chunk := list(islice(stream, CHUNK)):
-            found = self.words([s.text for s in chunk if s.words is None])
-            for s in chunk:
-                yield s if s.words is not None else dataclasses.replace(s, words=next(found))
+            # Sentences of a passage are analysed one by one, as they are without it.
+            spans = [s.parts or ((0, len(s.text)),) for s in chunk]
+            texts = [s.text[a:b] for s, each in zip(chunk, spans, strict=True)
+                     for a, b in each if s.words is None]  # fmt: skip
+            found = self.words(texts)
+            for s, each in zip(chunk, spans, strict=True):
+                if s.words is None:
+                    parts = [(start, next(found)) for start, _ in each]
+                    yield dataclasses.replace(s, words=joined_words(parts))
+                else:
+                    yield s
 
     def words(self, texts: Iterable[str]) -> Iterator[tuple[Word, ...]]:
         """The words of each text, lazily and in order."""

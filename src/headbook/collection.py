@@ -17,6 +17,7 @@ from headbook.metrics import (
     chosen_metrics,
 )
 from headbook.model import Model, load_model
+from headbook.passages import packed
 from headbook.progress import Progress, Silent
 from headbook.rarity import Rarity
 from headbook.run import Run
@@ -55,8 +56,10 @@ def collect(
             dtype=config.dtype,
             verbose=config.verbose,
         )
+        limit = config.max_length or model.limit
+        packing = config.pack is not None
         run = Run(
-            corpus,
+            packed(corpus, model, config.pack or 0, limit) if packing else corpus,
             config,
             progress or Silent(),
             model,
@@ -65,7 +68,7 @@ def collect(
             Annotator.load(config.annotator),
             Encoder(
                 model,
-                limit=config.max_length or model.limit,
+                limit=limit,
                 targets=Annotator.load(config.target_annotator),
                 rarities=_rarities(config, corpus, model),
             ),

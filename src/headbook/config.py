@@ -12,6 +12,7 @@ from headbook.terms import Control
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 DEMO_OUT = "site"  # where the demo goes unless it is told otherwise
+PRECISIONS = ("float32", "bfloat16")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -61,12 +62,23 @@ class Config:
         "Longest sequence in tokens; longer ones are cut. Default: what the model takes, "
         "at most 512.",
     )
+    pack: int | None = option(
+        None,
+        "Join consecutive sentences of a document into passages of at most so many tokens, with "
+        "the model's separator between them.",
+    )
     exemplars: int = option(10, "Sentences with the strongest attention that a head page shows.")
     sentence_pages: str = option(
         "50", "How many sentences, from the first on, get a page of their own; or 'all'."
     )
     vocabulary_sentences: int = option(
         100, "Sentences, chosen by a hash of their content, on which vocabulary ranks are averaged."
+    )
+    vocabulary_precision: str = option(
+        "float32",
+        f"Number format of the product of states and vocabulary: {', '.join(PRECISIONS)}. Faster "
+        "on some devices; what it does to ranks is measured and printed. With --dtype float64 it "
+        "stays float64.",
     )
     sample_sentences: int = option(
         200,
@@ -92,8 +104,11 @@ class Config:
         """Check what types alone do not say."""
         self._check(self.device in DEVICES, "device", f"one of {', '.join(DEVICES)}")
         self._check(self.dtype in DTYPES, "dtype", f"one of {', '.join(DTYPES)}")
+        known_precision = self.vocabulary_precision in PRECISIONS
+        self._check(known_precision, "vocabulary_precision", f"one of {', '.join(PRECISIONS)}")
         self._check(self.batch_tokens >= 1, "batch_tokens", "at least 1")
         self._check(self.max_length is None or self.max_length >= 1, "max_length", "at least 1")
+        self._check(self.pack is None or self.pack >= 1, "pack", "at least 1")
         self._check(self.exemplars >= 1, "exemplars", "at least 1")
         self._check(self.vocabulary_sentences >= 1, "vocabulary_sentences", "at least 1")
         self._check(1 <= self.sample_sentences <= 2000, "sample_sentences", "1 to 2000")

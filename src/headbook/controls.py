@@ -42,7 +42,8 @@ def shuffled(sentence: Sentence, seed: int) -> Sentence:
     target = sentence.target
     if target is not None:
         target = _mixed(target, split_words(target), seed)[0]
-    return replace(sentence, text=text, words=tuple(moved), target=target)
+    # Mixed across the sentences of a passage, too, whose ends are then nowhere.
+    return replace(sentence, text=text, words=tuple(moved), target=target, parts=())
 
 
 def _mixed(text: str, words: tuple[Word, ...], seed: int) -> tuple[str, list[int]]:

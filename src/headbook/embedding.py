@@ -29,15 +29,20 @@ class Embedding:
     missing: str = ""
 
 
-def read_embedding(model: Model, anatomy: Anatomy, side: Side, batch: Batch) -> Embedding:
+def read_embedding(
+    model: Model, anatomy: Anatomy, side: Side, batch: Batch, coarse: torch.dtype | None = None
+) -> Embedding:
     """Read the original encodings of one side.
 
     Position vectors are what the embedding block adds to the word embeddings in the given batch.
 
     Args:
         batch: one sentence as long as any that will be compared.
+        coarse: number format of the product with the vocabulary; None for that of the numbers.
     """
-    words = _word_embedding(model, side).weight
+    words = _word_embedding(model, side)
+    if words is None:
+        return Embedding(None, "the model has no matrix with an embedding for each entry")
     stack = next(n for n, s in anatomy.stacks.items() if s.queries is s.keys is side)
     inside: dict[str, torch.Tensor] = {}
 
@@ -60,14 +65,18 @@ def read_embedding(model: Model, anatomy: Anatomy, side: Side, batch: Batch) -> 
     words = words[: len(model.tokenizer)].to(batch.texts[side].share.dtype)
     if anatomy.family is None:
         return Embedding(
-            Vocabulary(words), "where this architecture adds positions is not in the table"
+            Vocabulary(words, coarse=coarse),
+            "where this architecture adds positions is not in the table",
         )
     scale = _scale(model, anatomy.family.scale)
     before = inside.get("sum", inside["input"])[0]
     added = before.to(words.dtype) - scale * words[ids[0]]
     if _only_scaled(before, words[ids[0]]):
-        return Embedding(Vocabulary(words), "the model adds no positions at its input")
-    return Embedding(Vocabulary(words, scale, added, _norm(norm, words) if norm else None))
+        return Embedding(
+            Vocabulary(words, coarse=coarse), "the model adds no positions at its input"
+        )
+    closing = _norm(norm, words) if norm else None
+    return Embedding(Vocabulary(words, scale, added, closing, coarse))
 
 
 def _only_scaled(before: torch.Tensor, words: torch.Tensor) -> bool:
@@ -79,11 +88,15 @@ def _only_scaled(before: torch.Tensor, words: torch.Tensor) -> bool:
     return bool(rest.max() <= nothing * before.norm(dim=-1).max())
 
 
-def _word_embedding(model: Model, side: Side) -> Any:
-    """The embedding module that serves a side."""
-    if side is Side.TARGET:
-        return model.network.get_decoder().get_input_embeddings()
-    return model.network.get_input_embeddings()
+def _word_embedding(model: Model, side: Side) -> torch.Tensor | None:
+    """The word embeddings that serve a side, ``(entry, width)``; None where there is no matrix."""
+    network = model.network.get_decoder() if side is Side.TARGET else model.network
+    try:
+        weight = network.get_input_embeddings().weight
+    except (AttributeError, NotImplementedError):
+        return None
+    whole = isinstance(weight, torch.Tensor) and weight.ndim == 2
+    return weight if whole and len(weight) >= len(model.tokenizer) else None
 
 
 def _scale(model: Model, path: str) -> float:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
@@ -65,7 +65,10 @@ class Encoder:
     def _sources(self, chunk: list[Sentence]) -> list[Tokens]:
         rows = self._tokenise([s.text for s in chunk], target=False)
         sources = [
-            self._tokens(s.text, ids, spans, s.words or (), lost, side=Side.SOURCE)
+            replace(
+                self._tokens(s.text, ids, spans, s.words or (), lost, side=Side.SOURCE),
+                parts=s.parts,
+            )
             for s, (ids, spans, lost) in zip(chunk, rows, strict=True)
         ]
         for s, tokens in zip(chunk, sources, strict=True):
@@ -253,6 +256,9 @@ def vocabulary_names(tokenizer: Any, ids: Iterable[int]) -> list[str]:
     names = []
     for token, name in zip(ids, tokenizer.convert_ids_to_tokens(list(map(int, ids))), strict=True):
         text = tokenizer.decode([int(token)])
+        if name is None:  # a head may know more entries than the tokenizer
+            names.append(f"entry {token}")
+            continue
         marked = name.startswith(MARKS) and not text.startswith(" ")
         readable = text.strip() and REPLACEMENT not in text
         names.append((" " * marked + text).replace(" ", "␣") if readable else name)

@@ -16,16 +16,17 @@ from headbook.markup import script
 from headbook.results import StackResults
 from headbook.shown import Exemplar, ShownSentence
 from headbook.study import Study
-from headbook.terms import Side
+from headbook.terms import Side, Stack
 from headbook.views.exemplars import PALETTE
 from headbook.views.matrices import matrix_pictures
 from headbook.views.overview import grid_data
 from headbook.views.sentence import MOST_BYTES, TILE
+from headbook.views.tokentypes import types_data
 from headbook.wording import head_file, sentence_file
 
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
-DIGITS = {"tokens": 6, "nearest": 6}  # of single-precision values; all others have 9
+DIGITS = {"tokens": 6, "nearest": 6, "types": 6}  # of single-precision values; all others have 9
 
 NUMBERS = {
     "value": "ratio of sums over sentences; empty where there is no observation",
@@ -83,6 +84,22 @@ TABLES = {
             "rows": "query tokens whose rows count in both heads",
         },
     ),
+    "geometry": Table(
+        "Every number of the states of a layer: input and output of each layer, on a sample.",
+        {
+            "stack": PLACE["stack"],
+            "layer": "counted from 0; empty for the input",
+            "state": "input: what enters layer 0; out: layer output",
+            "metric": METRIC["metric"],
+            "label": "as on the metric's page; for layer_cka the other state, input or the number "
+            "of its layer; for outlier_dimensions also the ten largest by name",
+            "value": "see the metric's page; empty where there is none",
+            "low": "lower end of the 95 % confidence interval, a jackknife over sentences",
+            "high": "upper end",
+            "sentences": "sentences of the sample",
+            "events": "tokens, or vocabulary entries, or minibatches behind the value",
+        },
+    ),
     "compared": Table(
         "The same measures of every head on what the model is compared with: twins of the same "
         "architecture with random weights, and the same words in random order.",
@@ -101,18 +118,33 @@ TABLES = {
             "value": "see the metric's page",
         },
     ),
+    "types": Table(
+        "The mean path of every token type of the corpus: cosine to the input after each layer.",
+        {
+            "stack": PLACE["stack"],
+            "entry": "number in the vocabulary",
+            "token": "the entry in letters",
+            "layer": "counted from 0",
+            "state": TOKEN["state"],
+            "value": "mean over occurrences",
+            "spread": "standard deviation over occurrences; empty for a single one",
+            "count": "occurrences",
+            "sentences": "sentences with at least one",
+        },
+    ),
     "nearest": Table(
         "The nearest vocabulary entries of each of those tokens in each layer.",
         TOKEN
         | {
-            "space": "positional or raw",
-            "rank": "1: nearest",
+            "space": "positional or raw; logits: what the logit lens gives",
+            "rank": "1: nearest, or most probable",
             "neighbour": "vocabulary entry",
-            "cosine": "of its original encoding to the state",
+            "cosine": "of its original encoding to the state; in space logits its probability",
         },
     ),
 }
-OPTIONAL = {"compared", "pairs"}  # tables that are left out where nobody asked for their numbers
+# Tables that are left out where nobody asked for their numbers.
+OPTIONAL = {"compared", "geometry", "pairs", "types"}
 EXEMPLARS = {
     "stack, layer, head": "the head",
     "ranking, rank": "strongest or median, and the place in that ranking",
@@ -170,6 +202,7 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     write_matrices(results, folder / "similar")
     grids = {name: grid_data(r) for name, r in results.items()}
     _write(folder / "grid.js", script("grid", grids))
+    _write(folder / "types.js", script("types", types_data(study.survey.types)))
     by_head: dict[str, list[Exemplar]] = {}
     for exemplar in study.portrait.exemplars:
         by_head.setdefault(head_file(exemplar.head), []).append(exemplar)
@@ -206,9 +239,18 @@ def _write_sentence(study: Study, sentence: ShownSentence, folder: Path) -> None
                 "queries": list(sentence.texts[stack.queries].pieces),
                 "keys": list(sentence.texts[stack.keys].pieces),
                 "weights": images.base64_of(maps),
+                "norms": _norms(study, stack, sentence),
             }
     if exact:
         _write(folder / f"{name}.js", script(f"sentence-{name}", exact))
+
+
+def _norms(study: Study, stack: Stack, sentence: ShownSentence) -> list[float]:
+    """Lengths of values in the order of the maps' keys, head by head; none where not known."""
+    norms = study.portrait.norms.get((stack.name, sentence.index))
+    if norms is None:
+        return []
+    return [float(f"{each:.4g}") for each in norms[list(stack.attention_layers)].ravel()]
 
 
 def _map(study: Study, exemplar: Exemplar) -> dict[str, Any]:

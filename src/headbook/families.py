@@ -23,6 +23,7 @@ class Site:
         block: the module whose output is added to the residual; by default the projection.
         residual: the module whose output is that residual; by default the layer's own input.
         parallel: the feed-forward module that runs beside the attention block, if any.
+        closed: whether ``after`` is a norm that the residual itself goes through (post-norm).
     """
 
     projection: str
@@ -30,6 +31,7 @@ class Site:
     block: str = ""
     residual: str = ""
     parallel: str = ""
+    closed: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,12 @@ def _one(types: str, site: Site, norm: str = "", **where: object) -> Family:
 
 
 def _bart_like(types: str, *, norms: bool, scale: str) -> Family:
-    block = Site("self_attn.out_proj", after="self_attn_layer_norm")
+    block = Site("self_attn.out_proj", after="self_attn_layer_norm", closed=True)
     cross = Site(
-        "encoder_attn.out_proj", after="encoder_attn_layer_norm", residual="self_attn_layer_norm"
+        "encoder_attn.out_proj",
+        after="encoder_attn_layer_norm",
+        residual="self_attn_layer_norm",
+        closed=True,
     )
     places = {
         Side.SOURCE: "encoder.layernorm_embedding",
@@ -83,17 +88,21 @@ def _bart_like(types: str, *, norms: bool, scale: str) -> Family:
 FAMILIES = (
     _one(
         "bert roberta xlm-roberta camembert electra",
-        Site("attention.output.dense", after="attention.output.LayerNorm"),
+        Site("attention.output.dense", after="attention.output.LayerNorm", closed=True),
         norm="embeddings.LayerNorm",
     ),
     _one(
         "distilbert",
-        Site("attention.out_lin", after="sa_layer_norm"),
+        Site("attention.out_lin", after="sa_layer_norm", closed=True),
         norm="embeddings.LayerNorm",
     ),
     _one(
         "albert",
-        Site("albert_layers.0.attention.dense", after="albert_layers.0.attention.LayerNorm"),
+        Site(
+            "albert_layers.0.attention.dense",
+            after="albert_layers.0.attention.LayerNorm",
+            closed=True,
+        ),
         norm="embeddings.LayerNorm",
         inner_group_num=1,
     ),
@@ -111,7 +120,9 @@ FAMILIES = (
     ),
     _one("opt", Site("self_attn.out_proj", after="final_layer_norm"), do_layer_norm_before=True),
     _one(
-        "opt", Site("self_attn.out_proj", after="self_attn_layer_norm"), do_layer_norm_before=False
+        "opt",
+        Site("self_attn.out_proj", after="self_attn_layer_norm", closed=True),
+        do_layer_norm_before=False,
     ),
     _one(
         "llama mistral qwen2 qwen3 gemma",

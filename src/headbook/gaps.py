@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from headbook.anatomy import Anatomy
+from headbook.demonstration import NEEDED, refusal
 from headbook.embedding import Embedding
+from headbook.lens import Lens, NoLens
 from headbook.manifest import Gap
-from headbook.metrics.base import HeadMetric, Metric, Need, TokenMetric
+from headbook.metrics.base import FlowMetric, HeadMetric, Metric, Need, TokenMetric
 from headbook.model import Model
 from headbook.rarity import Rarity
 from headbook.terms import Side, Space, State
+
+LENS = "logit lens"
 
 
 def find_gaps(
@@ -18,6 +22,7 @@ def find_gaps(
     embeddings: Mapping[Side, Embedding],
     counts: Mapping[str, int],
     *,
+    lens: Lens | NoLens,
     rarities: Mapping[Side, Rarity],
 ) -> tuple[Gap, ...]:
     """Everything that is missing from a study."""
@@ -26,10 +31,13 @@ def find_gaps(
         *_architecture(model, anatomy),
         *_layers(anatomy),
         *_spaces(embeddings, metrics),
+        *_lens(anatomy, metrics, lens),
         *_annotation(anatomy, metrics, counts),
         *_values(model, anatomy, metrics),
+        *_context(model, anatomy, metrics, counts),
         *_rarity(anatomy, metrics, rarities),
         *_two_texts(anatomy, metrics),
+        *_demonstration(model, anatomy, metrics),
     )
 
 
@@ -75,6 +83,17 @@ def _spaces(embeddings: Mapping[Side, Embedding], metrics: Iterable[Metric]) -> 
             yield Gap(f"{what} ({side} side)", "", embedding.missing)
 
 
+def _lens(anatomy: Anatomy, metrics: Iterable[Metric], lens: Lens | NoLens) -> Iterator[Gap]:
+    if not any(isinstance(metric, TokenMetric) and Need.HEAD in metric.needs for metric in metrics):
+        return
+    if isinstance(lens, NoLens):
+        yield Gap(LENS, "", lens.why)
+        return
+    for name in anatomy.stacks:
+        if name != lens.stack:
+            yield Gap(LENS, name, "the language-model head reads what the decoder's layers give")
+
+
 def _annotation(
     anatomy: Anatomy, metrics: Iterable[Metric], counts: Mapping[str, int]
 ) -> Iterator[Gap]:
@@ -92,8 +111,9 @@ def _annotation(
 
 
 def _needs(metrics: Iterable[Metric]) -> set[Need]:
-    """What the head metrics need."""
-    return {need for metric in metrics if isinstance(metric, HeadMetric) for need in metric.needs}
+    """What the metrics of heads and of flow need."""
+    asking = [metric for metric in metrics if isinstance(metric, HeadMetric | FlowMetric)]
+    return {need for metric in asking for need in metric.needs}
 
 
 def _values(model: Model, anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
@@ -106,6 +126,27 @@ def _values(model: Model, anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterat
         else f"'{kind}' does not use transformers' attention interface"
     )
     yield from (Gap(Need.VALUES.value, name, why) for name in anatomy.stacks)
+
+
+def _context(
+    model: Model, anatomy: Anatomy, metrics: Iterable[Metric], counts: Mapping[str, int]
+) -> Iterator[Gap]:
+    """What heads write cannot be seen everywhere; few texts are passages."""
+    heads = [metric for metric in metrics if isinstance(metric, HeadMetric)]
+    known = _needs(heads)
+    of_passages = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
+    for name, stack in anatomy.stacks.items():
+        if Need.OUTPUTS in known and not anatomy.hooked:
+            kind = model.config.model_type
+            yield Gap(
+                Need.OUTPUTS.value, name,
+                f"'{kind}' does not use transformers' attention interface",
+            )  # fmt: skip
+        elif Need.PASSAGES in known and not counts.get(f"{stack.queries}.joined"):
+            yield Gap(
+                " and ".join(of_passages), name,
+                f"every {stack.queries} text is one sentence; --pack joins as many as fit",
+            )  # fmt: skip
 
 
 def _rarity(
@@ -124,3 +165,11 @@ def _two_texts(anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
         for metric in metrics:
             if isinstance(metric, HeadMetric) and stack.crosses and not metric.applies(stack):
                 yield Gap(metric.title, name, "it compares positions or words within one text")
+            elif isinstance(metric, FlowMetric) and stack.crosses:
+                yield Gap(metric.title, name, "what is looked at is all of another text")
+
+
+def _demonstration(model: Model, anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    why = refusal(model, anatomy)
+    if why and {metric.id for metric in metrics}.issuperset(NEEDED):
+        yield Gap("a sentence as the public demonstration computes it", "", why)

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headbook.errors import StudyError
@@ -41,6 +41,31 @@ class Gap:
     what: str
     stack: str
     why: str
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """What a coarser product with the vocabulary does to ranks.
+
+    Attributes:
+        states: states whose ranks were compared with those of the exact product.
+        changed: how many of the ranks differ.
+        largest: the largest difference.
+    """
+
+    side: str
+    space: str
+    states: int
+    changed: int
+    largest: int
+
+    def __add__(self, other: "Rounding") -> "Rounding":
+        return replace(
+            self,
+            states=self.states + other.states,
+            changed=self.changed + other.changed,
+            largest=max(self.largest, other.largest),
+        )
 
 
 @dataclass(frozen=True)
@@ -93,6 +118,7 @@ class Manifest:
         counts: sentences, tokens, words and their like.
         versions: of the libraries that computed the numbers.
         checked_sentences: sentences on which the checks ran.
+        roundings: what a coarser product with the vocabulary did there, where it was asked for.
     """
 
     schema: int
@@ -110,6 +136,7 @@ class Manifest:
     checks: tuple[Check, ...]
     checked_sentences: int
     gaps: tuple[Gap, ...]
+    roundings: tuple[Rounding, ...] = ()
 
     def stack(self, name: str) -> Stack:
         """A stack by name."""
@@ -143,6 +170,7 @@ class Manifest:
                 name: tuple(kind(**row) for row in table.pop(name))
                 for name, kind in (("inputs", InputFacts), ("checks", Check), ("gaps", Gap))
             }
+            lists["roundings"] = tuple(Rounding(**row) for row in table.pop("roundings", ()))
             stacks = tuple(_stack(row) for row in table.pop("stacks"))
             facts = ModelFacts(**(model | {"kind": Kind(model["kind"])}))
             return cls(model=facts, stacks=stacks, **lists, **table)

@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from headbook import hook
 from headbook.errors import ModelError
+from headbook.loading import with_head
 from headbook.resources import demo_model, sha256
 
 DEMO = "demo"
@@ -44,9 +45,11 @@ class Model:
     Attributes:
         name: hub id, or the folder's own name.
         revision: commit of a hub model; hash of the weights of a folder.
-        network: the whole model; for encoder-decoders with its language-model head.
+        network: the whole model, with its language-model head where the checkpoint has one (for
+            encoder-decoders always).
         body: the part that is run: ``network`` without a head, where it has one.
         limit: longest sequence it takes by default, in tokens.
+        headless: why there is no language-model head; empty where there is one.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Model:
     limit: int
     device: torch.device
     weights: Weights
+    headless: str = ""
 
     @property
     def body(self) -> Any:
@@ -102,16 +106,7 @@ def load_model(
     with _quiet(verbose), _explained(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        loader = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModel
-        network, report = loader.from_pretrained(
-            folder,
-            config=config,
-            dtype=getattr(torch, dtype),
-            attn_implementation="eager",
-            use_safetensors=True,
-            trust_remote_code=False,
-            output_loading_info=True,
-        )
+        network, report, headless = with_head(folder, config, getattr(torch, dtype))
         network.set_attn_implementation(hook.NAME)  # stays "eager" where it is not supported
     place = pick_device(device)
     network.eval().requires_grad_(requires_grad=False).to(place)
@@ -126,6 +121,7 @@ def load_model(
             missing=tuple(sorted(report["missing_keys"])),
             unexpected=tuple(sorted(report["unexpected_keys"])),
         ),
+        headless=headless,
     )
 
 
@@ -137,7 +133,8 @@ def untrained(model: Model, seed: int) -> Model:
         network = loader.from_config(model.config, attn_implementation="eager")
     network.set_attn_implementation(hook.NAME)
     network.eval().requires_grad_(requires_grad=False)
-    return replace(model, network=network.to(model.device, model.network.dtype))
+    network = network.to(model.device, model.network.dtype)
+    return replace(model, network=network, headless="its weights are random")
 
 
 def pick_device(device: str) -> torch.device:

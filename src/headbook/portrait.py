@@ -13,10 +13,14 @@ from headbook.anatomy import Anatomy, Call
 from headbook.batch import Batch
 from headbook.capture import Scopes, forward
 from headbook.exemplars import Choice
+from headbook.layerview import layer_views
 from headbook.maps import Maps
 from headbook.model import Model
-from headbook.shown import Exemplar, Portrait, ShownSentence, to_steps
+from headbook.outputs import HeadOutputs
+from headbook.shown import Exemplar, Portrait, Ranking, ShownSentence, to_steps
 from headbook.terms import View
+
+FIRST = (Ranking.STRONGEST, 1)  # the exemplars of which it is kept what heads write
 
 
 class Portrayer:
@@ -25,12 +29,20 @@ class Portrayer:
     Args:
         listed: indices of the sentences with a page of their own; all their maps are kept.
         choices: the exemplars; of other sentences only the heads' maps that chose them are kept.
+        alike: whether to keep for which tokens of its first exemplar a head writes the same.
     """
 
     def __init__(
-        self, model: Model, anatomy: Anatomy, listed: Collection[int], choices: Iterable[Choice]
+        self,
+        model: Model,
+        anatomy: Anatomy,
+        listed: Collection[int],
+        choices: Iterable[Choice],
+        *,
+        alike: bool = False,
     ) -> None:
         self._model, self._anatomy, self._listed = model, anatomy, listed
+        self._alike = alike
         self._choices: dict[tuple[str, int, int], list[Choice]] = defaultdict(list)
         for choice in choices:
             self._choices[choice.head.stack, choice.head.layer, choice.index].append(choice)
@@ -39,6 +51,8 @@ class Portrayer:
         """What pages show of a batch's attention."""
         scopes = Scopes(batch, self._anatomy.stacks)
         maps = self._empty_maps(batch)
+        carried: dict[tuple[str, int], NDArray[np.float32]] = {}
+        ends: dict[tuple[str, int], NDArray[np.uint8]] = {}
         exemplars: list[Exemplar] = []
 
         def on_attention(place: Call, attention: hook.Attention) -> None:
@@ -47,18 +61,30 @@ class Portrayer:
             found = scopes.get(place.stack, attention)
             layer = Maps(found[View.NOSINK], attention)
             norms = layer.value_norms
+            outputs = HeadOutputs(layer_views(found, layer)[View.RAW])
+            if self._alike and not stack.crosses and outputs.outputs is not None:
+                self._mark_ends(ends, batch, place, outputs)
             for row, item in enumerate(batch.items):
                 index = item.sentence.index
                 n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
                 cells = steps[row, :, :n_queries, :n_keys]
                 if (place.stack, index) in maps:
                     maps[place.stack, index][place.layer, : len(cells)] = cells
-                for choice in self._choices.get((place.stack, place.layer, index), ()):
+                    if norms is not None:
+                        empty = np.zeros((stack.n_layers, stack.n_heads, n_keys), np.float32)
+                        room = carried.setdefault((place.stack, index), empty)
+                        room[place.layer, : len(cells)] = norms[row, :, :n_keys].float().cpu()
+                choices = self._choices.get((place.stack, place.layer, index), ())
+                first = {c.head.head for c in choices if (c.ranking, c.rank) == FIRST}
+                for choice in choices:
                     head = choice.head.head
                     exemplar = _exemplar(choice, layer.kept[row, head], cells[head])
                     if norms is not None:
                         lengths = norms[row, head, :n_keys].float().cpu().numpy().copy()
                         exemplar = replace(exemplar, norms=lengths)
+                    if self._alike and head in first:
+                        alike = to_steps((outputs.alike(row, head) + 1) / 2)
+                        exemplar = replace(exemplar, written=alike)
                     exemplars.append(exemplar)
 
         forward(self._model, self._anatomy, batch, on_attention)
@@ -70,8 +96,29 @@ class Portrayer:
                 for item in batch.items
             },
             maps=maps,
+            norms=carried,
+            ends=ends,
             exemplars=tuple(exemplars),
         )
+
+    def _mark_ends(
+        self,
+        ends: dict[tuple[str, int], NDArray[np.uint8]],
+        batch: Batch,
+        place: Call,
+        outputs: HeadOutputs,
+    ) -> None:
+        """Keep where the sentences of listed passages may end, by one layer."""
+        stack = self._anatomy.stacks[place.stack]
+        joined = outputs.frame.queries.joined.squeeze(1).tolist()
+        if not any(joined):
+            return
+        marks = outputs.ends_by_token().cpu().numpy()
+        for row, item in enumerate(batch.items):
+            index, n = item.sentence.index, len(item.tokens[stack.queries])
+            if joined[row] and index in self._listed:
+                empty = np.zeros((stack.n_layers, marks.shape[1], n), np.uint8)
+                ends.setdefault((stack.name, index), empty)[place.layer] = marks[row, :, :n]
 
     def _empty_maps(self, batch: Batch) -> dict[tuple[str, int], NDArray[np.uint8]]:
         """Room for all heads of the listed sentences."""

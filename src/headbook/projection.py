@@ -31,6 +31,19 @@ class Projection:
         found: torch.Tensor = weight.detach().unflatten(1, (-1, width)).transpose(0, 1)
         return found
 
+    def carried(self, heads: torch.Tensor) -> torch.Tensor:
+        """Outputs of all heads side by side after the projection, without its bias.
+
+        Args:
+            heads: *Shape:* ``(..., head, head width)``.
+
+        Returns:
+            *Shape:* ``(..., output width)``.
+        """
+        weight = self.slices(heads.shape[-1]).transpose(0, 1).flatten(1).to(heads.dtype)
+        found: torch.Tensor = heads.flatten(-2) @ weight.T
+        return found
+
     def norms(self, value: torch.Tensor) -> torch.Tensor:
         """Length of each key's value after the projection, for every head.
 

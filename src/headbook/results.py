@@ -137,7 +137,8 @@ class StackResults(Memo):
     def tokens(self, metric: str, state: State, space: Space | None, label: str) -> Numbers | None:
         """An average over the tokens of each layer, or None. *Shape:* ``(layer,)``."""
         column = TokenColumn(metric, state, space, label)
-        for table in (self.study.survey.tokens, self.study.survey.lookups):
+        survey = self.study.survey
+        for table in (survey.tokens, survey.lookups, survey.flows):
             sums = table.get(self.stack.name)
             if sums is not None and column in sums.columns:
                 ratios = sums.layers[:, sums.columns.index(column)]

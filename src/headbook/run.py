@@ -11,15 +11,25 @@ from headbook.anatomy import Anatomy, examine
 from headbook.annotate import Annotator
 from headbook.batch import Batch, by_budget
 from headbook.config import Config
+from headbook.context import ContextSampler
 from headbook.controls import shuffled
 from headbook.controls import twins as twins_of
+from headbook.demonstration import NEEDED, demonstrate, refusal
 from headbook.embedding import Embedding, read_embedding
 from headbook.encode import Encoder
 from headbook.exemplars import choose
+from headbook.flowpass import FlowTracker
 from headbook.gaps import find_gaps
+from headbook.geometry import Geometer
 from headbook.inputs import Corpus, Sentence
+from headbook.lens import Lens, read_lens
 from headbook.metrics import (
+    anchor_metrics,
+    context_metrics,
+    flow_metrics,
     head_metrics,
+    layer_metrics,
+    layer_pair_metrics,
     pair_metrics,
     sampled_metrics,
     token_metrics,
@@ -27,9 +37,11 @@ from headbook.metrics import (
 from headbook.metrics.base import Metric, Source
 from headbook.model import Model, untrained
 from headbook.pairs import PairSampler
+from headbook.passages import Passages
 from headbook.portrait import Portrayer
 from headbook.progress import Progress
 from headbook.record import manifest_of
+from headbook.rounding import roundings
 from headbook.sampler import Sampler
 from headbook.selfcheck import self_checks
 from headbook.sequences import SEQUENCES, random_sequences
@@ -53,7 +65,7 @@ def as_it_is(sentence: Sentence) -> Sentence:
 class Run:
     """One collection: what is fixed while it runs."""
 
-    corpus: Corpus
+    corpus: Corpus | Passages
     config: Config
     progress: Progress
     model: Model
@@ -72,9 +84,13 @@ class Run:
         choices = list(choose(survey.heads))
         shown = {*listed, *(choice.index for choice in choices)}
         tracked = {*listed, *sampled}
+        flows = self._flows(survey, listed)
+        followed = {*flows.listed, *flows.sampled}
         # The first sentence is for the self-checks, whatever is shown.
-        items = {item.sentence.index: item for item in self._encoded({0} | shown | tracked)}
+        wanted = {0} | shown | tracked | followed
+        items = {item.sentence.index: item for item in self._encoded(wanted)}
         embeddings = self._embeddings(list(items.values()))
+        lens = read_lens(self.model, self.anatomy)
         tracker = Tracker(
             self.model,
             self.anatomy,
@@ -82,27 +98,38 @@ class Run:
             listed,
             sampled,
             embeddings,
+            lens if isinstance(lens, Lens) else None,
         )
-        portrayer = Portrayer(self.model, self.anatomy, listed, choices)
-        self.progress.stage("portrait", len(shown) + len(tracked))
+        alike = bool(context_metrics(self.metrics))
+        portrayer = Portrayer(self.model, self.anatomy, listed, choices, alike=alike)
+        self.progress.stage("portrait", len(shown) + len(tracked) + len(followed))
         parts = [portrayer.portray(batch) for batch in self._batches(items, shown)]
         for batch in self._batches(items, tracked):
             part, lookups = tracker.track(batch)
             parts.append(part)
             survey += Survey(lookups=lookups)
+        for batch in self._batches(items, followed):
+            part, sums = flows.track(batch)
+            parts.append(part)
+            survey += Survey(flows=sums)
+        if listed:
+            parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
         few = self._few(list(items.values()))
-        checks = self_checks(self.model, self.anatomy, few, embeddings)
+        checks = self_checks(self.model, self.anatomy, few, embeddings, lens)
         gaps = find_gaps(
             self.model,
             self.anatomy,
             self.metrics,
             embeddings,
             survey.counts,
+            lens=lens,
             rarities=self.encoder.rarities,
         )
         manifest = manifest_of(
             self, notes=notes, survey=survey, checks=checks, checked=len(few.items), gaps=gaps
         )
+        rounded = roundings(self.model, self.anatomy, few, embeddings)
+        manifest = replace(manifest, roundings=rounded)
         twins = {
             name: head_tables(self._twin(kind, seed)._measured())  # noqa: SLF001 - of this kind
             for name, kind, seed in twins_of(self.config.control, self.config.control_seeds)
@@ -120,7 +147,8 @@ class Run:
     def _measured(self) -> Survey:
         """What is kept of all sentences, of the sample and of random sequences."""
         survey = self._survey()
-        return survey + self._sample(survey) + self._pairs(survey) + self._random()
+        samples = self._sample(survey) + self._pairs(survey) + self._geometry(survey)
+        return survey + samples + self._context(survey) + self._random()
 
     def _survey(self) -> Survey:
         """The pass over all sentences."""
@@ -128,7 +156,7 @@ class Run:
             self.model,
             self.anatomy,
             tuple(head_metrics(self.metrics, Source.ALL)),
-            tuple(metric for metric in token_metrics(self.metrics) if not metric.spaces),
+            tuple(metric for metric in token_metrics(self.metrics) if not metric.sampled),
             self.config.exemplars,
         )
         self.progress.stage("survey", len(self.corpus))
@@ -157,6 +185,31 @@ class Run:
         batches = self._in_batches(self._encoded(chosen), budget)
         return reduce(add, map(sampler.sample, batches), Survey())
 
+    def _geometry(self, survey: Survey) -> Survey:
+        """The shape of the states, over sentences of the same sample."""
+        metrics, pairs = tuple(layer_metrics(self.metrics)), tuple(layer_pair_metrics(self.metrics))
+        geometer = Geometer(self.model, self.anatomy, metrics, pairs, self.config.seed)
+        if not (metrics or pairs) or not geometer.stacks:
+            return Survey()
+        sample = _smallest(survey, self.config.sample_sentences)
+        items = geometer.within(self._encoded(sample))
+        self.progress.stage("geometry", len(items))
+        return geometer.measure(self._in_batches(items))
+
+    def _context(self, survey: Survey) -> Survey:
+        """What heads write, on the same sample: first what is similar, then the rest."""
+        metrics, anchors = context_metrics(self.metrics), anchor_metrics(self.metrics)
+        if not metrics and not anchors:
+            return Survey()
+        sampler = ContextSampler(
+            self.model, self.anatomy, tuple(metrics), tuple(anchors), self.config.seed
+        )
+        items = [*self._encoded(_smallest(survey, self.config.sample_sentences))]
+        self.progress.stage("what heads write", 2 * len(items))
+        known = sampler.thresholds(self._in_batches(items), sampler.step(items))
+        measure = partial(sampler.sample, known=known)
+        return reduce(add, map(measure, self._in_batches(items)), Survey())
+
     def _random(self) -> Survey:
         """The metrics that are taken on random sequences."""
         metrics = tuple(head_metrics(self.metrics, Source.RANDOM))
@@ -170,9 +223,23 @@ class Run:
 
     def _sampled(self, survey: Survey) -> frozenset[int]:
         """The sentences with the smallest hashes, on which vocabulary metrics are averaged."""
-        if not any(metric.spaces for metric in token_metrics(self.metrics)):
+        if not any(metric.sampled for metric in token_metrics(self.metrics)):
             return frozenset()
         return _smallest(survey, self.config.vocabulary_sentences)
+
+    def _flows(self, survey: Survey, listed: Collection[int]) -> FlowTracker:
+        """What follows attention from token to token; no sentence where nobody asks for it."""
+        metrics = tuple(flow_metrics(self.metrics))
+        sampled = _smallest(survey, self.config.sample_sentences) if metrics else ()
+        return FlowTracker(self.model, self.anatomy, metrics, listed if metrics else (), sampled)
+
+    def _demonstration(self, item: Encoded, embedding: Embedding) -> Portrait:
+        """A sentence as a public demonstration computes it, where that fits model and metrics."""
+        asked = {metric.id for metric in self.metrics}.issuperset(NEEDED)
+        own = embedding.vocabulary
+        if not asked or own is None or own.positions is None or refusal(self.model, self.anatomy):
+            return Portrait()
+        return demonstrate(self.model, self.anatomy, self._batch([item]), own)
 
     def _encoded(self, wanted: Collection[int]) -> Iterator[Encoded]:
         """Some of the sentences again."""
@@ -190,9 +257,16 @@ class Run:
                 self.anatomy,
                 side,
                 self._batch([max(items, key=lambda item: len(item.tokens[side]))]),
+                self._coarse,
             )
             for side in items[0].tokens
         }
+
+    @property
+    def _coarse(self) -> torch.dtype | None:
+        """A coarser format for the product with the vocabulary, where one is asked for."""
+        exact = self.config.vocabulary_precision == "float32" or self.config.dtype == "float64"
+        return None if exact else getattr(torch, self.config.vocabulary_precision)
 
     def _batches(self, items: Mapping[int, Encoded], wanted: Collection[int]) -> Iterator[Batch]:
         return self._in_batches(items[index] for index in sorted(wanted))

@@ -12,6 +12,8 @@ from headbook.batch import Batch
 from headbook.capture import forward, tapped
 from headbook.embedding import Embedding
 from headbook.families import Site
+from headbook.flow import blocks, split
+from headbook.lens import Lens, NoLens
 from headbook.manifest import Check
 from headbook.model import Model
 from headbook.projection import Projection
@@ -21,11 +23,16 @@ ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4}
 COARSE = 0.05  # half precision
 ALONE = 4  # sentences run without the hook
 ROWS = "rows of attention sum to 1"
+PARTS = "other tokens' part + own part + biases = state after attention"
 Found = Iterator[tuple[str, str, float]]  # what should hold, in which stack, largest difference
 
 
 def self_checks(
-    model: Model, anatomy: Anatomy, batch: Batch, embeddings: Mapping[Side, Embedding]
+    model: Model,
+    anatomy: Anatomy,
+    batch: Batch,
+    embeddings: Mapping[Side, Embedding],
+    lens: Lens | NoLens,
 ) -> tuple[Check, ...]:
     """Run every check that applies to a model, on one batch."""
     tolerance = ROUNDING.get(next(model.network.parameters()).dtype, COARSE)
@@ -37,13 +44,15 @@ def self_checks(
         *_triangles(anatomy, batch, attention),
         *_blocks(record, attention),
         *_mids(record),
+        *_parts(record, attention, anatomy),
         *_starts(model, anatomy, batch, embeddings),
+        *_lens(lens, batch),
         ("final output = output of the model without the hook", "", _bare(model, anatomy, batch)),
     ]
-    # Many models in float64 still take their softmax in float32.
-    rows = max(tolerance, ROUNDING[torch.float32])
+    # Many models in float64 still take their softmax, or a norm, in float32.
+    single = max(tolerance, ROUNDING[torch.float32])
     return tuple(
-        Check(name, stack, error, rows if name == ROWS else tolerance)
+        Check(name, stack, error, single if name in {ROWS, PARTS} else tolerance)
         for name, stack, error in found
     )
 
@@ -166,6 +175,21 @@ def _mids(record: _Record) -> Found:
         )
 
 
+def _parts(record: _Record, attention: Mapping[Call, hook.Attention], anatomy: Anatomy) -> Found:
+    """What tokens bring and what they keep add up to the state after attention, norm included."""
+    errors: dict[str, list[float]] = defaultdict(list)
+    for (stack, layer), block in blocks(anatomy).items():
+        site, call = record.sites[stack], attention[Call(stack, layer)]
+        residual = record.of(stack, layer, site.residual)[int(bool(site.residual))]
+        state = residual + record.of(stack, layer, site.block or site.projection)[1]
+        if site.closed and site.after is not None:
+            state = record.of(stack, layer, site.after)[1]
+        parts = split(call, residual, block)
+        errors[stack].append(_difference(parts.mixed + parts.kept + parts.bias, state))
+    for stack, found in errors.items():
+        yield PARTS, stack, _largest(found)
+
+
 def _starts(
     model: Model, anatomy: Anatomy, batch: Batch, embeddings: Mapping[Side, Embedding]
 ) -> Found:
@@ -185,6 +209,15 @@ def _starts(
             own = vocabulary.encode(texts.ids)
             error = _difference(own[texts.valid], entered[name].to(own)[texts.valid])
             yield "original encoding of a token = what enters layer 0", name, error
+
+
+def _lens(lens: Lens | NoLens, batch: Batch) -> Found:
+    """The last layer's output through norm and head gives what the model itself says."""
+    if isinstance(lens, Lens):
+        one = Batch.of(batch.items[:1], lens.model.device)  # logits of all would be many
+        states, own = lens.final(one)[0], lens.model_logits(one)[0]
+        error = _difference(lens.logits(states), own)
+        yield "last layer through norm and head = the model's logits", lens.stack, error
 
 
 def _bare(model: Model, anatomy: Anatomy, batch: Batch) -> float:

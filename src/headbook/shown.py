@@ -16,6 +16,10 @@ STEPS = 255  # an attention map's weights are stored in steps of 1/255
 OF_A_STATE = ("sentence", "position", "token", "stack", "layer", "state")
 TOKENS = (*OF_A_STATE, "metric", "space", "value")
 NEAREST = (*OF_A_STATE, "space", "rank", "neighbour", "cosine")
+PUBLIC, OWN = "demonstration", "model"  # the two computations of `DEMONSTRATION`
+AROUND = 100  # nearest entries of which it tells how many stayed
+DEMONSTRATION = ("sentence", "computation", "measure", "layer", "position", "token", "value")
+LOGITS = "logits"  # the space of entries that the logit lens gives; their number is a probability
 
 
 class Ranking(StrEnum):
@@ -46,6 +50,7 @@ class ShownText:
         generated: whether the model wrote the text.
         heads, relations: by word, the index of its head, `NO_HEAD` without one, and the relation to
             it; both empty for a text without a tree.
+        parts: where the sentences of a passage begin and end; empty where it is all one.
     """
 
     text: str
@@ -58,6 +63,7 @@ class ShownText:
     generated: bool
     heads: tuple[int, ...] = ()
     relations: tuple[str, ...] = ()
+    parts: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, tokens: Tokens) -> "ShownText":
@@ -75,6 +81,7 @@ class ShownText:
             generated=tokens.generated,
             heads=tuple(w.head for w in annotated),
             relations=tuple(w.relation for w in annotated),
+            parts=tokens.parts,
         )
 
 
@@ -120,6 +127,9 @@ class Exemplar:
         query, key: the tokens it runs from and to.
         attention: the head's weights before any view, in steps of 1/255; ``(query, key)``.
         norms: length of each key's value after the head's part of W_O; empty where not known.
+        written: how alike what the head writes for every two tokens that count is, and how alike
+            their rows of attention are, in steps of 1/255 from -1 to 1; of the strongest sentence
+            only, empty where it is not known. *Shape:* ``(2, token, token)``.
     """
 
     head: HeadName
@@ -131,6 +141,7 @@ class Exemplar:
     key: int
     attention: NDArray[np.uint8]
     norms: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
+    written: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((2, 0, 0), np.uint8))
 
 
 @dataclass(frozen=True)
@@ -143,6 +154,13 @@ class Portrait:
             *Shape:* ``(layer, head, query, key)``, in steps of 1/255.
         tokens: a row for each number of a token; columns `TOKENS`.
         nearest: a row for each near vocabulary entry of a token's state; columns `NEAREST`.
+        norms: length of each key's value after the head's part of W_O, for listed sentences, by
+            stack and index; *Shape:* ``(layer, head, key)``. Nothing where it is not known.
+        ends: after which tokens of a listed passage a sentence may end, by stack and index;
+            *Shape:* ``(layer, rule, token)``, 0 or 1, rules as in `headbook.segments.RULES`.
+        rollouts: what the last state of each token of a listed sentence is made of, by stack,
+            index and kind of `Rollout`; *Shape:* ``(token, token)``, in steps of 1/255.
+        demonstration: the first sentence computed in two ways; columns `DEMONSTRATION`.
     """
 
     sentences: Mapping[int, ShownSentence] = field(default_factory=dict)
@@ -150,6 +168,12 @@ class Portrait:
     exemplars: tuple[Exemplar, ...] = ()
     tokens: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*TOKENS]))
     nearest: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*NEAREST]))
+    norms: Mapping[tuple[str, int], NDArray[np.float32]] = field(default_factory=dict)
+    ends: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
+    rollouts: Mapping[tuple[str, int, str], NDArray[np.uint8]] = field(default_factory=dict)
+    demonstration: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(columns=[*DEMONSTRATION])
+    )
 
     @classmethod
     def join(cls, parts: "Sequence[Portrait]") -> "Portrait":
@@ -160,6 +184,10 @@ class Portrait:
             tuple(exemplar for part in parts for exemplar in part.exemplars),
             _rows([part.tokens for part in parts], TOKENS),
             _rows([part.nearest for part in parts], NEAREST),
+            {place: lengths for part in parts for place, lengths in part.norms.items()},
+            {place: marks for part in parts for place, marks in part.ends.items()},
+            {place: shares for part in parts for place, shares in part.rollouts.items()},
+            _rows([part.demonstration for part in parts], DEMONSTRATION),
         )
 
     def __add__(self, other: "Portrait") -> "Portrait":
@@ -173,6 +201,10 @@ class Portrait:
             tuple(sorted(self.exemplars, key=lambda e: (e.head, e.ranking != "strongest", e.rank))),
             _in_order(self.tokens, ["metric", "space"]),
             _in_order(self.nearest, ["space", "rank"]),
+            dict(sorted(self.norms.items())),
+            dict(sorted(self.ends.items())),
+            dict(sorted(self.rollouts.items())),
+            self.demonstration.sort_values([*DEMONSTRATION[:5]], ignore_index=True),
         )
 
     def shifted(self, by: int) -> "Portrait":
@@ -183,6 +215,10 @@ class Portrait:
             tuple(replace(e, index=e.index + by) for e in self.exemplars),
             self.tokens.assign(sentence=self.tokens["sentence"] + by),
             self.nearest.assign(sentence=self.nearest["sentence"] + by),
+            {(stack, index + by): lengths for (stack, index), lengths in self.norms.items()},
+            {(stack, index + by): marks for (stack, index), marks in self.ends.items()},
+            {(stack, i + by, kind): shares for (stack, i, kind), shares in self.rollouts.items()},
+            self.demonstration.assign(sentence=self.demonstration["sentence"] + by),
         )
 
 

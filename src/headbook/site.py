@@ -24,6 +24,10 @@ from headbook.results import results as results_of
 from headbook.study import Study
 from headbook.views.about import DataFile, DataPage, about_page, methods_page, missing_page
 from headbook.views.cells import COLOUR_STEPS
+from headbook.views.context import context_page
+from headbook.views.demonstration import demonstration_page
+from headbook.views.flow import flow_page
+from headbook.views.geometry import geometry_page
 from headbook.views.head import head_pages
 from headbook.views.metric import MetricPage, metric_pages, metrics_page, study_metrics
 from headbook.views.overview import overview_page
@@ -34,6 +38,7 @@ from headbook.views.sentence import sentence_pages, sentences_page
 from headbook.views.similar import similar_page
 from headbook.views.speech import speech_page
 from headbook.views.syntax import syntax_page
+from headbook.views.tokentypes import types_page
 
 TEXTS = ("CITATION.cff", "references.bib", "README.txt")
 ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
@@ -41,6 +46,11 @@ ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
     syntax_page,
     patterns_page,
     similar_page,
+    types_page,
+    flow_page,
+    demonstration_page,
+    geometry_page,
+    context_page,
     reproducing_page,
 )
 UNITS = ("bytes", "kB", "MB", "GB")

@@ -1,7 +1,8 @@
 """A study's files: JSON for what it says, safetensors for sums and maps, Parquet for rows."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from headbook.terms import Side
 EXEMPLARS = ("stack", "layer", "head", "ranking", "rank", "sentence", "score", "query", "key")
 
 
+DEMONSTRATION = "demonstration.parquet"
+NORMS, ENDS, ROLLOUTS = "norms", "ends", "rollouts"  # what stands before the names of these arrays
 Twins = Mapping[str, Mapping[str, HeadTable]]
 
 
@@ -37,6 +40,14 @@ def save(
     maps: Arrays = {f"{stack}/{index}": cells for (stack, index), cells in portrait.maps.items()}
     maps |= {_map_name(e.head, e.index): e.attention for e in portrait.exemplars}
     maps |= {_norms_name(e.head, e.index): e.norms for e in portrait.exemplars if len(e.norms)}
+    maps |= {f"{_map_name(e.head, e.index)}/written": e.written for e in portrait.exemplars
+             if e.written.size}  # fmt: skip
+    maps |= {f"{NORMS}/{stack}/{index}": each for (stack, index), each in portrait.norms.items()}
+    maps |= {f"{ENDS}/{stack}/{index}": each for (stack, index), each in portrait.ends.items()}
+    maps |= {
+        f"{ROLLOUTS}/{stack}/{index}/{kind}": shares
+        for (stack, index, kind), shares in portrait.rollouts.items()
+    }
     maps = {name: np.ascontiguousarray(cells) for name, cells in maps.items()}
     (folder / "maps.safetensors").write_bytes(safetensors.numpy.save(maps))
     sentences = [_sentence_row(s) for s in portrait.sentences.values()]
@@ -47,6 +58,8 @@ def save(
     )
     portrait.tokens.to_parquet(folder / "tokens.parquet", index=False)
     portrait.nearest.to_parquet(folder / "nearest.parquet", index=False)
+    if len(portrait.demonstration):
+        portrait.demonstration.to_parquet(folder / DEMONSTRATION, index=False)
 
 
 def load(folder: Path) -> tuple[Manifest, Survey, Portrait, Twins]:
@@ -70,6 +83,9 @@ def load(folder: Path) -> tuple[Manifest, Survey, Portrait, Twins]:
             for name in ("sentences", "exemplars", "tokens", "nearest")
         }
         portrait = _portrait(maps, frames)
+        if (folder / DEMONSTRATION).exists():
+            table = pd.read_parquet(folder / DEMONSTRATION)
+            portrait = replace(portrait, demonstration=table)
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         came = (str(error) or type(error).__name__).splitlines()[0]
         raise StudyError(f"{folder}: {came}; expected the files of a study, whole") from error
@@ -116,20 +132,39 @@ def _portrait(maps: Arrays, frames: dict[str, pd.DataFrame]) -> Portrait:
             (tuple(name.split("/")), cells) for name, cells in maps.items() if name.count("/") == 1
         )
     }
+    norms = {(stack, int(index)): maps[name] for name, stack, index in _named(maps, NORMS)}
+    ends = {(stack, int(index)): maps[name] for name, stack, index in _named(maps, ENDS)}
+    rollouts = {
+        (stack, int(index), kind): maps[name] for name, stack, index, kind in _named(maps, ROLLOUTS)
+    }
     return Portrait(
         sentences={sentence.index: sentence for sentence in sentences},
         maps=listed,
         exemplars=tuple(_exemplars(frames["exemplars"].itertuples(index=False), maps)),
         tokens=frames["tokens"],
         nearest=frames["nearest"],
+        norms=norms,
+        ends=ends,
+        rollouts=rollouts,
     )
+
+
+def _named(maps: Arrays, kind: str) -> Iterator[tuple[str, ...]]:
+    """Names of the arrays of one kind, whole and then in parts."""
+    for name in maps:
+        first, *parts = name.split("/")
+        if first == kind:
+            yield name, *parts
 
 
 def _sentence(row: dict[Any, Any]) -> ShownSentence:
     texts = {
         Side(side): ShownText(
             **{k: tuple(v) if isinstance(v, list) else v for k, v in text.items()}
-            | {"spans": tuple((start, end) for start, end in text["spans"])}
+            | {
+                name: tuple((start, end) for start, end in text.get(name, ()))
+                for name in ("spans", "parts")
+            }
         )
         for side, text in json.loads(row["texts"]).items()
     }
@@ -152,4 +187,5 @@ def _exemplars(rows: Iterable[Any], maps: Arrays) -> Iterable[Exemplar]:
             int(row.key),
             maps[_map_name(head, index)],
             maps.get(_norms_name(head, index), np.zeros(0, np.float32)),
+            maps.get(f"{_map_name(head, index)}/written", np.zeros((2, 0, 0), np.uint8)),
         )

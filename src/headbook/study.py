@@ -1,7 +1,7 @@
 """A study: everything that was collected, as one value that can be saved, loaded and merged."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,14 +14,15 @@ from headbook.errors import StudyError
 from headbook.exemplars import choose
 from headbook.finish import beside, finished
 from headbook.folders import written_whole
-from headbook.manifest import Check, Manifest
+from headbook.manifest import Check, Manifest, Rounding
+from headbook.shapes import shape_table
 from headbook.shown import Exemplar, HeadName, Portrait
 from headbook.sums import HeadTable, Survey
 
 SAME = ("schema", "model", "stacks", "annotators")  # what two studies must share to be merged
 OPTIONS = (
     "max_length", "exemplars", "metrics", "dtype", "sample_sentences",
-    "language", "target_language",
+    "vocabulary_precision", "language", "target_language", "pack",
 )  # fmt: skip
 
 
@@ -55,7 +56,7 @@ class Study:
     @cached_property
     def layers(self) -> pd.DataFrame:
         """A row for each layer, metric, view and label; columns as in ``layers.csv``."""
-        tokens = [self.survey.tokens, self.survey.lookups]
+        tokens = [self.survey.tokens, self.survey.lookups, self.survey.flows]
         return tables.layers_table(self.head_tables, tokens, self._layers)
 
     @cached_property
@@ -72,6 +73,16 @@ class Study:
     def pairs(self) -> pd.DataFrame:
         """A row for each number of every two heads; columns as in ``pairs.csv``."""
         return tables.pairs_table(self.survey.distances, self._layers)
+
+    @cached_property
+    def geometry(self) -> pd.DataFrame:
+        """A row for each number of a state of a layer; columns as in ``geometry.csv``."""
+        return shape_table(self.survey.geometry)
+
+    @cached_property
+    def types(self) -> pd.DataFrame:
+        """The mean path of every token type; columns as in ``types.csv``."""
+        return tables.types_table(self.survey.types)
 
     @property
     def tokens(self) -> pd.DataFrame:
@@ -125,6 +136,7 @@ class Study:
                 checked_sentences=self.manifest.checked_sentences
                 + other.manifest.checked_sentences,
                 gaps=tuple(dict.fromkeys(self.manifest.gaps + other.manifest.gaps)),
+                roundings=_together(self.manifest.roundings + other.manifest.roundings),
             ),
             survey=survey,
             twins={
@@ -154,6 +166,8 @@ def head_tables(survey: Survey) -> dict[str, HeadTable]:
         tables = [sums.table]
         if stack in survey.sampled:
             tables.append(finished(survey.sampled[stack]))
+        if stack in survey.context:
+            tables.append(survey.context[stack])
         if stack in survey.random:
             tables.append(survey.random[stack])
         found[stack] = beside(tables)
@@ -167,6 +181,15 @@ def _worse(one: Manifest, other: Manifest) -> tuple[Check, ...]:
         replace(c, error=float(np.maximum(c.error, errors.get((c.name, c.stack), 0.0))))
         for c in one.checks
     )
+
+
+def _together(roundings: Iterable[Rounding]) -> tuple[Rounding, ...]:
+    """One for each side and space."""
+    found: dict[tuple[str, str], Rounding] = {}
+    for each in roundings:
+        place = each.side, each.space
+        found[place] = found[place] + each if place in found else each
+    return tuple(found.values())
 
 
 def _chosen_again(survey: Survey, portrait: Portrait) -> tuple[Exemplar, ...]:

@@ -9,7 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.accumulators import Ratios, Reservoir, TopK
+from headbook.anchors import Anchors
+from headbook.shapes import GeometrySums
 from headbook.terms import Space, State, View
+from headbook.typesums import TypeSums
 
 
 class HeadColumn(NamedTuple):
@@ -193,18 +196,28 @@ class Survey:
     Attributes:
         heads, tokens: sums by stack.
         lookups: sums of the metrics that need the vocabulary, on a sample of sentences.
+        types: by stack, the mean path of every token type.
+        flows: sums of what attention carries from token to token, on a sample of sentences.
         sampled: by stack, statistics of sampled sentences.
         random: by stack, metrics of random sequences.
         distances: by stack, how far heads are from each other.
+        geometry: by stack, the shape of its states.
+        context: by stack, metrics of what heads write, on a sample of sentences.
+        anchors: by stack, the tokens for which heads write nearly the same.
         counts: numbers of sentences, tokens, words and their like.
     """
 
     heads: Mapping[str, HeadSums] = field(default_factory=dict)
     tokens: Mapping[str, TokenSums] = field(default_factory=dict)
     lookups: Mapping[str, TokenSums] = field(default_factory=dict)
+    types: Mapping[str, TypeSums] = field(default_factory=dict)
+    flows: Mapping[str, TokenSums] = field(default_factory=dict)
     sampled: Mapping[str, SampleSums] = field(default_factory=dict)
     random: Mapping[str, HeadTable] = field(default_factory=dict)
     distances: Mapping[str, Distances] = field(default_factory=dict)
+    geometry: Mapping[str, GeometrySums] = field(default_factory=dict)
+    context: Mapping[str, HeadTable] = field(default_factory=dict)
+    anchors: Mapping[str, Anchors] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: "Survey") -> "Survey":
@@ -212,10 +225,15 @@ class Survey:
             heads=_merged(self.heads, other.heads),
             tokens=_merged(self.tokens, other.tokens),
             lookups=_merged(self.lookups, other.lookups),
+            types=_merged(self.types, other.types),
+            flows=_merged(self.flows, other.flows),
             sampled=_merged(self.sampled, other.sampled),
             # The same sequences of the same model: twice would not be more.
             random={**other.random, **self.random},
             distances=_merged(self.distances, other.distances),
+            geometry=_merged(self.geometry, other.geometry),
+            context=_merged(self.context, other.context),
+            anchors=_merged(self.anchors, other.anchors),
             counts=self.counts + other.counts,
         )
 

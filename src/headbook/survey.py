@@ -24,6 +24,8 @@ from headbook.sums import HeadColumn, HeadSums, HeadTable, Survey
 from headbook.terms import Side, Stack, State, View
 from headbook.tokentable import TokenTable
 from headbook.tokenview import TokenView
+from headbook.typesums import TYPE_METRIC
+from headbook.typetable import TypeTable
 
 RELATION_METRIC = "relation_accuracy"
 MEDIANS = 2000  # sentences among which the median ones are found
@@ -43,6 +45,12 @@ class Surveyor:
         """The sums of one batch."""
         stacks, texts = self.anatomy.stacks, batch.texts
         tokens = {name: TokenTable(stack, self.tokens, batch) for name, stack in stacks.items()}
+        followed = any(metric.id == TYPE_METRIC for metric in self.tokens)
+        types = {
+            name: TypeTable(stack, batch, self.model.tokenizer)
+            for name, stack in stacks.items()
+            if followed and not stack.crosses
+        }
         inputs: dict[str, torch.Tensor] = {}
         heads = {name: _HeadTable(stack, self.heads, batch) for name, stack in stacks.items()}
         scopes = Scopes(batch, stacks)
@@ -57,13 +65,17 @@ class Surveyor:
                 return
             view = TokenView(vectors[None], inputs[stack], texts[stacks[stack].queries])
             for metric in self.tokens:
-                tokens[stack].add(metric, layer, state, None, metric.measure(view, None)[0])
+                values = metric.measure(view, None)[0]
+                tokens[stack].add(metric, layer, state, None, values)
+                if metric.id == TYPE_METRIC and stack in types:
+                    types[stack].add(layer, state, values)
 
         with tapped(self.model, self.anatomy, on_state):
             forward(self.model, self.anatomy, batch, on_attention)
         return Survey(
             heads={name: table.sums(self.exemplars) for name, table in heads.items()},
             tokens={name: table.sums() for name, table in tokens.items()},
+            types={name: table.sums() for name, table in types.items()},
             counts=count(batch),
         )
 
@@ -170,6 +182,7 @@ def count(batch: Batch) -> Counter[str]:
             counts[f"{side}.cut_sentences"] += tokens.lost > 0
             counts[f"{side}.cut_tokens"] += tokens.lost
             counts[f"{side}.generated"] += tokens.generated
+            counts[f"{side}.joined"] += len(tokens.parts) > 1
             counts[f"{side}.tagged"] += any(word.upos for word in tokens.words)
             counts[f"{side}.parsed"] += any(word.relation for word in tokens.words)
             for word, number in zip(tokens.words, pieces, strict=False):

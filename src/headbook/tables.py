@@ -8,6 +8,7 @@ import pandas as pd
 from headbook.accumulators import Ratios
 from headbook.metrics import all_metrics
 from headbook.sums import Distances, HeadColumn, HeadTable, TokenColumn, TokenSums
+from headbook.typesums import STATES, TypeSums
 
 NUMBERS = ("value", "low", "high", "sentences", "events")
 HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
@@ -17,6 +18,9 @@ COMPARED = ("control", *HEADS)
 PAIRS = (
     "stack", "layer", "head", "other_layer", "other_head",
     "metric", "view", "value", "sentences", "rows",
+)  # fmt: skip
+TYPES = (
+    "stack", "entry", "token", "layer", "state", "value", "spread", "count", "sentences",
 )  # fmt: skip
 UNIFORM = "uniform attention"
 
@@ -107,6 +111,21 @@ def pairs_table(
             frame = frame.assign(stack=stack, metric=column.metric, view=str(column.view))
             frames.append(frame.assign(sentences=sums.sentences)[[*PAIRS]])
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*PAIRS])
+
+
+def types_table(types: Mapping[str, TypeSums]) -> pd.DataFrame:
+    """The mean path of every token type."""
+    frames = []
+    for stack, sums in types.items():
+        n_types, n_layers, n_states = sums.total.shape
+        frame = pd.DataFrame({"value": sums.mean.ravel(), "spread": sums.spread.ravel()})
+        for name in ("ids", "names", "count", "sentences"):
+            frame[name] = np.repeat(np.array(getattr(sums, name)), n_layers * n_states)
+        frame["layer"] = np.tile(np.repeat(np.arange(n_layers), n_states), n_types)
+        frame["state"] = np.tile([str(state) for state in STATES], n_types * n_layers)
+        frame = frame.rename(columns={"ids": "entry", "names": "token"})[frame["value"].notna()]
+        frames.append(frame.assign(stack=stack)[[*TYPES]])
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*TYPES])
 
 
 def _of_layers(

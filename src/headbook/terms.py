@@ -17,6 +17,11 @@ RELATIONS = (
     "vocative", "xcomp",
 )  # fmt: skip
 CONTENT = frozenset({"ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "VERB"})
+# What counts as high similarity of two tokens: a share of all pairs of a head, or a cosine.
+TOP = {"top 1 %": 0.01, "top 5 %": 0.05}
+HIGH = (*TOP, "0.9")
+REACH = 32  # tokens from which on distances are counted together
+DISTANCES = ("all", *map(str, range(1, REACH)), f"{REACH}+")
 # Classes of tokens over which token metrics are averaged.
 CLASSES = ("all", "content", "function", "initial", "continuation", "special", *UPOS)
 FUNCTION = frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"})
@@ -80,6 +85,15 @@ class Space(StrEnum):
     """What the embedding block would give each entry at the token's own position."""
     RAW = "raw"
     """The word embedding alone."""
+
+
+class Rollout(StrEnum):
+    """What rollout takes a layer's attention block to keep of each token."""
+
+    HALF = "half"
+    """One half, everywhere."""
+    MEASURED = "measured"
+    """What the mixing ratio leaves."""
 
 
 @dataclass(frozen=True)

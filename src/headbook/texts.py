@@ -34,6 +34,9 @@ class Texts:
         relation: number of the word's relation to it in `RELATIONS`, `NO_RELATION` without one or
             where it is none of them.
         rarest: index of the rarest word, `NO_WORD` without one. *Shape:* ``(sentence, 1)``.
+        part: the sentence of a passage that the token belongs to, from 0.
+        stop: whether the token may end a sentence, as in `headbook.tokens.Tokens`.
+        joined: whether the text is a passage of several sentences. *Shape:* ``(sentence, 1)``.
         tagged, parsed: whether the text came with tags, with a tree. *Shape:* ``(sentence, 1)``.
     """
 
@@ -49,6 +52,9 @@ class Texts:
     head: torch.Tensor
     relation: torch.Tensor
     rarest: torch.Tensor
+    part: torch.Tensor
+    stop: torch.Tensor
+    joined: torch.Tensor
     tagged: torch.Tensor
     parsed: torch.Tensor
 
@@ -128,6 +134,9 @@ class Texts:
             head=pad([_of_word(t, [w.head for w in t.words], NO_HEAD) for t in texts], NO_HEAD),
             relation=pad([_of_word(t, _relations(t), NO_RELATION) for t in texts], NO_RELATION),
             rarest=torch.tensor([[t.rarest] for t in texts], device=device),
+            part=pad([t.part for t in texts], 0),
+            stop=pad([t.stop for t in texts], fill=False),
+            joined=flags([len(t.parts) > 1 for t in texts]),
             tagged=flags([any(w.upos for w in t.words) for t in texts]),
             parsed=flags([any(w.relation for w in t.words) for t in texts]),
         )

@@ -12,6 +12,7 @@ from headbook.inputs import Sentence, Word
 from headbook.terms import Side
 
 NO_WORD = -1
+STOPS = frozenset(".!?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,7 @@ class Tokens:
         rarest: index of the rarest word, `NO_WORD` where none is rare; see `headbook.rarity`.
         lost: tokens cut off because the text is longer than the model takes.
         generated: whether the model wrote this text itself.
+        parts: character offsets of the sentences of a passage, as in `headbook.inputs.Sentence`.
     """
 
     text: str
@@ -44,6 +46,7 @@ class Tokens:
     rarest: int = NO_WORD
     lost: int = 0
     generated: bool = False
+    parts: tuple[tuple[int, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -54,6 +57,17 @@ class Tokens:
         before = np.concatenate([[NO_WORD], self.word[:-1]])
         initial: NDArray[np.bool_] = (self.word != NO_WORD) & (self.word != before)
         return initial
+
+    @property
+    def part(self) -> NDArray[np.int64]:
+        """The sentence of the passage that each token belongs to, from 0."""
+        starts = [start for start, _ in self.parts[1:]]
+        return np.searchsorted(starts, self.spans[:, 0], side="right").astype(np.int64)
+
+    @property
+    def stop(self) -> NDArray[np.bool_]:
+        """Pieces that may end a sentence: nothing but ``.``, ``!`` and ``?``."""
+        return np.array([bool(piece) and set(piece) <= STOPS for piece in self.pieces], bool)
 
 
 @dataclass(frozen=True, eq=False)

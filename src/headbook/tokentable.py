@@ -8,27 +8,36 @@ from numpy.typing import NDArray
 
 from headbook.accumulators import Ratios
 from headbook.batch import Batch
-from headbook.metrics.base import Ratio, TokenMetric
+from headbook.metrics.base import LayerwiseMetric, Ratio
 from headbook.reduce import Parts
 from headbook.sums import TokenColumn, TokenSums
 from headbook.terms import CLASSES, Space, Stack, State
 from headbook.tokenview import classes
 
 
+def spaces_of(metric: LayerwiseMetric, there: Sequence[Space]) -> Sequence[Space | None]:
+    """The spaces in which a metric is taken; None alone for one that needs no vocabulary.
+
+    Args:
+        there: the spaces that the model has.
+    """
+    return [space for space in there if space in metric.spaces] if metric.spaces else [None]
+
+
 class TokenTable:
     """Filled state by state.
 
     Args:
-        spaces: the vocabulary spaces; None stands for metrics that need none.
+        spaces: the vocabulary spaces that there are.
         members: sentences that count, by their place in the batch; by default all.
     """
 
     def __init__(
         self,
         stack: Stack,
-        metrics: Sequence[TokenMetric],
+        metrics: Sequence[LayerwiseMetric],
         batch: Batch,
-        spaces: Sequence[Space | None] = (None,),
+        spaces: Sequence[Space] = (),
         members: NDArray[np.bool_] | None = None,
     ) -> None:
         self._half = batch.half
@@ -41,7 +50,7 @@ class TokenTable:
             TokenColumn(metric.id, state, space, label)
             for metric in metrics
             for state in metric.states
-            for space in spaces
+            for space in spaces_of(metric, spaces)
             for label in CLASSES
         ]
         cells = (len(batch.items), stack.n_layers, len(self.columns))
@@ -49,7 +58,7 @@ class TokenTable:
 
     def add(
         self,
-        metric: TokenMetric,
+        metric: LayerwiseMetric,
         layer: int,
         state: State,
         space: Space | None,
@@ -58,12 +67,13 @@ class TokenTable:
         """Sum values by class of token.
 
         Args:
-            values: *Shape:* ``(sentence, token)``; NaN in the padding.
+            values: *Shape:* ``(sentence, token)``; NaN in the padding, and where there is none.
         """
         start = self.columns.index(TokenColumn(metric.id, state, space, CLASSES[0]))
         place = slice(start, start + len(CLASSES))
-        values = metric.averaged.transform(values).nan_to_num()
-        members = self._classes.to(values.dtype)
+        values = metric.averaged.transform(values)
+        members = self._classes.to(values.dtype) * ~values.isnan().unsqueeze(-1)
+        values = values.nan_to_num()
         self._n[:, layer, place] = (values.unsqueeze(1) @ members).squeeze(1).cpu().numpy()
         self._d[:, layer, place] = members.sum(1).cpu().numpy()
 

@@ -1,6 +1,6 @@
 """The paths of tokens: states of the sentences that pages show, against the vocabulary."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,16 +13,19 @@ from headbook.batch import Batch
 from headbook.capture import forward, tapped
 from headbook.embedding import Embedding
 from headbook.encode import vocabulary_names
-from headbook.metrics.base import TokenMetric
+from headbook.lens import Lens
+from headbook.metrics.base import Need, TokenMetric
 from headbook.model import Model
-from headbook.shown import NEAREST, OF_A_STATE, TOKENS, Portrait
+from headbook.shown import LOGITS, NEAREST, OF_A_STATE, TOKENS, Portrait
 from headbook.sums import TokenSums
 from headbook.terms import Side, Space, State
-from headbook.tokentable import TokenTable
-from headbook.tokenview import NEIGHBOURS, TokenView
+from headbook.tokentable import TokenTable, spaces_of
+from headbook.tokenview import AROUND, NEIGHBOURS, Earlier, Outlook, TokenView
 
 GATHERED = 1 << 23  # numbers of states held before they are measured
-NEAREST_ID = "nearest_tokens"
+NEAREST_ID, LENS_ID = "nearest_tokens", "logit_lens"  # metrics that keep entries, too
+OVERLAPS = {"neighbour_overlap", "neighbour_overlap_random"}  # those that need many neighbours
+Gathered = tuple[int, State, torch.Tensor]  # layer, kind and vectors
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Tracker:
         listed: sentences whose tokens are kept one by one.
         sampled: sentences over which vocabulary metrics are averaged.
         embeddings: original encodings by side.
+        lens: the language-model head, where there is one.
     """
 
     model: Model
@@ -41,6 +45,7 @@ class Tracker:
     listed: Collection[int]
     sampled: Collection[int]
     embeddings: Mapping[Side, Embedding]
+    lens: Lens | None = None
 
     def track(self, batch: Batch) -> tuple[Portrait, dict[str, TokenSums]]:
         """Token values of listed sentences; sums of vocabulary metrics by stack."""
@@ -56,6 +61,13 @@ class Tracker:
         kept = [part for stack in stacks.values() for part in stack.kept]
         return Portrait.join(kept), {name: stack.table.sums() for name, stack in stacks.items()}
 
+    def outlook(self, stack: str, batch: Batch) -> Outlook | None:
+        """Where a stack's states lead, by a pass of its own; None where nobody asks."""
+        asked = any(Need.HEAD in metric.needs for metric in self.metrics)
+        if not asked or self.lens is None or self.lens.stack != stack:
+            return None
+        return Outlook(self.lens, self.lens.final(batch))
+
 
 class _Stack:
     """The states of one stack over one batch, measured when enough have come together."""
@@ -67,12 +79,20 @@ class _Stack:
         self._vocabulary = tracker.embeddings[stack.queries].vocabulary
         self._spaces = self._vocabulary.spaces if self._vocabulary else ()
         index = np.array([item.sentence.index for item in batch.items])
-        self._shown = _Shown.of(batch, stack.queries, np.isin(index, [*tracker.listed]))
-        lookups = [metric for metric in tracker.metrics if metric.spaces]
+        self._shown = ShownTokens.of(batch, stack.queries, np.isin(index, [*tracker.listed]))
+        self._outlook = tracker.outlook(name, batch)
+        self._metrics = [
+            metric
+            for metric in tracker.metrics
+            if self._outlook is not None or Need.HEAD not in metric.needs
+        ]
+        self._near = AROUND if OVERLAPS & {metric.id for metric in self._metrics} else NEIGHBOURS
+        self._earlier: Earlier = {}
+        lookups = [metric for metric in self._metrics if metric.sampled]
         sampled = np.isin(index, [*tracker.sampled])
         self.table = TokenTable(stack, lookups, batch, self._spaces, sampled)
         self.kept: list[Portrait] = []
-        self._states: list[tuple[int, State, torch.Tensor]] = []
+        self._states: list[Gathered] = []
         self._input = torch.empty(0)
 
     def see(self, layer: int, state: State, vectors: torch.Tensor) -> None:
@@ -87,58 +107,87 @@ class _Stack:
 
     def flush(self) -> None:
         """Measure what has been gathered."""
-        if not self._states:
-            return
-        vectors = torch.stack([vectors for _, _, vectors in self._states])
-        view = TokenView(vectors, self._input, self._texts, self._vocabulary)
-        for metric in self._tracker.metrics:
-            for space in self._spaces if metric.spaces else (None,):
-                self._measure(metric, space, view)
-            if metric.id == NEAREST_ID and self._spaces:
-                self._keep_nearest(view, self._spaces[0])
+        for kinds in dict.fromkeys(metric.states for metric in self._metrics):
+            states = [each for each in self._states if each[1] in kinds]
+            if states:
+                self._measure_all([m for m in self._metrics if m.states == kinds], states)
         self._states.clear()
 
-    def _measure(self, metric: TokenMetric, space: Space | None, view: TokenView) -> None:
+    def _measure_all(self, metrics: Sequence[TokenMetric], states: Sequence[Gathered]) -> None:
+        """Metrics that are taken at the same kinds of states."""
+        view = TokenView(
+            torch.stack([vectors for _, _, vectors in states]),
+            self._input,
+            self._texts,
+            self._vocabulary,
+            [state for _, state, _ in states],
+            self._earlier,
+            self._near,
+            self._outlook,
+        )
+        for metric in metrics:
+            for space in spaces_of(metric, self._spaces):
+                self._measure(metric, space, view, states)
+            if metric.id == NEAREST_ID and self._spaces:
+                near = view.compared(self._spaces[0])
+                self._keep_nearest(self._spaces[0], near.ids, near.cosines, states)
+            if metric.id == LENS_ID:
+                self._keep_nearest(LOGITS, view.readings.ids, view.readings.shares, states)
+
+    def _measure(
+        self,
+        metric: TokenMetric,
+        space: Space | None,
+        view: TokenView,
+        states: Sequence[Gathered],
+    ) -> None:
         values = metric.measure(view, space)
-        if space is not None:
-            for number, (layer, state, _) in enumerate(self._states):
+        if metric.sampled:
+            for number, (layer, state, _) in enumerate(states):
                 self.table.add(metric, layer, state, space, values[number])
         shown = self._shown
-        frame = self._frame(1)
+        frame = self._frame(states, 1)
         frame["metric"], frame["space"] = metric.id, space or ""
         frame["value"] = values.cpu().numpy()[:, shown.rows, shown.positions].ravel()
         self.kept.append(Portrait(tokens=frame[[*TOKENS]]))
 
-    def _keep_nearest(self, view: TokenView, space: Space) -> None:
-        """The nearest entries themselves, in the space that pages show first."""
-        shown, near = self._shown, view.compared(space)
-        ids = near.ids.cpu().numpy()[:, shown.rows, shown.positions]
-        cosines = near.cosines.cpu().numpy()[:, shown.rows, shown.positions]
-        entries, place = np.unique(ids, return_inverse=True)
+    def _keep_nearest(
+        self, space: str, ids: torch.Tensor, scores: torch.Tensor, states: Sequence[Gathered]
+    ) -> None:
+        """The first entries themselves, of `NEIGHBOURS` at most.
+
+        Args:
+            ids, scores: entries, best first, and what they are ranked by. *Shape:*
+                ``(state, sentence, token, k)``.
+        """
+        shown, wide = self._shown, min(NEIGHBOURS, ids.shape[-1])
+        cells = (slice(None), shown.rows, shown.positions, slice(wide))
+        entries, place = np.unique(ids.cpu().numpy()[cells], return_inverse=True)
         names = np.array(vocabulary_names(self._tracker.model.tokenizer, entries), dtype=object)
-        frame = self._frame(NEIGHBOURS)
-        frame["space"] = space
-        frame["rank"] = np.tile(np.arange(1, NEIGHBOURS + 1), len(frame) // NEIGHBOURS)
-        frame["neighbour"], frame["cosine"] = names[place].ravel(), cosines.ravel()
+        frame = self._frame(states, wide)
+        frame["space"] = str(space)
+        frame["rank"] = np.tile(np.arange(1, wide + 1), len(frame) // wide)
+        frame["neighbour"] = names[place].ravel()
+        frame["cosine"] = scores.cpu().numpy()[cells].ravel()
         self.kept.append(Portrait(nearest=frame[[*NEAREST]]))
 
-    def _frame(self, per_state: int) -> pd.DataFrame:
+    def _frame(self, states: Sequence[Gathered], per_state: int) -> pd.DataFrame:
         """The columns that tell states of tokens apart, each row ``per_state`` times."""
-        shown, n_states = self._shown, len(self._states)
+        shown, n_states = self._shown, len(states)
         n_tokens = len(shown.positions)
         columns = {
             "sentence": np.tile(shown.sentences, n_states),
             "position": np.tile(shown.positions, n_states),
             "token": np.tile(shown.pieces, n_states),
             "stack": np.full(n_states * n_tokens, self._name, dtype=object),
-            "layer": np.repeat([layer for layer, _, _ in self._states], n_tokens),
-            "state": np.repeat(np.array([str(s) for _, s, _ in self._states], object), n_tokens),
+            "layer": np.repeat([layer for layer, _, _ in states], n_tokens),
+            "state": np.repeat(np.array([str(s) for _, s, _ in states], object), n_tokens),
         }
         return pd.DataFrame({name: np.repeat(columns[name], per_state) for name in OF_A_STATE})
 
 
 @dataclass(frozen=True)
-class _Shown:
+class ShownTokens:
     """The tokens of a batch that are kept one by one; all arrays ``(shown token,)``.
 
     Attributes:
@@ -152,7 +201,12 @@ class _Shown:
     pieces: NDArray[np.object_]
 
     @classmethod
-    def of(cls, batch: Batch, side: Side, shown: NDArray[np.bool_]) -> "_Shown":
+    def of(cls, batch: Batch, side: Side, shown: NDArray[np.bool_]) -> "ShownTokens":
+        """The tokens of some sentences of a batch.
+
+        Args:
+            shown: whether a sentence is one of them. *Shape:* ``(sentence,)``.
+        """
         valid = batch.texts[side].valid.cpu().numpy() & shown[:, None]
         rows, positions = np.nonzero(valid)
         texts = [item.tokens[side].pieces for item in batch.items]

@@ -12,15 +12,16 @@ of scores together, without sorting the vocabulary.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 
+from headbook.nearest import Comparison, compared
 from headbook.terms import Space
 from headbook.texts import Texts
 
 BLOCK = 1 << 22  # scores held at a time
-CHUNK = 1 << 8  # entries of which the largest score is found first
 ENTRIES = 1 << 13  # entries whose sums are made at a time, in float64
 POSITIONS = 16  # positions whose sums are made at a time
 
@@ -31,13 +32,6 @@ class Norm(NamedTuple):
     gain: torch.Tensor
     bias: torch.Tensor
     epsilon: float
-
-
-class Nearest(NamedTuple):
-    """The largest scores of each row, largest first, and their entries; ``(row, k)``."""
-
-    values: torch.Tensor
-    indices: torch.Tensor
 
 
 class Factors(NamedTuple):
@@ -52,29 +46,6 @@ class Factors(NamedTuple):
     inverse_norm: torch.Tensor
 
 
-class Comparison(NamedTuple):
-    """States compared with the original encodings of the vocabulary.
-
-    Attributes:
-        ranks: number of entries with a strictly higher cosine to a state than the token's own; 0:
-            still nearest. *Shape:* ``(state, sentence, token)``; NaN in the padding.
-        ids: the nearest entries, nearest first. *Shape:* ``(state, sentence, token, k)``; 0 in the
-            padding.
-        cosines: theirs, of the same shape; NaN in the padding.
-    """
-
-    ranks: torch.Tensor
-    ids: torch.Tensor
-    cosines: torch.Tensor
-
-    @classmethod
-    def empty(cls, states: torch.Tensor, k: int) -> "Comparison":
-        """Nothing compared yet."""
-        cosines = states.new_full((*states.shape[:3], k), torch.nan)
-        ranks = states.new_full(states.shape[:3], torch.nan)
-        return cls(ranks, torch.zeros_like(cosines, dtype=torch.long), cosines)
-
-
 @dataclass(eq=False)
 class Vocabulary:
     """The original encodings of one side of a model.
@@ -85,12 +56,14 @@ class Vocabulary:
         positions: p_i, position and type embedding together. *Shape:* ``(position, width)``; None
             where the model adds nothing at its input and the positional space does not apply.
         norm: the norm that closes the embedding block, if any.
+        coarse: number format of the product with the embedding; None for the embedding's own.
     """
 
     embedding: torch.Tensor
     scale: float = 1.0
     positions: torch.Tensor | None = None
     norm: Norm | None = None
+    coarse: torch.dtype | None = None
     _factors: dict[int | None, Factors] = field(default_factory=dict)
 
     @property
@@ -111,7 +84,7 @@ class Vocabulary:
             own = texts.ids[tokens].repeat(len(states))
             size = max(16, BLOCK // len(self.embedding))
             pairs = zip(rows.split(size), own.split(size), strict=True)
-            parts = [_compared(self._scores(block, place), mine, k) for block, mine in pairs]
+            parts = [compared(self._scores(block, place), mine, k) for block, mine in pairs]
             for whole, *some in zip(found, *parts, strict=True):
                 whole[:, tokens] = torch.cat(some).unflatten(0, (len(states), -1))
         return found
@@ -156,15 +129,24 @@ class Vocabulary:
         x = torch.nn.functional.normalize(states, dim=-1)
         scale, inverse_norm = self.factors(place)
         if place is None:
-            return (x @ self.embedding.T).mul_(scale)
+            return self._product(x).mul_(scale)
         assert self.positions is not None
         turned, bias = x, torch.zeros_like(x[:, 0])
         if self.norm is not None:
             turned, bias = x * self.norm.gain, x @ self.norm.bias
             turned = turned - turned.mean(-1, keepdim=True)
         shift = turned @ self.positions[place]
-        scores = ((turned * self.scale) @ self.embedding.T).mul_(scale)
+        scores = self._product(turned * self.scale).mul_(scale)
         return scores.addmm_(torch.stack([shift, bias], 1), torch.stack([scale, inverse_norm]))
+
+    @cached_property
+    def _rounded(self) -> torch.Tensor:
+        """The embedding in the format of the product. *Shape:* ``(entry, width)``."""
+        return self.embedding.to(self.coarse or self.embedding.dtype)
+
+    def _product(self, x: torch.Tensor) -> torch.Tensor:
+        """Scalar products with all embeddings. *Shapes:* ``(row, width)``, ``(row, entry)``."""
+        return (x.to(self._rounded.dtype) @ self._rounded.T).to(x.dtype)
 
     def factors(self, place: int | None) -> Factors:
         """Standard deviations and lengths of all encodings at a position, inverted."""
@@ -213,35 +195,3 @@ def _inverted(std: torch.Tensor, length: torch.Tensor) -> Factors:
     tiny = torch.finfo(std.dtype).tiny  # an entry of zeros has no direction: cosine 0
     inverse_norm = length.clamp(min=tiny).reciprocal()
     return Factors(std.clamp(min=tiny).reciprocal() * inverse_norm, inverse_norm)
-
-
-def _compared(scores: torch.Tensor, own: torch.Tensor, k: int) -> Comparison:
-    """Rank of each row's own entry, and its k nearest.
-
-    Args:
-        scores: *Shape:* ``(row, entry)``.
-        own: the row's own entry. *Shape:* ``(row,)``.
-    """
-    best = _largest(scores, k)
-    mine = scores.gather(1, own.unsqueeze(1))
-    ranks = (best.values > mine).sum(1)
-    # Whose own entry is not among the k has to be counted over all entries.
-    far = (best.values[:, -1:] > mine).squeeze(1)
-    if far.any():
-        nearer = scores[far] > mine[far]
-        ranks[far] = nearer.sum(1, dtype=torch.int32).long()
-    return Comparison(ranks.to(scores.dtype), best.indices, best.values)
-
-
-def _largest(scores: torch.Tensor, k: int) -> Nearest:
-    """``scores.topk(k)`` along long rows: the k largest lie in the k chunks with largest maxima."""
-    n_chunks = scores.shape[1] // CHUNK
-    chunks, tail = scores.split([n_chunks * CHUNK, scores.shape[1] - n_chunks * CHUNK], 1)
-    chunks = chunks.unflatten(1, (n_chunks, CHUNK))
-    chosen = chunks.amax(-1).topk(min(k, n_chunks)).indices.unsqueeze(-1)
-    there = torch.arange(CHUNK, device=scores.device)
-    last = torch.arange(n_chunks * CHUNK, scores.shape[1], device=scores.device)
-    entries = torch.cat([(chosen * CHUNK + there).flatten(1), last.expand(len(scores), -1)], 1)
-    candidates = chunks.gather(1, chosen.expand(-1, -1, CHUNK)).flatten(1)
-    best = torch.cat([candidates, tail], 1).topk(k)
-    return Nearest(best.values, entries.gather(1, best.indices))

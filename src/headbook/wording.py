@@ -2,6 +2,8 @@
 
 import math
 import unicodedata
+from collections.abc import Iterable
+from enum import StrEnum
 
 from headbook.metrics.base import Metric
 from headbook.shown import HeadName
@@ -98,6 +100,12 @@ def sentence_file(sentence_number: int) -> str:
 def label_name(label: str) -> str:
     """A label as words."""
     return label.replace("_", " ")
+
+
+def first_of(values: Iterable[str], order: type[StrEnum]) -> str:
+    """The option among values that comes first in the terms' own order; empty without one."""
+    there = set(values)
+    return next((str(option) for option in order if option in there), "")
 
 
 def counted(amount: int, one: str, many: str = "") -> str:

@@ -262,19 +262,54 @@
   const startSheet = (sheet) => {
     const { sheet: stack, name, src } = sheet.dataset;
     const box = document.querySelector(`[data-full-of="${stack}"]`);
+    const carried = document.querySelector(`[data-carried="${stack}"]`);
+    let chosen = null;
+    const show = async () => {
+      const maps = (await load(src, `sentence-${name}`))[stack];
+      const [place, n] = [Number(chosen.dataset.place), maps.keys.length];
+      const start = place * maps.queries.length * n;
+      let weights = bytes(maps.weights).subarray(start, start + maps.queries.length * n);
+      let title = chosen.getAttribute("aria-label");
+      if (carried && carried.checked) {
+        /* Over the largest of the map. */
+        const products = [...weights].map((weight, i) => weight * maps.norms[place * n + (i % n)]);
+        const most = Math.max(...products) || 1;
+        weights = products.map((product) => Math.round((255 * product) / most));
+        title += ", by what is carried; 1 is the largest of this map";
+      }
+      const status = drawMap(box, { ...maps, weights }, title);
+      status.after(make("a", { href: chosen.getAttribute("href") }, `Page of ${chosen.getAttribute("aria-label")}`));
+    };
     for (const link of all("a", sheet)) {
       link.addEventListener("click", async (event) => {
         if (event.ctrlKey || event.metaKey || event.shiftKey) return;
         event.preventDefault();
-        const maps = (await load(src, `sentence-${name}`))[stack];
-        const size = maps.queries.length * maps.keys.length;
-        const start = Number(link.dataset.place) * size;
-        const weights = bytes(maps.weights).subarray(start, start + size);
-        const status = drawMap(box, { ...maps, weights }, link.getAttribute("aria-label"));
-        status.after(make("a", { href: link.getAttribute("href") }, `Page of ${link.getAttribute("aria-label")}`));
+        chosen = link;
+        await show();
         box.scrollIntoView({ block: "nearest" });
       });
     }
+    if (carried) carried.addEventListener("change", () => { if (chosen) show(); });
+  };
+
+  /* Token types by name; accents and case do not count. */
+  const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+  const startTypes = (input) => {
+    const body = document.querySelector(`[data-types-of="${input.dataset.types}"]`);
+    const status = input.closest("p").querySelector("[role=status]");
+    const still = [...body.children];
+    const row = ([name, ...cells]) => {
+      const line = make("tr");
+      line.append(make("th", { scope: "row", dir: "auto" }, name), ...cells.map((cell) => make("td", { class: "number" }, cell)));
+      return line;
+    };
+    input.addEventListener("input", async () => {
+      const types = (await load(input.dataset.src, "types"))[input.dataset.types];
+      const wanted = plain(input.value.trim());
+      const found = wanted ? types.filter(([name]) => plain(name).includes(wanted)) : [];
+      body.replaceChildren(...(wanted ? found.slice(0, still.length).map(row) : still));
+      status.textContent = wanted ? `${found.length} of ${types.length} types` : "";
+    });
   };
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -284,5 +319,6 @@
     all("[data-grid]").forEach(startGrid);
     all(".exemplar").forEach(startExemplar);
     all("[data-sheet]").forEach(startSheet);
+    all("[data-types]").forEach(startTypes);
   });
 })();

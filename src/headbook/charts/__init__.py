@@ -1,6 +1,8 @@
 """Tables as charts. `draw` makes them, `render` makes pictures of them."""
 
-from headbook.charts.draw import heat_map, layer_curve, offset_profile, trajectories
+from headbook.charts.draw import BASELINE, heat_map, layer_curve, offset_profile, trajectories
+from headbook.charts.geometry import state_curves, state_matrix
+from headbook.charts.occurrences import occurrence_paths
 from headbook.charts.patterns import mixture_bars
 from headbook.charts.relations import relation_layers
 from headbook.charts.render import Figure, colours, columnar, files, runtime
@@ -9,6 +11,7 @@ from headbook.charts.tags import tag_heads, tag_layers
 from headbook.charts.trees import Arc, Drawing, arc_diagram, bracket_diagram
 
 __all__ = [
+    "BASELINE",
     "Arc",
     "Drawing",
     "Figure",
@@ -21,9 +24,12 @@ __all__ = [
     "heat_map",
     "layer_curve",
     "mixture_bars",
+    "occurrence_paths",
     "offset_profile",
     "relation_layers",
     "runtime",
+    "state_curves",
+    "state_matrix",
     "tag_heads",
     "tag_layers",
     "trajectories",

@@ -25,8 +25,10 @@ CELL = 24  # pixels of a head in a heat map
 LINE = 13  # pixels between two labels
 CURVE = 170  # height of a curve over layers
 CLASSES = {"content word": BLUE, "function word": ORANGE, "punctuation": GREEN, "other": GREY}
+BASELINE = "baseline"  # the class of what paths are set against, where there is something
 RANK_TICKS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 UNIFORM = "uniform attention"
+CHANCE = "shared by chance"
 INKS = (BLUE, ORANGE, GREEN, PURPLE)
 
 
@@ -72,7 +74,7 @@ def layer_curve(
     """
     series = list(dict.fromkeys(rows["series"]))
     inks = iter(INKS * len(series))
-    ink = [GREY if name == UNIFORM else next(inks) for name in series]
+    ink = [GREY if name in {UNIFORM, CHANCE} else next(inks) for name in series]
     colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=ink), legend=None)
     base = _with_choices(alt.Chart(rows), rows, show)
     base = base.encode(x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0)), color=colour)
@@ -139,7 +141,7 @@ def trajectories(
 
     Args:
         rows: columns ``position, token, kind, step, value`` and one for each key of ``show``;
-            ``kind`` is one of `CLASSES`, ``step`` one of ``steps``.
+            ``kind`` is one of `CLASSES` or `BASELINE`, ``step`` one of ``steps``.
         steps: the points of the horizontal axis, in order.
         ranks: values are ranks, drawn on a logarithmic scale that has a zero.
     """
@@ -148,10 +150,12 @@ def trajectories(
     scale, axis, ends = _rank_scale(rows) if ranks else _plain_scale(rows)
     x_scale = alt.Scale(domain=[*steps], paddingOuter=0.1)
     base = _with_choices(alt.Chart(rows), rows, show)
+    beside = {BASELINE: PURPLE} if (rows["kind"] == BASELINE).any() else {}
+    classes = CLASSES | beside
     colour = alt.Color(
         "kind:N",
         title=None,
-        scale=alt.Scale(domain=[*CLASSES], range=[*CLASSES.values()]),
+        scale=alt.Scale(domain=[*classes], range=[*classes.values()]),
         legend=alt.Legend(orient="top", symbolType="stroke", symbolStrokeWidth=3),
     )
     pointed = alt.selection_point(
@@ -166,6 +170,9 @@ def trajectories(
         opacity=strong,
         tooltip=["token:N", "position:Q", "step:O", *_numbers("value")],
     )
+    if beside:
+        dashed = alt.condition(alt.datum.kind == BASELINE, alt.value([5, 3]), alt.value([1, 0]))
+        lines = lines.encode(strokeDash=dashed)
     names = _names(rows, show, steps[-1], ends, height, ranks=ranks)
     labels = _with_choices(alt.Chart(names), names, show, again=True).mark_text(
         align="left", dx=8, fontSize=11
@@ -187,7 +194,8 @@ def _plain_scale(rows: pd.DataFrame) -> tuple[alt.Scale, alt.Axis, tuple[float, 
     ends = (np.floor(rows["value"].min() * 10) / 10, np.ceil(rows["value"].max() * 10) / 10)
     if ends[0] == ends[1]:
         ends = (ends[0] - 0.1, ends[1] + 0.1)
-    return alt.Scale(domain=[*ends], nice=False), alt.Axis(format=".1f", tickCount=8), ends
+    digits = ".1f" if ends[1] - ends[0] > 0.75 else ".2f"  # ticks in steps of 0.1, or less
+    return alt.Scale(domain=[*ends], nice=False), alt.Axis(format=digits, tickCount=8), ends
 
 
 def _rank_scale(rows: pd.DataFrame) -> tuple[alt.Scale, alt.Axis, tuple[float, float]]:
@@ -222,7 +230,12 @@ def _names(
         steps = np.log1p(values) if ranks else values
         apart = spread(steps, gap, ends)
         ended = zip(group["token"], values, strict=True)
-        texts = [f"{token} · {value:{digits}}" for token, value in ended]
+        texts = [
+            f"{token} · {'−' if value < 0 else ''}<0.01"
+            if 0 < abs(value) < 0.005
+            else f"{token} · {value:{digits}}"
+            for token, value in ended
+        ]
         placed.append(group.assign(place=np.expm1(apart) if ranks else apart, name=texts))
     return pd.concat(placed)
 

@@ -5,6 +5,15 @@
 """
 
 from headbook.inputs.corpus import TREEBANK, Corpus, InputFile, open_corpus
-from headbook.inputs.sentence import NO_HEAD, Sentence, Word
+from headbook.inputs.sentence import NO_HEAD, Sentence, Word, joined_words
 
-__all__ = ["NO_HEAD", "TREEBANK", "Corpus", "InputFile", "Sentence", "Word", "open_corpus"]
+__all__ = [
+    "NO_HEAD",
+    "TREEBANK",
+    "Corpus",
+    "InputFile",
+    "Sentence",
+    "Word",
+    "joined_words",
+    "open_corpus",
+]

@@ -1,7 +1,7 @@
 """What every reader yields."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 NO_HEAD = -1
 
@@ -37,6 +37,7 @@ class Sentence:
         words: annotation that came with the input, or None.
         metadata: the input's other columns.
         origin: file and line, for messages.
+        parts: where the sentences of a passage begin and end; empty where it is all one.
     """
 
     index: int
@@ -46,3 +47,19 @@ class Sentence:
     words: tuple[Word, ...] | None = None
     metadata: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
+    parts: tuple[tuple[int, int], ...] = ()
+
+
+def joined_words(parts: Iterable[tuple[int, tuple[Word, ...]]]) -> tuple[Word, ...]:
+    """The words of several sentences as those of one text.
+
+    Args:
+        parts: where each sentence begins in the text, and its words.
+    """
+    found: list[Word] = []
+    for start, words in parts:
+        before = len(found)
+        for word in words:
+            head = word.head if word.head == NO_HEAD else word.head + before
+            found.append(replace(word, start=word.start + start, end=word.end + start, head=head))
+    return tuple(found)

@@ -7,7 +7,12 @@ from importlib import import_module
 
 from headbook.errors import ConfigError
 from headbook.metrics.base import (
+    AnchorMetric,
+    ContextMetric,
+    FlowMetric,
     HeadMetric,
+    LayerMetric,
+    LayerPairMetric,
     Metric,
     PairMetric,
     SampledMetric,
@@ -18,8 +23,13 @@ from headbook.metrics.base import (
 
 __all__ = [
     "all_metrics",
+    "anchor_metrics",
     "chosen_metrics",
+    "context_metrics",
+    "flow_metrics",
     "head_metrics",
+    "layer_metrics",
+    "layer_pair_metrics",
     "pair_metrics",
     "sampled_metrics",
     "token_metrics",
@@ -70,6 +80,16 @@ def sampled_metrics(metrics: Iterable[Metric]) -> list[SampledMetric]:
     return [metric for metric in metrics if isinstance(metric, SampledMetric)]
 
 
+def context_metrics(metrics: Iterable[Metric]) -> list[ContextMetric]:
+    """Those that give a number for each head from what it writes."""
+    return [metric for metric in metrics if isinstance(metric, ContextMetric)]
+
+
+def anchor_metrics(metrics: Iterable[Metric]) -> list[AnchorMetric]:
+    """Those that give a token for each head."""
+    return [metric for metric in metrics if isinstance(metric, AnchorMetric)]
+
+
 def pair_metrics(metrics: Iterable[Metric]) -> list[PairMetric]:
     """Those that give a number for every two heads."""
     return [metric for metric in metrics if isinstance(metric, PairMetric)]
@@ -78,3 +98,18 @@ def pair_metrics(metrics: Iterable[Metric]) -> list[PairMetric]:
 def token_metrics(metrics: Iterable[Metric]) -> list[TokenMetric]:
     """Those that give a number for each token."""
     return [metric for metric in metrics if isinstance(metric, TokenMetric)]
+
+
+def flow_metrics(metrics: Iterable[Metric]) -> list[FlowMetric]:
+    """Those that follow what attention carries from token to token."""
+    return [metric for metric in metrics if isinstance(metric, FlowMetric)]
+
+
+def layer_metrics(metrics: Iterable[Metric]) -> list[LayerMetric]:
+    """Those that give a number for each state of a layer."""
+    return [metric for metric in metrics if isinstance(metric, LayerMetric)]
+
+
+def layer_pair_metrics(metrics: Iterable[Metric]) -> list[LayerPairMetric]:
+    """Those that give a number for every two states."""
+    return [metric for metric in metrics if isinstance(metric, LayerPairMetric)]

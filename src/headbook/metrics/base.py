@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from headbook.clouds import Cloud, Estimate
+    from headbook.flow import FlowView
     from headbook.frame import Scope
     from headbook.layerview import LayerView
+    from headbook.outputs import HeadOutputs
     from headbook.tokenview import TokenView
 
     Floats = NDArray[np.float64]
@@ -33,6 +36,8 @@ class Section(StrEnum):
     LOOKS = "Where a head looks"
     LANGUAGE = "Attention and language"
     TRAVELS = "How a token travels"
+    WRITES = "What a head writes"
+    CONTRIBUTES = "What a head contributes"
 
 
 class Chart(StrEnum):
@@ -41,8 +46,10 @@ class Chart(StrEnum):
     HEATMAP = "one number a head: heat map over layers and heads"
     LABELS = "one number a head and label: heat map of a chosen label, bars on head pages"
     PROFILE = "one number a head and offset: curve on head pages"
+    DISTANCES = "one number a head and distance, and one over all: heat map of a chosen distance"
     TRAJECTORY = "one number a token and layer: curves on sentence pages"
     TABLE = "a table on sentence pages"
+    STATES = "one number a state of a layer: curves over layers, on a page of their own"
     PAIRS = "one number for two heads: a map of heads and an ordered matrix, on a page of their own"
 
 
@@ -56,6 +63,9 @@ class Need(StrEnum):
     CAUSAL = "queries that see earlier tokens only"
     VALUES = "values and their output projection"
     FREQUENCIES = "word frequencies"
+    OUTPUTS = "what heads write (values)"
+    HEAD = "a language-model head"
+    PASSAGES = "texts of several sentences"
 
 
 class Source(StrEnum):
@@ -64,6 +74,7 @@ class Source(StrEnum):
     ALL = "all sentences"
     SAMPLE = "a sample of the sentences, chosen by a hash of their content"
     RANDOM = "sequences of random tokens"
+    CONTEXT = "the same sample, twice: to find which pairs are similar, and to measure"
 
 
 class Ratio(NamedTuple):
@@ -95,6 +106,9 @@ class Example:
         special: positions of special tokens; separator: of those that end a sentence.
         rarest: position of the rarest word; -1 where there is none.
         norms: of each key's value after the output projection; empty where not known.
+        values: of each key, before it; empty where not known.
+        stops: positions of full stops and their like.
+        sentences: which sentence of a passage each token belongs to; empty where it is all one.
     """
 
     weights: tuple[tuple[float, ...], ...]
@@ -106,6 +120,9 @@ class Example:
     ids: tuple[int, ...] = ()
     rarest: int = -1
     norms: tuple[float, ...] = ()
+    values: tuple[tuple[float, ...], ...] = ()
+    stops: tuple[int, ...] = ()
+    sentences: tuple[int, ...] = ()
 
 
 # Of one sentence or, for metrics that need several, of several.
@@ -170,6 +187,7 @@ class HeadMetric(Metric):
         chance: what uniform attention would give, by its own computation: for measures of the
             strongest key, which uniform attention does not have.
         examples: maps with known answers.
+        layerwide: whether the heads of a layer together have a number worth showing.
     """
 
     measure: "Callable[[LayerView], Ratio]"
@@ -178,6 +196,7 @@ class HeadMetric(Metric):
     source: Source = Source.ALL
     chance: "Callable[[Scope], Ratio] | None" = None
     examples: Examples = field(default_factory=dict)
+    layerwide: bool = True
 
     def applies(self, stack: Stack) -> bool:
         """Whether the metric makes sense for a stack."""
@@ -224,6 +243,37 @@ class SampledMetric(HeadMetric):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ContextMetric(HeadMetric):
+    """A number for each head from what it writes, on a sample of the sentences.
+
+    Attributes:
+        measure: sums over each sentence of a batch.
+        layer: the same for the heads of a layer as one, where that is not the sum of their sums.
+    """
+
+    measure: "Callable[[HeadOutputs], Ratio]"  # type: ignore[assignment]
+    layer: "Callable[[HeadOutputs], Ratio] | None" = None
+    views: tuple[View, ...] = (View.RAW, View.NOSINK)
+    source: Source = Source.CONTEXT
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnchorMetric(Metric):
+    """A token for each head, from what it writes, on a sample of the sentences.
+
+    Attributes:
+        measure: how many ends of pairs of high similarity stand at each token. *Shape:*
+            ``(sentence, head, token, label)``.
+        views: the views in which it makes sense.
+        needs: what the input must offer.
+    """
+
+    measure: "Callable[[HeadOutputs], torch.Tensor | None]"
+    views: tuple[View, ...] = (View.RAW, View.NOSINK)
+    needs: frozenset[Need] = frozenset({Need.OUTPUTS})
+
+
+@dataclass(frozen=True, kw_only=True)
 class PairMetric(Metric):
     """A number for every two heads of a stack, on a sample of the sentences; symmetric.
 
@@ -251,17 +301,75 @@ class Averaged(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenMetric(Metric):
-    """A number for each token in each layer, from the token's states.
+class LayerwiseMetric(Metric):
+    """A number for each token in each layer.
 
     Attributes:
-        measure: values of a batch of states; *Shape:* ``(state, sentence, token)``.
         states: the states it is taken at.
         spaces: the vocabulary spaces it is taken in; empty where it needs no vocabulary.
         averaged: what is averaged over tokens in the layer tables, with its own unit.
     """
 
-    measure: "Callable[[TokenView, Space | None], torch.Tensor]"
     states: tuple[State, ...] = (State.MID, State.OUT)
     spaces: tuple[Space, ...] = ()
     averaged: Averaged = field(default_factory=Averaged)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenMetric(LayerwiseMetric):
+    """A number for each token in each layer, from the token's states.
+
+    Attributes:
+        measure: values of a batch of states; *Shape:* ``(state, sentence, token)``; NaN where there
+            is none.
+        needs: what the model must offer.
+        beside: metrics that its charts and tables set it against.
+    """
+
+    measure: "Callable[[TokenView, Space | None], torch.Tensor]"
+    needs: frozenset[Need] = frozenset()
+    beside: tuple[str, ...] = ()
+
+    @property
+    def sampled(self) -> bool:
+        """Whether every state is compared with the whole vocabulary: taken on a sample."""
+        return bool(self.spaces) or Need.HEAD in self.needs
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowMetric(LayerwiseMetric):
+    """A number for each token in each layer, from what attention carries to it, on a sample.
+
+    Attributes:
+        measure: values of one layer, or None where it lacks what they need; *Shape:*
+            ``(sentence, token)``.
+        states: the one state that the values belong to.
+        needs: what the model must offer.
+    """
+
+    measure: "Callable[[FlowView], torch.Tensor | None]"
+    needs: frozenset[Need] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerMetric(Metric):
+    """A number for each state of a stack, from the vectors of all tokens of a sample at once.
+
+    Attributes:
+        measure: by label, in the order of ``labels``.
+    """
+
+    measure: "Callable[[Cloud], Mapping[str, Estimate]]"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerPairMetric(Metric):
+    """A number for every two states of a stack, from minibatches of tokens.
+
+    Attributes:
+        measure: from the vectors of a minibatch in each state, ``(token, width)``, products of
+            every two states, to be added over minibatches and divided by the roots of those of
+            each state with itself. *Shape:* ``(state, state)``.
+    """
+
+    measure: "Callable[[Sequence[Floats]], Floats]"

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headbook.manifest import Check, Manifest
+from headbook.manifest import Check, Manifest, Rounding
 from headbook.metrics.base import Metric
 from headbook.views.page import Page, gap_text
-from headbook.wording import STACKS, VIEWS
+from headbook.wording import MISSING, STACKS, VIEWS, percent
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,7 @@ class MethodsPage(Page):
         checks: the self-checks with their largest differences.
         checked_sentences: on how many sentences they ran.
         gaps: what is missing, and why.
+        roundings: what a coarser product with the vocabulary did to ranks.
         views: the three treatments of the sink, as names and explanations.
         metrics: all metrics with formula and source.
         versions: of libraries.
@@ -54,6 +55,7 @@ class MethodsPage(Page):
     checks: tuple[CheckRow, ...]
     checked_sentences: int
     gaps: tuple[str, ...]
+    roundings: tuple[str, ...]
     views: tuple[tuple[str, str], ...]
     metrics: tuple[MetricRow, ...]
     versions: tuple[tuple[str, str], ...]
@@ -123,6 +125,7 @@ def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
         checks=tuple(map(_check, manifest.checks)),
         checked_sentences=manifest.checked_sentences,
         gaps=tuple(map(gap_text, manifest.gaps)),
+        roundings=tuple(_rounding(each, manifest) for each in manifest.roundings),
         views=tuple((str(view), text) for view, text in VIEWS.items()),
         metrics=tuple(
             MetricRow(m.title, f"metrics/{m.id}.html", m.summary, m.formula, m.reference)
@@ -172,6 +175,16 @@ def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Tokenizer", f"{model.tokenizer} ({model.tokenizer_sha256[:19]}…)"
     yield "Special tokens", model.special_tokens or "none"
     yield "Longest text", f"{model.limit:,} tokens"
+
+
+def _rounding(found: Rounding, manifest: Manifest) -> str:
+    share = percent(found.changed / found.states) if found.states else MISSING
+    return (
+        "States are multiplied with the vocabulary in "
+        f"{manifest.options['vocabulary_precision']}. Of {found.states:,} ranks on the sentences "
+        f"of the self-checks ({found.side} side, space {found.space}) {share} are not what an "
+        f"exact product gives; the largest difference is {found.largest:,}."
+    )
 
 
 def _option(value: Any) -> str:

@@ -19,7 +19,7 @@ from headbook.views.neighbours import Neighbours, neighbours
 from headbook.views.page import Page, gap_text
 from headbook.views.plain import plain
 from headbook.views.relationtable import FoundRelation, found_relations
-from headbook.views.triptych import Triptych, triptych
+from headbook.views.triptych import Triptych, alike, triptych
 from headbook.views.twins import beside, control_title
 from headbook.wording import (
     STACKS,
@@ -102,6 +102,7 @@ class HeadPage(Page):
         relations: those that it finds most above chance; empty without trees.
         alike: by view the heads nearest to it; empty where heads were not compared.
         triptych: its strongest exemplar in three ways, or None without exemplars.
+        alike_tokens: the same exemplar by what the head writes, or None where values are unknown.
         groups: exemplars by ranking.
         data: script with the exemplars' whole maps.
         remarks: what is missing here, and why.
@@ -124,6 +125,7 @@ class HeadPage(Page):
     relations: tuple[FoundRelation, ...]
     alike: tuple[Neighbours, ...] = ()
     triptych: Triptych | None
+    alike_tokens: Triptych | None
     groups: tuple[ExemplarGroup, ...]
     data: str
     remarks: tuple[str, ...]
@@ -180,6 +182,7 @@ def _page(
         tags=tuple(_tags(results, head)),
         relations=found_relations(results, head),
         triptych=triptych(results, exemplars),
+        alike_tokens=alike(results, exemplars),
         groups=tuple(exemplar_groups(results, exemplars)),
         data=f"data/heads/{head_file(head)}.js",
         remarks=tuple(gap_text(gap) for gap in study.manifest.gaps if gap.stack == stack.name),
@@ -194,6 +197,8 @@ def _rows(results: StackResults, head: HeadName, *, first: bool) -> Iterator[Met
     for metric in results.metrics:
         if metric.chart is Chart.PROFILE or metric.id in ELSEWHERE:
             continue  # these have a figure or a table of their own
+        if metric.chart is Chart.DISTANCES and not first:
+            continue  # their distances are on the metric's page
         for label in metric.labels:
             leads = label == metric.headline or metric.id in WHOLE
             there = any(results.has(metric.id, view, label) for view in metric.views)

@@ -7,12 +7,23 @@ from typing import ClassVar
 
 from headbook.findings.said import sample_size
 from headbook.metrics import all_metrics
-from headbook.metrics.base import HeadMetric, Metric, PairMetric, Source
+from headbook.metrics.base import (
+    AnchorMetric,
+    HeadMetric,
+    LayerMetric,
+    LayerPairMetric,
+    Metric,
+    PairMetric,
+    Source,
+)
 from headbook.results import StackResults
+from headbook.shapes import CKA
 from headbook.sums import PairColumn, TokenColumn
 from headbook.views.page import Page, gap_text
 from headbook.views.sections import StackSection, section
 from headbook.wording import counted
+
+ELSEWHERE = (AnchorMetric, LayerMetric, LayerPairMetric, PairMetric)  # shown on pages of their own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +40,8 @@ class MetricPage(Page):
         bounds: smallest and largest possible value, in words.
         taken_on: what a head metric is measured on, in words; else empty.
         pairs: whether it compares heads, so that another page shows it.
+        anchors: whether it is a token for each head, which another page shows.
+        states: whether it is of states, so that the page of their geometry shows it.
         sections: results by stack.
         remarks: what is missing, and why.
     """
@@ -43,6 +56,8 @@ class MetricPage(Page):
     bounds: str
     taken_on: str
     pairs: bool
+    states: bool
+    anchors: bool
     sections: tuple[StackSection, ...]
     remarks: tuple[str, ...]
 
@@ -89,12 +104,14 @@ def metric_pages(
             bounds=_bounds(metric),
             taken_on=_taken_on(metric, next(iter(results.values()))),
             pairs=isinstance(metric, PairMetric),
+            anchors=isinstance(metric, AnchorMetric),
+            states=isinstance(metric, LayerMetric | LayerPairMetric),
             sections=tuple(section for section in made.values() if section),
             remarks=tuple(
                 gap_text(gap)
                 for name, r in results.items()
                 for gap in r.study.manifest.gaps
-                if gap.stack == name and made[name] is None and not isinstance(metric, PairMetric)
+                if gap.stack == name and made[name] is None and not isinstance(metric, ELSEWHERE)
             ),
         )
 
@@ -117,10 +134,13 @@ def study_metrics(results: Mapping[str, StackResults]) -> list[Metric]:
     """The metrics that a study has numbers for, in the order of lists."""
     there = {metric.id for r in results.values() for metric in r.metrics}
     survey = next(iter(results.values())).study.survey
-    sums = [*survey.tokens.values(), *survey.lookups.values()]
+    sums = [*survey.tokens.values(), *survey.lookups.values(), *survey.flows.values()]
     columns: list[TokenColumn | PairColumn] = [c for table in sums for c in table.columns]
     columns += [c for table in survey.distances.values() for c in table.columns]
     there |= {column.metric for column in columns}
+    there |= {c.metric for table in survey.geometry.values() for c in table.columns}
+    there |= {column.metric for table in survey.anchors.values() for column in table.columns}
+    there |= {CKA for table in survey.geometry.values() if table.products.size}
     return [metric for metric in all_metrics().values() if metric.id in there]
 
 

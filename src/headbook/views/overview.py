@@ -155,6 +155,10 @@ def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
             f"{file.name} · {counted(file.sentences, 'sentence')}"
             + (f" · {counted(file.blank, 'blank line')} skipped" if file.blank else ""),
         )
+    if manifest.options.get("pack"):
+        joined = counted(manifest.counts["sentences"], "passage")
+        most = f"at most {manifest.options['pack']:,} tokens each"
+        yield "Passages", f"{joined}, {most}; where pages say sentences, they mean these"
     for side in Side:
         tokens = manifest.count(side, "tokens")
         if tokens:
@@ -221,8 +225,12 @@ def _labels(results: StackResults, metric: HeadMetric) -> list[str]:
     """Labels that the grid offers; a profile's offsets are left to the profile."""
     if metric.chart is Chart.PROFILE:
         return []
+    if metric.chart is Chart.DISTANCES:
+        labels: Sequence[str] = [metric.headline]
+    else:
+        labels = metric.labels
     view = results.view(metric)
-    return [label for label in metric.labels if results.has(metric.id, view, label)]
+    return [label for label in labels if results.has(metric.id, view, label)]
 
 
 def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import pandas as pd
 
 from headbook.charts import Figure, heat_map, layer_curve
 from headbook.charts.draw import UNIFORM
-from headbook.metrics.base import Chart, HeadMetric, Metric, TokenMetric
+from headbook.metrics import all_metrics
+from headbook.metrics.base import Chart, HeadMetric, LayerwiseMetric, Metric, TokenMetric
 from headbook.results import Numbers, StackResults
 from headbook.shown import HeadName
 from headbook.terms import Space, State, View
@@ -20,6 +21,7 @@ from headbook.wording import STACKS, head_file, head_name, label_name
 
 MOST_HEADS = 150  # lines of a table of heads; the files have them all
 DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that the heat map offers
+DRAWN_DISTANCES = ("all", "1", "2", "3", "4", "6", "8", "12", "16", "24", "32+")
 MOST_DRAWN = 24  # labels that charts offer: those with most observations
 DRAWN_CLASSES = {"all": "all tokens", "content": "content words", "function": "function words"}
 
@@ -77,7 +79,7 @@ def section(results: StackResults, metric: Metric) -> StackSection | None:
     """What a metric says of one stack; None where it has no numbers there."""
     if isinstance(metric, HeadMetric):
         return _head_section(results, metric)
-    return _token_section(results, metric) if isinstance(metric, TokenMetric) else None
+    return _token_section(results, metric) if isinstance(metric, LayerwiseMetric) else None
 
 
 def _unit_title(metric: Metric) -> str:
@@ -101,7 +103,7 @@ def _head_section(results: StackResults, metric: HeadMetric) -> StackSection | N
         shown=f"view {view}{about}",
         figures=(
             _heat_map(results, metric, drawn, view, label),
-            _curve(results, metric, drawn, view, label),
+            *([_curve(results, metric, drawn, view, label)] if metric.layerwide else []),
         ),
         columns=tuple(metric.views),
         layers=tuple(
@@ -113,6 +115,7 @@ def _head_section(results: StackResults, metric: HeadMetric) -> StackSection | N
                 ),
             )
             for layer in stack.attention_layers
+            if metric.layerwide
         ),
         labels=tuple(_label_rows(results, metric, labels, view)) if len(labels) > 1 else (),
         heads=tuple(heads[:MOST_HEADS]),
@@ -126,6 +129,8 @@ def _drawn(
     """The labels that charts offer, in their own order: near offsets, or those often seen."""
     if metric.chart is Chart.PROFILE:
         return [x for x in labels if x in DRAWN_OFFSETS]
+    if metric.chart is Chart.DISTANCES:
+        return [x for x in labels if x in DRAWN_DISTANCES]
     seen = {x: results.heads(metric.id, results.view(metric), x).events.max() for x in labels}
     most = sorted(labels, key=lambda x: (x != shown, -seen[x]))[:MOST_DRAWN]
     return [x for x in labels if x in most]
@@ -231,24 +236,19 @@ def _of(label: str) -> str:
     return f", label {label_name(label)}" if label else ""
 
 
-def _token_section(results: StackResults, metric: TokenMetric) -> StackSection | None:
-    spaces: Sequence[Space | None] = metric.spaces or (None,)
+def _token_section(results: StackResults, metric: LayerwiseMetric) -> StackSection | None:
     frames, columns, cells = [], [], []
-    for state in metric.states:
-        for space in spaces:
-            for name, title in DRAWN_CLASSES.items():
-                numbers = results.tokens(metric.id, state, space, name)
-                if numbers is None:
-                    continue
-                frames.append(_token_frame(numbers, title, state, space))
-                columns.append(" · ".join(part for part in (state, space, title) if part))
-                cells.append([Cell.of(numbers.at(i), metric) for i in range(len(numbers.value))])
+    for numbers, title, state, space in _token_series(results, metric):
+        frames.append(_token_frame(numbers, title, state, space))
+        columns.append(" · ".join(part for part in (state, space, title) if part))
+        cells.append([Cell.of(numbers.at(i), metric) for i in range(len(numbers.value))])
     if not frames:
         return None
     rows = pd.concat(frames, ignore_index=True)
     show = {"state": str(rows["state"][0]), "space": str(rows["space"][0])}
     about = f"state {show['state']}" + (f", space {show['space']}" if show["space"] else "")
     unit = metric.averaged.unit or metric.unit
+    axis = unit or metric.title.lower()
     caption = (
         f"{metric.title} by layer, {about}, averaged over tokens"
         + (f" as {unit}" if metric.averaged.unit else "")
@@ -258,7 +258,7 @@ def _token_section(results: StackResults, metric: TokenMetric) -> StackSection |
     return StackSection(
         title=STACKS[results.stack.name],
         shown=about,
-        figures=(layer_curve(name, caption, rows, title=unit, show=show),),
+        figures=(layer_curve(name, caption, rows, title=axis, show=show),),
         columns=tuple(columns),
         layers=tuple(
             LayerRow(layer, tuple(row)) for layer, row in enumerate(zip(*cells, strict=True))
@@ -267,6 +267,26 @@ def _token_section(results: StackResults, metric: TokenMetric) -> StackSection |
         heads=(),
         left_out=0,
     )
+
+
+def _token_series(
+    results: StackResults, metric: LayerwiseMetric
+) -> Iterator[tuple[Numbers, str, State, Space | None]]:
+    """The lines of a token metric: classes of tokens, and what it is set against."""
+    beside = metric.beside if isinstance(metric, TokenMetric) else ()
+    for state in metric.states:
+        for space in metric.spaces or (None,):
+            for name, title in DRAWN_CLASSES.items():
+                numbers = results.tokens(metric.id, state, space, name)
+                if numbers is not None:
+                    yield numbers, title, state, space
+            for other in beside:
+                # What does not depend on the space is there in one.
+                numbers = results.tokens(other, state, space, "all")
+                numbers = numbers or results.tokens(other, state, Space.RAW, "all")
+                if numbers is not None and results.tokens(metric.id, state, space, "all"):
+                    title = all_metrics()[other].title.lower().removeprefix("neighbours ")
+                    yield numbers, title, state, space
 
 
 def _token_frame(numbers: Numbers, title: str, state: State, space: Space | None) -> pd.DataFrame:

@@ -6,35 +6,32 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from headbook.charts import Figure, trajectories
-from headbook.metrics import all_metrics
+from headbook.charts import Figure
 from headbook.results import StackResults
-from headbook.shown import HeadName, ShownSentence, ShownText
+from headbook.shown import HeadName, ShownSentence
 from headbook.study import Study
-from headbook.terms import CONTENT, FUNCTION, Side, Space, Stack, State
+from headbook.terms import Rollout, Side, Stack
+from headbook.views.entries import EntriesTable, entries_tables
 from headbook.views.page import Page
+from headbook.views.passage import Proposal, proposals
+from headbook.views.paths import figures
+from headbook.views.sources import Sources, sources
 from headbook.views.text import Token, distinct, running_text
 from headbook.wording import (
     STACKS,
     counted,
     head_file,
     head_name,
-    number,
     sentence_file,
-    visible,
 )
 
 MOST_TOKENS = 48  # of a sentence's tokens in charts and tables; the files have them all
-NEIGHBOURS = 3  # nearest entries that a cell names; the file has ten
-COLUMNS = 12  # layers that the table of nearest entries has room for
+MOST_CHARTS = 8  # on a page; its stacks share them
+MOST_LINES = 250  # of tokens in all charts of a page
 MOST_BYTES = 2_000_000  # of a stack's maps in a sentence's data file
 TILE = 44  # units from one map to the next in the grid of maps
-START = {"cosine_to_input": 1.0, "vocabulary_rank": 0.0}  # the input state's own values
-AXES = {
-    "cosine_to_input": "cosine to the token's input",
-    "vocabulary_rank": "entries nearer than its own",
-}
 
 
 @dataclass(frozen=True)
@@ -56,14 +53,6 @@ class MapLink:
 
 
 @dataclass(frozen=True)
-class NearestRow:
-    """A token with its nearest vocabulary entries, and their cosines, after each layer."""
-
-    token: str
-    cells: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True)
 class StackOfSentence:
     """One stack in a sentence.
 
@@ -71,23 +60,22 @@ class StackOfSentence:
         stack, title: the kind of attention, as files and as pages call it.
         figures: paths of the tokens.
         cut: how many tokens charts and tables leave out.
-        nearest: nearest vocabulary entries; empty where there is no vocabulary to compare with.
-        nearest_note: which states and space they belong to.
-        layers: layer numbers, the table's columns.
+        entries: tables of vocabulary entries: the nearest, and what the logit lens gives.
         sheet: picture with all maps; ``tile`` units from one to the next, ``width`` and
             ``height`` of them all.
         maps: the tiles as links.
         exact: whether the data file holds the maps' numbers, too.
         queries, keys: tokens of the maps' rows and columns.
+        carried: whether it holds the lengths of values, too.
+        sources: what last states are made of; None where it was not measured.
+        proposals: the passage as rules divide it into sentences; none for a single sentence.
     """
 
     stack: str
     title: str
     figures: tuple[Figure, ...]
     cut: int
-    nearest: tuple[NearestRow, ...]
-    nearest_note: str
-    layers: tuple[int, ...]
+    entries: tuple[EntriesTable, ...]
     sheet: str
     tile: int
     width: int
@@ -96,6 +84,9 @@ class StackOfSentence:
     exact: bool
     queries: tuple[str, ...]
     keys: tuple[str, ...]
+    carried: bool
+    sources: Sources | None
+    proposals: tuple[Proposal, ...]
 
 
 @dataclass(frozen=True)
@@ -200,7 +191,7 @@ def sentence_pages(results: Mapping[str, StackResults]) -> Iterator[SentencePage
         after = chosen[place + 1].number if place + 1 < len(chosen) else None
         rows = tokens.get(sentence.number, study.tokens.iloc[:0])
         near = nearest.get(sentence.number, study.nearest.iloc[:0])
-        stacks = (_stack(study, stack, sentence, rows, near) for stack in study.manifest.stacks)
+        stacks = (_stack(each, sentence, rows, near) for each in results.values())
         yield SentencePage(
             path=_path(sentence.number),
             title=f"Sentence {sentence.number}",
@@ -241,26 +232,25 @@ def _texts(sentence: ShownSentence) -> Iterator[TextOfSentence]:
 
 
 def _stack(
-    study: Study, stack: Stack, sentence: ShownSentence, tokens: pd.DataFrame, near: pd.DataFrame
+    results: StackResults, sentence: ShownSentence, tokens: pd.DataFrame, near: pd.DataFrame
 ) -> StackOfSentence:
+    study, stack = results.study, results.stack
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
     tokens = tokens[(tokens["stack"] == stack.name) & (tokens["position"] < MOST_TOKENS)]
     near = near[(near["stack"] == stack.name) & (near["position"] < MOST_TOKENS)]
     if stack.crosses:
         near = near.iloc[:0]  # the layers' outputs are those of the decoder
-    layers = _some_layers(near)
-    rows, note = _nearest(near[near["layer"].isin(layers)])
     maps = study.portrait.maps.get((stack.name, sentence.index))
     tiles = () if maps is None else tuple(_tiles(stack))
     shown = {head: place for place, head in enumerate(range(stack.n_heads))}
     return StackOfSentence(
         stack=stack.name,
         title=STACKS[stack.name],
-        figures=tuple(_figures(tokens, stack, sentence.number, queries)),
+        figures=tuple(
+            figures(tokens, stack, sentence.number, queries, _charts(study, stack, sentence))
+        ),
         cut=max(0, len(queries.pieces) - MOST_TOKENS),
-        nearest=rows,
-        nearest_note=note,
-        layers=layers,
+        entries=tuple(entries_tables(near)),
         sheet=f"data/sentences/{sentence_file(sentence.number)}-{stack.name}.png" if tiles else "",
         tile=TILE,
         width=TILE * len(shown),
@@ -269,16 +259,27 @@ def _stack(
         exact=maps is not None and maps.size <= MOST_BYTES,
         queries=distinct(queries.pieces),
         keys=distinct(keys.pieces),
+        carried=(stack.name, sentence.index) in study.portrait.norms,
+        sources=sources(_rollouts(study, stack, sentence), queries),
+        proposals=proposals(
+            results, queries, study.portrait.ends.get((stack.name, sentence.index))
+        ),
     )
 
 
-def _some_layers(near: pd.DataFrame) -> tuple[int, ...]:
-    """All layers, or as many as there is room for, evenly from the first to the last."""
-    layers = sorted({int(layer) for layer in near["layer"]})
-    if len(layers) <= COLUMNS:
-        return tuple(layers)
-    places = np.linspace(0, len(layers) - 1, COLUMNS).round().astype(int)
-    return tuple(layers[place] for place in places)
+def _rollouts(study: Study, stack: Stack, sentence: ShownSentence) -> dict[str, NDArray[np.uint8]]:
+    """What a sentence's last states are made of, by kind of rollout."""
+    places = {str(kind): (stack.name, sentence.index, str(kind)) for kind in Rollout}
+    found = study.portrait.rollouts
+    return {kind: found[place] for kind, place in places.items() if place in found}
+
+
+def _charts(study: Study, stack: Stack, sentence: ShownSentence) -> int:
+    """How many charts a stack may have; the first stacks get what does not divide evenly."""
+    stacks = study.manifest.stacks
+    longest = max(len(text.pieces) for text in sentence.texts.values())
+    most = min(MOST_CHARTS, MOST_LINES // min(longest, MOST_TOKENS))
+    return len(range(stacks.index(stack), most, len(stacks)))
 
 
 def _tiles(stack: Stack) -> Iterator[MapLink]:
@@ -287,85 +288,3 @@ def _tiles(stack: Stack) -> Iterator[MapLink]:
             name = HeadName(stack.name, layer, head)
             href = f"heads/{head_file(name)}.html"
             yield MapLink(head_name(name), href, layer, head, TILE * head, TILE * row)
-
-
-def _figures(
-    rows: pd.DataFrame, stack: Stack, sentence_number: int, text: ShownText
-) -> Iterator[Figure]:
-    """The paths of the tokens: one chart a metric."""
-    for metric in AXES:
-        chosen = rows[rows["metric"] == metric]
-        if len(chosen):
-            yield _paths(chosen, metric, stack, sentence_number, text)
-
-
-def _paths(rows: pd.DataFrame, metric: str, stack: Stack, number: int, text: ShownText) -> Figure:
-    layers = sorted({int(layer) for layer in rows["layer"]})
-    kinds = np.array(list(map(_kind, text.tags, text.special)))
-    names = np.array([visible(piece) for piece in distinct(text.pieces)])
-    position = rows["position"].to_numpy(int)
-    frame = pd.DataFrame(
-        {
-            "position": position,
-            "token": names[position],
-            "kind": kinds[position],
-            "step": rows["layer"].astype(int).astype(str).to_numpy(),
-            "value": rows["value"].to_numpy(float).round(4),
-            "state": rows["state"].to_numpy(str),
-            "space": rows["space"].to_numpy(str),
-        }
-    )
-    frame = pd.concat([_inputs(frame, START[metric]), frame], ignore_index=True)
-    shown = {"state": _first(frame["state"], State), "space": _first(frame["space"], Space)}
-    about = ", ".join(f"{key} {value}" for key, value in shown.items() if value)
-    caption = (
-        f"{all_metrics()[metric].title} of each token of sentence {number} through the layers "
-        f"({STACKS[stack.name]}; {about})."
-    )
-    steps = [str(State.INPUT), *map(str, layers)]
-    name = f"{metric}-{stack.name}-{sentence_file(number)}"
-    ranks = metric == "vocabulary_rank"
-    return trajectories(
-        name, caption, frame, title=AXES[metric], steps=steps, show=shown, ranks=ranks
-    )
-
-
-def _inputs(frame: pd.DataFrame, value: float) -> pd.DataFrame:
-    """Where every path begins: the input state itself."""
-    first = frame.drop_duplicates(["position", "state", "space"])
-    return first.assign(step=str(State.INPUT), value=value)
-
-
-def _first(values: pd.Series, order: type[State | Space]) -> str:
-    """The option that comes first in the terms' own order."""
-    there = set(values)
-    return next((str(option) for option in order if option in there), "")
-
-
-def _kind(tag: str, special: bool) -> str:
-    if tag == "PUNCT":
-        return "punctuation"
-    if special or not tag:
-        return "other"
-    return "content word" if tag in CONTENT else "function word" if tag in FUNCTION else "other"
-
-
-def _nearest(near: pd.DataFrame) -> tuple[tuple[NearestRow, ...], str]:
-    """The nearest entries of each token after each layer."""
-    if near.empty:
-        return (), ""
-    state, space = _first(near["state"], State), _first(near["space"], Space)
-    if State.OUT in set(near["state"]):
-        state = str(State.OUT)
-    chosen = near[(near["state"] == state) & (near["space"] == space)]
-    chosen = chosen[chosen["rank"] <= NEIGHBOURS].sort_values(["position", "layer", "rank"])
-    rows = []
-    for (position, token), of_token in chosen.groupby(["position", "token"], sort=False):
-        cells = tuple(_entries(of_layer) for _, of_layer in of_token.groupby("layer"))
-        rows.append(NearestRow(f"{position} {token}", cells))
-    return tuple(rows), f"state {state}, space {space}"
-
-
-def _entries(rows: pd.DataFrame) -> tuple[str, ...]:
-    entries = zip(rows["neighbour"], rows["cosine"], strict=True)
-    return tuple(f"{entry} {number(cosine)}" for entry, cosine in entries)

@@ -64,6 +64,9 @@ def running_text(
         known = stop > start
         before = text.text[end:start] if known and start >= end else ""
         letters = text.text[max(start, end) : stop] if known else ""
+        if not known and text.text[end:].lstrip().startswith(piece):
+            # A separator inside a passage stands in its text, too.
+            end = text.text.index(piece, end) + len(piece)
         share = None if weights is None else int(weights[position]) / STEPS
         tokens.append(
             Token(

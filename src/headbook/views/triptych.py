@@ -11,6 +11,8 @@ from headbook.charts import colours
 from headbook.results import StackResults
 from headbook.shown import STEPS, Exemplar, Ranking
 
+COLOURS = 32  # of cosines; a picture carries its palette
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -64,6 +66,27 @@ def triptych(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych |
         note = "each weight times the length of its value after W_O, over the largest"
         panels.append(_panel("by what is carried", note, scaled))
     return Triptych(sentence.number, tuple(panels), (raw.shape[0], raw.shape[1]))
+
+
+def alike(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych | None:
+    """What a head writes for every two tokens of its strongest exemplar, and how they look.
+
+    None where it has no exemplar, or values are not available.
+    """
+    shown = [e for e in exemplars if e.ranking is Ranking.STRONGEST and e.written.size]
+    if not shown:
+        return None
+    exemplar = min(shown, key=lambda e: e.rank)
+    written, rows = exemplar.written
+    panels = tuple(
+        Panel(title, note, images.preview(cells // (256 // COLOURS), colours(COLOURS)))
+        for title, note, cells in (
+            ("what is written", "cosine of what the head writes for two tokens", written),
+            ("rows of attention", "cosine of the rows of two tokens", rows),
+        )
+    )
+    sentence = results.study.portrait.sentences[exemplar.index]
+    return Triptych(sentence.number, panels, (written.shape[0], written.shape[1]))
 
 
 def _panel(title: str, note: str, cells: "NDArray[np.uint8]") -> Panel:

@@ -1,0 +1,106 @@
+"""Numbers of the states: curves from the input to the last layer, and a matrix of states."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from headbook.charts.draw import INKS, LINE, spread
+from headbook.charts.render import GREY, SEQUENTIAL, Figure, finished
+
+SIDE = (190, 200)  # width and height of a panel's curves
+CELLS = 360  # pixels of a matrix, at most
+CELL = 30  # pixels of a cell, at most
+NUMBERED = 16  # states whose numbers have room in the matrix
+
+
+def state_curves(
+    name: str, caption: str, rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]
+) -> Figure:
+    """A panel for each group of numbers, a line with its interval for each number.
+
+    Args:
+        rows: columns ``panel, title, series, baseline, state, value, low, high``; ``title`` is that
+            of the vertical axis; lines with ``baseline`` are grey and dashed.
+        states: from left to right.
+        panels: from left to right.
+    """
+    drawn = [_panel(rows[rows["panel"] == panel], panel, states) for panel in panels]
+    chart = alt.hconcat(*drawn, spacing=24).resolve_scale(color="independent")
+    return finished(chart, name, caption)
+
+
+def _panel(rows: pd.DataFrame, panel: str, states: Sequence[str]) -> Any:
+    series = list(dict.fromkeys(rows["series"]))
+    greys = {one: bool(rows[rows["series"] == one]["baseline"].all()) for one in series}
+    inks = iter(INKS * len(series))
+    ink = [GREY if greys[one] else next(inks) for one in series]
+    colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=ink), legend=None)
+    x = alt.X(
+        "state:O",
+        title="layer",
+        sort=[*states],
+        scale=alt.Scale(domain=[*states]),
+        axis=alt.Axis(labelAngle=0 if len(states) <= NUMBERED else -90, labelOverlap=True),
+    )
+    title = rows["title"].iloc[0]
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False, nice=True))
+    numbers = [alt.Tooltip(f"{each}:Q", format=".4~g") for each in ("value", "low", "high")]
+    base = alt.Chart(rows).encode(x=x, color=colour)
+    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
+    dash = alt.StrokeDash(
+        "baseline:N", scale=alt.Scale(domain=[False, True], range=[[1, 0], [4, 3]]), legend=None
+    )
+    line = base.mark_line(strokeWidth=2).encode(y=y, strokeDash=dash)
+    dots = base.mark_circle(size=34, opacity=1).encode(
+        y=y, tooltip=["series:N", "state:N", *numbers]
+    )
+    ends = alt.Chart(_ends(rows, states)).mark_text(align="left", dx=8, fontSize=11)
+    names = ends.encode(x=x, y="place:Q", text="series:N", color=colour)
+    # Without a name, Altair hashes the rows as printed, which the width of a terminal changes.
+    layers = [band, line, dots, names] if len(series) > 1 else [band, line, dots]
+    return alt.layer(*layers).properties(width=SIDE[0], height=SIDE[1], title=panel)
+
+
+def _ends(rows: pd.DataFrame, states: Sequence[str]) -> pd.DataFrame:
+    """Where the names of lines stand, moved apart where lines end together."""
+    order = rows["state"].map({state: place for place, state in enumerate(states)})
+    last = rows.loc[order.groupby(rows["series"], sort=False).idxmax()]
+    heights = rows[["value", "low", "high"]].to_numpy(float)
+    ends = (float(np.nanmin(heights)), float(np.nanmax(heights)))
+    gap = (ends[1] - ends[0]) * LINE / SIDE[1]
+    return last.assign(place=spread(last["value"].to_numpy(float), gap, ends), state=states[-1])
+
+
+def state_matrix(
+    name: str, caption: str, rows: pd.DataFrame, *, states: Sequence[str], title: str
+) -> Figure:
+    """Every two states, the first one at the upper left; numbers where they have room.
+
+    Args:
+        rows: columns ``state, other, value``.
+        title: of the colour legend.
+    """
+    axis = alt.Axis(labelAngle=0, ticks=False, domain=False, labelOverlap=True)
+    base = alt.Chart(rows).encode(
+        x=alt.X("other:O", title="layer", sort=[*states], axis=axis),
+        y=alt.Y("state:O", title="layer", sort=[*states], axis=axis),
+    )
+    cells = base.mark_rect().encode(
+        color=alt.Color(
+            "value:Q",
+            title=title,
+            scale=alt.Scale(scheme=SEQUENTIAL, domain=[0, 1], clamp=True),
+        ),
+        tooltip=["state:N", "other:N", alt.Tooltip("value:Q", format=".3f")],
+    )
+    light = alt.condition("datum.value > 0.6", alt.value("black"), alt.value("white"))
+    numbers = base.mark_text(fontSize=10).encode(
+        text=alt.Text("value:Q", format=".2f"), color=light
+    )
+    few = len(states) <= NUMBERED
+    step = alt.Step(max(8, min(CELL, CELLS // len(states))))
+    chart = alt.layer(cells, numbers) if few else cells
+    return finished(chart.properties(width=step, height=step), name, caption)

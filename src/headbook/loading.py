@@ -1,0 +1,77 @@
+"""A checkpoint with its language-model head, where it has one.
+
+A head that the checkpoint lacks would be loaded with random weights; it counts as absent.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_MASKED_LM_MAPPING,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSeq2SeqLM,
+)
+
+
+def with_head(folder: Path, config: Any, dtype: torch.dtype) -> tuple[Any, dict[str, Any], str]:
+    """The network with its head, or without one that the checkpoint does not have.
+
+    Encoder-decoders keep their head in any case: what writes their targets needs one.
+
+    Returns:
+        Network, loading report, and why there is no head.
+    """
+
+    def load(loader: Any) -> tuple[Any, dict[str, Any]]:
+        found: tuple[Any, dict[str, Any]] = loader.from_pretrained(
+            folder,
+            config=config,
+            dtype=dtype,
+            attn_implementation="eager",
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+        return found
+
+    loader = _head_loader(config)
+    if loader is None:
+        return *load(AutoModel), f"'{config.model_type}' has no language-model head"
+    network, report = load(loader)
+    headless = _headless(network, report["missing_keys"])
+    if headless and not config.is_encoder_decoder:
+        network, report = load(AutoModel)
+    return network, report, headless
+
+
+def _head_loader(config: Any) -> Any:
+    """What loads an architecture with its language-model head; None where it has none."""
+    if config.is_encoder_decoder:
+        return AutoModelForSeq2SeqLM
+    if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):
+        return AutoModelForMaskedLM
+    return AutoModelForCausalLM if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING else None
+
+
+def _headless(network: Any, missing: Collection[str]) -> str:
+    """Why a network's head is not that of its checkpoint; empty where it is.
+
+    A head whose weights are all the embedding's own is always there: the checkpoint must name it.
+    """
+    parts = [network.base_model]
+    if parts[0] is network:  # T5 and its like keep encoder and decoder side by side
+        parts = [network.get_encoder(), network.get_decoder()]
+    body = {id(weights) for part in parts for weights in part.parameters()}
+    own = [name for name, weights in network.named_parameters() if id(weights) not in body]
+    random = sorted(set(own) & set(missing))
+    if random:
+        return f"the checkpoint has no language-model head ({random[0]} is missing)"
+    named = network.config.architectures or []
+    if not own and type(network).__name__ not in named:
+        return f"the checkpoint is of {' or '.join(named) or 'a model'} without a head"
+    return ""

@@ -1,0 +1,40 @@
+"""How many words the model would rather say than the true one, after each layer.
+
+The logit lens puts the model's own final norm and language-model head on the output of each layer.
+Counted are the vocabulary entries with a strictly larger logit than the true token t: the next
+token in causal models and decoders, the token itself in masked models (which see it: their rank
+tells how soon the word is restored, not how well it is guessed). 0 means that the true token comes
+first. The last token of a causal text has no next one and no value.
+
+Ranks span several orders of magnitude; averages are of log10(1 + rank).
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Averaged, Chart, Need, Section, TokenMetric
+from headbook.terms import Space, State
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.tokenview import TokenView
+
+
+def measure(view: "TokenView", _: Space | None) -> "torch.Tensor":
+    """Rank of the true token. *Shape:* ``(state, sentence, token)``."""
+    return view.readings.ranks
+
+
+METRIC = TokenMetric(
+    title="Logit lens: rank of the true token",
+    unit="entries more probable than the true token",
+    formula=r"\#\{v : p^{(l)}_i(v) > p^{(l)}_i(t_i)\}",
+    reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
+    bounds=lambda _: (0, float("inf")),
+    section=Section.TRAVELS,
+    chart=Chart.TRAJECTORY,
+    measure=measure,
+    states=(State.OUT,),
+    needs=frozenset({Need.HEAD}),
+    averaged=Averaged(lambda ranks: (1 + ranks).log10(), "log10(1 + rank)"),
+)

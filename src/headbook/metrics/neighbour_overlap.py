@@ -1,0 +1,41 @@
+"""How much of a token's neighbourhood a layer leaves in place.
+
+The 100 vocabulary entries whose original encodings are nearest to a token's state are compared
+with the 100 nearest one layer earlier (the same kind of state; before layer 0 comes the input):
+the share that is still there. 1 means that the layer changed nothing that the vocabulary can see,
+0 that the token has moved to another part of it altogether.
+
+Two numbers stand beside it. *Another token* is the share of the 100 that another token of the same
+sentence, chosen at random, has among its own 100 at the same layer: some entries are near to
+everything (hubs), and only what exceeds this share is the token's own. *By chance* is the share of
+100 random entries, 100 / V for a vocabulary of V.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Section, TokenMetric
+from headbook.terms import Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.tokenview import TokenView
+
+
+def measure(view: "TokenView", space: Space | None) -> "torch.Tensor":
+    """Share of neighbours that stayed. *Shape:* ``(state, sentence, token)``."""
+    assert space is not None
+    return view.kept(space)
+
+
+METRIC = TokenMetric(
+    title="Neighbour overlap",
+    formula=r"\frac{|N_{100}(x^{(l)}_i) \cap N_{100}(x^{(l-1)}_i)|}{100}",
+    reference="After the exploration of RoBERTa by D. Avery (2024-25), recomputed from activations",
+    bounds=lambda _: (0, 1),
+    section=Section.TRAVELS,
+    chart=Chart.TRAJECTORY,
+    measure=measure,
+    spaces=(Space.POSITIONAL, Space.RAW),
+    beside=("neighbour_overlap_random", "neighbour_overlap_chance"),
+)

@@ -1,0 +1,33 @@
+"""How much two random choices of vocabulary entries have in common.
+
+Of 100 entries, the share that is expected among 100 others drawn at random from a vocabulary of V
+entries: 100 / V, the same for every token, state and layer. It stands beside the neighbour overlap;
+where the vocabulary has no more than 100 entries it is 1, and overlaps say nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Section, TokenMetric
+from headbook.terms import Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.tokenview import TokenView
+
+
+def measure(view: "TokenView", _: Space | None) -> "torch.Tensor":
+    """The share, at every token. *Shape:* ``(state, sentence, token)``."""
+    return view.chance()
+
+
+METRIC = TokenMetric(
+    title="Neighbours shared by chance",
+    formula=r"\frac{100}{V}",
+    reference="Expected overlap of two independent sets",
+    bounds=lambda _: (0, 1),
+    section=Section.TRAVELS,
+    chart=Chart.TRAJECTORY,
+    measure=measure,
+    spaces=(Space.RAW,),
+)

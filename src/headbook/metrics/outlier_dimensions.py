@@ -1,0 +1,44 @@
+"""How much of the cosine of any two tokens comes from single dimensions.
+
+The mean cosine of two tokens of different sentences is a sum over dimensions: the product of the
+two unit vectors in each. *largest* is what the dimension that adds most gives, *three* what the
+three give that add most; compare the anisotropy, which is the sum of all. Where one dimension of
+hundreds gives most of it, cosines of that layer say little but whether tokens agree in that
+dimension; look at the numbers that are standardised or taken without outliers.
+
+The page of the geometry names the dimensions; the files have the ten largest of each state. They
+are found on the same sample.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.clouds import apart
+from headbook.metrics.base import Chart, LayerMetric, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headbook.clouds import Cloud, Estimate
+
+
+def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
+    """What the largest dimensions add to the anisotropy."""
+    counts = cloud.sample.counts
+    return {
+        "largest": apart(cloud.sums[:, cloud.outliers[:1]], counts),
+        "three": apart(cloud.sums[:, cloud.outliers], counts),
+    }
+
+
+METRIC = LayerMetric(
+    title="Outlier dimensions",
+    unit="cosine",
+    formula=r"\frac{1}{|P|} \sum_{(i, j) \in P} \frac{x_{i,d}\, x_{j,d}}{\|x_i\|\, \|x_j\|}",
+    reference="Timkey & van Schijndel (2021), arXiv:2109.04404",
+    bounds=lambda _: (-1, 1),
+    section=Section.TRAVELS,
+    chart=Chart.STATES,
+    labels=("largest", "three"),
+    headline="largest",
+    measure=measure,
+)

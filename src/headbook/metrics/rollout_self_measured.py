@@ -1,0 +1,42 @@
+"""How much of a token's state is still its own input, by measured mixing ratios.
+
+Attention rollout with what each token keeps in each layer measured instead of taken to be one half:
+the *mixing ratio* of token and layer goes to the other tokens, shared out by attention averaged
+over heads, and the rest is the token as it was. After the first layer the share is therefore 1
+minus the mixing ratio.
+
+How much is mixed in is measured by lengths of vectors, from whom it comes by attention alone; no
+feed-forward layer is known to it. In a decoder that also looks at another text, what comes from
+there is left out.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, FlowMetric, Need, Section
+from headbook.terms import Rollout, State
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.flow import FlowView
+
+
+def measure(view: "FlowView") -> "torch.Tensor | None":
+    """Share of each token's own input. *Shape:* ``(sentence, token)``."""
+    return view.own(Rollout.MEASURED)
+
+
+METRIC = FlowMetric(
+    title="Own input by measured rollout",
+    formula=r"\tilde A^{(l)}_{ii},\quad \tilde A^{(l)}_{i\cdot} = "
+    r"\left(r^{(l)}_i\, \frac{\bar A^{(l)}_{i\cdot} - \bar A^{(l)}_{ii} I_{i\cdot}}"
+    r"{1 - \bar A^{(l)}_{ii}} + (1 - r^{(l)}_i)\, I_{i\cdot}\right) \tilde A^{(l-1)}",
+    reference="Abnar & Zuidema (2020), arXiv:2005.00928, with the ratios r of "
+    "Kobayashi et al. (2021), arXiv:2109.07152",
+    bounds=lambda _: (0, 1),
+    section=Section.TRAVELS,
+    chart=Chart.TRAJECTORY,
+    measure=measure,
+    states=(State.OUT,),
+    needs=frozenset({Need.VALUES}),
+)

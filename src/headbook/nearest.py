@@ -1,0 +1,72 @@
+"""Ranks and nearest entries, taken from a block of scores without sorting it."""
+
+from typing import NamedTuple
+
+import torch
+
+CHUNK = 1 << 8  # entries of which the largest score is found first
+MANY = 4  # chunks for each entry that is looked for, below which they save nothing
+
+
+class Nearest(NamedTuple):
+    """The largest scores of each row, largest first, and their entries; ``(row, k)``."""
+
+    values: torch.Tensor
+    indices: torch.Tensor
+
+
+class Comparison(NamedTuple):
+    """States compared with the original encodings of the vocabulary.
+
+    Attributes:
+        ranks: number of entries with a strictly higher cosine to a state than the token's own; 0:
+            still nearest. *Shape:* ``(state, sentence, token)``; NaN in the padding.
+        ids: the nearest entries, nearest first. *Shape:* ``(state, sentence, token, k)``; 0 in the
+            padding.
+        cosines: theirs, of the same shape; NaN in the padding.
+    """
+
+    ranks: torch.Tensor
+    ids: torch.Tensor
+    cosines: torch.Tensor
+
+    @classmethod
+    def empty(cls, states: torch.Tensor, k: int) -> "Comparison":
+        """Nothing compared yet."""
+        cosines = states.new_full((*states.shape[:3], k), torch.nan)
+        ranks = states.new_full(states.shape[:3], torch.nan)
+        return cls(ranks, torch.zeros_like(cosines, dtype=torch.long), cosines)
+
+
+def compared(scores: torch.Tensor, own: torch.Tensor, k: int) -> Comparison:
+    """Rank of each row's own entry, and its k nearest.
+
+    Args:
+        scores: *Shape:* ``(row, entry)``.
+        own: the row's own entry. *Shape:* ``(row,)``.
+    """
+    best = _largest(scores, k)
+    mine = scores.gather(1, own.unsqueeze(1))
+    ranks = (best.values > mine).sum(1)
+    # Whose own entry is not among the k has to be counted over all entries.
+    far = (best.values[:, -1:] > mine).squeeze(1)
+    if far.any():
+        nearer = scores[far] > mine[far]
+        ranks[far] = nearer.sum(1, dtype=torch.int32).long()
+    return Comparison(ranks.to(scores.dtype), best.indices, best.values)
+
+
+def _largest(scores: torch.Tensor, k: int) -> Nearest:
+    """``scores.topk(k)`` along long rows: the k largest lie in the k chunks with largest maxima."""
+    n_chunks = scores.shape[1] // CHUNK
+    if n_chunks < MANY * k:
+        return Nearest(*scores.topk(k))
+    chunks, tail = scores.split([n_chunks * CHUNK, scores.shape[1] - n_chunks * CHUNK], 1)
+    chunks = chunks.unflatten(1, (n_chunks, CHUNK))
+    chosen = chunks.amax(-1).topk(k).indices.unsqueeze(-1)
+    there = torch.arange(CHUNK, device=scores.device)
+    last = torch.arange(n_chunks * CHUNK, scores.shape[1], device=scores.device)
+    entries = torch.cat([(chosen * CHUNK + there).flatten(1), last.expand(len(scores), -1)], 1)
+    candidates = chunks.gather(1, chosen.expand(-1, -1, CHUNK)).flatten(1)
+    best = torch.cat([candidates, tail], 1).topk(k)
+    return Nearest(best.values, entries.gather(1, best.indices))

@@ -1,0 +1,91 @@
+"""Around which tokens the heads of each layer build their pairs of high similarity."""
+
+from dataclasses import dataclass
+
+from headbook.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors, Best
+from headbook.results import StackResults
+from headbook.shown import HeadName
+from headbook.terms import View
+from headbook.wording import MISSING, head_file, head_name, number
+
+METRIC = "anchor_token"
+SHOWN = tuple((view, label) for label in ("0.9", "top 1 %") for view in (View.RAW, View.NOSINK))
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """The anchor of a head in one view and label, and its share of all ends."""
+
+    token: str
+    share: str
+
+
+@dataclass(frozen=True)
+class AnchorHead:
+    """A head with its anchors, in the order of the table's columns."""
+
+    name: str
+    href: str
+    anchors: tuple[Anchor, ...]
+
+
+@dataclass(frozen=True)
+class AnchorLayer:
+    """A layer.
+
+    Attributes:
+        layer: its number.
+        distinct: how many anchors its heads have, with the same for shuffled tokens and the number
+            of heads that have one; in the order of the table's columns.
+        heads: its heads.
+    """
+
+    layer: int
+    distinct: tuple[tuple[int, int, int], ...]
+    heads: tuple[AnchorHead, ...]
+
+
+def anchor_layers(results: StackResults) -> tuple[AnchorLayer, ...]:
+    """The anchors of a stack; empty where they were not counted."""
+    anchors = results.study.survey.anchors.get(results.stack.name)
+    if anchors is None:
+        return ()
+    columns = [AnchorColumn(METRIC, view, label) for view, label in SHOWN]
+    true = [anchors.best(column, TRUE) for column in columns]
+    mixed = [anchors.best(column, SHUFFLED) for column in columns]
+    return tuple(
+        AnchorLayer(
+            layer,
+            tuple(
+                (distinct(a, layer), distinct(b, layer), int((a.token[layer] >= 0).sum()))
+                for a, b in zip(true, mixed, strict=True)
+            ),
+            tuple(
+                _head(anchors, HeadName(results.stack.name, layer, head), true)
+                for head in range(results.stack.n_heads)
+            ),
+        )
+        for layer in results.stack.attention_layers
+    )
+
+
+def distinct(best: Best, layer: int) -> int:
+    """How many different anchors the heads of a layer have."""
+    return len({*best.token[layer].tolist()} - {-1})
+
+
+def _head(anchors: Anchors, name: HeadName, best: list[Best]) -> AnchorHead:
+    place = name.layer, name.head
+    return AnchorHead(
+        head_name(name),
+        f"heads/{head_file(name)}.html",
+        tuple(
+            Anchor(
+                anchors.names[str(each.token[place])],
+                number(each.ends[place] / each.total[place], share=True),
+            )
+            if each.total[place]
+            else Anchor(MISSING, "")
+            for each in best
+        ),
+    )

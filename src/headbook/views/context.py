@@ -1,0 +1,252 @@
+"""What heads write: which tokens they treat alike, how far apart, and around which tokens."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from headbook.charts import Figure
+from headbook.findings.said import CHOICE, REPORT, metric
+from headbook.metrics.base import Need
+from headbook.metrics.segmentation import MEASURES, RULES
+from headbook.results import Number, StackResults
+from headbook.shown import HeadName
+from headbook.terms import View
+from headbook.views.anchors import AnchorLayer, anchor_layers
+from headbook.views.cells import Cell
+from headbook.views.contextcurves import Line, curve
+from headbook.views.contextwords import (
+    CENTRED,
+    DISTANCE,
+    ENDS,
+    PREFERENCE,
+    REPETITION,
+    ROWS,
+    SEGMENTS,
+    SIMILARITY,
+    summary,
+)
+from headbook.views.page import Page, gap_text
+from headbook.wording import FEW, STACKS, head_file, head_name, label_name
+
+TOP = "top 1 %"
+REPEATING = 10  # heads that the list of repetitions shows
+COLUMNS = {
+    "similarity": (SIMILARITY, "all"),
+    "rows": (ROWS, "all"),
+    "centred, neighbours": (CENTRED, "1"),
+    "distance of similar tokens": (DISTANCE, TOP),
+    "repetition lift": (REPETITION, TOP),
+    "same-sentence odds": (PREFERENCE, TOP),
+}
+
+
+@dataclass(frozen=True)
+class LayerLine:
+    """A layer: a number for each column of the table."""
+
+    layer: int
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class LayerTable:
+    """Layers in one view; ``columns`` as headings with the pages of their metrics."""
+
+    view: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[LayerLine, ...]
+
+
+@dataclass(frozen=True)
+class RepeatingHead:
+    """A head that writes the same where a token stands again, with its lift."""
+
+    name: str
+    href: str
+    lift: Cell
+    distance: Cell
+
+
+@dataclass(frozen=True)
+class SegmentLine:
+    """A rule in a layer, or one that needs no layer: F1, Pk and WindowDiff."""
+
+    rule: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class ContextSection:
+    """One kind of attention.
+
+    Attributes:
+        stack, title: as files and as pages call it.
+        summary: what the numbers say, in sentences.
+        figures: curves over layers, with what they show.
+        tables: layers by view.
+        repeating: heads with the highest lift, chosen on one half of the sentences.
+        anchors: anchor tokens by layer; empty where there are none.
+        segments: how well rules find the ends of sentences; empty without passages.
+        measures: the columns of that.
+    """
+
+    stack: str
+    title: str
+    summary: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    tables: tuple[LayerTable, ...]
+    repeating: tuple[RepeatingHead, ...]
+    anchors: tuple[AnchorLayer, ...]
+    segments: tuple[SegmentLine, ...]
+    measures: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextPage(Page):
+    """What heads write, in all stacks.
+
+    Attributes:
+        sections: by stack; none where values are not available.
+        remarks: what is missing, and why.
+    """
+
+    template: ClassVar[str] = "context.html"
+    sections: tuple[ContextSection, ...]
+    remarks: tuple[str, ...]
+
+
+def context_page(results: Mapping[str, StackResults]) -> ContextPage | None:
+    """The page; None in a study without its first metrics, which the others are read against."""
+    if not any({SIMILARITY, ROWS} <= {m.id for m in r.metrics} for r in results.values()):
+        return None
+    manifest = next(iter(results.values())).study.manifest
+    return ContextPage(
+        path="context.html",
+        title="What heads write",
+        description=f"For which tokens the heads of {manifest.model.name} write nearly the same: "
+        "how far apart they are, repetitions, anchors and ends of sentences.",
+        sections=tuple(_section(r) for r in results.values() if _has_any(r)),
+        remarks=tuple(
+            gap_text(gap)
+            for gap in manifest.gaps
+            if gap.what == Need.OUTPUTS or metric(SEGMENTS).title in gap.what
+        ),
+    )
+
+
+def _has_any(results: StackResults) -> bool:
+    there = {m.id for m in results.metrics}
+    known = [(name, label) for name, label in COLUMNS.values() if name in there]
+    return any(results.has(name, View.RAW, label) for name, label in known)
+
+
+def _section(results: StackResults) -> ContextSection:
+    stack = results.stack
+    return ContextSection(
+        stack=stack.name,
+        title=STACKS[stack.name],
+        summary=tuple(summary(results)),
+        figures=tuple(_figures(results)),
+        tables=tuple(_tables(results)),
+        repeating=tuple(_repeating(results)),
+        anchors=anchor_layers(results),
+        segments=tuple(_segments(results)),
+        measures=("F1", "Pk", "WindowDiff"),
+    )
+
+
+def _figures(results: StackResults) -> Iterator[Figure]:
+    thresholds = [Line(label, DISTANCE, label) for label in metric(DISTANCE).labels]
+    odds = [Line(label, PREFERENCE, label) for label in metric(PREFERENCE).labels]
+    alike = [Line("what is written", SIMILARITY, "all"), Line("rows of attention", ROWS, "all")]
+    ends = [Line(label_name(label), ENDS, label) for label in metric(ENDS).labels]
+    asked = (
+        ("drift", "times as far apart as all pairs", thresholds,
+         "How far apart the tokens are for which heads write nearly the same, by layer"),
+        ("alike", "mean cosine", alike,
+         "Mean similarity of all pairs of tokens by layer: of what heads write and, beside it, of "
+         "rows of attention"),
+        ("odds", "odds ratio", odds,
+         "Odds that similar tokens are of one sentence, over those of other pairs of the same "
+         "distance, by layer"),
+        ("ends", "share of attention", ends,
+         "Attention to separators and to ., ! and ? by layer, of tokens that see one; as it is, "
+         "and by norm"),
+    )  # fmt: skip
+    for name, title, lines, what in asked:
+        figure = curve(results, f"context-{results.stack.name}-{name}", what, title, lines)
+        if figure is not None:
+            yield figure
+
+
+def _tables(results: StackResults) -> Iterator[LayerTable]:
+    there = {m.id for m in results.metrics}
+    for view in (View.RAW, View.NOSINK):
+        columns = {
+            title: (name, label)
+            for title, (name, label) in COLUMNS.items()
+            if name in there and results.has(name, view, label)
+        }
+        yield LayerTable(
+            view=view,
+            columns=tuple((title, f"metrics/{name}.html") for title, (name, _) in columns.items()),
+            rows=tuple(
+                LayerLine(
+                    layer,
+                    tuple(
+                        Cell.of(results.layers(name, view, label).at(layer), metric(name))
+                        for name, label in columns.values()
+                    ),
+                )
+                for layer in results.stack.attention_layers
+            ),
+        )
+
+
+def _repeating(results: StackResults) -> Iterator[RepeatingHead]:
+    """The heads with the highest lift on one half, with their numbers on the other."""
+    if REPETITION not in {m.id for m in results.metrics}:
+        return
+    chosen = results.half(CHOICE, REPETITION, View.RAW, TOP)
+    value = np.where(chosen.events >= FEW, chosen.value, np.nan)
+    order = np.argsort(-value, axis=None, kind="stable")
+    for place in order[: min(REPEATING, int((~np.isnan(value)).sum()))]:
+        layer, head = (int(part) for part in np.unravel_index(place, value.shape))
+        name = HeadName(results.stack.name, layer, head)
+        lift = results.half(REPORT, REPETITION, View.RAW, TOP).at(layer, head)
+        yield RepeatingHead(
+            head_name(name),
+            f"heads/{head_file(name)}.html",
+            Cell.of(lift, metric(REPETITION)),
+            _distance(results, layer, head),
+        )
+
+
+def _distance(results: StackResults, layer: int, head: int) -> Cell:
+    there = DISTANCE in {m.id for m in results.metrics}
+    nothing = Number(np.nan, np.nan, np.nan, 0, 0.0)
+    found = results.heads(DISTANCE, View.RAW, TOP).at(layer, head) if there else nothing
+    return Cell.of(found, metric(DISTANCE))
+
+
+def _segments(results: StackResults) -> Iterator[SegmentLine]:
+    there = SEGMENTS in {m.id for m in results.metrics}
+    if not there or not results.has(SEGMENTS, View.RAW, "f1:even"):
+        return
+    first = results.stack.attention_layers[0]
+    for rule in RULES:
+        own = rule in {"similarity", "attention"}
+        for layer in results.stack.attention_layers if own else (first,):
+            name = f"{rule}, layer {layer}" if own else f"{rule} (no model)"
+            yield SegmentLine(
+                name,
+                tuple(
+                    Cell.of(
+                        results.layers(SEGMENTS, View.NOSINK, f"{measure}:{rule}").at(layer),
+                        metric(SEGMENTS),
+                    )
+                    for measure in MEASURES
+                ),
+            )

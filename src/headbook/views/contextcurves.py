@@ -1,0 +1,51 @@
+"""Curves over layers of several metrics of what heads write."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Figure, layer_curve
+from headbook.findings.said import metric
+from headbook.results import StackResults
+from headbook.terms import View
+from headbook.wording import STACKS
+
+
+class Line(NamedTuple):
+    """One line of a curve: its name, the metric and the label."""
+
+    name: str
+    metric: str
+    label: str
+
+
+def curve(
+    results: StackResults, name: str, what: str, title: str, lines: Sequence[Line]
+) -> Figure | None:
+    """Numbers of layers in all views that the metrics have; None where there are none."""
+    there = {m.id for m in results.metrics}
+    lines = [line for line in lines if line.metric in there]
+    frames = [
+        _rows(results, line, view)
+        for line in lines
+        for view in metric(line.metric).views
+        if results.has(line.metric, view, line.label)
+    ]
+    if not frames:
+        return None
+    rows = pd.concat(frames, ignore_index=True)
+    view = str(rows["view"][0])
+    caption = (
+        f"{what}. Heads together, with 95 % intervals clustered by sentence; view {view}. "
+        f"{results.study.manifest.model.name}, {STACKS[results.stack.name]}."
+    )
+    return layer_curve(name, caption, rows, title=title, show={"view": view})
+
+
+def _rows(results: StackResults, line: Line, view: View) -> pd.DataFrame:
+    numbers = results.layers(line.metric, view, line.label)
+    layers = np.flatnonzero(~np.isnan(numbers.value))
+    parts = {n: getattr(numbers, n)[layers].round(5) for n in ("value", "low", "high")}
+    return pd.DataFrame({"layer": layers, **parts}).assign(series=line.name, view=str(view))

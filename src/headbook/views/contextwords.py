@@ -1,0 +1,142 @@
+"""What the numbers of what heads write say, in sentences."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from headbook.findings.said import metric
+from headbook.results import Number, StackResults
+from headbook.terms import View
+from headbook.views.anchors import anchor_layers
+from headbook.wording import counted, is_share, number
+
+SIMILARITY, CENTRED, ROWS = "context_similarity", "context_similarity_centred", "row_similarity"
+DISTANCE, REPETITION = "high_pair_distance", "repetition_lift"
+PREFERENCE, SEGMENTS, ENDS = "same_sentence_preference", "segmentation", "separator_attention"
+TOP = "top 1 %"
+CLOSE = 0.7  # correlation over heads from which on two things go together
+
+
+def summary(results: StackResults) -> Iterator[str]:
+    """One sentence a subject, where the study has its numbers."""
+    yield from _drift(results)
+    yield from _rows(results)
+    yield from _anchors(results)
+    yield from _ends(results)
+    yield from _preference(results)
+    yield from _segments(results)
+
+
+def _has(results: StackResults, name: str, label: str) -> bool:
+    there = name in {m.id for m in results.metrics}
+    return there and results.has(name, View.RAW, label)
+
+
+def _said(value: Number, name: str) -> str:
+    return number(value.value, share=is_share(metric(name)))
+
+
+def _drift(results: StackResults) -> Iterator[str]:
+    if not _has(results, DISTANCE, TOP):
+        return
+    numbers = results.layers(DISTANCE, View.RAW, TOP)
+    layers = results.stack.attention_layers
+    first, last = numbers.at(layers[0]), numbers.at(layers[-1])
+    if last.high < first.low:
+        verdict = "nearer than in the first: from long range to short range"
+    elif last.low > first.high:
+        verdict = "farther than in the first, against what the paper reports"
+    else:
+        verdict = "about as far as in the first; intervals overlap"
+    values = np.where(np.isnan(numbers.value), np.inf, numbers.value)
+    least = int(values.argmin())
+    yield (
+        "Tokens for which a head writes nearly the same (its top 1 % of pairs) are "
+        f"{_said(first, DISTANCE)} times as far apart as all pairs in layer {layers[0]} and "
+        f"{_said(last, DISTANCE)} times in layer {layers[-1]}, {verdict}. They are nearest in "
+        f"layer {least}, with {_said(numbers.at(least), DISTANCE)}."
+    )
+
+
+def _rows(results: StackResults) -> Iterator[str]:
+    if not (_has(results, SIMILARITY, "all") and _has(results, ROWS, "all")):
+        return
+    written = results.heads(SIMILARITY, View.RAW, "all").value.ravel()
+    rows = results.heads(ROWS, View.RAW, "all").value.ravel()
+    both = ~np.isnan(written) & ~np.isnan(rows)
+    if both.sum() < 3 or not (written[both].std() and rows[both].std()):
+        return
+    r = float(np.corrcoef(written[both], rows[both])[0, 1])
+    verdict = (
+        "heads write alike mostly where they look alike from everywhere"
+        if r >= CLOSE
+        else "to write alike is not just to look alike from everywhere"
+    )
+    yield (
+        f"Over {int(both.sum()):,} heads, the mean similarity of what is written goes with that of "
+        f"the rows of attention with r = {number(r)}: {verdict}."
+    )
+
+
+def _anchors(results: StackResults) -> Iterator[str]:
+    layers = anchor_layers(results)
+    if not layers:
+        return
+    true, mixed, heads = (sum(layer.distinct[0][i] for layer in layers) for i in range(3))
+    yield (
+        f"The {counted(heads, 'head')} that have pairs with a cosine of at least 0.9 have "
+        f"{counted(true, 'anchor')}, different ones in each layer counted; where the tokens of "
+        f"each sentence are shuffled once, {mixed:,}."
+    )
+
+
+def _ends(results: StackResults) -> Iterator[str]:
+    names = {"separator": "special separators", "sentence_end": "., ! and ?"}
+    for label, name in names.items():
+        if not _has(results, ENDS, label):
+            continue
+        numbers = results.layers(ENDS, View.RAW, label)
+        most = int(np.nanargmax(numbers.value))
+        by_norm = results.layers(ENDS, View.RAW, f"{label}_by_norm").at(most)
+        carried = (
+            f"; of what attention brings, {number(by_norm.value, share=True)}"
+            if not np.isnan(by_norm.value)
+            else ""
+        )
+        yield (
+            f"Attention to {name} is highest in layer {most}: "
+            f"{_said(numbers.at(most), ENDS)} of the attention of tokens that see one{carried}."
+        )
+
+
+def _preference(results: StackResults) -> Iterator[str]:
+    if not _has(results, PREFERENCE, TOP):
+        return
+    numbers = results.layers(PREFERENCE, View.RAW, TOP)
+    most = int(np.nanargmax(numbers.value))
+    clear, layers = int((numbers.low > 1).sum()), len(results.stack.attention_layers)
+    yield (
+        "At the same distance, similar tokens are of one sentence with up to "
+        f"{_said(numbers.at(most), PREFERENCE)} times the odds of other pairs (layer {most}); the "
+        f"interval lies above 1 in {clear} of {counted(layers, 'layer')}."
+    )
+
+
+def _segments(results: StackResults) -> Iterator[str]:
+    if not _has(results, SEGMENTS, "f1:even"):
+        return
+    found = {}
+    for rule in ("similarity", "attention"):
+        values = results.layers(SEGMENTS, View.NOSINK, f"f1:{rule}")
+        best = int(np.nanargmax(values.value))
+        found[rule] = f"{_said(values.at(best), SEGMENTS)} (layer {best})"
+    first = results.stack.attention_layers[0]
+    plain = {
+        rule: _said(results.layers(SEGMENTS, View.NOSINK, f"f1:{rule}").at(first), SEGMENTS)
+        for rule in ("punctuation", "even")
+    }
+    yield (
+        f"Ends of sentences by dips of similarity reach F1 {found['similarity']} at best, by "
+        f"attention to ., ! and ? {found['attention']}; every ., ! and ? alone "
+        f"{plain['punctuation']}, even distances {plain['even']}."
+    )

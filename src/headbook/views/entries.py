@@ -1,0 +1,91 @@
+"""Tables of vocabulary entries: what each token of a sentence is near to, layer by layer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from headbook.shown import LOGITS
+from headbook.terms import Space, State
+from headbook.wording import first_of, number, percent
+
+ENTRIES = 3  # that a cell names; the files have ten
+COLUMNS = 12  # layers that a table has room for
+
+
+@dataclass(frozen=True)
+class EntriesRow:
+    """A token with entries, and their numbers, after each layer."""
+
+    token: str
+    cells: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
+class EntriesTable:
+    """The first entries of each token after each layer.
+
+    Attributes:
+        title: what the entries are.
+        caption: how they were found, and what the numbers are.
+        layers: layer numbers, the columns.
+        rows: the tokens.
+    """
+
+    title: str
+    caption: str
+    layers: tuple[int, ...]
+    rows: tuple[EntriesRow, ...]
+
+
+def entries_tables(near: pd.DataFrame) -> Iterator[EntriesTable]:
+    """The nearest entries, and those of the logit lens, where there are any.
+
+    Args:
+        near: rows of `headbook.shown.NEAREST`, of one stack and sentence.
+    """
+    lens = near["space"] == LOGITS
+    nearest = near[~lens]
+    if len(nearest):
+        states = set(nearest["state"])
+        state = str(State.OUT) if State.OUT in states else first_of(nearest["state"], State)
+        space = first_of(nearest["space"], Space)
+        chosen = nearest[(nearest["state"] == state) & (nearest["space"] == space)]
+        caption = (
+            "The three entries whose original encodings are nearest to the token after each layer, "
+            f"with cosine (state {state}, space {space})"
+        )
+        yield _table("Nearest vocabulary entries", caption, chosen, shares=False)
+    if lens.any():
+        caption = (
+            "The three entries that are most probable if the model's own norm and language-model "
+            "head are put on the token's state after each layer (logit lens)"
+        )
+        yield _table("What the model would say", caption, near[lens], shares=True)
+
+
+def _table(title: str, caption: str, near: pd.DataFrame, *, shares: bool) -> EntriesTable:
+    layers = _some_layers(near)
+    chosen = near[near["layer"].isin(layers) & (near["rank"] <= ENTRIES)]
+    chosen = chosen.sort_values(["position", "layer", "rank"])
+    rows = []
+    for (position, token), of_token in chosen.groupby(["position", "token"], sort=False):
+        cells = tuple(_entries(of_layer, shares) for _, of_layer in of_token.groupby("layer"))
+        rows.append(EntriesRow(f"{position} {token}", cells))
+    return EntriesTable(title, caption, layers, tuple(rows))
+
+
+def _some_layers(near: pd.DataFrame) -> tuple[int, ...]:
+    """All layers, or as many as there is room for, evenly from the first to the last."""
+    layers = sorted({int(layer) for layer in near["layer"]})
+    if len(layers) <= COLUMNS:
+        return tuple(layers)
+    places = np.linspace(0, len(layers) - 1, COLUMNS).round().astype(int)
+    return tuple(layers[place] for place in places)
+
+
+def _entries(rows: pd.DataFrame, shares: bool) -> tuple[str, ...]:
+    written = percent if shares else number
+    entries = zip(rows["neighbour"], rows["cosine"], strict=True)
+    return tuple(f"{entry} {written(value)}" for entry, value in entries)

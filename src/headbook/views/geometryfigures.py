@@ -1,0 +1,114 @@
+"""The figures of the geometry of states."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Figure, state_curves, state_matrix
+from headbook.clouds import MINIBATCH
+from headbook.metrics import all_metrics
+from headbook.results import Numbers
+from headbook.shapes import GeometrySums, StateColumn, short_names
+from headbook.wording import counted
+
+
+class Line(NamedTuple):
+    """A number in a panel; its axis is the panel's."""
+
+    panel: str
+    axis: str
+    series: str
+    metric: str
+    label: str = "raw"
+    baseline: bool = False
+
+
+SIMILAR, ONE, RANK = "How alike tokens are", "What one vector could stand for", "Effective rank"
+COSINE, PATH = "Cosine of two tokens", "Cosine to the input"
+SHAPES = (
+    Line(SIMILAR, "cosine", "one entry", "self_similarity"),
+    Line(SIMILAR, "cosine", "one sentence", "intra_sentence_similarity"),
+    Line(SIMILAR, "cosine", "any two", "anisotropy", baseline=True),
+    Line(ONE, "share", "one entry", "maximum_explainable_variance"),
+    Line(ONE, "share", "random", "maximum_explainable_variance", "baseline", baseline=True),
+    Line(RANK, f"dimensions ({MINIBATCH} tokens)", "rank", "effective_rank", ""),
+)
+TREATED = tuple(
+    Line(panel, "cosine", series, metric, label)
+    for panel, metric in ((COSINE, "anisotropy"), (PATH, "standardised_cosine"))
+    for label, series in {
+        "raw": "as it is",
+        "without_outliers": "without three",
+        "standardised": "standardised",
+    }.items()
+)
+
+
+def figures(stack: str, sums: GeometrySums) -> Iterator[Figure]:
+    """All figures of one stack that have something to show."""
+    behind = f"{counted(sums.tokens, 'token')} of {counted(sums.sentences, 'sentence')}"
+    ranked = StateColumn("effective_rank", "") in sums.columns and sums.minibatches
+    rank = " On the right, how many dimensions tokens use." if ranked else ""
+    captions = {
+        f"geometry-{stack}": (
+            SHAPES,
+            "Occurrences of one vocabulary entry in different sentences, tokens with the mean of "
+            "their sentence, and any two tokens of different sentences (grey, the baseline); the "
+            "share of one entry's vectors that their best single direction holds, beside as many "
+            f"random tokens (grey).{rank} Bands: 95 % intervals.",
+        ),
+        f"geometry-dimensions-{stack}": (
+            TREATED,
+            "Cosine of two tokens of different sentences, and of each token to its own input: as "
+            "it is, without the three dimensions that add most to it, and with every dimension "
+            "standardised. Where the lines part, a few dimensions make the cosine.",
+        ),
+    }
+    for name, (lines, caption) in captions.items():
+        rows = _rows(sums, lines)
+        if len(rows):
+            panels = list(dict.fromkeys(rows["panel"]))
+            yield state_curves(
+                name,
+                f"{caption} {behind}.",
+                rows,
+                states=short_names(len(sums.weights)),
+                panels=panels,
+            )
+    if not np.isnan(sums.cka).all():
+        yield _matrix(f"geometry-cka-{stack}", sums)
+
+
+def _rows(sums: GeometrySums, lines: tuple[Line, ...]) -> pd.DataFrame:
+    states, frames = short_names(len(sums.weights)), []
+    for line in lines:
+        column = StateColumn(line.metric, line.label)
+        if column not in sums.columns:
+            continue
+        limits = all_metrics()[line.metric].limits
+        numbers = Numbers.of(sums.states[:, sums.columns.index(column)], limits)
+        frame = pd.DataFrame(
+            {"state": states, "value": numbers.value, "low": numbers.low, "high": numbers.high}
+        )
+        told = {"panel": line.panel, "title": line.axis, "series": line.series}
+        frames.append(frame.assign(**told, baseline=line.baseline).dropna(subset="value"))
+    frames = [frame for frame in frames if len(frame)]
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+
+
+def _matrix(name: str, sums: GeometrySums) -> Figure:
+    states = short_names(len(sums.weights))
+    rows = [
+        {"state": state, "other": other, "value": round(float(value), 4)}
+        for state, row in zip(states, sums.cka, strict=True)
+        for other, value in zip(states, row, strict=True)
+        if not np.isnan(value)
+    ]
+    caption = (
+        "How alike every two layers arrange the same tokens, 1: the same up to rotation and scale. "
+        f"Linear CKA, unbiased, over {counted(sums.minibatches, 'minibatch', 'minibatches')} of "
+        f"{MINIBATCH} tokens."
+    )
+    return state_matrix(name, caption, pd.DataFrame(rows), states=states, title="CKA")

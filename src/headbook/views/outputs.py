@@ -1,0 +1,155 @@
+"""Which heads a layer's output comes from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Figure, heat_map
+from headbook.findings import CHOICE, REPORT
+from headbook.metrics import all_metrics
+from headbook.results import Floats, Numbers, StackResults
+from headbook.shown import HeadName
+from headbook.terms import View
+from headbook.views.cells import Cell, domain
+from headbook.wording import STACKS, head_file, head_name, number, percent
+
+OUTPUT = "output_norm_share"
+VIEW = View.RAW
+
+
+@dataclass(frozen=True)
+class OutputHead:
+    """A head that stands out in its layer: its name, its page and its share."""
+
+    name: str
+    href: str
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class OutputLine:
+    """The heads of one layer.
+
+    Attributes:
+        layer: its number.
+        effective: number of equal heads that would be as spread out.
+        strongest, weakest: chosen on one half of the sentences, with their shares on the other;
+            None where a half has no number.
+    """
+
+    layer: int
+    effective: str
+    strongest: OutputHead | None
+    weakest: OutputHead | None
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The heads of a stack by what they write.
+
+    Attributes:
+        said: what the numbers say, in sentences.
+        n_heads: heads of a layer.
+        figure: share of every head.
+        lines: by layer.
+    """
+
+    said: tuple[str, ...]
+    n_heads: int
+    figure: Figure
+    lines: tuple[OutputLine, ...]
+
+
+def outputs(results: StackResults) -> Outputs | None:
+    """What the heads of a stack write; None where that was not measured."""
+    if not results.has(OUTPUT, VIEW):
+        return None
+    numbers = results.heads(OUTPUT, VIEW)
+    lines = tuple(
+        _line(results, layer, effective(numbers.value[layer]))
+        for layer in results.stack.attention_layers
+    )
+    return Outputs(
+        said=tuple(_said(results, numbers)),
+        n_heads=results.stack.n_heads,
+        figure=_figure(results, numbers),
+        lines=lines,
+    )
+
+
+def effective(shares: Floats) -> float:
+    """Number of equal heads that would be as spread out: exp of the entropy of shares.
+
+    Args:
+        shares: of the heads of a layer, NaN where a head has none; they need not add up to 1.
+    """
+    there = shares[shares > 0]
+    if not len(there):
+        return float("nan")
+    parts = there / there.sum()
+    return float(np.exp(-(parts * np.log(parts)).sum()))
+
+
+def _line(results: StackResults, layer: int, count: float) -> OutputLine:
+    chosen = results.half(CHOICE, OUTPUT, VIEW).value[layer]
+    if np.isnan(chosen).all():
+        return OutputLine(layer, number(count), None, None)
+    report = results.half(REPORT, OUTPUT, VIEW)
+    strongest, weakest = (
+        _head(results, report, layer, int(place))
+        for place in (np.nanargmax(chosen), np.nanargmin(chosen))
+    )
+    return OutputLine(layer, number(count), strongest, weakest)
+
+
+def _head(results: StackResults, numbers: Numbers, layer: int, head: int) -> OutputHead:
+    name = HeadName(results.stack.name, layer, head)
+    cell = Cell.of(numbers.at(layer, head), all_metrics()[OUTPUT])
+    return OutputHead(head_name(name), f"heads/{head_file(name)}.html", cell)
+
+
+def _said(results: StackResults, numbers: Numbers) -> Iterator[str]:
+    stack = results.stack
+    counts = np.array([effective(shares) for shares in numbers.value])
+    if np.isnan(counts).all() or stack.n_heads < 2:
+        return
+    least, most = int(np.nanargmin(counts)), int(np.nanargmax(counts))
+    yield (
+        f"Layer {least} spreads its output over the fewest heads, as {number(counts[least])} equal "
+        f"heads would, layer {most} over the most, {number(counts[most])}; a layer has "
+        f"{stack.n_heads}."
+    )
+    chosen, report = (results.half(half, OUTPUT, VIEW).value for half in (CHOICE, REPORT))
+    if np.isnan(chosen).all() or np.isnan(report).all():
+        return
+    strongest, weakest = (
+        np.unravel_index(int(pick(chosen)), chosen.shape) for pick in (np.nanargmax, np.nanargmin)
+    )
+    told = [
+        f"{head_name(HeadName(stack.name, int(at[0]), int(at[1])))} with {percent(report[at])}"
+        for at in (strongest, weakest)
+    ]
+    yield (
+        f"The head with the largest part of its layer's output is {told[0]}, the one with the "
+        f"smallest {told[1]}; equal heads would have {percent(1 / stack.n_heads)} each."
+    )
+
+
+def _figure(results: StackResults, numbers: Numbers) -> Figure:
+    there = np.nonzero(~np.isnan(numbers.value))
+    columns = dict(zip(("layer", "head"), there, strict=True))
+    values = {n: getattr(numbers, n)[there].round(5) for n in ("value", "low", "high")}
+    caption = (
+        f"Share of each head in the output of its layer ({STACKS[results.stack.name]}), by the "
+        "lengths of what heads add to tokens; all keys count. Rows are layers, columns are heads."
+    )
+    return heat_map(
+        f"flow-outputs-{results.stack.name}",
+        caption,
+        pd.DataFrame({**columns, **values}).assign(view=str(VIEW), label=""),
+        title="share of the layer's output",
+        domain=domain(numbers.value, all_metrics()[OUTPUT].limits),
+        show={"view": str(VIEW), "label": ""},
+    )

@@ -1,0 +1,120 @@
+"""Where the sentences of a passage end, and where rules say they do."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.metrics.segmentation import RULES
+from headbook.results import StackResults
+from headbook.shown import ShownText
+from headbook.terms import View
+from headbook.views.text import Token, running_text
+from headbook.wording import percent
+
+METRIC = "segmentation"
+BY_LAYER = ("similarity", "attention")  # the other rules know no model
+TITLES = {
+    "similarity": "Similarity of what heads write",
+    "attention": "Attention to stops",
+    "punctuation": "Every . ! ?",
+    "even": "Even distances",
+}
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some text, and what is said of its end.
+
+    Attributes:
+        tokens: the text.
+        end: right, wrong, missed, or empty where there is none.
+    """
+
+    tokens: tuple[Token, ...]
+    end: str
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A passage as one rule divides it.
+
+    Attributes:
+        rule: its name, with its layer where it has one.
+        pieces: the text.
+        right, wrong, missed: how many ends of each kind.
+    """
+
+    rule: str
+    pieces: tuple[Piece, ...]
+    right: int
+    wrong: int
+    missed: int
+
+
+def proposals(
+    results: StackResults, text: ShownText, marks: NDArray[np.uint8] | None
+) -> tuple[Proposal, ...]:
+    """A passage as each rule divides it; none for a single sentence.
+
+    Args:
+        marks: as in `headbook.shown.Portrait.ends`.
+    """
+    if marks is None or len(text.parts) < 2:
+        return ()
+    counted = [i for i, special in enumerate(text.special) if not special]
+    if results.stack.causal:
+        counted = [i for i in counted if i > 0]
+    true = {a for a, b in pairwise(counted) if _part(text, a) != _part(text, b)}
+    tokens = running_text(text)
+    return tuple(_proposals(results, marks, true, tokens))
+
+
+def _proposals(
+    results: StackResults, marks: NDArray[np.uint8], true: set[int], tokens: Sequence[Token]
+) -> Iterator[Proposal]:
+    for number, rule in enumerate(RULES):
+        layer = results.stack.attention_layers[0]
+        title = TITLES[rule]
+        if rule in BY_LAYER:
+            layer, score = _best(results, rule)
+            title = f"{title}, layer {layer} (F1 {percent(score)} over all passages)"
+        said = {int(place) for place in np.flatnonzero(marks[layer, number])}
+        yield Proposal(
+            title,
+            tuple(_pieces(tokens, said, true)),
+            len(said & true),
+            len(said - true),
+            len(true - said),
+        )
+
+
+def _best(results: StackResults, rule: str) -> tuple[int, float]:
+    """The layer whose heads together find ends best, and its F1."""
+    values = results.layers(METRIC, View.RAW, f"f1:{rule}").value
+    layer = int(np.nanargmax(values)) if not np.isnan(values).all() else 0
+    return layer, float(values[layer])
+
+
+def _part(text: ShownText, token: int) -> int:
+    """Which sentence of its passage a token belongs to."""
+    return sum(text.spans[token][0] >= start for start, _ in text.parts)
+
+
+def _pieces(tokens: Sequence[Token], said: set[int], true: set[int]) -> Iterator[Piece]:
+    """The text, cut wherever there is an end or one is proposed."""
+    piece: list[Token] = []
+    for token in tokens:
+        piece.append(token)
+        place = token.position
+        if place in said | true:
+            yield Piece(tuple(piece), _kind(said=place in said, true=place in true))
+            piece = []
+    if piece:
+        yield Piece(tuple(piece), "")
+
+
+def _kind(*, said: bool, true: bool) -> str:
+    return "missed" if not said else "right" if true else "wrong"

@@ -1,0 +1,170 @@
+"""What the last states of a sentence's tokens are made of, by attention rollout."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook import images
+from headbook.charts import colours
+from headbook.shown import STEPS, ShownText
+from headbook.terms import Rollout
+from headbook.views.text import distinct
+from headbook.wording import THIN, visible
+
+MOST_TOKENS = 48  # rows and columns of a picture, and rows of the table
+OTHERS = 3  # sources that a cell names beside the token itself
+CELL = 10  # units of a weight in the picture
+LETTERS = 14  # of a token's name beside the picture
+NAMES = {
+    Rollout.MEASURED: "measured mixing ratios",
+    Rollout.HALF: "one half in each layer",
+}
+Steps = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Label:
+    """A token's name beside the picture: where it stands, and what it says."""
+
+    place: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What each token's last state is made of, as a picture.
+
+    Attributes:
+        title: what each layer is taken to keep.
+        said: what stands out, in sentences.
+        note: how to read the picture; also its text for who cannot see it.
+        image: one pixel a share, as an image address.
+        side: units of the picture in both directions; ``left``, ``top`` and ``right`` are margins
+            for names.
+        rows, columns: names of the tokens.
+    """
+
+    title: str
+    said: tuple[str, ...]
+    note: str
+    image: str
+    side: int
+    left: int
+    top: int
+    right: int
+    rows: tuple[Label, ...]
+    columns: tuple[Label, ...]
+
+
+@dataclass(frozen=True)
+class SourceRow:
+    """A token; for each picture its own share and its largest other sources."""
+
+    token: str
+    cells: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where a sentence's last states come from, in one stack.
+
+    Attributes:
+        mixtures: pictures; measured ratios first, where they are known.
+        rows: the same as a table.
+        cut: tokens that pictures and table leave out.
+    """
+
+    mixtures: tuple[Mixture, ...]
+    rows: tuple[SourceRow, ...]
+    cut: int
+
+
+def sources(found: Mapping[str, Steps], text: ShownText) -> Sources | None:
+    """Pictures and table of one sentence; None where nothing was measured.
+
+    Args:
+        found: shares by kind of rollout, in steps; see `Portrait.rollouts`.
+    """
+    kinds = [kind for kind in NAMES if kind in found]
+    if not kinds:
+        return None
+    names = [visible(piece) for piece in distinct(text.pieces)]
+    quoted = _quoted(text)
+    return Sources(
+        mixtures=tuple(_mixture(kind, found[kind], names, text) for kind in kinds),
+        rows=tuple(
+            SourceRow(
+                name,
+                tuple(_cell(found[kind][place], place, quoted) for kind in kinds),
+            )
+            for place, name in enumerate(names[:MOST_TOKENS])
+        ),
+        cut=max(0, len(names) - MOST_TOKENS),
+    )
+
+
+def _mixture(kind: Rollout, steps: Steps, names: list[str], text: ShownText) -> Mixture:
+    shown = steps[:MOST_TOKENS, :MOST_TOKENS]
+    most = max(int(shown.max()), 1)
+    scaled = np.rint(shown / most * STEPS).astype(np.uint8)
+    longest = max(len(name[:LETTERS]) for name in names)
+    labels = [Label(CELL * (i + 0.5), name[:LETTERS]) for i, name in enumerate(names[: len(shown)])]
+    return Mixture(
+        title=NAMES[kind],
+        said=tuple(_said(steps, _quoted(text), text.special)),
+        note="Rows are the last states of tokens, columns the inputs they are made of; dark is "
+        f"nothing, the lightest colour is {_share(most)}, the largest share here.",
+        image=images.preview(scaled, colours(STEPS + 1)),
+        side=CELL * len(shown),
+        left=6 * longest + 10,
+        top=5 * longest + 12,
+        right=3 * longest + 8,
+        rows=tuple(labels),
+        columns=tuple(labels),
+    )
+
+
+def _quoted(text: ShownText) -> list[str]:
+    """Tokens in quotation marks, with their places where a token stands there twice."""
+    counts = Counter(text.pieces)
+    return [
+        f"“{visible(piece)}”" + (f" (token {place})" if counts[piece] > 1 else "")
+        for place, piece in enumerate(text.pieces)
+    ]
+
+
+def _said(steps: Steps, names: list[str], special: tuple[bool, ...]) -> Iterator[str]:
+    """The ordinary tokens that keep most and least of themselves."""
+    ordinary = np.flatnonzero(~np.array(special))
+    if not len(ordinary):
+        return
+    own = steps[ordinary, ordinary]
+    least, most = (int(ordinary[place]) for place in (own.argmin(), own.argmax()))
+    yield f"Least of itself: {_sentence(steps[least], least, names)}"
+    if most != least:
+        yield f"Most of itself: {_sentence(steps[most], most, names)}"
+
+
+def _sentence(shares: Steps, place: int, names: list[str]) -> str:
+    parts = [f"{_share(shares[place])} its own input", *_others(shares, place, names)]
+    return f"the last state of {names[place]} is {', '.join(parts)}."
+
+
+def _cell(shares: Steps, place: int, names: list[str]) -> tuple[str, str]:
+    return _share(shares[place]), ", ".join(_others(shares, place, names))
+
+
+def _others(shares: Steps, place: int, names: list[str]) -> Iterator[str]:
+    """The largest sources but the token itself; the first of equals."""
+    order = np.argsort(-shares.astype(int), kind="stable")
+    for other in [i for i in order if i != place and shares[i] > 0][:OTHERS]:
+        yield f"{_share(shares[other])} {names[other]}"
+
+
+def _share(steps: int | np.uint8) -> str:
+    """A share in whole per cent, which is as exact as steps of 1/255 are."""
+    percent = 100 * int(steps) / STEPS
+    return f"<{THIN}1{THIN}%" if 0 < percent < 0.5 else f"{percent:.0f}{THIN}%"

@@ -1,0 +1,111 @@
+"""Original encodings of awkward models and texts: each has a clear outcome."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from headbook.anatomy import examine
+from headbook.annotate import Annotator
+from headbook.batch import Batch
+from headbook.collection import collect
+from headbook.embedding import Embedding, read_embedding
+from headbook.encode import Encoder
+from headbook.inputs import Sentence
+from headbook.metrics import all_metrics, token_metrics
+from headbook.model import Model, load_model
+from headbook.study import Study
+from headbook.terms import Side
+
+LOOKUPS = ",".join(m.id for m in token_metrics(all_metrics().values()) if m.spaces)
+Folder = Callable[[str], Path]
+
+
+def study(folder: Path, text: str, place: Path) -> Study:
+    """A study of one or more lines."""
+    (place / "texts.txt").write_text(text, encoding="utf-8")
+    return collect(
+        place / "texts.txt",
+        model=str(folder),
+        dtype="float64",
+        annotator="none",
+        metrics=f"{LOOKUPS},cosine_to_input",
+    )
+
+
+def read(model: Model) -> Embedding:
+    """The embedding of a model's only side."""
+    none = Annotator.load("none")
+    encoder = Encoder(model, limit=16, targets=none)
+    (item,) = encoder.encode(none.annotate([Sentence(0, "1", "the cat")]))
+    return read_embedding(model, examine(model), Side.SOURCE, Batch.of([item], model.device))
+
+
+@pytest.mark.parametrize("fault", ["no attribute", "not implemented", "too few rows", "no matrix"])
+def test_a_model_without_a_matrix_of_word_embeddings_is_told(
+    fault: str, tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load_model(str(tiny_folder("bert")))
+
+    def embeddings() -> object:
+        if fault == "not implemented":
+            raise NotImplementedError
+        if fault == "no attribute":
+            return object()
+        return torch.nn.Embedding(3, 32) if fault == "too few rows" else torch.nn.LayerNorm(100)
+
+    monkeypatch.setattr(model.network, "get_input_embeddings", embeddings)
+    found = read(model)
+    assert found.vocabulary is None
+    assert found.missing == "the model has no matrix with an embedding for each entry"
+
+
+def test_factorised_embeddings_leave_vocabulary_metrics_out_and_say_so(
+    tiny_folder: Folder, tmp_path: Path
+) -> None:
+    found = study(tiny_folder("albert"), "the cat sees dogs.\na bird sings.\n", tmp_path)
+    (gap,) = [gap for gap in found.manifest.gaps if gap.what.startswith("vocabulary metrics")]
+    assert gap.why == "word embeddings have 16 dimensions and states 32: they do not share a space"
+    assert set(found.tokens["metric"]) == {"cosine_to_input"}
+    assert not set(found.layers["metric"]) & set(LOOKUPS.split(","))
+    assert found.nearest.empty
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_a_text_of_one_token_has_every_number_but_what_needs_another_token(
+    family: str, tiny_folder: Folder, tmp_path: Path
+) -> None:
+    found = study(tiny_folder(family), "a\nb\n", tmp_path).tokens
+    words = found[found["token"].isin(["a", "b"])]
+    missing = set(words[words["value"].isna()]["metric"])
+    assert missing == {"neighbour_overlap_random"}
+    assert words[words["metric"] == "neighbour_overlap_random"]["value"].isna().all()
+    assert set(words["metric"]) == {*LOOKUPS.split(","), "cosine_to_input"}
+
+
+def test_an_average_over_texts_of_one_token_is_missing_and_not_0(
+    tiny_folder: Folder, tmp_path: Path
+) -> None:
+    rows = study(tiny_folder("gpt2"), "a\nb\n", tmp_path).layers
+    rows = rows[(rows["metric"] == "neighbour_overlap_random") & rows["label"].str.endswith("/all")]
+    assert len(rows)
+    assert rows["value"].isna().all()
+    assert (rows["events"] == 0).all()
+
+
+@pytest.mark.parametrize("block", [1, 16 * 90, 1 << 30])
+def test_a_vocabulary_larger_than_a_block_gives_the_same(
+    block: int, tiny_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "the old fisher sees small dogs.\nunhappiness sleeps\n"
+    one = study(tiny_folder("bert"), text, tmp_path)
+    monkeypatch.setattr("headbook.vocabulary.BLOCK", block)
+    monkeypatch.setattr("headbook.trajectories.GATHERED", block)
+    other = study(tiny_folder("bert"), text, tmp_path)
+    assert one.tokens.drop(columns="value").equals(other.tokens.drop(columns="value"))
+    np.testing.assert_allclose(
+        one.tokens["value"].to_numpy(float), other.tokens["value"].to_numpy(float), atol=1e-9
+    )
+    assert list(one.nearest["neighbour"]) == list(other.nearest["neighbour"])

@@ -1,0 +1,242 @@
+"""The page of flow, and what sentence pages say of last states."""
+
+import base64
+import io
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import headbook
+import tiny
+import treebank
+from fakes import Fake, fake_results
+from headbook.metrics import all_metrics, flow_metrics
+from headbook.results import results
+from headbook.shown import ShownText
+from headbook.study import Study
+from headbook.sums import HeadColumn, TokenColumn
+from headbook.terms import State, View
+from headbook.views.flow import FlowPage, flow_page
+from headbook.views.outputs import effective, outputs
+from headbook.views.sources import MOST_TOKENS, sources
+from headbook.wording import percent
+from pages import elements, html_of, text_of
+from sites import make_study
+
+METRICS = "output_norm_share," + ",".join(m.id for m in flow_metrics(all_metrics().values()))
+SHARE = HeadColumn("output_norm_share", View.RAW, "")
+
+
+@pytest.fixture(scope="module")
+def make(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Study]:
+    """Study the trees or the pairs with a tiny model."""
+
+    def of(family: str, metrics: str = METRICS) -> Study:
+        folder = tmp_path_factory.mktemp(family)
+        pairs = tiny.ALL[family].pairs
+        inputs = (
+            treebank.write_pairs(folder / "pairs.jsonl")
+            if pairs
+            else treebank.write_trees(folder / "trees.conllu")
+        )
+        return make_study(inputs, tiny.write(family, folder / "model"), metrics=metrics)
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def study(make: Callable[..., Study]) -> Study:
+    return make("bert")
+
+
+def page_of(study: Study) -> FlowPage:
+    found = flow_page(results(study))
+    assert found is not None
+    return found
+
+
+def text(*pieces: str, special: tuple[int, ...] = ()) -> ShownText:
+    """A text of such tokens."""
+    n = len(pieces)
+    flags = tuple(i in special for i in range(n))
+    return ShownText("", pieces, ((0, 0),) * n, flags, (-1,) * n, ("",) * n, 0, generated=False)
+
+
+def steps(*rows: list[int]) -> Any:
+    return np.array(rows, dtype=np.uint8)
+
+
+def test_the_tables_hold_the_numbers_of_the_study(study: Study) -> None:
+    (section,) = page_of(study).sections
+    columns = [("mixing_ratio", "mid"), ("rollout_self_measured", "out"), ("rollout_self", "out")]
+    for metric, state in columns:
+        place = [name for name, _ in columns].index(metric)
+        for line in section.lines:
+            row = study.layers.query(
+                f"metric == '{metric}' and label == '{state}/all' and layer == {line.layer}"
+            )
+            assert line.cells[place].text == percent(float(row["value"].iloc[0]))
+    nouns = next(line for line in section.classes if line.name == "NOUN")
+    rows = study.layers.query("metric == 'mixing_ratio' and label == 'mid/NOUN'")
+    assert [cell.text for cell in nouns.cells] == [percent(value) for value in rows["value"]]
+
+
+def test_sentences_name_layers_with_least_and_most_and_what_is_left(study: Study) -> None:
+    (section,) = page_of(study).sections
+    rows = study.layers.query("metric == 'mixing_ratio' and label == 'mid/all'")
+    values = rows["value"].to_numpy()
+    least, most = int(values.argmin()), int(values.argmax())
+    assert f"between {percent(values[least])} (layer {least})" in section.said[0]
+    assert f"{percent(values[most])} (layer {most})" in section.said[0]
+    last = study.layers.query("metric == 'rollout_self' and label == 'out/all' and layer == 1")
+    assert f"{percent(float(last['value'].iloc[0]))} (one half in each layer)" in section.said[-1]
+
+
+def test_function_and_content_words_are_told_apart_by_intervals_alone() -> None:
+    def said(function: list[float], content: list[float]) -> tuple[str, ...]:
+        column = TokenColumn("mixing_ratio", State.MID, None, "all")
+        tokens = {
+            column: ([0.3, 0.2, 0.25], 0.01),
+            column._replace(label="function"): (function, 0.01),
+            column._replace(label="content"): (content, 0.01),
+        }
+        fake = fake_results({SHARE: Fake(np.full((3, 2), np.nan))}, tokens=tokens)
+        page = flow_page({"self": fake})
+        assert page is not None
+        return page.sections[0].said
+
+    told = said([0.5, 0.1, 0.2], [0.2, 0.3, 0.2])
+    assert "more than content words in 1 of 3 layers and less in 1" in told[1]
+    assert "In no layer" in said([0.2, 0.2, 0.2], [0.2, 0.2, 0.2])[1]
+
+
+@pytest.mark.parametrize(
+    ("shares", "count"),
+    [([0.25] * 4, 4), ([1, 0, 0], 1), ([0.5, 0.5, 0], 2), ([2, 2], 2), ([math.nan, 1], 1)],
+)
+def test_effective_heads_are_as_many_as_equal_heads_would_be(
+    shares: list[float], count: float
+) -> None:
+    assert effective(np.array(shares)) == pytest.approx(count)
+
+
+def test_without_any_share_no_number_of_heads() -> None:
+    assert math.isnan(effective(np.array([0.0, math.nan])))
+
+
+def test_strongest_and_weakest_are_chosen_on_one_half_and_reported_on_the_other() -> None:
+    first, second = [[0.5, 0.3, 0.2]], [[0.1, 0.8, 0.1]]
+    found = outputs(fake_results({SHARE: Fake(first, second=second)}))
+    assert found is not None
+    (line,) = found.lines
+    assert line.strongest is not None
+    assert line.weakest is not None
+    assert (line.strongest.name, line.weakest.name) == ("L0·H0", "L0·H2")
+    assert line.strongest.cell.text == line.weakest.cell.text == percent(0.1)
+    assert "L0·H0 with 10.0" in found.said[1]
+    assert "L0·H2 with 10.0" in found.said[1]
+
+
+def test_without_values_heads_are_left_out() -> None:
+    assert outputs(fake_results({SHARE: Fake(np.full((1, 2), np.nan))})) is None
+
+
+def test_who_asked_for_none_of_its_metrics_gets_no_page(make: Callable[..., Study]) -> None:
+    assert flow_page(results(make("bert", metrics="sink_share"))) is None
+
+
+def test_cross_attention_has_heads_and_a_remark(make: Callable[..., Study]) -> None:
+    page = page_of(make("bart"))
+    assert [s.stack for s in page.sections] == ["encoder", "decoder", "cross"]
+    assert [bool(s.lines) for s in page.sections] == [True, True, False]
+    assert all(s.outputs for s in page.sections)
+    assert len([r for r in page.remarks if "cross-attention" in r]) == 3
+
+
+def test_a_family_that_is_not_known_keeps_rollout_with_one_half(
+    make: Callable[..., Study],
+) -> None:
+    page = page_of(make("phi"))
+    (section,) = page.sections
+    assert section.columns == ("own input, one half in each layer",)
+    assert section.outputs is None
+    assert any("'phi'" in remark for remark in page.remarks)
+
+
+def test_a_study_from_before_has_no_page(study: Study) -> None:
+    old = replace(study, survey=replace(study.survey, flows={}, sampled={}))
+    assert flow_page(results(old)) is None
+
+
+def test_last_states_in_words() -> None:
+    found = sources(
+        {"half": steps([255, 0, 0], [128, 76, 51], [0, 25, 230])},
+        text("[CLS]", "cat", "cat", special=(0,)),
+    )
+    assert found is not None
+    (mixture,) = found.mixtures
+    assert mixture.said == (
+        "Least of itself: the last state of “cat” (token 1) is 30\u202f% its own input, "
+        "50\u202f% “[CLS]”, 20\u202f% “cat” (token 2).",
+        "Most of itself: the last state of “cat” (token 2) is 90\u202f% its own input, "
+        "10\u202f% “cat” (token 1).",
+    )
+    assert [row.token for row in found.rows] == ["0 [CLS]", "1 cat", "2 cat"]
+    assert found.rows[0].cells == (("100\u202f%", ""),)
+
+
+def test_measured_ratios_come_first_and_pictures_run_to_their_largest_share() -> None:
+    half, measured = steps([51, 0], [102, 51]), steps([204, 51], [0, 255])
+    found = sources({"half": half, "measured": measured}, text("a", "b"))
+    assert found is not None
+    assert [each.title for each in found.mixtures] == [
+        "measured mixing ratios",
+        "one half in each layer",
+    ]
+    for mixture, shares, most in zip(found.mixtures, (measured, half), (255, 102), strict=True):
+        data = base64.b64decode(mixture.image.partition(",")[2])
+        drawn = np.array(Image.open(io.BytesIO(data)))
+        np.testing.assert_array_equal(drawn, np.rint(shares / most * 255))
+        assert f"{round(100 * most / 255)}\u202f%, the largest share" in mixture.note
+
+
+def test_long_sentences_show_their_first_tokens() -> None:
+    n = MOST_TOKENS + 5
+    found = sources({"half": np.eye(n, dtype=np.uint8) * 255}, text(*"x" * n))
+    assert found is not None
+    assert (len(found.rows), found.cut) == (MOST_TOKENS, 5)
+    assert len(found.mixtures[0].rows) == MOST_TOKENS
+
+
+def test_a_sentence_of_special_tokens_says_nothing_in_words() -> None:
+    found = sources({"half": steps([255])}, text("</s>", special=(0,)))
+    assert found is not None
+    assert found.mixtures[0].said == ()
+
+
+def test_nothing_measured_nothing_shown() -> None:
+    assert sources({}, text("a")) is None
+
+
+@pytest.mark.slow
+def test_the_site_shows_both(study: Study, tmp_path: Path) -> None:
+    headbook.render(study, tmp_path / "site")
+    html = html_of(tmp_path / "site" / "flow.html")
+    (section,) = page_of(study).sections
+    assert all(sentence in text_of(html) for sentence in section.said)
+    sentence = html_of(tmp_path / "site" / "sentences" / "0001.html")
+    pictures = [e for e in elements(sentence, "image") if e.attributes["href"].startswith("data:")]
+    assert len(pictures) == 2
+    assert any("data-carried" in e.attributes for e in elements(sentence, "input"))
+    data = html_of(tmp_path / "site" / "data" / "sentences" / "0001.js")
+    assert '"norms"' in data
+    shares = html_of(tmp_path / "site" / "metrics" / "output_norm_share.html")
+    assert not elements(shares, "table")  # a layer's heads together say nothing
+    index = html_of(tmp_path / "site" / "index.html")
+    assert [a.attributes["href"] for a in elements(index, "a")].count("flow.html") == 2

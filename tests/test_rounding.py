@@ -1,0 +1,95 @@
+"""A coarser product with the vocabulary: only where it is asked for, and its effect is measured."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import treebank
+from headbook.collection import collect
+from headbook.errors import ConfigError
+from headbook.manifest import Rounding
+from headbook.study import Study
+from headbook.terms import Space
+from headbook.texts import Texts
+from headbook.views.about import methods_page
+from headbook.vocabulary import Vocabulary
+from views import Marks
+
+Folder = Callable[[str], Path]
+TREES = treebank.TREES[:3]  # fewer tokens than the self-checks take
+
+
+def study(folder: Path, place: Path, **options: Any) -> Study:
+    """A study of a few sentences."""
+    file = treebank.write_trees(place / "trees.conllu", TREES)
+    return collect(file, model=str(folder), annotator="none", metrics="vocabulary_rank", **options)
+
+
+def test_the_product_is_taken_in_the_format_that_was_asked_for() -> None:
+    torch.manual_seed(3)
+    words, states = torch.randn(300, 24), torch.randn(1, 1, 5, 24)
+    texts = Texts.of([Marks(5, ids=[0, 4, 2, 9, 7]).tokens()], torch.device("cpu"))
+    found = Vocabulary(words, coarse=torch.bfloat16).compare(states, texts, Space.RAW, 300)
+    unit = (states[0, 0] / states[0, 0].norm(dim=-1, keepdim=True)).bfloat16()
+    wanted = (unit @ words.bfloat16().T).float() / words.norm(dim=1)
+    torch.testing.assert_close(found.cosines[0, 0], wanted.sort(descending=True).values)
+    exact = Vocabulary(words).compare(states, texts, Space.RAW, 300)
+    assert not torch.allclose(found.cosines, exact.cosines, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", ["bert", "llama"])
+def test_the_manifest_counts_the_ranks_that_change(
+    family: str, tiny_folder: Folder, tmp_path: Path
+) -> None:
+    exact = study(tiny_folder(family), tmp_path)
+    coarse = study(tiny_folder(family), tmp_path, vocabulary_precision="bfloat16")
+    assert exact.manifest.roundings == ()
+    spaces = set(coarse.tokens["space"])
+    assert {r.space for r in coarse.manifest.roundings} == spaces
+    for found in coarse.manifest.roundings:
+        one, other = (
+            s.tokens[s.tokens["space"] == found.space]["value"].to_numpy(float)
+            for s in (exact, coarse)
+        )
+        assert found.states == len(one)
+        assert found.changed == int((one != other).sum()) > 0
+        assert found.largest == int(np.abs(one - other).max())
+
+
+def test_the_methods_page_prints_the_effect_and_stored_studies_keep_it(
+    tiny_folder: Folder, tmp_path: Path
+) -> None:
+    found = study(tiny_folder("gpt2"), tmp_path, vocabulary_precision="bfloat16")
+    found.save(tmp_path / "study")
+    manifest = Study.load(tmp_path / "study").manifest
+    assert manifest.roundings == found.manifest.roundings
+    first = manifest.roundings[0]
+    text = methods_page(manifest, []).roundings[0]
+    assert "bfloat16" in text
+    assert f"Of {first.states:,} ranks" in text
+    assert text.endswith(f"the largest difference is {first.largest:,}.")
+
+
+def test_studies_that_add_up_add_their_effects(tiny_folder: Folder, tmp_path: Path) -> None:
+    one = study(tiny_folder("gpt2"), tmp_path, vocabulary_precision="bfloat16")
+    (first, _) = one.manifest.roundings
+    (both, _) = (one + one).manifest.roundings
+    assert both == Rounding(
+        first.side, first.space, 2 * first.states, 2 * first.changed, first.largest
+    )
+
+
+def test_a_run_in_double_precision_stays_so(tiny_folder: Folder, tmp_path: Path) -> None:
+    plain = study(tiny_folder("bert"), tmp_path, dtype="float64")
+    asked = study(tiny_folder("bert"), tmp_path, dtype="float64", vocabulary_precision="bfloat16")
+    assert asked.manifest.roundings == ()
+    assert plain.tokens.equals(asked.tokens)
+
+
+def test_an_unknown_format_is_told(tiny_folder: Folder, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--vocabulary-precision: 'int8' came; expected one of"):
+        study(tiny_folder("bert"), tmp_path, vocabulary_precision="int8")
