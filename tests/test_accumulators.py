@@ -136,7 +136,19 @@ def test_heads_together_are_their_sums_sentence_by_sentence() -> None:
     parts = Parts.of([Ratio(torch.from_numpy(n), torch.from_numpy(d))], [LABELS], HEADS)
     _, together = parts.sums(half)
     expected = ratios(n.sum(1, keepdims=True), d.sum(1, keepdims=True), half)
-    np.testing.assert_allclose(together, expected.sums[:, :, 0], rtol=1e-12)
+    np.testing.assert_allclose(together, expected.sums, rtol=1e-12)
+
+
+def test_heads_are_added_up_layer_by_layer() -> None:
+    n, d, half = sentences(8, 15)
+    for ratio in (Ratio(torch.from_numpy(n), torch.from_numpy(d)),
+                  Ratio(torch.from_numpy(n), torch.from_numpy(d[:, :1]))):  # fmt: skip
+        parts = Parts.of([ratio], [LABELS], HEADS)
+        _, layers = parts.sums(half, [0, 1, HEADS])
+        for layer, heads in enumerate((slice(0, 1), slice(1, HEADS))):
+            below = np.broadcast_to(ratio.denominator.numpy(), n.shape)[:, heads]
+            expected = ratios(n[:, heads].sum(1, keepdims=True), below.sum(1, keepdims=True), half)
+            np.testing.assert_allclose(layers[:, :, layer], expected.sums[:, :, 0], rtol=1e-12)
 
 
 def test_one_denominator_may_serve_all_labels_and_heads() -> None:

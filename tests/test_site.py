@@ -29,6 +29,7 @@ def expected_pages(site: Site) -> set[str]:
     pages = {"index.html", "methods.html", "data.html", "about.html", "404.html"}
     pages |= {"metrics/index.html", "sentences/index.html", "speech.html", "reproducing.html"}
     pages |= {"syntax.html"}
+    pages |= {"tokens.html"} if len(study.types) else set()
     pages |= {"similar.html"} if len(study.pairs) else set()
     for stack in study.manifest.stacks:
         prefix = "" if stack.name == "self" else f"{stack.name}-"

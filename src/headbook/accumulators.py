@@ -15,7 +15,6 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 HALVES = 2  # selection on one half of the sentences, report on the other
-ROUNDED = 1e-12  # of the sum of squares, what float64 may lose over many sentences
 FIELDS = ("n", "d", "nn", "dd", "nd", "sentences", "events")
 
 
@@ -90,9 +89,7 @@ class Ratios:
         count = t["sentences"]
         value = self.value
         spread = t["nn"] - 2 * value * t["nd"] + value**2 * t["dd"]
-        # Sentences that all have the same ratio leave nothing but what was rounded off.
-        spread = np.where(spread > ROUNDED * t["nn"], spread, 0.0)
-        variance = _divide(count * spread, (count - 1) * t["d"] ** 2)
+        variance = _divide(count * np.maximum(spread, 0), (count - 1) * t["d"] ** 2)
         with np.errstate(invalid="ignore"):
             reach = stdtrit(np.maximum(count - 1, 1), (1 + level) / 2) * np.sqrt(variance)
         reach = np.where(count >= 2, reach, np.nan)

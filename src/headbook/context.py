@@ -134,12 +134,13 @@ class _Table:
         """Of heads, and of the layer, whose heads some metrics put together in their own way."""
         asked = [(metric, view) for metric in self._metrics for view in metric.views]
         ratios = [metric.measure(heads[view]) for metric, view in asked]
-        found, layer = Parts.of(ratios, self._n_labels, n_heads).sums(self._half)
+        found, layers = Parts.of(ratios, self._n_labels, n_heads).sums(self._half)
+        layer = layers[:, :, 0]
         start = 0
         for (metric, view), width in zip(asked, self._n_labels, strict=True):
             if metric.layer is not None:
                 part = Parts.of([metric.layer(heads[view])], [width], 1)
-                _, layer[..., start : start + width] = part.sums(self._half)
+                layer[..., start : start + width] = part.sums(self._half)[1][:, :, 0]
             start += width
         return found, layer
 

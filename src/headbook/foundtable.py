@@ -1,5 +1,7 @@
 """Which relations each head finds in each sentence, for tests that need sentences one by one."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from headbook.accumulators import Reservoir
@@ -24,11 +26,16 @@ class FoundTable:
         self._asked = np.zeros((len(batch.items), len(LABELS), 1 + len(OFFSETS)), np.uint16)
         self._filled = False
 
-    def add(self, layer: int, view: LayerView) -> None:
-        """Count one layer, seen without the sink."""
+    def add(self, layers: Mapping[int, slice], view: LayerView) -> None:
+        """Count some layers, seen without the sink.
+
+        Args:
+            layers: the heads of each.
+        """
         given = view.scope.once(asked).given
-        found = view.once(hits).cpu().numpy()
-        self._hits[:, layer, : found.shape[1], given] = np.moveaxis(found.round(), 2, 0)
+        found = np.moveaxis(view.once(hits).cpu().numpy().round(), 2, 0)
+        for layer, heads in layers.items():
+            self._hits[:, layer, : heads.stop - heads.start, given] = found[:, :, heads]
         if not self._filled:
             # The same for all layers; where some see less far than others, that of the first.
             self._asked[:, given] = view.scope.once(offsets).cpu().numpy().round()

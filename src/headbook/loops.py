@@ -4,6 +4,7 @@ Arrays are filled in place, and begin as zeros, so that nothing is made inside.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numba
@@ -14,11 +15,16 @@ Floats = NDArray[Any]
 Ints = NDArray[Any]
 
 
-def _kernel(loop: Callable[..., None]) -> Callable[..., None]:
-    """Compile a loop when it is first called; kept on disk where a folder can be written."""
-    # Sums may be taken in any order, as tensor operations take them; NaN and infinities stay.
-    loose = {"reassoc", "contract", "nsz"}
-    options: Any = {"nogil": True, "error_model": "numpy", "fastmath": loose}
+def _kernel(loop: Callable[..., None], *, loose: bool = True) -> Callable[..., None]:
+    """Compile a loop when it is first called; kept on disk where a folder can be written.
+
+    Args:
+        loose: sums may be taken in any order, as tensor operations take them; NaN and infinities
+            stay.
+    """
+    options: Any = {"nogil": True, "error_model": "numpy"}
+    if loose:
+        options["fastmath"] = {"reassoc", "contract", "nsz"}
     try:
         found: Callable[..., None] = numba.njit(loop, cache=True, **options)
     except RuntimeError:  # nowhere to keep it
@@ -141,7 +147,7 @@ def word_loop(
 @_kernel
 def pair_loop(
     weights: Floats,
-    left: Floats,
+    mass: Floats,
     place: Ints,
     query: Ints,
     counts: Floats,
@@ -153,7 +159,7 @@ def pair_loop(
 
     Args:
         weights: *Shape:* ``(sentence, head, query * key)``.
-        left: what rows are divided by. *Shape:* ``(sentence, head, query)``.
+        mass: what rows are divided by where it is not 0. *Shape:* ``(sentence, head, query)``.
         place, query, counts, kept, number: as in `headbook.frame.Pairs`.
         sums: filled. *Shape:* ``(sentence, head, 3, measure)``.
     """
@@ -161,53 +167,74 @@ def pair_loop(
     for s in range(n_sentences):
         for h in range(weights.shape[1]):
             for p in range(number[s]):
-                weight = weights[s, h, place[s, p]]
-                scaled = weight / left[s, h, query[s, p]]
+                weight, left = weights[s, h, place[s, p]], mass[s, h, query[s, p]]
+                scaled = weight / left if left > 0 else weight
                 for m in range(n_measures):
                     sums[s, h, 0, m] += weight * counts[s, p, m]
                     sums[s, h, 1, m] += weight * kept[s, p, m]
                     sums[s, h, 2, m] += scaled * kept[s, p, m]
 
 
-@_kernel
+@partial(_kernel, loose=False)
 def label_loop(
     n: Floats,
     shared: Floats,
     own: Floats,
     of: Ints,
     half: Ints,
+    starts: Ints,
     heads: Floats,
-    layer: Floats,
+    layers: Floats,
     first: int,
     last: int,
 ) -> None:
     """See `headbook.compiled.label_sums`.
 
-    ``heads`` and ``layer`` are filled from the first label to the one before the last.
+    ``heads`` and ``layers`` are filled from the first label to the one before the last.
     """
-    n_sentences, n_heads, _ = n.shape
-    n_shared, size = shared.shape[1], last - first
+    n_sentences, n_shared, size = n.shape[0], shared.shape[1], last - first
     by, above, below = np.zeros(size), np.zeros(size), np.zeros(size)
     for s in range(n_sentences):
         side = half[s]
-        above[:], below[:] = 0, 0
+        for layer in range(len(starts) - 1):
+            above[:], below[:] = 0, 0
+            for h in range(starts[layer], starts[layer + 1]):
+                for label in range(size):
+                    column = of[first + label]
+                    if column >= n_shared:
+                        by[label] = own[s, h, column - n_shared]
+                    elif h == 0:
+                        by[label] = shared[s, column]
+                sums = heads[:, side, h, first:]
+                for label in range(size):
+                    value = float(n[s, h, first + label])
+                    above[label] += value
+                    below[label] += by[label]
+                    sums[0, label] += value
+                    sums[1, label] += value * value
+                    sums[2, label] += value * by[label]
+            together = layers[:, side, layer, first:]
+            for label in range(size):
+                together[0, label] += above[label]
+                together[1, label] += above[label] * above[label]
+                together[2, label] += above[label] * below[label]
+
+
+@partial(_kernel, loose=False)
+def power_loop(d: Floats, half: Ints, sums: Floats) -> None:
+    """Sums over the sentences of each half: of values, of squares, and of 1 where not 0.
+
+    Args:
+        d: *Shape:* ``(sentence, head, column)``.
+        half: 0 or 1 for each sentence.
+        sums: filled. *Shape:* ``(3, 2, head, column)``.
+    """
+    n_sentences, n_heads, n_columns = d.shape
+    for s in range(n_sentences):
         for h in range(n_heads):
-            for label in range(size):
-                column = of[first + label]
-                if column >= n_shared:
-                    by[label] = own[s, h, column - n_shared]
-                elif h == 0:
-                    by[label] = shared[s, column]
-            sums = heads[:, side, h, first:]
-            for label in range(size):
-                value = float(n[s, h, first + label])
-                above[label] += value
-                below[label] += by[label]
-                sums[0, label] += value
-                sums[1, label] += value * value
-                sums[2, label] += value * by[label]
-        together = layer[:, side, first:]
-        for label in range(size):
-            together[0, label] += above[label]
-            together[1, label] += above[label] * above[label]
-            together[2, label] += above[label] * below[label]
+            room = sums[:, half[s], h]
+            for column in range(n_columns):
+                value = d[s, h, column]
+                room[0, column] += value
+                room[1, column] += value * value
+                room[2, column] += value > 0

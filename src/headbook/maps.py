@@ -1,5 +1,6 @@
 """The attention maps of one layer over a batch, and the sums that its views share."""
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
@@ -28,7 +29,7 @@ class Maps:
         self._on: dict[int, tuple[Pairs, torch.Tensor]] = {}
 
     @property
-    def _on_processor(self) -> bool:
+    def on_processor(self) -> bool:
         """Whether compiled loops can reach the weights."""
         return self.attention.device.type == "cpu"
 
@@ -43,13 +44,13 @@ class Maps:
     @cached_property
     def rows(self) -> plain.RowSums:
         """Sums of rows, columns and diagonals."""
-        sums = compiled.row_sums if self._on_processor else plain.row_sums
+        sums = compiled.row_sums if self.on_processor else plain.row_sums
         return sums(self.attention, self._scope)
 
     @cached_property
     def words(self) -> plain.WordSums:
         """Sums of the weights between words."""
-        sums = compiled.word_sums if self._on_processor else plain.word_sums
+        sums = compiled.word_sums if self.on_processor else plain.word_sums
         return sums(self.attention, self._scope)
 
     @cached_property
@@ -102,16 +103,56 @@ class Maps:
             return None
         return projection.norms(value.to(self._frame.dtype))
 
+    @property
+    def pairs(self) -> tuple[Pairs, ...]:
+        """The pairs that were asked for so far."""
+        return tuple(pairs for pairs, _ in self._on.values())
+
     def on(self, pairs: Pairs) -> torch.Tensor:
         """Mass on chosen pairs: as it is, without the sink, and renormalised.
 
         *Shape:* ``(3, sentence, head, measure)``.
         """
         if id(pairs) not in self._on:
-            sums = compiled.pair_sums if self._on_processor else plain.pair_sums
+            sums = compiled.pair_sums if self.on_processor else plain.pair_sums
             # The pairs are kept, too, so that no id is used twice.
-            self._on[id(pairs)] = pairs, sums(self.attention, self.left, pairs)
+            self._on[id(pairs)] = pairs, sums(self.attention, self.rows.mass, pairs)
         return self._on[id(pairs)][1]
+
+
+class Gathered(Maps):
+    """The maps of several layers as those of one with more heads, by their sums alone.
+
+    Args:
+        scope: as in `Maps`, for all layers.
+        layers: their maps.
+        pairs: those that metrics may ask for.
+    """
+
+    def __init__(self, scope: Scope, layers: Sequence[Maps], pairs: Sequence[Pairs]) -> None:
+        self._scope, self._frame = scope, scope.frame
+        maps = [layer.attention for layer in layers]
+        if all(layer.on_processor for layer in layers):
+            sums = compiled.layer_sums(maps, scope, pairs)
+        else:
+            sums = [(x.rows, x.words, [x.on(each) for each in pairs]) for x in layers]
+        rows, words, on = zip(*sums, strict=True)
+        self.rows = plain.RowSums(*_heads_of(rows))
+        self.words = plain.WordSums(*_heads_of(words))
+        each = [(layer.entropy, layer.sink_entropy) for layer in layers]
+        self.entropy, self.sink_entropy = _heads_of(each)
+        norms = [layer.value_norms for layer in layers if layer.value_norms is not None]
+        self.value_norms = torch.cat(norms, 1) if norms else None
+        of_pairs = (torch.cat(parts, 2) for parts in zip(*on, strict=True))
+        self._on = {id(p): (p, found) for p, found in zip(pairs, of_pairs, strict=True)}
+        # Whoever asks for the maps themselves gets no number.
+        shape = (*self.rows.mass.shape, scope.frame.keys.n_tokens)
+        self.attention = self.rows.mass.new_full((1, 1, 1, 1), torch.nan).expand(shape)
+
+
+def _heads_of(layers: Sequence[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
+    """Each field of several layers, their heads side by side."""
+    return [torch.cat(parts, 1) for parts in zip(*layers, strict=True)]
 
 
 def _surprisal(weights: torch.Tensor) -> torch.Tensor:

@@ -106,16 +106,17 @@ def word_sums(attention: torch.Tensor, scope: Scope) -> WordSums:
     return WordSums(own, *words.max(-1))
 
 
-def pair_sums(attention: torch.Tensor, left: torch.Tensor, pairs: Pairs) -> torch.Tensor:
+def pair_sums(attention: torch.Tensor, mass: torch.Tensor, pairs: Pairs) -> torch.Tensor:
     """Mass on chosen pairs: as it is, without the sink, and renormalised.
 
     Args:
-        left: what each row is divided by. *Shape:* ``(sentence, head, query)``.
+        mass: what each row is divided by where it is not 0. *Shape:* ``(sentence, head, query)``.
 
     Returns:
         *Shape:* ``(3, sentence, head, measure)``.
     """
     heads = attention.shape[1]
     at = attention.flatten(2).gather(-1, pairs.place.unsqueeze(1).expand(-1, heads, -1))
+    left = mass.masked_fill(mass == 0, 1)
     scaled = at / left.gather(-1, pairs.query.unsqueeze(1).expand(-1, heads, -1))
     return torch.stack([at @ pairs.counts, at @ pairs.kept, scaled @ pairs.kept])

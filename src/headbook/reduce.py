@@ -72,46 +72,44 @@ class Parts:
             *(_taken(each, labels, n_labels, kept.shape[1] - 1) for each in taken),
         )
 
-    def sums(self, half: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    def sums(self, half: NDArray[np.int64], starts: Sequence[int] = ()) -> tuple[Floats, Floats]:
         """What `Ratios` keeps of a batch; a sentence with denominator 0 takes no part.
 
         Args:
             half: the half, 0 or 1, of each sentence.
+            starts: the first head of each layer, and the number of heads; by default one layer.
 
         Returns:
-            Of each head, *Shape:* ``(7, 2, head, label)``, and of the heads added up, as one,
-            ``(7, 2, label)``.
+            Of each head, *Shape:* ``(7, 2, head, label)``, and of the heads of each layer added
+            up, as one, ``(7, 2, layer, label)``.
         """
-        n_heads, shape = self.n.shape[1], (len(FIELDS), HALVES, len(self.d_of))
-        heads, layer = np.zeros((*shape[:2], n_heads, shape[2])), np.zeros(shape)
+        n_heads, shape = self.n.shape[1], (len(FIELDS), HALVES)
+        ends = np.array(starts or (0, n_heads))
+        found = [np.zeros((*shape, size, len(self.d_of))) for size in (n_heads, len(ends) - 1)]
         taken = self.d_of[self.given]
-        above = compiled.label_sums(self.n, self.shared, self.own, taken, half)
-        for found, sums in zip((heads, layer), above, strict=True):
+        above = compiled.label_sums(self.n, self.shared, self.own, taken, half, ends)
+        for room, sums in zip(found, above, strict=True):
             for field, part in zip((0, 2, 4), sums, strict=True):
-                found[field][..., self.given] = part
-        below = self._below(half, n_heads)
-        for found, sums in zip((heads, layer), below, strict=True):
+                room[field][..., self.given] = part
+        for room, sums in zip(found, self._below(half, ends), strict=True):
             for field, part in zip((1, 3, 5), sums, strict=True):
-                found[field] = part[..., self.d_of]
-            found[6] = sums[0][..., self.events_of]
-        return heads, layer
+                room[field] = part[..., self.d_of]
+            room[6] = sums[0][..., self.events_of]
+        return found[0], found[1]
 
-    def _below(self, half: NDArray[np.int64], n_heads: int) -> tuple[Floats, Floats]:
+    def _below(self, half: NDArray[np.int64], starts: NDArray[np.int64]) -> tuple[Floats, Floats]:
         """Sums of denominators, of their squares, and how many are not 0.
 
-        *Shape:* ``(3, 2, head, column)``, and of the heads added up ``(3, 2, column)``.
+        *Shape:* ``(3, 2, head, column)``, and of each layer's heads added up
+        ``(3, 2, layer, column)``.
         """
-        shared = _powers(self.shared, half)
-        repeated = np.repeat(shared[:, :, None], n_heads, 2)
-        heads = np.concatenate([repeated, _powers(self.own, half)], -1)
-        together = [self.shared * n_heads, self.own.sum(1)]
-        return heads, np.concatenate([_powers(part, half) for part in together], -1)
-
-
-def _powers(d: Floats, half: NDArray[np.int64]) -> Floats:
-    """Sums over the sentences of each half: of values, of squares, and of 1 where not 0."""
-    sides = (half == np.arange(HALVES)[:, None]).astype(np.float64)
-    return np.stack([np.tensordot(sides, part, 1) for part in (d, d * d, (d > 0) * 1.0)])
+        shared = compiled.power_sums(self.shared[:, None], half)
+        own = compiled.power_sums(self.own, half)
+        heads = np.concatenate([np.repeat(shared, self.n.shape[1], 2), own], -1)
+        of_layers = self.shared[:, None] * np.diff(starts)[:, None]
+        added = np.add.reduceat(self.own, starts[:-1], axis=1)
+        both = [compiled.power_sums(part, half) for part in (of_layers, added)]
+        return heads, np.concatenate(both, -1)
 
 
 def _taken(

@@ -1,6 +1,7 @@
 """Pairs of tokens in repeated sequences. No torch at import: metrics name these functions."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,4 +40,14 @@ def on_pairs(layer: "LayerView", table: Table) -> "tuple[torch.Tensor, torch.Ten
     """Mass on some pairs, and queries that have one. *Shape:* ``(sentence, head)``."""
     chosen = layer.frame.once(table)
     counted = (chosen.any(-1) & layer.frame.counted).sum(-1, keepdim=True)
-    return layer.on(layer.frame.pairs([chosen])).squeeze(-1), counted
+    return layer.on(layer.frame.once(_pairs_of(table))).squeeze(-1), counted
+
+
+@cache
+def _pairs_of(table: Table) -> Table:
+    """What makes pairs of a table: the same function each time, by which frames remember them."""
+
+    def pairs(frame: "Frame") -> Any:
+        return frame.pairs([frame.once(table)])
+
+    return pairs

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -14,9 +14,9 @@ from headbook.anatomy import Anatomy, Call
 from headbook.batch import Batch
 from headbook.capture import Scopes, forward, tapped
 from headbook.foundtable import FoundTable
-from headbook.frame import Scope
-from headbook.layerview import LayerView, layer_views
-from headbook.maps import Maps
+from headbook.frame import Pairs, Scope
+from headbook.layerview import layer_views
+from headbook.maps import Gathered, Maps
 from headbook.metrics.base import HeadMetric, TokenMetric
 from headbook.model import Model
 from headbook.reduce import Parts
@@ -28,6 +28,8 @@ from headbook.typesums import TYPE_METRIC
 from headbook.typetable import TypeTable
 
 RELATION_METRIC = "relation_accuracy"
+MOST_HEADS = 144  # that are measured together
+MOST_BYTES = 1 << 26  # of maps that wait for that
 MEDIANS = 2000  # sentences among which the median ones are found
 
 
@@ -80,6 +82,40 @@ class Surveyor:
         )
 
 
+@dataclass
+class _Group:
+    """Layers with one mask, until they are measured together.
+
+    Attributes:
+        pairs: those whose mass metrics ask for.
+        uniform: sums of the same measures on uniform attention.
+        layers: the heads of each layer, side by side.
+    """
+
+    scopes: Mapping[View, Scope]
+    pairs: tuple[Pairs, ...]
+    uniform: NDArray[np.float64] | None
+    layers: dict[int, slice] = field(default_factory=dict)
+    maps: list[Maps] = field(default_factory=list)
+
+    @property
+    def n_heads(self) -> int:
+        """Heads that wait."""
+        return max((heads.stop for heads in self.layers.values()), default=0)
+
+    @property
+    def full(self) -> bool:
+        """Whether there is enough to measure."""
+        size = sum(maps.attention.nbytes for maps in self.maps)
+        return self.n_heads >= MOST_HEADS or size > MOST_BYTES
+
+    def take(self, layer: int, maps: Maps) -> None:
+        """Let a layer wait."""
+        first = self.n_heads
+        self.layers[layer] = slice(first, first + maps.attention.shape[1])
+        self.maps.append(maps)
+
+
 class _HeadTable:
     """The measures of one stack over one batch, filled layer by layer."""
 
@@ -93,45 +129,63 @@ class _HeadTable:
         self._layers = Ratios.zero(cells[0], cells[2]).sums
         self._uniform = Ratios.zero(cells[0], cells[2]).sums
         self._strongest = np.full((len(batch.items), *cells[:2]), -np.inf)
-        self._controls: dict[int, NDArray[np.float64]] = {}
+        self._groups: dict[int, _Group] = {}
         asks = any(metric.id == RELATION_METRIC for metric in self._metrics)
         self._found = FoundTable(stack, batch) if asks else None
 
     def add(self, layer: int, attention: hook.Attention, scopes: Scopes) -> None:
-        """Measure one layer."""
+        """Take in one layer; measure when enough have come together."""
         found = scopes.get(self._stack.name, attention)
-        views = layer_views(found, Maps(found[View.NOSINK], attention))
-        half, n_heads = self._batch.half, attention.weights.shape[1]
-        strongest = views[View.NOSINK].strongest.weight.amax(-1).cpu().numpy()
-        self._strongest[:, layer, :n_heads] = strongest
+        if id(found) not in self._groups:
+            self._groups[id(found)] = self._group(found)
+        group = self._groups[id(found)]
+        kept = replace(attention, module=None, query=None, key=None, output=None)
+        group.take(layer, Maps(found[View.NOSINK], kept))
+        if group.full:
+            self._measure(group)
+
+    def _group(self, scopes: Mapping[View, Scope]) -> _Group:
+        """A mask's layers, none yet; its control tells which pairs metrics ask for."""
         if not self._metrics:
-            return
-        if self._found is not None:
-            self._found.add(layer, views[View.NOSINK])
-        sums = self._measure(views).sums(half)
-        self._heads[:, :, layer, :n_heads], self._layers[:, :, layer] = sums
-        mask = id(found)
-        if mask not in self._controls:
-            _, self._controls[mask] = self._even(found).sums(half)
-        self._uniform[:, :, layer] = self._controls[mask]
-
-    def _measure(self, views: dict[View, LayerView]) -> Parts:
-        """All metrics in all their views."""
-        ratios = [metric.measure(views[view]) for metric in self._metrics for view in metric.views]
-        return Parts.of(ratios, self._n_labels, views[View.RAW].attention.shape[1])
-
-    def _even(self, scopes: Mapping[View, Scope]) -> Parts:
-        """The same for attention that looks everywhere alike."""
-        views = layer_views(scopes, Maps(scopes[View.NOSINK], uniform(scopes)))
+            return _Group(scopes, (), None)
+        maps = Maps(scopes[View.NOSINK], uniform(scopes))
+        views = layer_views(scopes, maps)
         ratios = [
             metric.measure(views[view]) if metric.chance is None else metric.chance(scopes[view])
             for metric in self._metrics
             for view in metric.views
         ]
-        return Parts.of(ratios, self._n_labels, 1)
+        _, layers = Parts.of(ratios, self._n_labels, 1).sums(self._batch.half)
+        return _Group(scopes, maps.pairs, layers[:, :, 0])
+
+    def _measure(self, group: _Group) -> None:
+        """All metrics in all their views, for the layers that wait."""
+        if not group.maps:
+            return
+        maps = Gathered(group.scopes[View.NOSINK], group.maps, group.pairs)
+        views = layer_views(group.scopes, maps)
+        strongest = views[View.NOSINK].strongest.weight.amax(-1).cpu().numpy()
+        starts = [heads.start for heads in group.layers.values()]
+        if self._metrics:
+            if self._found is not None:
+                self._found.add(group.layers, views[View.NOSINK])
+            ratios = [m.measure(views[view]) for m in self._metrics for view in m.views]
+            parts = Parts.of(ratios, self._n_labels, group.n_heads)
+            of_heads, of_layers = parts.sums(self._batch.half, [*starts, group.n_heads])
+        for number, (layer, heads) in enumerate(group.layers.items()):
+            size = heads.stop - heads.start
+            self._strongest[:, layer, :size] = strongest[:, heads]
+            if self._metrics:
+                self._heads[:, :, layer, :size] = of_heads[:, :, heads]
+                self._layers[:, :, layer] = of_layers[:, :, number]
+                self._uniform[:, :, layer] = group.uniform
+        group.layers.clear()
+        group.maps.clear()
 
     def sums(self, exemplars: int) -> HeadSums:
         """What survives."""
+        for group in self._groups.values():
+            self._measure(group)
         batch, scores = self._batch, self._strongest
         return HeadSums(
             table=HeadTable(

@@ -7,17 +7,19 @@ weight multiplied by the length of what it brings, the key's value after the hea
 output projection (*by norm*): a separator may get half of the attention and give next to nothing.
 
 The special token at the very end counts as a separator, too. Texts that have no such token do not
-take part.
+take part. On a sample of the sentences.
 """
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
+from headbook.metrics.base import Chart, Example, Finished, SampledMetric, Section
 from headbook.metrics.examples import to_token, uniform
 from headbook.terms import View
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
 
     from headbook.frame import Frame
     from headbook.layerview import LayerView
@@ -38,26 +40,32 @@ def seeing(frame: "Frame") -> "torch.Tensor":
     return (sees & frame.counted.unsqueeze(-1)).to(frame.dtype)
 
 
-def measure(layer: "LayerView") -> Ratio:
-    """Mass on each kind and all that counts, then the same by norm.
+def measure(layer: "LayerView") -> "torch.Tensor":
+    """Mass on each kind, then the same by norm; all that counts; and the queries behind it.
 
-    *Shape:* ``(sentence, head, label)``.
+    *Shape:* ``(sentence, head, 3 * label)``.
     """
     frame, norms = layer.frame, layer.maps.value_norms
     to, sees = frame.once(kinds), frame.once(seeing).unsqueeze(1)
-    shape = (*layer.attention.shape[:2], len(LABELS))
-    mass, total = (layer.attention.new_zeros(shape) for _ in range(2))
+    shape = (*layer.attention.shape[:2], 3, len(LABELS))
+    found = layer.attention.new_zeros(shape)
+    mass, total, queries = found.unbind(2)
     # Queries that see none of a kind give nothing to it.
     mass[..., :2], total[..., :2] = layer.received @ to, sees.sum(2)
     if norms is not None:
         mass[..., 2:] = (layer.received * norms) @ to
         moved = (layer.attention @ norms.unsqueeze(-1)).mT
         total[..., 2:] = (moved @ sees).squeeze(2)
-    queries = sees.sum(2)
-    return Ratio(mass, total, queries.repeat(1, 1, 2) * (total > 0))
+    queries[:] = sees.sum(2).repeat(1, 1, 2) * (total > 0)
+    return found.flatten(2)
 
 
-METRIC = HeadMetric(
+def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> Finished:
+    """Sums of each sentence as ratios."""
+    return Finished(*(stats[..., place : place + len(LABELS)] for place in (0, 4, 8)))
+
+
+METRIC = SampledMetric(
     title="Attention to ends of sentences",
     formula=r"\frac{1}{N_c}\sum_{i\ \mathrm{sees\ a}\ c}\ \sum_{j\ \mathrm{is}\ c} A_{ij}, \qquad "
     r"\frac{\sum_{i,\ j\ \mathrm{is}\ c} \|A_{ij}\, v_j W_O\|}{\sum_{i,j} \|A_{ij}\, v_j W_O\|}",
@@ -70,6 +78,7 @@ METRIC = HeadMetric(
     headline="separator",
     views=(View.RAW,),
     measure=measure,
+    finish=finish,
     examples={
         "the separator gets half of the attention, and its value is a third as long": (
             Example(((0.5, 0.5), (0.5, 0.5)), special=(1,), separator=(1,), norms=(3.0, 1.0)),
