@@ -96,6 +96,7 @@ def kinds(site: Path) -> dict[str, set[tuple[str, frozenset[str]]]]:
     return found
 
 
+@pytest.mark.slow
 def test_hostile_texts_make_no_element_and_no_attribute(two: Two) -> None:
     hostile, harmless = kinds(two.hostile), kinds(two.harmless)
     notes = {("a", frozenset({"href", "rel"})), ("p", frozenset()), ("a", frozenset({"rel"}))}
@@ -103,6 +104,7 @@ def test_hostile_texts_make_no_element_and_no_attribute(two: Two) -> None:
         assert found - harmless[kind] - notes == set(), kind
 
 
+@pytest.mark.slow
 def test_nothing_runs_on_any_page(two: Two) -> None:
     for page in two.hostile.rglob("*.html"):
         html = html_of(page)
@@ -116,6 +118,7 @@ def test_nothing_runs_on_any_page(two: Two) -> None:
         assert broken_links(two.hostile, page) == []
 
 
+@pytest.mark.slow
 def test_every_text_is_there_to_be_read(two: Two) -> None:
     """As it came, control characters as their pictures."""
     overview = text_of(html_of(two.hostile / "sentences/index.html"))
@@ -129,16 +132,19 @@ def test_every_text_is_there_to_be_read(two: Two) -> None:
         assert visible(TITLE) in text_of(html_of(page))  # the title
 
 
+@pytest.mark.slow
 def test_no_page_holds_a_character_that_html_forbids(two: Two) -> None:
     for page in two.hostile.rglob("*.html"):
         html = html_of(page)
         assert visible(html) == html
 
 
+@pytest.mark.slow
 def test_file_names_never_come_from_texts(two: Two) -> None:
     assert all(re.fullmatch(r"[\w./-]+", name) for name in tree(two.hostile))
 
 
+@pytest.mark.slow
 def test_data_files_cannot_be_left_and_hold_every_text(two: Two) -> None:
     for file in (two.hostile / "data").rglob("*.js"):
         content = file.read_text(encoding="ascii")
@@ -152,6 +158,7 @@ def test_data_files_cannot_be_left_and_hold_every_text(two: Two) -> None:
     assert manifest["notes"] == NOTES
 
 
+@pytest.mark.slow
 def test_tables_stay_tables(two: Two) -> None:
     with (two.hostile / "data/tokens.csv").open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
@@ -162,6 +169,7 @@ def test_tables_stay_tables(two: Two) -> None:
     assert not {start[0] for start in starts if start} & set("=+-@\t\r")
 
 
+@pytest.mark.slow
 def test_the_texts_beside_the_pages_stay_whole(two: Two) -> None:
     lines = (two.hostile / "CITATION.cff").read_text(encoding="utf-8").splitlines()
     assert [line.partition(":")[0].strip(" -") for line in lines] == [

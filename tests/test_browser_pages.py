@@ -32,6 +32,10 @@ PARTS = {
         "section > div > table.numbers",
         "ul.findings",
     ),
+    ("encoder", "tokens.html"): ("section > div > table.numbers",),
+    ("encoder", "context.html"): ("figure.chart svg", "section > div > table.numbers"),
+    ("encoder", "flow.html"): ("figure.chart svg", "section > div > table.numbers"),
+    ("encoder", "demonstration.html"): ("figure.chart svg",),
     ("encoder", "reproducing.html"): ("table.reproducing", "pre"),
     ("encoder", "methods.html"): ("table.numbers", "math"),
     ("encoder", "data.html"): ("h2 a", "details"),
@@ -47,7 +51,7 @@ PARTS = {
 }
 KINDS = [*PARTS]
 # The pages with charts, tables, tokens and maps; the others wait for the slow round.
-QUICK = {"index.html", "heads/L00-H01.html", "metrics/attention_distance.html", "methods.html"}
+QUICK = {"index.html", "heads/L00-H01.html", "metrics/attention_distance.html"}
 QUICK |= {"sentences/0001.html"}
 QUICK_OR_SLOW = [
     pytest.param(*kind, marks=[] if kind[0] == "encoder" and kind[1] in QUICK else pytest.mark.slow)
@@ -137,6 +141,7 @@ def test_axe_finds_nothing_about_maps_that_were_opened(
     assert sideways(page, 360) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["index.html", "heads/L00-H01.html", "sentences/0001.html"])
 def test_print_is_dark_on_white_without_controls(
     encoder_site: Site, open_page: Open, path: str

@@ -22,6 +22,8 @@ from headbook.views.demonstration import DemonstrationPage, Story, demonstration
 from naive_tokens import Floats, cosines, originals, raw_table, record
 from pages import html_of, text_of
 
+pytestmark = pytest.mark.slow
+
 Folder = Callable[[str], Path]
 METRICS = "sink_share,cosine_to_input,vocabulary_rank"
 KEPT = 100

@@ -19,6 +19,8 @@ from pages import elements, html_of, text_of
 from sites import Site
 from test_geometry import IDS, TEXTS, run, sentences
 
+pytestmark = pytest.mark.slow
+
 Folder = Callable[[str], Path]
 COLUMNS = ["stack", "layer", "state", "metric", "label", "value", "low", "high", "sentences"]
 

@@ -224,7 +224,10 @@ class Runs(NamedTuple):
     one_by_one: Study
 
 
-@pytest.fixture(scope="module", params=["bert", "gpt2", pytest.param("t5", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module",
+    params=["bert", *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpt2", "t5"))],
+)
 def runs(
     request: pytest.FixtureRequest, tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory
 ) -> Runs:

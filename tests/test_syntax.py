@@ -271,6 +271,7 @@ def test_without_trees_the_page_says_what_to_pass(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
 def test_one_sentence_ranks_nothing(tmp_path: Path, family: str) -> None:
     inputs = treebank.write_trees(tmp_path / "one.conllu", (treebank.TREES[1],))
