@@ -145,3 +145,31 @@ def test_a_type_is_found_by_part_of_its_name_whatever_its_case(
     search.fill("")
     expect(page.get_by_role("status").first).to_have_text("")
     assert body.all_inner_texts() == still
+
+
+@pytest.mark.parametrize("kind", ["encoder", pytest.param("pair", marks=pytest.mark.slow)])
+def test_one_token_is_followed_through_its_nearest_entries(
+    request: pytest.FixtureRequest, open_page: Open, kind: str
+) -> None:
+    """Every choice of token, state and space shows the rows of the table of nearest entries."""
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    page = open_page(site.folder / "sentences/0001.html")
+    near = site.study.nearest
+    near = near[(near["sentence"] == 1) & (near["stack"] != "cross")]
+    boxes = page.locator("[data-story]").all()
+    assert len(boxes) == near["stack"].nunique()
+    for box in boxes:
+        rows = near[near["stack"] == box.get_attribute("data-story")]
+        token, entries = box.get_by_role("combobox").all()
+        choices = entries.locator("option").all_text_contents()
+        states = rows.groupby(["space", "state"], sort=False).ngroups
+        assert len(choices) == states
+        for choice in choices:
+            state = "mid" if "(mid)" in choice else "out"
+            lens = choice.startswith("logit lens")
+            mine = rows[(rows["state"] == state) & ((rows["space"] == "logits") == lens)]
+            mine = mine[(mine["position"] == 1)].sort_values(["layer", "rank"])
+            entries.select_option(choice)
+            token.select_option("1")
+            expect(box.locator("tbody tr")).to_have_count(mine["layer"].nunique())
+            expect(box.locator("td")).to_contain_text(mine["neighbour"].tolist())

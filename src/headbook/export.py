@@ -17,6 +17,7 @@ from headbook.results import StackResults
 from headbook.shown import Exemplar, ShownSentence
 from headbook.study import Study
 from headbook.terms import Side, Stack
+from headbook.views.entries import story_data
 from headbook.views.exemplars import PALETTE
 from headbook.views.matrices import matrix_pictures
 from headbook.views.overview import grid_data
@@ -209,9 +210,14 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     for name, exemplars in by_head.items():
         value = {f"{e.ranking}-{e.rank}": _map(study, e) for e in exemplars}
         _write(folder / "heads" / f"{name}.js", script(name, value))
+    nearest = dict(list(study.nearest.groupby("sentence", sort=False)))
     for sentence in study.portrait.sentences.values():
         if sentence.listed:
             _write_sentence(study, sentence, folder / "sentences")
+        if sentence.listed and sentence.number in nearest:
+            name = f"{sentence_file(sentence.number)}-entries"
+            stories = script(name, story_data(nearest[sentence.number]))
+            _write(folder / "sentences" / f"{name}.js", stories)
 
 
 def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:

@@ -292,6 +292,23 @@
     if (carried) carried.addEventListener("change", () => { if (chosen) show(); });
   };
 
+  /* One token of a sentence: the entries nearest to it, a row a layer. */
+  const startStory = (box) => {
+    const choosers = all("select", box);
+    const show = async () => {
+      const stacks = await load(box.dataset.src, box.dataset.name);
+      const [token, choice] = choosers.map((chooser) => chooser.value);
+      const { layers, cells } = stacks[box.dataset.story][choice];
+      const lines = layers.map((layer, i) => {
+        const line = make("tr");
+        line.append(make("th", { scope: "row" }, `L${layer}`), ...cells[token][i].map((entry) => make("td", { dir: "auto" }, entry)));
+        return line;
+      });
+      box.querySelector("tbody").replaceChildren(...lines);
+    };
+    choosers.forEach((chooser) => chooser.addEventListener("change", show));
+  };
+
   /* Token types by name; accents and case do not count. */
   const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
   const startTypes = (input) => {
@@ -320,5 +337,6 @@
     all(".exemplar").forEach(startExemplar);
     all("[data-sheet]").forEach(startSheet);
     all("[data-types]").forEach(startTypes);
+    all("[data-story]").forEach(startStory);
   });
 })();

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from headbook.shown import LOGITS
 from headbook.terms import Space, State
-from headbook.wording import first_of, number, percent
+from headbook.wording import SPACES, STATES, first_of, number, percent
 
 ENTRIES = 3  # that a cell names; the files have ten
 COLUMNS = 12  # layers that a table has room for
@@ -39,6 +41,19 @@ class EntriesTable:
     rows: tuple[EntriesRow, ...]
 
 
+@dataclass(frozen=True)
+class Story:
+    """One token layer by layer, as a reader chooses it.
+
+    Attributes:
+        tokens: all of the sentence.
+        choices: states and spaces; keys of the data.
+    """
+
+    tokens: tuple[str, ...]
+    choices: tuple[str, ...]
+
+
 def entries_tables(near: pd.DataFrame) -> Iterator[EntriesTable]:
     """The nearest entries, and those of the logit lens, where there are any.
 
@@ -63,6 +78,50 @@ def entries_tables(near: pd.DataFrame) -> Iterator[EntriesTable]:
             "head are put on the token's state after each layer (logit lens)"
         )
         yield _table("What the model would say", caption, near[lens], shares=True)
+
+
+def story(near: pd.DataFrame) -> Story | None:
+    """What a reader can choose from, to follow one token; None without entries."""
+    if near.empty:
+        return None
+    tokens = near.drop_duplicates("position").sort_values("position")
+    names = zip(tokens["position"], tokens["token"], strict=True)
+    return Story(tuple(f"{position} {token}" for position, token in names), tuple(_choices(near)))
+
+
+def story_data(near: pd.DataFrame) -> dict[str, Any]:
+    """By stack and choice, the layers, and for each token and layer its entries, nearest first.
+
+    Args:
+        near: rows of `headbook.shown.NEAREST`, of one sentence.
+    """
+    return {
+        str(stack): {choice: _cells(rows) for choice, rows in _choices(of_stack).items()}
+        for stack, of_stack in near.groupby("stack", sort=False)
+    }
+
+
+def _choices(near: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Rows by state and space, with their names."""
+    found = {}
+    for space in dict.fromkeys(near["space"]):
+        for state in sorted(set(near["state"]), key=lambda name: name != State.OUT):
+            rows = near[(near["space"] == space) & (near["state"] == state)]
+            if len(rows):
+                name = "logit lens" if space == LOGITS else SPACES[Space(space)]
+                found[f"{name}, {STATES[State(state)]}"] = rows
+    return found
+
+
+def _cells(rows: pd.DataFrame) -> dict[str, Any]:
+    rows = rows.sort_values(["position", "layer", "rank"])
+    shares = rows["space"].iloc[0] == LOGITS
+    layers = [int(layer) for layer in dict.fromkeys(rows["layer"])]
+    texts = iter(_entries(rows, shares))
+    sizes = rows.groupby(["position", "layer"]).size()
+    cells = [list(islice(texts, size)) for size in sizes]
+    per_token = range(0, len(cells), len(layers))
+    return {"layers": layers, "cells": [cells[i : i + len(layers)] for i in per_token]}
 
 
 def _table(title: str, caption: str, near: pd.DataFrame, *, shares: bool) -> EntriesTable:

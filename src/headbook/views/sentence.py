@@ -13,7 +13,7 @@ from headbook.results import StackResults
 from headbook.shown import HeadName, ShownSentence
 from headbook.study import Study
 from headbook.terms import Rollout, Side, Stack
-from headbook.views.entries import EntriesTable, entries_tables
+from headbook.views.entries import EntriesTable, Story, entries_tables, story
 from headbook.views.page import Page
 from headbook.views.passage import Proposal, proposals
 from headbook.views.paths import figures
@@ -61,6 +61,7 @@ class StackOfSentence:
         figures: paths of the tokens.
         cut: how many tokens charts and tables leave out.
         entries: tables of vocabulary entries: the nearest, and what the logit lens gives.
+        story: what to choose from, to see all entries of one token; None without any.
         sheet: picture with all maps; ``tile`` units from one to the next, ``width`` and
             ``height`` of them all.
         maps: the tiles as links.
@@ -76,6 +77,7 @@ class StackOfSentence:
     figures: tuple[Figure, ...]
     cut: int
     entries: tuple[EntriesTable, ...]
+    story: Story | None
     sheet: str
     tile: int
     width: int
@@ -251,6 +253,7 @@ def _stack(
         ),
         cut=max(0, len(queries.pieces) - MOST_TOKENS),
         entries=tuple(entries_tables(near)),
+        story=story(near),
         sheet=f"data/sentences/{sentence_file(sentence.number)}-{stack.name}.png" if tiles else "",
         tile=TILE,
         width=TILE * len(shown),
