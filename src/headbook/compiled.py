@@ -3,7 +3,7 @@
 Sentences are shared out among threads.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import pairwise
@@ -17,85 +17,115 @@ from headbook.loops import Floats, Ints, label_loop, pair_loop, power_loop, row_
 from headbook.plain import RowSums, WordSums
 from headbook.tokens import NO_WORD
 
+WORTH_IT = 1 << 20  # numbers below which asking another thread takes longer than reading them
+
 
 class Task(NamedTuple):
-    """A loop over sentences and what it takes: arrays with a sentence each, or flags."""
+    """A loop over sentences and what it takes: arrays with a sentence each, flags and numbers."""
 
     loop: Callable[..., None]
     parts: tuple[Any, ...]
 
 
+class Layers(NamedTuple):
+    """Sums of several layers, the heads of one beside those of the other.
+
+    Attributes:
+        on: for each table of pairs.
+    """
+
+    rows: RowSums
+    words: WordSums
+    on: list[torch.Tensor]
+
+
 def row_sums(attention: torch.Tensor, scope: Scope) -> RowSums:
     """The same as `headbook.plain.row_sums`."""
-    task, found = _rows(attention, scope)
-    _run([task])
+    tasks, found = _rows([attention], scope)
+    _run(tasks)
     return found
 
 
 def word_sums(attention: torch.Tensor, scope: Scope) -> WordSums:
     """The same as `headbook.plain.word_sums`."""
-    task, found = _words(attention, scope)
-    _run([task])
+    tasks, found = _words([attention], scope)
+    _run(tasks)
     return found
 
 
 def pair_sums(attention: torch.Tensor, mass: torch.Tensor, pairs: Pairs) -> torch.Tensor:
     """The same as `headbook.plain.pair_sums`."""
-    task, found = _pairs(attention, mass, pairs)
-    _run([task])
-    return found
-
-
-def layer_sums(
-    layers: Sequence[torch.Tensor], scope: Scope, pairs: Sequence[Pairs]
-) -> list[tuple[RowSums, WordSums, list[torch.Tensor]]]:
-    """All three for several layers; threads are asked but once."""
-    tasks, found = [], []
-    for attention in layers:
-        rows_task, rows = _rows(attention, scope)
-        words_task, words = _words(attention, scope)
-        on = [_pairs(attention, rows.mass, each) for each in pairs]
-        tasks += [rows_task, words_task, *(task for task, _ in on)]
-        found.append((rows, words, [sums for _, sums in on]))
+    tasks, found = _pairs([attention], mass, pairs)
     _run(tasks)
     return found
 
 
-def _rows(attention: torch.Tensor, scope: Scope) -> tuple[Task, RowSums]:
-    frame, weights = scope.frame, attention.numpy()
-    n_sentences, n_heads, n, m = weights.shape
-    shape, width = (n_sentences, n_heads, n), 0 if frame.stack.crosses else 2 * n - 1
-    zeros = partial(np.zeros, dtype=weights.dtype)
+def layer_sums(layers: Sequence[torch.Tensor], scope: Scope, pairs: Sequence[Pairs]) -> Layers:
+    """All three for several layers; threads are asked but once."""
+    of_rows, rows = _rows(layers, scope)
+    of_words, words = _words(layers, scope)
+    of_pairs = [_pairs(layers, rows.mass, each) for each in pairs]
+    tasks = [of_rows, of_words, *(tasks for tasks, _ in of_pairs)]
+    # Layer by layer, while its maps are at hand.
+    _run([task for of_layer in zip(*tasks, strict=True) for task in of_layer])
+    return Layers(rows, words, [found for _, found in of_pairs])
+
+
+def _rows(layers: Sequence[torch.Tensor], scope: Scope) -> tuple[list[Task], RowSums]:
+    frame, (n_sentences, _, n, m) = scope.frame, layers[0].shape
+    shape = (n_sentences, sum(weights.shape[1] for weights in layers), n)
+    width = 0 if frame.stack.crosses else 2 * n - 1
+    zeros = partial(np.zeros, dtype=layers[0].numpy().dtype)
     mass, sink_mass, best, best_any = (zeros(shape) for _ in range(4))
     keys, any_keys = np.zeros(shape, np.int64), np.zeros(shape, np.int64)
     columns, diagonals = zeros((*shape[:2], 4, m)), zeros((*shape[:2], 3, width))
     found = mass, sink_mass, best, keys, best_any, any_keys, columns, diagonals
-    rows = frame.rows.squeeze(1)
-    masks = [part.numpy() for part in (scope.mask.squeeze(1), rows, frame.words)]
-    task = Task(row_loop, (weights, *masks, frame.lengths, *found))
-    return task, RowSums(*map(torch.from_numpy, found))
+    tables = (scope.mask.squeeze(1), frame.rows.squeeze(1), frame.words)
+    masks = [part.numpy() for part in tables]
+    tasks = [
+        Task(row_loop, (weights, *masks, frame.lengths, *found, first))
+        for first, weights in _placed(layers)
+    ]
+    return tasks, RowSums(*map(torch.from_numpy, found))
 
 
-def _words(attention: torch.Tensor, scope: Scope) -> tuple[Task, WordSums]:
-    frame, weights = scope.frame, attention.numpy()
+def _words(layers: Sequence[torch.Tensor], scope: Scope) -> tuple[list[Task], WordSums]:
+    frame, dtype = scope.frame, layers[0].numpy().dtype
     n_from, n_to = frame.queries.n_words, frame.keys.n_words
-    shape = (*weights.shape[:2], n_from)
-    own, best = np.zeros(shape, weights.dtype), np.zeros(shape, weights.dtype)
-    found = own, best, np.zeros(shape, np.int64)
-    room = np.zeros((len(weights), n_from, n_to + 1), weights.dtype)
+    shape = (len(layers[0]), sum(weights.shape[1] for weights in layers), n_from)
+    found = np.zeros(shape, dtype), np.zeros(shape, dtype), np.zeros(shape, np.int64)
+    room = np.zeros((shape[0], n_from, n_to + 1), dtype)
     of_key = frame.keys.word.masked_fill(frame.keys.word == NO_WORD, n_to)
     tables = (scope.mask.squeeze(1), frame.words, frame.queries.word, of_key)
     arrays = [part.numpy() for part in tables]
     same = not frame.stack.crosses
-    task = Task(word_loop, (weights, *arrays, frame.lengths, same, *found, room))
-    return task, WordSums(*map(torch.from_numpy, found))
+    tasks = [
+        Task(word_loop, (weights, *arrays, frame.lengths, same, *found, room, first))
+        for first, weights in _placed(layers)
+    ]
+    return tasks, WordSums(*map(torch.from_numpy, found))
 
 
-def _pairs(attention: torch.Tensor, mass: torch.Tensor, pairs: Pairs) -> tuple[Task, torch.Tensor]:
-    weights = attention.flatten(2).numpy()
-    sums = np.zeros((*weights.shape[:2], 3, pairs.counts.shape[2]), weights.dtype)
-    task = Task(pair_loop, (weights, mass.numpy(), *(part.numpy() for part in pairs), sums))
-    return task, torch.from_numpy(sums).movedim(2, 0)
+def _pairs(
+    layers: Sequence[torch.Tensor], mass: torch.Tensor, pairs: Pairs
+) -> tuple[list[Task], torch.Tensor]:
+    tables = [part.numpy() for part in pairs]
+    sums = np.zeros((*mass.shape[:2], 3, pairs.counts.shape[2]), mass.numpy().dtype)
+    tasks = [
+        Task(
+            pair_loop, (weights.reshape(*weights.shape[:2], -1), mass.numpy(), *tables, sums, first)
+        )
+        for first, weights in _placed(layers)
+    ]
+    return tasks, torch.from_numpy(sums).movedim(2, 0)
+
+
+def _placed(layers: Sequence[torch.Tensor]) -> Iterator[tuple[int, Floats]]:
+    """The maps of each layer, and where its heads stand among those of all."""
+    first = 0
+    for weights in layers:
+        yield first, weights.numpy()
+        first += weights.shape[1]
 
 
 def power_sums(d: Floats, half: Ints) -> Floats:
@@ -132,7 +162,8 @@ def label_sums(
     """
     heads = np.zeros((3, 2, n.shape[1], len(of)))
     layers = np.zeros((3, 2, len(starts) - 1, len(of)))
-    _share_out(partial(label_loop, n, shared, own, of, half, starts, heads, layers), len(of))
+    loop = partial(label_loop, n, shared, own, of, half, starts, heads, layers)
+    _share_out(loop, len(of), n.size)
     return heads, layers
 
 
@@ -141,17 +172,21 @@ def _run(tasks: Sequence[Task]) -> None:
 
     def run(first: int, last: int) -> None:
         for loop, parts in tasks:
-            loop(*(part if isinstance(part, bool) else part[first:last] for part in parts))
+            loop(*(part if isinstance(part, int) else part[first:last] for part in parts))
 
-    _share_out(run, len(tasks[0].parts[0]))
+    _share_out(run, len(tasks[0].parts[0]), sum(task.parts[0].size for task in tasks))
 
 
-def _share_out(run: Callable[[int, int], None], size: int) -> None:
-    """Run from each thread's first to its last of ``size``."""
-    n_threads = min(torch.get_num_threads(), max(size, 1))
-    ends = [size * number // n_threads for number in range(n_threads + 1)]
+def _share_out(run: Callable[[int, int], None], size: int, work: int) -> None:
+    """Run from each thread's first to its last of ``size``; in one thread where it is not worth it.
+
+    Args:
+        work: how many numbers are read.
+    """
+    n_threads = min(torch.get_num_threads(), size) if work > WORTH_IT else 1
+    ends = [size * number // max(n_threads, 1) for number in range(n_threads + 1)]
     others = [_pool(n_threads).submit(run, *pair) for pair in pairwise(ends[1:])]
-    run(0, ends[1])
+    run(0, ends[-1] if n_threads == 1 else ends[1])
     for other in others:
         other.result()
 

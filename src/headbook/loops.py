@@ -47,8 +47,9 @@ def row_loop(
     best_any_key: Ints,
     columns: Floats,
     diagonals: Floats,
+    first: int,
 ) -> None:
-    """See `headbook.plain.row_sums`; all but the first five are filled, and begin as zeros.
+    """See `headbook.plain.row_sums`; those after the first five are filled, and begin as zeros.
 
     Args:
         weights: *Shape:* ``(sentence, head, query, key)``.
@@ -56,6 +57,7 @@ def row_loop(
         counted: 1 for queries that count. *Shape:* ``(sentence, query)``.
         words: weight of each query by word; the same shape.
         lengths: keys up to the last that is no padding. *Shape:* ``(sentence,)``.
+        first: where the heads stand in what is filled.
     """
     n_sentences, n_heads, n_queries, _ = weights.shape
     zero = weights.dtype.type(0)
@@ -80,22 +82,23 @@ def row_loop(
                         top, place = row[k], k
                 if given < tiny:  # too small to divide by counts as nothing
                     given = zero
-                mass[s, h, q], sink_mass[s, h, q] = given, lost
-                best[s, h, q], best_key[s, h, q] = top, place
-                best_any[s, h, q], best_any_key[s, h, q] = top_any, place_any
+                mass[s, first + h, q], sink_mass[s, first + h, q] = given, lost
+                best[s, first + h, q], best_key[s, first + h, q] = top, place
+                best_any[s, first + h, q] = top_any
+                best_any_key[s, first + h, q] = place_any
                 scale, word = one / given if given > 0 else one, words[s, q]
-                column = columns[s, h]
+                column = columns[s, first + h]
                 for k in range(n):
                     column[0, k] += row[k]
                     column[1, k] += word * row[k]
                     column[2, k] += scale * row[k]
                     column[3, k] += word * scale * row[k]
                 if across:
-                    diagonal = diagonals[s, h, :, n_queries - 1 - q :]
+                    diagonal, away = diagonals[s, first + h], n_queries - 1 - q
                     for k in range(n):
-                        diagonal[0, k] += row[k]
-                        diagonal[1, k] += row[k] * keep[k]
-                        diagonal[2, k] += scale * row[k] * keep[k]
+                        diagonal[0, away + k] += row[k]
+                        diagonal[1, away + k] += row[k] * keep[k]
+                        diagonal[2, away + k] += scale * row[k] * keep[k]
 
 
 @_kernel
@@ -111,8 +114,9 @@ def word_loop(
     best: Floats,
     best_word: Ints,
     room: Floats,
+    first: int,
 ) -> None:
-    """See `headbook.plain.word_sums`; the last four are filled.
+    """See `headbook.plain.word_sums`; ``own``, ``best`` and ``best_word`` are filled.
 
     Args:
         weights, kept, lengths: as in `row_loop`.
@@ -120,6 +124,7 @@ def word_loop(
         of_query, of_key: word of each token; the number of words for keys without one.
         same: whether queries and keys are one text.
         room: to work in. *Shape:* ``(sentence, word, word + 1)``.
+        first: where the heads stand in what is filled.
     """
     n_sentences, n_heads, n_queries, _ = weights.shape
     n_from, n_to = room.shape[1], room.shape[2] - 1
@@ -135,13 +140,13 @@ def word_loop(
                         word[of_key[s, k]] += part * row[k] * keep[k]
             for w in range(n_from):
                 if same:
-                    own[s, h, w] = to[w, w]
+                    own[s, first + h, w] = to[w, w]
                     to[w, w] = 0
                 top, place = to[w, 0], 0
                 for v in range(1, n_to):
                     if to[w, v] > top:
                         top, place = to[w, v], v
-                best[s, h, w], best_word[s, h, w] = top, place
+                best[s, first + h, w], best_word[s, first + h, w] = top, place
 
 
 @_kernel
@@ -154,6 +159,7 @@ def pair_loop(
     kept: Floats,
     number: Ints,
     sums: Floats,
+    first: int,
 ) -> None:
     """See `headbook.plain.pair_sums`.
 
@@ -162,17 +168,18 @@ def pair_loop(
         mass: what rows are divided by where it is not 0. *Shape:* ``(sentence, head, query)``.
         place, query, counts, kept, number: as in `headbook.frame.Pairs`.
         sums: filled. *Shape:* ``(sentence, head, 3, measure)``.
+        first: where the heads stand in it, and in ``mass``.
     """
     n_sentences, _, n_measures = counts.shape
     for s in range(n_sentences):
         for h in range(weights.shape[1]):
             for p in range(number[s]):
-                weight, left = weights[s, h, place[s, p]], mass[s, h, query[s, p]]
+                weight, left = weights[s, h, place[s, p]], mass[s, first + h, query[s, p]]
                 scaled = weight / left if left > 0 else weight
                 for m in range(n_measures):
-                    sums[s, h, 0, m] += weight * counts[s, p, m]
-                    sums[s, h, 1, m] += weight * kept[s, p, m]
-                    sums[s, h, 2, m] += scaled * kept[s, p, m]
+                    sums[s, first + h, 0, m] += weight * counts[s, p, m]
+                    sums[s, first + h, 1, m] += weight * kept[s, p, m]
+                    sums[s, first + h, 2, m] += scaled * kept[s, p, m]
 
 
 @partial(_kernel, loose=False)
@@ -205,19 +212,18 @@ def label_loop(
                         by[label] = own[s, h, column - n_shared]
                     elif h == 0:
                         by[label] = shared[s, column]
-                sums = heads[:, side, h, first:]
                 for label in range(size):
                     value = float(n[s, h, first + label])
                     above[label] += value
                     below[label] += by[label]
-                    sums[0, label] += value
-                    sums[1, label] += value * value
-                    sums[2, label] += value * by[label]
-            together = layers[:, side, layer, first:]
+                    # Whole arrays, not parts of them: only these are known to lie close.
+                    heads[0, side, h, first + label] += value
+                    heads[1, side, h, first + label] += value * value
+                    heads[2, side, h, first + label] += value * by[label]
             for label in range(size):
-                together[0, label] += above[label]
-                together[1, label] += above[label] * above[label]
-                together[2, label] += above[label] * below[label]
+                layers[0, side, layer, first + label] += above[label]
+                layers[1, side, layer, first + label] += above[label] * above[label]
+                layers[2, side, layer, first + label] += above[label] * below[label]
 
 
 @partial(_kernel, loose=False)
@@ -232,9 +238,9 @@ def power_loop(d: Floats, half: Ints, sums: Floats) -> None:
     n_sentences, n_heads, n_columns = d.shape
     for s in range(n_sentences):
         for h in range(n_heads):
-            room = sums[:, half[s], h]
+            side = half[s]
             for column in range(n_columns):
                 value = d[s, h, column]
-                room[0, column] += value
-                room[1, column] += value * value
-                room[2, column] += value > 0
+                sums[0, side, h, column] += value
+                sums[1, side, h, column] += value * value
+                sums[2, side, h, column] += value > 0

@@ -133,18 +133,16 @@ class Gathered(Maps):
         self._scope, self._frame = scope, scope.frame
         maps = [layer.attention for layer in layers]
         if all(layer.on_processor for layer in layers):
-            sums = compiled.layer_sums(maps, scope, pairs)
+            self.rows, self.words, on = compiled.layer_sums(maps, scope, pairs)
         else:
-            sums = [(x.rows, x.words, [x.on(each) for each in pairs]) for x in layers]
-        rows, words, on = zip(*sums, strict=True)
-        self.rows = plain.RowSums(*_heads_of(rows))
-        self.words = plain.WordSums(*_heads_of(words))
+            self.rows = plain.RowSums(*_heads_of([layer.rows for layer in layers]))
+            self.words = plain.WordSums(*_heads_of([layer.words for layer in layers]))
+            on = [torch.cat([layer.on(each) for layer in layers], 2) for each in pairs]
         each = [(layer.entropy, layer.sink_entropy) for layer in layers]
         self.entropy, self.sink_entropy = _heads_of(each)
         norms = [layer.value_norms for layer in layers if layer.value_norms is not None]
         self.value_norms = torch.cat(norms, 1) if norms else None
-        of_pairs = (torch.cat(parts, 2) for parts in zip(*on, strict=True))
-        self._on = {id(p): (p, found) for p, found in zip(pairs, of_pairs, strict=True)}
+        self._on = {id(p): (p, found) for p, found in zip(pairs, on, strict=True)}
         # Whoever asks for the maps themselves gets no number.
         shape = (*self.rows.mass.shape, scope.frame.keys.n_tokens)
         self.attention = self.rows.mass.new_full((1, 1, 1, 1), torch.nan).expand(shape)
