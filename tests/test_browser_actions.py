@@ -173,3 +173,18 @@ def test_one_token_is_followed_through_its_nearest_entries(
             token.select_option("1")
             expect(box.locator("tbody tr")).to_have_count(mine["layer"].nunique())
             expect(box.locator("td")).to_contain_text(mine["neighbour"].tolist())
+
+
+def test_a_click_pins_the_path_of_a_token_and_another_lets_it_go(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / "sentences/0001.html")
+    figure = page.locator("figure.chart").first
+    figure.get_by_role("button", name="Interactive").click()
+    paths = figure.locator(".live svg g.mark-line path")
+    expect(paths.nth(1)).to_have_attribute("opacity", "0.8")
+    paths.nth(1).dispatch_event("click")
+    expect(paths.nth(0)).to_have_attribute("opacity", "0.12")
+    expect(paths.nth(1)).to_have_attribute("opacity", "0.8")
+    paths.nth(1).dispatch_event("click")
+    expect(paths.nth(0)).to_have_attribute("opacity", "0.8")

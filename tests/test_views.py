@@ -14,6 +14,7 @@ from PIL import Image
 
 from headbook import images
 from headbook.charts import colours
+from headbook.manifest import Gap
 from headbook.metrics import all_metrics
 from headbook.results import Number, results
 from headbook.shown import HeadName, ShownText
@@ -21,6 +22,7 @@ from headbook.terms import View
 from headbook.views.cells import COLOUR_STEPS, Cell, colour_step, domain, percentile
 from headbook.views.head import head_pages
 from headbook.views.overview import grid_data, overview_page
+from headbook.views.page import gap_texts
 from headbook.views.sentence import sentence_pages
 from headbook.views.text import running_text
 from headbook.wording import (
@@ -219,3 +221,17 @@ def test_every_step_of_the_colour_scale_is_another_colour() -> None:
     assert len(set(colours(COLOUR_STEPS))) == COLOUR_STEPS
     assert colours(COLOUR_STEPS)[0] == colours(256)[0]
     assert colours(COLOUR_STEPS)[-1] == colours(256)[-1]
+
+
+def test_gaps_of_one_place_and_one_reason_are_said_together() -> None:
+    gaps = [
+        Gap("this", "cross", "two texts"),
+        Gap("that", "", "no reason"),
+        Gap("more", "cross", "two texts"),
+        Gap("more", "decoder", "two texts"),
+    ]
+    assert gap_texts(gaps) == [
+        "this, more in cross-attention: two texts",
+        "that: no reason",
+        "more in decoder self-attention: two texts",
+    ]

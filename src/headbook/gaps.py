@@ -164,7 +164,7 @@ def _two_texts(anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
     for name, stack in anatomy.stacks.items():
         for metric in metrics:
             if isinstance(metric, HeadMetric) and stack.crosses and not metric.applies(stack):
-                yield Gap(metric.title, name, "it compares positions or words within one text")
+                yield Gap(metric.title, name, "positions and words of two texts do not compare")
             elif isinstance(metric, FlowMetric) and stack.crosses:
                 yield Gap(metric.title, name, "what is looked at is all of another text")
 

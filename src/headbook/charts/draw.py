@@ -137,7 +137,7 @@ def trajectories(
     show: dict[str, str],
     ranks: bool,
 ) -> Figure:
-    """The path of every token through the layers, its name at the end.
+    """The path of every token through the layers, its name at the end; a click pins a path.
 
     Args:
         rows: columns ``position, token, kind, step, value`` and one for each key of ``show``;
@@ -161,7 +161,17 @@ def trajectories(
     pointed = alt.selection_point(
         name="token", fields=["position"], on="pointerover", clear="pointerout", empty=False
     )
-    strong = alt.condition(pointed, alt.value(1.0), alt.value(0.8))
+    # A click pins a path, another one lets it go; a double click lets all go.
+    pinned = alt.selection_point(
+        name="pinned", fields=["position"], on="click", clear="dblclick", toggle="true"
+    )
+    strong = (
+        alt.when(pointed, empty=False)
+        .then(alt.value(1.0))
+        .when(pinned)
+        .then(alt.value(0.8))
+        .otherwise(alt.value(0.12))
+    )
     lines = base.mark_line(strokeWidth=1.6).encode(
         x=alt.X("step:O", title="layer", scale=x_scale, axis=alt.Axis(labelAngle=0)),
         y=alt.Y("value:Q", title=title, scale=scale, axis=axis),
@@ -185,7 +195,7 @@ def trajectories(
         opacity=strong,
     )
     # Without a name, Altair hashes the rows as printed, which the width of a terminal changes.
-    chart = alt.layer(lines.add_params(pointed).properties(name="paths"), labels)
+    chart = alt.layer(lines.add_params(pointed, pinned).properties(name="paths"), labels)
     return finished(chart.properties(width=370, height=height), name, caption)
 
 

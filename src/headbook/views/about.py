@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from headbook.manifest import Check, Manifest, Rounding
 from headbook.metrics.base import Metric
-from headbook.views.page import Page, gap_text
+from headbook.views.page import Page, gap_texts
 from headbook.wording import MISSING, STACKS, VIEWS, percent
 
 
@@ -124,7 +124,7 @@ def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
         ),
         checks=tuple(map(_check, manifest.checks)),
         checked_sentences=manifest.checked_sentences,
-        gaps=tuple(map(gap_text, manifest.gaps)),
+        gaps=tuple(gap_texts(manifest.gaps)),
         roundings=tuple(_rounding(each, manifest) for each in manifest.roundings),
         views=tuple((str(view), text) for view, text in VIEWS.items()),
         metrics=tuple(

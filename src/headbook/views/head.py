@@ -16,7 +16,7 @@ from headbook.terms import UPOS, View
 from headbook.views.cells import Cell, percentile
 from headbook.views.exemplars import ExemplarGroup, exemplar_groups
 from headbook.views.neighbours import Neighbours, neighbours
-from headbook.views.page import Page, gap_text
+from headbook.views.page import Page, gap_texts
 from headbook.views.plain import plain
 from headbook.views.relationtable import FoundRelation, found_relations
 from headbook.views.triptych import Triptych, alike, triptych
@@ -185,7 +185,7 @@ def _page(
         alike_tokens=alike(results, exemplars),
         groups=tuple(exemplar_groups(results, exemplars)),
         data=f"data/heads/{head_file(head)}.js",
-        remarks=tuple(gap_text(gap) for gap in study.manifest.gaps if gap.stack == stack.name),
+        remarks=tuple(gap_texts(gap for gap in study.manifest.gaps if gap.stack == stack.name)),
     )
 
 

@@ -15,7 +15,7 @@ from headbook.shown import HeadName
 from headbook.terms import Side
 from headbook.views.cells import colour_step, domain
 from headbook.views.metric import MetricPage
-from headbook.views.page import Page, gap_text
+from headbook.views.page import Page, gap_texts
 from headbook.views.ranked import tests_of
 from headbook.wording import (
     MISSING,
@@ -208,8 +208,8 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
                 + (f" ({STACKS[check.stack]})" if check.stack else "")
                 + f", difference {check.error:.2g}. Do not trust the numbers it concerns."
             )
-    for gap in manifest.gaps:
-        yield f"Not available: {gap_text(gap)}."
+    for gap in gap_texts(manifest.gaps):
+        yield f"Not available: {gap}."
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,5 +1,6 @@
 """What every page has."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -67,3 +68,11 @@ def gap_text(gap: Gap) -> str:
     """What is missing, where and why."""
     where = f" in {STACKS[gap.stack]}" if gap.stack else ""
     return f"{gap.what}{where}: {gap.why}"
+
+
+def gap_texts(gaps: Iterable[Gap]) -> list[str]:
+    """The same of several, those of one place and one reason together."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for gap in gaps:
+        together.setdefault((gap.stack, gap.why), []).append(gap.what)
+    return [gap_text(Gap(", ".join(what), stack, why)) for (stack, why), what in together.items()]
