@@ -33,6 +33,8 @@ from pages import elements, html_of, text_of
 from sites import Site, make_study
 from treebank import Gold
 
+pytestmark = pytest.mark.slow
+
 SIZE = 12  # layers and heads of the published models
 FIGURES = [(group, figure) for group in GROUPS for figure in group.figures]
 GARDEN = tuple(

@@ -16,6 +16,8 @@ from headbook.sequences import SEQUENCES, random_sequences
 from headbook.terms import Side
 from ratios import Part, ratio
 
+pytestmark = pytest.mark.slow
+
 Folder = Callable[[str], Path]
 SCORES = {"duplicate_score": 0, "induction_score": 1}  # how far behind the twin the key stands
 
