@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
@@ -67,7 +67,7 @@ class Ratios:
     def value(self) -> Floats:
         """Sum of numerators over sum of denominators; NaN without any."""
         total = self.total
-        return _divide(total["n"], total["d"])
+        return divide(total["n"], total["d"])
 
     @property
     def sentences(self) -> Ints:
@@ -89,7 +89,7 @@ class Ratios:
         count = t["sentences"]
         value = self.value
         spread = t["nn"] - 2 * value * t["nd"] + value**2 * t["dd"]
-        variance = _divide(count * np.maximum(spread, 0), (count - 1) * t["d"] ** 2)
+        variance = divide(count * np.maximum(spread, 0), (count - 1) * t["d"] ** 2)
         with np.errstate(invalid="ignore"):
             reach = stdtrit(np.maximum(count - 1, 1), (1 + level) / 2) * np.sqrt(variance)
         reach = np.where(count >= 2, reach, np.nan)
@@ -101,9 +101,11 @@ def half_of(key: NDArray[np.uint64]) -> Ints:
     return (key & np.uint64(1)).astype(np.int64)
 
 
-def _divide(a: Floats, b: Floats) -> Floats:
-    found: Floats = np.full(np.shape(b), np.nan)
-    np.divide(a, b, out=found, where=b > 0)
+def divide(top: ArrayLike, bottom: ArrayLike) -> Floats:
+    """One over the other, broadcast; NaN where there is nothing to divide by."""
+    top, bottom = np.broadcast_arrays(top, bottom)
+    found: Floats = np.full(bottom.shape, np.nan)
+    np.divide(top, bottom, out=found, where=bottom > 0)
     return found
 
 

@@ -10,10 +10,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from headbook.accumulators import Floats, Ints, divide
 
 NO_KIND = -1
 MINIBATCH = 256  # tokens of a minibatch
@@ -147,15 +145,12 @@ class Cloud:
         counts = self.sample.counts
         pairs = counts.sum() ** 2 - (counts**2).sum()
         products = self.sums.sum(0) ** 2 - (self.sums**2).sum(0)
-        return ratio(products, np.broadcast_to(pairs, products.shape))
+        return divide(products, pairs)
 
     @cached_property
     def outliers(self) -> Ints:
-        """The dimensions that add most, first the most. Rounded, so that last bits decide nothing.
-
-        *Shape:* ``(up to NAMED,)``.
-        """
-        return np.argsort(-abs(self.contributions).round(9), kind="stable")[:NAMED]
+        """The dimensions that add most, first the most. *Shape:* ``(up to NAMED,)``."""
+        return largest(self.contributions, NAMED)
 
     @cached_property
     def standardised(self) -> Floats:
@@ -181,11 +176,12 @@ def units(vectors: Floats) -> Floats:
     return vectors / np.where(lengths > 0, lengths, np.nan)[:, None]
 
 
-def ratio(top: Floats, bottom: Floats) -> Floats:
-    """One over the other; NaN where there is nothing to divide by."""
-    found: Floats = np.full(np.shape(bottom), np.nan)
-    np.divide(top, bottom, out=found, where=np.asarray(bottom) > 0)
-    return found
+def largest(contributions: Floats, most: int) -> Ints:
+    """The dimensions that add most, first the most. Rounded, so that last bits decide nothing.
+
+    *Shape:* ``(width,)`` to ``(up to most,)``.
+    """
+    return np.argsort(-abs(contributions).round(9), kind="stable")[:most]
 
 
 def apart(sums: Floats, counts: Ints) -> Estimate:
@@ -198,8 +194,8 @@ def apart(sums: Floats, counts: Ints) -> Estimate:
     products = sums @ sums.sum(0) - np.einsum("sd,sd->s", sums, sums)
     pairs = counts * (counts.sum() - counts)
     # Without a sentence, the pairs go in which it comes first, and those in which it comes second.
-    without = ratio(products.sum() - 2 * products, pairs.sum() - 2 * pairs)
-    return Estimate(float(ratio(products.sum(), pairs.sum())), without, float(counts.sum()))
+    without = divide(products.sum() - 2 * products, pairs.sum() - 2 * pairs)
+    return Estimate(float(divide(products.sum(), pairs.sum())), without, float(counts.sum()))
 
 
 def mean(values: Floats, counts: Ints) -> Estimate:
@@ -209,8 +205,8 @@ def mean(values: Floats, counts: Ints) -> Estimate:
         values: added up by sentence. *Shape:* ``(sentence,)``.
         counts: tokens that count.
     """
-    without = ratio(values.sum() - values, counts.sum() - counts)
-    return Estimate(float(ratio(values.sum(), counts.sum())), without, float(counts.sum()))
+    without = divide(values.sum() - values, counts.sum() - counts)
+    return Estimate(float(divide(values.sum(), counts.sum())), without, float(counts.sum()))
 
 
 class Parts(NamedTuple):
@@ -238,12 +234,12 @@ class Parts(NamedTuple):
 
 def mean_over_kinds(parts: Parts, sentences: int) -> Estimate:
     """The mean share over kinds; a kind of which nothing is left does not count any more."""
-    shares = ratio(parts.top, parts.bottom)
+    shares = divide(parts.top, parts.bottom)
     left = parts.bottom[parts.kind] - parts.bottom_lost
     gone = ~(left > 0)
-    changed = ratio(parts.top[parts.kind] - parts.top_lost, left)
+    changed = divide(parts.top[parts.kind] - parts.top_lost, left)
     change = np.where(gone, 0.0, changed) - shares[parts.kind]
     totals = shares.sum() + np.bincount(parts.sentence, change, sentences)
     kinds = len(shares) - np.bincount(parts.sentence, gone, sentences)
-    value = float(ratio(shares.sum(), np.array(len(shares))))
-    return Estimate(value, ratio(totals, kinds.astype(float)), float(len(shares)))
+    value = float(divide(shares.sum(), len(shares)))
+    return Estimate(value, divide(totals, kinds), float(len(shares)))

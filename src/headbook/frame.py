@@ -60,7 +60,7 @@ class Frame(Memo):
     @cached_property
     def counted(self) -> torch.Tensor:
         """Queries that count. *Shape:* ``(sentence, query)``, boolean."""
-        counted = self.queries.valid & ~self.queries.special
+        counted = self.queries.ordinary
         return counted & (self.seen.sum(-1) > 1) if self.stack.causal else counted
 
     @cached_property

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headbook.accumulators import Floats
 from headbook.anatomy import Anatomy
 from headbook.batch import Batch, content_key
 from headbook.capture import forward, tapped
-from headbook.clouds import NO_KIND, Cloud, Floats, Sample
+from headbook.clouds import NO_KIND, Cloud, Sample
 from headbook.metrics.base import LayerMetric, LayerPairMetric
 from headbook.model import Model
 from headbook.shapes import GeometrySums, StateColumn, kept
@@ -161,5 +162,4 @@ def ordinary(texts: Texts, stack: Stack) -> torch.Tensor:
 
     *Shape:* ``(sentence, token)``, boolean.
     """
-    found = texts.valid & ~texts.special
-    return found & ~texts.first if stack.causal else found
+    return texts.ordinary & ~texts.first if stack.causal else texts.ordinary

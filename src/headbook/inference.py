@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.accumulators import Floats, Ints, Ratios
+from headbook.accumulators import Floats, Ints, Ratios, divide
 from headbook.findings import CHOICE, REPORT
 from headbook.relations import LABELS, OFFSETS
 from headbook.results import Numbers
@@ -165,8 +165,7 @@ def best_offsets(found: Found) -> tuple[Ints, Floats]:
     counts = found.asked.payload.sum(0, dtype=np.float64)
     words, best = counts[:, 0], counts[:, 1:].argmax(-1)
     hits = counts[:, 1:].max(-1)
-    share = np.divide(hits, words, out=np.full(len(words), np.nan), where=words > 0)
-    return np.array(OFFSETS)[best], share
+    return np.array(OFFSETS)[best], divide(hits, words)
 
 
 def _numbers(

@@ -87,7 +87,7 @@ class _Collected:
         found = scopes.get(self.stack.name, attention)
         layer = layer_views(found, Maps(found[View.NOSINK], attention))
         queries = self.batch.texts[self.stack.queries]
-        places = queries.valid & ~queries.special  # of all that count in any layer
+        places = queries.ordinary  # of all that count in any layer
         self._layers.append(
             {view: self._rows(layer[view].weights, layer[view].trusted, places)
              for view in self.views}

@@ -7,14 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from headbook.accumulators import FIELDS, HALVES, Ratios
-from headbook.clouds import Estimate, ratio
+from headbook.accumulators import FIELDS, HALVES, Floats, Ratios, divide
+from headbook.clouds import Estimate, largest
 from headbook.terms import State
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 CKA, OUTLIERS = "layer_cka", "outlier_dimensions"  # metrics with numbers beyond the columns
 LISTED = 10  # dimensions of a state in the table
@@ -77,19 +73,23 @@ class GeometrySums:
         if not self.products.size:
             return np.full((len(self.weights),) * 2, np.nan)
         own = np.sqrt(np.diag(self.products))
-        return ratio(self.products, own[:, None] * own)
+        return divide(self.products, own[:, None] * own)
 
     @cached_property
     def contributions(self) -> Floats:
         """What each dimension adds to the mean cosine; else NaN. *Shape:* ``(state, width)``."""
-        return ratio(self.dimensions, np.broadcast_to(self.weights[:, None], self.dimensions.shape))
+        return divide(self.dimensions, self.weights[:, None])
 
     def largest(self, state: int, most: int) -> list[int]:
         """The dimensions that add most to the mean cosine of a state; none where it has none."""
-        if not self.weights[state]:
-            return []
-        order = np.argsort(-abs(self.contributions[state]).round(9), kind="stable")
-        return [int(place) for place in order[:most]]
+        return largest(self.contributions[state], most).tolist() if self.weights[state] else []
+
+    def of(self, metric: str, label: str) -> Ratios:
+        """A number of every state; no sentences, and so NaN, where nobody asked for it."""
+        column = StateColumn(metric, label)
+        if column not in self.columns:
+            return Ratios.zero(len(self.weights))
+        return self.states[:, self.columns.index(column)]
 
 
 def kept(estimates: Sequence[Sequence[Estimate]], sentences: int) -> Ratios:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from headbook.accumulators import Ratios
+from headbook.accumulators import Ratios, divide
 from headbook.metrics import all_metrics
 from headbook.sums import Distances, HeadColumn, HeadTable, TokenColumn, TokenSums
 from headbook.typesums import STATES, TypeSums
@@ -101,9 +101,7 @@ def pairs_table(
         one, other = np.triu_indices(sums.total.shape[1], 1)
         for column, total, rows in zip(sums.columns, sums.total, sums.rows, strict=True):
             counts = rows[one, other]
-            values = np.divide(
-                total[one, other], counts, out=np.full(len(one), np.nan), where=counts > 0
-            )
+            values = divide(total[one, other], counts)
             frame = pd.DataFrame({"value": values, "rows": counts.astype(np.int64)})
             for name, place in (("", one), ("other_", other)):
                 frame[f"{name}layer"] = np.take(layers[stack], place // n_heads)

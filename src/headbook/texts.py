@@ -59,6 +59,11 @@ class Texts:
     parsed: torch.Tensor
 
     @cached_property
+    def ordinary(self) -> torch.Tensor:
+        """Tokens that stand for text. *Shape:* ``(sentence, token)``, boolean."""
+        return self.valid & ~self.special
+
+    @cached_property
     def first(self) -> torch.Tensor:
         """Whether a token stands at position 0. *Shape:* ``(sentence, token)``."""
         return torch.arange(self.n_tokens, device=self.ids.device).expand_as(self.ids) == 0

@@ -130,7 +130,7 @@ def partners(texts: Texts) -> torch.Tensor:
     Tokens are taken as many places further on as the sum of the sentence's ids says, special
     tokens left out: the same in every batch and every run. *Shape:* ``(sentence, token)``.
     """
-    ordinary = texts.valid & ~texts.special
+    ordinary = texts.ordinary
     count = ordinary.sum(1, keepdim=True)
     total = texts.ids.masked_fill(~texts.valid, 0).sum(1, keepdim=True)
     steps = 1 + total % (count - 1).clamp(min=1)
@@ -146,11 +146,10 @@ def classes(texts: Texts) -> torch.Tensor:
 
     ``all`` are the tokens that stand for text; special tokens are a class of their own.
     """
-    ordinary = texts.valid & ~texts.special
-    in_word = ordinary & (texts.share > 0)
+    in_word = texts.ordinary & (texts.share > 0)
     tags = texts.tags.bool()
     found = {
-        "all": ordinary,
+        "all": texts.ordinary,
         "content": tags[..., [UPOS.index(tag) for tag in sorted(CONTENT)]].any(-1),
         "function": tags[..., [UPOS.index(tag) for tag in sorted(FUNCTION)]].any(-1),
         "initial": in_word & texts.initial,

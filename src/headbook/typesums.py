@@ -6,10 +6,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from headbook.accumulators import Floats, Ints, divide
 from headbook.terms import State
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 Number = TypeVar("Number", np.float64, np.int64)
 STATES = (State.MID, State.OUT)
 TYPE_METRIC = "cosine_to_input"  # what the path of a type is made of
@@ -63,10 +62,7 @@ class TypeSums:
     @property
     def spread(self) -> Floats:
         """Standard deviation over a type's occurrences; NaN for a single one. The same shape."""
-        count = self.count[:, None, None].astype(float)
+        count = self.count[:, None, None]
         away = np.maximum(self.squares - self.total**2 / count, 0)
-        many = np.broadcast_to(count > 1, away.shape)
-        spread: Floats = np.sqrt(
-            np.divide(away, count - 1, out=np.full(away.shape, np.nan), where=many)
-        )
+        spread: Floats = np.sqrt(divide(away, count - 1))
         return spread

@@ -20,7 +20,7 @@ class TypeTable:
 
     def __init__(self, stack: Stack, batch: Batch, tokenizer: Any) -> None:
         texts = batch.texts[stack.queries]
-        self._chosen = texts.valid & ~texts.special
+        self._chosen = texts.ordinary
         ids = texts.ids[self._chosen].cpu().numpy()
         self._ids, self._place = np.unique(ids, return_inverse=True)
         self._names = tuple(vocabulary_names(tokenizer, self._ids))

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.clouds import MINIBATCH, Estimate, ratio
+from headbook.accumulators import divide
+from headbook.clouds import MINIBATCH, Estimate
 from headbook.metrics.base import Chart, LayerMetric, Section
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def _rank(vectors: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> float
     if not np.isfinite(centred).all():
         return float("nan")
     sizes = np.linalg.svd(centred, compute_uv=False)
-    shares = ratio(sizes, np.full(len(sizes), sizes.sum()))
+    shares = divide(sizes, sizes.sum())
     return float(np.exp(-np.sum(shares * np.log(np.where(shares == 0, 1, shares)))))
 
 

@@ -217,7 +217,7 @@ def _tables(sums: GeometrySums) -> Iterator[StateTable]:
 
 def _cells(sums: GeometrySums, column: StateColumn) -> list[Cell]:
     metric = all_metrics()[column.metric]
-    numbers = Numbers.of(sums.states[:, sums.columns.index(column)], metric.limits)
+    numbers = Numbers.of(sums.of(*column), metric.limits)
     return [Cell.of(numbers.at(row), metric) for row in range(len(sums.weights))]
 
 

@@ -84,11 +84,8 @@ def figures(stack: str, sums: GeometrySums) -> Iterator[Figure]:
 def _rows(sums: GeometrySums, lines: tuple[Line, ...]) -> pd.DataFrame:
     states, frames = short_names(len(sums.weights)), []
     for line in lines:
-        column = StateColumn(line.metric, line.label)
-        if column not in sums.columns:
-            continue
         limits = all_metrics()[line.metric].limits
-        numbers = Numbers.of(sums.states[:, sums.columns.index(column)], limits)
+        numbers = Numbers.of(sums.of(line.metric, line.label), limits)
         frame = pd.DataFrame(
             {"state": states, "value": numbers.value, "low": numbers.low, "high": numbers.high}
         )

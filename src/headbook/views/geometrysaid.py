@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.clouds import MINIBATCH
-from headbook.shapes import GeometrySums, StateColumn, state_names
+from headbook.shapes import GeometrySums, state_names
 from headbook.wording import number, percent
 
 Floats = NDArray[np.float64]
@@ -24,29 +24,13 @@ def said(sums: GeometrySums) -> Iterator[str]:
     yield from _cka(sums)
 
 
-def values(sums: GeometrySums, metric: str, label: str) -> Floats:
-    """A number of every state; NaN where it is missing."""
-    column = StateColumn(metric, label)
-    if column not in sums.columns:
-        return np.full(len(sums.weights), np.nan)
-    return sums.states.value[:, sums.columns.index(column)]
-
-
-def _lows(sums: GeometrySums, metric: str, label: str) -> Floats:
-    """Lower ends of the intervals of every state; NaN where they are missing."""
-    column = StateColumn(metric, label)
-    if column not in sums.columns:
-        return np.full(len(sums.weights), np.nan)
-    return sums.states.interval()[0][:, sums.columns.index(column)]
-
-
 def _place(sums: GeometrySums, state: int) -> str:
     layer, _ = state_names(len(sums.weights))[state]
     return "in the input" if layer is None else f"in layer {layer}"
 
 
 def _anisotropy(sums: GeometrySums) -> Iterator[str]:
-    found = values(sums, "anisotropy", "raw")
+    found = sums.of("anisotropy", "raw").value
     if np.isnan(found).any():
         return
     top = int(found.argmax())
@@ -58,13 +42,13 @@ def _anisotropy(sums: GeometrySums) -> Iterator[str]:
 
 
 def _outlier(sums: GeometrySums) -> Iterator[str]:
-    whole = values(sums, "anisotropy", "raw")
-    largest = values(sums, "outlier_dimensions", "largest")
-    rest = values(sums, "anisotropy", "without_outliers")
+    whole = sums.of("anisotropy", "raw").value
+    largest = sums.of("outlier_dimensions", "largest").value
+    rest = sums.of("anisotropy", "without_outliers").value
     if np.isnan([whole, largest, rest]).any():
         return
     # Where the whole may be nothing, a part of it says nothing.
-    sure = _lows(sums, "anisotropy", "raw") > 0
+    sure = sums.of("anisotropy", "raw").interval()[0] > 0
     parts = np.divide(largest, whole, out=np.zeros(len(whole)), where=sure)
     state = int(parts.argmax())
     if parts[state] < DOMINANT:
@@ -86,9 +70,9 @@ def _alike(sums: GeometrySums) -> Iterator[str]:
         ("self_similarity", "Occurrences of one vocabulary entry in different sentences are"),
         ("intra_sentence_similarity", "Tokens and the mean of their sentence are"),
     ):
-        found = values(sums, metric, "adjusted")
+        found = sums.of(metric, "adjusted").value
         # Without an interval above 0, nothing is more alike.
-        if (_lows(sums, metric, "adjusted")[[0, -1]] > 0).all():
+        if (sums.of(metric, "adjusted").interval()[0][[0, -1]] > 0).all():
             yield (
                 f"{what} more alike than any two tokens by a cosine of {number(found[0])} in the "
                 f"input and {number(found[-1])} in the last layer."
@@ -97,7 +81,7 @@ def _alike(sums: GeometrySums) -> Iterator[str]:
 
 def _variance(sums: GeometrySums) -> Iterator[str]:
     raw, baseline = (
-        values(sums, "maximum_explainable_variance", label) for label in ("raw", "baseline")
+        sums.of("maximum_explainable_variance", label).value for label in ("raw", "baseline")
     )
     if not np.isnan([raw[-1], baseline[-1]]).any():
         yield (
@@ -107,7 +91,7 @@ def _variance(sums: GeometrySums) -> Iterator[str]:
 
 
 def _rank(sums: GeometrySums) -> Iterator[str]:
-    found = values(sums, "effective_rank", "")
+    found = sums.of("effective_rank", "").value
     if np.isnan(found[[0, -1]]).any():
         return
     most = int(np.nanargmax(found))
@@ -119,7 +103,9 @@ def _rank(sums: GeometrySums) -> Iterator[str]:
 
 
 def _path(sums: GeometrySums) -> Iterator[str]:
-    raw, treated = (values(sums, "standardised_cosine", label) for label in ("raw", "standardised"))
+    raw, treated = (
+        sums.of("standardised_cosine", label).value for label in ("raw", "standardised")
+    )
     if not np.isnan([raw[-1], treated[-1]]).any():
         yield (
             f"In the last layer a token's cosine to its own input is {number(raw[-1])}, and "
