@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from headbook import __version__
 from headbook.encode import special_pattern
 from headbook.inputs import TREEBANK
-from headbook.manifest import SCHEMA, Check, Gap, InputFacts, Manifest, ModelFacts
+from headbook.manifest import SCHEMA, Check, Gap, InputFacts, Manifest, ModelFacts, Rounding
 from headbook.rarity import NONE
 from headbook.sums import Survey
 from headbook.terms import Kind, Side
@@ -27,6 +27,7 @@ def manifest_of(
     checks: tuple[Check, ...],
     checked: int,
     gaps: tuple[Gap, ...],
+    rounded: tuple[Rounding, ...],
 ) -> Manifest:
     """What is to be known of how a study was made."""
     annotators: dict[str, str] = {Side.SOURCE: _annotation(run)}
@@ -57,6 +58,7 @@ def manifest_of(
         checks=checks,
         checked_sentences=checked,
         gaps=gaps,
+        roundings=rounded,
     )
 
 

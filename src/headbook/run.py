@@ -126,10 +126,14 @@ class Run:
             rarities=self.encoder.rarities,
         )
         manifest = manifest_of(
-            self, notes=notes, survey=survey, checks=checks, checked=len(few.items), gaps=gaps
+            self,
+            notes=notes,
+            survey=survey,
+            checks=checks,
+            checked=len(few.items),
+            gaps=gaps,
+            rounded=roundings(self.model, self.anatomy, few, embeddings),
         )
-        rounded = roundings(self.model, self.anatomy, few, embeddings)
-        manifest = replace(manifest, roundings=rounded)
         twins = {
             name: head_tables(self._twin(kind, seed)._measured())  # noqa: SLF001 - of this kind
             for name, kind, seed in twins_of(self.config.control, self.config.control_seeds)
@@ -147,8 +151,9 @@ class Run:
     def _measured(self) -> Survey:
         """What is kept of all sentences, of the sample and of random sequences."""
         survey = self._survey()
-        samples = self._sample(survey) + self._pairs(survey) + self._geometry(survey)
-        return survey + samples + self._context(survey) + self._random()
+        sample = [*self._encoded(_smallest(survey, self.config.sample_sentences))]
+        within = self._sample(sample) + self._pairs(survey, sample) + self._geometry(sample)
+        return survey + within + self._context(sample) + self._random()
 
     def _survey(self) -> Survey:
         """The pass over all sentences."""
@@ -162,41 +167,38 @@ class Run:
         self.progress.stage("survey", len(self.corpus))
         return reduce(add, map(surveyor.survey, self._in_batches(self._encode(self.corpus))))
 
-    def _sample(self, survey: Survey) -> Survey:
+    def _sample(self, items: Sequence[Encoded]) -> Survey:
         """The second pass, over the sentences with the smallest hashes."""
         metrics = tuple(sampled_metrics(self.metrics))
         if not metrics:
             return Survey()
-        size = self.config.sample_sentences
-        chosen = _smallest(survey, size)
-        sampler = Sampler(self.model, self.anatomy, metrics, size)
-        self.progress.stage("sample", len(chosen))
-        return reduce(add, map(sampler.sample, self._in_batches(self._encoded(chosen))), Survey())
+        sampler = Sampler(self.model, self.anatomy, metrics, self.config.sample_sentences)
+        self.progress.stage("sample", len(items))
+        return reduce(add, map(sampler.sample, self._in_batches(items)), Survey())
 
-    def _pairs(self, survey: Survey) -> Survey:
+    def _pairs(self, survey: Survey, items: Sequence[Encoded]) -> Survey:
         """Every two heads, over the first sentences of the same sample."""
         metrics = tuple(pair_metrics(self.metrics))
         if not metrics:
             return Survey()
         sampler = PairSampler(self.model, self.anatomy, metrics)
         chosen = _smallest(survey, sampler.sentences(self.config.sample_sentences))
+        items = [item for item in items if item.sentence.index in chosen]
         budget = min(self.config.batch_tokens, sampler.tokens(self.encoder.limit))
-        self.progress.stage("pairs of heads", len(chosen))
-        batches = self._in_batches(self._encoded(chosen), budget)
-        return reduce(add, map(sampler.sample, batches), Survey())
+        self.progress.stage("pairs of heads", len(items))
+        return reduce(add, map(sampler.sample, self._in_batches(items, budget)), Survey())
 
-    def _geometry(self, survey: Survey) -> Survey:
+    def _geometry(self, items: Sequence[Encoded]) -> Survey:
         """The shape of the states, over sentences of the same sample."""
         metrics, pairs = tuple(layer_metrics(self.metrics)), tuple(layer_pair_metrics(self.metrics))
         geometer = Geometer(self.model, self.anatomy, metrics, pairs, self.config.seed)
         if not (metrics or pairs) or not geometer.stacks:
             return Survey()
-        sample = _smallest(survey, self.config.sample_sentences)
-        items = geometer.within(self._encoded(sample))
+        items = geometer.within(items)
         self.progress.stage("geometry", len(items))
         return geometer.measure(self._in_batches(items))
 
-    def _context(self, survey: Survey) -> Survey:
+    def _context(self, items: Sequence[Encoded]) -> Survey:
         """What heads write, on the same sample: first what is similar, then the rest."""
         metrics, anchors = context_metrics(self.metrics), anchor_metrics(self.metrics)
         if not metrics and not anchors:
@@ -204,7 +206,6 @@ class Run:
         sampler = ContextSampler(
             self.model, self.anatomy, tuple(metrics), tuple(anchors), self.config.seed
         )
-        items = [*self._encoded(_smallest(survey, self.config.sample_sentences))]
         self.progress.stage("what heads write", 2 * len(items))
         known = sampler.thresholds(self._in_batches(items), sampler.step(items))
         measure = partial(sampler.sample, known=known)
