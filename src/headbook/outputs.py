@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from headbook.cosines import DECIMALS, cosines, lengths, odds, pooled, thresholds
 from headbook.layerview import LayerView
 from headbook.segments import (
-    RULES,
     across,
     after_stops,
     compare,
@@ -24,7 +23,7 @@ from headbook.segments import (
     favoured,
     true_ends,
 )
-from headbook.terms import HIGH, TOP
+from headbook.terms import HIGH, RULES, TOP
 from headbook.tokenpairs import TokenPairs
 
 ROUNDING = 1e-5  # of a mean's length: what is left without it and shorter has no direction

@@ -16,9 +16,6 @@ DECIMALS = 6
 DEPTH = 0.5  # standard deviations of a passage's gaps by which it lies below their mean
 
 
-RULES = ("similarity", "attention", "punctuation", "even")
-
-
 class Places(NamedTuple):
     """The tokens of passages that count, in order and padded.
 

@@ -157,7 +157,7 @@ class Portrait:
         norms: length of each key's value after the head's part of W_O, for listed sentences, by
             stack and index; *Shape:* ``(layer, head, key)``. Nothing where it is not known.
         ends: after which tokens of a listed passage a sentence may end, by stack and index;
-            *Shape:* ``(layer, rule, token)``, 0 or 1, rules as in `headbook.segments.RULES`.
+            *Shape:* ``(layer, rule, token)``, 0 or 1, rules as in `headbook.terms.RULES`.
         rollouts: what the last state of each token of a listed sentence is made of, by stack,
             index and kind of `Rollout`; *Shape:* ``(token, token)``, in steps of 1/255.
         demonstration: the first sentence computed in two ways; columns `DEMONSTRATION`.

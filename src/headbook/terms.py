@@ -20,6 +20,9 @@ CONTENT = frozenset({"ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "VERB"})
 # What counts as high similarity of two tokens: a share of all pairs of a head, or a cosine.
 TOP = {"top 1 %": 0.01, "top 5 %": 0.05}
 HIGH = (*TOP, "0.9")
+# How ends of sentences are proposed: by what heads do, and, beside it, without a model.
+HEAD_RULES = ("similarity", "attention")
+RULES = (*HEAD_RULES, "punctuation", "even")
 REACH = 32  # tokens from which on distances are counted together
 DISTANCES = ("all", *map(str, range(1, REACH)), f"{REACH}+")
 # Classes of tokens over which token metrics are averaged.

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity
+from headbook.terms import RULES
 
 if TYPE_CHECKING:
     from headbook.outputs import HeadOutputs
 
 MEASURES = ("f1", "pk", "windowdiff")
-RULES = ("similarity", "attention", "punctuation", "even")
 LABELS = tuple(f"{measure}:{rule}" for rule in RULES for measure in MEASURES)
 
 

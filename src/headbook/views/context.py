@@ -9,10 +9,10 @@ import numpy as np
 from headbook.charts import Figure
 from headbook.findings.said import CHOICE, REPORT, metric
 from headbook.metrics.base import Need
-from headbook.metrics.segmentation import MEASURES, RULES
+from headbook.metrics.segmentation import MEASURES
 from headbook.results import Number, StackResults
 from headbook.shown import HeadName
-from headbook.terms import View
+from headbook.terms import HEAD_RULES, RULES, View
 from headbook.views.anchors import AnchorLayer, anchor_layers
 from headbook.views.cells import Cell
 from headbook.views.contextcurves import Line, curve
@@ -237,14 +237,14 @@ def _segments(results: StackResults) -> Iterator[SegmentLine]:
         return
     first = results.stack.attention_layers[0]
     for rule in RULES:
-        own = rule in {"similarity", "attention"}
+        own = rule in HEAD_RULES
         for layer in results.stack.attention_layers if own else (first,):
             name = f"{rule}, layer {layer}" if own else f"{rule} (no model)"
             yield SegmentLine(
                 name,
                 tuple(
                     Cell.of(
-                        results.layers(SEGMENTS, View.NOSINK, f"{measure}:{rule}").at(layer),
+                        results.layers(SEGMENTS, View.RAW, f"{measure}:{rule}").at(layer),
                         metric(SEGMENTS),
                     )
                     for measure in MEASURES

@@ -6,8 +6,9 @@ import numpy as np
 
 from headbook.findings.said import metric
 from headbook.results import Number, StackResults
-from headbook.terms import View
+from headbook.terms import HEAD_RULES, View
 from headbook.views.anchors import anchor_layers
+from headbook.views.passage import best_layer
 from headbook.wording import counted, is_share, number
 
 SIMILARITY, CENTRED, ROWS = "context_similarity", "context_similarity_centred", "row_similarity"
@@ -126,13 +127,12 @@ def _segments(results: StackResults) -> Iterator[str]:
     if not _has(results, SEGMENTS, "f1:even"):
         return
     found = {}
-    for rule in ("similarity", "attention"):
-        values = results.layers(SEGMENTS, View.NOSINK, f"f1:{rule}")
-        best = int(np.nanargmax(values.value))
-        found[rule] = f"{_said(values.at(best), SEGMENTS)} (layer {best})"
+    for rule in HEAD_RULES:
+        layer, f1 = best_layer(results, rule)
+        found[rule] = f"{_said(f1, SEGMENTS)} (layer {layer})"
     first = results.stack.attention_layers[0]
     plain = {
-        rule: _said(results.layers(SEGMENTS, View.NOSINK, f"f1:{rule}").at(first), SEGMENTS)
+        rule: _said(results.layers(SEGMENTS, View.RAW, f"f1:{rule}").at(first), SEGMENTS)
         for rule in ("punctuation", "even")
     }
     yield (

@@ -7,15 +7,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.metrics.segmentation import RULES
-from headbook.results import StackResults
+from headbook.results import Number, StackResults
 from headbook.shown import ShownText
-from headbook.terms import View
+from headbook.terms import HEAD_RULES, RULES, View
 from headbook.views.text import Token, running_text
 from headbook.wording import percent
 
 METRIC = "segmentation"
-BY_LAYER = ("similarity", "attention")  # the other rules know no model
 TITLES = {
     "similarity": "Similarity of what heads write",
     "attention": "Attention to stops",
@@ -78,9 +76,9 @@ def _proposals(
     for number, rule in enumerate(RULES):
         layer = results.stack.attention_layers[0]
         title = TITLES[rule]
-        if rule in BY_LAYER:
-            layer, score = _best(results, rule)
-            title = f"{title}, layer {layer} (F1 {percent(score)} over all passages)"
+        if rule in HEAD_RULES:
+            layer, f1 = best_layer(results, rule)
+            title = f"{title}, layer {layer} (F1 {percent(f1.value)} over all passages)"
         said = {int(place) for place in np.flatnonzero(marks[layer, number])}
         yield Proposal(
             title,
@@ -91,11 +89,11 @@ def _proposals(
         )
 
 
-def _best(results: StackResults, rule: str) -> tuple[int, float]:
+def best_layer(results: StackResults, rule: str) -> tuple[int, Number]:
     """The layer whose heads together find ends best, and its F1."""
-    values = results.layers(METRIC, View.RAW, f"f1:{rule}").value
-    layer = int(np.nanargmax(values)) if not np.isnan(values).all() else 0
-    return layer, float(values[layer])
+    numbers = results.layers(METRIC, View.RAW, f"f1:{rule}")
+    layer = int(np.nan_to_num(numbers.value, nan=-1).argmax())
+    return layer, numbers.at(layer)
 
 
 def _part(text: ShownText, token: int) -> int:
