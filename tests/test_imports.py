@@ -23,9 +23,9 @@ ORDER = """
     families
     projection
     hook
-    loading
+    loading names
     model
-    accumulators
+    arithmetic accumulators
     tokens rarity encode sequences texts batch passages
     anatomy frame loops plain compiled capture maps layerview shortcut
     lens nearest vocabulary embedding tokenview

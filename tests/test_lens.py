@@ -17,9 +17,9 @@ import treebank
 from bare import Bare, given
 from headbook.anatomy import examine
 from headbook.collection import collect
-from headbook.encode import vocabulary_names
 from headbook.lens import Lens, NoLens, read_lens
 from headbook.model import load_model
+from headbook.names import Names
 from headbook.study import Study
 from naive_tokens import record
 from ratios import Part, ratio
@@ -218,7 +218,7 @@ def test_the_ten_entries_are_the_head_of_a_full_sort(
             rows = groups.pop((number, layer, place))
             best = np.argsort(-logits)[:10]
             assert set(rows["space"]) == {"logits"}
-            assert list(rows["neighbour"]) == vocabulary_names(model.tokenizer, best)
+            assert list(rows["neighbour"]) == Names(model.tokenizer).of(best)
             np.testing.assert_allclose(
                 rows["cosine"].to_numpy(float), scipy.special.softmax(logits)[best], atol=DOUBLE
             )

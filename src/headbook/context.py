@@ -13,9 +13,8 @@ from headbook.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors
 from headbook.batch import Batch
 from headbook.capture import Scopes, forward
 from headbook.cosines import thresholds
-from headbook.encode import vocabulary_names
-from headbook.frame import Scope
-from headbook.layerview import LayerView, layer_views
+from headbook.frame import Frame, Scope
+from headbook.layerview import layer_views
 from headbook.maps import Maps
 from headbook.metrics.base import AnchorMetric, ContextMetric
 from headbook.model import Model
@@ -116,6 +115,7 @@ class _Table:
         self._heads = Ratios.zero(*cells).sums
         self._layers = Ratios.zero(cells[0], cells[2]).sums
         self._uniform = Ratios.zero(cells[0], cells[2]).sums
+        self._known: dict[Frame, NDArray[np.float64]] = {}
 
     def add(self, layer: int, heads: Mapping[View, HeadOutputs]) -> None:
         """Measure one layer."""
@@ -125,8 +125,19 @@ class _Table:
         each, together = self._sums(heads, n_heads)
         self._heads[:, :, layer, :n_heads] = each
         self._layers[:, :, layer] = together
-        even = {view: HeadOutputs(_even(outputs)) for view, outputs in heads.items()}
-        _, self._uniform[:, :, layer] = self._sums(even, 1)
+        self._uniform[:, :, layer] = self._even(heads[self._metrics[0].views[0]].frame)
+
+    def _even(self, frame: Frame) -> NDArray[np.float64]:
+        """A layer with attention that looks everywhere alike; it has no values.
+
+        The same for all layers with one mask.
+        """
+        if frame not in self._known:
+            scopes = {view: Scope(frame, view) for view in View}
+            views = layer_views(scopes, Maps(scopes[View.NOSINK], uniform(scopes)))
+            heads = {view: HeadOutputs(layer) for view, layer in views.items()}
+            self._known[frame] = self._sums(heads, 1)[1]
+        return self._known[frame]
 
     def _sums(
         self, heads: Mapping[View, HeadOutputs], n_heads: int
@@ -148,12 +159,6 @@ class _Table:
         """What survives."""
         sums = (Ratios(each) for each in (self._heads, self._layers, self._uniform))
         return HeadTable(tuple(self.columns), *sums)
-
-
-def _even(heads: HeadOutputs) -> LayerView:
-    """The same layer with attention that looks everywhere alike; it has no values."""
-    scopes = {view: Scope(heads.frame, view) for view in View}
-    return layer_views(scopes, Maps(scopes[View.NOSINK], uniform(scopes)))[heads.layer.scope.view]
 
 
 class _Ends:
@@ -207,8 +212,8 @@ class _Ends:
 
     def found(self) -> Anchors:
         """What survives."""
-        names = vocabulary_names(self._sampler.model.tokenizer, self._ids.tolist())
-        known = {str(token): name for token, name in zip(self._ids, names, strict=True)}
+        names = self._sampler.model.names
+        known = {str(token): names[token] for token in self._ids.tolist()}
         return Anchors.of(self.columns, known, self._ids, self._counts)
 
 

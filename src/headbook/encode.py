@@ -20,8 +20,6 @@ from headbook.tokens import NO_WORD, Encoded, Tokens, align, is_punctuation, spe
 
 CHUNK = 64  # sentences tokenised, or targets generated, at a time
 GENERATED = 64  # most tokens of a generated target
-MARKS = ("\u2581", "\u0120")  # what tokenizers write for a space before a word
-REPLACEMENT = "\ufffd"  # what decoding part of a character gives
 
 
 @dataclass(frozen=True)
@@ -245,24 +243,6 @@ def special_pattern(tokenizer: Any) -> str:
     names = tokenizer.convert_ids_to_tokens(ids)
     parts = [n if token in special else "…" for token, n in zip(ids, names, strict=True)]
     return " ".join(p for i, p in enumerate(parts) if p != "…" or "…" not in parts[:i])
-
-
-def vocabulary_names(tokenizer: Any, ids: Iterable[int]) -> list[str]:
-    """How to print vocabulary entries: as text, with ``␣`` where a piece begins a word.
-
-    Entries that are no text of their own, such as single bytes of a character, keep the
-    tokenizer's name for them.
-    """
-    names = []
-    for token, name in zip(ids, tokenizer.convert_ids_to_tokens(list(map(int, ids))), strict=True):
-        text = tokenizer.decode([int(token)])
-        if name is None:  # a head may know more entries than the tokenizer
-            names.append(f"entry {token}")
-            continue
-        marked = name.startswith(MARKS) and not text.startswith(" ")
-        readable = text.strip() and REPLACEMENT not in text
-        names.append((" " * marked + text).replace(" ", "␣") if readable else name)
-    return names
 
 
 def _ids(tokenizer: Any, *roles: str) -> list[int]:

@@ -80,8 +80,7 @@ class _Stack:
     def __init__(self, tracker: FlowTracker, batch: Batch, stack: Stack) -> None:
         self._tracker, self._batch, self._stack = tracker, batch, stack
         self._texts = batch.texts[stack.queries]
-        self._listed = np.isin(batch.index, [*tracker.listed])
-        self._shown = ShownTokens.of(batch, stack.queries, self._listed)
+        self._shown = ShownTokens.of(batch, stack, tracker.listed)
         sampled = np.isin(batch.index, [*tracker.sampled])
         self.table = TokenTable(stack, tracker.metrics, batch, members=sampled)
         self._rows: list[pd.DataFrame] = []
@@ -125,18 +124,9 @@ class _Stack:
 
     def _keep(self, metric: FlowMetric, layer: int, state: State, values: torch.Tensor) -> None:
         shown = self._shown
-        columns = {
-            "sentence": shown.sentences,
-            "position": shown.positions,
-            "token": shown.pieces,
-            "stack": self._stack.name,
-            "layer": layer,
-            "state": str(state),
-            "metric": metric.id,
-            "space": "",
-            "value": values.cpu().numpy()[shown.rows, shown.positions],
-        }
-        self._rows.append(pd.DataFrame(columns)[[*TOKENS]])
+        frame = shown.frame([(layer, state)]).assign(metric=metric.id, space="")
+        frame["value"] = values.cpu().numpy()[shown.rows, shown.positions]
+        self._rows.append(frame[[*TOKENS]])
 
     def portrait(self) -> Portrait:
         """What pages show of listed sentences."""
@@ -148,7 +138,7 @@ class _Stack:
         side, found = self._stack.queries, []
         for kind, shares in self._rollouts.items():
             steps = to_steps(shares.float().cpu().numpy())
-            for row in np.flatnonzero(self._listed):
+            for row in np.unique(self._shown.rows):
                 item = self._batch.items[row]
                 n = len(item.tokens[side])
                 place = (self._stack.name, item.sentence.index, str(kind))

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from transformers.utils import logging
 from headbook import hook
 from headbook.errors import ModelError
 from headbook.loading import with_head
+from headbook.names import Names
 from headbook.resources import demo_model, sha256
 
 DEMO = "demo"
@@ -65,6 +67,11 @@ class Model:
     def body(self) -> Any:
         """The network without its head."""
         return self.network.base_model
+
+    @cached_property
+    def names(self) -> Names:
+        """How vocabulary entries are printed."""
+        return Names(self.tokenizer)
 
     @property
     def config(self) -> Any:

@@ -49,7 +49,7 @@ class Surveyor:
         tokens = {name: TokenTable(stack, self.tokens, batch) for name, stack in stacks.items()}
         followed = any(metric.id == TYPE_METRIC for metric in self.tokens)
         types = {
-            name: TypeTable(stack, batch, self.model.tokenizer)
+            name: TypeTable(stack, batch, self.model.names)
             for name, stack in stacks.items()
             if followed and not stack.crosses
         }

@@ -12,13 +12,12 @@ from headbook.anatomy import Anatomy
 from headbook.batch import Batch
 from headbook.capture import forward, tapped
 from headbook.embedding import Embedding
-from headbook.encode import vocabulary_names
 from headbook.lens import Lens
 from headbook.metrics.base import Need, TokenMetric
 from headbook.model import Model
 from headbook.shown import LOGITS, NEAREST, OF_A_STATE, TOKENS, Portrait
 from headbook.sums import TokenSums
-from headbook.terms import Side, Space, State
+from headbook.terms import Side, Space, Stack, State
 from headbook.tokentable import TokenTable, spaces_of
 from headbook.tokenview import AROUND, NEIGHBOURS, Earlier, Outlook, TokenView
 
@@ -74,12 +73,11 @@ class _Stack:
 
     def __init__(self, tracker: Tracker, batch: Batch, name: str) -> None:
         stack = tracker.anatomy.stacks[name]
-        self._tracker, self._name = tracker, name
+        self._tracker = tracker
         self._texts = batch.texts[stack.queries]
         self._vocabulary = tracker.embeddings[stack.queries].vocabulary
         self._spaces = self._vocabulary.spaces if self._vocabulary else ()
-        index = np.array([item.sentence.index for item in batch.items])
-        self._shown = ShownTokens.of(batch, stack.queries, np.isin(index, [*tracker.listed]))
+        self._shown = ShownTokens.of(batch, stack, tracker.listed)
         self._outlook = tracker.outlook(name, batch)
         self._metrics = [
             metric
@@ -89,7 +87,7 @@ class _Stack:
         self._near = AROUND if OVERLAPS & {metric.id for metric in self._metrics} else NEIGHBOURS
         self._earlier: Earlier = {}
         lookups = [metric for metric in self._metrics if metric.sampled]
-        sampled = np.isin(index, [*tracker.sampled])
+        sampled = np.isin(batch.index, [*tracker.sampled])
         self.table = TokenTable(stack, lookups, batch, self._spaces, sampled)
         self.kept: list[Portrait] = []
         self._states: list[Gathered] = []
@@ -146,7 +144,7 @@ class _Stack:
             for number, (layer, state, _) in enumerate(states):
                 self.table.add(metric, layer, state, space, values[number])
         shown = self._shown
-        frame = self._frame(states, 1)
+        frame = self._shown.frame([each[:2] for each in states])
         frame["metric"], frame["space"] = metric.id, space or ""
         frame["value"] = values.cpu().numpy()[:, shown.rows, shown.positions].ravel()
         self.kept.append(Portrait(tokens=frame[[*TOKENS]]))
@@ -163,27 +161,13 @@ class _Stack:
         shown, wide = self._shown, min(NEIGHBOURS, ids.shape[-1])
         cells = (slice(None), shown.rows, shown.positions, slice(wide))
         entries, place = np.unique(ids.cpu().numpy()[cells], return_inverse=True)
-        names = np.array(vocabulary_names(self._tracker.model.tokenizer, entries), dtype=object)
-        frame = self._frame(states, wide)
+        names = np.array(self._tracker.model.names.of(entries), dtype=object)
+        frame = self._shown.frame([each[:2] for each in states], wide)
         frame["space"] = str(space)
         frame["rank"] = np.tile(np.arange(1, wide + 1), len(frame) // wide)
         frame["neighbour"] = names[place].ravel()
         frame["cosine"] = scores.cpu().numpy()[cells].ravel()
         self.kept.append(Portrait(nearest=frame[[*NEAREST]]))
-
-    def _frame(self, states: Sequence[Gathered], per_state: int) -> pd.DataFrame:
-        """The columns that tell states of tokens apart, each row ``per_state`` times."""
-        shown, n_states = self._shown, len(states)
-        n_tokens = len(shown.positions)
-        columns = {
-            "sentence": np.tile(shown.sentences, n_states),
-            "position": np.tile(shown.positions, n_states),
-            "token": np.tile(shown.pieces, n_states),
-            "stack": np.full(n_states * n_tokens, self._name, dtype=object),
-            "layer": np.repeat([layer for layer, _, _ in states], n_tokens),
-            "state": np.repeat(np.array([str(s) for _, s, _ in states], object), n_tokens),
-        }
-        return pd.DataFrame({name: np.repeat(columns[name], per_state) for name in OF_A_STATE})
 
 
 @dataclass(frozen=True)
@@ -191,24 +175,42 @@ class ShownTokens:
     """The tokens of a batch that are kept one by one; all arrays ``(shown token,)``.
 
     Attributes:
+        stack: the stack they are followed through.
         rows: place of the sentence in the batch.
         sentences: number of the sentence, from 1.
     """
 
+    stack: Stack
     rows: NDArray[np.int64]
     positions: NDArray[np.int64]
     sentences: NDArray[np.int64]
     pieces: NDArray[np.object_]
 
     @classmethod
-    def of(cls, batch: Batch, side: Side, shown: NDArray[np.bool_]) -> "ShownTokens":
-        """The tokens of some sentences of a batch.
-
-        Args:
-            shown: whether a sentence is one of them. *Shape:* ``(sentence,)``.
-        """
+    def of(cls, batch: Batch, stack: Stack, listed: Collection[int]) -> "ShownTokens":
+        """The tokens of the listed sentences of a batch."""
+        side = stack.queries
+        shown = np.isin(batch.index, [*listed])
         valid = batch.texts[side].valid.cpu().numpy() & shown[:, None]
         rows, positions = np.nonzero(valid)
         texts = [item.tokens[side].pieces for item in batch.items]
         pieces = [texts[row][position] for row, position in zip(rows, positions, strict=True)]
-        return cls(rows, positions, batch.index[rows] + 1, np.array(pieces, dtype=object))
+        sentences = batch.index[rows] + 1
+        return cls(stack, rows, positions, sentences, np.array(pieces, dtype=object))
+
+    def frame(self, states: Sequence[tuple[int, State]], per_state: int = 1) -> pd.DataFrame:
+        """The columns that tell states of tokens apart, each row ``per_state`` times.
+
+        Args:
+            states: layer and kind of each.
+        """
+        n_states, n_tokens = len(states), len(self.positions)
+        columns = {
+            "sentence": np.tile(self.sentences, n_states),
+            "position": np.tile(self.positions, n_states),
+            "token": np.tile(self.pieces, n_states),
+            "stack": np.full(n_states * n_tokens, self.stack.name, dtype=object),
+            "layer": np.repeat([layer for layer, _ in states], n_tokens),
+            "state": np.repeat(np.array([str(s) for _, s in states], object), n_tokens),
+        }
+        return pd.DataFrame({name: np.repeat(columns[name], per_state) for name in OF_A_STATE})

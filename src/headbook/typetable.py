@@ -1,12 +1,10 @@
 """The cosine to the input of every token type: one stack over one batch."""
 
-from typing import Any
-
 import numpy as np
 import torch
 
 from headbook.batch import Batch
-from headbook.encode import vocabulary_names
+from headbook.names import Names
 from headbook.terms import Stack, State
 from headbook.typesums import STATES, TypeSums
 
@@ -15,15 +13,15 @@ class TypeTable:
     """Filled state by state.
 
     Args:
-        tokenizer: knows the names of types.
+        names: how types are printed.
     """
 
-    def __init__(self, stack: Stack, batch: Batch, tokenizer: Any) -> None:
+    def __init__(self, stack: Stack, batch: Batch, names: Names) -> None:
         texts = batch.texts[stack.queries]
         self._chosen = texts.ordinary
         ids = texts.ids[self._chosen].cpu().numpy()
         self._ids, self._place = np.unique(ids, return_inverse=True)
-        self._names = tuple(vocabulary_names(tokenizer, self._ids))
+        self._names = tuple(names.of(self._ids))
         rows = self._chosen.nonzero()[:, 0].cpu().numpy()
         once = np.unique(np.stack([rows, self._place]), axis=1)[1]
         self._sentences = np.bincount(once, minlength=len(self._ids))
