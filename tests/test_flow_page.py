@@ -16,6 +16,7 @@ import headbook
 import tiny
 import treebank
 from fakes import Fake, fake_results
+from headbook.arithmetic import effective_number
 from headbook.metrics import all_metrics, flow_metrics
 from headbook.results import results
 from headbook.shown import ShownText
@@ -23,7 +24,7 @@ from headbook.study import Study
 from headbook.sums import HeadColumn, TokenColumn
 from headbook.terms import State, View
 from headbook.views.flow import FlowPage, flow_page
-from headbook.views.outputs import effective, outputs
+from headbook.views.outputs import outputs
 from headbook.views.sources import MOST_TOKENS, sources
 from headbook.wording import percent
 from pages import elements, html_of, text_of
@@ -123,11 +124,11 @@ def test_function_and_content_words_are_told_apart_by_intervals_alone() -> None:
 def test_effective_heads_are_as_many_as_equal_heads_would_be(
     shares: list[float], count: float
 ) -> None:
-    assert effective(np.array(shares)) == pytest.approx(count)
+    assert effective_number(np.array(shares)) == pytest.approx(count)
 
 
 def test_without_any_share_no_number_of_heads() -> None:
-    assert math.isnan(effective(np.array([0.0, math.nan])))
+    assert math.isnan(effective_number(np.array([0.0, math.nan])))
 
 
 def test_strongest_and_weakest_are_chosen_on_one_half_and_reported_on_the_other() -> None:

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from headbook.arithmetic import Floats, Ints, divide
 
 HALVES = 2  # selection on one half of the sentences, report on the other
 FIELDS = ("n", "d", "nn", "dd", "nd", "sentences", "events")
@@ -99,14 +98,6 @@ class Ratios:
 def half_of(key: NDArray[np.uint64]) -> Ints:
     """The half, 0 or 1, that each sentence belongs to by its hash: equal ones to the same."""
     return (key & np.uint64(1)).astype(np.int64)
-
-
-def divide(top: ArrayLike, bottom: ArrayLike) -> Floats:
-    """One over the other, broadcast; NaN where there is nothing to divide by."""
-    top, bottom = np.broadcast_arrays(top, bottom)
-    found: Floats = np.full(bottom.shape, np.nan)
-    np.divide(top, bottom, out=found, where=bottom > 0)
-    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headbook.accumulators import Floats, Ints, divide
+from headbook.arithmetic import Floats, Ints, divide
 
 NO_KIND = -1
 MINIBATCH = 256  # tokens of a minibatch

@@ -19,8 +19,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from headbook.arithmetic import Floats
+
 Bools = NDArray[np.bool_]
 
 STEPS = 200  # Newton steps at most; a dozen do for most heads

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.accumulators import Floats
 from headbook.anatomy import Anatomy
+from headbook.arithmetic import Floats
 from headbook.batch import Batch, content_key
 from headbook.capture import forward, tapped
 from headbook.clouds import NO_KIND, Cloud, Sample

@@ -24,7 +24,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.accumulators import Floats, Ints, Ratios, divide
+from headbook.accumulators import Ratios
+from headbook.arithmetic import Floats, Ints, divide
 from headbook.findings import CHOICE, REPORT
 from headbook.relations import LABELS, OFFSETS
 from headbook.results import Numbers

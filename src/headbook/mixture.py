@@ -26,7 +26,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from headbook.fits import Bools, Floats
+from headbook.arithmetic import Floats
+from headbook.fits import Bools
 
 FLOOR = 1e-200  # stands for a fit of 0
 STEPS = 50  # shares of ordinary maps then stand within 0.02 of those after 2,000

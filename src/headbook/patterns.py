@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.fits import Bools, Floats, Intervals, Ints, Listed, fit
+from headbook.arithmetic import Floats, Ints
+from headbook.fits import Bools, Intervals, Listed, fit
 
 
 @dataclass(frozen=True, eq=False)

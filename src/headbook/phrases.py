@@ -14,8 +14,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from headbook.arithmetic import Floats
+
 T = TypeVar("T", bound=np.generic)
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 

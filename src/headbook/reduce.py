@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from headbook import compiled
 from headbook.accumulators import FIELDS, HALVES
+from headbook.arithmetic import Floats
 from headbook.metrics.base import Ratio
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

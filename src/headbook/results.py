@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.accumulators import Ratios
+from headbook.arithmetic import Floats
 from headbook.memo import Memo
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.study import Study
 from headbook.sums import HeadColumn, HeadTable, TokenColumn
 from headbook.terms import Control, Space, Stack, State, View
-
-Floats = NDArray[np.float64]
 
 
 class Number(NamedTuple):

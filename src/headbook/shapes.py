@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from headbook.accumulators import FIELDS, HALVES, Floats, Ratios, divide
+from headbook.accumulators import FIELDS, HALVES, Ratios
+from headbook.arithmetic import Floats, divide
 from headbook.clouds import Estimate, largest
 from headbook.terms import State
 

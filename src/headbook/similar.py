@@ -11,18 +11,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
+from headbook.arithmetic import Floats, Ints
 from headbook.results import StackResults
 from headbook.shown import HeadName
 from headbook.sums import Distances
 from headbook.terms import View
 from headbook.wording import FEW
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 METRIC = "head_distance"
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from headbook.accumulators import Ratios, divide
+from headbook.accumulators import Ratios
+from headbook.arithmetic import divide
 from headbook.metrics import all_metrics
 from headbook.sums import Distances, HeadColumn, HeadTable, TokenColumn, TokenSums
 from headbook.typesums import STATES, TypeSums

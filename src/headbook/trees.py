@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from headbook.arithmetic import Floats
+
 NO_HEAD = -1  # the same value as in `headbook.inputs`
 
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.accumulators import Floats, Ints, divide
+from headbook.arithmetic import Floats, Ints, divide
 from headbook.terms import State
 
 Number = TypeVar("Number", np.float64, np.int64)

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headbook.arithmetic import Floats
 from headbook.shown import STEPS, ShownText
 from headbook.terms import UPOS, known_relation
 from headbook.trees import NO_HEAD
 from headbook.wordtrees import pruned
-
-Floats = NDArray[np.float64]
 
 
 class Link(NamedTuple):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headbook.arithmetic import Floats
 from headbook.terms import RELATIONS, UPOS
 from headbook.tokens import NO_WORD
 from headbook.trees import NO_HEAD
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from headbook.layerview import LayerView
     from headbook.texts import Texts
 
-Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.int64]
 

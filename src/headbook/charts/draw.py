@@ -6,8 +6,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from headbook.arithmetic import Floats
 from headbook.charts.render import (
     BLUE,
     GREEN,
@@ -18,8 +18,6 @@ from headbook.charts.render import (
     Figure,
     finished,
 )
-
-Floats = NDArray[np.float64]
 
 CELL = 24  # pixels of a head in a heat map
 LINE = 13  # pixels between two labels

@@ -16,8 +16,8 @@ from headbook.terms import Space, Stack, State, View
 
 if TYPE_CHECKING:
     import torch
-    from numpy.typing import NDArray
 
+    from headbook.arithmetic import Floats
     from headbook.clouds import Cloud, Estimate
     from headbook.flow import FlowView
     from headbook.frame import Scope
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from headbook.outputs import HeadOutputs
     from headbook.tokenview import TokenView
 
-    Floats = NDArray[np.float64]
 
 Bounds = Callable[[float], tuple[float, float]]
 

@@ -25,12 +25,11 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from headbook.arithmetic import Floats, Ints
     from headbook.frame import Scope
     from headbook.layerview import LayerView
 
-    Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
-    Ints = NDArray[np.int64]
 
 
 def segments(separator: "Bools", special: "Bools") -> "Ints":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.accumulators import divide
+from headbook.arithmetic import effective_number
 from headbook.clouds import MINIBATCH, Estimate
 from headbook.metrics.base import Chart, LayerMetric, Section
 
@@ -37,8 +37,7 @@ def _rank(vectors: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]") -> float
     if not np.isfinite(centred).all():
         return float("nan")
     sizes = np.linalg.svd(centred, compute_uv=False)
-    shares = divide(sizes, sizes.sum())
-    return float(np.exp(-np.sum(shares * np.log(np.where(shares == 0, 1, shares)))))
+    return effective_number(sizes)
 
 
 METRIC = LayerMetric(

@@ -21,9 +21,7 @@ from headbook.metrics.base import Chart, LayerPairMetric, Section
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+    from headbook.arithmetic import Floats
 
 
 def measure(states: "Sequence[Floats]") -> "Floats":

@@ -23,11 +23,9 @@ from headbook.metrics.base import Chart, LayerMetric, Section
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from headbook.arithmetic import Ints
     from headbook.clouds import Cloud, Estimate, Sample
 
-    Ints = NDArray[np.int64]
 
 LEAST, MOST = 5, 16  # sentences of an entry
 NOTHING = -1  # where a kind has no more occurrences

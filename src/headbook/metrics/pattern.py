@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
+    from headbook.arithmetic import Floats
     from headbook.frame import Scope
     from headbook.layerview import LayerView
 
-    Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
 
 LONGEST = 64  # tokens; the statistics have a fixed width

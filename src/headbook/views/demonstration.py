@@ -7,8 +7,9 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
+from headbook.arithmetic import Floats
 from headbook.charts import Figure, trajectories
-from headbook.results import Floats, StackResults
+from headbook.results import StackResults
 from headbook.shown import AROUND, OWN, PUBLIC, ShownText
 from headbook.terms import Side
 from headbook.views.page import Page

@@ -3,13 +3,11 @@
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headbook.clouds import MINIBATCH
 from headbook.shapes import GeometrySums, state_names
 from headbook.wording import number, percent
 
-Floats = NDArray[np.float64]
 DOMINANT = 1 / 4  # part of the anisotropy that one dimension alone must give to be named
 
 

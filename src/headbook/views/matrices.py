@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from headbook import images
+from headbook.arithmetic import Ints
 from headbook.charts import colours
 from headbook.results import StackResults
-from headbook.similar import Ints, Likeness, likeness
+from headbook.similar import Likeness, likeness
 from headbook.terms import View
 from headbook.wording import head_file, head_name
 

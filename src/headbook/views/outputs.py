@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from headbook.arithmetic import effective_number
 from headbook.charts import Figure, heat_map
 from headbook.findings import CHOICE, REPORT
 from headbook.metrics import all_metrics
-from headbook.results import Floats, Numbers, StackResults
+from headbook.results import Numbers, StackResults
 from headbook.shown import HeadName
 from headbook.terms import View
 from headbook.views.cells import Cell, domain
@@ -68,7 +69,7 @@ def outputs(results: StackResults) -> Outputs | None:
         return None
     numbers = results.heads(OUTPUT, VIEW)
     lines = tuple(
-        _line(results, layer, effective(numbers.value[layer]))
+        _line(results, layer, effective_number(numbers.value[layer]))
         for layer in results.stack.attention_layers
     )
     return Outputs(
@@ -77,19 +78,6 @@ def outputs(results: StackResults) -> Outputs | None:
         figure=_figure(results, numbers),
         lines=lines,
     )
-
-
-def effective(shares: Floats) -> float:
-    """Number of equal heads that would be as spread out: exp of the entropy of shares.
-
-    Args:
-        shares: of the heads of a layer, NaN where a head has none; they need not add up to 1.
-    """
-    there = shares[shares > 0]
-    if not len(there):
-        return float("nan")
-    parts = there / there.sum()
-    return float(np.exp(-(parts * np.log(parts)).sum()))
 
 
 def _line(results: StackResults, layer: int, count: float) -> OutputLine:
@@ -112,7 +100,7 @@ def _head(results: StackResults, numbers: Numbers, layer: int, head: int) -> Out
 
 def _said(results: StackResults, numbers: Numbers) -> Iterator[str]:
     stack = results.stack
-    counts = np.array([effective(shares) for shares in numbers.value])
+    counts = np.array([effective_number(shares) for shares in numbers.value])
     if np.isnan(counts).all() or stack.n_heads < 2:
         return
     least, most = int(np.nanargmin(counts)), int(np.nanargmax(counts))

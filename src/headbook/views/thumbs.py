@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headbook import images
+from headbook.arithmetic import Floats
 from headbook.charts import colours
 from headbook.classes import Place
 from headbook.finish import ABOUT
@@ -14,8 +14,6 @@ from headbook.terms import View
 
 METRIC = "variability"  # keeps the weights between the first tokens of each sentence
 COLOURS = 32  # a picture carries its palette
-
-Floats = NDArray[np.float64]
 
 
 def mean_maps(results: StackResults) -> dict[Place, Floats]:
