@@ -86,6 +86,11 @@ def head_name(head: HeadName) -> str:
     return f"{prefix}L{head.layer}·H{head.head}"
 
 
+def head_page(head: HeadName) -> str:
+    """Address of a head's page, from the root of the site."""
+    return f"heads/{head_file(head)}.html"
+
+
 def head_file(head: HeadName) -> str:
     """A head's page and data files, without suffix."""
     prefix = "" if head.stack == "self" else f"{head.stack}-"

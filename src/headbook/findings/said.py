@@ -11,7 +11,7 @@ from headbook.metrics.base import HeadMetric, Metric, Source
 from headbook.results import Number, Numbers, StackResults
 from headbook.shown import HeadName
 from headbook.terms import View
-from headbook.wording import FEW, STACKS, counted, head_file, head_name, interval, is_share, number
+from headbook.wording import FEW, STACKS, counted, head_name, head_page, interval, is_share, number
 
 CHOICE, REPORT = 0, 1  # halves of the sentences
 NAMED = 4  # heads that a sentence names
@@ -112,7 +112,7 @@ def metric_link(name: str, text: str) -> Link:
 
 def head_link(head: HeadName) -> Link:
     """A head's page."""
-    return Link(head_name(head), f"heads/{head_file(head)}.html")
+    return Link(head_name(head), head_page(head))
 
 
 def begun(results: StackResults, text: str) -> str:

@@ -6,7 +6,7 @@ from headbook.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors, Best
 from headbook.results import StackResults
 from headbook.shown import HeadName
 from headbook.terms import View
-from headbook.wording import MISSING, head_file, head_name, number
+from headbook.wording import MISSING, head_name, head_page, number
 
 METRIC = "anchor_token"
 SHOWN = tuple((view, label) for label in ("0.9", "top 1 %") for view in (View.RAW, View.NOSINK))
@@ -78,7 +78,7 @@ def _head(anchors: Anchors, name: HeadName, best: list[Best]) -> AnchorHead:
     place = name.layer, name.head
     return AnchorHead(
         head_name(name),
-        f"heads/{head_file(name)}.html",
+        head_page(name),
         tuple(
             Anchor(
                 anchors.names[str(each.token[place])],

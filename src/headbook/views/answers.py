@@ -16,7 +16,7 @@ from headbook.findings import Finding, Link
 from headbook.results import Numbers, StackResults
 from headbook.shown import HeadName
 from headbook.terms import View
-from headbook.wording import counted, head_file, head_name, number
+from headbook.wording import counted, head_name, head_page, number
 
 Parts = list[str | Link]
 Rule = Callable[[StackResults, Classes], Iterator[Finding]]
@@ -224,7 +224,7 @@ def _named(results: StackResults, places: Sequence[Place]) -> Parts:
     parts: Parts = []
     for place in places[:NAMED]:
         head = HeadName(results.stack.name, *place)
-        parts += [", ", Link(head_name(head), f"heads/{head_file(head)}.html")]
+        parts += [", ", Link(head_name(head), head_page(head))]
     more = [f" and {len(places) - NAMED:,} more"] if len(places) > NAMED else []
     return [*parts[1:], *more]
 

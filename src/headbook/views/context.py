@@ -28,7 +28,7 @@ from headbook.views.contextwords import (
     summary,
 )
 from headbook.views.page import Page, gap_text
-from headbook.wording import FEW, STACKS, head_file, head_name, label_name
+from headbook.wording import FEW, STACKS, head_name, head_page, label_name
 
 TOP = "top 1 %"
 REPEATING = 10  # heads that the list of repetitions shows
@@ -218,7 +218,7 @@ def _repeating(results: StackResults) -> Iterator[RepeatingHead]:
         lift = results.half(REPORT, REPETITION, View.RAW, TOP).at(layer, head)
         yield RepeatingHead(
             head_name(name),
-            f"heads/{head_file(name)}.html",
+            head_page(name),
             Cell.of(lift, metric(REPETITION)),
             _distance(results, layer, head),
         )

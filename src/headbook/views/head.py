@@ -26,6 +26,7 @@ from headbook.wording import (
     counted,
     head_file,
     head_name,
+    head_page,
     is_share,
     label_name,
     number,
@@ -162,7 +163,7 @@ def _page(
     name = head_name(head)
     listed = study.manifest.counts["sentences"]
     return HeadPage(
-        path=f"heads/{head_file(head)}.html",
+        path=head_page(head),
         title=f"Head {name}",
         description=f"What head {name} of {study.manifest.model.name} looks at in "
         f"{counted(listed, 'sentence')}: numbers with intervals, and exemplar sentences.",
@@ -190,7 +191,7 @@ def _page(
 
 
 def _neighbour(head: HeadName | None) -> tuple[str, str] | None:
-    return None if head is None else (f"heads/{head_file(head)}.html", head_name(head))
+    return None if head is None else (head_page(head), head_name(head))
 
 
 def _rows(results: StackResults, head: HeadName, *, first: bool) -> Iterator[MetricRow]:

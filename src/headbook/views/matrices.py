@@ -11,7 +11,7 @@ from headbook.charts import colours
 from headbook.results import StackResults
 from headbook.similar import Likeness, likeness
 from headbook.terms import View
-from headbook.wording import head_file, head_name
+from headbook.wording import head_name, head_page
 
 SIDE = 460  # pixels of a matrix
 STRIP, GAP, MARK = 64, 6, 4  # pixels beside it that show layers; to the matrix; of a mark
@@ -78,7 +78,7 @@ def matrices(stack: str, found: Mapping[View, Likeness], *, listed: bool) -> Ite
             cell=round(cell, 2),
             marks=_marks([head.layer for head in heads], cell),
             rows=tuple(
-                MatrixRow(head_name(h), f"heads/{head_file(h)}.html", round(place * cell, 2))
+                MatrixRow(head_name(h), head_page(h), round(place * cell, 2))
                 for place, h in enumerate(heads if listed else ())
             ),
         )

@@ -9,7 +9,7 @@ from headbook.results import StackResults
 from headbook.shown import HeadName
 from headbook.similar import Likeness, likeness
 from headbook.terms import View
-from headbook.wording import FEW, MISSING, THIN, head_file, head_name
+from headbook.wording import FEW, MISSING, THIN, head_name, head_page
 
 NEAREST = 5
 
@@ -72,7 +72,7 @@ def neighbour(found: Mapping[View, Likeness], one: int, other: int) -> Neighbour
     head = next(iter(found.values())).heads[other]
     return Neighbour(
         name=head_name(head),
-        href=f"heads/{head_file(head)}.html",
+        href=head_page(head),
         distances=tuple(Distance.of(each, one, other) for each in found.values()),
     )
 

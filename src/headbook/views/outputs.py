@@ -14,7 +14,7 @@ from headbook.results import Numbers, StackResults
 from headbook.shown import HeadName
 from headbook.terms import View
 from headbook.views.cells import Cell, domain
-from headbook.wording import STACKS, head_file, head_name, number, percent
+from headbook.wording import STACKS, head_name, head_page, number, percent
 
 OUTPUT = "output_norm_share"
 VIEW = View.RAW
@@ -95,7 +95,7 @@ def _line(results: StackResults, layer: int, count: float) -> OutputLine:
 def _head(results: StackResults, numbers: Numbers, layer: int, head: int) -> OutputHead:
     name = HeadName(results.stack.name, layer, head)
     cell = Cell.of(numbers.at(layer, head), all_metrics()[OUTPUT])
-    return OutputHead(head_name(name), f"heads/{head_file(name)}.html", cell)
+    return OutputHead(head_name(name), head_page(name), cell)
 
 
 def _said(results: StackResults, numbers: Numbers) -> Iterator[str]:

@@ -21,8 +21,8 @@ from headbook.wording import (
     MISSING,
     STACKS,
     counted,
-    head_file,
     head_name,
+    head_page,
     is_share,
     label_name,
     number,
@@ -298,7 +298,7 @@ def _grid(results: StackResults) -> Grid:
 
 
 def _cell(head: HeadName, text: str, step: int) -> GridCell:
-    return GridCell(head_name(head), f"heads/{head_file(head)}.html", text, step)
+    return GridCell(head_name(head), head_page(head), text, step)
 
 
 def _curves(

@@ -18,7 +18,7 @@ from headbook.views.answers import Answer, answers
 from headbook.views.page import Page
 from headbook.views.plain import MEANING, detail, parks
 from headbook.views.thumbs import pictures
-from headbook.wording import STACKS, counted, head_file, head_name, number
+from headbook.wording import STACKS, counted, head_name, head_page, number
 
 MOST_ROWS = 150  # of all tables of the page; the files have them all
 MOST_HEADS = 300  # of all groups of the page
@@ -160,7 +160,7 @@ def _even(results: StackResults, label: str, layer: int) -> str:
 
 def _name(results: StackResults, place: Place) -> tuple[str, str]:
     head = HeadName(results.stack.name, *place)
-    return head_name(head), f"heads/{head_file(head)}.html"
+    return head_name(head), head_page(head)
 
 
 def _groups(results: StackResults, classes: Classes, most: int) -> Iterator[ClassGroup]:

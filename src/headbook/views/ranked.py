@@ -15,7 +15,7 @@ from headbook.shown import HeadName
 from headbook.terms import View
 from headbook.views.answers import offset_name
 from headbook.views.cells import Cell
-from headbook.wording import MISSING, STACKS, counted, head_file, head_name, number
+from headbook.wording import MISSING, STACKS, counted, head_name, head_page, number
 
 METRIC, FAR = "relation_accuracy", "relation_accuracy_far"
 VIEW = View.NOSINK
@@ -100,7 +100,7 @@ def relation_rows(results: StackResults, tests: RelationTests) -> Iterator[Relat
             way=label.rpartition(":")[2].replace("_", " "),
             words=f"{accuracy.events:,.0f}",
             head=head_name(head),
-            href=f"heads/{head_file(head)}.html",
+            href=head_page(head),
             accuracy=Cell.of(accuracy, metric),
             offset=offset_name(int(tests.offset[n])),
             at_offset=number(float(tests.at_offset.value[n]), share=True),

@@ -17,7 +17,7 @@ from headbook.shown import HeadName
 from headbook.terms import Space, State, View
 from headbook.views.cells import Cell, domain
 from headbook.views.twins import control_title
-from headbook.wording import STACKS, head_file, head_name, label_name
+from headbook.wording import STACKS, head_name, head_page, label_name
 
 MOST_HEADS = 150  # lines of a table of heads; the files have them all
 DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that the heat map offers
@@ -148,7 +148,7 @@ def _head_row(
 ) -> HeadRow:
     name = HeadName(results.stack.name, layer, head)
     cell = Cell.of(numbers.at(layer, head), metric)
-    return HeadRow(head_name(name), f"heads/{head_file(name)}.html", cell)
+    return HeadRow(head_name(name), head_page(name), cell)
 
 
 def _label_rows(

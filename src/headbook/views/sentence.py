@@ -22,8 +22,8 @@ from headbook.views.text import Token, distinct, running_text
 from headbook.wording import (
     STACKS,
     counted,
-    head_file,
     head_name,
+    head_page,
     sentence_file,
 )
 
@@ -289,5 +289,5 @@ def _tiles(stack: Stack) -> Iterator[MapLink]:
     for row, layer in enumerate(stack.attention_layers):
         for head in range(stack.n_heads):
             name = HeadName(stack.name, layer, head)
-            href = f"heads/{head_file(name)}.html"
+            href = head_page(name)
             yield MapLink(head_name(name), href, layer, head, TILE * head, TILE * row)

@@ -15,7 +15,7 @@ from headbook.terms import View
 from headbook.views.matrices import STRIP, Matrix, matrices, most
 from headbook.views.neighbours import NEAREST, Neighbour, nats, neighbour
 from headbook.views.page import Page
-from headbook.wording import STACKS, counted, head_file, head_name, number, percent
+from headbook.wording import STACKS, counted, head_name, head_page, number, percent
 
 CLOSEST = 15  # pairs that the table shows
 MOST_HEADS = 150  # of all stacks; with more, neither lists of heads nor rows that lead to them
@@ -211,7 +211,7 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
 
 def _lines(found: Mapping[View, Likeness]) -> Iterator[HeadLine]:
     heads = next(iter(found.values())).heads
-    names = [(head_name(head), f"heads/{head_file(head)}.html") for head in heads]
+    names = [(head_name(head), head_page(head)) for head in heads]
     for place, name in enumerate(names):
         yield HeadLine(
             *name,
@@ -228,5 +228,5 @@ def _lines(found: Mapping[View, Likeness]) -> Iterator[HeadLine]:
 def _closest(found: Mapping[View, Likeness], view: View) -> Iterator[Pair]:
     for one, other in found[view].closest(CLOSEST):
         head = found[view].heads[one]
-        href = f"heads/{head_file(head)}.html"
+        href = head_page(head)
         yield Pair(head_name(head), href, neighbour(found, one, other))

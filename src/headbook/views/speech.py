@@ -34,7 +34,7 @@ from headbook.views.ways import (
     side_of,
     tags_of,
 )
-from headbook.wording import FEW, MISSING, STACKS, head_file, head_name, number
+from headbook.wording import FEW, MISSING, STACKS, head_name, head_page, number
 
 TWICE = 2.0
 
@@ -202,7 +202,7 @@ def _best(results: StackResults, way: Way, tag: str) -> BestHead | None:
         beside = evens[1](GIVEN, VIEW, tag).at(place[0])
     return BestHead(
         name=head_name(head),
-        href=f"heads/{head_file(head)}.html",
+        href=head_page(head),
         ratio=Cell.of(over_chance(way, other, evens[1], tag).at(*place), all_metrics()[RATIO]),
         share=Cell.of(share(way, other, tag).at(*place), all_metrics()[SHARE]),
         beside=number(beside.value, share=True),

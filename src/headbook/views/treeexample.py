@@ -15,7 +15,7 @@ from headbook.shown import HeadName, ShownSentence, ShownText
 from headbook.terms import known_relation
 from headbook.views.ranked import ALPHA, place_of
 from headbook.views.treetables import VIEW, best_head
-from headbook.wording import head_file, head_name, sentence_file
+from headbook.wording import head_name, head_page, sentence_file
 from headbook.wordmaps import (
     Link,
     links,
@@ -108,7 +108,7 @@ def example_of(results: StackResults, tests: RelationTests) -> Example | None:
         relation=label.rpartition(":")[0],
         way=label.rpartition(":")[2].replace("_", " "),
         head=head_name(head),
-        href=f"heads/{head_file(head)}.html",
+        href=head_page(head),
         found=sum(link.found for link in found),
         asked=len(found),
         drawing=_arcs(results, shown, head, found),
@@ -181,7 +181,7 @@ def _phrases(results: StackResults, shown: _Listed) -> Phrases | None:
     )
     return Phrases(
         head=head_name(head),
-        href=f"heads/{head_file(head)}.html",
+        href=head_page(head),
         drawing=bracket_diagram(
             f"syntax-{results.stack.name}-phrases",
             caption,

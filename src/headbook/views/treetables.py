@@ -12,7 +12,7 @@ from headbook.results import Numbers, StackResults
 from headbook.shown import HeadName
 from headbook.terms import View
 from headbook.views.cells import Cell
-from headbook.wording import FEW, head_file, head_name, number
+from headbook.wording import FEW, head_name, head_page, number
 
 VIEW = View.NOSINK
 PIECES, REST = "attention_to", "rest_of_word"
@@ -133,7 +133,7 @@ def _layers(results: StackResults, name: str, own: str, joint: str) -> Iterator[
             layer=layer,
             joint=Cell.of(take(joint).at(layer, 0), metric) if joint else None,
             head=head_name(head) if head else "",
-            href=f"heads/{head_file(head)}.html" if head else "",
+            href=head_page(head) if head else "",
             value=Cell.of(take(own).at(layer, head.head), metric) if head else None,
         )
 
@@ -165,7 +165,7 @@ def _piece_heads(results: StackResults, view: View) -> Iterator[PieceHead]:
         head = HeadName(results.stack.name, layer, place)
         yield PieceHead(
             name=head_name(head),
-            href=f"heads/{head_file(head)}.html",
+            href=head_page(head),
             value=Cell.of(other.at(layer, place), all_metrics()[PIECES]),
             uniform=number(float(even[layer]), share=True),
         )
