@@ -28,6 +28,7 @@ from headbook.views.contextwords import (
     summary,
 )
 from headbook.views.page import Page, gap_text
+from headbook.views.rows import LayerRow
 from headbook.wording import FEW, STACKS, head_name, head_page, label_name
 
 TOP = "top 1 %"
@@ -43,20 +44,12 @@ COLUMNS = {
 
 
 @dataclass(frozen=True)
-class LayerLine:
-    """A layer: a number for each column of the table."""
-
-    layer: int
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
 class LayerTable:
     """Layers in one view; ``columns`` as headings with the pages of their metrics."""
 
     view: str
     columns: tuple[tuple[str, str], ...]
-    rows: tuple[LayerLine, ...]
+    rows: tuple[LayerRow, ...]
 
 
 @dataclass(frozen=True)
@@ -193,7 +186,7 @@ def _tables(results: StackResults) -> Iterator[LayerTable]:
             view=view,
             columns=tuple((title, f"metrics/{name}.html") for title, (name, _) in columns.items()),
             rows=tuple(
-                LayerLine(
+                LayerRow(
                     layer,
                     tuple(
                         Cell.of(results.layers(name, view, label).at(layer), metric(name))

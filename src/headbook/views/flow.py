@@ -15,6 +15,7 @@ from headbook.views.cells import Cell
 from headbook.views.metric import study_metrics
 from headbook.views.outputs import Outputs, outputs
 from headbook.views.page import Page, gap_text
+from headbook.views.rows import LayerRow, layer_frame
 from headbook.wording import STACKS, counted, percent
 
 MIXING, HALF, MEASURED = "mixing_ratio", "rollout_self", "rollout_self_measured"
@@ -27,14 +28,6 @@ DRAWN = {
 }
 KINDS = {MEASURED: "measured mixing ratios", HALF: "one half in each layer"}
 TITLES = {MIXING: "mixing ratio", **{name: f"own input, {kind}" for name, kind in KINDS.items()}}
-
-
-@dataclass(frozen=True)
-class LayerLine:
-    """One layer: a number for each column of the table."""
-
-    layer: int
-    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
@@ -63,7 +56,7 @@ class StackSection:
     said: tuple[str, ...]
     figures: tuple[Figure, ...]
     columns: tuple[str, ...]
-    lines: tuple[LayerLine, ...]
+    lines: tuple[LayerRow, ...]
     layers: tuple[int, ...]
     classes: tuple[ClassLine, ...]
     outputs: Outputs | None
@@ -116,7 +109,7 @@ def _section(results: StackResults) -> StackSection | None:
         return None
     stack = results.stack
     lines = [
-        LayerLine(i, tuple(Cell.of(n.at(i), all_metrics()[name]) for name, n in there.items()))
+        LayerRow(i, tuple(Cell.of(n.at(i), all_metrics()[name]) for name, n in there.items()))
         for i in range(stack.n_layers)
     ]
     return StackSection(
@@ -192,19 +185,8 @@ def _figures(results: StackResults, there: Mapping[str, Numbers]) -> Iterator[Fi
 
 
 def _curve(name: str, caption: str, series: Mapping[str, Numbers | None], title: str) -> Figure:
-    frames = [
-        pd.DataFrame(
-            {
-                "layer": range(len(numbers.value)),
-                "value": numbers.value.round(5),
-                "low": numbers.low.round(5),
-                "high": numbers.high.round(5),
-            }
-        ).assign(series=label, state="")
-        for label, numbers in series.items()
-        if numbers is not None
-    ]
-    rows = pd.concat(frames, ignore_index=True)
+    frames = [layer_frame(numbers, label) for label, numbers in series.items() if numbers]
+    rows = pd.concat(frames, ignore_index=True).assign(state="")
     return layer_curve(name, caption, rows, title=title, show={"state": ""})
 
 

@@ -12,6 +12,7 @@ from headbook.metrics.base import (
     HeadMetric,
     LayerMetric,
     LayerPairMetric,
+    LayerwiseMetric,
     Metric,
     PairMetric,
     Source,
@@ -20,7 +21,8 @@ from headbook.results import StackResults
 from headbook.shapes import CKA
 from headbook.sums import PairColumn, TokenColumn
 from headbook.views.page import Page, gap_text
-from headbook.views.sections import StackSection, section
+from headbook.views.sections import StackSection, head_section
+from headbook.views.tokensections import token_section
 from headbook.wording import counted
 
 ELSEWHERE = (AnchorMetric, LayerMetric, LayerPairMetric, PairMetric)  # shown on pages of their own
@@ -85,12 +87,19 @@ class MetricsPage(Page):
     groups: tuple[tuple[str, tuple[MetricLine, ...]], ...]
 
 
+def _section(results: StackResults, metric: Metric) -> StackSection | None:
+    """What a metric says of one stack; None where it has no numbers there."""
+    if isinstance(metric, HeadMetric):
+        return head_section(results, metric)
+    return token_section(results, metric) if isinstance(metric, LayerwiseMetric) else None
+
+
 def metric_pages(
     results: Mapping[str, StackResults], metrics: Sequence[Metric]
 ) -> Iterator[MetricPage]:
     """A page for each metric of the study."""
     for metric in metrics:
-        made = {name: section(r, metric) for name, r in results.items()}
+        made = {name: _section(r, metric) for name, r in results.items()}
         yield MetricPage(
             path=f"metrics/{metric.id}.html",
             title=metric.title,

@@ -13,20 +13,12 @@ from headbook.metrics import all_metrics
 from headbook.results import Numbers, StackResults
 from headbook.shown import HeadName
 from headbook.terms import View
-from headbook.views.cells import Cell, domain
-from headbook.wording import STACKS, head_name, head_page, number, percent
+from headbook.views.cells import domain
+from headbook.views.rows import HeadRow
+from headbook.wording import STACKS, head_name, number, percent
 
 OUTPUT = "output_norm_share"
 VIEW = View.RAW
-
-
-@dataclass(frozen=True)
-class OutputHead:
-    """A head that stands out in its layer: its name, its page and its share."""
-
-    name: str
-    href: str
-    cell: Cell
 
 
 @dataclass(frozen=True)
@@ -42,8 +34,8 @@ class OutputLine:
 
     layer: int
     effective: str
-    strongest: OutputHead | None
-    weakest: OutputHead | None
+    strongest: HeadRow | None
+    weakest: HeadRow | None
 
 
 @dataclass(frozen=True)
@@ -92,10 +84,9 @@ def _line(results: StackResults, layer: int, count: float) -> OutputLine:
     return OutputLine(layer, number(count), strongest, weakest)
 
 
-def _head(results: StackResults, numbers: Numbers, layer: int, head: int) -> OutputHead:
+def _head(results: StackResults, numbers: Numbers, layer: int, head: int) -> HeadRow:
     name = HeadName(results.stack.name, layer, head)
-    cell = Cell.of(numbers.at(layer, head), all_metrics()[OUTPUT])
-    return OutputHead(head_name(name), head_page(name), cell)
+    return HeadRow.of(name, numbers.at(layer, head), all_metrics()[OUTPUT])
 
 
 def _said(results: StackResults, numbers: Numbers) -> Iterator[str]:

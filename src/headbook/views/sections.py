@@ -1,4 +1,4 @@
-"""A metric in one stack, for its page: charts and tables."""
+"""A metric of heads in one stack, for its page: charts and tables."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -10,29 +10,19 @@ import pandas as pd
 
 from headbook.charts import Figure, heat_map, layer_curve
 from headbook.charts.draw import UNIFORM
-from headbook.metrics import all_metrics
-from headbook.metrics.base import Chart, HeadMetric, LayerwiseMetric, Metric, TokenMetric
+from headbook.metrics.base import Chart, HeadMetric, Metric
 from headbook.results import Numbers, StackResults
 from headbook.shown import HeadName
-from headbook.terms import Space, State, View
+from headbook.terms import View
 from headbook.views.cells import Cell, domain
+from headbook.views.rows import HeadRow, LayerRow
 from headbook.views.twins import control_title
-from headbook.wording import STACKS, head_name, head_page, label_name
+from headbook.wording import STACKS, label_name
 
 MOST_HEADS = 150  # lines of a table of heads; the files have them all
 DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that the heat map offers
 DRAWN_DISTANCES = ("all", "1", "2", "3", "4", "6", "8", "12", "16", "24", "32+")
 MOST_DRAWN = 24  # labels that charts offer: those with most observations
-DRAWN_CLASSES = {"all": "all tokens", "content": "content words", "function": "function words"}
-
-
-@dataclass(frozen=True)
-class HeadRow:
-    """One head in a table: its name, its page and its number."""
-
-    name: str
-    href: str
-    cell: Cell
 
 
 @dataclass(frozen=True)
@@ -42,14 +32,6 @@ class LabelRow:
     label: str
     best: HeadRow
     uniform: Cell
-
-
-@dataclass(frozen=True)
-class LayerRow:
-    """One layer: a number for each column of the table."""
-
-    layer: int
-    cells: tuple[Cell | None, ...]
 
 
 @dataclass(frozen=True)
@@ -75,18 +57,12 @@ class StackSection:
     left_out: int
 
 
-def section(results: StackResults, metric: Metric) -> StackSection | None:
-    """What a metric says of one stack; None where it has no numbers there."""
-    if isinstance(metric, HeadMetric):
-        return _head_section(results, metric)
-    return _token_section(results, metric) if isinstance(metric, LayerwiseMetric) else None
-
-
 def _unit_title(metric: Metric) -> str:
     return f"{metric.title.lower()} ({metric.unit})" if metric.unit else metric.title.lower()
 
 
-def _head_section(results: StackResults, metric: HeadMetric) -> StackSection | None:
+def head_section(results: StackResults, metric: HeadMetric) -> StackSection | None:
+    """What a metric says of the heads of one stack; None where it has no numbers there."""
     stack = results.stack
     if metric.id not in {m.id for m in results.metrics}:
         return None
@@ -147,8 +123,7 @@ def _head_row(
     results: StackResults, metric: HeadMetric, numbers: Numbers, layer: int, head: int
 ) -> HeadRow:
     name = HeadName(results.stack.name, layer, head)
-    cell = Cell.of(numbers.at(layer, head), metric)
-    return HeadRow(head_name(name), head_page(name), cell)
+    return HeadRow.of(name, numbers.at(layer, head), metric)
 
 
 def _label_rows(
@@ -234,68 +209,3 @@ def _curve(
 
 def _of(label: str) -> str:
     return f", label {label_name(label)}" if label else ""
-
-
-def _token_section(results: StackResults, metric: LayerwiseMetric) -> StackSection | None:
-    frames, columns, cells = [], [], []
-    for numbers, title, state, space in _token_series(results, metric):
-        frames.append(_token_frame(numbers, title, state, space))
-        columns.append(" · ".join(part for part in (state, space, title) if part))
-        cells.append([Cell.of(numbers.at(i), metric) for i in range(len(numbers.value))])
-    if not frames:
-        return None
-    rows = pd.concat(frames, ignore_index=True)
-    show = {"state": str(rows["state"][0]), "space": str(rows["space"][0])}
-    about = f"state {show['state']}" + (f", space {show['space']}" if show["space"] else "")
-    unit = metric.averaged.unit or metric.unit
-    axis = unit or metric.title.lower()
-    caption = (
-        f"{metric.title} by layer, {about}, averaged over tokens"
-        + (f" as {unit}" if metric.averaged.unit else "")
-        + ", with 95 % intervals clustered by sentence."
-    )
-    name = f"{metric.id}-{results.stack.name}-layers"
-    return StackSection(
-        title=STACKS[results.stack.name],
-        shown=about,
-        figures=(layer_curve(name, caption, rows, title=axis, show=show),),
-        columns=tuple(columns),
-        layers=tuple(
-            LayerRow(layer, tuple(row)) for layer, row in enumerate(zip(*cells, strict=True))
-        ),
-        labels=(),
-        heads=(),
-        left_out=0,
-    )
-
-
-def _token_series(
-    results: StackResults, metric: LayerwiseMetric
-) -> Iterator[tuple[Numbers, str, State, Space | None]]:
-    """The lines of a token metric: classes of tokens, and what it is set against."""
-    beside = metric.beside if isinstance(metric, TokenMetric) else ()
-    for state in metric.states:
-        for space in metric.spaces or (None,):
-            for name, title in DRAWN_CLASSES.items():
-                numbers = results.tokens(metric.id, state, space, name)
-                if numbers is not None:
-                    yield numbers, title, state, space
-            for other in beside:
-                # What does not depend on the space is there in one.
-                numbers = results.tokens(other, state, space, "all")
-                numbers = numbers or results.tokens(other, state, Space.RAW, "all")
-                if numbers is not None and results.tokens(metric.id, state, space, "all"):
-                    title = all_metrics()[other].title.lower().removeprefix("neighbours ")
-                    yield numbers, title, state, space
-
-
-def _token_frame(numbers: Numbers, title: str, state: State, space: Space | None) -> pd.DataFrame:
-    frame = pd.DataFrame(
-        {
-            "layer": range(len(numbers.value)),
-            "value": numbers.value.round(5),
-            "low": numbers.low.round(5),
-            "high": numbers.high.round(5),
-        }
-    )
-    return frame.assign(series=title, state=str(state), space=str(space or ""))

@@ -1,0 +1,72 @@
+"""A metric of tokens in one stack, for its page: a chart and a table of layers."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from headbook.charts import layer_curve
+from headbook.metrics import all_metrics
+from headbook.metrics.base import LayerwiseMetric, TokenMetric
+from headbook.results import Numbers, StackResults
+from headbook.terms import Space, State
+from headbook.views.cells import Cell
+from headbook.views.rows import LayerRow, layer_frame
+from headbook.views.sections import StackSection
+from headbook.wording import STACKS
+
+DRAWN_CLASSES = {"all": "all tokens", "content": "content words", "function": "function words"}
+
+
+def token_section(results: StackResults, metric: LayerwiseMetric) -> StackSection | None:
+    """What a metric of tokens says of one stack; None where it has no numbers there."""
+    frames, columns, cells = [], [], []
+    for numbers, title, state, space in _series(results, metric):
+        frame = layer_frame(numbers, title)
+        frames.append(frame.assign(state=str(state), space=str(space or "")))
+        columns.append(" · ".join(part for part in (state, space, title) if part))
+        cells.append([Cell.of(numbers.at(i), metric) for i in range(len(numbers.value))])
+    if not frames:
+        return None
+    rows = pd.concat(frames, ignore_index=True)
+    show = {"state": str(rows["state"][0]), "space": str(rows["space"][0])}
+    about = f"state {show['state']}" + (f", space {show['space']}" if show["space"] else "")
+    unit = metric.averaged.unit or metric.unit
+    axis = unit or metric.title.lower()
+    caption = (
+        f"{metric.title} by layer, {about}, averaged over tokens"
+        + (f" as {unit}" if metric.averaged.unit else "")
+        + ", with 95 % intervals clustered by sentence."
+    )
+    name = f"{metric.id}-{results.stack.name}-layers"
+    return StackSection(
+        title=STACKS[results.stack.name],
+        shown=about,
+        figures=(layer_curve(name, caption, rows, title=axis, show=show),),
+        columns=tuple(columns),
+        layers=tuple(
+            LayerRow(layer, tuple(row)) for layer, row in enumerate(zip(*cells, strict=True))
+        ),
+        labels=(),
+        heads=(),
+        left_out=0,
+    )
+
+
+def _series(
+    results: StackResults, metric: LayerwiseMetric
+) -> Iterator[tuple[Numbers, str, State, Space | None]]:
+    """The lines of a token metric: classes of tokens, and what it is set against."""
+    beside = metric.beside if isinstance(metric, TokenMetric) else ()
+    for state in metric.states:
+        for space in metric.spaces or (None,):
+            for name, title in DRAWN_CLASSES.items():
+                numbers = results.tokens(metric.id, state, space, name)
+                if numbers is not None:
+                    yield numbers, title, state, space
+            for other in beside:
+                # What does not depend on the space is there in one.
+                numbers = results.tokens(other, state, space, "all")
+                numbers = numbers or results.tokens(other, state, Space.RAW, "all")
+                if numbers is not None and results.tokens(metric.id, state, space, "all"):
+                    title = all_metrics()[other].title.lower().removeprefix("neighbours ")
+                    yield numbers, title, state, space
