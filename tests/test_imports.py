@@ -43,7 +43,7 @@ ORDER = """
     inference quantities published classes
     images charts
     views
-    markup export site
+    markup export scripts site
     console cli __main__
 """
 ROW = {name: number for number, row in enumerate(ORDER.split("\n")) for name in row.split()}

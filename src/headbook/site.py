@@ -14,7 +14,7 @@ from typing import Any
 
 import jinja2
 
-from headbook import charts, export, markup
+from headbook import charts, export, markup, scripts
 from headbook.charts import Figure
 from headbook.folders import check_replaceable, written_whole
 from headbook.progress import Progress, Silent
@@ -218,7 +218,7 @@ class _Writer:
         (data / "charts").mkdir(parents=True)
         left_out = export.write_tables(self.study, data)
         export.write_exemplars(self.study, data / "exemplars.jsonl")
-        export.write_scripts(self._results, data)
+        scripts.write_scripts(self._results, data)
         manifest = json.loads(self.study.manifest.to_json())
         manifest["sizes"] = {k: v for k, v in export.sizes(data).items() if "/" not in k}
         text = json.dumps(manifest, sort_keys=True, indent=1)

@@ -1,0 +1,100 @@
+"""The data of single pages as scripts and pictures, loaded when a reader asks for them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headbook import images
+from headbook.charts import colours
+from headbook.markup import script
+from headbook.results import StackResults
+from headbook.shown import Exemplar, ShownSentence
+from headbook.study import Study
+from headbook.terms import Stack
+from headbook.views.entries import story_data
+from headbook.views.exemplars import PALETTE
+from headbook.views.matrices import matrix_pictures
+from headbook.views.overview import grid_data
+from headbook.views.sentence import MOST_BYTES, TILE
+from headbook.views.tokentypes import types_data
+from headbook.wording import head_file, sentence_file
+
+
+def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
+    """The data of single pages, loaded when a reader asks for it."""
+    study = next(iter(results.values())).study
+    for name in ("heads", "sentences"):
+        (folder / name).mkdir()
+    write_matrices(results, folder / "similar")
+    grids = {name: grid_data(r) for name, r in results.items()}
+    _write(folder / "grid.js", script("grid", grids))
+    if study.survey.types:
+        _write(folder / "types.js", script("types", types_data(study.survey.types)))
+    by_head: dict[str, list[Exemplar]] = {}
+    for exemplar in study.portrait.exemplars:
+        by_head.setdefault(head_file(exemplar.head), []).append(exemplar)
+    for name, exemplars in by_head.items():
+        value = {f"{e.ranking}-{e.rank}": _map(study, e) for e in exemplars}
+        _write(folder / "heads" / f"{name}.js", script(name, value))
+    nearest = dict(list(study.nearest.groupby("sentence", sort=False)))
+    for sentence in study.portrait.sentences.values():
+        if not sentence.listed:
+            continue
+        _write_sentence(study, sentence, folder / "sentences")
+        if sentence.number in nearest:
+            name = f"{sentence_file(sentence.number)}-entries"
+            stories = script(name, story_data(nearest[sentence.number]))
+            _write(folder / "sentences" / f"{name}.js", stories)
+
+
+def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:
+    """The distances of all heads as pictures, where they were measured."""
+    for each in results.values():
+        for name, picture in matrix_pictures(each):
+            folder.mkdir(exist_ok=True)
+            (folder / name).write_bytes(picture)
+
+
+def _write_sentence(study: Study, sentence: ShownSentence, folder: Path) -> None:
+    """All maps of a sentence: as a picture, and as numbers unless there are too many."""
+    name, exact = sentence_file(sentence.number), {}
+    for stack in study.manifest.stacks:
+        maps = study.portrait.maps.get((stack.name, sentence.index))
+        if maps is None:
+            continue
+        maps = maps[list(stack.attention_layers)]
+        picture, _ = images.sheet(maps, colours(PALETTE), side=TILE)
+        (folder / f"{name}-{stack.name}.png").write_bytes(picture)
+        if maps.size <= MOST_BYTES:
+            exact[stack.name] = {
+                "layers": list(stack.attention_layers),
+                "heads": maps.shape[1],
+                "queries": list(sentence.texts[stack.queries].pieces),
+                "keys": list(sentence.texts[stack.keys].pieces),
+                "weights": images.base64_of(maps),
+                "norms": _norms(study, stack, sentence),
+            }
+    if exact:
+        _write(folder / f"{name}.js", script(f"sentence-{name}", exact))
+
+
+def _norms(study: Study, stack: Stack, sentence: ShownSentence) -> list[float]:
+    """Lengths of values in the order of the maps' keys, head by head; none where not known."""
+    norms = study.portrait.norms.get((stack.name, sentence.index))
+    if norms is None:
+        return []
+    return [float(f"{each:.4g}") for each in norms[list(stack.attention_layers)].ravel()]
+
+
+def _map(study: Study, exemplar: Exemplar) -> dict[str, Any]:
+    stack = study.manifest.stack(exemplar.head.stack)
+    texts = study.portrait.sentences[exemplar.index].texts
+    return {
+        "queries": list(texts[stack.queries].pieces),
+        "keys": list(texts[stack.keys].pieces),
+        "weights": images.base64_of(exemplar.attention),
+    }
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", newline="\n")
