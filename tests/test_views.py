@@ -20,8 +20,9 @@ from headbook.results import Number, results
 from headbook.shown import HeadName, ShownText
 from headbook.terms import View
 from headbook.views.cells import COLOUR_STEPS, Cell, colour_step, domain, percentile
+from headbook.views.grid import grid_data
 from headbook.views.head import head_pages
-from headbook.views.overview import grid_data, overview_page
+from headbook.views.overview import overview_page
 from headbook.views.page import gap_texts
 from headbook.views.sentence import sentence_pages
 from headbook.views.text import running_text

@@ -13,8 +13,8 @@ from headbook.study import Study
 from headbook.terms import Stack
 from headbook.views.entries import story_data
 from headbook.views.exemplars import PALETTE
+from headbook.views.grid import grid_data
 from headbook.views.matrices import matrix_pictures
-from headbook.views.overview import grid_data
 from headbook.views.sentence import MOST_BYTES, TILE
 from headbook.views.tokentypes import types_data
 from headbook.wording import head_file, sentence_file
