@@ -42,7 +42,8 @@ class TypeSums:
 
         def added(one: NDArray[Number], another: NDArray[Number]) -> NDArray[Number]:
             sums = np.zeros((len(ids), *one.shape[1:]), one.dtype)
-            np.add.at(sums, place, np.concatenate([one, another]))
+            sums[place[: len(one)]] += one
+            sums[place[len(one) :]] += another
             return sums
 
         return TypeSums(
