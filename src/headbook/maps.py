@@ -103,11 +103,6 @@ class Maps:
             return None
         return projection.norms(value.to(self._frame.dtype))
 
-    @property
-    def pairs(self) -> tuple[Pairs, ...]:
-        """The pairs that were asked for so far."""
-        return tuple(pairs for pairs, _ in self._on.values())
-
     def on(self, pairs: Pairs) -> torch.Tensor:
         """Mass on chosen pairs: as it is, without the sink, and renormalised.
 
@@ -140,8 +135,7 @@ class Gathered(Maps):
             on = [torch.cat([layer.on(each) for layer in layers], 2) for each in pairs]
         each = [(layer.entropy, layer.sink_entropy) for layer in layers]
         self.entropy, self.sink_entropy = _heads_of(each)
-        norms = [layer.value_norms for layer in layers if layer.value_norms is not None]
-        self.value_norms = torch.cat(norms, 1) if norms else None
+        self.value_norms = _norms_of(layers)
         self._on = {id(p): (p, found) for p, found in zip(pairs, on, strict=True)}
         # Whoever asks for the maps themselves gets no number.
         shape = (*self.rows.mass.shape, scope.frame.keys.n_tokens)
@@ -151,6 +145,21 @@ class Gathered(Maps):
 def _heads_of(layers: Sequence[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
     """Each field of several layers, their heads side by side."""
     return [torch.cat(parts, 1) for parts in zip(*layers, strict=True)]
+
+
+def _norms_of(layers: Sequence[Maps]) -> torch.Tensor | None:
+    """Lengths of the values of several layers; 0 where one has none, None where all have none."""
+    norms = [layer.value_norms for layer in layers]
+    if all(each is None for each in norms):
+        return None
+    shapes = [(len(layer.attention), *layer.attention.shape[1::2]) for layer in layers]
+    return torch.cat(
+        [
+            layer.attention.new_zeros(shape) if each is None else each
+            for layer, shape, each in zip(layers, shapes, norms, strict=True)
+        ],
+        1,
+    )
 
 
 def _surprisal(weights: torch.Tensor) -> torch.Tensor:

@@ -88,20 +88,21 @@ class _Group:
 
     Attributes:
         pairs: those whose mass metrics ask for.
-        uniform: sums of the same measures on uniform attention.
         layers: the heads of each layer, side by side.
+        maps: theirs; before them, once, those of the control, which looks everywhere alike.
+        uniform: its sums, when they are there.
     """
 
     scopes: Mapping[View, Scope]
     pairs: tuple[Pairs, ...]
-    uniform: NDArray[np.float64] | None
+    maps: list[Maps]
     layers: dict[int, slice] = field(default_factory=dict)
-    maps: list[Maps] = field(default_factory=list)
+    uniform: NDArray[np.float64] | None = None
 
     @property
     def n_heads(self) -> int:
         """Heads that wait."""
-        return max((heads.stop for heads in self.layers.values()), default=0)
+        return sum(maps.attention.shape[1] for maps in self.maps)
 
     @property
     def full(self) -> bool:
@@ -145,33 +146,30 @@ class _HeadTable:
             self._measure(group)
 
     def _group(self, scopes: Mapping[View, Scope]) -> _Group:
-        """A mask's layers, none yet; its control tells which pairs metrics ask for."""
-        if not self._metrics:
-            return _Group(scopes, (), None)
-        maps = Maps(scopes[View.NOSINK], uniform(scopes))
-        views = layer_views(scopes, maps)
-        ratios = [
-            metric.measure(views[view]) if metric.chance is None else metric.chance(scopes[view])
-            for metric in self._metrics
-            for view in metric.views
-        ]
-        _, layers = Parts.of(ratios, self._n_labels, 1).sums(self._batch.half)
-        return _Group(scopes, maps.pairs, layers[:, :, 0])
+        """A mask's layers, none yet."""
+        frame, scope = scopes[View.RAW].frame, scopes[View.NOSINK]
+        asked = () if self._stack.crosses else self._metrics
+        pairs = tuple(frame.once(metric.pairs) for metric in asked if metric.pairs is not None)
+        return _Group(scopes, pairs, [Maps(scope, uniform(scopes))])
 
     def _measure(self, group: _Group) -> None:
         """All metrics in all their views, for the layers that wait."""
-        if not group.maps:
+        if not group.layers:
             return
         maps = Gathered(group.scopes[View.NOSINK], group.maps, group.pairs)
         views = layer_views(group.scopes, maps)
         strongest = views[View.NOSINK].strongest.weight.amax(-1).cpu().numpy()
-        starts = [heads.start for heads in group.layers.values()]
         if self._metrics:
             if self._found is not None:
                 self._found.add(group.layers, views[View.NOSINK])
             ratios = [m.measure(views[view]) for m in self._metrics for view in m.views]
             parts = Parts.of(ratios, self._n_labels, group.n_heads)
-            of_heads, of_layers = parts.sums(self._batch.half, [*starts, group.n_heads])
+            starts = [heads.start for heads in group.layers.values()]
+            control = [0] if group.uniform is None else []
+            of_heads, of_layers = parts.sums(self._batch.half, [*control, *starts, group.n_heads])
+            if group.uniform is None:
+                group.uniform = self._with_chance(of_layers[:, :, 0], group.scopes)
+                of_layers = of_layers[:, :, 1:]
         for number, (layer, heads) in enumerate(group.layers.items()):
             size = heads.stop - heads.start
             self._strongest[:, layer, :size] = strongest[:, heads]
@@ -181,6 +179,21 @@ class _HeadTable:
                 self._uniform[:, :, layer] = group.uniform
         group.layers.clear()
         group.maps.clear()
+
+    def _with_chance(
+        self, sums: NDArray[np.float64], scopes: Mapping[View, Scope]
+    ) -> NDArray[np.float64]:
+        """The control's sums, with what metrics compute for it in their own way."""
+        sums[-1][sums[1] == 0] = 0  # without denominators, nothing is observed
+        asked = [(m.chance, view) for m in self._metrics for view in m.views]
+        ratios = [chance(scopes[view]) for chance, view in asked if chance is not None]
+        if not ratios:
+            return sums
+        own = np.array([chance is not None for chance, _ in asked])
+        widths = np.array(self._n_labels)
+        _, found = Parts.of(ratios, widths[own].tolist(), 1).sums(self._batch.half)
+        sums[..., np.repeat(own, widths)] = found[:, :, 0]
+        return sums
 
     def sums(self, exemplars: int) -> HeadSums:
         """What survives."""

@@ -103,6 +103,7 @@ METRIC = HeadMetric(
     labels=LABELS,
     headline="previous",
     measure=measure,
+    pairs=pairs,
     examples={
         "each token looks one back": (
             Example(previous_token(4)),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headbook.arithmetic import Floats
     from headbook.clouds import Cloud, Estimate
     from headbook.flow import FlowView
-    from headbook.frame import Scope
+    from headbook.frame import Frame, Pairs, Scope
     from headbook.layerview import LayerView
     from headbook.outputs import HeadOutputs
     from headbook.tokenview import TokenView
@@ -185,6 +185,8 @@ class HeadMetric(Metric):
         source: what it is taken on.
         chance: what uniform attention would give, by its own computation: for measures of the
             strongest key, which uniform attention does not have.
+        pairs: what makes the pairs of query and key whose mass it asks for, where both are of one
+            text; they are summed up for all metrics at once.
         examples: maps with known answers.
         layerwide: whether the heads of a layer together have a number worth showing.
     """
@@ -194,6 +196,7 @@ class HeadMetric(Metric):
     needs: frozenset[Need] = frozenset()
     source: Source = Source.ALL
     chance: "Callable[[Scope], Ratio] | None" = None
+    pairs: "Callable[[Frame], Pairs] | None" = None
     examples: Examples = field(default_factory=dict)
     layerwide: bool = True
 

@@ -67,6 +67,7 @@ METRIC = HeadMetric(
     headline="either",
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
     measure=measure,
+    pairs=links,
     examples={
         "each of three words looks one back, where its head stands": (
             Example(previous_token(3), heads=(-1, 0, 1)),
