@@ -162,8 +162,16 @@ def label_sums(
     """
     heads = np.zeros((3, 2, n.shape[1], len(of)))
     layers = np.zeros((3, 2, len(starts) - 1, len(of)))
-    loop = partial(label_loop, n, shared, own, of, half, starts, heads, layers)
-    _share_out(loop, len(of), n.size)
+    n_shared = shared.shape[1]
+    by_label = shared[:, np.minimum(of, n_shared - 1)]
+    labels = np.flatnonzero(of >= n_shared)
+    places = (by_label, own, labels, of[labels] - n_shared)
+
+    def run(first_head: int, last_head: int) -> None:
+        first, last = np.searchsorted(starts, (first_head, last_head))
+        label_loop(n, *places, half, starts, heads, layers, first, last)
+
+    _share_out(run, n.shape[1], n.size)
     return heads, layers
 
 

@@ -167,6 +167,16 @@ class Scope(Memo):
         """`visible` as 0 and 1, ready to multiply. *Shape:* ``(sentence, 1, query, key)``."""
         return self.visible.unsqueeze(1).to(self.frame.dtype)
 
+    def sees_at(self, offset: int) -> torch.Tensor:
+        """Whether the key at an offset from each query counts for it.
+
+        *Shape:* ``(sentence, query)``, boolean.
+        """
+        found = self.visible.new_zeros(self.visible.shape[:2])
+        there = self.visible.diagonal(offset, 1, 2)
+        found.narrow(1, min(max(-offset, 0), found.shape[1]), there.shape[1]).copy_(there)
+        return found
+
     @cached_property
     def word_visible(self) -> torch.Tensor:
         """Which word sees which word, by any of their pieces.

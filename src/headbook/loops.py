@@ -87,18 +87,26 @@ def row_loop(
                 best_any[s, first + h, q] = top_any
                 best_any_key[s, first + h, q] = place_any
                 scale, word = one / given if given > 0 else one, words[s, q]
-                column = columns[s, first + h]
+                column, both = columns[s, first + h], word * scale
+                # One short loop for each sum: compilers can tell that these do not overlap.
                 for k in range(n):
                     column[0, k] += row[k]
+                for k in range(n):
                     column[1, k] += word * row[k]
+                for k in range(n):
                     column[2, k] += scale * row[k]
-                    column[3, k] += word * scale * row[k]
+                for k in range(n):
+                    column[3, k] += both * row[k]
                 if across:
-                    diagonal, away = diagonals[s, first + h], n_queries - 1 - q
+                    away = n_queries - 1 - q
+                    diagonal = diagonals[s, first + h, :, away : away + n]
+                    raw, nosink, renorm = diagonal[0], diagonal[1], diagonal[2]
                     for k in range(n):
-                        diagonal[0, away + k] += row[k]
-                        diagonal[1, away + k] += row[k] * keep[k]
-                        diagonal[2, away + k] += scale * row[k] * keep[k]
+                        raw[k] += row[k]
+                    for k in range(n):
+                        nosink[k] += row[k] * keep[k]
+                    for k in range(n):
+                        renorm[k] += scale * row[k] * keep[k]
 
 
 @_kernel
@@ -183,11 +191,30 @@ def pair_loop(
 
 
 @partial(_kernel, loose=False)
+def _add_powers(n: Floats, d: Floats, sums: Floats, squares: Floats, products: Floats) -> None:
+    """Add numerators, their squares and their products with denominators; all of one length."""
+    for i in range(len(n)):
+        value = float(n[i])
+        sums[i] += value
+        squares[i] += value * value
+        products[i] += value * d[i]
+
+
+@partial(_kernel, loose=False)
+def _add_both(n: Floats, d: Floats, above: Floats, below: Floats) -> None:
+    """Add numerators and denominators; all of one length."""
+    for i in range(len(n)):
+        above[i] += float(n[i])
+        below[i] += d[i]
+
+
+@partial(_kernel, loose=False)
 def label_loop(
     n: Floats,
     shared: Floats,
     own: Floats,
-    of: Ints,
+    labels: Ints,
+    columns: Ints,
     half: Ints,
     starts: Ints,
     heads: Floats,
@@ -197,33 +224,37 @@ def label_loop(
 ) -> None:
     """See `headbook.compiled.label_sums`.
 
-    ``heads`` and ``layers`` are filled from the first label to the one before the last.
+    ``heads`` and ``layers`` are filled from the first layer to the one before the last.
+
+    Args:
+        shared: denominators by label, whatever for those of ``labels``. *Shape:*
+            ``(sentence, label)``.
+        labels, columns: those whose denominators are each head's own, and where they stand in
+            ``own``.
     """
-    n_sentences, n_shared, size = n.shape[0], shared.shape[1], last - first
-    by, above, below = np.zeros(size), np.zeros(size), np.zeros(size)
-    for s in range(n_sentences):
-        side = half[s]
-        for layer in range(len(starts) - 1):
+    n_labels = n.shape[2]
+    above, below = np.zeros(n_labels), np.zeros(n_labels)
+    for layer in range(first, last):
+        start, stop = starts[layer], starts[layer + 1]
+        d = np.zeros((stop - start, n_labels))
+        for s in range(n.shape[0]):
             above[:], below[:] = 0, 0
-            for h in range(starts[layer], starts[layer + 1]):
-                for label in range(size):
-                    column = of[first + label]
-                    if column >= n_shared:
-                        by[label] = own[s, h, column - n_shared]
-                    elif h == 0:
-                        by[label] = shared[s, column]
-                for label in range(size):
-                    value = float(n[s, h, first + label])
-                    above[label] += value
-                    below[label] += by[label]
-                    # Whole arrays, not parts of them: only these are known to lie close.
-                    heads[0, side, h, first + label] += value
-                    heads[1, side, h, first + label] += value * value
-                    heads[2, side, h, first + label] += value * by[label]
-            for label in range(size):
-                layers[0, side, layer, first + label] += above[label]
-                layers[1, side, layer, first + label] += above[label] * above[label]
-                layers[2, side, layer, first + label] += above[label] * below[label]
+            for h in range(start, stop):
+                row = d[h - start]
+                row[:] = shared[s]
+                for place in range(len(labels)):
+                    row[labels[place]] = own[s, h, columns[place]]
+                _add_both(n[s, h], row, above, below)
+            side = half[s]
+            _add_powers(
+                n[s, start:stop].reshape(-1),
+                d.reshape(-1),
+                heads[0, side, start:stop].reshape(-1),
+                heads[1, side, start:stop].reshape(-1),
+                heads[2, side, start:stop].reshape(-1),
+            )
+            of_layer = layers[0, side, layer], layers[1, side, layer], layers[2, side, layer]
+            _add_powers(above, below, *of_layer)
 
 
 @partial(_kernel, loose=False)

@@ -21,7 +21,7 @@ from headbook.metrics.base import HeadMetric, TokenMetric
 from headbook.model import Model
 from headbook.reduce import Parts
 from headbook.sums import HeadColumn, HeadSums, HeadTable, Survey
-from headbook.terms import Side, Stack, State, View
+from headbook.terms import UPOS, Side, Stack, State, View
 from headbook.tokentable import TokenTable
 from headbook.tokenview import TokenView
 from headbook.typesums import TYPE_METRIC
@@ -238,7 +238,11 @@ def count(batch: Batch) -> Counter[str]:
     unread = sum(alone and Side.TARGET in item.sentence.metadata for item in batch.items)
     if unread:
         counts["unread_targets"] = unread
-    for side in batch.texts:
+    for side, texts in batch.texts.items():
+        tagged = (texts.share.unsqueeze(-1) * texts.tags).sum((0, 1)).round().long()
+        counts.update(
+            {f"{side}.tag.{tag}": n for tag, n in zip(UPOS, tagged.tolist(), strict=True) if n}
+        )
         for item in batch.items:
             tokens = item.tokens[side]
             pieces = np.bincount(tokens.word[tokens.word >= 0], minlength=len(tokens.words))
@@ -252,7 +256,4 @@ def count(batch: Batch) -> Counter[str]:
             counts[f"{side}.joined"] += len(tokens.parts) > 1
             counts[f"{side}.tagged"] += any(word.upos for word in tokens.words)
             counts[f"{side}.parsed"] += any(word.relation for word in tokens.words)
-            for word, number in zip(tokens.words, pieces, strict=False):
-                if number and word.upos:
-                    counts[f"{side}.tag.{word.upos}"] += 1
     return counts

@@ -68,9 +68,8 @@ def queries_with(scope: "Scope") -> "torch.Tensor":
     of_key = (scope.mask.squeeze(1) @ scope.once(kinds)) > 0
     counts[:, 0, len(BY_OFFSET) : len(BY_OFFSET) + len(BY_KEY)] = of_key.sum(1)
     if not frame.stack.crosses:
-        found = [frame.offset == offset for offset in BY_OFFSET.values()]
-        for label, members in zip(BY_OFFSET, found, strict=True):
-            counts[:, 0, LABELS.index(label)] = (visible & members).any(-1).sum(1)
+        for label, offset in BY_OFFSET.items():
+            counts[:, 0, LABELS.index(label)] = scope.sees_at(offset).sum(1)
         for label, members in zip(BY_PAIR, frame.once(tables), strict=True):
             counts[:, 0, LABELS.index(label)] = (visible & members).any(-1).sum(1)
     return counts

@@ -59,8 +59,7 @@ def chance(scope: "Scope") -> Ratio:
     each = rows / scope.n_visible.clamp(min=1)
     found = rows.new_zeros((len(rows), 1, len(LABELS)))
     for place, label in enumerate(LABELS):
-        there = (scope.visible & (scope.frame.offset == int(label))).any(-1)
-        found[:, 0, place] = (each * there).sum(-1)
+        found[:, 0, place] = (each * scope.sees_at(int(label))).sum(-1)
     return Ratio(found, rows.sum(-1)[:, None, None])
 
 
