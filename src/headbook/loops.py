@@ -33,7 +33,7 @@ def _kernel(loop: Callable[..., None], *, loose: bool = True) -> Callable[..., N
 
 
 @_kernel
-def row_loop(
+def row_loop(  # noqa: PLR0912 - calls to parts of it would not be as fast
     weights: Floats,
     kept: Floats,
     counted: Floats,

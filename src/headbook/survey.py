@@ -184,7 +184,6 @@ class _HeadTable:
         self, sums: NDArray[np.float64], scopes: Mapping[View, Scope]
     ) -> NDArray[np.float64]:
         """The control's sums, with what metrics compute for it in their own way."""
-        sums[-1][sums[1] == 0] = 0  # without denominators, nothing is observed
         asked = [(m.chance, view) for m in self._metrics for view in m.views]
         ratios = [chance(scopes[view]) for chance, view in asked if chance is not None]
         if not ratios:

@@ -28,7 +28,8 @@ def measure(layer: "LayerView") -> Ratio:
         nothing = queries.new_zeros(queries.shape)
         return Ratio(nothing, nothing, nothing)
     moved = layer.received * norms
-    return Ratio((moved * layer.frame.sink.unsqueeze(1)).sum(-1), moved.sum(-1), queries)
+    total = moved.sum(-1)
+    return Ratio((moved * layer.frame.sink.unsqueeze(1)).sum(-1), total, queries * (total > 0))
 
 
 METRIC = HeadMetric(
