@@ -141,6 +141,14 @@ class Gathered(Maps):
         shape = (*self.rows.mass.shape, scope.frame.keys.n_tokens)
         self.attention = self.rows.mass.new_full((1, 1, 1, 1), torch.nan).expand(shape)
 
+    def on(self, pairs: Pairs) -> torch.Tensor:
+        """See `Maps.on`.
+
+        Raises:
+            KeyError: nobody said before that they are wanted; see `HeadMetric.pairs`.
+        """
+        return self._on[id(pairs)][1]
+
 
 def _heads_of(layers: Sequence[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
     """Each field of several layers, their heads side by side."""

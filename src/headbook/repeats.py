@@ -40,11 +40,11 @@ def on_pairs(layer: "LayerView", table: Table) -> "tuple[torch.Tensor, torch.Ten
     """Mass on some pairs, and queries that have one. *Shape:* ``(sentence, head)``."""
     chosen = layer.frame.once(table)
     counted = (chosen.any(-1) & layer.frame.counted).sum(-1, keepdim=True)
-    return layer.on(layer.frame.once(_pairs_of(table))).squeeze(-1), counted
+    return layer.on(layer.frame.once(pairs_of(table))).squeeze(-1), counted
 
 
 @cache
-def _pairs_of(table: Table) -> Table:
+def pairs_of(table: Table) -> Table:
     """What makes pairs of a table: the same function each time, by which frames remember them."""
 
     def pairs(frame: "Frame") -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity
-from headbook.repeats import on_pairs, same_token
+from headbook.repeats import on_pairs, pairs_of, same_token
 from headbook.terms import View
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ METRIC = HeadMetric(
     needs=frozenset({Need.ONE_TEXT}),
     source=Source.RANDOM,
     measure=measure,
+    pairs=pairs_of(same_token),
     examples={
         "the second half looks at the first, token by token": (
             Example(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity
-from headbook.repeats import after_same_token, on_pairs
+from headbook.repeats import after_same_token, on_pairs, pairs_of
 from headbook.terms import View
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ METRIC = HeadMetric(
     needs=frozenset({Need.ONE_TEXT, Need.CAUSAL}),
     source=Source.RANDOM,
     measure=measure,
+    pairs=pairs_of(after_same_token),
     examples={
         "each token of the second half looks at the one after its twin": (
             Example(

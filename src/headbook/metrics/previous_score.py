@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity, previous_token
-from headbook.repeats import on_pairs, previous
+from headbook.repeats import on_pairs, pairs_of, previous
 from headbook.terms import View
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ METRIC = HeadMetric(
     needs=frozenset({Need.ONE_TEXT, Need.CAUSAL}),
     source=Source.RANDOM,
     measure=measure,
+    pairs=pairs_of(previous),
     examples={
         "each token looks one back": (Example(previous_token(4)), 1.0),
         "each token looks at itself": (Example(identity(4)), 0.0),
