@@ -1,5 +1,6 @@
 """The geometry of states in a study, its table and its page."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,12 @@ def test_sentences_of_the_page_name_its_numbers(study: Study) -> None:
     assert f"CKA {number(float(np.diag(sums.cka, 1).min()))}" in said
     assert f"The input and the last layer have {number(float(sums.cka[0, -1]))}" in said
     assert f"{MINIBATCH} tokens use" in said
+
+
+def test_a_figure_is_written_in_one_font(encoder_site: Site) -> None:
+    """A PDF lists several fonts in any order, and the same study must give the same bytes."""
+    for file in encoder_site.folder.glob("figures/*.pdf"):
+        assert len(set(re.findall(rb"/BaseFont /(\S+)", file.read_bytes()))) == 1, file.name
 
 
 def test_pages_as_written_have_figures_tables_and_files(encoder_site: Site) -> None:

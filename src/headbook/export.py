@@ -10,9 +10,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from headbook import charts
 from headbook.shown import Exemplar
 from headbook.study import Study
 from headbook.terms import Side
+from headbook.wording import visible
 
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
@@ -213,6 +215,29 @@ def _prefixed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
     letters = texts.astype(str)
     safe = letters.where(~letters.str.startswith(FORMULA), "'" + letters)
     return safe.str.replace("\r", "␍")  # the writer quotes line feeds alone
+
+
+def figure_files(figure: charts.Figure) -> dict[str, bytes]:
+    """A figure as files, by suffix: SVG, PDF, and a CSV of what its picture shows.
+
+    Numbers have the digits of the tables; they come last. Empty columns are left out.
+    """
+    drawn = charts.files(figure)
+    if figure.rows is None:
+        return drawn
+    rows = figure.rows
+    told = [str(name) for name in rows if (rows[name] != "").any()]
+    texts = {n: _shown(rows[n]) for n in told if not pd.api.types.is_numeric_dtype(rows[n])}
+    rows = rows.assign(**texts)[sorted(told, key=lambda name: rows[name].dtype.kind == "f")]
+    digits = 6 if (rows.dtypes == "float32").any() else 9  # of single precision, as in DIGITS
+    text = rows.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n")
+    return drawn | {".csv": text.encode()}
+
+
+def _shown(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Texts of pages, safe in spreadsheets; offsets are whole numbers, which are safe."""
+    letters = texts.map(visible)
+    return letters.where(letters.str.fullmatch(r"[+-]?\d+"), _prefixed(letters))
 
 
 def sizes(folder: Path) -> dict[str, int]:

@@ -14,6 +14,7 @@ from latex2mathml.converter import convert
 from markdown import markdown
 from markupsafe import Markup, escape
 
+from headbook import latex
 from headbook.wording import visible
 
 IDENTIFIERS = {
@@ -80,5 +81,6 @@ def filters() -> dict[str, Callable[..., Any]]:
         "reference": reference,
         "svg": lambda figure: picture(figure.svg),
         "json_text": lambda text: safe_json(visible(text)),
-        "bib_text": lambda text: re.sub(r"[\\{}%]", "", visible(text)),
+        "bib_text": latex.escaped,
+        "bib_entry": latex.entry,
     }

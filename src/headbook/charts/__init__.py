@@ -9,6 +9,7 @@ from headbook.charts.render import Figure, colours, columnar, files, runtime
 from headbook.charts.similar import head_points
 from headbook.charts.tags import tag_heads, tag_layers
 from headbook.charts.trees import Arc, Drawing, arc_diagram, bracket_diagram
+from headbook.charts.unchecked import unchecked
 
 __all__ = [
     "BASELINE",
@@ -33,4 +34,5 @@ __all__ = [
     "tag_heads",
     "tag_layers",
     "trajectories",
+    "unchecked",
 ]

@@ -16,7 +16,9 @@ from headbook.charts.render import (
     PURPLE,
     SEQUENTIAL,
     Figure,
+    drawn,
     finished,
+    shown,
 )
 
 CELL = 24  # pixels of a head in a heat map
@@ -47,6 +49,7 @@ def heat_map(
         domain: ends of the colour scale.
         show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
     """
+    table, rows = shown(rows, show), drawn(rows)
     chart = _with_choices(alt.Chart(rows), rows, show)
     chart = chart.mark_rect().encode(
         x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, ticks=False, domain=False)),
@@ -54,12 +57,14 @@ def heat_map(
         color=alt.Color(
             "value:Q",
             title=title,
-            scale=alt.Scale(scheme=SEQUENTIAL, domain=[*domain], clamp=True),
+            scale=alt.Scale(
+                scheme=SEQUENTIAL, domain=[round(end, 5) for end in domain], clamp=True
+            ),
         ),
         tooltip=["layer:O", "head:O", *_numbers("value", "low", "high")],
     )
     size = chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))
-    return finished(size, name, caption)
+    return finished(size, name, caption, table)
 
 
 def layer_curve(
@@ -70,6 +75,7 @@ def layer_curve(
     Args:
         rows: columns ``layer, series, view, label, value, low, high``.
     """
+    table, rows = shown(rows, show), drawn(rows)
     series = list(dict.fromkeys(rows["series"]))
     inks = iter(INKS * len(series))
     ink = [GREY if name in {UNIFORM, CHANCE} else next(inks) for name in series]
@@ -87,7 +93,7 @@ def layer_curve(
     names = _with_choices(alt.Chart(ends), ends, show, again=True).mark_text(align="left", dx=9)
     names = names.encode(x="layer:O", y="place:Q", text="series:N", color=colour)
     chart = alt.layer(band, line, names if len(series) > 1 else line)
-    return finished(chart.properties(width=300, height=CURVE), name, caption)
+    return finished(chart.properties(width=300, height=CURVE), name, caption, table)
 
 
 def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
@@ -109,6 +115,7 @@ def offset_profile(name: str, caption: str, rows: pd.DataFrame) -> Figure:
     Args:
         rows: columns ``offset, value, low, high, uniform``.
     """
+    table, rows = rows, drawn(rows)
     reach = int(rows["offset"].abs().max())
     x = alt.X(
         "offset:Q",
@@ -122,7 +129,7 @@ def offset_profile(name: str, caption: str, rows: pd.DataFrame) -> Figure:
     bars = base.mark_bar(color=BLUE, width={"band": 0.8}, size=max(3, 240 // (2 * reach + 1)))
     even = base.mark_line(color=GREY, strokeDash=[4, 3], interpolate="step").encode(y="uniform:Q")
     chart = alt.layer(bars.encode(y=y, tooltip=tooltip), even)
-    return finished(chart.properties(width=420, height=130), name, caption)
+    return finished(chart.properties(width=420, height=130), name, caption, table)
 
 
 def trajectories(
@@ -143,6 +150,7 @@ def trajectories(
         steps: the points of the horizontal axis, in order.
         ranks: values are ranks, drawn on a logarithmic scale that has a zero.
     """
+    table, rows = shown(rows, show), drawn(rows, 4)
     n_tokens = rows["position"].nunique()
     height = max(240, LINE * n_tokens)
     scale, axis, ends = _rank_scale(rows) if ranks else _plain_scale(rows)
@@ -194,7 +202,7 @@ def trajectories(
     )
     # Without a name, Altair hashes the rows as printed, which the width of a terminal changes.
     chart = alt.layer(lines.add_params(pointed, pinned).properties(name="paths"), labels)
-    return finished(chart.properties(width=370, height=height), name, caption)
+    return finished(chart.properties(width=370, height=height), name, caption, table)
 
 
 def _plain_scale(rows: pd.DataFrame) -> tuple[alt.Scale, alt.Axis, tuple[float, float]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts.draw import INKS, LINE, spread
-from headbook.charts.render import GREY, SEQUENTIAL, Figure, finished
+from headbook.charts.render import GREY, SEQUENTIAL, Figure, drawn, finished
 
 SIDE = (190, 200)  # width and height of a panel's curves
 CELLS = 360  # pixels of a matrix, at most
@@ -27,9 +27,10 @@ def state_curves(
         states: from left to right.
         panels: from left to right.
     """
-    drawn = [_panel(rows[rows["panel"] == panel], panel, states) for panel in panels]
-    chart = alt.hconcat(*drawn, spacing=24).resolve_scale(color="independent")
-    return finished(chart, name, caption)
+    table, rows = rows, drawn(rows)
+    sides = [_panel(rows[rows["panel"] == panel], panel, states) for panel in panels]
+    chart = alt.hconcat(*sides, spacing=24).resolve_scale(color="independent")
+    return finished(chart, name, caption, table)
 
 
 def _panel(rows: pd.DataFrame, panel: str, states: Sequence[str]) -> Any:
@@ -84,7 +85,7 @@ def state_matrix(
         title: of the colour legend.
     """
     axis = alt.Axis(labelAngle=0, ticks=False, domain=False, labelOverlap=True)
-    base = alt.Chart(rows).encode(
+    base = alt.Chart(drawn(rows, 4)).encode(
         x=alt.X("other:O", title="layer", sort=[*states], axis=axis),
         y=alt.Y("state:O", title="layer", sort=[*states], axis=axis),
     )
@@ -103,4 +104,4 @@ def state_matrix(
     few = len(states) <= NUMBERED
     step = alt.Step(max(8, min(CELL, CELLS // len(states))))
     chart = alt.layer(cells, numbers) if few else cells
-    return finished(chart.properties(width=step, height=step), name, caption)
+    return finished(chart.properties(width=step, height=step), name, caption, rows)

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from headbook.charts.draw import INKS, spread
-from headbook.charts.render import Figure, finished
+from headbook.charts.render import Figure, drawn, finished
 
 HEIGHT = 200
 LINE = 13  # pixels between names
@@ -19,6 +19,7 @@ def occurrence_paths(name: str, caption: str, rows: pd.DataFrame, steps: Sequenc
         rows: columns ``occurrence`` (a name), ``step``, one of ``steps``, and ``value``.
         steps: the points of the horizontal axis, in order.
     """
+    table, rows = rows, drawn(rows, 4)
     names = list(dict.fromkeys(rows["occurrence"]))
     low, high = rows["value"].min(), rows["value"].max()
     ends = (low - 0.02, high + 0.02)
@@ -42,4 +43,4 @@ def occurrence_paths(name: str, caption: str, rows: pd.DataFrame, steps: Sequenc
         .encode(color=colour)
     )
     chart = alt.layer(lines.properties(name="paths"), labels)
-    return finished(chart.properties(width=330, height=HEIGHT), name, caption)
+    return finished(chart.properties(width=330, height=HEIGHT), name, caption, table)

@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from headbook.charts.render import BLUE, GREY, ORANGE, Figure, finished
+from headbook.charts.render import BLUE, GREY, ORANGE, Figure, drawn, finished
 
 PARTS = {"vertical": BLUE, "diagonal": ORANGE, "rest": GREY}
 BAR = (5, 14)  # least and most pixels of a head
@@ -22,6 +22,7 @@ def mixture_bars(name: str, caption: str, rows: pd.DataFrame, *, n_heads: int) -
     columns = max(1, min(COLUMNS, WIDTH // (BAR[0] * n_heads)))
     step = min(max(WIDTH // (columns * n_heads), BAR[0]), BAR[1])
     place = {part: order for order, part in enumerate(PARTS)}
+    table, rows = rows, drawn(rows, 4)
     rows = rows.assign(order=rows["part"].map(place))
     # Bars of one colour come together, so that a picture can draw them as one shape.
     rows = rows.sort_values(["layer", "order", "number"], ignore_index=True)
@@ -60,4 +61,4 @@ def mixture_bars(name: str, caption: str, rows: pd.DataFrame, *, n_heads: int) -
             spacing=12,
         )
     )
-    return finished(chart, name, caption)
+    return finished(chart, name, caption, table)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from headbook.charts.render import Figure, finished
+from headbook.charts.render import Figure, drawn, finished
 from headbook.charts.tags import HEIGHT, LAYER, THIN_INK
 
 END = 0.4  # the colours end at so much better or worse
@@ -22,6 +22,7 @@ def relation_layers(
             it is unclear which is better.
         relations: from top to bottom.
     """
+    table, rows = rows, drawn(rows, 4)
     ways = list(dict.fromkeys(rows["way"]))
     step = END / COLOURS
     rows = rows.assign(better=(rows["margin"].clip(-END, END) / step).round() * step + 0.0)
@@ -50,7 +51,7 @@ def relation_layers(
         )
         .properties(width=width, height=alt.Step(HEIGHT))
     )
-    return finished(chart, name, caption)
+    return finished(chart, name, caption, table)
 
 
 def _colour() -> alt.Color:

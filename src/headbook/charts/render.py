@@ -15,6 +15,8 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
+from headbook.charts.unchecked import checks
+
 SVG = "http://www.w3.org/2000/svg"
 FONT = "system-ui, sans-serif"
 SEQUENTIAL: Literal["cividis"] = "cividis"
@@ -34,12 +36,15 @@ class Figure:
         caption: what it shows; also its text for who cannot see it.
         spec: Vega-Lite specification.
         interactive: whether the live chart shows more than the picture.
+        rows: what the picture shows, a row for each of its marks, in full precision; None where
+            no file of it is written.
     """
 
     name: str
     caption: str
     spec: dict[str, Any]
     interactive: bool = True
+    rows: pd.DataFrame | None = None
 
     @cached_property
     def svg(self) -> str:
@@ -141,18 +146,42 @@ def config() -> dict[str, Any]:
         "legend": text | {"titleFontWeight": "normal", "gradientLength": 140},
         "header": text,
         "text": {"color": ink},
-        "title": {"color": ink, "fontSize": 13, "anchor": "start", "fontWeight": 600},
+        # One weight everywhere: a PDF lists two fonts in any order.
+        "title": {"color": ink, "fontSize": 13, "anchor": "start", "fontWeight": "normal"},
         "view": {"stroke": None},
     }
 
 
-def finished(chart: Any, name: str, caption: str, *, interactive: bool = True) -> Figure:
-    """An Altair chart in the site's style."""
+def drawn(rows: pd.DataFrame, digits: int = 5) -> pd.DataFrame:
+    """Rows with no more decimals than a picture can show, so that live charts stay short."""
+    single = rows.select_dtypes("float32").columns
+    return rows.astype(dict.fromkeys(single, float)).round(digits)
+
+
+def shown(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
+    """The rows of a picture, without those that only the live chart offers."""
+    chosen = (rows[[*show]] == pd.Series(show)).all(axis=1)
+    return rows[chosen].reset_index(drop=True)
+
+
+def finished(
+    chart: Any,
+    name: str,
+    caption: str,
+    rows: pd.DataFrame | None = None,
+    *,
+    interactive: bool = True,
+) -> Figure:
+    """An Altair chart in the site's style.
+
+    Args:
+        rows: what the picture shows.
+    """
     with alt.data_transformers.enable("default", max_rows=None):  # heads and labels are many
-        spec = chart.to_dict()
+        spec = chart.to_dict(validate=checks())
     spec.pop("$schema", None)  # an address that nothing should ask for
     spec |= {"background": None, "config": config()}
-    return Figure(name, caption, spec, interactive)
+    return Figure(name, caption, spec, interactive, rows)
 
 
 def columnar(figure: Figure) -> dict[str, Any]:

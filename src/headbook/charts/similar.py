@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from headbook.charts.render import GREY, SEQUENTIAL, Figure, finished
+from headbook.charts.render import GREY, SEQUENTIAL, Figure, drawn, finished
 
 SIDE = 400  # pixels of a panel
 DOT = 6  # pixels of a point that carries no number
@@ -25,6 +25,7 @@ def head_points(
         panels: from left to right.
         layers: all layers of the stack.
     """
+    table, rows = rows, drawn(rows)
     ends = _ends(rows)
     colour = alt.Color(
         "layer:Q",
@@ -45,7 +46,7 @@ def head_points(
         "panel:N", title=None, sort=[*panels], header=alt.Header(labelAnchor="start")
     )
     chart = points.properties(width=SIDE, height=SIDE).facet(column=column)
-    return finished(chart, name, caption)
+    return finished(chart, name, caption, table)
 
 
 def _numbered(base: Any, colour: alt.Color, layers: Sequence[int]) -> Any:

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from headbook.charts.render import Figure, finished
+from headbook.charts.render import Figure, drawn, finished
 
 OCTAVES = 2  # the colours end at 1/4 and 4 times chance
 STEPS = 8  # colours of an octave; fewer than could be told apart would show as bands
@@ -26,6 +26,7 @@ def tag_layers(name: str, caption: str, rows: pd.DataFrame, *, tags: Sequence[st
         rows: columns ``way, tag, layer, ratio, low, high, share, words, thin``.
         tags: from top to bottom.
     """
+    table, rows = rows, drawn(rows)
     ways = list(dict.fromkeys(rows["way"]))
     n_layers = rows["layer"].nunique()
     chart = _rectangles(rows, tags, ["layer:O"])
@@ -34,7 +35,7 @@ def tag_layers(name: str, caption: str, rows: pd.DataFrame, *, tags: Sequence[st
         column=alt.Column("way:N", title=None, sort=ways, header=alt.Header(labelAnchor="start")),
     )
     width = alt.Step(_within(480 // max(n_layers, 1), LAYER))
-    return finished(chart.properties(width=width, height=alt.Step(HEIGHT)), name, caption)
+    return finished(chart.properties(width=width, height=alt.Step(HEIGHT)), name, caption, table)
 
 
 def tag_heads(
@@ -48,6 +49,7 @@ def tag_heads(
         tags: from top to bottom.
         n_heads: heads of a layer.
     """
+    table, rows = rows, drawn(rows)
     layers = sorted(set(rows["layer"]))
     place = rows["layer"].map(layers.index) * (n_heads + 1) + rows["number"]
     total = len(layers) * (n_heads + 1) - 1
@@ -63,7 +65,7 @@ def tag_heads(
     chart = _rectangles(rows.assign(start=place, end=place + 1), tags, ["head:N"])
     chart = chart.encode(x=alt.X("start:Q", title="layer", scale=scale, axis=axis), x2="end:Q")
     width = total * _within(WIDTH // max(total, 1), HEAD)
-    return finished(chart.properties(width=width, height=alt.Step(HEIGHT)), name, caption)
+    return finished(chart.properties(width=width, height=alt.Step(HEIGHT)), name, caption, table)
 
 
 def _rectangles(rows: pd.DataFrame, tags: Sequence[str], names: Sequence[str]) -> Any:

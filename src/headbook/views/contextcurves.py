@@ -10,7 +10,7 @@ from headbook.charts import Figure, layer_curve
 from headbook.findings.said import metric
 from headbook.results import StackResults
 from headbook.terms import View
-from headbook.wording import STACKS
+from headbook.wording import STACKS, counted
 
 
 class Line(NamedTuple):
@@ -37,15 +37,23 @@ def curve(
         return None
     rows = pd.concat(frames, ignore_index=True)
     view = str(rows["view"][0])
+    sentences = _sentences(results, lines, View(view))
     caption = (
-        f"{what}. Heads together, with 95 % intervals clustered by sentence; view {view}. "
-        f"{results.study.manifest.model.name}, {STACKS[results.stack.name]}."
+        f"{what}. Heads together, with 95 % intervals clustered by sentence; view {view}, "
+        f"{STACKS[results.stack.name]}, on {counted(sentences, 'sentence')}."
     )
     return layer_curve(name, caption, rows, title=title, show={"view": view})
+
+
+def _sentences(results: StackResults, lines: Sequence[Line], view: View) -> int:
+    """How many sentences the shown lines rest on, at most."""
+    there = [line for line in lines if results.has(line.metric, view, line.label)]
+    each = [results.layers(line.metric, view, line.label).sentences for line in there]
+    return max(int(sentences.max()) for sentences in each)
 
 
 def _rows(results: StackResults, line: Line, view: View) -> pd.DataFrame:
     numbers = results.layers(line.metric, view, line.label)
     layers = np.flatnonzero(~np.isnan(numbers.value))
-    parts = {n: getattr(numbers, n)[layers].round(5) for n in ("value", "low", "high")}
+    parts = {n: getattr(numbers, n)[layers] for n in ("value", "low", "high")}
     return pd.DataFrame({"layer": layers, **parts}).assign(series=line.name, view=str(view))

@@ -188,7 +188,7 @@ def _figures(table: pd.DataFrame, text: ShownText) -> Iterator[Figure]:
                     "token": names[position],
                     "kind": kinds[position],
                     "step": rows["layer"].astype(str).to_numpy(),
-                    "value": rows["value"].to_numpy(float).round(4),
+                    "value": rows["value"].to_numpy(float),
                     "computation": words,
                 }
             )

@@ -98,7 +98,7 @@ def _rows(sums: GeometrySums, lines: tuple[Line, ...]) -> pd.DataFrame:
 def _matrix(name: str, sums: GeometrySums) -> Figure:
     states = short_names(len(sums.weights))
     rows = [
-        {"state": state, "other": other, "value": round(float(value), 4)}
+        {"state": state, "other": other, "value": float(value)}
         for state, row in zip(states, sums.cka, strict=True)
         for other, value in zip(states, row, strict=True)
         if not np.isnan(value)

@@ -126,7 +126,7 @@ def _compared(
     study: Study, stack: Stack, nearest: pd.DataFrame, name: str, places: Places, *, number: int
 ) -> Compared:
     name, title = visible(name.strip()), STACKS[stack.name]
-    caption = f"Cosine of “{name}” to its input after each layer, by sentence ({title})"
+    caption = f"Cosine of “{name}” to its input after each layer, by sentence ({title})."
     return Compared(
         name=name,
         figure=occurrence_paths(
@@ -150,11 +150,11 @@ def _paths(study: Study, stack: Stack, places: Places) -> tuple[pd.DataFrame, li
         {
             "occurrence": [f"sentence {n}" for n in found["sentence"]],
             "step": found["layer"].astype(int).astype(str).to_numpy(),
-            "value": found["value"].to_numpy(float).round(4),
+            "value": found["value"].to_numpy(np.float32),
         }
     )
     steps = sorted({int(layer) for layer in found["layer"]})
-    start = frame.drop_duplicates("occurrence").assign(step=str(State.INPUT), value=1.0)
+    start = frame.drop_duplicates("occurrence").assign(step=str(State.INPUT), value=np.float32(1))
     return pd.concat([start, frame], ignore_index=True), [str(State.INPUT), *map(str, steps)]
 
 

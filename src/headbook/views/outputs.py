@@ -119,7 +119,7 @@ def _said(results: StackResults, numbers: Numbers) -> Iterator[str]:
 def _figure(results: StackResults, numbers: Numbers) -> Figure:
     there = np.nonzero(~np.isnan(numbers.value))
     columns = dict(zip(("layer", "head"), there, strict=True))
-    values = {n: getattr(numbers, n)[there].round(5) for n in ("value", "low", "high")}
+    values = {n: getattr(numbers, n)[there] for n in ("value", "low", "high")}
     caption = (
         f"Share of each head in the output of its layer ({STACKS[results.stack.name]}), by the "
         "lengths of what heads add to tokens; all keys count. Rows are layers, columns are heads."

@@ -212,14 +212,12 @@ def _mixtures(results: StackResults, sentences: int) -> Iterator[Figure]:
         layer, place = np.nonzero(~np.isnan(shares))
         heads = [_name(results, at)[0] for at in zip(layer.tolist(), place.tolist(), strict=True)]
         columns = {"head": heads, "layer": layer, "number": place}
-        frames.append(
-            pd.DataFrame(columns | {"share": shares[layer, place].round(4), "part": part})
-        )
+        frames.append(pd.DataFrame(columns | {"share": shares[layer, place], "part": part}))
     yield mixture_bars(
         f"patterns-{stack.name}",
         "What stripes and even attention, diagonals, and neither explain of every head's "
-        f"attention, a bar a head; {results.study.manifest.model.name}, {STACKS[stack.name]}, "
-        f"{counted(sentences, 'sentence')}. Uniform attention is vertical throughout.",
+        f"attention, a bar a head; {STACKS[stack.name]}, {counted(sentences, 'sentence')}. Uniform "
+        "attention is vertical throughout.",
         pd.concat(frames, ignore_index=True),
         n_heads=stack.n_heads,
     )

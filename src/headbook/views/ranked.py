@@ -140,10 +140,9 @@ def p_text(p: float) -> str:
 
 def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
     """Margins of the best head of each layer."""
-    stack, manifest = results.stack, results.study.manifest
-    numbers = tests.layer_margin
+    stack, numbers = results.stack, tests.layer_margin
     layer, label = np.nonzero(~np.isnan(numbers.value))
-    columns = {n: getattr(numbers, n)[layer, label].round(4) for n in ("low", "high")}
+    columns = {n: getattr(numbers, n)[layer, label] for n in ("low", "high")}
     places = tests.layer_head[layer, label]
     heads = [
         head_name(HeadName(stack.name, int(a), int(b))) for a, b in zip(layer, places, strict=True)
@@ -155,7 +154,7 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
             "way": [tests.labels[n].rpartition(":")[2].replace("_", " ") for n in label],
             "layer": layer,
             "head": heads,
-            "margin": numbers.value[layer, label].round(4),
+            "margin": numbers.value[layer, label],
             "words": numbers.events[layer, label].astype(int),
         }
     )
@@ -164,7 +163,7 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
     caption = (
         "Share of the words that the best head of each layer finds, minus what the best fixed "
         "offset finds; head and offset are chosen on one half of the sentences and compared on "
-        f"the other. {manifest.model.name}, {STACKS[stack.name]}. Orange: better than the offset, "
+        f"the other; {STACKS[stack.name]}. Orange: better than the offset, "
         "blue: worse, grey: the 95 % interval holds 0. The relations with most words come first."
     )
     return relation_layers(

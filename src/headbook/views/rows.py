@@ -34,8 +34,8 @@ class LayerRow:
 
 
 def layer_frame(numbers: Numbers, series: str) -> pd.DataFrame:
-    """The numbers of all layers, rounded for charts, as one line of them."""
+    """The numbers of all layers, as one line of a chart."""
     frame = pd.DataFrame({"layer": range(len(numbers.value)), "series": series})
     for name in ("value", "low", "high"):
-        frame[name] = getattr(numbers, name).round(5)
+        frame[name] = getattr(numbers, name)
     return frame

@@ -10,14 +10,14 @@ import pandas as pd
 
 from headbook.charts import Figure, heat_map, layer_curve
 from headbook.charts.draw import UNIFORM
-from headbook.metrics.base import Chart, HeadMetric, Metric
+from headbook.metrics.base import Chart, HeadMetric, Metric, Source
 from headbook.results import Numbers, StackResults
 from headbook.shown import HeadName
 from headbook.terms import View
 from headbook.views.cells import Cell, domain
 from headbook.views.rows import HeadRow, LayerRow
 from headbook.views.twins import control_title
-from headbook.wording import STACKS, label_name
+from headbook.wording import STACKS, counted, label_name
 
 MOST_HEADS = 150  # lines of a table of heads; the files have them all
 DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that the heat map offers
@@ -155,7 +155,7 @@ def _rows(
             numbers = numbers_of(metric.id, view, label)
             cells = np.nonzero(~np.isnan(numbers.value))
             columns: dict[str, Any] = dict(zip(("layer", "head"), cells, strict=False))
-            columns |= {n: getattr(numbers, n)[cells].round(5) for n in ("value", "low", "high")}
+            columns |= {n: getattr(numbers, n)[cells] for n in ("value", "low", "high")}
             columns |= {"view": [str(view)] * len(cells[0])}
             columns |= {"label": [label_name(label)] * len(cells[0])}
             for column, values in columns.items():
@@ -167,10 +167,9 @@ def _heat_map(
     results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View, label: str
 ) -> Figure:
     rows = _table(results, metric, labels, "heads")
-    study = results.study.manifest
     caption = (
-        f"{metric.title} of every head, view {view}{_of(label)}; {study.model.name}, "
-        f"{study.counts['sentences']:,} sentences. Rows are layers, columns are heads."
+        f"{metric.title} of every head, view {view}{_of(label)}"
+        f"{_behind(results, metric, view, label)}. Rows are layers, columns are heads."
     )
     return heat_map(
         f"{metric.id}-{results.stack.name}",
@@ -195,8 +194,9 @@ def _curve(
         twin = partial(results.band, control)
         series.append(_rows(metric, labels, twin).assign(series=titles[-1]))
     caption = (
-        f"{metric.title} by layer, heads together, view {view}{_of(label)}, with 95 % intervals "
-        f"clustered by sentence; beside it the same for {', '.join(titles)}."
+        f"{metric.title} by layer, heads together, view {view}{_of(label)}"
+        f"{_behind(results, metric, view, label)}, with 95 % intervals clustered "
+        f"by sentence; beside it the same for {', '.join(titles)}."
     )
     return layer_curve(
         f"{metric.id}-{results.stack.name}-layers",
@@ -205,6 +205,15 @@ def _curve(
         title=_unit_title(metric),
         show={"view": str(view), "label": label_name(label)},
     )
+
+
+def _behind(results: StackResults, metric: HeadMetric, view: View, label: str) -> str:
+    """What numbers rest on, where that is not every sentence of the study."""
+    found = int(results.heads(metric.id, view, label).sentences.max())
+    if metric.source is Source.RANDOM:
+        return f", on {counted(found, 'random sequence')}"
+    every = found == results.study.manifest.counts["sentences"]
+    return "" if every else f", on {counted(found, 'sentence')}"
 
 
 def _of(label: str) -> str:

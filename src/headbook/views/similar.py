@@ -203,7 +203,7 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
         "distances below. Classical scaling of the square roots of mean divergences over "
         f"{counted(first.sentences, 'sentence')}.{turn}"
     )
-    rows = pd.concat(frames, ignore_index=True).round({"x": 5, "y": 5})
+    rows = pd.concat(frames, ignore_index=True)
     name = f"similar-{results.stack.name}"
     layers = results.stack.attention_layers
     return head_points(name, caption, rows, panels=[*panels.values()], layers=layers)

@@ -12,17 +12,18 @@ from headbook.terms import Space, State
 from headbook.views.cells import Cell
 from headbook.views.rows import LayerRow, layer_frame
 from headbook.views.sections import StackSection
-from headbook.wording import STACKS
+from headbook.wording import STACKS, counted
 
 DRAWN_CLASSES = {"all": "all tokens", "content": "content words", "function": "function words"}
 
 
 def token_section(results: StackResults, metric: LayerwiseMetric) -> StackSection | None:
     """What a metric of tokens says of one stack; None where it has no numbers there."""
-    frames, columns, cells = [], [], []
+    frames, columns, cells, behind = [], [], [], 0
     for numbers, title, state, space in _series(results, metric):
         frame = layer_frame(numbers, title)
         frames.append(frame.assign(state=str(state), space=str(space or "")))
+        behind = max(behind, int(numbers.sentences.max()))
         columns.append(" · ".join(part for part in (state, space, title) if part))
         cells.append([Cell.of(numbers.at(i), metric) for i in range(len(numbers.value))])
     if not frames:
@@ -33,7 +34,7 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> StackSectio
     unit = metric.averaged.unit or metric.unit
     axis = unit or metric.title.lower()
     caption = (
-        f"{metric.title} by layer, {about}, averaged over tokens"
+        f"{metric.title} by layer, {about}, averaged over tokens of {counted(behind, 'sentence')}"
         + (f" as {unit}" if metric.averaged.unit else "")
         + ", with 95 % intervals clustered by sentence."
     )

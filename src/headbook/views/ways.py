@@ -109,18 +109,16 @@ def table(results: StackResults, way: Way, tag: str, name: str) -> pd.DataFrame:
     behind = observations(results, way, tag)[cells[0]]
     columns: dict[str, Any] = dict(zip(("layer", "number"), cells, strict=False))
     parts = {"ratio": ratio.value, "low": ratio.low, "high": ratio.high, "share": part.value}
-    columns |= {column: values[cells].round(5) for column, values in parts.items()}
+    columns |= {column: values[cells] for column, values in parts.items()}
     columns |= {"words": behind.round(), "thin": behind < FEW}
     return pd.DataFrame(columns).assign(tag=tag, way=str(way))
 
 
 def _caption(results: StackResults, what: str) -> str:
-    manifest = results.study.manifest
     return (
-        f"{what}, over what uniform attention would give; the sink left out (view {VIEW}). "
-        f"{manifest.model.name}, {STACKS[results.stack.name]}, "
-        f"{manifest.counts['sentences']:,} sentences. Blue: less than uniform attention, orange: "
-        f"more, grey: fewer than {FEW} words."
+        f"{what}, over what uniform attention would give; {STACKS[results.stack.name]}, the "
+        f"sink left out (view {VIEW}). Blue: less than uniform attention, orange: more, grey: "
+        f"fewer than {FEW} words."
     )
 
 

@@ -1,0 +1,90 @@
+"""Figures in LaTeX: what a paper needs beside the pictures."""
+
+import re
+from collections.abc import Iterable
+
+from headbook.charts import Figure
+from headbook.views.page import SiteFacts
+from headbook.wording import visible
+
+WIDE = 600  # pixels of a figure that takes the whole line
+NARROW = 0.5  # of the line, at least
+WORDS = {
+    "\\": r"\textbackslash{}",
+    "{": r"\textbraceleft{}",  # BibTeX counts bare braces, escaped or not
+    "}": r"\textbraceright{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "…": r"\ldots{}",
+    "·": r"\textperiodcentered{}",
+    "–": "--",
+    "—": "---",
+    "“": "``",
+    "”": "''",
+    "‘": "`",
+    "’": "'",
+    "\xa0": "~",
+    "\u202f": r"\,",
+    "\n": " ",
+    "\t": " ",
+}
+SIGNS = {"−": "-", "→": r"\rightarrow", "×": r"\times", "≤": r"\leq", "≥": r"\geq", "√": r"\surd"}
+LETTERS = str.maketrans(
+    {sign: "\\" + sign for sign in "%&#_$"}
+    | WORDS
+    | {sign: f"${command}$" for sign, command in SIGNS.items()}
+)
+HEAD = r"""% Needs \usepackage{graphicx}; letters beyond Latin need XeLaTeX or LuaLaTeX.
+% Each figure's data is in the CSV file of its name; figures.bib has an entry to cite it.
+"""
+
+
+def escaped(text: str) -> str:
+    """Text that LaTeX and BibTeX print as it is."""
+    return visible(text).translate(LETTERS)
+
+
+def key(figure: Figure) -> str:
+    """What a figure is called in labels and bibliographies: letters, digits and hyphens."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", figure.name)
+
+
+def snippet(figure: Figure, source: str) -> str:
+    """A figure environment.
+
+    Args:
+        source: what the figure is made from; ends the caption.
+    """
+    match = re.search(r'\bwidth="([\d.]+)"', figure.svg)
+    pixels = float(match[1]) if match else WIDE
+    share = min(1.0, max(NARROW, pixels / WIDE))
+    return rf"""
+% Cite as \cite{{headbook-{key(figure)}}}.
+\begin{{figure}}
+  \centering
+  \includegraphics[width={share:.2g}\linewidth]{{{figure.name}.pdf}}
+  \caption{{{escaped(f"{figure.caption} {source}")}}}
+  \label{{fig:{key(figure)}}}
+\end{{figure}}
+"""
+
+
+def entry(figure: Figure, site: SiteFacts, year: str) -> str:
+    """A BibTeX entry of a figure; without a year where none is known."""
+    title = re.split(r"[.;:] |\.$", figure.caption)[0]
+    dated = f"\n  year = {{{year}}}," if year else ""
+    return f"""@misc{{headbook-{key(figure)},
+  key = {{Headbook}},
+  title = {{{escaped(title)}}},{dated}
+  howpublished = {{Figure {escaped(figure.name)} in ``{escaped(site.title)}''}},
+  note = {{{escaped(site.provenance)}}}
+}}
+"""
+
+
+def document(figures: Iterable[Figure], source: str) -> str:
+    """Figure environments, one after another, to copy from or to input whole."""
+    return HEAD + "".join(snippet(figure, source) for figure in figures)

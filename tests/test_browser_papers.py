@@ -1,0 +1,77 @@
+"""What stands under figures, and pages on paper, in a browser."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from browser import LIGHT, Open, background
+from headbook import latex
+from headbook.papers import study_figures
+from headbook.views.page import SiteFacts
+from sites import Site
+
+pytest_plugins = ["windows"]
+pytestmark = pytest.mark.browser
+
+NAME = "attention_distance-self-layers"
+WIDE = ("metrics/attention_distance.html", "heads/L00-H00.html", "speech.html", "syntax.html")
+WIDTH = 670  # pixels of A4 without its margins
+INK = "rgb(28, 31, 36)"
+
+
+@pytest.mark.slow
+def test_a_figures_address_and_entry_are_reached_by_keyboard(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / "metrics/attention_distance.html")
+    figure = page.locator(f"#{NAME}")
+    link = figure.get_by_role("link", name="Permalink")
+    link.focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(f"#{NAME}$"))
+    entry = figure.locator("pre")
+    expect(entry).not_to_be_visible()
+    link.focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(entry).to_be_visible()
+    study = encoder_site.study
+    (drawn,) = (each for each in study_figures(study) if each.name == NAME)
+    facts = SiteFacts.of(study.manifest, sentence_pages=True)
+    assert entry.text_content() == latex.entry(drawn, facts, study.manifest.created[:4])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [360, 800, 1440])
+def test_an_open_entry_keeps_to_the_page(encoder_site: Site, open_page: Open, width: int) -> None:
+    page = open_page(encoder_site.folder / "metrics/attention_distance.html")
+    page.set_viewport_size({"width": width, "height": 800})
+    for summary in page.locator(".tools summary").all():
+        summary.click()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", WIDE)
+def test_paper_has_the_figures_whole_and_nothing_to_press(
+    encoder_site: Site, open_page: Open, path: str
+) -> None:
+    """Dark themes, too, are printed in ink on white."""
+    page = open_page(encoder_site.folder / path)
+    page.set_viewport_size({"width": WIDTH, "height": 950})
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert background(page) != LIGHT
+    page.emulate_media(media="print")
+    assert background(page) == LIGHT
+    for part in page.locator(".top nav, .steps, .tools, button, select").all():
+        expect(part).not_to_be_visible()
+    pictures = page.locator("figure.chart svg").all()
+    assert pictures
+    for picture in pictures:
+        box = picture.bounding_box()
+        assert box
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= WIDTH
+    link = page.locator("main p a").first
+    assert link.evaluate("link => getComputedStyle(link).color") in {INK, "rgb(86, 93, 104)"}

@@ -1,0 +1,193 @@
+"""Figures on the site: their numbers as files, and what stands under them."""
+
+import csv
+import io
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import vl_convert
+
+from headbook import latex
+from headbook.charts import Figure, draw, occurrence_paths
+from headbook.export import figure_files
+from headbook.papers import study_figures
+from headbook.study import Study
+from headbook.views.page import SiteFacts
+from headbook.wording import label_name
+from pages import elements, html_of, text_of
+from sites import Site
+
+KINDS = (".csv", ".pdf", ".svg")
+
+
+@cache
+def figures(folder: Path) -> dict[str, Figure]:
+    return {figure.name: figure for figure in study_figures(Study.load(folder))}
+
+
+def rows_of(content: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline="")))
+
+
+def file_rows(site: Site, name: str) -> list[dict[str, str]]:
+    return rows_of((site.folder / name).read_bytes())
+
+
+def shown_alone(spec: dict[str, Any], row: dict[str, str]) -> dict[str, Any]:
+    """A specification without the rows that its picture hides: those unlike a row of its file."""
+    kept = {
+        name: [
+            r for r in rows if all(str(r[key]) == row[key] for key in {"view", "label"} & {*row})
+        ]
+        for name, rows in spec["datasets"].items()
+    }
+    return spec | {"datasets": kept}
+
+
+def drawn_rows(figure: Figure) -> pd.DataFrame:
+    """What the specification gives its picture, as a table like the figure's own."""
+    assert figure.rows is not None
+    columns = [*figure.rows]
+    parts = [pd.DataFrame(rows) for rows in figure.spec["datasets"].values()]
+    table = pd.concat([part[columns] for part in parts if {*columns} <= {*part}])
+    for param in figure.spec.get("params", []):
+        field, _, shown = param["name"].partition("_")
+        table = table[table[field] == param["value"]] if shown else table
+    return table.drop_duplicates()
+
+
+@pytest.mark.slow
+def test_every_figure_is_an_svg_a_pdf_and_a_table(any_site: Site) -> None:
+    found = Counter(file.stem for file in (any_site.folder / "figures").iterdir())
+    assert set(found) == set(figures(any_site.stored))
+    assert set(found.values()) == {len(KINDS)}
+    assert {file.suffix for file in (any_site.folder / "figures").iterdir()} == {*KINDS}
+
+
+@pytest.mark.slow
+def test_the_table_of_a_figure_has_the_rows_that_are_drawn_and_no_other(any_site: Site) -> None:
+    """The picture's own numbers are those of the table, to four decimals."""
+    for figure in figures(any_site.stored).values():
+        assert figure.rows is not None
+        drawn, told = drawn_rows(figure), figure.rows
+        assert len(drawn) == len(told) > 0, figure.name
+        numbers = [name for name in told if told[name].dtype.kind == "f"]
+        places = [str(name) for name in told if name not in numbers]
+        each = [frame.sort_values(places, ignore_index=True) for frame in (drawn, told)]
+        for name in places:
+            assert each[0][name].tolist() == each[1][name].tolist(), figure.name
+        seen, exact = (frame[numbers].to_numpy(float) for frame in each)
+        np.testing.assert_allclose(seen, exact, rtol=0, atol=5.1e-5, err_msg=figure.name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["attention_to-self", "attention_to-self-layers"])
+def test_a_picture_of_the_tables_rows_alone_is_the_same_picture(
+    encoder_site: Site, name: str
+) -> None:
+    figure = figures(encoder_site.stored)[name]
+    (row, *_) = file_rows(encoder_site, f"figures/{name}.csv")
+    spec = shown_alone(figure.spec, row)
+    count = [sum(map(len, each["datasets"].values())) for each in (spec, figure.spec)]
+    assert 0 < count[0] < count[1]
+    pictures = [vl_convert.vegalite_to_svg(each) for each in (spec, figure.spec)]
+    marks = [re.sub(r'id="[^"]*"|url\([^)]*\)', "", picture) for picture in pictures]
+    assert marks[0] == marks[1]
+
+
+@pytest.mark.slow
+def test_numbers_of_heads_and_layers_are_those_of_the_tables(any_site: Site) -> None:
+    """Every figure of one head metric, digit by digit."""
+    count = 0
+    for table, ending in (("heads", ""), ("layers", "-layers")):
+        rows = file_rows(any_site, f"data/{table}.csv")
+        for stack, metric in dict.fromkeys((row["stack"], row["metric"]) for row in rows):
+            name = f"{metric}-{stack}{ending}"
+            if name not in figures(any_site.stored) or not (rows and rows[0].get("view")):
+                continue
+            told = file_rows(any_site, f"figures/{name}.csv")
+            told = [row for row in told if row.get("series", "model") == "model"]
+            if not told or "view" not in told[0]:
+                continue  # of a token metric
+            shown = (told[0]["view"], told[0].get("label", ""))
+            expected = {
+                (row["layer"], row.get("head", "")): [row[n] for n in ("value", "low", "high")]
+                for row in rows
+                if (row["stack"], row["metric"]) == (stack, metric) and row["value"]
+                and (row["view"], label_name(row["label"])) == shown
+            }  # fmt: skip
+            found = {
+                (row["layer"], row.get("head", "")): [row[n] for n in ("value", "low", "high")]
+                for row in told
+            }
+            assert found == expected, name
+            count += len(found)
+    assert count > 30
+
+
+@pytest.mark.slow
+def test_numbers_of_states_are_those_of_the_table(encoder_site: Site) -> None:
+    states = {row["value"] for row in file_rows(encoder_site, "data/geometry.csv")}
+    told = file_rows(encoder_site, "figures/geometry-self.csv")
+    assert {row["value"] for row in told} <= states
+    assert len(told) > 5
+
+
+def test_numbers_of_tokens_have_the_digits_of_the_table(small_site: Site) -> None:
+    """Single precision has six."""
+    tokens = small_site.study.tokens
+    mine = (tokens["metric"] == "cosine_to_input") & (tokens["position"] == 1)
+    rows = tokens.loc[mine, ["layer", "value"]].drop_duplicates("layer", ignore_index=True)
+    rows = rows.assign(
+        occurrence="sentence 1",
+        step=rows["layer"].astype(str),
+        value=rows["value"].astype(np.float32),
+    )
+    figure = occurrence_paths("n", "Caption.", rows, [*rows["step"]])
+    found = [row["value"] for row in rows_of(figure_files(figure)[".csv"])]
+    table = file_rows(small_site, "data/tokens.csv")
+    there = {r["value"] for r in table if r["metric"] == "cosine_to_input" and r["position"] == "1"}
+    assert set(found) <= there
+    assert len(found) > 1
+
+
+@pytest.mark.parametrize("text", ["=1+1", "@SUM(A1)", "-a", "+a"])
+def test_a_label_that_a_spreadsheet_would_run_is_quoted_in_a_figures_table(text: str) -> None:
+    rows = pd.DataFrame({"layer": [0, 1], "series": [text, "-1"], "value": [0.5, 0.25]})
+    rows = rows.assign(view="raw", low=np.nan, high=np.nan)
+    figure = draw.layer_curve("n", "Caption.", rows, title="t", show={"view": "raw"})
+    table = rows_of(figure_files(figure)[".csv"])
+    assert [row["series"] for row in table] == [f"'{text}", "-1"]
+    assert [row["low"] for row in table] == ["", ""]
+
+
+@pytest.mark.slow
+def test_under_a_figure_stand_source_files_address_and_entry(any_site: Site) -> None:
+    manifest = any_site.study.manifest
+    source = (
+        f"{any_site.model.name} ({manifest.model.revision.removeprefix('sha256:')[:12]}) on "
+        f"{manifest.inputs[0].name}, {manifest.counts['sentences']} sentences."
+    )
+    facts = SiteFacts.of(manifest, sentence_pages=True)
+    seen = set()
+    for page in any_site.pages:
+        html = html_of(page)
+        there = [e.attributes["href"] for e in elements(html, "a") if "href" in e.attributes]
+        files = [link for link in there if re.search(r"(^|/)figures/", link)]
+        for name in dict.fromkeys(Path(link).stem for link in files):
+            figure = figures(any_site.stored)[name]
+            assert [Path(link).suffix for link in files if Path(link).stem == name] == [
+                ".svg", ".pdf", ".csv"
+            ]  # fmt: skip
+            assert f"#{name}" in there
+            text = text_of(html)
+            assert f"{figure.caption} {source}" in text
+            assert latex.entry(figure, facts, manifest.created[:4]) in text
+            seen.add(name)
+    assert seen == set(figures(any_site.stored))

@@ -1,0 +1,121 @@
+"""Figures alone, in LaTeX and BibTeX."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headbook import latex
+from headbook.charts import draw
+from headbook.errors import ConfigError, OutputError
+from headbook.papers import study_figures, write_figures
+from headbook.views.page import SiteFacts
+from pages import differing, tree
+from sites import Site
+
+KINDS = (".csv", ".pdf", ".svg")
+ONLY = ("attention_distance-*", "vocabulary_rank-self-layers")
+CHOSEN = [
+    "attention_distance-self", "attention_distance-self-layers", "vocabulary_rank-self-layers"
+]  # fmt: skip
+COMMANDS = re.compile(r"\\[%&#_$,]|\\[a-z]+\{\}|\$[^$]*\$", re.IGNORECASE)
+HOSTILE = '100 % of a_b & #1 {x} \\end{figure} ~ ^ $\n" “q” 3 × √2 → −1 … < > | \u202f\xa0'
+
+
+@pytest.mark.slow
+def test_figures_alone_are_the_files_of_the_site(small_site: Site, tmp_path: Path) -> None:
+    out = tmp_path / "figures"
+    assert write_figures(small_site.stored, out, ONLY) == CHOSEN
+    found = tree(out)
+    texts = {"figures.tex", "figures.bib", "manifest.json"}
+    assert set(found) == texts | {f"{name}{kind}" for name in CHOSEN for kind in KINDS}
+    for name in set(found) - texts:
+        assert found[name] == (small_site.folder / "figures" / name).read_bytes(), name
+    again = tmp_path / "again"
+    write_figures(small_site.study, again, ONLY)
+    assert differing(out, again) == []
+
+
+@pytest.mark.slow
+def test_without_names_all_figures_are_written(small_site: Site, tmp_path: Path) -> None:
+    names = write_figures(small_site.stored, tmp_path / "all")
+    there = {file.stem for file in (small_site.folder / "figures").iterdir()}
+    assert set(names) == there
+    assert len(names) == len(there) > len(CHOSEN)
+
+
+def test_every_figure_has_an_environment_and_an_entry(small_site: Site, tmp_path: Path) -> None:
+    out = tmp_path / "figures"
+    write_figures(small_site.stored, out, ONLY)
+    tex, bib = ((out / f"figures.{kind}").read_text(encoding="utf-8") for kind in ("tex", "bib"))
+    assert [tex.count(rf"\{word}{{figure}}") for word in ("begin", "end")] == [len(CHOSEN)] * 2
+    included = re.findall(r"\\includegraphics\[width=[\d.]+\\linewidth\]\{(.*)\.pdf\}", tex)
+    assert included == CHOSEN
+    labels = re.findall(r"\\label\{fig:([a-zA-Z0-9-]+)\}", tex)
+    cited = re.findall(r"\\cite\{headbook-([a-zA-Z0-9-]+)\}", tex)
+    entries = re.findall(r"^@misc\{headbook-([a-zA-Z0-9-]+),$", bib, re.MULTILINE)
+    assert labels == cited == entries == [name.replace("_", "-") for name in CHOSEN]
+    drawn = {figure.name: figure for figure in study_figures(small_site.study)}
+    captions = re.findall(r"\\caption\{(.*)\}\n", tex)
+    source = SiteFacts.of(small_site.study.manifest, sentence_pages=True).source
+    for name, caption in zip(CHOSEN, captions, strict=True):
+        told = f"{drawn[name].caption} {source}"
+        assert caption == latex.escaped(told)
+        assert re.sub(r"\\(?=[%_])", "", caption) == told
+
+
+def test_a_name_that_no_figure_has_is_refused_with_names_near_it(
+    small_site: Site, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="'atention_distance-self' is the name of no figure") as e:
+        write_figures(small_site.stored, tmp_path / "out", ["atention_distance-self"])
+    assert "such as attention_distance-self, " in str(e.value)
+    assert "\n" not in str(e.value)
+    with pytest.raises(ConfigError, match="'zz\\*'"):
+        write_figures(small_site.stored, tmp_path / "out", [*ONLY, "zz*"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_only_a_folder_of_headbook_is_replaced(small_site: Site, tmp_path: Path) -> None:
+    out = tmp_path / "figures"
+    write_figures(small_site.stored, out, ONLY)
+    assert "headbook" in json.loads((out / "manifest.json").read_text())
+    with pytest.raises(OutputError, match="--force"):
+        write_figures(small_site.stored, out, ONLY[1:])
+    assert write_figures(small_site.stored, out, ONLY[1:], force=True) == CHOSEN[2:]
+    assert not (out / f"{CHOSEN[0]}.pdf").exists()
+    (foreign := tmp_path / "foreign").mkdir()
+    (foreign / "mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match="did not write"):
+        write_figures(small_site.stored, foreign, force=True)
+
+
+@given(st.text())
+@example(HOSTILE)
+def test_no_text_is_a_command_of_latex(text: str) -> None:
+    """What is left beside known commands has no character that LaTeX would read as one."""
+    told = latex.escaped(text)
+    assert not set(COMMANDS.sub("", told)) & set("\\%&#_${}^\n")
+    depth = np.cumsum([{"{": 1, "}": -1}.get(letter, 0) for letter in told])
+    assert not len(depth) or (depth.min() >= 0 and depth[-1] == 0)
+
+
+def test_hostile_names_stay_inside_caption_and_entry() -> None:
+    rows = pd.DataFrame({"layer": [0], "series": "model", "value": [1.0], "view": "raw"})
+    rows = rows.assign(low=0.5, high=1.5)
+    figure = draw.layer_curve("a_b", f"{HOSTILE}.", rows, title="t", show={"view": "raw"})
+    snippet = latex.snippet(figure, HOSTILE)
+    assert snippet.count(r"\end{figure}") == 1
+    (line,) = re.findall(r"\n  \\caption\{(.*)\}\n", snippet)
+    assert line == latex.escaped(f"{HOSTILE}. {HOSTILE}")
+    site = SiteFacts(HOSTILE, HOSTILE, HOSTILE, HOSTILE, sentence_pages=False)
+    entry = latex.entry(figure, site, "2023")
+    assert entry.count("{") == entry.count("}")
+    assert entry.count("\n") == 7
+    assert latex.key(figure) == "a-b"
