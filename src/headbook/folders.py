@@ -53,7 +53,7 @@ def check_replaceable(out: Path, *, force: bool) -> None:
         )
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    if not out.is_dir() or not any(_is_ours(out / mark) for mark in MARKS):
+    if not out.is_dir() or not any(is_ours(out / mark) for mark in MARKS):
         raise OutputError(
             f"{out}: holds something that Headbook did not write; expected a new folder"
         )
@@ -61,7 +61,8 @@ def check_replaceable(out: Path, *, force: bool) -> None:
         raise OutputError(f"{out}: exists already; pass --force to replace it")
 
 
-def _is_ours(manifest: Path) -> bool:
+def is_ours(manifest: Path) -> bool:
+    """Whether a file is a manifest that Headbook wrote."""
     try:
         found = json.loads(manifest.read_text(encoding="utf-8"))
     except (OSError, ValueError):

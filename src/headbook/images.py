@@ -11,6 +11,9 @@ from PIL import Image
 Map = NDArray[np.uint8]
 GAP = 2  # pixels between two maps of a sheet
 PREVIEW = 64  # largest side of a preview, in pixels
+BANNER = (1200, 630)  # width and height of pictures that stand for links, in pixels
+MARGIN = 45  # around and between the tables of a banner, in pixels
+PAPER = "#ffffff"
 
 
 def preview(cells: Map, palette: Sequence[str]) -> str:
@@ -63,6 +66,30 @@ def sheet(maps: Map, palette: Sequence[str], *, side: int) -> tuple[bytes, int]:
 def matrix(cells: Map, palette: Sequence[str], *, missing: "NDArray[np.bool_]") -> bytes:
     """A matrix as a PNG, one pixel a cell, transparent where a value is missing."""
     return _png(cells, palette, transparent=missing)
+
+
+def banner(tables: Sequence[Map], palette: Sequence[str]) -> bytes:
+    """Tables of colours side by side on one picture, cells as squares of one size.
+
+    Args:
+        tables: *Shape:* ``(row, column)`` each: places in the palette counted from 1, 0 for paper.
+    """
+    width, height = BANNER
+    columns = sum(table.shape[1] for table in tables)
+    rows = max(table.shape[0] for table in tables)
+    free = width - MARGIN * (len(tables) + 1)
+    side = max(min(free // columns, (height - 2 * MARGIN) // rows), 1)
+    line = side // 10  # of paper between two cells
+    canvas = np.zeros((height, width), dtype=np.uint8)
+    left = (width - columns * side - MARGIN * (len(tables) - 1)) // 2
+    for table in tables:
+        cells = _zoomed(table, side)
+        within = [np.arange(size) % side < side - line for size in cells.shape]
+        top = (height - cells.shape[0]) // 2
+        place = canvas[top : top + cells.shape[0], left : left + cells.shape[1]]
+        place[:] = (cells * np.outer(*within))[: place.shape[0], : place.shape[1]]
+        left += cells.shape[1] + MARGIN
+    return _png(canvas, [PAPER, *palette])
 
 
 def _largest(cells: Map, block: int) -> Map:

@@ -111,7 +111,7 @@ class Manifest:
     """How a study was made.
 
     Attributes:
-        created: date of the collection, ISO 8601.
+        created: date of the collection, ISO 8601; empty in anonymous studies.
         notes: the author's own words, in Markdown.
         options: every option that decides numbers or pages.
         annotators: name and version of the annotator by side.

@@ -1,0 +1,43 @@
+"""What the README says of publishing can be copied."""
+
+import re
+import shlex
+import typing
+from pathlib import Path
+from typing import Any
+
+import yaml
+from typer.main import get_command
+
+from headbook import cli
+from sites import Site
+
+ROOT = Path(__file__).parents[1]
+
+
+def yaml_blocks() -> list[Any]:
+    """The YAML of the README, in order."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [next(yaml.safe_load_all(each)) for each in found]
+
+
+def test_the_workflow_of_the_readme_publishes_the_folder_that_it_builds() -> None:
+    workflow = next(each for each in yaml_blocks() if "jobs" in each)
+    assert workflow["permissions"]["pages"] == "write"
+    assert workflow["permissions"]["id-token"] == "write"
+    steps = workflow["jobs"]["publish"]["steps"]
+    uses = [step["uses"].partition("@")[0] for step in steps if "uses" in step]
+    assert uses[-2:] == ["actions/upload-pages-artifact", "actions/deploy-pages"]
+    command = next(s["run"] for s in steps if "run" in s).splitlines()[-1]
+    program, name, *words = shlex.split(command)
+    known = typing.cast("Any", get_command(cli.app)).commands[name]
+    given = known.make_context(name, words).params
+    uploaded = next(s["with"]["path"] for s in steps if "upload" in s.get("uses", ""))
+    assert (program, str(given["out"])) == ("headbook", uploaded)
+
+
+def test_the_front_matter_of_a_space_names_a_file_of_the_site(small_site: Site) -> None:
+    front = next(each for each in yaml_blocks() if "sdk" in each)
+    assert front["sdk"] == "static"
+    assert (small_site.folder / front["app_file"]).is_file()
