@@ -109,7 +109,7 @@ def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
             for side, name in manifest.annotators.items()
         ),
     )
-    yield "Made", f"{manifest.created} with Headbook {manifest.headbook}"
+    yield "Made", f"{manifest.created} with Headbook {manifest.headbook}".strip()
 
 
 def _warnings(manifest: Manifest) -> Iterator[str]:

@@ -1,0 +1,87 @@
+"use strict";
+/* Filters of the list of heads, and the choice of its columns and axes. */
+(() => {
+  const { make } = window.headbook;
+  const { words, WORDS } = window.headbook.list;
+
+  const option = (value, text) => make("option", { value }, text);
+  const labelled = (text, ...controls) => {
+    const label = make("label");
+    label.append(`${text} `, ...controls);
+    return label;
+  };
+  /* Every number by metric, as the grid's chooser has them. */
+  const chooser = (list, attributes) => {
+    const select = make("select", attributes);
+    for (const { title, labels } of list.metrics) {
+      const options = labels.map(([key, name]) => option(key, name));
+      const group = make("optgroup", { label: title });
+      if (options.length > 1) group.append(...options);
+      select.append(...(options.length > 1 ? [group] : options));
+    }
+    return select;
+  };
+  /* The words that the list has, with the number of heads. */
+  const counted = (list, name) => {
+    const amounts = new Map();
+    for (const head of list.heads) amounts.set(head[name][0], (amounts.get(head[name][0]) || 0) + 1);
+    const select = make("select", { "data-filter": name });
+    select.append(option("", "any"), ...words(list, name).map((word) => option(word, `${word} (${amounts.get(word)})`)));
+    return select;
+  };
+  const input = (name, type, attributes = {}) => (
+    make("input", { type, "data-filter": name, autocomplete: "off", ...attributes }));
+
+  const filters = (list) => {
+    const parts = [labelled("Search", input("find", "search"))];
+    if (list.stacks.length > 1) {
+      const stacks = make("select", { "data-filter": "stack" });
+      stacks.append(option("", "all"), ...list.stacks.map(([name, title]) => option(name, title)));
+      parts.push(labelled("Attention", stacks));
+    }
+    const layer = (end) => input(end, "number", { min: "0", step: "1" });
+    const layers = make("span", { class: "layers" });
+    layers.append(labelled("Layers from", layer("from")), labelled("to", layer("to")));
+    parts.push(layers);
+    for (const [name, title] of Object.entries(WORDS)) {
+      if (words(list, name).length) parts.push(labelled(title, counted(list, name)));
+    }
+    if (list.heads.some((head) => head.beats)) {
+      const label = make("label");
+      label.append(input("beats", "checkbox"), " finds it better than a fixed offset");
+      parts.push(label);
+    }
+    return parts;
+  };
+
+  /* Build the controls of a list; each change goes to `change` at once, or through `refresh` where
+     it may need numbers that are not there yet. */
+  const controls = (box, list, { state, change, refresh, reset }) => {
+    const place = box.querySelector(".filters");
+    const add = chooser(list, { "data-column": "" });
+    const button = make("button", { type: "button", "data-add": "" }, "Add column");
+    button.addEventListener("click", () => {
+      if (!state.columns.includes(add.value)) refresh({ columns: [...state.columns, add.value] });
+    });
+    const adding = make("p", { class: "adding" });
+    adding.append(labelled("Number", add), button);
+    const again = make("button", { type: "button", "data-reset": "" }, "Reset");
+    again.addEventListener("click", reset);
+    place.append(...filters(list), adding, again);
+    for (const control of place.querySelectorAll("[data-filter]")) {
+      control.addEventListener("input", () => {
+        change({ [control.dataset.filter]: control.type === "checkbox" ? control.checked : control.value });
+      });
+    }
+    if (!list.axes.length) return;
+    const axes = make("p", { class: "axes" });
+    for (const axis of ["x", "y"]) {
+      const select = chooser(list, { "data-filter": axis });
+      select.addEventListener("change", () => refresh({ [axis]: select.value }));
+      axes.append(labelled(axis === "x" ? "Across" : "Up", select));
+    }
+    box.querySelector("[data-plot]").prepend(axes);
+  };
+
+  window.headbook.controls = controls;
+})();

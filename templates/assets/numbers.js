@@ -1,0 +1,45 @@
+"use strict";
+/* Numbers as the pages print them, digit for digit, and the files that hold them. */
+(() => {
+  const MISSING = "–", THIN = "\u202f", MINUS = "−";
+
+  /* A fixed number of decimals; a tie goes to the even digit, as where the pages were made. */
+  const fixed = (value, digits) => {
+    const size = Math.abs(value), floor = Math.floor(size * 10 ** digits);
+    const tie = (size * 2 ** (digits + 1)) % 2 === 1;
+    const text = tie && floor % 2 === 0 ? (floor / 10 ** digits).toFixed(digits) : size.toFixed(digits);
+    return value < 0 ? MINUS + text : text;
+  };
+  const percent = (value) => {
+    if (value > 0 && value < 0.0005) return `<${THIN}0.1${THIN}%`;
+    if (value >= 0.9995 && value < 1) return `>${THIN}99.9${THIN}%`;
+    return `${fixed(100 * value, 1)}${THIN}%`;
+  };
+  const number = (value, share, like = value) => {
+    if (Number.isNaN(value)) return MISSING;
+    if (share) return percent(value);
+    const own = Math.abs(value), size = Math.abs(Number.isNaN(like) ? value : like);
+    if (own > 0 && own < 0.005) return `${value < 0 ? MINUS : ""}<${THIN}0.01`;
+    const digits = size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
+    return fixed(value, digits).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+  };
+  const interval = (low, high, share) => {
+    if (Number.isNaN(low) || Number.isNaN(high)) return "";
+    if (!share) return `[${number(low, false, high)}, ${number(high, false)}]`;
+    return `[${percent(low).replace(`${THIN}%`, "")}, ${percent(high)}]`;
+  };
+
+  /* Numbers of all heads: values in 64 bits, ends of intervals in 32. */
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
+  const unpacked = ({ value, low, high, thin }) => ({
+    value: new Float64Array(bytes(value)),
+    low: new Float32Array(bytes(low)),
+    high: new Float32Array(bytes(high)),
+    thin: [...thin].map((few) => few === "1"),
+  });
+
+  /* Accents and case do not count. */
+  const folded = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+
+  window.headbook.numbers = { MISSING, number, interval, unpacked, folded };
+})();

@@ -1,0 +1,23 @@
+"use strict";
+/* A list that follows what is typed above it; case and accents do not count. */
+(() => {
+  const { all } = window.headbook;
+  const { folded } = window.headbook.numbers;
+
+  const start = (input) => {
+    const lines = all(`#${input.dataset.find} > li`).map((line) => ({ line, text: folded(line.textContent) }));
+    const status = input.closest("p").querySelector("[role=status]");
+    const show = () => {
+      const wanted = folded(input.value.trim());
+      const found = lines.filter(({ line, text }) => {
+        line.hidden = !text.includes(wanted);
+        return !line.hidden;
+      });
+      status.textContent = wanted ? `${found.length.toLocaleString("en-US")} of ${lines.length.toLocaleString("en-US")} sentences` : "";
+    };
+    input.addEventListener("input", show);
+    if (input.value) show(); /* what the browser has kept */
+  };
+
+  document.addEventListener("DOMContentLoaded", () => all("[data-find]").forEach(start));
+})();

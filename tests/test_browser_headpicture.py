@@ -1,0 +1,197 @@
+"""The picture of all heads in a browser; access to the page, and a list of 1,024 heads."""
+
+import base64
+import json
+import math
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, expect
+
+from browser import Open, each, sideways, violations
+from headbook.markup import script
+from headbook.results import results
+from headbook.shown import HeadName
+from headbook.views.headfacts import head_facts
+from headlist import DISTANCE, ENTROPY, PREVIOUS, address, column_of, drawn, names, visit
+from sites import Site
+
+pytest_plugins = ["windows"]
+pytestmark = pytest.mark.browser
+
+WIDTHS = (360, 800, 1440)
+
+
+def places(page: Page) -> dict[str, tuple[float, float]]:
+    """Where the points of heads stand."""
+    found = page.locator("[data-stage] a")
+    labels, moves = each(found, "aria-label"), each(found, "transform")
+    return {
+        label.partition(":")[0]: tuple(map(float, re.findall(r"-?[\d.]+", move)))  # type: ignore[misc]
+        for label, move in zip(labels, moves, strict=True)
+    }
+
+
+@pytest.mark.parametrize("pair", [(DISTANCE, ENTROPY), (PREVIOUS, DISTANCE)])
+def test_points_stand_where_their_numbers_are(
+    encoder_site: Site, open_page: Open, pair: tuple[str, str]
+) -> None:
+    """Places are the numbers on a linear scale, upwards and to the right."""
+    page = visit(open_page, encoder_site, address(x=pair[0], y=pair[1]))
+    found = places(page)
+    for axis, key, sign in ((0, pair[0], 1), (1, pair[1], -1)):
+        _, values = column_of(encoder_site, key)
+        known = {name: v for name, v in values.items() if name in found}
+        assert len(known) == sum(not math.isnan(v) for v in values.values())
+        at = np.array([found[name][axis] for name in known])
+        slope, start = np.polyfit([*known.values()], at, 1)
+        assert slope * sign > 0
+        np.testing.assert_allclose(at, start + slope * np.array([*known.values()]), atol=0.12)
+
+
+def test_points_lead_to_their_heads_by_keyboard(encoder_site: Site, open_page: Open) -> None:
+    """One is in the order of Tab; arrow keys go to the next one by place."""
+    page = visit(open_page, encoder_site)
+    dots = page.locator("[data-stage] a")
+    facts = {f.name: f.href for f in head_facts(results(encoder_site.study)["self"])}
+    labels = [label.partition(":")[0] for label in each(dots, "aria-label")]
+    assert [*zip(labels, each(dots, "href"), strict=True)] == [*facts.items()]
+    expect(page.locator('[data-stage] a[tabindex="0"]')).to_have_count(1)
+    page.locator('[data-filter="y"]').focus()
+    page.keyboard.press("Tab")
+    order = sorted(labels, key=lambda name: (places(page)[name][0], labels.index(name)))
+    focused = "document.activeElement.getAttribute('aria-label').split(':')[0]"
+    at = order.index(page.evaluate(focused))
+    for key, step in (("ArrowRight", 1), ("ArrowLeft", -1)):
+        while 0 <= at + step < len(order):
+            page.keyboard.press(key)
+            at += step
+            assert page.evaluate(focused) == order[at]
+    expect(page.locator("[data-stage] .status")).to_contain_text(f"{order[at]}: Attention distance")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text(f"Head {order[at]}")
+
+
+def test_filters_hold_for_the_points_too(encoder_site: Site, open_page: Open) -> None:
+    page = visit(open_page, encoder_site)
+    page.get_by_label("Layers from").fill("1")
+    shown = [
+        label.partition(":")[0]
+        for label in each(page.locator("[data-stage] a:not([hidden])"), "aria-label")
+    ]
+    assert shown == names(page)
+    hidden = page.locator("[data-stage] a[hidden]")
+    assert hidden.count() > 0
+    assert not any(dot.is_visible() for dot in hidden.all())
+    page.get_by_label("Search").fill("no head is called this")
+    expect(page.locator("[data-count]")).to_contain_text("0 of ")
+    assert names(page) == []
+    assert page.locator("[data-stage] a:not([hidden])").count() == 0
+
+
+def test_stacks_share_the_list(pair_site: Site, open_page: Open) -> None:
+    page = visit(open_page, pair_site)
+    found = results(pair_site.study)
+    assert names(page) == [f.name for r in found.values() for f in head_facts(r)]
+    for name, r in found.items():
+        page.locator('[data-filter="stack"]').select_option(name)
+        assert names(page) == [f.name for f in head_facts(r)]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_list_that_was_set_up_is_accessible_and_fits(
+    encoder_site: Site, open_page: Open, theme: str
+) -> None:
+    fragment = address(columns=f"{PREVIOUS} {DISTANCE}", sort=f"-{PREVIOUS}", find="l1")
+    page = open_page(encoder_site.folder / "heads.html", color_scheme=theme)
+    page.goto("about:blank")
+    page.goto((encoder_site.folder / "heads.html").as_uri() + fragment)
+    drawn(page)
+    assert violations(page) == []
+    assert {width: sideways(page, width) for width in WIDTHS} == dict.fromkeys(WIDTHS, 0)
+
+
+LARGE = 1024
+TYPING = """(text) => new Promise((done) => {
+  const input = document.querySelector('[data-filter="find"]');
+  const start = performance.now();
+  input.value = text;
+  input.dispatchEvent(new Event("input"));
+  document.body.getBoundingClientRect();
+  done(performance.now() - start);
+})"""
+
+
+@pytest.fixture
+def large(encoder_site: Site, tmp_path: Path) -> Callable[[], Path]:
+    """The page with 32 layers of 32 heads, all else as it is written."""
+
+    def made() -> Path:
+        folder = tmp_path / "large"
+        shutil.copytree(encoder_site.folder / "assets", folder / "assets")
+        (folder / "data" / "values").mkdir(parents=True)
+        shutil.copy(encoder_site.folder / "heads.html", folder)
+        text = (encoder_site.folder / "data" / "headlist.js").read_text(encoding="utf-8")
+        listed = json.loads(text.partition(",")[2].strip().removesuffix(");"))
+        kinds = [row[4:] for row in listed["heads"]]
+        heads = [HeadName("self", *divmod(i, 32)) for i in range(LARGE)]
+        listed["heads"] = [
+            [
+                f"L{h.layer}·H{h.head}",
+                f"heads/L{h.layer:02}-H{h.head:02}.html",
+                "self",
+                h.layer,
+                *kinds[i % len(kinds)],
+            ]
+            for i, h in enumerate(heads)
+        ]
+        (folder / "data" / "headlist.js").write_text(script("headlist", listed))
+        numbers = np.random.default_rng(1).random(LARGE)
+        ends = base64.b64encode(numbers.astype("<f4").tobytes()).decode()
+        packed = {
+            "value": base64.b64encode(numbers.astype("<f8").tobytes()).decode(),
+            "low": ends,
+            "high": ends,
+            "thin": "0" * LARGE,
+        }
+        for metric in listed["metrics"]:
+            values = {key: packed for key, _, _ in metric["labels"]}
+            file = folder / "data" / "values" / f"{metric['id']}.js"
+            file.write_text(script(f"values-{metric['id']}", values))
+        return folder / "heads.html"
+
+    return made
+
+
+@pytest.mark.slow
+def test_typing_follows_within_50_ms_in_a_list_of_1024_heads(
+    large: Callable[[], Path], open_page: Open
+) -> None:
+    """Filtering, drawing the table and the points, and laying the page out again."""
+    page = open_page(large())
+    drawn(page)
+    limit = int(page.locator("[data-list]").get_attribute("data-limit") or 0)
+    times = []
+    for text in ("l", "l1", "l12", "l12h", "l12h3", "", "v", "ve", "l3", "l"):
+        times.append(page.evaluate(TYPING, text))
+        found = page.locator("[data-count]").text_content() or ""
+        assert f"of {LARGE:,} heads" in found
+        amount = int(found.partition(" ")[0].replace(",", ""))
+        assert page.locator(".finding tbody tr").count() == min(amount, limit)
+    print("ms:", [round(each, 1) for each in times])  # noqa: T201 - the measurement
+    assert median(times) < 50
+
+
+@pytest.mark.slow
+def test_a_long_list_shows_all_heads_when_asked(large: Callable[[], Path], open_page: Open) -> None:
+    page = open_page(large())
+    drawn(page)
+    page.get_by_role("button", name="List all").press("Enter")
+    expect(page.locator(".finding tbody tr")).to_have_count(LARGE)
+    expect(page.locator("[data-count]")).to_have_text("1,024 of 1,024 heads")
+    assert page.evaluate("document.activeElement.closest('tbody') !== null")

@@ -1,0 +1,243 @@
+"""The list of heads holds the numbers of the study, and its answers follow from them."""
+
+import base64
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headbook.accumulators import Reservoir
+from headbook.classes import head_classes, value
+from headbook.findings import CHOICE, REPORT
+from headbook.headrelations import HeadRelations, head_relations
+from headbook.metrics.base import Chart
+from headbook.relations import LABELS, OFFSETS
+from headbook.results import StackResults, results
+from headbook.sums import Found
+from headbook.terms import View
+from headbook.views.headfacts import LEAST, LOOKS, head_facts
+from headbook.views.heads import HeadsPage, heads_page
+from headbook.views.headvalues import Column, columns, first_columns, list_data
+from headbook.views.questions import ASKED
+from headbook.wording import FEW
+from sites import Site
+
+
+def data(file: Path) -> Any:
+    """What a data file hands to the page."""
+    _, _, text = file.read_text(encoding="utf-8").partition(",")
+    return json.loads(text.strip().removesuffix(");"))
+
+
+def decoded(packed: Mapping[str, str]) -> tuple[np.ndarray[Any, Any], ...]:
+    """Value, low and high of a column."""
+    kinds = {"value": "<f8", "low": "<f4", "high": "<f4"}
+    return tuple(np.frombuffer(base64.b64decode(packed[k]), kind) for k, kind in kinds.items())
+
+
+def page_of(site: Site) -> HeadsPage:
+    """The page of a site's study."""
+    page = heads_page(results(site.study))
+    assert page is not None
+    return page
+
+
+def test_the_files_hold_every_number_of_the_table_of_heads(any_site: Site) -> None:
+    """In the order of the list: equal values, intervals to seven digits, NaN where none is."""
+    folder, heads = any_site.folder / "data", any_site.study.heads
+    listed = data(folder / "headlist.js")
+    order = [row[1] for row in listed["heads"]]
+    prefix = {"self": ""} | {n: f"{n}-" for n in ("encoder", "decoder", "cross")}
+    href = (
+        heads["stack"].astype(str).map(prefix)
+        + heads["layer"].map("L{:02}".format)
+        + heads["head"].map("-H{:02}".format)
+    )
+    table = heads.assign(href="heads/" + href + ".html")
+    views = {c.key: c.views for c in columns(results(any_site.study))}
+    count = 0
+    for metric in listed["metrics"]:
+        values = data(folder / "values" / f"{metric['id']}.js")
+        assert list(values) == sorted(key for key, _, _ in metric["labels"])
+        for key, packed in values.items():
+            rows = table[(table["metric"] == metric["id"]) & (table["label"] == key.split("/")[1])]
+            rows = rows[rows["view"] == rows["stack"].map(views[key])]
+            rows = rows.set_index("href").reindex(order)
+            value, low, high = decoded(packed)
+            np.testing.assert_array_equal(value, rows["value"])
+            np.testing.assert_allclose(low, rows["low"], rtol=1e-6)
+            np.testing.assert_allclose(high, rows["high"], rtol=1e-6)
+            thin = np.array([few == "1" for few in packed["thin"]])
+            known = rows["value"].notna().to_numpy()
+            np.testing.assert_array_equal(thin[known], (rows["events"] < FEW)[known])
+            count += 1
+    assert count == len(views) >= 3
+
+
+def test_columns_are_all_labels_that_have_numbers(encoder_site: Site) -> None:
+    found = results(encoder_site.study)
+    keys = {column.key for column in columns(found)}
+    assert len(keys) == len(columns(found))
+    for metric in found["self"].metrics:
+        if metric.chart is Chart.PROFILE:
+            assert not any(key.startswith(f"{metric.id}/") for key in keys)
+        elif metric.chart is not Chart.DISTANCES:
+            r = found["self"]
+            labels = [x for x in metric.labels if r.has(metric.id, r.view(metric, x), x)]
+            there = {f"{metric.id}/{label}" for label in labels}
+            assert {key for key in keys if key.startswith(f"{metric.id}/")} == there
+
+
+def test_a_page_has_a_row_for_every_head_in_the_order_of_layers(any_site: Site) -> None:
+    page = page_of(any_site)
+    stacks = any_site.study.manifest.stacks
+    assert page.total == len(page.rows) == sum(len(s.attention_layers) * s.n_heads for s in stacks)
+    listed = list_data(results(any_site.study))["heads"]
+    assert [row.href for row in page.rows] == [row[1] for row in listed]
+    assert all((any_site.folder / row.href).is_file() for row in page.rows)
+
+
+def test_questions_lead_to_columns_that_the_list_has(any_site: Site) -> None:
+    """The column that is asked for comes first, and the list is sorted by it."""
+    found = results(any_site.study)
+    keys = [column.key for column in columns(found)]
+    asked = {text: (f"{name}/{label}", lowest) for text, name, label, lowest in ASKED}
+    questions = page_of(any_site).questions
+    assert questions or any_site.kind == "pair"  # of which there are too few
+    for question in questions:
+        view = {name: values[0] for name, values in parse_qs(question.view).items()}
+        key, lowest = asked[question.text]
+        assert view["sort"] == (key if lowest else f"-{key}")
+        chosen = view["columns"].split(" ")
+        assert chosen[0] == key
+        assert set(chosen) <= set(keys)
+        assert set(chosen) >= {column.key for column in first_columns(columns(found))}
+
+
+def answer_by_hand(r: StackResults, column: Column, *, lowest: bool) -> str:
+    """The head with the best number on one half of the sentences; empty without observations."""
+    numbers = r.half(CHOICE, column.metric.id, column.views[r.stack.name], column.label)
+    best, sign = "", -1 if lowest else 1
+    most = -math.inf
+    for facts in head_facts(r):
+        place = facts.head.layer, facts.head.head
+        if numbers.events[place] >= FEW and sign * numbers.value[place] > most:
+            best, most = facts.href, sign * numbers.value[place]
+    return best
+
+
+def test_the_head_that_answers_is_chosen_on_the_other_half(any_site: Site) -> None:
+    found = results(any_site.study)
+    offered = {column.key: column for column in columns(found)}
+    checked = 0
+    for question in page_of(any_site).questions:
+        text, name, label, lowest = next(each for each in ASKED if each[0] == question.text)
+        if name == "relation_accuracy":
+            continue  # chosen by the tests of relations, which have tests of their own
+        column = offered[f"{name}/{label}"]
+        there = [found[stack] for stack in column.views]
+        by_hand = [answer_by_hand(r, column, lowest=lowest) for r in there]
+        links = [part.href for part in question.answer if not isinstance(part, str)]
+        assert links == [href for href in by_hand if href], text
+        checked += 1
+    assert checked or any_site.kind == "pair"
+
+
+def test_facts_follow_from_classes_and_kinds_of_keys(encoder_site: Site) -> None:
+    r = results(encoder_site.study)["self"]
+    classes = head_classes(r)
+    for facts in head_facts(r):
+        place = facts.head.layer, facts.head.head
+        found = classes[place]
+        assert facts.label.word == (str(found.label) if found else "")
+        gains = {}
+        for kind, word in LOOKS.items():
+            own = value(r, "attention_to", kind, place)
+            even = float(r.uniform("attention_to", View.RAW, kind).value[place[0]])
+            if not math.isnan(own):
+                gains[word] = own - even
+        special = LOOKS["special"]
+        gains[special] -= gains[LOOKS["first"]] + gains[LOOKS["separator"]]
+        best = max(gains, key=lambda word: gains[word])
+        assert facts.looks.word == (best if gains[best] >= LEAST else "")
+
+
+LAYERS, HEADS, SENTENCES = 2, 2, 6
+SOME = (0, 3, 40)  # labels that occur
+
+
+@pytest.fixture(scope="module")
+def make_found() -> Callable[[int], Found]:
+    """Words found and asked for, at random."""
+
+    def make(seed: int) -> Found:
+        rng = np.random.default_rng(seed)
+        n = 2 * SENTENCES
+        asked = np.zeros((n, len(LABELS), 1 + len(OFFSETS)), dtype=np.int64)
+        hits = np.zeros((n, LAYERS, HEADS, len(LABELS)), dtype=np.int64)
+        for label in SOME:
+            words = rng.integers(4, 12, n)
+            asked[:, label, 0] = words
+            asked[:, label, 1:] = rng.integers(0, words[:, None] + 1, (n, len(OFFSETS)))
+            hits[..., label] = rng.integers(0, words[:, None, None] + 1, (n, LAYERS, HEADS))
+        key = np.arange(n, dtype=np.uint64)  # even ones are of the one half, odd ones of the other
+        index = np.arange(n)
+        return Found(Reservoir(n, key, index, hits), Reservoir(n, key, index, asked))
+
+    return make
+
+
+@given(seed=st.integers(0, 1000))
+def test_relations_of_heads_are_chosen_on_one_half_and_reported_on_the_other(
+    make_found: Callable[[int], Found], seed: int
+) -> None:
+    found = make_found(seed)
+    uniform = np.full((LAYERS, len(LABELS)), np.nan)
+    uniform[:, SOME[1]] = 0.3
+    present = np.ones((LAYERS, HEADS), dtype=bool)
+    relations = head_relations(found, present, uniform)
+    asked, hits = found.asked.payload, found.hits.payload
+    choice, report = (found.hits.half == half for half in (CHOICE, REPORT))
+    enough = [x for x in SOME if min(asked[h][:, x, 0].sum() for h in (choice, report)) >= FEW]
+    if not enough:
+        assert relations is None
+        return
+    assert isinstance(relations, HeadRelations)
+    for layer in range(LAYERS):
+        for head in range(HEADS):
+
+            def gain(x: int, layer: int = layer, head: int = head) -> float:
+                share = hits[choice][:, layer, head, x].sum() / asked[choice][:, x, 0].sum()
+                return float(share - (0.3 if x == SOME[1] else 0))
+
+            best = max(enough, key=gain)
+            place = int(asked[choice][:, best, 1:].sum(0).argmax())
+            words = asked[report][:, best, 0].sum()
+            mine = relations.at(layer, head)
+            assert mine is not None
+            assert (mine.label, mine.offset) == (LABELS[best], OFFSETS[place])
+            own = hits[report][:, layer, head, best].sum() / words
+            other = asked[report][:, best, 1 + place].sum() / words
+            assert mine.accuracy.value == pytest.approx(own)
+            assert mine.at_offset.value == pytest.approx(other)
+            assert mine.margin.value == pytest.approx(own - other)
+            assert mine.margin.low <= mine.margin.value <= mine.margin.high
+
+
+def test_a_head_that_is_not_there_finds_nothing(make_found: Callable[[int], Found]) -> None:
+    present = np.array([[True, False], [True, True]])
+    relations = head_relations(make_found(1), present, np.zeros((LAYERS, len(LABELS))))
+    assert relations is not None
+    assert [relations.at(*place) is None for place in np.ndindex(2, 2)] == [
+        False,
+        True,
+        False,
+        False,
+    ]
