@@ -1,10 +1,11 @@
-"""Maps by what they carry, in a browser: weights times lengths of values, over the largest."""
+"""Maps by what they carry, in a browser: weights times lengths of values, as shares of rows."""
 
 import numpy as np
 import pytest
 from playwright.sync_api import expect
 
 from browser import Open
+from panels import cells, lightness, switch
 from sites import Site
 from test_browser_maps import check_canvas
 
@@ -22,12 +23,15 @@ def test_the_chosen_map_changes_to_what_is_carried_and_back(
     page = open_page(encoder_site.folder / "sentences/0001.html")
     layer, head = 1, 2
     page.get_by_role("link", name=f"L{layer}·H{head}", exact=True).first.click()
-    canvas, status = page.locator("canvas"), page.locator(".full .status")
-    check_canvas(canvas, status, (pieces, pieces), maps[layer, head])
-    page.locator("[data-carried]").check()
-    expect(page.locator(".maptitle")).to_contain_text("by what is carried")
+    box = page.locator(".full")
+    check_canvas(box, (pieces, pieces), maps[layer, head])
+    switch(page, view="norm")
+    expect(box).to_contain_text("each weight times the length of its value after W_O")
     carried = maps[layer, head] * norms[layer, head].astype(float)
-    steps = np.rint(255 * carried / carried.max())
-    check_canvas(page.locator("canvas"), page.locator(".full .status"), (pieces, pieces), steps)
-    page.locator("[data-carried]").uncheck()
-    expect(page.locator(".maptitle")).to_have_text(f"L{layer}·H{head}")
+    shares = carried / carried.sum(1, keepdims=True)
+    shades = lightness(cells(box, shares.shape)).ravel()
+    assert (np.diff(shades[np.argsort(shares, axis=None)]) > -3).all()  # colours are rounded
+    assert np.ptp(shades) > 70 * np.ptp(shares)
+    switch(page, view="raw")
+    page.keyboard.press("Escape")
+    check_canvas(box, (pieces, pieces), maps[layer, head])

@@ -10,6 +10,7 @@ from playwright.sync_api import Locator, expect
 from browser import Open, each
 from headbook.shown import Exemplar
 from headbook.terms import Side
+from panels import cells, lightness
 from sites import Site
 
 pytest_plugins = ["windows"]
@@ -40,34 +41,29 @@ def strongest(pieces: Sequence[str], row: Any) -> str:
     return ", ".join(f"{key} {pieces[key]} {written(row[key])}" for key in order)
 
 
-def check_canvas(canvas: Locator, status: Locator, texts: tuple[Any, Any], weights: Any) -> None:
-    """Arrow keys read the weights, and stronger weights are lighter."""
+STEPS = {"ArrowDown": (1, 0), "ArrowRight": (0, 1), "ArrowUp": (-1, 0), "ArrowLeft": (0, -1)}
+
+
+def check_canvas(
+    box: Locator, texts: tuple[Any, Any], weights: Any, start: tuple[int, int] = (0, 0)
+) -> None:
+    """Arrow keys read the weights from the kept one on, and stronger weights are lighter."""
+    canvas, status = box.locator("canvas.cells"), box.locator(".status")
     queries, keys = texts
     canvas.focus()
-    row, column = 0, 0
-    for key, step in (("ArrowDown", (1, 0)), ("ArrowRight", (0, 1)), ("ArrowUp", (-1, 0)),
-                      ("ArrowUp", (0, 0)), ("ArrowRight", (0, 1))):  # fmt: skip
+    row, column = start
+    for key in ("ArrowDown", "ArrowRight", "ArrowUp", "ArrowLeft", "ArrowUp", "ArrowRight"):
         canvas.press(key)
-        row, column = row + step[0], column + step[1]
+        down, right = STEPS[key]
+        if not (0 <= row + down < len(queries) and 0 <= column + right < len(keys)):
+            continue
+        row, column = row + down, column + right
         read = f"{row} {queries[row]} → {column} {keys[column]}: {written(weights[row, column])}"
         expect(status).to_have_text(read)
-    shades = luminance(canvas, weights.shape)
+    shades = lightness(cells(box, weights.shape))
     order = np.argsort(weights, axis=None, kind="stable")
     assert (np.diff(shades.ravel()[order]) > -3).all()  # colours are rounded
     assert np.ptp(shades) > 0.3 * np.ptp(weights)
-
-
-def luminance(canvas: Locator, shape: tuple[int, int]) -> Any:
-    """The lightness of each weight's square, 0 to 255; a map begins below and beside its names."""
-    script = """(canvas, [rows, columns]) => {
-        const size = Math.floor((canvas.height - 84) / rows);
-        const all = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-        const at = (i, j) => 4 * ((86 + i * size) * canvas.width + 98 + j * size);
-        return Array.from({length: rows}, (_, i) => Array.from({length: columns}, (_, j) =>
-            [...all.slice(at(i, j), at(i, j) + 3)]));
-    }"""
-    pixels = np.array(canvas.evaluate(script, list(shape)))
-    return pixels @ np.array([0.2126, 0.7152, 0.0722])
 
 
 def test_exemplar_tells_where_the_token_looks(encoder_site: Site, open_page: Open) -> None:
@@ -118,9 +114,11 @@ def test_exemplar_of_two_texts_looks_from_one_to_the_other(
         best = strongest(keys, exemplar.attention[query])
         told = f"{query} {queries[query]} looks at {best}"
         expect(article.locator("[data-status]")).to_have_text(told)
+    last = article.locator(".looking .text")
+    last.press("Enter")  # keeps the one that was pointed at
     article.locator("summary").click()
-    status = article.locator("[data-full] .status")
-    check_canvas(article.locator("canvas"), status, (queries, keys), exemplar.attention)
+    box = article.locator("[data-full]")
+    check_canvas(box, (queries, keys), exemplar.attention, (0, 0))
 
 
 def test_full_map_tells_every_weight(encoder_site: Site, open_page: Open) -> None:
@@ -131,8 +129,8 @@ def test_full_map_tells_every_weight(encoder_site: Site, open_page: Open) -> Non
     pieces = encoder_site.study.portrait.sentences[exemplar.index].texts[Side.SOURCE].pieces
     article = page.locator("article.exemplar").nth(place)
     article.locator("summary").click()
-    status = article.locator("[data-full] .status")
-    check_canvas(article.locator("canvas"), status, (pieces, pieces), exemplar.attention)
+    box = article.locator("[data-full]")
+    check_canvas(box, (pieces, pieces), exemplar.attention, (exemplar.query, exemplar.key))
 
 
 @pytest.mark.parametrize(("kind", "stack"), [("encoder", "self"), ("pair", "cross")])
@@ -152,8 +150,6 @@ def test_sheet_opens_the_map_of_a_head(
         page.locator(f'[data-sheet="{stack}"] a[href$="/{file}"]').click()
         link = box.get_by_role("link", name="Page of")
         expect(link).to_have_attribute("href", f"../heads/{file}")
-        check_canvas(
-            box.locator("canvas"), box.locator(".status"), (queries, keys), maps[layer, head]
-        )
+        check_canvas(box, (queries, keys), maps[layer, head])
     link.click()
     expect(page.locator("h1")).to_contain_text("L0·H2")

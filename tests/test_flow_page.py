@@ -234,7 +234,7 @@ def test_the_site_shows_both(study: Study, tmp_path: Path) -> None:
     sentence = html_of(tmp_path / "site" / "sentences" / "0001.html")
     pictures = [e for e in elements(sentence, "image") if e.attributes["href"].startswith("data:")]
     assert len(pictures) == 2
-    assert any("data-carried" in e.attributes for e in elements(sentence, "input"))
+    assert any("data-carried" in e.attributes for e in elements(sentence, "p"))
     data = html_of(tmp_path / "site" / "data" / "sentences" / "0001.js")
     assert '"norms"' in data
     shares = html_of(tmp_path / "site" / "metrics" / "output_norm_share.html")

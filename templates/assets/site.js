@@ -1,7 +1,7 @@
 "use strict";
-/* Everything that a page adds when scripts may run: live charts, the grid's chooser, attention on
-   demand, light or dark. Without it the page is complete and still. No fetch, no modules: it works
-   from disk. Text from outside goes into the page through textContent alone. */
+/* What every page adds when scripts may run: live charts, the grid's chooser, light or dark. Scripts
+   of some pages stand beside it and use what `headbook` holds. Without them pages are complete and
+   still. No fetch, no modules: it works from disk. Text from outside goes into the page through textContent alone. */
 (() => {
   const root = () => document.body.dataset.root;
   const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
@@ -14,7 +14,7 @@
 
   /* Data files call headbook.take(name, value). */
   const taken = new Map();
-  window.headbook = Object.freeze({ take: (name, value) => taken.set(name, value) });
+  window.headbook = { take: (name, value) => taken.set(name, value) };
   const scripts = new Map();
   const run = (src) => {
     if (!scripts.has(src)) {
@@ -31,6 +31,9 @@
     if (!taken.has(name)) await run(src);
     return taken.get(name);
   };
+  /* A text from outside inside a sentence of ours, whatever its direction. */
+  const apart = (text) => make("bdi", {}, text);
+  Object.assign(window.headbook, { root, all, make, load, apart });
 
   /* Light, dark, or as the system has it. */
   const THEMES = ["system", "light", "dark"];
@@ -109,189 +112,6 @@
     });
   };
 
-  /* Attention maps: weights are bytes, 255 stands for 1. */
-  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  const written = (step) => (step / 255).toFixed(3);
-  let palette = null;
-  const colours = () => {
-    if (!palette) {
-      const probe = make("i");
-      document.body.append(probe);
-      palette = Array.from({ length: 21 }, (_, step) => {
-        probe.className = `c${step}`;
-        return getComputedStyle(probe).backgroundColor.match(/\d+/g).map(Number);
-      });
-      probe.remove();
-    }
-    return palette;
-  };
-  const colour = (step) => {
-    const place = (step / 255) * 20, low = Math.min(19, Math.floor(place)), part = place - low;
-    const [a, b] = [colours()[low], colours()[low + 1]];
-    return a.map((value, i) => Math.round(value + (b[i] - value) * part));
-  };
-  const LARGEST = 560;
-
-  /* Draw a map with its tokens; the pointer or the arrow keys read single weights. */
-  const drawMap = (box, map, title) => {
-    const { queries, keys, weights } = map;
-    const size = Math.max(2, Math.min(18, Math.floor(LARGEST / Math.max(queries.length, keys.length))));
-    const named = size >= 9;
-    const [left, top, right] = named ? [96, 84, 44] : [0, 0, 0];
-    const canvas = make("canvas", {
-      width: left + keys.length * size + right, height: top + queries.length * size,
-      tabindex: "0", role: "img", "aria-label": `${title}; arrow keys read single weights`,
-    });
-    const status = make("p", { class: "status", "aria-live": "polite" }, "Point at the map, or use the arrow keys.");
-    const pen = canvas.getContext("2d");
-    const ink = getComputedStyle(document.body).color;
-    let [row, column] = [0, 0];
-    const paint = (marked) => {
-      pen.clearRect(0, 0, canvas.width, canvas.height);
-      for (let q = 0; q < queries.length; q += 1) {
-        for (let k = 0; k < keys.length; k += 1) {
-          pen.fillStyle = `rgb(${colour(weights[q * keys.length + k]).join(" ")})`;
-          pen.fillRect(left + k * size, top + q * size, size - (size > 4), size - (size > 4));
-        }
-      }
-      if (named) {
-        pen.fillStyle = ink;
-        pen.font = "11px system-ui, sans-serif";
-        pen.textBaseline = "middle";
-        queries.forEach((token, q) => {
-          pen.textAlign = "right";
-          pen.fillText(token.slice(0, 14), left - 6, top + (q + 0.5) * size, left - 10);
-        });
-        keys.forEach((token, k) => {
-          pen.save();
-          pen.translate(left + (k + 0.5) * size, top - 6);
-          pen.rotate(-Math.PI / 3);
-          pen.textAlign = "left";
-          pen.fillText(token.slice(0, 14), 0, 0, top - 8);
-          pen.restore();
-        });
-      }
-      if (marked) {
-        pen.strokeStyle = ink;
-        pen.lineWidth = 2;
-        pen.strokeRect(left + column * size, top + row * size, size, size);
-      }
-    };
-    const read = (q, k) => {
-      if (q < 0 || k < 0 || q >= queries.length || k >= keys.length) return;
-      [row, column] = [q, k];
-      paint(true);
-      status.textContent = `${q} ${queries[q]} → ${k} ${keys[k]}: ${written(weights[q * keys.length + k])}`;
-    };
-    canvas.addEventListener("pointermove", (event) => {
-      const box = canvas.getBoundingClientRect();
-      const scale = canvas.width / box.width;
-      read(Math.floor(((event.clientY - box.top) * scale - top) / size),
-        Math.floor(((event.clientX - box.left) * scale - left) / size));
-    });
-    const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
-    canvas.addEventListener("keydown", (event) => {
-      const step = STEPS[event.key];
-      if (!step) return;
-      event.preventDefault();
-      read(row + step[0], column + step[1]);
-    });
-    paint(false);
-    box.replaceChildren(make("p", { class: "maptitle" }, title), canvas, status);
-    return status;
-  };
-
-  /* Exemplars: the row of the token that is pointed at; the whole map on demand. */
-  const startExemplar = (article) => {
-    const { map: place, src } = article.dataset;
-    const name = src.slice(src.lastIndexOf("/") + 1, -3);
-    /* Of a long text only some tokens stand here; data-i is their place in the whole. */
-    const keys = all(".looked .t", article);
-    const crossing = article.querySelector(".looking") !== null;
-    const queries = crossing ? all(".looking .t", article) : keys;
-    const placeOf = (token) => Number(token.dataset.i);
-    const line = queries[0].closest(".text");
-    const status = article.querySelector("[data-status]");
-    let pinned = Number(article.dataset.looks), shown = pinned;
-    const read = async () => {
-      const map = (await load(src, name))[place];
-      return { ...map, weights: bytes(map.weights) };
-    };
-    const look = async (query) => {
-      shown = query;
-      const map = await read();
-      if (shown !== query) return;
-      const row = map.weights.subarray(query * map.keys.length, (query + 1) * map.keys.length);
-      for (const token of queries) token.classList.toggle("looks", placeOf(token) === query);
-      for (const token of keys) {
-        const i = placeOf(token);
-        token.className = token.className.replace(/ ?\bs\d+\b/g, "");
-        token.classList.add(`s${Math.round(row[i] / 25.5)}`);
-        token.title = `${i} ${map.keys[i]}: ${written(row[i])}`;
-      }
-      const best = [...row.keys()].sort((a, b) => row[b] - row[a] || a - b).slice(0, 3);
-      const list = best.map((i) => `${i} ${map.keys[i]} ${written(row[i])}`).join(", ");
-      status.textContent = `${query} ${map.queries[query]} looks at ${list}`;
-    };
-    const at = (event) => {
-      const token = event.target.closest(".t");
-      return token ? placeOf(token) : -1;
-    };
-    line.tabIndex = 0;
-    line.setAttribute("role", "group");
-    line.setAttribute("aria-label", "Tokens; left and right arrow choose the one that looks");
-    line.addEventListener("pointerover", (event) => { if (at(event) >= 0) look(at(event)); });
-    line.addEventListener("pointerleave", () => { if (shown !== pinned) look(pinned); });
-    line.addEventListener("click", (event) => { if (at(event) >= 0) { pinned = at(event); look(pinned); } });
-    line.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!step) return;
-      event.preventDefault();
-      const next = queries[queries.findIndex((token) => placeOf(token) === pinned) + step];
-      if (!next) return;
-      pinned = placeOf(next);
-      look(pinned);
-    });
-    const full = article.querySelector("[data-full]");
-    article.querySelector("details").addEventListener("toggle", async (event) => {
-      if (event.target.open && !full.firstChild) drawMap(full, await read(), "All weights");
-    });
-  };
-
-  /* All heads of a sentence: the chosen map, large. */
-  const startSheet = (sheet) => {
-    const { sheet: stack, name, src } = sheet.dataset;
-    const box = document.querySelector(`[data-full-of="${stack}"]`);
-    const carried = document.querySelector(`[data-carried="${stack}"]`);
-    let chosen = null;
-    const show = async () => {
-      const maps = (await load(src, `sentence-${name}`))[stack];
-      const [place, n] = [Number(chosen.dataset.place), maps.keys.length];
-      const start = place * maps.queries.length * n;
-      let weights = bytes(maps.weights).subarray(start, start + maps.queries.length * n);
-      let title = chosen.getAttribute("aria-label");
-      if (carried && carried.checked) {
-        /* Over the largest of the map. */
-        const products = [...weights].map((weight, i) => weight * maps.norms[place * n + (i % n)]);
-        const most = Math.max(...products) || 1;
-        weights = products.map((product) => Math.round((255 * product) / most));
-        title += ", by what is carried; 1 is the largest of this map";
-      }
-      const status = drawMap(box, { ...maps, weights }, title);
-      status.after(make("a", { href: chosen.getAttribute("href") }, `Page of ${chosen.getAttribute("aria-label")}`));
-    };
-    for (const link of all("a", sheet)) {
-      link.addEventListener("click", async (event) => {
-        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-        event.preventDefault();
-        chosen = link;
-        await show();
-        box.scrollIntoView({ block: "nearest" });
-      });
-    }
-    if (carried) carried.addEventListener("change", () => { if (chosen) show(); });
-  };
-
   /* One token of a sentence: the entries nearest to it, a row a layer. */
   const startStory = (box) => {
     const choosers = all("select", box);
@@ -334,8 +154,6 @@
     all("[data-theme-switch]").forEach(startTheme);
     all("[data-chart]").forEach(startChart);
     all("[data-grid]").forEach(startGrid);
-    all(".exemplar").forEach(startExemplar);
-    all("[data-sheet]").forEach(startSheet);
     all("[data-types]").forEach(startTypes);
     all("[data-story]").forEach(startStory);
   });

@@ -52,7 +52,7 @@ class ExemplarView:
         href: page of the sentence, or empty.
         score: the largest single weight.
         query, key: the tokens it runs from and to.
-        position: position of the query.
+        position, looked: positions of the query and of the key.
         looking: the text of the queries, where it is another one than that of the keys.
         tokens: the text of the keys, shaded by the attention of ``query``.
         links: the strongest weights.
@@ -68,6 +68,7 @@ class ExemplarView:
     query: str
     key: str
     position: int
+    looked: int
     looking: tuple[Token, ...]
     tokens: tuple[Token, ...]
     links: tuple[StrongLink, ...]
@@ -113,6 +114,7 @@ def _exemplar(results: StackResults, exemplar: Exemplar) -> ExemplarView:
         query=queries.pieces[exemplar.query],
         key=keys.pieces[exemplar.key],
         position=exemplar.query,
+        looked=exemplar.key,
         looking=looking,
         tokens=looked,
         links=tuple(_links(exemplar, sentence, results)),

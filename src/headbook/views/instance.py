@@ -1,0 +1,67 @@
+"""One sentence's attention as the scripts of pages read it: maps in bytes, tokens, words."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook import images
+from headbook.shown import ShownSentence, ShownText
+from headbook.terms import Stack
+from headbook.wordmaps import word_names
+
+DIGITS = 4  # of lengths of values
+
+
+def attention_data(
+    stack: Stack,
+    sentence: ShownSentence,
+    maps: NDArray[np.uint8],
+    norms: NDArray[np.float32] | None,
+) -> dict[str, Any]:
+    """Maps of one sentence, with what views and words need.
+
+    Args:
+        maps: weights before any view, in steps of 1/255. *Shape:* ``(..., query, key)``.
+        norms: length of each key's value after the head's part of W_O; None, or empty, where it is
+            not known. *Shape:* ``(..., key)``.
+
+    Returns:
+        ``queries`` and ``keys`` (see `text_data`; the former only where they are another text),
+        ``causal``, ``weights`` (base64, row by row), ``norms`` (in the order of the maps).
+    """
+    found: dict[str, Any] = {
+        "keys": text_data(sentence.texts[stack.keys]),
+        "causal": stack.causal,
+        "weights": images.base64_of(maps),
+        "norms": [] if norms is None else [float(f"{n:.{DIGITS}g}") for n in norms.ravel()],
+    }
+    if stack.crosses:
+        found["queries"] = text_data(sentence.texts[stack.queries])
+    return found
+
+
+def text_data(text: ShownText) -> dict[str, Sequence[Any]]:
+    """The tokens of a text, and its words: runs of tokens that pages can add up.
+
+    Returns:
+        ``pieces``; ``special`` (0 or 1); ``units``: the number of each token's word; ``names`` of
+        those words, in the text's own letters. A token without a word is one by itself.
+    """
+    names = word_names(text)
+    numbers: dict[int, int] = {}
+    units: list[int] = []
+    spelled: list[str] = []
+    for place, (piece, word) in enumerate(zip(text.pieces, text.words, strict=True)):
+        own = word if word >= 0 else -1 - place
+        if own not in numbers:
+            numbers[own] = len(numbers)
+            spelled.append((names[word] if word >= 0 else "") or piece)
+        units.append(numbers[own])
+    return {
+        "pieces": text.pieces,
+        "special": [int(special) for special in text.special],
+        "units": units,
+        "names": spelled,
+    }

@@ -1,0 +1,146 @@
+"use strict";
+/* Where attention stands on pages: under every exemplar, and all heads of a sentence. */
+(() => {
+  const { all, load, make, Instance, Panel, switches, drawing } = window.headbook;
+  const { mapOf, seen } = window.headbook.weights;
+  const MOST_HEADS = 4;
+  const instances = [];
+
+  /* An exemplar: its text at once, the rest where a reader opens it. */
+  const startExemplar = (article) => {
+    const { map: place, src, looks, looked, name } = article.dataset;
+    const file = src.slice(src.lastIndexOf("/") + 1, -3);
+    const keys = article.querySelector(".looked .text");
+    const details = article.querySelector("details");
+    const instance = new Instance({
+      id: place,
+      home: { q: Number(looks), k: Number(looked) },
+      read: async () => [{ name, map: mapOf((await load(src, file))[place]) }],
+      lines: { queries: article.querySelector(".looking .text") || keys, keys },
+      told: article.querySelector("[data-status]"),
+    });
+    const open = async () => {
+      if (!instance.panel) new Panel(instance, article.querySelector("[data-full]"));
+      await instance.show();
+    };
+    details.addEventListener("toggle", () => { if (details.open) open(); });
+    const link = article.querySelector("header a");
+    const [, stack = "self", layer, head] = /^(?:([a-z]+)-)?L0*(\d+)-H0*(\d+)$/.exec(file);
+    const page = link && link.getAttribute("href");
+    instance.after = () => {
+      const { q, k } = instance.place;
+      if (link) link.setAttribute("href", page + switches.address({ at: stack, heads: `${layer}.${head}`, q, k }));
+    };
+    instances.push({
+      instance, element: article,
+      open: (wanted) => {
+        instance.restore(wanted);
+        if (details.open) open();
+        else details.open = true;
+      },
+    });
+    if (switches.changed()) instance.show();
+  };
+
+  /* All heads of a sentence: thumbnails, and the chosen ones large. */
+  const startSheet = (sheet) => {
+    const { sheet: stack, name, src } = sheet.dataset;
+    const links = all("a", sheet), box = document.querySelector(`[data-full-of="${stack}"]`);
+    const image = sheet.querySelector("image"), still = image.getAttribute("href");
+    const data = async () => (await load(src, `sentence-${name}`))[stack];
+    const nameOf = (link) => link.getAttribute("aria-label");
+    let chosen = [], instance = null;
+
+    const head = (found, link) => ({
+      name: nameOf(link), href: link.getAttribute("href"), map: mapOf(found, links.indexOf(link)),
+      remove: () => choose(chosen.filter((each) => each !== link)),
+    });
+    const choose = async (heads, wanted = null) => {
+      chosen = heads.slice(0, MOST_HEADS);
+      if (!instance) await start();
+      links.forEach((link) => {
+        if (chosen.includes(link)) link.setAttribute("aria-current", "true");
+        else link.removeAttribute("aria-current");
+      });
+      instance.heads = chosen.map((link) => link.dataset.head).join(",");
+      if (wanted) instance.restore(wanted);
+      await instance.show();
+      if (!wanted) instance.point();
+    };
+    const start = async () => {
+      const { texts } = await data();
+      const copies = [...new Set(texts)].map((side) => {
+        const copy = document.querySelector(`[data-text="${side}"]`).cloneNode(true);
+        copy.removeAttribute("data-text");
+        return [side, copy];
+      });
+      const lines = Object.fromEntries(copies.map(([side, copy]) => [side, copy.querySelector(".text")]));
+      const told = make("p", { class: "told", "aria-live": "polite" });
+      const stage = make("div");
+      box.replaceChildren(adder(), ...copies.map(([, copy]) => copy), told, stage);
+      instance = new Instance({
+        id: stack, home: { q: null, k: null }, told,
+        read: async () => { const found = await data(); return chosen.map((link) => head(found, link)); },
+        lines: { queries: lines[texts[0]], keys: lines[texts[1]] },
+      });
+      new Panel(instance, stage);
+    };
+    const adder = () => {
+      const select = make("select");
+      select.append(make("option", { value: "" }, "another head"), ...links.map((link, i) => make("option", { value: String(i) }, nameOf(link))));
+      select.addEventListener("change", () => {
+        const link = links[Number(select.value)];
+        if (select.value && !chosen.includes(link) && chosen.length < MOST_HEADS) choose([...chosen, link]);
+        select.value = "";
+      });
+      const label = make("label", {}, "Compare with ");
+      label.append(select);
+      const line = make("p");
+      line.append(label);
+      return line;
+    };
+    for (const link of links) {
+      link.addEventListener("click", async (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+        event.preventDefault();
+        await choose([link]);
+        box.scrollIntoView({ block: "nearest" });
+      });
+    }
+    const thumbs = async () => {
+      const { state } = switches;
+      if (!switches.changed()) { image.setAttribute("href", still); return; }
+      const found = await data();
+      const views = links.map((_, place) => seen(mapOf(found, place), state.view, state.units));
+      image.setAttribute("href", drawing.paintSheet(views, found.heads, state.scale));
+    };
+    switches.follow(thumbs);
+    thumbs();
+    instances.push({
+      get instance() { return instance || { id: stack }; },
+      element: box,
+      open: (wanted) => {
+        const heads = (wanted.heads || "").split(",").map((text) => links.find((link) => link.dataset.head === text));
+        const there = [...new Set(heads.filter(Boolean))];
+        return there.length ? choose(there, wanted) : null;
+      },
+    });
+  };
+
+  /* What the address asks for. */
+  const restore = async () => {
+    const wanted = switches.place();
+    for (const { instance, element, open } of instances) {
+      if (instance.id === wanted.at) {
+        await open(wanted);
+        element.scrollIntoView({ block: "start" });
+      }
+    }
+  };
+  document.addEventListener("DOMContentLoaded", () => {
+    all(".exemplar").forEach(startExemplar);
+    all("[data-sheet]").forEach(startSheet);
+    restore();
+  });
+  window.addEventListener("hashchange", () => { if (location.hash.includes("=")) restore(); });
+})();

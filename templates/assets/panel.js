@@ -1,0 +1,245 @@
+"use strict";
+/* The tokens of a sentence twice with lines between them, every weight of a token, and the map: what
+   an instance shows beside its text. */
+(() => {
+  const { all, make, apart } = window.headbook;
+  const { seen, sorted, most, written, total } = window.headbook.weights;
+  const { switches, drawing } = window.headbook;
+  const LETTERS = "ABCD";
+  const WHY = {
+    later: "it comes later and cannot be seen", sink: "it is the sink, which is left out",
+    none: "nothing is left of its row",
+  };
+  let count = 0;
+
+  class Panel {
+    constructor(instance, stage) {
+      this.instance = instance;
+      this.number = count += 1;
+      this.title = make("p", { class: "maptitle" });
+      this.pair = make("p", { class: "pair", "aria-live": "polite" });
+      this.from = this.list("queries", "Tokens that look; up and down arrow choose one, Enter keeps it");
+      this.to = this.list("keys", "Tokens that are looked at; up and down arrow choose one, Enter keeps it");
+      this.lines = make("canvas", { role: "img", "aria-label": "Lines from the token that looks to those it looks at most" });
+      this.table = make("table", { class: "numbers" });
+      this.map = make("canvas", { class: "cells", role: "img", tabindex: "0", "aria-label": "Map of all weights; arrow keys read single weights, Enter keeps one" });
+      this.status = make("p", { class: "status", "aria-live": "polite" }, "Point at the map, or use the arrow keys.");
+      this.legend = make("p", { class: "hint" });
+      const twice = make("div", { class: "twice" });
+      this.between = make("div", { class: "between" });
+      this.between.append(this.lines);
+      twice.append(this.from, this.between, this.to);
+      const scroll = make("div", { class: "scroll weights", tabindex: "0", role: "group", "aria-label": "All weights of the token that looks" });
+      scroll.append(this.table);
+      const row = make("div", { class: "row instance" });
+      this.side = make("div", { class: "side" });
+      this.side.append(this.pair, scroll);
+      row.append(twice, this.side);
+      stage.replaceChildren(this.title, row, this.map, this.legend, this.status);
+      this.startMap();
+      new ResizeObserver(() => this.draw()).observe(this.between);
+      new MutationObserver(() => this.draw()).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+      matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+      instance.panel = this;
+    }
+
+    list(side, name) {
+      const looks = side === "queries";
+      const list = make("div", { class: `tokens ${side}`, role: "listbox", tabindex: "0", "aria-label": name });
+      const { instance } = this;
+      const at = (event) => {
+        const option = event.target.closest("[role=option]");
+        return option ? all("[role=option]", list).indexOf(option) : -1;
+      };
+      const given = (place) => (looks ? [place, null] : [instance.now.q, place]);
+      list.addEventListener("pointermove", (event) => { if (at(event) >= 0) instance.look(...(looks ? [at(event), null] : [null, at(event)]), "pointer"); });
+      list.addEventListener("pointerleave", () => instance.leave("pointer"));
+      list.addEventListener("focusout", () => instance.leave("key"));
+      list.addEventListener("click", (event) => { if (at(event) >= 0) instance.keep(...given(at(event))); });
+      list.addEventListener("keydown", (event) => {
+        const { q, k } = instance.now, last = list.childElementCount - 1;
+        const place = (looks ? q : k) ?? -1;
+        const next = { ArrowUp: Math.max(0, place - 1), ArrowDown: Math.min(last, place + 1), Home: 0, End: last }[event.key];
+        if (next === undefined && !["Enter", "Escape"].includes(event.key)) return;
+        event.preventDefault();
+        if (event.key === "Enter") instance.keep(q, k);
+        else if (event.key === "Escape") instance.release();
+        else instance.look(...given(next), "key");
+      });
+      return list;
+    }
+
+    /* Tokens, titles and the legend: what hovering does not change. */
+    build() {
+      const { views } = this.instance;
+      const fill = (list, names) => list.replaceChildren(...names.map((name, place) => {
+        const option = make("div", { role: "option", id: `i${this.number}-${list.classList[1]}-${place}`, "aria-selected": "false", title: `${place} ${name}` });
+        option.append(apart(name), make("small"));
+        return option;
+      }));
+      fill(this.from, views[0].rows);
+      fill(this.to, views[0].columns);
+      const heads = views.map(({ name, href, remove }, number) => {
+        const chip = make("span", { class: `head h${number}` });
+        if (views.length > 1) chip.append(make("b", {}, `${LETTERS[number]} `));
+        chip.append(href ? make("a", { href, "aria-label": `Page of ${name}` }, name) : make("span", {}, name));
+        if (remove && views.length > 1) {
+          const button = make("button", { type: "button", "aria-label": `Take ${name} away` }, "×");
+          button.addEventListener("click", remove);
+          chip.append(button);
+        }
+        return chip;
+      });
+      this.title.replaceChildren(...heads);
+      /* Always the same height for a text, so that pointing moves nothing. */
+      this.side.style.height = `${Math.min(32, 7 + 3 * views.length + 2 * views[0].columns.length)}rem`;
+      this.buildLegend();
+    }
+
+    buildLegend() {
+      const { scale, view } = switches.state;
+      const steps = Array.from({ length: 11 }, (_, i) => make("i", { class: `c${2 * i}` }));
+      const box = make("span", { class: "scale" }, scale === "log" ? "≤ 1/255 " : "0 ");
+      box.append(...steps, " 1");
+      const norms = this.instance.views[0].map.norms.length;
+      const what = view === "norm" && !norms ? "raw, since lengths of values are not known here" : switches.titles[view];
+      const more = view === "norm" && norms ? ": each weight times the length of its value after W_O, as a share of its row" : "";
+      this.legend.replaceChildren(`Weights: ${what}${more}; ${scale} colours${this.instance.views.length > 1 ? `; the map is that of ${this.instance.views[0].name}` : ""}.`, box);
+    }
+
+    draw() {
+      const { views, now } = this.instance;
+      if (!views.length) return;
+      this.mark(this.from, now.q);
+      this.mark(this.to, now.k);
+      this.drawShares(now.q);
+      this.drawLines();
+      this.drawTable(now.q);
+      drawing.paintMap(this.map, views[0], switches.state.scale, now);
+      this.pair.replaceChildren(...views.flatMap((view, i) => [i ? " · " : "", ...this.said(view, now)]));
+      if (now.q !== null && now.k !== null) this.status.replaceChildren(...this.read(views[0], now));
+    }
+
+    mark(list, place) {
+      all("[role=option]", list).forEach((option, i) => option.setAttribute("aria-selected", String(i === place)));
+      if (place === null) list.removeAttribute("aria-activedescendant");
+      else {
+        const option = list.children[place];
+        list.setAttribute("aria-activedescendant", option.id);
+        if (list.matches(":focus-visible")) option.scrollIntoView({ block: "nearest" });
+      }
+    }
+
+    get share() { return Number(switches.state.mass) / 100; }
+
+    /* Beside a key, what the heads give to it. */
+    drawShares(q) {
+      const { views } = this.instance;
+      const texts = views[0].columns.map(() => []);
+      if (q !== null) {
+        views.forEach((view, number) => {
+          const letter = views.length > 1 ? `${LETTERS[number]} ` : "";
+          for (const { key, value } of most(view.row(q), this.share)) texts[key].push(letter + written(value));
+        });
+      }
+      all("[role=option]", this.to).forEach((option, k) => { option.lastChild.textContent = texts[k].join(" · "); });
+    }
+
+    drawLines() {
+      const { views, now } = this.instance;
+      if (!views.length || !this.from.firstChild) return;
+      const inks = all(".head", this.title).map(drawing.inkOf);
+      const height = this.from.firstChild.getBoundingClientRect().height;
+      const width = this.between.clientWidth;
+      drawing.paintLines(this.lines, views, now.q, this.share, { height, width, inks });
+    }
+
+    drawTable(q) {
+      const { views } = this.instance, [first] = views;
+      const caption = make("caption");
+      caption.append(...(q === null ? ["Point at a token, or choose one with the arrow keys: all its weights stand here."] : this.caption(q)));
+      if (q === null) { this.table.replaceChildren(caption); return; }
+      const { view, units } = switches.state;
+      const others = views.length > 1 ? views.slice(1).map((each) => [each.name, each.row(q)]) : this.behind(first, q, view, units);
+      const titles = ["Key", views.length > 1 ? first.name : switches.titles[view], ...others.map(([title]) => title), "cumulative"];
+      const head = make("thead"), line = make("tr"), body = make("tbody");
+      line.append(...titles.map((title) => make("th", { scope: "col" }, title)));
+      head.append(line);
+      body.append(...sorted(first.row(q)).map(({ key, value, sofar }) => {
+        const row = make("tr"), name = make("th", { scope: "row" });
+        name.append(make("small", {}, `${key} `), apart(first.columns[key]));
+        const cells = [written(value), ...others.map(([, values]) => written(values[key])), Number.isNaN(sofar) ? "–" : `${(100 * sofar).toFixed(1)} %`];
+        row.append(name, ...cells.map((text) => make("td", { class: "number" }, text)));
+        return row;
+      }));
+      this.table.replaceChildren(caption, head, body);
+    }
+
+    /* What stands behind the values of a view: raw weights, lengths of values. */
+    behind({ map }, q, view, units) {
+      if (view === "raw") return [];
+      const raw = ["raw", seen(map, "raw", units).row(q)];
+      return view === "norm" && units === "pieces" && map.norms.length ? [raw, ["length", map.norms]] : [raw];
+    }
+
+    caption(q) {
+      const { views } = this.instance, { view, units } = switches.state, [{ map, rows }] = views;
+      const said = ["What “", apart(rows[q]), `” (${q}) looks at, strongest first.`];
+      if (view !== "nosink" && view !== "renorm") return said;
+      const [raw, kept] = ["raw", "nosink"].map((each) => total(seen(map, each, units).row(q)));
+      return [...said, ` On the sink, which is left out: ${((100 * (raw - kept)) / raw).toFixed(1)} %.`];
+    }
+
+    /* A weight in words. */
+    said(view, { q, k }) {
+      if (q === null) return [`${view.name}: lines from every token.`];
+      const row = view.row(q), [best] = sorted(row);
+      const who = [`${view.name}: “`, apart(view.rows[q])];
+      if (k === null && !best) return [...who, `” (${q}): ${WHY.none}.`];
+      const key = k ?? best.key, what = ["“", apart(view.columns[key]), `” (${key})`];
+      if (k === null) return [...who, `” (${q}) looks most at `, ...what, `, with ${written(row[key])}.`];
+      const why = Number.isNaN(row[k]) ? `: ${this.missing(view, q, k)}` : "";
+      return [...who, `” (${q}) looks at `, ...what, ` with ${written(row[k])}${why}.`];
+    }
+
+    missing({ map, row }, q, k) {
+      const raw = seen(map, "raw", switches.state.units);
+      if (Number.isNaN(raw.row(q)[k])) return WHY.later;
+      return row(q).every(Number.isNaN) ? WHY.none : WHY.sink;
+    }
+
+    read({ rows, columns, row }, { q, k }) {
+      return [`${q} `, apart(rows[q]), ` → ${k} `, apart(columns[k]), `: ${written(row(q)[k])}`];
+    }
+
+    startMap() {
+      const { instance, map } = this;
+      map.addEventListener("pointermove", (event) => {
+        const cell = drawing.cellAt(event, map, instance.views[0]);
+        if (cell) instance.look(cell.q, cell.k, "pointer");
+      });
+      map.addEventListener("pointerleave", () => instance.leave("pointer"));
+      map.addEventListener("focusout", () => instance.leave("key"));
+      map.addEventListener("click", (event) => {
+        const cell = drawing.cellAt(event, map, instance.views[0]);
+        if (cell) instance.keep(cell.q, cell.k);
+      });
+      const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+      map.addEventListener("keydown", (event) => {
+        const step = STEPS[event.key], { q, k } = instance.now;
+        if (!step && event.key !== "Enter" && event.key !== "Escape") return;
+        event.preventDefault();
+        if (event.key === "Enter") instance.keep(q, k);
+        else if (event.key === "Escape") instance.release();
+        else this.step((q ?? 0) + step[0], (k ?? 0) + step[1]);
+      });
+    }
+
+    step(q, k) {
+      const [{ rows, columns }] = this.instance.views;
+      if (q >= 0 && k >= 0 && q < rows.length && k < columns.length) this.instance.look(q, k, "key");
+    }
+  }
+
+  window.headbook.Panel = Panel;
+})();

@@ -1,0 +1,108 @@
+"use strict";
+/* Switches of attention views: the same on every page, remembered, and in the address, so that a
+   link reproduces the view. What an address holds and no choice has is ignored. */
+(() => {
+  const { make, all } = window.headbook;
+  const CHOICES = {
+    view: ["Weights", { raw: "raw", nosink: "no sink", renorm: "renormalised", norm: "norm-weighted" }],
+    units: ["Tokens", { pieces: "pieces", words: "words" }],
+    scale: ["Colours", { linear: "linear", log: "log" }],
+    mass: ["Lines up to", { 50: "50 %", 80: "80 %", 90: "90 %", 95: "95 %", 99: "99 %" }],
+  };
+  const DEFAULTS = { view: "raw", units: "pieces", scale: "linear", mass: "90" };
+  const MEMORY = "headbook-views";
+  const state = { ...DEFAULTS };
+  let place = {};
+  const followers = [];
+
+  const take = (values) => {
+    for (const name of Object.keys(CHOICES)) {
+      const value = values[name];
+      if (typeof value === "string" && Object.hasOwn(CHOICES[name][1], value)) state[name] = value;
+    }
+  };
+  const remember = () => {
+    try { localStorage.setItem(MEMORY, JSON.stringify(state)); } catch { /* private windows */ }
+  };
+  const recall = () => {
+    try { take(JSON.parse(localStorage.getItem(MEMORY)) || {}); } catch { /* nothing usable */ }
+  };
+  const fromAddress = () => {
+    const found = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+    take(found);
+    const { at, heads, q, k } = found;
+    place = { at, heads, q, k };
+  };
+  const address = (what = place) => {
+    const given = Object.entries({ ...what, ...state }).filter(([, value]) => value !== undefined && value !== "");
+    return `#${new URLSearchParams(given)}`;
+  };
+  const write = () => {
+    try { history.replaceState(null, "", address()); } catch { /* too many at once */ }
+    for (const link of all("[data-view-link]")) link.setAttribute("href", address());
+  };
+  const tell = () => {
+    for (const select of all("select[data-switch]")) select.value = state[select.dataset.switch];
+    followers.forEach((follow) => follow());
+  };
+
+  /* What is looked at: an exemplar or a stack, heads, query and key; values are text. */
+  const point = (what) => {
+    place = what;
+    write();
+  };
+
+  const choice = (box, name) => {
+    const [title, values] = CHOICES[name];
+    const select = make("select", { "data-switch": name });
+    for (const [value, text] of Object.entries(values)) {
+      const option = make("option", { value }, text);
+      option.disabled = value === "norm" && !("carried" in box.dataset);
+      select.append(option);
+    }
+    select.addEventListener("change", () => {
+      state[name] = select.value;
+      remember();
+      write();
+      tell();
+    });
+    const label = make("label", {}, `${title} `);
+    label.append(select);
+    return label;
+  };
+  const copy = async (status) => {
+    write();
+    try {
+      await navigator.clipboard.writeText(location.href);
+      status.textContent = "Copied.";
+    } catch {
+      status.textContent = "Copying is not allowed here: take the address of the link beside.";
+    }
+  };
+  const startBar = (box) => {
+    const button = make("button", { type: "button" }, "Copy link");
+    const status = make("span", { role: "status" });
+    button.addEventListener("click", () => copy(status));
+    const link = make("a", { href: address(), "data-view-link": "" }, "Link to this view");
+    box.append(...Object.keys(CHOICES).map((name) => choice(box, name)), button, link, status);
+  };
+
+  recall();
+  fromAddress();
+  window.headbook.switches = {
+    state, point, address,
+    titles: CHOICES.view[1],
+    place: () => place,
+    changed: () => Object.keys(DEFAULTS).some((name) => name !== "mass" && state[name] !== DEFAULTS[name]),
+    follow: (call) => followers.push(call),
+  };
+  document.addEventListener("DOMContentLoaded", () => {
+    all("[data-switches]").forEach(startBar);
+    tell();
+  });
+  window.addEventListener("hashchange", () => {
+    if (!location.hash.includes("=")) return;
+    fromAddress();
+    tell();
+  });
+})();
