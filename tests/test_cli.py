@@ -28,6 +28,8 @@ COMMANDS = {
     "demo": cli.BUILDING,
     "collect": cli.COLLECTING,
     "render": cli.RENDERING,
+    "pack": cli.DRAWING,
+    "figures": cli.DRAWING,
 }
 FEW = (
     "--metrics=attention_distance,cosine_to_input,nearest_tokens",
@@ -217,7 +219,9 @@ def test_collect_then_render_is_build(run: Run, small_site: Site, tmp_path: Path
     flags = ("-c", tmp_path / "few.toml", "--title=T", model, "-q")
     assert run("collect", inputs, *flags, "-o", tmp_path / "study") == Said(0, "", "")
     assert run("render", tmp_path / "study", "-q", "-o", tmp_path / "two") == Said(0, "", "")
-    assert run("build", inputs, model, *FEW, "-q", "-o", tmp_path / "one") == Said(0, "", "")
+    kept = ("--keep-study", tmp_path / "kept")
+    assert run("build", inputs, model, *FEW, *kept, "-q", "-o", tmp_path / "one") == Said(0, "", "")
+    assert differing(tmp_path / "study", tmp_path / "kept") == []
     assert differing(tmp_path / "one", tmp_path / "two") == []
     assert "<title>T</title>" in (tmp_path / "one/index.html").read_text()
 
@@ -232,6 +236,36 @@ def test_sentences_come_from_standard_input_too(
     assert said == Said(0, "", "")
     manifest = json.loads((study / "manifest.json").read_text())
     assert manifest["counts"]["sentences"] == 2
+
+
+def test_figures_says_what_it_wrote_or_which_names_there_are(
+    run: Run, small_site: Site, tmp_path: Path
+) -> None:
+    out = tmp_path / "figures"
+    names = ("--only", "attention_distance-*", "--only=vocabulary_rank-self-layers")
+    said = run("figures", small_site.stored, *names, "-q", "--out", out)
+    assert said == Said(0, "", "")
+    assert len(list(out.glob("*.csv"))) == 3
+    refused(run("figures", small_site.stored, "--out", out), "exists already; pass --force")
+    said = run("figures", small_site.stored, "-f", "--only", "attention_to-self", "--out", out)
+    assert said == Said(0, f"{out}/figures.tex\nfigures: 1\n", "figures: 0/1\nfigures: 1/1\n")
+    wrong = run("figures", small_site.stored, "--only=attention_too", "--out", tmp_path / "no")
+    refused(wrong, "--only: 'attention_too' .* such as attention_to-self, ")
+    assert not (tmp_path / "no").exists()
+
+
+def test_pack_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -> None:
+    out = tmp_path / "s.zip"
+    said = run("pack", small_site.folder, "--out", out)
+    assert (said.code, said.err) == (0, "")
+    name, sizes, *limits = said.out.splitlines()
+    assert name == str(out)
+    assert re.fullmatch(rf"{len(tree(small_site.folder)) + 2} files, .* kB, unpacked .* MB", sizes)
+    assert [line[:13] for line in limits] == ["within 50 MB:", "within 100 MB"]
+    refused(run("pack", small_site.folder, "--out", out), "exists already; pass --force")
+    assert run("pack", small_site.folder, "--out", out, "-fq") == Said(0, "", "")
+    refused(run("pack", small_site.folder, "-o", tmp_path / "t.zip", "--anonymous"), "keep-study")
+    refused(run("pack", tmp_path, "-o", small_site.place / "t.zip"), "neither a site nor a study")
 
 
 @pytest.mark.slow

@@ -132,3 +132,10 @@ def test_what_is_recorded_holds_no_place_of_this_machine(tmp_path: Path) -> None
 def test_a_config_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         Config().seed = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("url", ["heads", "ftp://a.example/", "javascript:alert(1)", "https:///x",
+                                 "https://a.example/?q", "https://a.example/#top"])  # fmt: skip
+def test_a_base_address_is_one_of_a_folder_on_the_web(url: str) -> None:
+    with pytest.raises(ConfigError, match="--base-url"):
+        Config(base_url=url)

@@ -16,7 +16,7 @@ from typer.main import get_command
 
 import headbook
 from headbook import cli, views
-from headbook.config import Config, flag
+from headbook.config import Config
 from headbook.metrics import all_metrics
 from headbook.views.page import Page
 
@@ -76,7 +76,8 @@ def test_a_command_of_the_readme_is_one_that_headbook_takes(words: list[str]) ->
     context = command.make_context(words[0], words[1:])
     given = {name: value for name, value in context.params.items() if value is not None}
     file = given.pop("config", None)
-    given = {k: v for k, v in given.items() if k not in {"inputs", "study"} and v is not False}
+    fields = {field.name for field in dataclasses.fields(Config)}
+    given = {k: v for k, v in given.items() if k in fields and v is not False}
     if file is None:
         Config.of(**given)
 
@@ -130,8 +131,9 @@ def test_every_option_of_every_command_has_help() -> None:
 
 
 def test_options_that_documents_name_exist() -> None:
-    known = {flag(field.name) for field in dataclasses.fields(Config)}
-    known |= {"--config", "--help", "--version"}
+    program = typing.cast("Any", get_command(cli.app))
+    known = {name for each in program.commands.values() for p in each.params for name in p.opts}
+    known |= {"--help", "--version"}
     for words in commands(README):
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert options <= known

@@ -34,16 +34,17 @@ ORDER = """
     relations repeats wordtrees
     clouds metrics
     shapes anchors typesums sums packing finish reduce tokentable
-    manifest shown wordmaps exemplars storage tables study
+    manifest shown wordmaps exemplars storage tables study anonymous
     demonstration
     gaps selfcheck rounding foundtable typetable survey sampler pairs
     geometry portrait trajectories flowpass context
     record run collection
     results wording similar findings
-    inference quantities published classes
+    inference headrelations quantities published classes
     images charts
     views
-    markup export scripts site
+    latex markup export scripts publish parallel press site papers
+    pack
     console cli __main__
 """
 ROW = {name: number for number, row in enumerate(ORDER.split("\n")) for name in row.split()}
@@ -53,7 +54,7 @@ DOORS = {
     "altair": {"charts"},
     "conllu": {"inputs"},
     "huggingface_hub": {"model"},
-    "jinja2": {"site", "markup"},
+    "jinja2": {"press", "markup"},
     "latex2mathml": {"markup"},
     "markdown": {"markup"},
     "markupsafe": {"markup", "site"},

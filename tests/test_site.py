@@ -23,12 +23,17 @@ KB = 1000
 SCRIPTS = ("assets/site.js", "assets/vega.js")
 
 
+def own_scripts(site: Site) -> list[Path]:
+    """The scripts that are ours: all but the runtime of charts."""
+    return sorted({*(site.folder / "assets").glob("*.js")} - {site.folder / "assets/vega.js"})
+
+
 def expected_pages(site: Site) -> set[str]:
     """The pages that follow from what was studied."""
     study = site.study
     pages = {"index.html", "methods.html", "data.html", "about.html", "404.html"}
     pages |= {"metrics/index.html", "sentences/index.html", "speech.html", "reproducing.html"}
-    pages |= {"syntax.html"}
+    pages |= {"syntax.html", "heads.html"}
     pages |= {"tokens.html"} if len(study.types) else set()
     pages |= {"similar.html"} if len(study.pairs) else set()
     for stack in study.manifest.stacks:
@@ -83,7 +88,8 @@ def test_nothing_is_loaded_from_elsewhere(any_site: Site) -> None:
         assert outside <= {"a"}
     styles = (any_site.folder / "assets/site.css").read_text()
     assert not re.search(r"url\(|@import|https?:|//", styles)
-    assert "//" not in re.sub(r"/\*.*?\*/", "", (any_site.folder / "assets/site.js").read_text())
+    for script in own_scripts(any_site):
+        assert "//" not in re.sub(r"/\*.*?\*/", "", script.read_text(), flags=re.DOTALL), script
 
 
 def test_nothing_in_a_page_can_run_or_style_itself(any_site: Site) -> None:
@@ -92,15 +98,16 @@ def test_nothing_in_a_page_can_run_or_style_itself(any_site: Site) -> None:
         for tag, attributes in elements(html):
             assert tag not in {"style", "iframe", "object", "embed", "base", "form"}, page
             assert not [name for name in attributes if name == "style" or name.startswith("on")]
-        scripts = elements(html, "script")
-        assert [Path(script.attributes["src"]).name for script in scripts] == ["site.js"]
-        assert re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL) == [""]
+        scripts = [Path(e.attributes["src"]).name for e in elements(html, "script")]
+        assert scripts[0] == "site.js"
+        assert {*scripts} <= {script.name for script in own_scripts(any_site)}
+        assert {*re.findall(r"<script[^>]*>(.*?)</script>", html, re.DOTALL)} == {""}
 
 
 def test_our_script_makes_text_never_markup(any_site: Site) -> None:
-    script = (any_site.folder / "assets/site.js").read_text()
-    assert "textContent" in script
-    assert not [word for word in FORBIDDEN if word in script]
+    assert "textContent" in (any_site.folder / "assets/site.js").read_text()
+    for script in own_scripts(any_site):
+        assert not [word for word in FORBIDDEN if word in script.read_text()], script
 
 
 def test_every_page_has_its_frame(any_site: Site) -> None:
@@ -133,6 +140,10 @@ def test_the_site_keeps_within_its_budgets(any_site: Site) -> None:
         assert len(charts) <= 8, page
     ours = [any_site.folder / "assets" / name for name in ("site.css", "site.js")]
     assert sum(file.stat().st_size for file in ours) <= 60 * KB
+    for page in any_site.pages:
+        scripts = [Path(e.attributes["src"]).name for e in elements(html_of(page), "script")]
+        loaded = [any_site.folder / "assets" / name for name in scripts]
+        assert sum(file.stat().st_size for file in loaded) <= 60 * KB
     assert all(len(content) < 10_000 * KB for content in tree(any_site.folder).values())
 
 

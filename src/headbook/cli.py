@@ -21,7 +21,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from headbook import __version__
-from headbook.config import DEMO_OUT, Config, flag
+from headbook.config import DEMO_OUT, SUPPLEMENT, Config, flag
 from headbook.console import Bar, Lines
 from headbook.errors import ConfigError, HeadbookError, OutputError
 from headbook.folders import check_replaceable
@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 DONE, BUG, WRONG = 0, 1, 2
 STOPPED = "stopped; nothing was changed"
 LARGE = (100_000_000, 50_000_000)  # bytes; common limits for supplements
-RENDERING = ("out", "force", "open", "quiet", "verbose")  # the options that render takes
-COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name != "open")
+# The options of the command render, and of figures and pack.
+RENDERING = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
+DRAWING = ("out", "force", "quiet", "verbose")
+SHOWING = {"open", "base_url", "processes", "keep_study"}  # of no use to collect
+COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in SHOWING)
 BUILDING = tuple(f.name for f in dataclasses.fields(Config))
 
 app = typer.Typer(
@@ -97,13 +100,15 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-def _takes(names: Sequence[str], first: str = "", annotation: Any = None) -> Callable[..., Any]:
+def _takes(
+    names: Sequence[str], first: str = "", annotation: Any = None, *more: inspect.Parameter
+) -> Callable[..., Any]:
     """Give a command the options it takes, as a signature that Typer reads."""
 
     def given(command: Callable[..., None]) -> Callable[..., None]:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         place = [inspect.Parameter(first, kind, annotation=annotation)] if first else []
-        command.__signature__ = inspect.Signature([*place, *_options(names)])  # type: ignore[attr-defined]
+        command.__signature__ = inspect.Signature([*place, *more, *_options(names)])  # type: ignore[attr-defined]
         return command
 
     return given
@@ -153,6 +158,59 @@ def render_command(study: Path, **options: Any) -> None:
     _finish(config, summary, start)
 
 
+Packable = Annotated[
+    Path, typer.Argument(metavar="SITE", help="Folder of a site, or one that collect has written.")
+]
+Nameless = Annotated[
+    bool,
+    typer.Option(
+        "--anonymous",
+        help="Leave out title, notes, date, links and names of files and folders. It draws the "
+        "pages again, so it takes the folder that collect has written.",
+    ),
+]
+
+
+@app.command(name="pack")
+@_takes(DRAWING, "site", Packable, _keyword("anonymous", Nameless, False))
+def pack_command(site: Path, *, anonymous: bool, **options: Any) -> None:
+    """Write a site as one archive with checksums, for a paper's supplement."""
+    from headbook.pack import pack  # noqa: PLC0415 - see _render
+
+    config = _config(options)
+    out = config.out or Path(SUPPLEMENT)
+    with _progress(config) as progress:
+        packed = pack(
+            site, out, anonymous=anonymous, processes=config.processes, force=config.force,
+            progress=progress,
+        )  # fmt: skip
+    _say(config, "\n".join(packed.said()))
+
+
+Named = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="NAME",
+        help="A figure's name, as in its file on the site, or a pattern with * and ?; may be "
+        "repeated. Default: all figures.",
+    ),
+]
+
+
+@app.command(name="figures")
+@_takes(DRAWING, "study", Stored, _keyword("only", Named, None))
+def figures_command(study: Path, only: list[str] | None, **options: Any) -> None:
+    """Write figures alone: SVG, PDF and CSV of each, with LaTeX and BibTeX."""
+    from headbook.papers import write_figures  # noqa: PLC0415 - see _render
+
+    config = _config(options)
+    out = _checked_out(config, [str(study)])
+    with _progress(config) as progress:
+        names = write_figures(study, out, only or (), force=config.force, progress=progress)
+    _say(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
+
+
 @app.command()
 def metrics() -> None:
     """List every metric: id, unit and source."""
@@ -173,8 +231,12 @@ def metrics() -> None:
 def _build(inputs: list[str], config: Config) -> None:
     start = time.monotonic()
     _checked_out(config, inputs)
+    if config.keep_study is not None:
+        check_replaceable(config.keep_study, force=config.force)
     with _progress(config) as progress:
         study = _collect(inputs, config, progress)
+        if config.keep_study is not None:
+            study.save(config.keep_study, force=config.force)
         summary = _render(study, config, progress)
     _finish(config, summary, start)
 
@@ -194,7 +256,14 @@ def _render(study: "Study | Path", config: Config, progress: Progress) -> "Summa
     from headbook.site import render  # noqa: PLC0415 - it loads pandas and Altair
 
     assert config.out is not None
-    return render(study, config.out, force=config.force, progress=progress)
+    return render(
+        study,
+        config.out,
+        base_url=config.base_url,
+        force=config.force,
+        processes=config.processes,
+        progress=progress,
+    )
 
 
 def _config(options: dict[str, Any]) -> Config:

@@ -6,12 +6,14 @@ import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, get_args
+from urllib.parse import urlsplit
 
 from headbook.errors import ConfigError
 from headbook.terms import Control
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 DEMO_OUT = "site"  # where the demo goes unless it is told otherwise
+SUPPLEMENT = "supplement.zip"  # the same of an archive
 PRECISIONS = ("float32", "bfloat16")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
@@ -92,7 +94,23 @@ class Config:
     )
     control_seeds: int = option(3, "How many untrained twins, 1 to 5; several give a band.")
     seed: int = option(0, "Seed of everything random.")
-    out: Path | None = option(None, "Folder to write.", "-o", place=True)
+    out: Path | None = option(
+        None, f"Folder to write; of pack the archive, by default {SUPPLEMENT}.", "-o", place=True
+    )
+    keep_study: Path | None = option(
+        None,
+        "Folder to keep the study in as well, for the commands render, figures and pack.",
+        place=True,
+    )
+    base_url: str | None = option(
+        None,
+        "Address of the folder where the site will be published, such as "
+        "https://somebody.github.io/heads/; adds a sitemap and full addresses for previews.",
+        place=True,
+    )
+    processes: int = option(
+        0, "Processes that draw pages; 0: one a core where there are many pages.", place=True
+    )
     force: bool = option(False, "Replace an existing Headbook folder.", "-f", place=True)
     open: bool = option(False, "Open the site in the browser when it is done.", place=True)
     quiet: bool = option(False, "Print errors only.", "-q", place=True)
@@ -119,6 +137,12 @@ class Config:
         known = {"none"} if "none" in asked else {*Control}
         self._check(asked <= known, "control", f"'none' or some of {', '.join(Control)}")
         self._check(1 <= self.control_seeds <= 5, "control_seeds", "1 to 5")
+        self._check(self.processes >= 0, "processes", "at least 0")
+        web = urlsplit(self.base_url or "https://localhost/")
+        plain = web.scheme in {"http", "https"} and web.netloc and not (web.query or web.fragment)
+        self._check(
+            bool(plain), "base_url", "an address such as 'https://somebody.github.io/heads/'"
+        )
         pages = self.sentence_pages
         self._check(pages == "all" or pages.isdecimal(), "sentence_pages", "a number or 'all'")
 

@@ -10,10 +10,12 @@ from headbook.markup import script
 from headbook.results import StackResults
 from headbook.shown import Exemplar, ShownSentence
 from headbook.study import Study
-from headbook.terms import Stack
+from headbook.terms import Side
 from headbook.views.entries import story_data
 from headbook.views.exemplars import PALETTE
 from headbook.views.grid import grid_data
+from headbook.views.headvalues import list_data, values_data
+from headbook.views.instance import attention_data
 from headbook.views.matrices import matrix_pictures
 from headbook.views.sentence import MOST_BYTES, TILE
 from headbook.views.tokentypes import types_data
@@ -28,6 +30,7 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     write_matrices(results, folder / "similar")
     grids = {name: grid_data(r) for name, r in results.items()}
     _write(folder / "grid.js", script("grid", grids))
+    write_list(results, folder)
     if study.survey.types:
         _write(folder / "types.js", script("types", types_data(study.survey.types)))
     by_head: dict[str, list[Exemplar]] = {}
@@ -45,6 +48,14 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
             name = f"{sentence_file(sentence.number)}-entries"
             stories = script(name, story_data(nearest[sentence.number]))
             _write(folder / "sentences" / f"{name}.js", stories)
+
+
+def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
+    """All heads, and their numbers in a file a metric."""
+    _write(folder / "headlist.js", script("headlist", list_data(results)))
+    (folder / "values").mkdir()
+    for name, values in values_data(results):
+        _write(folder / "values" / f"{name}.js", script(f"values-{name}", values))
 
 
 def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:
@@ -66,34 +77,27 @@ def _write_sentence(study: Study, sentence: ShownSentence, folder: Path) -> None
         picture, _ = images.sheet(maps, colours(PALETTE), side=TILE)
         (folder / f"{name}-{stack.name}.png").write_bytes(picture)
         if maps.size <= MOST_BYTES:
+            layers = list(stack.attention_layers)
+            norms = study.portrait.norms.get((stack.name, sentence.index))
             exact[stack.name] = {
-                "layers": list(stack.attention_layers),
+                **attention_data(stack, sentence, maps, None if norms is None else norms[layers]),
+                "layers": layers,
                 "heads": maps.shape[1],
-                "queries": list(sentence.texts[stack.queries].pieces),
-                "keys": list(sentence.texts[stack.keys].pieces),
-                "weights": images.base64_of(maps),
-                "norms": _norms(study, stack, sentence),
+                "texts": [_side(sentence, stack.queries), _side(sentence, stack.keys)],
             }
     if exact:
         _write(folder / f"{name}.js", script(f"sentence-{name}", exact))
 
 
-def _norms(study: Study, stack: Stack, sentence: ShownSentence) -> list[float]:
-    """Lengths of values in the order of the maps' keys, head by head; none where not known."""
-    norms = study.portrait.norms.get((stack.name, sentence.index))
-    if norms is None:
-        return []
-    return [float(f"{each:.4g}") for each in norms[list(stack.attention_layers)].ravel()]
+def _side(sentence: ShownSentence, side: Side) -> str:
+    """A side as the sentence's page names it."""
+    return str(side) if len(sentence.texts) > 1 else ""
 
 
 def _map(study: Study, exemplar: Exemplar) -> dict[str, Any]:
     stack = study.manifest.stack(exemplar.head.stack)
-    texts = study.portrait.sentences[exemplar.index].texts
-    return {
-        "queries": list(texts[stack.queries].pieces),
-        "keys": list(texts[stack.keys].pieces),
-        "weights": images.base64_of(exemplar.attention),
-    }
+    sentence = study.portrait.sentences[exemplar.index]
+    return attention_data(stack, sentence, exemplar.attention, exemplar.norms)
 
 
 def _write(path: Path, text: str) -> None:

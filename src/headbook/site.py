@@ -3,20 +3,18 @@
 Nothing here imports torch, transformers or spaCy.
 """
 
-import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-import jinja2
-
-from headbook import charts, export, markup, scripts
+from headbook import charts, export, publish, scripts
 from headbook.charts import Figure
 from headbook.folders import check_replaceable, written_whole
+from headbook.parallel import Shares, cores
+from headbook.press import Press, figures_of
 from headbook.progress import Progress, Silent
 from headbook.resources import folder as resource_folder
 from headbook.results import StackResults
@@ -29,9 +27,10 @@ from headbook.views.demonstration import demonstration_page
 from headbook.views.flow import flow_page
 from headbook.views.geometry import geometry_page
 from headbook.views.head import head_pages
+from headbook.views.heads import heads_page
 from headbook.views.metric import MetricPage, metric_pages, metrics_page, study_metrics
 from headbook.views.overview import overview_page
-from headbook.views.page import Page, SiteFacts
+from headbook.views.page import EVERY, Page, SiteFacts
 from headbook.views.patterns import patterns_page
 from headbook.views.reproducing import reproducing_page
 from headbook.views.sentence import sentence_pages, sentences_page
@@ -42,6 +41,7 @@ from headbook.views.tokentypes import types_page
 
 TEXTS = ("CITATION.cff", "references.bib", "README.txt")
 ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
+    heads_page,
     speech_page,
     syntax_page,
     patterns_page,
@@ -53,6 +53,7 @@ ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
     context_page,
     reproducing_page,
 )
+MANY = 100  # pages from which on several processes are worth their start
 UNITS = ("bytes", "kB", "MB", "GB")
 
 
@@ -75,7 +76,9 @@ def render(
     study: Study | str | Path,
     out: str | Path,
     *,
+    base_url: str | None = None,
     force: bool = False,
+    processes: int = 1,
     progress: Progress | None = None,
 ) -> Summary:
     """Write a study's site.
@@ -85,7 +88,10 @@ def render(
     Args:
         study: a study, or the folder of a stored one.
         out: folder to write; it appears when it is complete.
+        base_url: address where the folder will be published, if that is known.
         force: replace a site or study that stands there.
+        processes: that draw pages; 0: one a core where there are many pages. A script that asks for
+            several needs ``if __name__ == "__main__"``.
         progress: told how many pages are done.
 
     Raises:
@@ -96,7 +102,10 @@ def render(
     if not isinstance(study, Study):
         study = Study.load(study)
     with written_whole(Path(out), force=force) as draft:
-        pages = _Writer(study, draft, progress or Silent()).write()
+        with charts.unchecked():
+            pages = _Writer(
+                study, draft, progress or Silent(), publish.base(base_url), processes
+            ).write()
         size = sum(export.sizes(draft).values())
     return Summary(Path(out) / "index.html", pages, size)
 
@@ -108,22 +117,37 @@ class _Writer:
     study: Study
     folder: Path
     progress: Progress
+    base: str
+    processes: int
 
     def write(self) -> int:
         """Write every file; returns the number of pages."""
         self._copy_assets()
         left_out = self._write_data()
         figures = self._write_exported()
-        count = 0
         self.progress.stage("pages", self._expected)
-        for page in self._pages(figures, left_out):
-            self._write_page(page)
+        paths = []
+        for path in self._written(figures, left_out):
             self.progress.advance(1, 0)
-            count += 1
+            paths.append(path)
+        for name, text in publish.web_files(self.base, paths):
+            self._press.text(name, text)
         (self.folder / ".nojekyll").touch()
         for name in TEXTS:
-            self._text(name, self._environment.get_template(name).render(**self._frame))
-        return count
+            self._press.text(name, self._press.drawn(name))
+        return len(paths)
+
+    def _written(self, figures: int, left_out: list[str]) -> Iterator[str]:
+        """Write all pages; yields their paths."""
+        processes = self.processes or (cores() if self._expected >= MANY else 1)
+        if processes == 1:
+            yield from _draw(self._press, self._single_pages(figures, left_out))
+            yield from _draw(self._press, _many_pages(self._results))
+            return
+        _ = self.study.head_tables  # made once, not in each process
+        with Shares(_draw_share, (self.study, replace(self._press)), processes) as shares:
+            yield from _draw(self._press, self._single_pages(figures, left_out))
+            yield from shares
 
     @cached_property
     def _results(self) -> Mapping[str, StackResults]:
@@ -136,8 +160,7 @@ class _Writer:
     @cached_property
     def _across(self) -> tuple[Page, ...]:
         """Pages across metrics; some are there only where the study has their numbers."""
-        made = (make(self._results) for make in ACROSS)
-        return tuple(page for page in made if page is not None)
+        return across_pages(self._results)
 
     @cached_property
     def _facts(self) -> SiteFacts:
@@ -145,27 +168,19 @@ class _Writer:
         return SiteFacts.of(self.study.manifest, sentence_pages=listed)
 
     @cached_property
-    def _frame(self) -> dict[str, Any]:
-        """What every template can use beside its page."""
-        return {
+    def _press(self) -> Press:
+        frame = {
             "site": self._facts,
             "manifest": self.study.manifest,
             "across": {page.path for page in self._across},
+            "base": self.base,
+            "preview": self._preview[1],
         }
+        return Press(self.folder, self.base, frame)
 
     @cached_property
-    def _environment(self) -> jinja2.Environment:
-        environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(resource_folder("templates")),
-            autoescape=jinja2.select_autoescape(["html"]),
-            undefined=jinja2.StrictUndefined,
-            finalize=markup.printed,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-        )
-        environment.filters.update(markup.filters())
-        return environment
+    def _preview(self) -> tuple[bytes, str]:
+        return publish.preview(self._results)
 
     @property
     def _expected(self) -> int:
@@ -176,35 +191,19 @@ class _Writer:
         alone = 5  # overview, methods, data, about, and the one for wrong addresses
         return heads + listed + len(self._metric_pages) + len(self._across) + lists + alone
 
-    def _pages(self, figures: int, left_out: list[str]) -> Iterator[Page]:
-        """All pages; those of heads and sentences are made one at a time."""
+    def _single_pages(self, figures: int, left_out: list[str]) -> Iterator[Page]:
+        """All pages but those of heads and sentences."""
         metrics = study_metrics(self._results)
         yield overview_page(self._results, self._metric_pages)
-        for results in self._results.values():
-            yield from head_pages(results)
         yield metrics_page(metrics)
         yield from self._metric_pages
         yield from self._across
         if self._facts.sentence_pages:
             yield sentences_page(self.study)
-            yield from sentence_pages(self._results)
         yield methods_page(self.study.manifest, metrics)
         yield self._data_page(figures, left_out)
         yield about_page(self.study.manifest, self._bibtex())
         yield missing_page()
-
-    def _write_page(self, page: Page) -> None:
-        for figure in figures_of(page):
-            path = self.folder / "data" / "charts" / f"{figure.name}.js"
-            if figure.interactive and not path.exists():
-                path.write_text(markup.script(f"chart-{figure.name}", charts.columnar(figure)))
-        template = self._environment.get_template(page.template)
-        self._text(page.path, template.render(page=page, root=page.root, **self._frame))
-
-    def _text(self, path: str, text: str) -> None:
-        file = self.folder / path
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text, encoding="utf-8", newline="\n")
 
     def _copy_assets(self) -> None:
         assets = self.folder / "assets"
@@ -212,6 +211,8 @@ class _Writer:
         with (assets / "site.css").open("a", encoding="utf-8", newline="\n") as stream:
             stream.writelines(_colour_rules())
         (assets / "vega.js").write_text(charts.runtime(), encoding="utf-8", newline="\n")
+        if self._preview[0]:
+            (self.folder / publish.PREVIEW).write_bytes(self._preview[0])
 
     def _write_data(self) -> list[str]:
         data = self.folder / "data"
@@ -229,10 +230,9 @@ class _Writer:
         """The charts of metrics and of pages across metrics as files for papers."""
         folder = self.folder / "figures"
         folder.mkdir()
-        pages = (*self._metric_pages, *self._across)
-        figures = [figure for page in pages for figure in figures_of(page)]
+        figures = exported((*self._metric_pages, *self._across))
         for figure in figures:
-            for suffix, content in charts.files(figure).items():
+            for suffix, content in export.figure_files(figure).items():
                 (folder / f"{figure.name}{suffix}").write_bytes(content)
         return len(figures)
 
@@ -259,20 +259,39 @@ class _Writer:
         )
 
     def _bibtex(self) -> str:
-        template = self._environment.get_template("references.bib")
-        return template.render(**self._frame).partition("\n\n")[0]
+        return self._press.drawn("references.bib").partition("\n\n")[0]
 
 
-def figures_of(value: Any) -> Iterator[Figure]:
-    """Every chart inside a page."""
-    if isinstance(value, Figure):
-        yield value
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield from figures_of(getattr(value, field.name))
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from figures_of(each)
+def _many_pages(results: Mapping[str, StackResults], share: slice = EVERY) -> Iterator[Page]:
+    """The pages of heads and sentences, or a share of them, one at a time."""
+    for each in results.values():
+        yield from head_pages(each, share)
+    if any(s.listed for s in next(iter(results.values())).study.portrait.sentences.values()):
+        yield from sentence_pages(results, share)
+
+
+def _draw(press: Press, pages: Iterable[Page]) -> Iterator[str]:
+    """Write pages; yields their paths."""
+    for page in pages:
+        press.page(page)
+        yield page.path
+
+
+def _draw_share(study: Study, press: Press, share: slice) -> Iterator[str]:
+    """The same for a process of its own."""
+    with charts.unchecked():
+        yield from _draw(press, _many_pages(results_of(study), share))
+
+
+def across_pages(results: Mapping[str, StackResults]) -> tuple[Page, ...]:
+    """The pages across metrics of a study, those that it has the numbers for."""
+    made = (make(results) for make in ACROSS)
+    return tuple(page for page in made if page is not None)
+
+
+def exported(pages: Iterable[Page]) -> list[Figure]:
+    """The charts of pages that are files as well, one a name."""
+    return [*{figure.name: figure for page in pages for figure in figures_of(page)}.values()]
 
 
 def _size(file: Path) -> int:
@@ -292,7 +311,7 @@ def _colour_rules() -> Iterator[str]:
     """A class for each step of the colour scale, its letters black or white by contrast."""
     for step, colour in enumerate(charts.colours(COLOUR_STEPS)):
         ink = "#000" if _luminance(colour) > 0.179 else "#fff"
-        yield f".c{step},.c{step} a{{background:{colour};color:{ink}}}\n"
+        yield f".c{step},.c{step} a{{background:{colour};color:{ink};fill:{colour}}}\n"
 
 
 def _luminance(colour: str) -> float:

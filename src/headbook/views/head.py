@@ -16,7 +16,7 @@ from headbook.terms import UPOS, View
 from headbook.views.cells import Cell, percentile
 from headbook.views.exemplars import ExemplarGroup, exemplar_groups
 from headbook.views.neighbours import Neighbours, neighbours
-from headbook.views.page import Page, gap_texts
+from headbook.views.page import EVERY, Page, gap_texts
 from headbook.views.plain import plain
 from headbook.views.relationtable import FoundRelation, found_relations
 from headbook.views.triptych import Triptych, alike, triptych
@@ -132,8 +132,12 @@ class HeadPage(Page):
     remarks: tuple[str, ...]
 
 
-def head_pages(results: StackResults) -> Iterator[HeadPage]:
-    """The pages of all heads of a stack, in order."""
+def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage]:
+    """The pages of the heads of a stack, in order.
+
+    Args:
+        share: of the heads, those whose pages are made.
+    """
     stack = results.stack
     names = [
         HeadName(stack.name, layer, head)
@@ -144,8 +148,8 @@ def head_pages(results: StackResults) -> Iterator[HeadPage]:
     for exemplar in results.study.portrait.exemplars:
         if exemplar.head in exemplars:
             exemplars[exemplar.head].append(exemplar)
-    alike = neighbours(results)
-    for place, name in enumerate(names):
+    alike = results.once(neighbours)
+    for place, name in [*enumerate(names)][share]:
         before = names[place - 1] if place else None
         after = names[place + 1] if place + 1 < len(names) else None
         page = _page(results, name, exemplars[name], before, after)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.manifest import Gap, Manifest
-from headbook.wording import STACKS
+from headbook.wording import STACKS, counted
+
+EVERY = slice(None)  # of the pages of a kind
 
 
 @dataclass(frozen=True)
@@ -16,12 +18,14 @@ class SiteFacts:
         title: of the site.
         model: name of the model.
         provenance: one line that tells how the numbers were made.
+        source: the same in short, to end a figure's caption: model, revision, data, sentences.
         sentence_pages: whether there are pages of sentences.
     """
 
     title: str
     model: str
     provenance: str
+    source: str
     sentence_pages: bool
 
     @classmethod
@@ -35,8 +39,12 @@ class SiteFacts:
             model=model.name,
             provenance=(
                 f"{model.name} ({revision}, {model.dtype}) on {files}: "
-                f"{manifest.counts['sentences']:,} sentences. Headbook {manifest.headbook}, "
-                f"{manifest.created}."
+                f"{manifest.counts['sentences']:,} sentences. Headbook {manifest.headbook}"
+                f"{manifest.created and f', {manifest.created}'}."
+            ),
+            source=(
+                f"{model.name} ({revision}) on {files}, "
+                f"{counted(manifest.counts['sentences'], 'sentence')}."
             ),
             sentence_pages=sentence_pages,
         )

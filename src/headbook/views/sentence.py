@@ -14,7 +14,7 @@ from headbook.shown import HeadName, ShownSentence
 from headbook.study import Study
 from headbook.terms import Rollout, Side, Stack
 from headbook.views.entries import EntriesTable, Story, entries_tables, story
-from headbook.views.page import Page
+from headbook.views.page import EVERY, Page
 from headbook.views.passage import Proposal, proposals
 from headbook.views.paths import figures
 from headbook.views.sources import Sources, sources
@@ -182,13 +182,19 @@ def sentences_page(study: Study) -> SentencesPage:
     )
 
 
-def sentence_pages(results: Mapping[str, StackResults]) -> Iterator[SentencePage]:
-    """A page for each listed sentence."""
+def sentence_pages(
+    results: Mapping[str, StackResults], share: slice = EVERY
+) -> Iterator[SentencePage]:
+    """A page for each listed sentence.
+
+    Args:
+        share: of these sentences, those whose pages are made.
+    """
     study = next(iter(results.values())).study
     chosen = listed(study)
     tokens = dict(list(study.tokens.groupby("sentence", sort=False)))
     nearest = dict(list(study.nearest.groupby("sentence", sort=False)))
-    for place, sentence in enumerate(chosen):
+    for place, sentence in [*enumerate(chosen)][share]:
         before = chosen[place - 1].number if place else None
         after = chosen[place + 1].number if place + 1 < len(chosen) else None
         rows = tokens.get(sentence.number, study.tokens.iloc[:0])
