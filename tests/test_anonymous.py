@@ -22,6 +22,8 @@ from pages import tree
 from sites import SOMEBODY, Once, Site, make_study
 from test_pack import refusal, unpacked
 
+pytestmark = pytest.mark.slow
+
 STREAM = re.compile(rb"stream\r?\n(.*?)\r?\nendstream", re.DOTALL)
 AUTHOR = "zwicky"
 DATE = "2023-11-14"

@@ -11,7 +11,7 @@ from browser import DARK, LIGHT, Open, background, come_alive, each
 from sites import Site
 
 pytest_plugins = ["windows"]
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def data(file: Path) -> Any:

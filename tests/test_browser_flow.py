@@ -10,7 +10,7 @@ from sites import Site
 from test_browser_maps import check_canvas
 
 pytest_plugins = ["windows"]
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_the_chosen_map_changes_to_what_is_carried_and_back(

@@ -22,7 +22,7 @@ from headlist import DISTANCE, ENTROPY, PREVIOUS, address, column_of, drawn, nam
 from sites import Site
 
 pytest_plugins = ["windows"]
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 WIDTHS = (360, 800, 1440)
 

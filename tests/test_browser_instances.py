@@ -14,7 +14,7 @@ from panels import cells, lightness, picture, switch, tokens
 from sites import Site
 
 pytest_plugins = ["windows"]
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 VIEWS = {"raw": "raw", "nosink": "no sink", "renorm": "renormalised", "norm": "norm-weighted"}
 STATES = [(view, units) for units in ("pieces", "words") for view in VIEWS]

@@ -11,7 +11,7 @@ from panels import switch, tokens
 from sites import Site
 
 pytest_plugins = ["windows"]
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SENTENCE, HEAD = "sentences/0001.html", "heads/L00-H01.html"
 WIDTHS = (360, 800, 1440)

@@ -12,7 +12,7 @@ from panels import DEFAULTS, switch, switches, tokens
 from sites import Site
 
 pytest_plugins = ["windows"]
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 SENTENCE, HEAD = "sentences/0001.html", "heads/L00-H01.html"
 

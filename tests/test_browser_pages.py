@@ -8,7 +8,7 @@ from browser import DARK, LIGHT, Open, Record, background, come_alive, sideways,
 from sites import Site
 
 pytest_plugins = ["windows"]
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # What a page of each kind must show, scripts or not, beside its heading.
 PARTS = {

@@ -12,7 +12,7 @@ from headbook.views.page import SiteFacts
 from sites import Site
 
 pytest_plugins = ["windows"]
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 NAME = "attention_distance-self-layers"
 WIDE = ("metrics/attention_distance.html", "heads/L00-H00.html", "speech.html", "syntax.html")

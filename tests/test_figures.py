@@ -23,6 +23,8 @@ from headbook.wording import label_name
 from pages import elements, html_of, text_of
 from sites import Site
 
+pytestmark = pytest.mark.slow
+
 KINDS = (".csv", ".pdf", ".svg")
 
 

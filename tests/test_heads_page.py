@@ -29,6 +29,8 @@ from headbook.views.questions import ASKED
 from headbook.wording import FEW
 from sites import Site
 
+pytestmark = pytest.mark.slow
+
 
 def data(file: Path) -> Any:
     """What a data file hands to the page."""

@@ -16,6 +16,8 @@ from headbook.pack import LIMITS, SUMS, TOP, Packed, pack
 from pages import tree
 from sites import Site
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def packed(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Packed:

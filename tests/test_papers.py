@@ -18,6 +18,8 @@ from headbook.views.page import SiteFacts
 from pages import differing, tree
 from sites import Site
 
+pytestmark = pytest.mark.slow
+
 KINDS = (".csv", ".pdf", ".svg")
 ONLY = ("attention_distance-*", "vocabulary_rank-self-layers")
 CHOSEN = [

@@ -26,6 +26,8 @@ from headbook.views.cells import COLOUR_STEPS
 from pages import differing, elements, html_of, links, tree
 from sites import Once, Site
 
+pytestmark = pytest.mark.slow
+
 pytest_plugins = ["windows"]
 BASE = "https://somebody.example/work/heads/"
 OWN_TEXTS = {"CITATION.cff", "references.bib", "sitemap.xml"}
