@@ -2,8 +2,8 @@
 /* The list of heads: what a reader has chosen, its form in the address, which heads that leaves and
    in which order. What an address holds and the list does not know is ignored. */
 (() => {
-  const { make, root } = window.headbook;
-  const { number, interval, folded, MISSING } = window.headbook.numbers;
+  const { make, root, folded } = window.headbook;
+  const { number, interval, MISSING } = window.headbook.numbers;
   const WORDS = { class: "Class", looks: "Looks most at", relation: "Finds best" };
 
   /* What the data file holds, by name. */

@@ -30,16 +30,13 @@
   };
 
   /* Numbers of all heads: values in 64 bits, ends of intervals in 32. */
-  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer;
+  const { bytes } = window.headbook;
   const unpacked = ({ value, low, high, thin }) => ({
-    value: new Float64Array(bytes(value)),
-    low: new Float32Array(bytes(low)),
-    high: new Float32Array(bytes(high)),
+    value: new Float64Array(bytes(value).buffer),
+    low: new Float32Array(bytes(low).buffer),
+    high: new Float32Array(bytes(high).buffer),
     thin: [...thin].map((few) => few === "1"),
   });
 
-  /* Accents and case do not count. */
-  const folded = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
-
-  window.headbook.numbers = { MISSING, number, interval, unpacked, folded };
+  window.headbook.numbers = { MISSING, number, interval, unpacked };
 })();

@@ -1,8 +1,7 @@
 "use strict";
 /* A list that follows what is typed above it; case and accents do not count. */
 (() => {
-  const { all } = window.headbook;
-  const { folded } = window.headbook.numbers;
+  const { all, folded } = window.headbook;
 
   const start = (input) => {
     const lines = all(`#${input.dataset.find} > li`).map((line) => ({ line, text: folded(line.textContent) }));

@@ -33,7 +33,11 @@
   };
   /* A text from outside inside a sentence of ours, whatever its direction. */
   const apart = (text) => make("bdi", {}, text);
-  Object.assign(window.headbook, { root, all, make, load, apart });
+  /* For searches: accents and case do not count. */
+  const folded = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+  /* What a data file holds in base64. */
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  Object.assign(window.headbook, { root, all, make, load, apart, folded, bytes });
 
   /* Light, dark, or as the system has it. */
   const THEMES = ["system", "light", "dark"];
@@ -129,8 +133,7 @@
     choosers.forEach((chooser) => chooser.addEventListener("change", show));
   };
 
-  /* Token types by name; accents and case do not count. */
-  const plain = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
+  /* Token types by name. */
   const startTypes = (input) => {
     const body = document.querySelector(`[data-types-of="${input.dataset.types}"]`);
     const status = input.closest("p").querySelector("[role=status]");
@@ -142,8 +145,8 @@
     };
     input.addEventListener("input", async () => {
       const types = (await load(input.dataset.src, "types"))[input.dataset.types];
-      const wanted = plain(input.value.trim());
-      const found = wanted ? types.filter(([name]) => plain(name).includes(wanted)) : [];
+      const wanted = folded(input.value.trim());
+      const found = wanted ? types.filter(([name]) => folded(name).includes(wanted)) : [];
       body.replaceChildren(...(wanted ? found.slice(0, still.length).map(row) : still));
       status.textContent = wanted ? `${found.length} of ${types.length} types` : "";
     });

@@ -4,7 +4,7 @@
    where there is nothing to see: the sink that is left out, keys that come later. */
 (() => {
   const STEPS = 255;
-  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const { bytes } = window.headbook;
   const total = (row) => row.reduce((sum, value) => (value > 0 ? sum + value : sum), 0);
   const known = (value) => !Number.isNaN(value);
 
