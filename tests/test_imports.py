@@ -43,7 +43,7 @@ ORDER = """
     inference headrelations quantities published classes
     images charts
     views
-    latex markup export scripts publish parallel press site papers
+    latex markup export scripts publish parallel press stylesheet site papers
     pack
     console cli __main__
 """

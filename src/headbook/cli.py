@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 DONE, BUG, WRONG = 0, 1, 2
 STOPPED = "stopped; nothing was changed"
-LARGE = (100_000_000, 50_000_000)  # bytes; common limits for supplements
 # The options of the command render, and of figures and pack.
 RENDERING = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
 DRAWING = ("out", "force", "quiet", "verbose")
@@ -299,11 +298,12 @@ def _progress(config: Config) -> AbstractContextManager[Progress]:
 
 def _finish(config: Config, summary: "Summary", start: float) -> None:
     """Say what was written, and open it."""
-    from headbook.site import written  # noqa: PLC0415 - see _render
+    from headbook.pack import LIMITS  # noqa: PLC0415 - see _render
+    from headbook.wording import written  # noqa: PLC0415
 
     pages = f"{summary.pages:,} pages, {written(summary.size)}"
     _say(config, f"{summary.index}\n{pages}, {time.monotonic() - start:.1f} s")
-    limit = next((size for size in LARGE if summary.size > size), None)
+    limit = max((size for size in LIMITS if summary.size > size), default=0)
     if limit:
         typer.echo(
             f"warning: the site is larger than {written(limit)}, a common limit for supplements; "

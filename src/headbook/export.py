@@ -217,6 +217,12 @@ def _prefixed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
     return safe.str.replace("\r", "␍")  # the writer quotes line feeds alone
 
 
+def write_figure(figure: charts.Figure, folder: Path) -> None:
+    """Write a figure's files, named after it."""
+    for suffix, content in figure_files(figure).items():
+        (folder / f"{figure.name}{suffix}").write_bytes(content)
+
+
 def figure_files(figure: charts.Figure) -> dict[str, bytes]:
     """A figure as files, by suffix: SVG, PDF, and a CSV of what its picture shows.
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.accumulators import Ratios
 from headbook.arithmetic import Floats, Ints, divide
 from headbook.findings import CHOICE, REPORT
+from headbook.inference import reported
 from headbook.relations import LABELS, OFFSETS
 from headbook.results import Number, Numbers
 from headbook.sums import Found
@@ -86,7 +86,7 @@ def head_relations(
     if not enough.any():
         return None
     hits = found.hits.payload[choice].sum(0, dtype=np.float64)
-    gain = divide(hits, np.broadcast_to(totals[0], hits.shape)) - np.nan_to_num(uniform)[:, None]
+    gain = divide(hits, totals[0]) - np.nan_to_num(uniform)[:, None]
     label = np.where(enough, gain, -np.inf).argmax(-1)
     place = asked[choice][..., 1:].sum(0, dtype=np.int64).argmax(-1)
     by_head = np.take_along_axis(found.hits.payload[report], label[None, ..., None], 3)[..., 0]
@@ -96,16 +96,7 @@ def head_relations(
         label,
         np.array(OFFSETS)[place],
         present,
-        _numbers(by_head, below, (0, 1)),
-        _numbers(by_offset, below, (0, 1)),
-        _numbers(by_head.astype(np.float64) - by_offset, below, (-1, 1)),
+        reported(by_head, below, (0, 1)),
+        reported(by_offset, below, (0, 1)),
+        reported(by_head.astype(np.float64) - by_offset, below, (-1, 1)),
     )
-
-
-def _numbers(
-    n: NDArray[np.generic], d: NDArray[np.generic], limits: tuple[float, float]
-) -> Numbers:
-    """Ratios of sums over sentences, ``(sentence, layer, head)`` both."""
-    below = d.astype(np.float64)
-    ratios = Ratios.of(n.astype(np.float64), below, below, np.full(len(n), REPORT))
-    return Numbers.of(ratios, limits)

@@ -3,6 +3,7 @@
 import base64
 import io
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +31,8 @@ def preview(cells: Map, palette: Sequence[str]) -> str:
     return "data:image/png;base64," + base64.b64encode(picture).decode("ascii")
 
 
-def base64_of(cells: Map) -> str:
-    """The weights themselves, a byte each, row by row."""
+def base64_of(cells: NDArray[Any]) -> str:
+    """The numbers themselves, byte by byte, row by row."""
     return base64.b64encode(np.ascontiguousarray(cells).tobytes()).decode("ascii")
 
 

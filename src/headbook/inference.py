@@ -77,26 +77,26 @@ def relation_tests(found: Found, present: NDArray[np.bool_]) -> RelationTests:
         present: which heads there are. *Shape:* ``(layer, head)``.
     """
     choice = _choose(found, present)
-    reported = found.hits.half == REPORT
-    hits = found.hits.payload[reported][..., choice.labels].astype(np.float32)
-    asked = found.asked.payload[reported][:, choice.labels].astype(np.float32)
+    half = found.hits.half == REPORT
+    hits = found.hits.payload[half][..., choice.labels].astype(np.float32)
+    asked = found.asked.payload[half][:, choice.labels].astype(np.float32)
     each = np.arange(len(choice.labels))
     by_offset, words = asked[:, each, 1 + choice.offset], asked[..., 0]
     ahead = hits - by_offset[:, None, None]
     best = choice.head[:, 0], choice.head[:, 1], each
-    margin = _numbers(ahead[:, *best], words, (-1.0, 1.0))
-    p = family_wise(ahead, present, found.hits.key[reported])[best]
+    margin = reported(ahead[:, *best], words, (-1.0, 1.0))
+    p = family_wise(ahead, present, found.hits.key[half])[best]
     of_layers = np.take_along_axis(ahead, choice.layer_head[None, :, None], 2)[:, :, 0]
     return RelationTests(
         labels=tuple(LABELS[label] for label in choice.labels),
         head=choice.head,
         offset=np.array(OFFSETS)[choice.offset],
-        accuracy=_numbers(hits[:, *best], words, (0.0, 1.0)),
-        at_offset=_numbers(by_offset, words, (0.0, 1.0)),
+        accuracy=reported(hits[:, *best], words, (0.0, 1.0)),
+        at_offset=reported(by_offset, words, (0.0, 1.0)),
         margin=margin,
         p=np.where(margin.sentences >= 2, p, np.nan),
         layer_head=choice.layer_head,
-        layer_margin=_where(present, _numbers(of_layers, words, (-1.0, 1.0))),
+        layer_margin=_where(present, reported(of_layers, words[:, None], (-1.0, 1.0))),
         family=int(present.sum()) * len(choice.labels),
     )
 
@@ -169,12 +169,17 @@ def best_offsets(found: Found) -> tuple[Ints, Floats]:
     return np.array(OFFSETS)[best], divide(hits, words)
 
 
-def _numbers(
-    n: NDArray[np.float32], words: NDArray[np.float32], limits: tuple[float, float]
+def reported(
+    n: NDArray[np.generic], words: NDArray[np.generic], limits: tuple[float, float]
 ) -> Numbers:
-    """Ratios of sums with intervals; the denominators are words, ``(sentence, label)``."""
-    below = words.reshape(len(words), *[1] * (n.ndim - 2), words.shape[-1])
-    d = np.broadcast_to(below, n.shape).astype(np.float64)
+    """Ratios of sums over the sentences of the reporting half, with intervals.
+
+    Args:
+        n: what is counted. *Shape:* ``(sentence, …)``.
+        words: of how many; broadcast to the shape of ``n``.
+        limits: least and largest possible ratio.
+    """
+    d = np.broadcast_to(words, n.shape).astype(np.float64)
     ratios = Ratios.of(n.astype(np.float64), d, d, np.full(len(n), REPORT))
     return Numbers.of(ratios, limits)
 

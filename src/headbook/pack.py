@@ -15,8 +15,9 @@ from headbook.export import walk
 from headbook.folders import is_ours
 from headbook.progress import Progress
 from headbook.resources import sha256
-from headbook.site import render, written
+from headbook.site import render
 from headbook.study import Study
+from headbook.wording import written
 
 TOP = "supplement"  # the one folder in an archive; the site's own folder may name its author
 SUMS = "SHA256SUMS"

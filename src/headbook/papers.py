@@ -56,8 +56,7 @@ def write_figures(
     progress.stage("figures", len(chosen))
     with written_whole(Path(out), force=force) as draft:
         for figure in chosen:
-            for suffix, content in export.figure_files(figure).items():
-                (draft / f"{figure.name}{suffix}").write_bytes(content)
+            export.write_figure(figure, draft)
             progress.advance(1, 0)
         site = SiteFacts.of(study.manifest, sentence_pages=False)
         year = study.manifest.created[:4]

@@ -58,7 +58,7 @@ def preview(results: Mapping[str, StackResults]) -> tuple[bytes, str]:
     Returns:
         A PNG; no bytes where there are no numbers of heads.
     """
-    grids = [grid(each) for each in results.values() if each.metrics]
+    grids = [each.once(grid) for each in results.values() if each.metrics]
     if not grids:
         return b"", ""
     said = "; ".join(f"All heads, {each.title}: {each.caption}" for each in grids)

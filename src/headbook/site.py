@@ -20,8 +20,8 @@ from headbook.resources import folder as resource_folder
 from headbook.results import StackResults
 from headbook.results import results as results_of
 from headbook.study import Study
+from headbook.stylesheet import colour_rules
 from headbook.views.about import DataFile, DataPage, about_page, methods_page, missing_page
-from headbook.views.cells import COLOUR_STEPS
 from headbook.views.context import context_page
 from headbook.views.demonstration import demonstration_page
 from headbook.views.flow import flow_page
@@ -38,6 +38,7 @@ from headbook.views.similar import similar_page
 from headbook.views.speech import speech_page
 from headbook.views.syntax import syntax_page
 from headbook.views.tokentypes import types_page
+from headbook.wording import written
 
 TEXTS = ("CITATION.cff", "references.bib", "README.txt")
 ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
@@ -54,7 +55,6 @@ ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
     reproducing_page,
 )
 MANY = 100  # pages from which on several processes are worth their start
-UNITS = ("bytes", "kB", "MB", "GB")
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class _Writer:
         assets = self.folder / "assets"
         shutil.copytree(resource_folder("templates") / "assets", assets)
         with (assets / "site.css").open("a", encoding="utf-8", newline="\n") as stream:
-            stream.writelines(_colour_rules())
+            stream.writelines(colour_rules())
         (assets / "vega.js").write_text(charts.runtime(), encoding="utf-8", newline="\n")
         if self._preview[0]:
             (self.folder / publish.PREVIEW).write_bytes(self._preview[0])
@@ -232,8 +232,7 @@ class _Writer:
         folder.mkdir()
         figures = exported((*self._metric_pages, *self._across))
         for figure in figures:
-            for suffix, content in export.figure_files(figure).items():
-                (folder / f"{figure.name}{suffix}").write_bytes(content)
+            export.write_figure(figure, folder)
         return len(figures)
 
     def _data_page(self, figures: int, left_out: list[str]) -> DataPage:
@@ -266,8 +265,7 @@ def _many_pages(results: Mapping[str, StackResults], share: slice = EVERY) -> It
     """The pages of heads and sentences, or a share of them, one at a time."""
     for each in results.values():
         yield from head_pages(each, share)
-    if any(s.listed for s in next(iter(results.values())).study.portrait.sentences.values()):
-        yield from sentence_pages(results, share)
+    yield from sentence_pages(results, share)
 
 
 def _draw(press: Press, pages: Iterable[Page]) -> Iterator[str]:
@@ -296,26 +294,3 @@ def exported(pages: Iterable[Page]) -> list[Figure]:
 
 def _size(file: Path) -> int:
     return file.stat().st_size
-
-
-def written(size: float) -> str:
-    """A number of bytes in few digits."""
-    for unit in UNITS[:-1]:
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} {UNITS[-1]}"
-
-
-def _colour_rules() -> Iterator[str]:
-    """A class for each step of the colour scale, its letters black or white by contrast."""
-    for step, colour in enumerate(charts.colours(COLOUR_STEPS)):
-        ink = "#000" if _luminance(colour) > 0.179 else "#fff"
-        yield f".c{step},.c{step} a{{background:{colour};color:{ink};fill:{colour}}}\n"
-
-
-def _luminance(colour: str) -> float:
-    """Relative luminance as WCAG 2 defines it."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

@@ -12,6 +12,7 @@ from headbook.terms import Space, State, View
 MISSING = "–"
 THIN = "\u202f"  # a narrow space that does not break
 FEW = 30  # observations below which a number is greyed
+UNITS = ("bytes", "kB", "MB", "GB")
 
 VIEWS = {
     View.RAW: "all keys",
@@ -137,3 +138,12 @@ def _visible(character: str) -> str:
     forbidden = unicodedata.category(character) in {"Cc", "Cs"}
     nonsense = 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
     return "\ufffd" if forbidden or nonsense else character
+
+
+def written(size: float) -> str:
+    """A number of bytes in few digits."""
+    for unit in UNITS[:-1]:
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} {UNITS[-1]}"

@@ -84,9 +84,9 @@ def grid(results: StackResults) -> Grid:
     return Grid(
         stack=stack.name,
         title=STACKS[stack.name],
-        chosen=_key(first, label),
+        chosen=key(first, label),
         choices=tuple(
-            (metric.title, tuple((_key(metric, x), label_name(x) or metric.title) for x in labels))
+            (metric.title, tuple((key(metric, x), label_name(x) or metric.title) for x in labels))
             for metric, labels in offered
         ),
         caption=shown["caption"],
@@ -104,26 +104,28 @@ def _cell(head: HeadName, text: str, step: int) -> GridCell:
 def grid_data(results: StackResults) -> dict[str, Any]:
     """Every choice of a grid: colours and texts of the cells, row by row, and the caption."""
     return {
-        _key(metric, label): _choice(results, metric, label)
+        key(metric, label): _choice(results, metric, label)
         for metric in results.metrics
         for label in _labels(results, metric)
     }
 
 
-def _key(metric: HeadMetric, label: str) -> str:
+def key(metric: HeadMetric, label: str) -> str:
+    """How addresses and scripts call a number."""
     return f"{metric.id}/{label}"
 
 
-def _labels(results: StackResults, metric: HeadMetric) -> list[str]:
-    """Labels that the grid offers; a profile's offsets are left to the profile."""
+def offered_labels(metric: HeadMetric) -> Sequence[str]:
+    """Labels that readers choose from; a profile's offsets are left to the profile."""
     if metric.chart is Chart.PROFILE:
-        return []
-    if metric.chart is Chart.DISTANCES:
-        labels: Sequence[str] = [metric.headline]
-    else:
-        labels = metric.labels
+        return ()
+    return (metric.headline,) if metric.chart is Chart.DISTANCES else metric.labels
+
+
+def _labels(results: StackResults, metric: HeadMetric) -> list[str]:
+    """Those that a stack has numbers for."""
     view = results.view(metric)
-    return [label for label in labels if results.has(metric.id, view, label)]
+    return [label for label in offered_labels(metric) if results.has(metric.id, view, label)]
 
 
 def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, Any]:

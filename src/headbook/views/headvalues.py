@@ -1,28 +1,24 @@
 """Every number of every head that the list of heads offers, as columns and as data files."""
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headbook.images import base64_of
 from headbook.metrics import all_metrics, head_metrics
-from headbook.metrics.base import Chart, HeadMetric
+from headbook.metrics.base import HeadMetric
 from headbook.results import Number, Numbers, StackResults
 from headbook.shown import HeadName
 from headbook.terms import View
+from headbook.views.grid import FIRST, key, offered_labels
 from headbook.views.headfacts import Fact, HeadFacts, head_facts
 from headbook.wording import FEW, STACKS, is_share, label_name
 
-# What the list shows first, as metric and label.
-FIRST = (
-    ("attention_distance", ""),
-    ("relative_entropy", ""),
-    ("sink_share", ""),
-)
-AXES = (("attention_distance", ""), ("relative_entropy", ""))  # what its picture shows first
+AXES = FIRST[:2]  # what the list's picture shows first
 
 Results = Mapping[str, StackResults]
 
@@ -43,7 +39,7 @@ class Column:
     @property
     def key(self) -> str:
         """How addresses and scripts call it."""
-        return f"{self.metric.id}/{self.label}"
+        return key(self.metric, self.label)
 
     @property
     def title(self) -> str:
@@ -72,15 +68,9 @@ def columns(results: Results) -> tuple[Column, ...]:
     """All columns that some stack has numbers for, in the order of metrics."""
     there = {metric.id for r in results.values() for metric in r.metrics}
     order = head_metrics(metric for name, metric in all_metrics().items() if name in there)
-    made = (Column(m, label, _views(results, m, label)) for m in order for label in _labels(m))
+    asked = ((metric, label) for metric in order for label in offered_labels(metric))
+    made = (Column(*each, _views(results, *each)) for each in asked)
     return tuple(column for column in made if column.views)
-
-
-def _labels(metric: HeadMetric) -> Sequence[str]:
-    """A profile's offsets are left to the profile."""
-    if metric.chart is Chart.PROFILE:
-        return ()
-    return (metric.headline,) if metric.chart is Chart.DISTANCES else metric.labels
 
 
 def _views(results: Results, metric: HeadMetric, label: str) -> dict[str, View]:
@@ -90,16 +80,21 @@ def _views(results: Results, metric: HeadMetric, label: str) -> dict[str, View]:
 
 def first_columns(offered: Sequence[Column]) -> tuple[Column, ...]:
     """Those that the page shows first; without any of them, the first one."""
-    there = {(column.metric.id, column.label): column for column in offered}
-    return tuple(there[name] for name in FIRST if name in there) or tuple(offered[:1])
+    return _named(offered, FIRST) or tuple(offered[:1])
 
 
 def axes(offered: Sequence[Column]) -> tuple[Column, ...]:
     """The two columns that the picture shows first; the first two where a study lacks them."""
-    there = {(column.metric.id, column.label): column for column in offered}
-    if all(name in there for name in AXES):
-        return tuple(there[name] for name in AXES)
+    named = _named(offered, AXES)
+    if len(named) == len(AXES):
+        return named
     return tuple(offered[:2]) if len(offered) > 1 else ()
+
+
+def _named(offered: Sequence[Column], metrics: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of some metrics that have one number a head."""
+    there = {column.metric.id: column for column in offered if not column.label}
+    return tuple(there[name] for name in metrics if name in there)
 
 
 def list_data(results: Results) -> dict[str, Any]:
@@ -125,12 +120,11 @@ def _written(fact: Fact) -> list[Any]:
 
 
 def _metrics(offered: Sequence[Column]) -> Iterator[dict[str, Any]]:
-    for name in dict.fromkeys(column.metric.id for column in offered):
-        own = [column for column in offered if column.metric.id == name]
+    for metric, own in groupby(offered, key=lambda column: column.metric):
         yield {
-            "id": name,
-            "title": own[0].metric.title,
-            "share": is_share(own[0].metric),
+            "id": metric.id,
+            "title": metric.title,
+            "share": is_share(metric),
             "labels": [[column.key, column.title, column.unit] for column in own],
         }
 
@@ -141,19 +135,17 @@ def values_data(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
     Values are 64-bit floats, ends of intervals 32-bit ones, little-endian in base64; NaN where
     there is no number. ``thin`` has a 1 where few observations stand behind the value.
     """
-    offered = columns(results)
-    for name in dict.fromkeys(column.metric.id for column in offered):
-        own = [column for column in offered if column.metric.id == name]
-        yield name, {column.key: _packed(results, column) for column in own}
+    for metric, own in groupby(columns(results), key=lambda column: column.metric):
+        yield metric.id, {column.key: _packed(results, column) for column in own}
 
 
 def _packed(results: Results, column: Column) -> dict[str, str]:
     parts = [_of_stack(r, column) for r in results.values()]
     value, low, high, events = (np.concatenate(part) for part in zip(*parts, strict=True))
     return {
-        "value": _base64(value.astype("<f8")),
-        "low": _base64(low.astype("<f4")),
-        "high": _base64(high.astype("<f4")),
+        "value": base64_of(value.astype("<f8")),
+        "low": base64_of(low.astype("<f4")),
+        "high": base64_of(high.astype("<f4")),
         "thin": "".join(map(str, np.where(events < FEW, 1, 0))),
     }
 
@@ -166,7 +158,3 @@ def _of_stack(results: StackResults, column: Column) -> tuple[NDArray[np.float64
     numbers = column.numbers(results)
     parts = (numbers.value, numbers.low, numbers.high, numbers.events)
     return tuple(part[layers].ravel().astype(np.float64) for part in parts)
-
-
-def _base64(numbers: NDArray[np.floating[Any]]) -> str:
-    return base64.b64encode(np.ascontiguousarray(numbers).tobytes()).decode("ascii")

@@ -13,10 +13,7 @@ from headbook.views.grid import FIRST, Grid, grid
 from headbook.views.metric import MetricPage
 from headbook.views.page import Page, gap_texts
 from headbook.views.ranked import tests_of
-from headbook.wording import (
-    STACKS,
-    counted,
-)
+from headbook.wording import STACKS, counted
 
 CURVES = (*FIRST, "cosine_to_input", "vocabulary_rank")
 MOST_CURVES = 8  # on the page; several stacks share them
@@ -72,7 +69,7 @@ def overview_page(
         notes=manifest.notes,
         warnings=tuple(_warnings(manifest)),
         findings=tuple(group for group in found if group.findings),
-        grids=tuple(grid(r) for r in results.values() if r.metrics),
+        grids=tuple(r.once(grid) for r in results.values() if r.metrics),
         figures=tuple(_curves(results, metric_pages)),
         sentences=any(s.listed for s in study.portrait.sentences.values()),
     )

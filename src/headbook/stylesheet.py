@@ -1,0 +1,20 @@
+"""Style rules that follow from the colours of charts."""
+
+from collections.abc import Iterator
+
+from headbook import charts
+from headbook.views.cells import COLOUR_STEPS
+
+
+def colour_rules() -> Iterator[str]:
+    """A class for each step of the colour scale, its letters black or white by contrast."""
+    for step, colour in enumerate(charts.colours(COLOUR_STEPS)):
+        ink = "#000" if _luminance(colour) > 0.179 else "#fff"
+        yield f".c{step},.c{step} a{{background:{colour};color:{ink};fill:{colour}}}\n"
+
+
+def _luminance(colour: str) -> float:
+    """Relative luminance as WCAG 2 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
