@@ -67,11 +67,13 @@ class Press:
 
 def figures_of(value: Any) -> Iterator[Figure]:
     """Every chart inside a page."""
+    if isinstance(value, str):  # most parts of a page
+        return
     if isinstance(value, Figure):
         yield value
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield from figures_of(getattr(value, field.name))
     elif isinstance(value, tuple):
         for each in value:
             yield from figures_of(each)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from figures_of(getattr(value, field.name))

@@ -1,7 +1,7 @@
 """How numbers, heads and texts are written: the same on every page."""
 
 import math
-import unicodedata
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -12,6 +12,14 @@ from headbook.terms import Space, State, View
 MISSING = "–"
 THIN = "\u202f"  # a narrow space that does not break
 FEW = 30  # observations below which a number is greyed
+# What HTML may not hold: control characters, surrogates, and the last two of each plane.
+UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
+    + "".join(
+        f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
+    )
+    + "]"
+)
 UNITS = ("bytes", "kB", "MB", "GB")
 
 VIEWS = {
@@ -124,20 +132,12 @@ def visible(text: str) -> str:
 
     Spaces, line feeds and tabs stay; characters that no HTML may hold become U+FFFD.
     """
-    return "".join(map(_visible, text))
+    return UNSEEN.sub(_seen, text)
 
 
-def _visible(character: str) -> str:
-    code = ord(character)
-    if character in "\n\t" or code in range(0x20, 0x7F):
-        return character
-    if code < 0x20:
-        return chr(0x2400 + code)
-    if code == 0x7F:
-        return "\u2421"
-    forbidden = unicodedata.category(character) in {"Cc", "Cs"}
-    nonsense = 0xFDD0 <= code <= 0xFDEF or code & 0xFFFE == 0xFFFE
-    return "\ufffd" if forbidden or nonsense else character
+def _seen(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
 
 
 def written(size: float) -> str:

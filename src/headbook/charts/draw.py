@@ -109,29 +109,6 @@ def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
     return found
 
 
-def offset_profile(name: str, caption: str, rows: pd.DataFrame) -> Figure:
-    """Share of attention by offset, with that of uniform attention as a line.
-
-    Args:
-        rows: columns ``offset, value, low, high, uniform``.
-    """
-    table, rows = rows, drawn(rows)
-    reach = int(rows["offset"].abs().max())
-    x = alt.X(
-        "offset:Q",
-        title="offset of the key (− looks back, + looks ahead)",
-        scale=alt.Scale(domain=[-reach - 0.5, reach + 0.5], nice=False),
-        axis=alt.Axis(values=list(range(-reach, reach + 1, max(1, reach // 4))), format="+d"),
-    )
-    y = alt.Y("value:Q", title="share of attention", axis=alt.Axis(format="%"))
-    base = alt.Chart(rows).encode(x=x)
-    tooltip = ["offset:Q", *_numbers("value", "low", "high", "uniform")]
-    bars = base.mark_bar(color=BLUE, width={"band": 0.8}, size=max(3, 240 // (2 * reach + 1)))
-    even = base.mark_line(color=GREY, strokeDash=[4, 3], interpolate="step").encode(y="uniform:Q")
-    chart = alt.layer(bars.encode(y=y, tooltip=tooltip), even)
-    return finished(chart.properties(width=420, height=130), name, caption, table)
-
-
 def trajectories(
     name: str,
     caption: str,

@@ -2,12 +2,10 @@
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from html import escape
 from typing import NamedTuple
 
-from headbook.charts.render import BLUE, FONT, GREY, ORANGE
-from headbook.wording import visible
+from headbook.charts.drawing import Drawing, drawing, written
+from headbook.charts.render import BLUE, GREY, ORANGE
 
 LETTER, WIDE = 7.4, 13.0  # pixels of a letter, of an East Asian one
 SMALL = 5.6  # of a letter of a label
@@ -18,22 +16,6 @@ STEP = 8.0  # the same for brackets
 ROOM = 7.0  # between a word and its lines
 TEXT = 13  # size of letters
 THICKEST = 7.0  # line of weight 1
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A picture as pages use it; like a `Figure` that has no live chart.
-
-    Attributes:
-        name: unique on its page.
-        caption: what it shows; also its text for who cannot see it.
-        svg: an SVG element that inherits the page's colour.
-    """
-
-    name: str
-    caption: str
-    svg: str
-    interactive: bool = False
 
 
 class Arc(NamedTuple):
@@ -67,7 +49,7 @@ def arc_diagram(
         for arc, level in sorted(zip(arcs, levels, strict=True), key=lambda each: each[0].marked):
             parts += _arc(arc, centres, start, way * (ROOM + LEVEL * level))
     width = centres[-1] + _width(words[-1]) / 2 + MARGIN if words else MARGIN
-    return Drawing(name, caption, _svg(caption, width, base + 6 + heights[1] + MARGIN, parts))
+    return drawing(name, caption, width, base + 6 + heights[1] + MARGIN, parts)
 
 
 def bracket_diagram(
@@ -98,27 +80,12 @@ def bracket_diagram(
             line = f"M{left:.1f} {y + tick:.1f}V{y:.1f}H{right:.1f}V{y + tick:.1f}"
             parts.append(f'<path d="{line}" fill="none" stroke="{ink}" stroke-width="{size}"/>')
     width = centres[-1] + _width(words[-1]) / 2 + MARGIN if words else MARGIN
-    return Drawing(name, caption, _svg(caption, width, base + 6 + heights[1] + MARGIN, parts))
-
-
-def _svg(caption: str, width: float, height: float, parts: Sequence[str]) -> str:
-    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" '
-        f'aria-label="{escape(visible(caption))}" font-family="{FONT}">{"".join(parts)}</svg>'
-    )
+    return drawing(name, caption, width, base + 6 + heights[1] + MARGIN, parts)
 
 
 def _words(words: Sequence[str], centres: Sequence[float], base: float) -> Iterator[str]:
     for word, x in zip(words, centres, strict=True):
-        yield _text(word, x, base, TEXT, "currentColor")
-
-
-def _text(text: str, x: float, y: float, size: float, ink: str) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="middle" fill="{ink}">'
-        f"{escape(visible(text))}</text>"
-    )
+        yield written(word, x, base, TEXT)
 
 
 def _width(word: str, letter: float = LETTER) -> float:
@@ -180,4 +147,4 @@ def _arc(arc: Arc, centres: Sequence[float], y: float, reach: float) -> Iterator
     yield f'<path d="{curve} {y + tip:.1f}" {line}/>'
     yield f'<path d="M{b:.1f} {y:.1f}l-3 {tip:.1f}h6z" fill="{ink}"/>'
     if arc.label:
-        yield _text(arc.label, (a + b) / 2, y + 0.75 * reach - 2, 10, ink)
+        yield written(arc.label, (a + b) / 2, y + 0.75 * reach - 2, 10, ink)

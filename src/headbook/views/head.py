@@ -5,9 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import pandas as pd
-
-from headbook.charts import Figure, offset_profile
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Chart, HeadMetric
 from headbook.results import StackResults
@@ -16,6 +13,7 @@ from headbook.terms import UPOS, View
 from headbook.views.cells import Cell, percentile
 from headbook.views.exemplars import ExemplarGroup, exemplar_groups
 from headbook.views.neighbours import Neighbours, neighbours
+from headbook.views.offsets import Offsets, offsets
 from headbook.views.page import EVERY, Page, gap_texts
 from headbook.views.plain import plain
 from headbook.views.relationtable import FoundRelation, found_relations
@@ -32,7 +30,6 @@ from headbook.wording import (
     number,
 )
 
-REACH = 16  # offsets that a profile shows
 ELSEWHERE = {"pos_received", "pos_received_ratio", "pos_given"}  # in tables of tags
 ELSEWHERE |= {"relation_accuracy", "relation_accuracy_far"}  # in those of relations
 WHOLE = {"attention_to"}  # all labels stand in the first table
@@ -98,7 +95,7 @@ class HeadPage(Page):
         controls: headings of the columns of what the model is compared with.
         rows: the head's numbers, of metrics with many labels the first one.
         more: the other labels.
-        profile: attention by offset, or None.
+        offsets: attention by offset, or None.
         tags: attention to parts of speech; empty without tags.
         relations: those that it finds most above chance; empty without trees.
         alike: by view the heads nearest to it; empty where heads were not compared.
@@ -121,7 +118,7 @@ class HeadPage(Page):
     controls: tuple[str, ...]
     rows: tuple[MetricRow, ...]
     more: tuple[MetricRow, ...]
-    profile: Figure | None
+    offsets: Offsets | None
     tags: tuple[TagRow, ...]
     relations: tuple[FoundRelation, ...]
     alike: tuple[Neighbours, ...] = ()
@@ -183,7 +180,7 @@ def _page(
         controls=tuple(control_title(results, control) for control in results.twins),
         rows=tuple(_rows(results, head, first=True)),
         more=tuple(_rows(results, head, first=False)),
-        profile=_profile(results, head),
+        offsets=offsets(results, head),
         tags=tuple(_tags(results, head)),
         relations=found_relations(results, head),
         triptych=triptych(results, exemplars),
@@ -234,26 +231,6 @@ def _row(results: StackResults, head: HeadName, metric: HeadMetric, label: str) 
         ),
         percentile=None if math.isnan(share) else round(100 * share),
     )
-
-
-def _profile(results: StackResults, head: HeadName) -> Figure | None:
-    metric, view = "offset_profile", results.stack.default_view
-    if not results.has(metric, view, "0"):
-        return None
-    offsets = range(-REACH, (0 if results.stack.causal else REACH) + 1)
-    numbers = [results.heads(metric, view, str(o)).at(head.layer, head.head) for o in offsets]
-    even = [results.uniform(metric, view, str(o)).at(head.layer).value for o in offsets]
-    rows = pd.DataFrame({"offset": offsets, "uniform": even}).assign(
-        value=[n.value for n in numbers],
-        low=[n.low for n in numbers],
-        high=[n.high for n in numbers],
-    )
-    name = head_name(head)
-    caption = (
-        f"Attention of head {name} by offset, view {view}, over "
-        f"{counted(numbers[0].sentences, 'sentence')}; dashed: uniform attention."
-    )
-    return offset_profile(f"profile-{head_file(head)}", caption, rows)
 
 
 def _tags(results: StackResults, head: HeadName) -> Iterator[TagRow]:

@@ -1,0 +1,47 @@
+"""Pictures drawn as SVG by hand: those that Vega has no mark for, and those that are many."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+
+from headbook.charts.render import FONT
+from headbook.wording import visible
+
+INK = "currentColor"  # that of the page
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture as pages use it; like a `Figure` that has no live chart.
+
+    Attributes:
+        name: unique on its page.
+        caption: what it shows; also its text for who cannot see it.
+        svg: an SVG element that inherits the page's colour.
+    """
+
+    name: str
+    caption: str
+    svg: str
+    interactive: bool = False
+
+
+def drawing(name: str, caption: str, width: float, height: float, parts: Iterable[str]) -> Drawing:
+    """A picture from its elements, so many pixels wide and high."""
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    return Drawing(
+        name,
+        caption,
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" '
+        f'aria-label="{escape(visible(caption))}" font-family="{FONT}">{"".join(parts)}</svg>',
+    )
+
+
+def written(
+    text: str, x: float, y: float, size: float, ink: str = INK, *, anchor: str = "middle"
+) -> str:
+    """Text in a picture."""
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{ink}">'
+        f"{escape(visible(text))}</text>"
+    )

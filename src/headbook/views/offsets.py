@@ -1,0 +1,42 @@
+"""Attention by offset on the page of a head."""
+
+from dataclasses import dataclass
+
+from headbook.charts import Bar, Drawing, offset_profile
+from headbook.results import StackResults
+from headbook.shown import HeadName
+from headbook.wording import counted, head_file, head_name
+
+METRIC = "offset_profile"
+REACH = 16  # offsets that are shown on either side
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Attention of one head by offset.
+
+    Attributes:
+        drawing: as bars.
+        bars: their numbers.
+    """
+
+    drawing: Drawing
+    bars: tuple[Bar, ...]
+
+
+def offsets(results: StackResults, head: HeadName) -> Offsets | None:
+    """Attention by offset in the stack's default view; None where it was not measured."""
+    view = results.stack.default_view
+    if not results.has(METRIC, view, "0"):
+        return None
+    bars = []
+    for offset in range(-REACH, (0 if results.stack.causal else REACH) + 1):
+        found = results.heads(METRIC, view, str(offset)).at(head.layer, head.head)
+        even = results.uniform(METRIC, view, str(offset)).at(head.layer)
+        bars.append(Bar(offset, found.value, found.low, found.high, even.value))
+    caption = (
+        f"Attention of head {head_name(head)} by offset, view {view}, over "
+        f"{counted(found.sentences, 'sentence')}; lines: intervals; dashed: uniform attention."
+    )
+    drawing = offset_profile(f"profile-{head_file(head)}", caption, bars)
+    return Offsets(drawing, tuple(bars))
