@@ -1,6 +1,6 @@
 """Tables as charts. `draw` makes them, `render` makes pictures of them."""
 
-from headbook.charts.draw import BASELINE, heat_map, layer_curve, trajectories
+from headbook.charts.draw import heat_map, layer_curve
 from headbook.charts.drawing import Drawing
 from headbook.charts.geometry import state_curves, state_matrix
 from headbook.charts.occurrences import occurrence_paths
@@ -10,6 +10,7 @@ from headbook.charts.relations import relation_layers
 from headbook.charts.render import Figure, colours, columnar, files, runtime
 from headbook.charts.similar import head_points
 from headbook.charts.tags import tag_heads, tag_layers
+from headbook.charts.trajectories import BASELINE, trajectories
 from headbook.charts.trees import Arc, arc_diagram, bracket_diagram
 from headbook.charts.unchecked import unchecked
 

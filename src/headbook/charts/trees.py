@@ -48,6 +48,7 @@ def arc_diagram(
         # What stands out is drawn last, over the rest.
         for arc, level in sorted(zip(arcs, levels, strict=True), key=lambda each: each[0].marked):
             parts += _arc(arc, centres, start, way * (ROOM + LEVEL * level))
+    parts.sort(key=lambda part: part.startswith("<text"))  # no line crosses a letter
     width = centres[-1] + _width(words[-1]) / 2 + MARGIN if words else MARGIN
     return drawing(name, caption, width, base + 6 + heights[1] + MARGIN, parts)
 
