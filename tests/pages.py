@@ -78,6 +78,8 @@ def _leads(root: Path, page: Path, link: str) -> bool:
     target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
     if not target.is_file() or not target.is_relative_to(root.resolve()):
         return False
+    if "=" in parts.fragment:
+        return True  # a view, for the page's scripts
     return not parts.fragment or parts.fragment in ids(html_of(target))
 
 

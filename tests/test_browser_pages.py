@@ -43,6 +43,7 @@ PARTS = {
     ("encoder", "about.html"): ("pre",),
     ("encoder", "404.html"): ("main a",),
     ("pair", "index.html"): ("table.heads", "figure.chart svg"),
+    ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
     ("pair", "heads/cross-L00-H01.html"): (
         "section > div > table.numbers",
         ".looking .text",

@@ -266,6 +266,11 @@ def test_pack_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -> 
     assert run("pack", small_site.folder, "--out", out, "-fq") == Said(0, "", "")
     refused(run("pack", small_site.folder, "-o", tmp_path / "t.zip", "--anonymous"), "keep-study")
     refused(run("pack", tmp_path, "-o", small_site.place / "t.zip"), "neither a site nor a study")
+    one = tmp_path / "r.html"
+    said = run("pack", small_site.folder, "--single-file", "--out", one)
+    name, sizes, *_ = said.out.splitlines()
+    assert name == str(one)
+    assert re.fullmatch(rf"{len(tree(small_site.folder))} files, .* [kM]B, unpacked .* MB", sizes)
 
 
 @pytest.mark.slow
@@ -279,5 +284,7 @@ def test_the_program_works_as_a_process(small_site: Site, tmp_path: Path) -> Non
     good = subprocess.run([*command, *arguments], check=False, capture_output=True, text=True)
     assert good.returncode == 0
     assert len(good.stdout.splitlines()) == 2
-    stages = {line.partition(":")[0] for line in good.stderr.splitlines()}
+    expected, *progress = good.stderr.splitlines()
+    assert re.match(r"the site will take about \d+ MB: 8 head pages", expected)
+    stages = {line.partition(":")[0] for line in progress}
     assert stages == {"survey", "portrait", "pages"}

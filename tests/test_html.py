@@ -17,6 +17,7 @@ KINDS = (
     "syntax.html",
     "patterns.html",
     "similar.html",
+    "alignment.html",
     "flow.html",
     "demonstration.html",
     "reproducing.html",

@@ -25,7 +25,7 @@ ORDER = """
     hook
     loading names
     model
-    arithmetic accumulators
+    arithmetic accumulators flips
     tokens rarity encode sequences texts batch passages
     anatomy frame loops plain compiled capture maps layerview shortcut
     lens nearest vocabulary embedding tokenview
@@ -33,17 +33,18 @@ ORDER = """
     trees phrases fits mixture classify patterns
     relations repeats wordtrees
     clouds metrics
-    shapes anchors typesums sums packing finish reduce tokentable
-    manifest shown wordmaps exemplars storage tables study anonymous
+    shapes anchors typesums grouped sums contrasts packing finish reduce tokentable
+    scores manifest facets shown wordmaps exemplars storage tables study anonymous
     demonstration
-    gaps selfcheck rounding foundtable typetable survey sampler pairs
-    geometry portrait trajectories flowpass context
-    record run collection
-    results wording similar findings
-    inference headrelations quantities published classes
+    gaps selfcheck rounding foundtable typetable headtable survey sampler pairs
+    geometry retrace portrait trajectories flowpass context
+    size record run collection
+    results wording similar findings detail
+    inference headrelations quantities published classes alignment
     images charts
     views
     latex markup export scripts publish parallel press stylesheet site papers
+    onefile
     pack
     console cli __main__
 """
@@ -65,7 +66,7 @@ DOORS = {
     "regex": {"annotate"},
     "rich": {"cli", "console"},
     "safetensors": {"storage"},
-    "scipy": {"accumulators", "similar"},
+    "scipy": {"accumulators", "contrasts", "similar"},
     "spacy": {"annotate"},
     "transformers": {"hook", "loading", "model"},
     "typer": {"cli"},

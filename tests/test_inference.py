@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headbook.accumulators import Reservoir
-from headbook.inference import FLIPS, best_offsets, family_wise, relation_tests
+from headbook.flips import FLIPS, family_wise
+from headbook.inference import best_offsets, relation_tests
 from headbook.relations import LABELS, OFFSETS
 from headbook.sums import Found
 from ratios import Part, ratio

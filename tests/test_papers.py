@@ -121,3 +121,24 @@ def test_hostile_names_stay_inside_caption_and_entry() -> None:
     assert entry.count("{") == entry.count("}")
     assert entry.count("\n") == 7
     assert latex.key(figure) == "a-b"
+
+
+def test_attention_by_offset_of_a_head_is_drawn_where_it_is_asked_for(
+    decoder_site: Site, tmp_path: Path
+) -> None:
+    out = tmp_path / "figures"
+    assert write_figures(decoder_site.stored, out, ["profile-L01-*"])[0] == "profile-L01-H00"
+    heads = decoder_site.study.heads
+    of_head = heads[(heads.metric == "offset_profile") & (heads.layer == 1) & (heads["head"] == 2)]
+    view = decoder_site.study.manifest.stacks[0].default_view
+    shown = of_head[of_head["view"] == str(view)].set_index("label")
+    rows = pd.read_csv(out / "profile-L01-H02.csv")
+    assert len(rows) > 10
+    for row in rows.itertuples():
+        expected = shown.loc[str(row.offset)]
+        assert [row.value, row.low, row.high] == pytest.approx(
+            [expected.value, expected.low, expected.high], nan_ok=True
+        )
+    assert (out / "profile-L01-H02.pdf").read_bytes().startswith(b"%PDF")
+    assert r"\label{fig:profile-L01-H02}" in (out / "figures.tex").read_text(encoding="utf-8")
+    assert not any(each.name.startswith("profile") for each in study_figures(decoder_site.study))

@@ -36,6 +36,7 @@ def expected_pages(site: Site) -> set[str]:
     pages |= {"syntax.html", "heads.html"}
     pages |= {"tokens.html"} if len(study.types) else set()
     pages |= {"similar.html"} if len(study.pairs) else set()
+    pages |= {"alignment.html"} if any(s.crosses for s in study.manifest.stacks) else set()
     for stack in study.manifest.stacks:
         prefix = "" if stack.name == "self" else f"{stack.name}-"
         heads = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]

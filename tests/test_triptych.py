@@ -16,7 +16,7 @@ from headbook.collection import collect
 from headbook.results import results
 from headbook.shown import Ranking
 from headbook.study import Study
-from headbook.views.triptych import Triptych, alike, triptych
+from headbook.views.triptych import COLOURS, Triptych, alike, triptych
 from looks import Viewed
 from naive_context import Written
 
@@ -46,11 +46,14 @@ def test_the_three_maps_are_the_weights_the_rest_and_what_is_carried(study: Stud
     special = np.array(sentence.texts[study.manifest.stacks[0].keys].special)
     found = shown(study)
     raw, nosink, carried = (steps(panel.image) for panel in found.panels)
-    np.testing.assert_array_equal(raw, first.attention)
+    step = 256 // COLOURS
+    np.testing.assert_array_equal(raw, first.attention // step)
     np.testing.assert_array_equal(nosink[:, special], 0)
     np.testing.assert_array_equal(nosink[:, ~special], raw[:, ~special])
     weighted = first.attention * first.norms
-    np.testing.assert_allclose(carried / 255, weighted / weighted.max(), atol=0.51 / 255)
+    np.testing.assert_allclose(
+        (carried + 0.5) * step / 256, weighted / weighted.max(), atol=0.5 / COLOURS + 1 / 255
+    )
     assert len(first.norms) == len(special)
 
 

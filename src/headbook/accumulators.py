@@ -78,20 +78,23 @@ class Ratios:
         """Observations behind the value."""
         return self.total["events"]
 
-    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Confidence interval from the linearised variance of a ratio, Student's t.
+    @property
+    def variance(self) -> Floats:
+        """Linearised variance of the value, sentences as clusters; NaN with fewer than two.
 
-        Sentences are the clusters: tokens of one sentence are not independent. NaN with fewer
-        than two sentences.
+        Tokens of one sentence are not independent.
         """
         t = self.total
-        count = t["sentences"]
-        value = self.value
+        count, value = t["sentences"], self.value
         spread = t["nn"] - 2 * value * t["nd"] + value**2 * t["dd"]
-        variance = divide(count * np.maximum(spread, 0), (count - 1) * t["d"] ** 2)
+        found = divide(count * np.maximum(spread, 0), (count - 1) * t["d"] ** 2)
+        return np.where(count >= 2, found, np.nan)
+
+    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
+        """Confidence interval from the variance, Student's t; NaN with fewer than two sentences."""
+        count, value = self.total["sentences"], self.value
         with np.errstate(invalid="ignore"):
-            reach = stdtrit(np.maximum(count - 1, 1), (1 + level) / 2) * np.sqrt(variance)
-        reach = np.where(count >= 2, reach, np.nan)
+            reach = stdtrit(np.maximum(count - 1, 1), (1 + level) / 2) * np.sqrt(self.variance)
         return value - reach, value + reach
 
 

@@ -13,6 +13,7 @@ from headbook.manifest import Manifest
 from headbook.resources import DEMO_SHA256
 from headbook.shown import ShownSentence
 from headbook.study import Study
+from headbook.sums import HeadSums
 
 LOCAL = "a local model"
 FOLDER = "sha256:"  # how revisions of models begin that came from a folder, not from the hub
@@ -26,9 +27,11 @@ def anonymous(study: Study) -> Study:
     Sentences stay as they are, and so do their ids and columns unless they hold a link.
     """
     sentences = {index: _unlinked(s) for index, s in study.portrait.sentences.items()}
+    heads = {stack: _unlinked_groups(sums) for stack, sums in study.survey.heads.items()}
     return replace(
         study,
         manifest=_nameless(study.manifest),
+        survey=replace(study.survey, heads=heads),
         portrait=replace(study.portrait, sentences=sentences),
     )
 
@@ -59,6 +62,16 @@ def _nameless(manifest: Manifest) -> Manifest:
             for number, file in enumerate(manifest.inputs, 1)
         ),
     )
+
+
+def _unlinked_groups(sums: HeadSums) -> HeadSums:
+    """Without groups that a link names; members of pairs that one tells apart come in order."""
+    members = sums.members
+    if members is not None:
+        labels = {k: v for k, v in members.labels.items() if not LINK.search(" ".join((k, *v)))}
+        members = replace(members, labels=labels)
+    groups = tuple(g for g in sums.groups if not LINK.search(f"{g.column} {g.value}"))
+    return replace(sums, groups=groups, members=members)
 
 
 def _unlinked(sentence: ShownSentence) -> ShownSentence:

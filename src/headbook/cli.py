@@ -21,7 +21,7 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from headbook import __version__
-from headbook.config import DEMO_OUT, SUPPLEMENT, Config, flag
+from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config, flag
 from headbook.console import Bar, Lines
 from headbook.errors import ConfigError, HeadbookError, OutputError
 from headbook.folders import check_replaceable
@@ -35,9 +35,11 @@ if TYPE_CHECKING:
 DONE, BUG, WRONG = 0, 1, 2
 STOPPED = "stopped; nothing was changed"
 # The options of the command render, and of figures and pack.
-RENDERING = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
+RENDERING = (
+    "out", "base_url", "max_site_size", "processes", "force", "open", "quiet", "verbose",
+)  # fmt: skip
 DRAWING = ("out", "force", "quiet", "verbose")
-SHOWING = {"open", "base_url", "processes", "keep_study"}  # of no use to collect
+SHOWING = {"open", "base_url", "max_site_size", "processes", "keep_study"}  # of no use to collect
 COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in SHOWING)
 BUILDING = tuple(f.name for f in dataclasses.fields(Config))
 
@@ -170,18 +172,28 @@ Nameless = Annotated[
 ]
 
 
+OneFile = Annotated[
+    bool,
+    typer.Option(
+        "--single-file",
+        help="One HTML file with every page, which opens from disk, instead of an archive.",
+    ),
+]
+PACKING = (_keyword("anonymous", Nameless, False), _keyword("single_file", OneFile, False))
+
+
 @app.command(name="pack")
-@_takes(DRAWING, "site", Packable, _keyword("anonymous", Nameless, False))
-def pack_command(site: Path, *, anonymous: bool, **options: Any) -> None:
-    """Write a site as one archive with checksums, for a paper's supplement."""
+@_takes(DRAWING, "site", Packable, *PACKING)
+def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: Any) -> None:
+    """Write a site as one archive with checksums, or as one HTML file, for a supplement."""
     from headbook.pack import pack  # noqa: PLC0415 - see _render
 
     config = _config(options)
-    out = config.out or Path(SUPPLEMENT)
+    out = config.out or Path(REPORT if single_file else SUPPLEMENT)
     with _progress(config) as progress:
         packed = pack(
-            site, out, anonymous=anonymous, processes=config.processes, force=config.force,
-            progress=progress,
+            site, out, anonymous=anonymous, single_file=single_file, processes=config.processes,
+            force=config.force, progress=progress,
         )  # fmt: skip
     _say(config, "\n".join(packed.said()))
 
@@ -259,6 +271,7 @@ def _render(study: "Study | Path", config: Config, progress: Progress) -> "Summa
         study,
         config.out,
         base_url=config.base_url,
+        max_size=config.max_bytes,
         force=config.force,
         processes=config.processes,
         progress=progress,
@@ -307,7 +320,7 @@ def _finish(config: Config, summary: "Summary", start: float) -> None:
     if limit:
         typer.echo(
             f"warning: the site is larger than {written(limit)}, a common limit for supplements; "
-            "fewer --sentence-pages or --exemplars make it smaller",
+            "--max-site-size keeps it smaller",
             err=True,
         )
     if config.open:

@@ -11,16 +11,18 @@ from headbook.annotate import Annotator
 from headbook.config import Config
 from headbook.encode import Encoder
 from headbook.errors import ConfigError
+from headbook.facets import facets
 from headbook.inputs import Corpus, open_corpus
 from headbook.memory import keep_freed_memory
 from headbook.metrics import (
     chosen_metrics,
 )
 from headbook.model import Model, load_model
-from headbook.passages import packed
+from headbook.passages import Passages, packed
 from headbook.progress import Progress, Silent
 from headbook.rarity import Rarity
 from headbook.run import Run
+from headbook.size import Expected, expected
 from headbook.study import Study
 from headbook.terms import Side
 
@@ -49,6 +51,7 @@ def collect(
     keep_freed_memory()
     torch.manual_seed(config.seed)
     with open_corpus(files) as corpus:
+        columns = facets(corpus, config.facet, config.pair_member)
         model = load_model(
             config.model,
             revision=config.revision,
@@ -57,9 +60,12 @@ def collect(
             verbose=config.verbose,
         )
         limit = config.max_length or model.limit
-        packing = config.pack is not None
+        texts: Corpus | Passages = corpus
+        if config.pack is not None:
+            texts = packed(corpus, model, config.pack, limit)
+            columns = facets(texts, config.facet, config.pair_member)
         run = Run(
-            packed(corpus, model, config.pack or 0, limit) if packing else corpus,
+            texts,
             config,
             progress or Silent(),
             model,
@@ -72,8 +78,18 @@ def collect(
                 targets=Annotator.load(config.target_annotator),
                 rarities=_rarities(config, corpus, model),
             ),
+            facets=columns,
         )
+        run.progress.say(_expected(run).said())
         return run.study(notes)
+
+
+def _expected(run: Run) -> Expected:
+    """How large the site will be."""
+    pages = run.config.n_sentence_pages
+    listed = (sentence for sentence in run.corpus if sentence.index < pages)
+    lengths = [*run.encoder.lengths(listed)]
+    return expected([*run.anatomy.stacks.values()], run.metrics, run.config, lengths)
 
 
 def _rarities(config: Config, corpus: Corpus, model: Model) -> dict[Side, Rarity]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +12,14 @@ from urllib.parse import urlsplit
 from headbook.errors import ConfigError
 from headbook.terms import Control
 
+FACETS = ("label", "language", "genre", "split")  # columns that group sentences unasked
 DEVICES = ("auto", "cpu", "cuda", "mps")
 DEMO_OUT = "site"  # where the demo goes unless it is told otherwise
 SUPPLEMENT = "supplement.zip"  # the same of an archive
+REPORT = "report.html"  # and of a site in one file
 PRECISIONS = ("float32", "bfloat16")
+UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9}  # of sizes, in bytes
+SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]b)", re.IGNORECASE)
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -73,6 +78,12 @@ class Config:
     sentence_pages: str = option(
         "50", "How many sentences, from the first on, get a page of their own; or 'all'."
     )
+    neuron_sentences: int = option(
+        2,
+        "Of how many of the sentences with pages queries and keys are kept, from the first on, so "
+        "that it can be seen how each weight comes about. One that takes more than 16 MB a stack "
+        "is left out.",
+    )
     vocabulary_sentences: int = option(
         100, "Sentences, chosen by a hash of their content, on which vocabulary ranks are averaged."
     )
@@ -88,6 +99,16 @@ class Config:
         "all pairs of heads.",
     )
     metrics: str = option("all", "Metrics to compute, separated by commas; or 'all'.")
+    facet: str = option(
+        "auto",
+        "Metadata columns whose values group sentences, separated by commas; 'auto': those of "
+        f"{', '.join(FACETS)} that have 2 to 12 values; or 'none'.",
+    )
+    pair_member: str | None = option(
+        None,
+        "Metadata column that tells the two sentences of a pair_id apart. Default: one whose two "
+        "values do so in every pair, else their order.",
+    )
     control: str = option(
         "none",
         f"What to run beside the model, separated by commas: {', '.join(Control)}; or 'none'.",
@@ -95,7 +116,10 @@ class Config:
     control_seeds: int = option(3, "How many untrained twins, 1 to 5; several give a band.")
     seed: int = option(0, "Seed of everything random.")
     out: Path | None = option(
-        None, f"Folder to write; of pack the archive, by default {SUPPLEMENT}.", "-o", place=True
+        None,
+        f"Folder to write; of pack the file, by default {SUPPLEMENT} or {REPORT}.",
+        "-o",
+        place=True,
     )
     keep_study: Path | None = option(
         None,
@@ -106,6 +130,12 @@ class Config:
         None,
         "Address of the folder where the site will be published, such as "
         "https://somebody.github.io/heads/; adds a sitemap and full addresses for previews.",
+        place=True,
+    )
+    max_site_size: str | None = option(
+        None,
+        "Largest size of the site, such as '50MB'; where it would be larger, the least needed "
+        "detail is left out, and the overview says so.",
         place=True,
     )
     processes: int = option(
@@ -128,6 +158,7 @@ class Config:
         self._check(self.max_length is None or self.max_length >= 1, "max_length", "at least 1")
         self._check(self.pack is None or self.pack >= 1, "pack", "at least 1")
         self._check(self.exemplars >= 1, "exemplars", "at least 1")
+        self._check(self.neuron_sentences >= 0, "neuron_sentences", "at least 0")
         self._check(self.vocabulary_sentences >= 1, "vocabulary_sentences", "at least 1")
         self._check(1 <= self.sample_sentences <= 2000, "sample_sentences", "1 to 2000")
         for name in ("language", "target_language"):
@@ -138,6 +169,9 @@ class Config:
         self._check(asked <= known, "control", f"'none' or some of {', '.join(Control)}")
         self._check(1 <= self.control_seeds <= 5, "control_seeds", "1 to 5")
         self._check(self.processes >= 0, "processes", "at least 0")
+        size = self.max_site_size
+        sized = size is None or SIZE.fullmatch(size) is not None
+        self._check(sized, "max_site_size", "a size such as '50MB', '800kB' or '1.5GB'")
         web = urlsplit(self.base_url or "https://localhost/")
         plain = web.scheme in {"http", "https"} and web.netloc and not (web.query or web.fragment)
         self._check(
@@ -154,6 +188,12 @@ class Config:
     def n_sentence_pages(self) -> float:
         """How many sentences get a page; infinite for 'all'."""
         return float("inf") if self.sentence_pages == "all" else int(self.sentence_pages)
+
+    @property
+    def max_bytes(self) -> float | None:
+        """Bytes that the site may have, None without a limit."""
+        found = SIZE.fullmatch(self.max_site_size or "")
+        return float(found[1]) * UNITS[found[2].lower()] if found else None
 
     def recorded(self) -> dict[str, Any]:
         """The options that decide the numbers and the pages, for the manifest."""

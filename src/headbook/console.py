@@ -49,6 +49,10 @@ class Bar:
         self._clock.count(tokens)
         self._progress.update(self._task, advance=sentences, speed=self._clock.speed)
 
+    def say(self, text: str) -> None:
+        """Print a line above the bars."""
+        self._progress.console.print(text, highlight=False, soft_wrap=True)
+
 
 class Lines:
     """A line when a stage begins and every few seconds, for logs."""
@@ -83,6 +87,10 @@ class Lines:
             parts = (f"{self._name}: {self._done}/{self._total}", self._clock.speed, left)
             line = ", ".join(part for part in parts if part)
             self._console.print(line, highlight=False, soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text, highlight=False, soft_wrap=True)
 
 
 class _Clock:

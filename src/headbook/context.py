@@ -14,6 +14,7 @@ from headbook.batch import Batch
 from headbook.capture import Scopes, forward
 from headbook.cosines import thresholds
 from headbook.frame import Frame, Scope
+from headbook.headtable import head_columns, uniform
 from headbook.layerview import layer_views
 from headbook.maps import Maps
 from headbook.metrics.base import AnchorMetric, ContextMetric
@@ -21,7 +22,6 @@ from headbook.model import Model
 from headbook.outputs import HeadOutputs
 from headbook.reduce import Parts
 from headbook.sums import HeadTable, Survey
-from headbook.survey import head_columns, uniform
 from headbook.terms import Stack, View
 from headbook.tokens import Encoded
 

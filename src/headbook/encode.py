@@ -56,6 +56,15 @@ class Encoder:
             for s, source, target in zip(chunk, sources, targets, strict=True):
                 yield Encoded(s, {Side.SOURCE: source, Side.TARGET: target})
 
+    def lengths(self, sentences: Iterable[Sentence]) -> Iterator[dict[Side, int]]:
+        """Tokens of each sentence by side; a target that is not there counts like its source."""
+        for s in sentences:
+            texts = {Side.SOURCE: s.text}
+            if self.model.config.is_encoder_decoder:
+                texts[Side.TARGET] = s.target or s.text
+            ids = {side: self.model.tokenizer(text, verbose=False) for side, text in texts.items()}
+            yield {side: min(len(each["input_ids"]), self.limit) for side, each in ids.items()}
+
     def of_ids(self, ids: list[int]) -> Tokens:
         """Tokens that stand for no text."""
         return self._tokens("", ids, [(0, 0)] * len(ids), (), 0, side=Side.SOURCE)

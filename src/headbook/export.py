@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,6 +76,33 @@ TABLES = {
             "rows": "query tokens whose rows count in both heads",
         },
     ),
+    "groups": Table(
+        "The same numbers of every head by group of sentences; those without any data are left "
+        "out.",
+        {"column": "metadata column of the input", "group": "what the sentences have in it"}
+        | PLACE
+        | {"head": "counted from 0"}
+        | METRIC
+        | NUMBERS,
+    ),
+    "minimal_pairs": Table(
+        "What differs within pairs of sentences (column pair_id of the input), for every head.",
+        PLACE
+        | {"head": "counted from 0"}
+        | METRIC
+        | {
+            "first_member": "what the first member of each pair has in the column that tells "
+            "members apart; or first",
+            "second_member": "the same of the second one; or second",
+            "first": "mean over pairs of the first member's own value",
+            "second": "the same of the second one",
+            "value": "first minus second; empty where there is no pair",
+            "low": "lower end of the 95 % confidence interval over pairs",
+            "high": "upper end",
+            "p": "two-sided, by flips of signs; family-wise over all rows of a stack",
+            "pairs": "pairs in which both members have a value",
+        },
+    ),
     "geometry": Table(
         "Every number of the states of a layer: input and output of each layer, on a sample.",
         {
@@ -135,8 +162,9 @@ TABLES = {
         },
     ),
 }
+TEXTS = ("token", "neighbour", "column", "group", "first_member", "second_member")  # from outside
 # Tables that are left out where nobody asked for their numbers.
-OPTIONAL = {"compared", "geometry", "pairs", "types"}
+OPTIONAL = {"compared", "geometry", "groups", "minimal_pairs", "pairs", "types"}
 EXEMPLARS = {
     "stack, layer, head": "the head",
     "ranking, rank": "strongest or median, and the place in that ranking",
@@ -149,8 +177,11 @@ EXEMPLARS = {
 }
 
 
-def write_tables(study: Study, folder: Path) -> list[str]:
+def write_tables(study: Study, folder: Path, without: Collection[str] = ()) -> list[str]:
     """Every table as CSV and Parquet.
+
+    Args:
+        without: tables that are written as Parquet alone.
 
     Returns:
         What was left out for its size, in words.
@@ -162,6 +193,9 @@ def write_tables(study: Study, folder: Path) -> list[str]:
             continue
         schema = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
         pq.write_table(schema, folder / f"{name}.parquet", compression="zstd")
+        if name in without:
+            left_out.append(f"{name}.csv would make the site too large; use the Parquet file")
+            continue
         path = folder / f"{name}.csv"
         _spreadsheet_safe(frame).to_csv(
             path,
@@ -207,7 +241,7 @@ def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
 
 def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
     """Cells of text that a spreadsheet would take for a formula get a leading apostrophe."""
-    texts = [name for name in ("token", "neighbour") if name in frame]
+    texts = [name for name in TEXTS if name in frame]
     return frame.assign(**{name: _prefixed(frame[name]) for name in texts})
 
 
@@ -217,13 +251,13 @@ def _prefixed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
     return safe.str.replace("\r", "␍")  # the writer quotes line feeds alone
 
 
-def write_figure(figure: charts.Figure, folder: Path) -> None:
+def write_figure(figure: charts.Picture, folder: Path) -> None:
     """Write a figure's files, named after it."""
     for suffix, content in figure_files(figure).items():
         (folder / f"{figure.name}{suffix}").write_bytes(content)
 
 
-def figure_files(figure: charts.Figure) -> dict[str, bytes]:
+def figure_files(figure: charts.Picture) -> dict[str, bytes]:
     """A figure as files, by suffix: SVG, PDF, and a CSV of what its picture shows.
 
     Numbers have the digits of the tables; they come last. Empty columns are left out.

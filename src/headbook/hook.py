@@ -35,6 +35,7 @@ class Attention:
         weights: *Shape:* ``(sentence, head, query, key)``; each row sums to 1.
         output: *Shape:* ``(sentence, query, head, width)``; None where not available.
         projection: what the heads' outputs go through next; None where not known.
+        scaling: of the products of queries and keys; None where the model leaves it to the width.
     """
 
     module: torch.nn.Module | None
@@ -45,6 +46,7 @@ class Attention:
     weights: torch.Tensor
     output: torch.Tensor | None
     projection: Projection | None = None
+    scaling: float | None = None
 
 
 class NoEagerAttention(Exception):  # noqa: N818 - it reports, it does not fail
@@ -87,7 +89,9 @@ def attend(
     output, weights = eager(module, query, key, value, attention_mask, **options)
     watcher = _watcher.get()
     if watcher is not None:
-        watcher(Attention(module, query, key, value, attention_mask, weights, output))
+        scaling = options.get("scaling")
+        seen = (module, query, key, value, attention_mask, weights, output)
+        watcher(Attention(*seen, scaling=scaling))
     return output, weights
 
 

@@ -17,7 +17,6 @@ says that a head beats the best fixed offset on this corpus; it does not say tha
 the head for it.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,15 +26,11 @@ from numpy.typing import NDArray
 from headbook.accumulators import Ratios
 from headbook.arithmetic import Floats, Ints, divide
 from headbook.findings import CHOICE, REPORT
+from headbook.flips import family_wise
 from headbook.relations import LABELS, OFFSETS
 from headbook.results import Numbers
 from headbook.sums import Found
 from headbook.wording import FEW
-
-FLIPS = 2000
-CHUNK = 64  # flips at a time: as many bits as a hash has
-TOLERANCE = 1e-9  # relative; statistics that differ by less are equal
-GOLDEN, MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,38 +118,6 @@ def _choose(found: Found, present: NDArray[np.bool_]) -> _Choice:
     return _Choice(labels, head, hits.argmax(1), at_offsets.argmax(-1))
 
 
-def family_wise(
-    differences: NDArray[np.float32], present: NDArray[np.bool_], keys: NDArray[np.uint64]
-) -> Floats:
-    """Family-wise p of each head and label by the largest statistic under flips of signs.
-
-    The statistic is the sum of the differences over the root of the sum of their squares, which
-    flips leave as it is; p = (1 + flips that reach it) / (1 + flips).
-
-    Args:
-        differences: whole numbers. *Shape:* ``(sentence, layer, head, label)``.
-        present: heads that take part. *Shape:* ``(layer, head)``.
-        keys: hashes of the sentences, from which the signs come. *Shape:* ``(sentence,)``.
-
-    Returns:
-        *Shape:* ``(layer, head, label)``; NaN where a head does not take part.
-    """
-    found = np.full(differences.shape[1:], np.nan)
-    family = found[present].shape  # (head, label)
-    flat = differences[:, present].reshape(len(keys), family[0] * family[1])
-    root = np.sqrt(np.square(flat).sum(0, dtype=np.float64))
-    scale = np.divide(1.0, root, out=np.zeros_like(root), where=root > 0)
-    observed = flat.sum(0, dtype=np.float64) * scale
-    most = np.concatenate(
-        # Sums of whole numbers are exact, in whatever order a machine adds them.
-        [(signs @ flat * scale).max(1, initial=0.0) for signs in _signs(keys)]
-    )
-    reached = np.sort(most) * (1 + TOLERANCE)
-    above = len(most) - np.searchsorted(reached, observed)
-    found[present] = ((1 + above) / (1 + len(most))).reshape(family)
-    return found
-
-
 def best_offsets(found: Found) -> tuple[Ints, Floats]:
     """The offset that finds most words of each label, and the share that it finds.
 
@@ -189,18 +152,3 @@ def _where(present: NDArray[np.bool_], numbers: Numbers) -> Numbers:
     there = np.any(present, axis=1, keepdims=True)
     value, low, high = (np.where(there, part, np.nan) for part in numbers[:3])
     return numbers._replace(value=value, low=low, high=high)
-
-
-def _signs(keys: NDArray[np.uint64]) -> Iterator[NDArray[np.float32]]:
-    """Signs of the sentences in each flip, from their hashes (splitmix64, one bit a flip).
-
-    *Shape:* ``(flip, sentence)``, `CHUNK` flips or what is left at a time.
-    """
-    for start in range(0, FLIPS, CHUNK):
-        z = keys + np.uint64(GOLDEN * (start // CHUNK + 1) % 2**64)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(MIX[0])
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(MIX[1])
-        z ^= z >> np.uint64(31)
-        flips = np.arange(min(CHUNK, FLIPS - start), dtype=np.uint64)
-        bits = (z >> flips[:, None]) & np.uint64(1)
-        yield np.where(bits, np.float32(1), np.float32(-1))

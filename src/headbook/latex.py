@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from headbook.charts import Figure
+from headbook.charts import Picture
 from headbook.views.page import SiteFacts
 from headbook.wording import visible
 
@@ -47,12 +47,12 @@ def escaped(text: str) -> str:
     return visible(text).translate(LETTERS)
 
 
-def key(figure: Figure) -> str:
+def key(figure: Picture) -> str:
     """What a figure is called in labels and bibliographies: letters, digits and hyphens."""
     return re.sub(r"[^A-Za-z0-9]+", "-", figure.name)
 
 
-def snippet(figure: Figure, source: str) -> str:
+def snippet(figure: Picture, source: str) -> str:
     """A figure environment.
 
     Args:
@@ -72,7 +72,7 @@ def snippet(figure: Figure, source: str) -> str:
 """
 
 
-def entry(figure: Figure, site: SiteFacts, year: str) -> str:
+def entry(figure: Picture, site: SiteFacts, year: str) -> str:
     """A BibTeX entry of a figure; without a year where none is known."""
     title = re.split(r"[.;:] |\.$", figure.caption)[0]
     dated = f"\n  year = {{{year}}}," if year else ""
@@ -85,6 +85,6 @@ def entry(figure: Figure, site: SiteFacts, year: str) -> str:
 """
 
 
-def document(figures: Iterable[Figure], source: str) -> str:
+def document(figures: Iterable[Picture], source: str) -> str:
     """Figure environments, one after another, to copy from or to input whole."""
     return HEAD + "".join(snippet(figure, source) for figure in figures)

@@ -1,4 +1,4 @@
-"""A site as one archive for reviewers, with checksums: the same bytes every time."""
+"""A site as one archive with checksums, or as one HTML file: the same bytes every time."""
 
 import hashlib
 import os
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headbook import anonymous as names
+from headbook import onefile
 from headbook.errors import OutputError, StudyError
 from headbook.export import walk
 from headbook.folders import is_ours
@@ -45,7 +46,7 @@ site/methods.html how every number was made, and site/data/ has the numbers as C
 
 @dataclass(frozen=True)
 class Packed:
-    """An archive.
+    """An archive, or a site in one file.
 
     Attributes:
         path: where it is.
@@ -76,11 +77,12 @@ def pack(
     out: str | Path,
     *,
     anonymous: bool = False,
+    single_file: bool = False,
     processes: int = 1,
     force: bool = False,
     progress: Progress | None = None,
 ) -> Packed:
-    """Write the archive of a site.
+    """Write a site as an archive or as one HTML file.
 
     Args:
         source: the folder of a site; or a study or its folder, whose site is then drawn for the
@@ -88,6 +90,7 @@ def pack(
         out: the archive; it appears when it is complete.
         anonymous: leave out what tells who made it, see `headbook.anonymous`. Such a site is
             always drawn anew, which takes a study.
+        single_file: one HTML file instead of an archive, see `headbook.onefile`.
         processes: that draw pages, as for `headbook.render`.
         force: replace an archive of ours that stands there.
         progress: told how many pages are drawn.
@@ -97,15 +100,16 @@ def pack(
         OutputError: ``out`` may not be replaced, or cannot be written.
     """
     out = Path(out)
-    _check_replaceable(out, source, force=force)
+    _check_replaceable(out, source, single_file=single_file, force=force)
+    write = _one_file if single_file else _packed
     if not isinstance(source, Study) and _is_site(Path(source), anonymous=anonymous):
-        return _packed(Path(source), out, ())
+        return write(Path(source), out, ())
     study = source if isinstance(source, Study) else Study.load(source)
     with tempfile.TemporaryDirectory(prefix="headbook-") as place:
         site = Path(place) / "site"
         shown = names.anonymous(study) if anonymous else study
         render(shown, site, processes=processes, progress=progress)
-        return _packed(site, out, tuple(names.left(shown)) if anonymous else ())
+        return write(site, out, tuple(names.left(shown)) if anonymous else ())
 
 
 def _is_site(source: Path, *, anonymous: bool) -> bool:
@@ -128,7 +132,9 @@ def _is_site(source: Path, *, anonymous: bool) -> bool:
     return True
 
 
-def _check_replaceable(out: Path, source: Study | str | Path, *, force: bool) -> None:
+def _check_replaceable(
+    out: Path, source: Study | str | Path, *, single_file: bool, force: bool
+) -> None:
     """Refuse places that are not ours to write.
 
     Raises:
@@ -138,8 +144,9 @@ def _check_replaceable(out: Path, source: Study | str | Path, *, force: bool) ->
         raise OutputError(f"{out}: lies in the folder that is packed; expected another place")
     if not out.exists():
         return
-    if not _is_archive(out):
-        raise OutputError(f"{out}: not an archive of Headbook's; expected a new file")
+    if not (onefile.is_ours(out) if single_file else _is_archive(out)):
+        kind = "a site in one file" if single_file else "an archive"
+        raise OutputError(f"{out}: not {kind} of Headbook's; expected a new file")
     if not force:
         raise OutputError(f"{out}: exists already; pass --force to replace it")
 
@@ -167,6 +174,14 @@ def _packed(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
     with zipfile.ZipFile(out) as archive:
         unpacked = sum(entry.file_size for entry in archive.infolist())
     return Packed(out, len(files) + 2, out.stat().st_size, unpacked, left)
+
+
+def _one_file(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
+    """The one file of a folder."""
+    with _replacing(out) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.writelines(onefile.document(site))
+    sizes = [file.stat().st_size for _, file in _shown(site)]
+    return Packed(out, len(sizes), out.stat().st_size, sum(sizes), left)
 
 
 def _shown(site: Path) -> Iterator[tuple[str, Path]]:

@@ -1,19 +1,21 @@
 """Figures alone, as a paper takes them: pictures, their data, LaTeX and BibTeX."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from headbook import export, latex
-from headbook.charts import Figure
+from headbook.charts import Drawing, Figure, Picture
 from headbook.errors import ConfigError
 from headbook.folders import check_replaceable, written_whole
 from headbook.progress import Progress, Silent
 from headbook.results import results as results_of
+from headbook.shown import heads_of
 from headbook.site import across_pages, exported
 from headbook.study import Study
 from headbook.views.metric import metric_pages, study_metrics
+from headbook.views.offsets import offsets, profile_name
 from headbook.views.page import SiteFacts
 
 NEAR = 3  # names that are offered for one that is not there
@@ -36,7 +38,9 @@ def write_figures(
     Args:
         study: a study, or the folder of a stored one.
         out: folder to write; it appears when it is complete.
-        only: names of figures, ``*`` and ``?`` standing for any letters; all figures without one.
+        only: names of figures, ``*`` and ``?`` standing for any letters; without one, all figures
+            that the site has as files. Attention by offset of single heads is drawn where a name
+            asks for it, such as ``profile-L02-H03``.
         force: replace a folder of Headbook that stands there.
         progress: told how many figures are done.
 
@@ -51,7 +55,7 @@ def write_figures(
     check_replaceable(Path(out), force=force)
     if not isinstance(study, Study):
         study = Study.load(study)
-    chosen = _chosen(study_figures(study), only)
+    chosen = _chosen([*study_figures(study), *_profiles(study, only)], only)
     progress = progress or Silent()
     progress.stage("figures", len(chosen))
     with written_whole(Path(out), force=force) as draft:
@@ -77,7 +81,17 @@ def study_figures(study: Study) -> list[Figure]:
     return exported((*metric_pages(results, study_metrics(results)), *across_pages(results)))
 
 
-def _chosen(figures: Sequence[Figure], only: Sequence[str]) -> list[Figure]:
+def _profiles(study: Study, only: Sequence[str]) -> Iterator[Drawing]:
+    """Attention by offset of the heads that are asked for."""
+    for results in results_of(study).values():
+        for head in heads_of(results.stack):
+            if any(fnmatchcase(profile_name(head), pattern) for pattern in only):
+                found = offsets(results, head)
+                if found is not None:
+                    yield found.picture
+
+
+def _chosen(figures: Sequence[Picture], only: Sequence[str]) -> list[Picture]:
     """The figures whose names match a pattern, in their own order.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,8 @@ from headbook.layerview import layer_views
 from headbook.maps import Maps
 from headbook.model import Model
 from headbook.outputs import HeadOutputs
+from headbook.retrace import SoftmaxInput, layer_scores
+from headbook.scores import Place, Scores, complete
 from headbook.shown import Exemplar, Portrait, Ranking, ShownSentence, to_steps
 from headbook.terms import View
 
@@ -30,6 +33,7 @@ class Portrayer:
         listed: indices of the sentences with a page of their own; all their maps are kept.
         choices: the exemplars; of other sentences only the heads' maps that chose them are kept.
         alike: whether to keep for which tokens of its first exemplar a head writes the same.
+        traced: indices of the sentences whose queries and keys are kept.
     """
 
     def __init__(
@@ -40,9 +44,10 @@ class Portrayer:
         choices: Iterable[Choice],
         *,
         alike: bool = False,
+        traced: Collection[int] = (),
     ) -> None:
         self._model, self._anatomy, self._listed = model, anatomy, listed
-        self._alike = alike
+        self._alike, self._traced = alike, traced
         self._choices: dict[tuple[str, int, int], list[Choice]] = defaultdict(list)
         for choice in choices:
             self._choices[choice.head.stack, choice.head.layer, choice.index].append(choice)
@@ -54,6 +59,9 @@ class Portrayer:
         carried: dict[tuple[str, int], NDArray[np.float32]] = {}
         ends: dict[tuple[str, int], NDArray[np.uint8]] = {}
         exemplars: list[Exemplar] = []
+        scores: dict[Place, Scores] = {}
+        traced = any(item.sentence.index in self._traced for item in batch.items)
+        softmax = SoftmaxInput()
 
         def on_attention(place: Call, attention: hook.Attention) -> None:
             stack = self._anatomy.stacks[place.stack]
@@ -61,6 +69,12 @@ class Portrayer:
             found = scopes.get(place.stack, attention)
             layer = Maps(found[View.NOSINK], attention)
             norms = layer.value_norms
+            if traced:
+                frame = found[View.RAW].frame
+                given = softmax.last
+                scores.update(
+                    layer_scores(place, attention, given, frame, batch, wanted=self._traced)
+                )
             outputs = HeadOutputs(layer_views(found, layer)[View.RAW])
             if self._alike and not stack.crosses and outputs.outputs is not None:
                 self._mark_ends(ends, batch, place, outputs)
@@ -87,7 +101,8 @@ class Portrayer:
                         exemplar = replace(exemplar, written=alike)
                     exemplars.append(exemplar)
 
-        forward(self._model, self._anatomy, batch, on_attention)
+        with softmax if traced else nullcontext():
+            forward(self._model, self._anatomy, batch, on_attention)
         return Portrait(
             sentences={
                 item.sentence.index: ShownSentence.of(
@@ -99,6 +114,7 @@ class Portrayer:
             norms=carried,
             ends=ends,
             exemplars=tuple(exemplars),
+            scores=complete(scores, self._anatomy.stacks),
         )
 
     def _mark_ends(

@@ -12,6 +12,9 @@ class Progress(Protocol):
     def advance(self, sentences: int, tokens: int) -> None:
         """So many sentences and tokens of this stage are done."""
 
+    def say(self, text: str) -> None:
+        """A line for whoever waits."""
+
 
 class Silent:
     """Shows nothing."""
@@ -20,4 +23,7 @@ class Silent:
         """Say nothing."""
 
     def advance(self, sentences: int, tokens: int) -> None:
+        """Say nothing."""
+
+    def say(self, text: str) -> None:
         """Say nothing."""

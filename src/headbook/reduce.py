@@ -1,7 +1,7 @@
 """From a batch's ratios to the sums that survive it, in float64."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headbook import compiled
 from headbook.accumulators import FIELDS, HALVES
-from headbook.arithmetic import Floats
+from headbook.arithmetic import Floats, divide
 from headbook.metrics.base import Ratio
 
 
@@ -70,6 +70,27 @@ class Parts:
             np.concatenate([start + each for start, each in zip(starts, labels, strict=True)]),
             *(_taken(each, labels, n_labels, kept.shape[1] - 1) for each in taken),
         )
+
+    def of_some(self, sentences: Sequence[int]) -> "Parts":
+        """The same of some of the sentences."""
+        taken = [*sentences]
+        return replace(self, n=self.n[taken], shared=self.shared[taken], own=self.own[taken])
+
+    def values(self, sentences: Sequence[int], labels: Sequence[int]) -> Floats:
+        """Ratios of single sentences; NaN where a sentence takes no part.
+
+        *Shape:* ``(sentence, head, label)``.
+        """
+        some, found = self.of_some(sentences), []
+        n_shared = self.shared.shape[1]
+        for label in labels:
+            place = self.d_of[label]
+            one_of_own = place >= n_shared
+            d = some.own[..., place - n_shared] if one_of_own else some.shared[:, place, None]
+            given = np.flatnonzero(self.given == label)
+            n = some.n[..., given].sum(-1, dtype=np.float64)
+            found.append(divide(n, d) if len(given) else np.full(n.shape, np.nan))
+        return np.stack(found, -1)
 
     def sums(self, half: NDArray[np.int64], starts: Sequence[int] = ()) -> tuple[Floats, Floats]:
         """What `Ratios` keeps of a batch; a sentence with denominator 0 takes no part.

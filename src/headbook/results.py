@@ -16,6 +16,7 @@ from headbook.metrics.base import HeadMetric
 from headbook.study import Study
 from headbook.sums import HeadColumn, HeadTable, TokenColumn
 from headbook.terms import Control, Space, Stack, State, View
+from headbook.wording import counted
 
 
 class Number(NamedTuple):
@@ -105,6 +106,14 @@ class StackResults(Memo):
             return each[0]
         values = np.stack([numbers.value for numbers in each])
         return each[0]._replace(value=values.mean(0), low=values.min(0), high=values.max(0))
+
+    def some(self, sentences: int, before: str) -> str:
+        """How many sentences a figure rests on, after some words; nothing where it is all of them.
+
+        All of them stand behind every caption as it is.
+        """
+        every = sentences == self.study.manifest.counts["sentences"]
+        return "" if every else f"{before} {counted(sentences, 'sentence')}"
 
     def heads(self, metric: str, view: View, label: str = "") -> Numbers:
         """A number for each head. *Shape:* ``(layer, head)``."""

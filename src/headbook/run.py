@@ -1,7 +1,7 @@
 """One collection: the passes over texts and model, one after the other."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from operator import add
 
@@ -18,6 +18,7 @@ from headbook.demonstration import NEEDED, demonstrate, refusal
 from headbook.embedding import Embedding, read_embedding
 from headbook.encode import Encoder
 from headbook.exemplars import choose
+from headbook.facets import Facets
 from headbook.flowpass import FlowTracker
 from headbook.gaps import find_gaps
 from headbook.geometry import Geometer
@@ -41,6 +42,7 @@ from headbook.passages import Passages
 from headbook.portrait import Portrayer
 from headbook.progress import Progress
 from headbook.record import manifest_of
+from headbook.retrace import untraced
 from headbook.rounding import roundings
 from headbook.sampler import Sampler
 from headbook.selfcheck import self_checks
@@ -74,6 +76,7 @@ class Run:
     annotator: Annotator
     encoder: Encoder
     arrange: Callable[[Sentence], Sentence] = as_it_is
+    facets: Facets = field(default_factory=Facets)
 
     def study(self, notes: str) -> Study:
         """Survey, portrait and manifest."""
@@ -101,7 +104,8 @@ class Run:
             lens if isinstance(lens, Lens) else None,
         )
         alike = bool(context_metrics(self.metrics))
-        portrayer = Portrayer(self.model, self.anatomy, listed, choices, alike=alike)
+        traced = listed[: self.config.neuron_sentences]
+        portrayer = Portrayer(self.model, self.anatomy, listed, choices, alike=alike, traced=traced)
         self.progress.stage("portrait", len(shown) + len(tracked) + len(followed))
         parts = [portrayer.portray(batch) for batch in self._batches(items, shown)]
         for batch in self._batches(items, tracked):
@@ -114,6 +118,7 @@ class Run:
             survey += Survey(flows=sums)
         if listed:
             parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
+        portrait = Portrait.join(parts).sorted()
         few = self._few(list(items.values()))
         checks = self_checks(self.model, self.anatomy, few, embeddings, lens)
         gaps = find_gaps(
@@ -131,22 +136,24 @@ class Run:
             survey=survey,
             checks=checks,
             checked=len(few.items),
-            gaps=gaps,
+            gaps=(*gaps, *untraced(self.anatomy, portrait, traced)),
             rounded=roundings(self.model, self.anatomy, few, embeddings),
         )
         twins = {
             name: head_tables(self._twin(kind, seed)._measured())  # noqa: SLF001 - of this kind
             for name, kind, seed in twins_of(self.config.control, self.config.control_seeds)
         }
-        return Study(manifest, survey, Portrait.join(parts).sorted(), twins)
+        return Study(manifest, survey, portrait, twins)
 
     def _twin(self, kind: Control, seed: int) -> "Run":
         """The same run with another model, or with other texts."""
         metrics = tuple(head_metrics(self.metrics))
         if kind is Control.SHUFFLED:
-            return replace(self, metrics=metrics, arrange=partial(shuffled, seed=seed))
+            arrange = partial(shuffled, seed=seed)
+            return replace(self, metrics=metrics, arrange=arrange, facets=Facets())
         model = untrained(self.model, seed)
-        return replace(self, metrics=metrics, model=model, anatomy=examine(model))
+        anatomy = examine(model)
+        return replace(self, metrics=metrics, model=model, anatomy=anatomy, facets=Facets())
 
     def _measured(self) -> Survey:
         """What is kept of all sentences, of the sample and of random sequences."""
@@ -163,6 +170,7 @@ class Run:
             tuple(head_metrics(self.metrics, Source.ALL)),
             tuple(metric for metric in token_metrics(self.metrics) if not metric.sampled),
             self.config.exemplars,
+            self.facets,
         )
         self.progress.stage("survey", len(self.corpus))
         return reduce(add, map(surveyor.survey, self._in_batches(self._encode(self.corpus))))

@@ -17,12 +17,12 @@ from headbook.batch import Batch
 from headbook.capture import Scopes, forward
 from headbook.finish import ABOUT, UNIFORM
 from headbook.frame import Scope
+from headbook.headtable import uniform
 from headbook.layerview import LayerView, layer_views
 from headbook.maps import Maps
 from headbook.metrics.base import SampledMetric
 from headbook.model import Model
 from headbook.sums import SampleColumn, SampleSums, Survey
-from headbook.survey import uniform
 from headbook.terms import Stack, View
 
 Floats = NDArray[np.floating]

@@ -1,6 +1,6 @@
 """The data of single pages as scripts and pictures, loaded when a reader asks for them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +8,18 @@ from headbook import images
 from headbook.charts import colours
 from headbook.markup import script
 from headbook.results import StackResults
-from headbook.shown import Exemplar, ShownSentence
+from headbook.shown import STEPS, Exemplar, ShownSentence
 from headbook.study import Study
 from headbook.terms import Side
 from headbook.views.entries import story_data
-from headbook.views.exemplars import PALETTE
-from headbook.views.grid import grid_data
+from headbook.views.find import find_data
+from headbook.views.grid import grid_data, map_data
 from headbook.views.headvalues import list_data, values_data
-from headbook.views.instance import attention_data
+from headbook.views.instance import attention_data, exact
 from headbook.views.matrices import matrix_pictures
-from headbook.views.sentence import MOST_BYTES, TILE
+from headbook.views.neurons import FOLDER, neuron_files, neurons_data
+from headbook.views.page import Page
+from headbook.views.sentence import TILE
 from headbook.views.tokentypes import types_data
 from headbook.wording import head_file, sentence_file
 
@@ -30,6 +32,7 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     write_matrices(results, folder / "similar")
     grids = {name: grid_data(r) for name, r in results.items()}
     _write(folder / "grid.js", script("grid", grids))
+    _write(folder / "map.js", script("map", map_data(results, grids)))
     write_list(results, folder)
     if study.survey.types:
         _write(folder / "types.js", script("types", types_data(study.survey.types)))
@@ -44,10 +47,16 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
         if not sentence.listed:
             continue
         _write_sentence(study, sentence, folder / "sentences")
+        _write_neurons(study, sentence, folder.parent)
         if sentence.number in nearest:
             name = f"{sentence_file(sentence.number)}-entries"
             stories = script(name, story_data(nearest[sentence.number]))
             _write(folder / "sentences" / f"{name}.js", stories)
+
+
+def write_find(study: Study, pages: Sequence[Page], folder: Path) -> None:
+    """What the overview's search looks through; see `headbook.views.find.find_data`."""
+    _write(folder / "find.js", script("find", find_data(study, pages)))
 
 
 def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
@@ -68,25 +77,34 @@ def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:
 
 def _write_sentence(study: Study, sentence: ShownSentence, folder: Path) -> None:
     """All maps of a sentence: as a picture, and as numbers unless there are too many."""
-    name, exact = sentence_file(sentence.number), {}
+    name, found = sentence_file(sentence.number), {}
     for stack in study.manifest.stacks:
         maps = study.portrait.maps.get((stack.name, sentence.index))
         if maps is None:
             continue
         maps = maps[list(stack.attention_layers)]
-        picture, _ = images.sheet(maps, colours(PALETTE), side=TILE)
+        picture, _ = images.sheet(maps, colours(STEPS + 1), side=TILE)
         (folder / f"{name}-{stack.name}.png").write_bytes(picture)
-        if maps.size <= MOST_BYTES:
+        if exact(maps):
             layers = list(stack.attention_layers)
             norms = study.portrait.norms.get((stack.name, sentence.index))
-            exact[stack.name] = {
+            found[stack.name] = {
                 **attention_data(stack, sentence, maps, None if norms is None else norms[layers]),
                 "layers": layers,
                 "heads": maps.shape[1],
                 "texts": [_side(sentence, stack.queries), _side(sentence, stack.keys)],
             }
-    if exact:
-        _write(folder / f"{name}.js", script(f"sentence-{name}", exact))
+    if found:
+        _write(folder / f"{name}.js", script(f"sentence-{name}", found))
+
+
+def _write_neurons(study: Study, sentence: ShownSentence, root: Path) -> None:
+    """Queries and keys of a sentence, a file a layer, where they were kept."""
+    for stack in study.manifest.stacks:
+        for layer, value in neurons_data(study, stack, sentence):
+            (root / FOLDER).mkdir(exist_ok=True)
+            path = root / f"{neuron_files(stack, sentence)}{layer:02d}.js"
+            _write(path, script(f"neurons-{path.stem}", value))
 
 
 def _side(sentence: ShownSentence, side: Side) -> str:

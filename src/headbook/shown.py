@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from headbook.terms import Side
+from headbook.scores import Place, Scores
+from headbook.terms import Side, Stack
 from headbook.tokens import Encoded, Tokens
 
 STEPS = 255  # an attention map's weights are stored in steps of 1/255
@@ -35,6 +36,12 @@ class HeadName(NamedTuple):
     stack: str
     layer: int
     head: int
+
+
+def heads_of(stack: Stack) -> list[HeadName]:
+    """The heads of a stack, layer by layer; layers without attention have none."""
+    heads = range(stack.n_heads)
+    return [HeadName(stack.name, layer, head) for layer in stack.attention_layers for head in heads]
 
 
 @dataclass(frozen=True)
@@ -161,6 +168,7 @@ class Portrait:
         rollouts: what the last state of each token of a listed sentence is made of, by stack,
             index and kind of `Rollout`; *Shape:* ``(token, token)``, in steps of 1/255.
         demonstration: the first sentence computed in two ways; columns `DEMONSTRATION`.
+        scores: queries and keys of the first listed sentences, by stack, index and layer.
     """
 
     sentences: Mapping[int, ShownSentence] = field(default_factory=dict)
@@ -174,6 +182,7 @@ class Portrait:
     demonstration: pd.DataFrame = field(
         default_factory=lambda: pd.DataFrame(columns=[*DEMONSTRATION])
     )
+    scores: Mapping[Place, Scores] = field(default_factory=dict)
 
     @classmethod
     def join(cls, parts: "Sequence[Portrait]") -> "Portrait":
@@ -188,6 +197,7 @@ class Portrait:
             {place: marks for part in parts for place, marks in part.ends.items()},
             {place: shares for part in parts for place, shares in part.rollouts.items()},
             _rows([part.demonstration for part in parts], DEMONSTRATION),
+            {place: each for part in parts for place, each in part.scores.items()},
         )
 
     def __add__(self, other: "Portrait") -> "Portrait":
@@ -205,6 +215,7 @@ class Portrait:
             dict(sorted(self.ends.items())),
             dict(sorted(self.rollouts.items())),
             self.demonstration.sort_values([*DEMONSTRATION[:5]], ignore_index=True),
+            dict(sorted(self.scores.items())),
         )
 
     def shifted(self, by: int) -> "Portrait":
@@ -219,6 +230,7 @@ class Portrait:
             {(stack, index + by): marks for (stack, index), marks in self.ends.items()},
             {(stack, i + by, kind): shares for (stack, i, kind), shares in self.rollouts.items()},
             self.demonstration.assign(sentence=self.demonstration["sentence"] + by),
+            {(stack, i + by, layer): each for (stack, i, layer), each in self.scores.items()},
         )
 
 

@@ -5,13 +5,14 @@ Nothing here imports torch, transformers or spaCy.
 
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from headbook import charts, export, publish, scripts
 from headbook.charts import Figure
+from headbook.detail import TOKEN_TABLES, Detail, fitted
 from headbook.folders import check_replaceable, written_whole
 from headbook.parallel import Shares, cores
 from headbook.press import Press, figures_of
@@ -22,10 +23,12 @@ from headbook.results import results as results_of
 from headbook.study import Study
 from headbook.stylesheet import colour_rules
 from headbook.views.about import DataFile, DataPage, about_page, methods_page, missing_page
+from headbook.views.alignment import alignment_page
 from headbook.views.context import context_page
 from headbook.views.demonstration import demonstration_page
 from headbook.views.flow import flow_page
 from headbook.views.geometry import geometry_page
+from headbook.views.groups import groups_page
 from headbook.views.head import head_pages
 from headbook.views.heads import heads_page
 from headbook.views.metric import MetricPage, metric_pages, metrics_page, study_metrics
@@ -43,6 +46,7 @@ from headbook.wording import written
 TEXTS = ("CITATION.cff", "references.bib", "README.txt")
 ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
     heads_page,
+    alignment_page,
     speech_page,
     syntax_page,
     patterns_page,
@@ -52,6 +56,7 @@ ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
     demonstration_page,
     geometry_page,
     context_page,
+    groups_page,
     reproducing_page,
 )
 MANY = 100  # pages from which on several processes are worth their start
@@ -77,6 +82,7 @@ def render(
     out: str | Path,
     *,
     base_url: str | None = None,
+    max_size: float | None = None,
     force: bool = False,
     processes: int = 1,
     progress: Progress | None = None,
@@ -89,6 +95,8 @@ def render(
         study: a study, or the folder of a stored one.
         out: folder to write; it appears when it is complete.
         base_url: address where the folder will be published, if that is known.
+        max_size: bytes that the site may have; detail is left out until it fits, see
+            `headbook.detail`. None: no limit.
         force: replace a site or study that stands there.
         processes: that draw pages; 0: one a core where there are many pages. A script that asks for
             several needs ``if __name__ == "__main__"``.
@@ -96,18 +104,40 @@ def render(
 
     Raises:
         StudyError: the stored study cannot be read.
-        OutputError: ``out`` may not be replaced, or cannot be written.
+        OutputError: ``out`` may not be replaced or written, or ``max_size`` is too small.
     """
     check_replaceable(Path(out), force=force)
     if not isinstance(study, Study):
         study = Study.load(study)
-    with written_whole(Path(out), force=force) as draft:
-        with charts.unchecked():
-            pages = _Writer(
-                study, draft, progress or Silent(), publish.base(base_url), processes
-            ).write()
-        size = sum(export.sizes(draft).values())
-    return Summary(Path(out) / "index.html", pages, size)
+    pages, sizes = 0, {}
+    with written_whole(Path(out), force=force) as draft, charts.unchecked():
+
+        def write(detail: Detail) -> Mapping[str, int]:
+            nonlocal pages, sizes
+            _empty(draft)
+            left_out = _said(detail, max_size)
+            shown, told = detail.of(study), progress or Silent()
+            writer = _Writer(shown, draft, told, publish.base(base_url), processes, left_out)
+            pages = writer.write(without=() if detail.tables else TOKEN_TABLES)
+            sizes = export.sizes(draft)
+            return sizes
+
+        fitted(study, float("inf") if max_size is None else max_size, write)
+    return Summary(Path(out) / "index.html", pages, sum(sizes.values()))
+
+
+def _empty(folder: Path) -> None:
+    for each in folder.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
+
+
+def _said(detail: Detail, most: float | None) -> str:
+    """What was left out, and for what size; empty where nothing was."""
+    parts = "; ".join(detail.left_out())
+    return f"Left out to stay below {written(most)}: {parts}." if parts and most else ""
 
 
 @dataclass
@@ -119,11 +149,12 @@ class _Writer:
     progress: Progress
     base: str
     processes: int
+    left_out: str
 
-    def write(self) -> int:
-        """Write every file; returns the number of pages."""
+    def write(self, without: Collection[str] = ()) -> int:
+        """Write every file, some tables as Parquet alone; returns the number of pages."""
         self._copy_assets()
-        left_out = self._write_data()
+        left_out = self._write_data(without)
         figures = self._write_exported()
         self.progress.stage("pages", self._expected)
         paths = []
@@ -194,7 +225,7 @@ class _Writer:
     def _single_pages(self, figures: int, left_out: list[str]) -> Iterator[Page]:
         """All pages but those of heads and sentences."""
         metrics = study_metrics(self._results)
-        yield overview_page(self._results, self._metric_pages)
+        yield overview_page(self._results, self._metric_pages, self.left_out)
         yield metrics_page(metrics)
         yield from self._metric_pages
         yield from self._across
@@ -214,13 +245,15 @@ class _Writer:
         if self._preview[0]:
             (self.folder / publish.PREVIEW).write_bytes(self._preview[0])
 
-    def _write_data(self) -> list[str]:
+    def _write_data(self, without: Collection[str]) -> list[str]:
         data = self.folder / "data"
         (data / "charts").mkdir(parents=True)
-        left_out = export.write_tables(self.study, data)
+        left_out = export.write_tables(self.study, data, without)
         export.write_exemplars(self.study, data / "exemplars.jsonl")
         scripts.write_scripts(self._results, data)
+        scripts.write_find(self.study, (*self._metric_pages, *self._across), data)
         manifest = json.loads(self.study.manifest.to_json())
+        manifest["left_out"] = self.left_out
         manifest["sizes"] = {k: v for k, v in export.sizes(data).items() if "/" not in k}
         text = json.dumps(manifest, sort_keys=True, indent=1)
         (data / "manifest.json").write_text(text + "\n", encoding="utf-8", newline="\n")

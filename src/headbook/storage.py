@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from headbook.errors import StudyError
 from headbook.manifest import Manifest
 from headbook.packing import Arrays, pack, unpack
+from headbook.scores import Place, Scores
 from headbook.shown import Exemplar, HeadName, Portrait, Ranking, ShownSentence, ShownText
 from headbook.sums import HeadTable, Survey
 from headbook.terms import Side
@@ -22,7 +23,8 @@ EXEMPLARS = ("stack", "layer", "head", "ranking", "rank", "sentence", "score", "
 
 
 DEMONSTRATION = "demonstration.parquet"
-NORMS, ENDS, ROLLOUTS = "norms", "ends", "rollouts"  # what stands before the names of these arrays
+# What stands before the names of these arrays.
+NORMS, ENDS, ROLLOUTS, SCORES = "norms", "ends", "rollouts", "scores"
 Twins = Mapping[str, Mapping[str, HeadTable]]
 
 
@@ -48,7 +50,13 @@ def save(
         f"{ROLLOUTS}/{stack}/{index}/{kind}": shares
         for (stack, index, kind), shares in portrait.rollouts.items()
     }
-    maps = {name: np.ascontiguousarray(cells) for name, cells in maps.items()}
+    maps |= {
+        f"{SCORES}/{stack}/{index}/{layer}/{name}": array
+        for (stack, index, layer), scores in portrait.scores.items()
+        for name, array in vars(scores).items()
+    }
+    # Arrays of no dimension would get one by `np.ascontiguousarray`.
+    maps = {name: np.require(cells, requirements="C") for name, cells in maps.items()}
     (folder / "maps.safetensors").write_bytes(safetensors.numpy.save(maps))
     sentences = [_sentence_row(s) for s in portrait.sentences.values()]
     pd.DataFrame(sentences).to_parquet(folder / "sentences.parquet", index=False)
@@ -146,7 +154,15 @@ def _portrait(maps: Arrays, frames: dict[str, pd.DataFrame]) -> Portrait:
         norms=norms,
         ends=ends,
         rollouts=rollouts,
+        scores=_scores(maps),
     )
+
+
+def _scores(maps: Arrays) -> dict[Place, Scores]:
+    arrays: dict[Place, Arrays] = {}
+    for name, stack, index, layer, part in _named(maps, SCORES):
+        arrays.setdefault((stack, int(index), int(layer)), {})[part] = maps[name]
+    return {place: Scores(**found) for place, found in arrays.items()}
 
 
 def _named(maps: Arrays, kind: str) -> Iterator[tuple[str, ...]]:

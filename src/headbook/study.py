@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from headbook import storage, tables
+from headbook.contrasts import PairDifferences, pair_differences
 from headbook.errors import StudyError
 from headbook.exemplars import choose
 from headbook.finish import beside, finished
@@ -23,6 +24,7 @@ SAME = ("schema", "model", "stacks", "annotators")  # what two studies must shar
 OPTIONS = (
     "max_length", "exemplars", "metrics", "dtype", "sample_sentences",
     "vocabulary_precision", "language", "target_language", "pack",
+    "facet", "pair_member",
 )  # fmt: skip
 
 
@@ -73,6 +75,27 @@ class Study:
     def pairs(self) -> pd.DataFrame:
         """A row for each number of every two heads; columns as in ``pairs.csv``."""
         return tables.pairs_table(self.survey.distances, self._layers)
+
+    @cached_property
+    def groups(self) -> pd.DataFrame:
+        """A row for each number of each head by group; columns as in ``groups.csv``."""
+        return tables.groups_table(self.survey.heads, self._layers)
+
+    @cached_property
+    def pair_differences(self) -> dict[str, PairDifferences]:
+        """What differs within pairs of sentences, by stack."""
+        found = {}
+        for stack in self.manifest.stacks:
+            present = np.zeros((stack.n_layers, stack.n_heads), dtype=bool)
+            present[[*stack.attention_layers]] = True
+            told_by = self.manifest.options.get("pair_member")
+            found[stack.name] = pair_differences(self.survey.heads[stack.name], present, told_by)
+        return {name: each for name, each in found.items() if each is not None}
+
+    @cached_property
+    def minimal_pairs(self) -> pd.DataFrame:
+        """A row for each number that differs in pairs; columns as in ``minimal_pairs.csv``."""
+        return tables.minimal_pairs_table(self.pair_differences, self._layers)
 
     @cached_property
     def geometry(self) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from headbook.accumulators import Ratios, Reservoir, TopK
 from headbook.anchors import Anchors
+from headbook.grouped import Group, Members, together
 from headbook.shapes import GeometrySums
 from headbook.terms import Space, State, View
 from headbook.typesums import TypeSums
@@ -87,12 +88,16 @@ class HeadSums:
         strongest: sentences by their largest single weight without the sink, for each head.
         sample: that weight for a sample of sentences, from which the median ones are taken.
         found: relations found in a sample of sentences, or None where nothing asks for them.
+        groups: sums of the metrics by metadata column and value.
+        members: values of single sentences that form pairs, or None where none do.
     """
 
     table: HeadTable
     strongest: TopK
     sample: Reservoir
     found: Found | None = None
+    groups: tuple[Group, ...] = ()
+    members: Members | None = None
 
     def __add__(self, other: "HeadSums") -> "HeadSums":
         return HeadSums(
@@ -100,13 +105,22 @@ class HeadSums:
             self.strongest + other.strongest,
             self.sample + other.sample,
             self.found + other.found if self.found and other.found else None,
+            together([*self.groups, *other.groups]),
+            self.members + other.members
+            if self.members and other.members
+            else self.members or other.members,
         )
 
     def shifted(self, by: int) -> "HeadSums":
         """The same for sentences that come ``by`` places later."""
         best = self.strongest
         later = np.where(best.index >= 0, best.index + by, best.index)
-        return replace(self, strongest=replace(best, index=later), sample=self.sample.shifted(by))
+        return replace(
+            self,
+            strongest=replace(best, index=later),
+            sample=self.sample.shifted(by),
+            members=self.members and self.members.shifted(by),
+        )
 
 
 class SampleColumn(NamedTuple):

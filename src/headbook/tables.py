@@ -7,8 +7,9 @@ import pandas as pd
 
 from headbook.accumulators import Ratios
 from headbook.arithmetic import divide
+from headbook.contrasts import PairDifferences
 from headbook.metrics import all_metrics
-from headbook.sums import Distances, HeadColumn, HeadTable, TokenColumn, TokenSums
+from headbook.sums import Distances, HeadColumn, HeadSums, HeadTable, TokenColumn, TokenSums
 from headbook.typesums import STATES, TypeSums
 
 NUMBERS = ("value", "low", "high", "sentences", "events")
@@ -16,6 +17,11 @@ HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
 LAYERS = ("stack", "layer", "metric", "view", "label", *NUMBERS)
 CONTROLS = ("control", *LAYERS)
 COMPARED = ("control", *HEADS)
+GROUPS = ("column", "group", *HEADS)
+MINIMAL_PAIRS = (
+    "stack", "layer", "head", "metric", "view", "label", "first_member", "second_member",
+    "first", "second", "value", "low", "high", "p", "pairs",
+)  # fmt: skip
 PAIRS = (
     "stack", "layer", "head", "other_layer", "other_head",
     "metric", "view", "value", "sentences", "rows",
@@ -90,6 +96,49 @@ def compared_table(
         table.insert(0, "control", name)
         frames.append(table)
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*COMPARED])
+
+
+def groups_table(
+    heads: Mapping[str, HeadSums], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """Every number of every head by group of sentences; those without any data are left out."""
+    frames = []
+    for stack, sums in heads.items():
+        for group in sums.groups:
+            own = HeadTable(sums.table.columns, group.heads, group.layers, group.uniform)
+            table = heads_table({stack: own}, layers)
+            table = table[table["sentences"] > 0].assign(column=group.column, group=group.value)
+            frames.append(table[[*GROUPS]])
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*GROUPS])
+
+
+def minimal_pairs_table(
+    differences: Mapping[str, PairDifferences], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """What differs within pairs of sentences, for every head."""
+    frames = []
+    for stack, found in differences.items():
+        present = list(layers[stack])
+        table = _numbers(found.difference[present], found.columns)
+        low, high = found.difference[present].interval()
+        n_heads, n_columns = found.p.shape[1:]
+        table = table.assign(
+            stack=stack,
+            layer=np.repeat(present, n_heads * n_columns),
+            head=np.tile(np.repeat(np.arange(n_heads), n_columns), len(present)),
+            first_member=found.members[0],
+            second_member=found.members[1],
+            first=found.first[present].ravel(),
+            second=found.second[present].ravel(),
+            low=low.ravel(),  # differences have bounds of their own
+            high=high.ravel(),
+            p=found.p[present].ravel(),
+            pairs=table["sentences"],
+        )
+        frames.append(table[[*MINIMAL_PAIRS]])
+    if not frames:
+        return pd.DataFrame(columns=[*MINIMAL_PAIRS])
+    return pd.concat(frames, ignore_index=True)
 
 
 def pairs_table(

@@ -1,14 +1,14 @@
 "use strict";
 /* Where attention stands on pages: under every exemplar, and all heads of a sentence. */
 (() => {
-  const { all, load, make, Instance, Panel, switches, drawing } = window.headbook;
+  const { all, load, make, use, hash, Instance, Panel, switches, drawing } = window.headbook;
   const { mapOf, seen } = window.headbook.weights;
   const MOST_HEADS = 4;
   const instances = [];
 
   /* An exemplar: its text at once, the rest where a reader opens it. */
   const startExemplar = (article) => {
-    const { map: place, src, looks, looked, name } = article.dataset;
+    const { map: place, src, looks, looked, name, sentence } = article.dataset;
     const file = src.slice(src.lastIndexOf("/") + 1, -3);
     const keys = article.querySelector(".looked .text");
     const details = article.querySelector("details");
@@ -17,20 +17,23 @@
       home: { q: Number(looks), k: Number(looked) },
       read: async () => [{ name, map: mapOf((await load(src, file))[place]) }],
       lines: { queries: article.querySelector(".looking .text") || keys, keys },
-      told: article.querySelector("[data-status]"),
+      told: article.querySelector("[data-status]"), about: `sentence ${sentence}`,
     });
     const open = async () => {
       if (!instance.panel) new Panel(instance, article.querySelector("[data-full]"));
       await instance.show();
     };
     details.addEventListener("toggle", () => { if (details.open) open(); });
-    const link = article.querySelector("header a");
+    const link = article.querySelector("header a"), how = article.querySelector("[data-neurons]");
     const [, stack = "self", layer, head] = /^(?:([a-z]+)-)?L0*(\d+)-H0*(\d+)$/.exec(file);
     const page = link && link.getAttribute("href");
     instance.after = () => {
       const { q, k } = instance.place;
-      if (link) link.setAttribute("href", page + switches.address({ at: stack, heads: `${layer}.${head}`, q, k }));
+      const there = { at: stack, heads: `${layer}.${head}`, q, k };
+      if (link) link.setAttribute("href", page + switches.address(there));
+      if (how) how.setAttribute("href", page + switches.address({ ...there, neurons: "1" }));
     };
+    if (how) instance.after();
     instances.push({
       instance, element: article,
       open: (wanted) => {
@@ -44,15 +47,16 @@
 
   /* All heads of a sentence: thumbnails, and the chosen ones large. */
   const startSheet = (sheet) => {
-    const { sheet: stack, name, src } = sheet.dataset;
+    const { sheet: stack, name, src, neurons: files } = sheet.dataset;
     const links = all("a", sheet), box = document.querySelector(`[data-full-of="${stack}"]`);
     const image = sheet.querySelector("image"), still = image.getAttribute("href");
     const data = async () => (await load(src, `sentence-${name}`))[stack];
     const nameOf = (link) => link.getAttribute("aria-label");
-    let chosen = [], instance = null;
+    let chosen = [], instance = null, neurons = null;
 
     const head = (found, link) => ({
       name: nameOf(link), href: link.getAttribute("href"), map: mapOf(found, links.indexOf(link)),
+      place: link.dataset.head.split(".").map(Number),
       remove: () => choose(chosen.filter((each) => each !== link)),
     });
     const choose = async (heads, wanted = null) => {
@@ -64,6 +68,7 @@
       });
       instance.heads = chosen.map((link) => link.dataset.head).join(",");
       if (wanted) instance.restore(wanted);
+      if (wanted && neurons) neurons.open(wanted.neurons === "1");
       await instance.show();
       if (!wanted) instance.point();
     };
@@ -79,11 +84,16 @@
       const stage = make("div");
       box.replaceChildren(adder(), ...copies.map(([, copy]) => copy), told, stage);
       instance = new Instance({
-        id: stack, home: { q: null, k: null }, told,
+        id: stack, home: { q: null, k: null }, told, about: document.querySelector("h1").textContent,
         read: async () => { const found = await data(); return chosen.map((link) => head(found, link)); },
         lines: { queries: lines[texts[0]], keys: lines[texts[1]] },
       });
       new Panel(instance, stage);
+      if (files) {
+        for (const name of ["scores", "neurons"]) await use(name);
+        neurons = new window.headbook.Neurons(instance, files);
+        box.append(neurons.box);
+      }
     };
     const adder = () => {
       const select = make("select");
@@ -142,5 +152,5 @@
     all("[data-sheet]").forEach(startSheet);
     restore();
   });
-  window.addEventListener("hashchange", () => { if (location.hash.includes("=")) restore(); });
+  window.addEventListener("hashchange", () => { if (hash().includes("=")) restore(); });
 })();

@@ -152,5 +152,5 @@
     return canvas.toDataURL();
   };
 
-  window.headbook.drawing = { paintMap, cellAt, paintLines, paintSheet, inkOf };
+  window.headbook.drawing = { DASHES, colour, paintMap, cellAt, paintLines, paintSheet, inkOf, sized };
 })();

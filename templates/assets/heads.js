@@ -1,7 +1,7 @@
 "use strict";
 /* The page of all heads: controls, the table and the picture of the list that they leave. */
 (() => {
-  const { make, all, load, root } = window.headbook;
+  const { make, all, load, root, hash, link } = window.headbook;
   const { unpacked } = window.headbook.numbers;
   const { opened, beginning, read, write, passes, order, rowOf, WORDS } = window.headbook.list;
 
@@ -11,7 +11,7 @@
     const table = document.querySelector(".finding"), body = table.tBodies[0];
     const status = document.querySelector("[data-count]"), rest = document.querySelector("[data-all]");
     const numbers = new Map();
-    const state = read(list, location.hash);
+    const state = read(list, hash());
     let rows = new Map(), whole = false, drawn = "", show = () => {}, asked = 0;
 
     /* The numbers of some columns. */
@@ -47,7 +47,7 @@
     };
     const keep = () => {
       try {
-        history.replaceState(null, "", write(list, state) || "#");
+        history.replaceState(null, "", link(write(list, state) || "#"));
       } catch { /* too many at once */ }
     };
     const change = (values) => {
@@ -143,15 +143,15 @@
     window.headbook.controls(box, list, { state, change, refresh, reset: () => refresh(beginning(list)) });
     rest.addEventListener("click", () => { whole = true; draw(); body.querySelectorAll("a")[limit].focus(); });
     window.addEventListener("hashchange", async () => {
-      await refresh(read(list, location.hash));
+      await refresh(read(list, hash()));
       table.closest(".scroll").focus({ preventScroll: true });
       toList();
     });
     window.addEventListener("resize", () => { if (drawn) { plot(); draw(); } });
     for (const still of all("[data-still]", box)) {
-      still.open = location.hash.length > 1 && still.querySelector(location.hash.replace(/[^#\w-]/g, "")) !== null;
+      still.open = hash().length > 1 && still.querySelector(hash().replace(/[^#\w-]/g, "")) !== null;
     }
-    for (const link of all("[data-view]")) link.href = `#${link.dataset.view}`;
+    for (const view of all("[data-view]")) view.setAttribute("href", link(`#${view.dataset.view}`));
     await refresh();
     toList();
   };

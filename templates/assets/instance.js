@@ -10,9 +10,9 @@
   class Instance {
     /* `id`: as in addresses. `home`: what is kept at first, {q, k} in pieces or null. `read`: gives
        the heads, each {name, href, map}, in a promise. `lines`: elements with the texts of queries
-       and of keys. `told`: where the text's status stands. */
-    constructor({ id, home, read, lines, told }) {
-      Object.assign(this, { id, home, read, lines, told });
+       and of keys. `told`: where the text's status stands. `about`: the sentence's name. */
+    constructor({ id, home, read, lines, told, about }) {
+      Object.assign(this, { id, home, read, lines, told, about });
       this.kept = { ...home };
       this.near = { q: null, k: null };
       this.units = "pieces";
@@ -97,7 +97,7 @@
 
     /* Put what is kept into the address. */
     get place() {
-      return { at: this.id, heads: this.heads, q: this.kept.q ?? "", k: this.kept.k ?? "" };
+      return { at: this.id, heads: this.heads, q: this.kept.q ?? "", k: this.kept.k ?? "", neurons: this.open ? "1" : "" };
     }
 
     point() { switches.point(this.place); }

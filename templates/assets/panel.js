@@ -2,7 +2,7 @@
 /* The tokens of a sentence twice with lines between them, every weight of a token, and the map: what
    an instance shows beside its text. */
 (() => {
-  const { all, make, apart } = window.headbook;
+  const { all, make, use, apart } = window.headbook;
   const { seen, sorted, most, written, total } = window.headbook.weights;
   const { switches, drawing } = window.headbook;
   const LETTERS = "ABCD";
@@ -35,7 +35,9 @@
       this.side = make("div", { class: "side" });
       this.side.append(this.pair, scroll);
       row.append(twice, this.side);
-      stage.replaceChildren(this.title, row, this.map, this.legend, this.status);
+      const tools = make("p", { class: "tools" });
+      stage.replaceChildren(this.title, row, this.map, this.legend, this.status, tools);
+      use("save").then(() => window.headbook.save(instance, tools));
       this.startMap();
       new ResizeObserver(() => this.draw()).observe(this.between);
       new MutationObserver(() => this.draw()).observe(document.documentElement, { attributeFilter: ["data-theme"] });

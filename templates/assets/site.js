@@ -16,20 +16,30 @@
   const taken = new Map();
   window.headbook = { take: (name, value) => taken.set(name, value) };
   const scripts = new Map();
+  const added = (src) => new Promise((resolve, reject) => {
+    const element = make("script", { src });
+    element.onload = resolve;
+    element.onerror = () => reject(new Error(`cannot load ${src}`));
+    document.head.append(element);
+  });
+  /* What the address holds of a page's view, and the address with another one. In one file all pages
+     have one address, and data stands in it. */
+  const folder = { hash: () => location.hash, link: (hash) => hash, run: added };
+  const { hash, link, run: fetched } = window.oneFile || folder;
   const run = (src) => {
-    if (!scripts.has(src)) {
-      scripts.set(src, new Promise((resolve, reject) => {
-        const element = make("script", { src });
-        element.onload = resolve;
-        element.onerror = () => reject(new Error(`cannot load ${src}`));
-        document.head.append(element);
-      }));
-    }
+    if (!scripts.has(src)) scripts.set(src, fetched(src));
     return scripts.get(src);
   };
+  const use = (name) => run(`${root()}assets/${name}.js`);
   const load = async (src, name) => {
     if (!taken.has(name)) await run(src);
     return taken.get(name);
+  };
+  /* A file for the reader to keep. */
+  const offer = (name, type, text) => {
+    const href = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
+    make("a", { href, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(href), 10000);
   };
   /* A text from outside inside a sentence of ours, whatever its direction. */
   const apart = (text) => make("bdi", {}, text);
@@ -37,7 +47,7 @@
   const folded = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
   /* What a data file holds in base64. */
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  Object.assign(window.headbook, { root, all, make, load, apart, folded, bytes });
+  Object.assign(window.headbook, { root, all, make, load, use, offer, hash, link, apart, folded, bytes });
 
   /* Light, dark, or as the system has it. */
   const THEMES = ["system", "light", "dark"];
@@ -59,7 +69,9 @@
   };
 
   /* Live charts. */
-  const rows = (columns) => {
+  const rows = (given) => {
+    const whole = (column) => (Array.isArray(column) ? column : column.at.map((place) => column.texts[place]));
+    const columns = Object.fromEntries(Object.entries(given).map(([name, column]) => [name, whole(column)]));
     const names = Object.keys(columns);
     const length = names.length ? columns[names[0]].length : 0;
     return Array.from({ length }, (_, i) => Object.fromEntries(names.map((n) => [n, columns[n][i]])));
@@ -75,7 +87,7 @@
     const show = async () => {
       button.disabled = true;
       const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
-      await run(`${root()}assets/vega.js`);
+      await use("vega");
       const sets = Object.entries(spec.datasets || {});
       const datasets = Object.fromEntries(sets.map(([key, value]) => [key, rows(value)]));
       const stage = make("div", { class: "live" });
@@ -95,6 +107,21 @@
       if (!live) { stop(); return; }
       try { await show(); } catch (error) { live = false; stop(); throw error; }
     });
+  };
+
+  /* Pictures without a file of their own are saved as they stand, black on white. */
+  const startPicture = (figure) => {
+    const svg = figure.querySelector("svg"), tools = figure.querySelector(".tools");
+    if (!svg || !tools || tools.querySelector("a[href$='.svg']")) return;
+    const button = make("button", { type: "button" }, "SVG");
+    button.addEventListener("click", () => {
+      const copy = svg.cloneNode(true);
+      const paper = document.createElementNS(svg.namespaceURI, "rect");
+      for (const [key, value] of [["width", "100%"], ["height", "100%"], ["fill", "white"]]) paper.setAttribute(key, value);
+      copy.prepend(paper);
+      offer(`${figure.id}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy).replaceAll('"currentColor"', '"black"'));
+    });
+    tools.append(button);
   };
 
   /* The grid of all heads. */
@@ -143,21 +170,35 @@
       line.append(make("th", { scope: "row", dir: "auto" }, name), ...cells.map((cell) => make("td", { class: "number" }, cell)));
       return line;
     };
-    input.addEventListener("input", async () => {
+    const show = async () => {
       const types = (await load(input.dataset.src, "types"))[input.dataset.types];
       const wanted = folded(input.value.trim());
       const found = wanted ? types.filter(([name]) => folded(name).includes(wanted)) : [];
       body.replaceChildren(...(wanted ? found.slice(0, still.length).map(row) : still));
       status.textContent = wanted ? `${found.length} of ${types.length} types` : "";
-    });
+    };
+    input.addEventListener("input", show);
+    const asked = new URLSearchParams(hash().slice(1)).get("find");
+    if (asked) {
+      input.value = asked;
+      show();
+      input.scrollIntoView({ block: "center" });
+    }
+  };
+
+  /* The map of all heads in the header: its script is loaded when it is opened. */
+  const startAtlas = (box) => {
+    box.addEventListener("toggle", () => use("atlas"), { once: true });
   };
 
   document.addEventListener("DOMContentLoaded", () => {
     for (const part of all(".js, .chooser, [data-chart], [data-theme-switch]")) part.hidden = false;
     all("[data-theme-switch]").forEach(startTheme);
     all("[data-chart]").forEach(startChart);
+    all("figure.chart").forEach(startPicture);
     all("[data-grid]").forEach(startGrid);
     all("[data-types]").forEach(startTypes);
+    all("[data-atlas]").forEach(startAtlas);
     all("[data-story]").forEach(startStory);
   });
 })();

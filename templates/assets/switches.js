@@ -2,7 +2,7 @@
 /* Switches of attention views: the same on every page, remembered, and in the address, so that a
    link reproduces the view. What an address holds and no choice has is ignored. */
 (() => {
-  const { make, all } = window.headbook;
+  const { make, all, hash, link } = window.headbook;
   const CHOICES = {
     view: ["Weights", { raw: "raw", nosink: "no sink", renorm: "renormalised", norm: "norm-weighted" }],
     units: ["Tokens", { pieces: "pieces", words: "words" }],
@@ -28,25 +28,26 @@
     try { take(JSON.parse(localStorage.getItem(MEMORY)) || {}); } catch { /* nothing usable */ }
   };
   const fromAddress = () => {
-    const found = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+    const found = Object.fromEntries(new URLSearchParams(hash().slice(1)));
     take(found);
-    const { at, heads, q, k } = found;
-    place = { at, heads, q, k };
+    const { at, heads, q, k, neurons } = found;
+    place = { at, heads, q, k, neurons };
   };
   const address = (what = place) => {
     const given = Object.entries({ ...what, ...state }).filter(([, value]) => value !== undefined && value !== "");
     return `#${new URLSearchParams(given)}`;
   };
   const write = () => {
-    try { history.replaceState(null, "", address()); } catch { /* too many at once */ }
-    for (const link of all("[data-view-link]")) link.setAttribute("href", address());
+    try { history.replaceState(null, "", link(address())); } catch { /* too many at once */ }
+    for (const place of all("[data-view-link]")) place.setAttribute("href", link(address()));
   };
   const tell = () => {
     for (const select of all("select[data-switch]")) select.value = state[select.dataset.switch];
     followers.forEach((follow) => follow());
   };
 
-  /* What is looked at: an exemplar or a stack, heads, query and key; values are text. */
+  /* What is looked at: an exemplar or a stack, heads, query and key, whether neurons are open; values are
+     text. */
   const point = (what) => {
     place = what;
     write();
@@ -83,8 +84,8 @@
     const button = make("button", { type: "button" }, "Copy link");
     const status = make("span", { role: "status" });
     button.addEventListener("click", () => copy(status));
-    const link = make("a", { href: address(), "data-view-link": "" }, "Link to this view");
-    box.append(...Object.keys(CHOICES).map((name) => choice(box, name)), button, link, status);
+    const place = make("a", { href: link(address()), "data-view-link": "" }, "Link to this view");
+    box.append(...Object.keys(CHOICES).map((name) => choice(box, name)), button, place, status);
   };
 
   recall();
@@ -101,7 +102,7 @@
     tell();
   });
   window.addEventListener("hashchange", () => {
-    if (!location.hash.includes("=")) return;
+    if (!hash().includes("=")) return;
     fromAddress();
     tell();
   });

@@ -7,7 +7,7 @@ from headbook.charts.occurrences import occurrence_paths
 from headbook.charts.patterns import mixture_bars
 from headbook.charts.profile import Bar, offset_profile
 from headbook.charts.relations import relation_layers
-from headbook.charts.render import Figure, colours, columnar, files, runtime
+from headbook.charts.render import Figure, Picture, colours, columnar, files, runtime
 from headbook.charts.similar import head_points
 from headbook.charts.tags import tag_heads, tag_layers
 from headbook.charts.trajectories import BASELINE, trajectories
@@ -20,6 +20,7 @@ __all__ = [
     "Bar",
     "Drawing",
     "Figure",
+    "Picture",
     "arc_diagram",
     "bracket_diagram",
     "colours",

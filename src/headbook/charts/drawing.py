@@ -4,13 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 
+import pandas as pd
+
 from headbook.charts.render import FONT
 from headbook.wording import visible
 
 INK = "currentColor"  # that of the page
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Drawing:
     """A picture as pages use it; like a `Figure` that has no live chart.
 
@@ -18,12 +20,14 @@ class Drawing:
         name: unique on its page.
         caption: what it shows; also its text for who cannot see it.
         svg: an SVG element that inherits the page's colour.
+        rows: what it shows, in full precision; None where no file of it is written.
     """
 
     name: str
     caption: str
     svg: str
     interactive: bool = False
+    rows: pd.DataFrame | None = None
 
 
 def drawing(name: str, caption: str, width: float, height: float, parts: Iterable[str]) -> Drawing:

@@ -8,7 +8,7 @@ one picture serves light and dark.
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from xml.etree import ElementTree as ET
 
 import altair as alt
@@ -25,6 +25,26 @@ BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
 PURPLE = "#AA4499"  # Tol's; lighter ones of Okabe and Ito do not stand out as text
 LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 ENTRIES = re.compile(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n){2,}")  # of a dictionary in a PDF
+
+
+class Picture(Protocol):
+    """What files are written of: a `Figure`, or a `Drawing`."""
+
+    @property
+    def name(self) -> str:
+        """Also its file name."""
+
+    @property
+    def caption(self) -> str:
+        """What it shows."""
+
+    @property
+    def svg(self) -> str:
+        """An SVG element that inherits the page's colour."""
+
+    @property
+    def rows(self) -> pd.DataFrame | None:
+        """What it shows, in full precision; None where no file of it is written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +120,7 @@ def _with_ids(value: str, ids: dict[str, str]) -> str:
     return re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{ids.get(match[1], match[1])})", value)
 
 
-def files(figure: Figure) -> dict[str, bytes]:
+def files(figure: Picture) -> dict[str, bytes]:
     """The chart in black on white, for papers: SVG and PDF by suffix."""
     start, end, rest = figure.svg.replace('="currentColor"', '="black"').partition(">")
     drawn = f'{start}{end}<rect width="100%" height="100%" fill="white" />{rest}'
@@ -188,7 +208,17 @@ def columnar(figure: Figure) -> dict[str, Any]:
     """The specification with its rows as columns: shorter, and quick to turn back."""
     tables = figure.spec.get("datasets", {})
     columns = {
-        name: {column: [row[column] for row in rows] for column in rows[0]} if rows else {}
+        name: {column: _once([row[column] for row in rows]) for column in rows[0]} if rows else {}
         for name, rows in tables.items()
     }
     return figure.spec | {"datasets": columns}
+
+
+def _once(column: list[Any]) -> list[Any] | dict[str, list[Any]]:
+    """A column as it is, or, where its texts repeat, each text once and the places of all."""
+    if not all(isinstance(value, str) for value in column):
+        return column
+    texts = {text: place for place, text in enumerate(dict.fromkeys(column))}
+    if 2 * len(texts) > len(column):
+        return column
+    return {"texts": [*texts], "at": [texts[text] for text in column]}

@@ -10,7 +10,7 @@ from headbook.charts import Figure, layer_curve
 from headbook.findings.said import metric
 from headbook.results import StackResults
 from headbook.terms import View
-from headbook.wording import STACKS, counted
+from headbook.wording import STACKS
 
 
 class Line(NamedTuple):
@@ -40,7 +40,7 @@ def curve(
     sentences = _sentences(results, lines, View(view))
     caption = (
         f"{what}. Heads together, with 95 % intervals clustered by sentence; view {view}, "
-        f"{STACKS[results.stack.name]}, on {counted(sentences, 'sentence')}."
+        f"{STACKS[results.stack.name]}{results.some(sentences, ', on')}."
     )
     return layer_curve(name, caption, rows, title=title, show={"view": view})
 

@@ -9,6 +9,7 @@ from headbook import images
 from headbook.charts import colours
 from headbook.results import StackResults
 from headbook.shown import STEPS, Exemplar, Ranking, ShownSentence
+from headbook.views.neurons import traced
 from headbook.views.text import Token, running_text
 from headbook.wording import (
     MISSING,
@@ -17,7 +18,7 @@ from headbook.wording import (
 )
 
 LINKS = 8  # strongest links listed under an exemplar
-PALETTE = 256
+COLOURS = 32  # of a preview; a picture carries its palette
 
 GROUPS = {
     Ranking.STRONGEST: (
@@ -50,6 +51,7 @@ class ExemplarView:
         rank: place in its ranking.
         sentence: number of the sentence.
         href: page of the sentence, or empty.
+        traced: whether that page shows how weights come about.
         score: the largest single weight.
         query, key: the tokens it runs from and to.
         position, looked: positions of the query and of the key.
@@ -64,6 +66,7 @@ class ExemplarView:
     rank: int
     sentence: int
     href: str
+    traced: bool
     score: str
     query: str
     key: str
@@ -110,6 +113,7 @@ def _exemplar(results: StackResults, exemplar: Exemplar) -> ExemplarView:
         rank=exemplar.rank,
         sentence=sentence.number,
         href=f"sentences/{sentence_file(sentence.number)}.html" if sentence.listed else "",
+        traced=sentence.listed and traced(results.study, stack, sentence),
         score=number(exemplar.score),
         query=queries.pieces[exemplar.query],
         key=keys.pieces[exemplar.key],
@@ -118,7 +122,7 @@ def _exemplar(results: StackResults, exemplar: Exemplar) -> ExemplarView:
         looking=looking,
         tokens=looked,
         links=tuple(_links(exemplar, sentence, results)),
-        preview=images.preview(exemplar.attention, colours(PALETTE)),
+        preview=images.preview(exemplar.attention // (256 // COLOURS), colours(COLOURS)),
         size=(len(queries.pieces), len(keys.pieces)),
         place=f"{exemplar.ranking}-{exemplar.rank}",
     )

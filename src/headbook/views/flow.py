@@ -16,7 +16,7 @@ from headbook.views.metric import study_metrics
 from headbook.views.outputs import Outputs, outputs
 from headbook.views.page import Page, gap_text
 from headbook.views.rows import LayerRow, layer_frame
-from headbook.wording import STACKS, counted, percent
+from headbook.wording import STACKS, percent
 
 MIXING, HALF, MEASURED = "mixing_ratio", "rollout_self", "rollout_self_measured"
 STATES = {MIXING: State.MID, HALF: State.OUT, MEASURED: State.OUT}
@@ -166,7 +166,7 @@ def _mixing_said(results: StackResults, numbers: Numbers) -> Iterator[str]:
 def _figures(results: StackResults, there: Mapping[str, Numbers]) -> Iterator[Figure]:
     stack = results.stack
     most = max((n.sentences.max() for n in there.values()), default=0)
-    behind = f"Means over tokens of {counted(int(most), 'sentence')}"
+    behind = f"Means over tokens{results.some(int(most), ' of')}"
     if MIXING in there:
         series = {title: _tokens(results, MIXING, name) for name, title in DRAWN.items()}
         caption = (

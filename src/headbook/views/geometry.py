@@ -135,7 +135,7 @@ def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage | None:
         title="Geometry",
         description=f"How alike tokens are in the layers of {study.manifest.model.name}, how many "
         "directions their vectors use, and how alike the layers are.",
-        sections=tuple(_section(name, found[name]) for name in results if name in found),
+        sections=tuple(_section(r, found[name]) for name, r in results.items() if name in found),
         without=tuple(_without(results[name]) for name in results if name not in found),
         named=NAMED,
         minibatch=MINIBATCH,
@@ -152,7 +152,8 @@ def _without(results: StackResults) -> str:
     return f"{STACKS[stack.name]}: {why}"
 
 
-def _section(stack: str, sums: GeometrySums) -> StackSection:
+def _section(results: StackResults, sums: GeometrySums) -> StackSection:
+    stack = results.stack.name
     names = tuple(short_names(len(sums.weights)))
     shown = not np.isnan(sums.cka).all() and len(names) <= MOST_STATES
     return StackSection(
@@ -161,7 +162,7 @@ def _section(stack: str, sums: GeometrySums) -> StackSection:
         sample=f"{counted(sums.tokens, 'token')} of {counted(sums.sentences, 'sentence')}",
         summary=tuple(said(sums)),
         remarks=tuple(_remarks(sums)),
-        figures=tuple(figures(stack, sums)),
+        figures=tuple(figures(results, sums)),
         tables=tuple(_tables(sums)),
         outliers=tuple(_outliers(sums)),
         states=names if shown else (),

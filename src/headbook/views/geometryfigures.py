@@ -9,7 +9,7 @@ import pandas as pd
 from headbook.charts import Figure, state_curves, state_matrix
 from headbook.clouds import MINIBATCH
 from headbook.metrics import all_metrics
-from headbook.results import Numbers
+from headbook.results import Numbers, StackResults
 from headbook.shapes import GeometrySums, StateColumn, short_names
 from headbook.wording import counted
 
@@ -46,9 +46,10 @@ TREATED = tuple(
 )
 
 
-def figures(stack: str, sums: GeometrySums) -> Iterator[Figure]:
+def figures(results: StackResults, sums: GeometrySums) -> Iterator[Figure]:
     """All figures of one stack that have something to show."""
-    behind = f"{counted(sums.tokens, 'token')} of {counted(sums.sentences, 'sentence')}"
+    stack = results.stack.name
+    behind = f"{counted(sums.tokens, 'token')}{results.some(sums.sentences, ' of')}"
     ranked = StateColumn("effective_rank", "") in sums.columns and sums.minibatches
     rank = " On the right, how many dimensions tokens use." if ranked else ""
     captions = {

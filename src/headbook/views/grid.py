@@ -1,6 +1,6 @@
 """All heads of a stack under any metric of theirs: the map of a site."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,6 +108,43 @@ def grid_data(results: StackResults) -> dict[str, Any]:
         for metric in results.metrics
         for label in _labels(results, metric)
     }
+
+
+def map_data(
+    results: Mapping[str, StackResults], grids: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """The small map of all heads that every page opens, without what `grid_data` holds.
+
+    Args:
+        grids: `grid_data` of each stack.
+
+    Returns:
+        ``stacks``: name, title, layers, number of heads, names and addresses of all heads, row by
+        row; ``choices``: metrics as in `Grid`, those of all stacks; ``chosen``: the one to begin
+        with, one that all stacks have if they begin with any; ``first``: its data by stack.
+    """
+    shown = [r.once(grid) for r in results.values() if r.metrics]
+    choices: dict[str, dict[str, str]] = {}
+    for each in shown:
+        for title, options in each.choices:
+            choices.setdefault(title, {}).update(options)
+    asked = [each.chosen for each in shown]
+    everywhere = (key for key in asked if all(key in grids[each.stack] for each in shown))
+    chosen = next(everywhere, asked[0] if asked else "")
+    first = {each.stack: grids[each.stack][chosen] for each in shown if chosen in grids[each.stack]}
+    return {
+        "stacks": [_place(each) for each in shown],
+        "choices": [[title, [*options.items()]] for title, options in choices.items()],
+        "chosen": chosen,
+        "first": first,
+    }
+
+
+def _place(shown: Grid) -> list[Any]:
+    cells = [cell for _, row in shown.rows for cell in row]
+    layers = [layer for layer, _ in shown.rows]
+    names, addresses = [cell.name for cell in cells], [cell.href for cell in cells]
+    return [shown.stack, shown.title, layers, len(shown.heads), names, addresses]
 
 
 def key(metric: HeadMetric, label: str) -> str:

@@ -8,10 +8,19 @@ from typing import ClassVar
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Chart, HeadMetric
 from headbook.results import StackResults
-from headbook.shown import Exemplar, HeadName
+from headbook.shown import Exemplar, HeadName, heads_of
 from headbook.terms import UPOS, View
 from headbook.views.cells import Cell, percentile
 from headbook.views.exemplars import ExemplarGroup, exemplar_groups
+from headbook.views.groupvalues import (
+    GroupRow,
+    Headline,
+    PairRow,
+    group_rows,
+    members_of,
+    pair_rows,
+    stack_headlines,
+)
 from headbook.views.neighbours import Neighbours, neighbours
 from headbook.views.offsets import Offsets, offsets
 from headbook.views.page import EVERY, Page, gap_texts
@@ -99,6 +108,10 @@ class HeadPage(Page):
         tags: attention to parts of speech; empty without tags.
         relations: those that it finds most above chance; empty without trees.
         alike: by view the heads nearest to it; empty where heads were not compared.
+        by_group: some of its numbers by group of sentences; may be empty.
+        headlines: titles and addresses of those numbers.
+        in_pairs: what differs within pairs of sentences; may be empty.
+        members: what tells the members of pairs apart.
         triptych: its strongest exemplar in three ways, or None without exemplars.
         alike_tokens: the same exemplar by what the head writes, or None where values are unknown.
         groups: exemplars by ranking.
@@ -122,6 +135,10 @@ class HeadPage(Page):
     tags: tuple[TagRow, ...]
     relations: tuple[FoundRelation, ...]
     alike: tuple[Neighbours, ...] = ()
+    by_group: tuple[GroupRow, ...] = ()
+    headlines: tuple[Headline, ...] = ()
+    in_pairs: tuple[PairRow, ...] = ()
+    members: tuple[str, ...] = ()
     triptych: Triptych | None
     alike_tokens: Triptych | None
     groups: tuple[ExemplarGroup, ...]
@@ -135,12 +152,7 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
     Args:
         share: of the heads, those whose pages are made.
     """
-    stack = results.stack
-    names = [
-        HeadName(stack.name, layer, head)
-        for layer in stack.attention_layers
-        for head in range(stack.n_heads)
-    ]
+    names = heads_of(results.stack)
     exemplars: dict[HeadName, list[Exemplar]] = {name: [] for name in names}
     for exemplar in results.study.portrait.exemplars:
         if exemplar.head in exemplars:
@@ -183,6 +195,10 @@ def _page(
         offsets=offsets(results, head),
         tags=tuple(_tags(results, head)),
         relations=found_relations(results, head),
+        by_group=tuple(group_rows(results, head.layer, head.head)),
+        headlines=results.once(stack_headlines),
+        in_pairs=tuple(pair_rows(results, head.layer, head.head)),
+        members=members_of(results),
         triptych=triptych(results, exemplars),
         alike_tokens=alike(results, exemplars),
         groups=tuple(exemplar_groups(results, exemplars)),

@@ -11,7 +11,7 @@ from headbook.classes import Classes, Place, head_classes, value
 from headbook.headrelations import HeadRelation, HeadRelations, head_relations
 from headbook.relations import LABELS
 from headbook.results import StackResults
-from headbook.shown import HeadName
+from headbook.shown import HeadName, heads_of
 from headbook.terms import View
 from headbook.views.answers import offset_name
 from headbook.views.plain import detail
@@ -76,15 +76,13 @@ def head_facts(results: StackResults) -> tuple[HeadFacts, ...]:
 
 def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
     classes, relations = head_classes(results), _relations(results)
-    stack = results.stack
-    heads = ((layer, head) for layer in stack.attention_layers for head in range(stack.n_heads))
-    return tuple(_of(results, place, classes, relations) for place in heads)
+    return tuple(_of(results, head, classes, relations) for head in heads_of(results.stack))
 
 
 def _of(
-    results: StackResults, place: Place, classes: Classes, relations: HeadRelations | None
+    results: StackResults, head: HeadName, classes: Classes, relations: HeadRelations | None
 ) -> HeadFacts:
-    head = HeadName(results.stack.name, *place)
+    place = head.layer, head.head
     found, best = classes.get(place), relations.at(*place) if relations else None
     return HeadFacts(
         head=head,

@@ -102,7 +102,7 @@ def _figure(results: StackResults, pair: Sequence[Column]) -> Figure:
     titles = [f"{column.title} ({column.unit})" for column in pair]
     caption = (
         f"Every point is a head, its colour the layer: {pair[0].title} and {pair[1].title}. "
-        f"{results.study.manifest.model.name}, {STACKS[stack.name]}."
+        f"{STACKS[stack.name].capitalize()}."
     )
     rows = rows.dropna(ignore_index=True)
     return head_scatter(

@@ -12,6 +12,12 @@ from headbook.terms import Stack
 from headbook.wordmaps import word_names
 
 DIGITS = 4  # of lengths of values
+MOST_BYTES = 2_000_000  # of a stack's maps in a sentence's data file
+
+
+def exact(maps: NDArray[np.uint8] | None) -> bool:
+    """Whether a sentence's page has the numbers of its maps, too."""
+    return maps is not None and maps.size <= MOST_BYTES
 
 
 def attention_data(

@@ -1,6 +1,8 @@
 """Attention by offset on the page of a head."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import pandas as pd
 
 from headbook.charts import Bar, Drawing, offset_profile
 from headbook.results import StackResults
@@ -23,6 +25,16 @@ class Offsets:
     drawing: Drawing
     bars: tuple[Bar, ...]
 
+    @property
+    def picture(self) -> Drawing:
+        """The drawing with its numbers, to be written into files."""
+        return replace(self.drawing, rows=pd.DataFrame(self.bars))
+
+
+def profile_name(head: HeadName) -> str:
+    """What files and links call the picture of a head."""
+    return f"profile-{head_file(head)}"
+
 
 def offsets(results: StackResults, head: HeadName) -> Offsets | None:
     """Attention by offset in the stack's default view; None where it was not measured."""
@@ -38,5 +50,5 @@ def offsets(results: StackResults, head: HeadName) -> Offsets | None:
         f"Attention of head {head_name(head)} by offset, view {view}, over "
         f"{counted(found.sentences, 'sentence')}; lines: intervals; dashed: uniform attention."
     )
-    drawing = offset_profile(f"profile-{head_file(head)}", caption, bars)
+    drawing = offset_profile(profile_name(head), caption, bars)
     return Offsets(drawing, tuple(bars))

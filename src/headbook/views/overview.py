@@ -39,6 +39,7 @@ class OverviewPage(Page):
         grids: all heads, by stack.
         figures: curves over layers, by stack.
         sentences: whether there are pages of sentences.
+        left_out: what was left out to keep the site small; empty where nothing was.
     """
 
     template: ClassVar[str] = "index.html"
@@ -49,10 +50,11 @@ class OverviewPage(Page):
     grids: tuple[Grid, ...]
     figures: tuple[tuple[str, tuple[Figure, ...]], ...]
     sentences: bool
+    left_out: str
 
 
 def overview_page(
-    results: Mapping[str, StackResults], metric_pages: Sequence[MetricPage]
+    results: Mapping[str, StackResults], metric_pages: Sequence[MetricPage], left_out: str = ""
 ) -> OverviewPage:
     """The first page of a study's site."""
     study = next(iter(results.values())).study
@@ -72,6 +74,7 @@ def overview_page(
         grids=tuple(r.once(grid) for r in results.values() if r.metrics),
         figures=tuple(_curves(results, metric_pages)),
         sentences=any(s.listed for s in study.portrait.sentences.values()),
+        left_out=left_out,
     )
 
 

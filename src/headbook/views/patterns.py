@@ -216,7 +216,7 @@ def _mixtures(results: StackResults, sentences: int) -> Iterator[Figure]:
     yield mixture_bars(
         f"patterns-{stack.name}",
         "What stripes and even attention, diagonals, and neither explain of every head's "
-        f"attention, a bar a head; {STACKS[stack.name]}, {counted(sentences, 'sentence')}. Uniform "
+        f"attention, a bar a head; {STACKS[stack.name]}{results.some(sentences, ', on')}. Uniform "
         "attention is vertical throughout.",
         pd.concat(frames, ignore_index=True),
         n_heads=stack.n_heads,

@@ -212,8 +212,7 @@ def _behind(results: StackResults, metric: HeadMetric, view: View, label: str) -
     found = int(results.heads(metric.id, view, label).sentences.max())
     if metric.source is Source.RANDOM:
         return f", on {counted(found, 'random sequence')}"
-    every = found == results.study.manifest.counts["sentences"]
-    return "" if every else f", on {counted(found, 'sentence')}"
+    return results.some(found, ", on")
 
 
 def _of(label: str) -> str:

@@ -14,9 +14,12 @@ from headbook.shown import HeadName, ShownSentence
 from headbook.study import Study
 from headbook.terms import Rollout, Side, Stack
 from headbook.views.entries import EntriesTable, Story, entries_tables, story
+from headbook.views.instance import exact
+from headbook.views.neurons import neuron_files, reason
 from headbook.views.page import EVERY, Page
 from headbook.views.passage import Proposal, proposals
 from headbook.views.paths import figures
+from headbook.views.sentencetree import SentenceTree, sentence_tree
 from headbook.views.sources import Sources, sources
 from headbook.views.text import Token, distinct, running_text
 from headbook.wording import (
@@ -30,7 +33,6 @@ from headbook.wording import (
 MOST_TOKENS = 48  # of a sentence's tokens in charts and tables; the files have them all
 MOST_CHARTS = 8  # on a page; its stacks share them
 MOST_LINES = 250  # of tokens in all charts of a page
-MOST_BYTES = 2_000_000  # of a stack's maps in a sentence's data file
 TILE = 44  # units from one map to the next in the grid of maps
 
 
@@ -68,6 +70,8 @@ class StackOfSentence:
         exact: whether the data file holds the maps' numbers, too.
         queries, keys: tokens of the maps' rows and columns.
         carried: whether it holds the lengths of values, too.
+        neurons: where the files with queries and keys are, up to the layer's number; empty without.
+        untraced: why there are none.
         sources: what last states are made of; None where it was not measured.
         proposals: the passage as rules divide it into sentences; none for a single sentence.
     """
@@ -87,6 +91,8 @@ class StackOfSentence:
     queries: tuple[str, ...]
     keys: tuple[str, ...]
     carried: bool
+    neurons: str
+    untraced: str
     sources: Sources | None
     proposals: tuple[Proposal, ...]
 
@@ -99,11 +105,13 @@ class TextOfSentence:
         side: source or target; empty where there is one text only.
         tokens: the text, token by token.
         remarks: what became of it: cut, or written by the model.
+        tree: its dependency tree; None where it is not annotated.
     """
 
     side: str
     tokens: tuple[Token, ...]
     remarks: tuple[str, ...]
+    tree: SentenceTree | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +244,8 @@ def _texts(sentence: ShownSentence) -> Iterator[TextOfSentence]:
         if text.generated:
             remarks.append("Written by the model itself (greedy decoding).")
         name = str(side) if len(sentence.texts) > 1 else ""
-        yield TextOfSentence(name, running_text(text), tuple(remarks))
+        tree = sentence_tree(text, f"tree-{side}")
+        yield TextOfSentence(name, running_text(text), tuple(remarks), tree)
 
 
 def _stack(
@@ -249,6 +258,7 @@ def _stack(
     if stack.crosses:
         near = near.iloc[:0]  # the layers' outputs are those of the decoder
     maps = study.portrait.maps.get((stack.name, sentence.index))
+    untraced = reason(results, sentence)
     tiles = () if maps is None else tuple(_tiles(stack))
     shown = {head: place for place, head in enumerate(range(stack.n_heads))}
     return StackOfSentence(
@@ -265,10 +275,12 @@ def _stack(
         width=TILE * len(shown),
         height=TILE * len(stack.attention_layers),
         maps=tiles,
-        exact=maps is not None and maps.size <= MOST_BYTES,
+        exact=exact(maps),
         queries=distinct(queries.pieces),
         keys=distinct(keys.pieces),
         carried=(stack.name, sentence.index) in study.portrait.norms,
+        neurons="" if untraced else neuron_files(stack, sentence),
+        untraced=untraced,
         sources=sources(_rollouts(study, stack, sentence), queries),
         proposals=proposals(
             results, queries, study.portrait.ends.get((stack.name, sentence.index))

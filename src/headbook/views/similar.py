@@ -200,8 +200,8 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
     caption = (
         "Every point is a head, its number and colour the layer; heads that look alike stand "
         "together. Two dimensions do not hold everything: heads that meet here can be apart in the "
-        "distances below. Classical scaling of the square roots of mean divergences over "
-        f"{counted(first.sentences, 'sentence')}.{turn}"
+        "distances below. Classical scaling of the square roots of mean "
+        f"divergences{results.some(first.sentences, ' over')}.{turn}"
     )
     rows = pd.concat(frames, ignore_index=True)
     name = f"similar-{results.stack.name}"

@@ -12,7 +12,7 @@ from headbook.terms import Space, State
 from headbook.views.cells import Cell
 from headbook.views.rows import LayerRow, layer_frame
 from headbook.views.sections import StackSection
-from headbook.wording import STACKS, counted
+from headbook.wording import STACKS
 
 DRAWN_CLASSES = {"all": "all tokens", "content": "content words", "function": "function words"}
 
@@ -34,7 +34,7 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> StackSectio
     unit = metric.averaged.unit or metric.unit
     axis = unit or metric.title.lower()
     caption = (
-        f"{metric.title} by layer, {about}, averaged over tokens of {counted(behind, 'sentence')}"
+        f"{metric.title} by layer, {about}, averaged over tokens{results.some(behind, ' of')}"
         + (f" as {unit}" if metric.averaged.unit else "")
         + ", with 95 % intervals clustered by sentence."
     )

@@ -11,7 +11,7 @@ from headbook.charts import colours
 from headbook.results import StackResults
 from headbook.shown import STEPS, Exemplar, Ranking
 
-COLOURS = 32  # of cosines; a picture carries its palette
+COLOURS = 32  # a picture carries its palette
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ def alike(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych | No
     exemplar = min(shown, key=lambda e: e.rank)
     written, rows = exemplar.written
     panels = tuple(
-        Panel(title, note, images.preview(cells // (256 // COLOURS), colours(COLOURS)))
-        for title, note, cells in (
+        _panel(*each)
+        for each in (
             ("what is written", "cosine of what the head writes for two tokens", written),
             ("rows of attention", "cosine of the rows of two tokens", rows),
         )
@@ -90,4 +90,4 @@ def alike(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych | No
 
 
 def _panel(title: str, note: str, cells: "NDArray[np.uint8]") -> Panel:
-    return Panel(title, note, images.preview(cells, colours(STEPS + 1)))
+    return Panel(title, note, images.preview(cells // (256 // COLOURS), colours(COLOURS)))

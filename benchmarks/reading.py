@@ -1,6 +1,6 @@
 """How fast pages are written, and how soon a browser shows them.
 
-Usage: python benchmarks/pages.py STUDY [--only write paint]
+Usage: python benchmarks/reading.py STUDY [--only write paint]
 
 STUDY is a folder that `headbook collect` wrote. `write` draws pages of heads and of sentences in
 one process, without the first one, which loads libraries. `paint` renders the whole site and opens

@@ -1,0 +1,140 @@
+"""Cross-attention: how the heads of an encoder-decoder align target and source tokens."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar
+
+import numpy as np
+
+from headbook.alignment import Alignments, alignments, f1
+from headbook.metrics import all_metrics
+from headbook.results import Number, StackResults
+from headbook.shown import HeadName
+from headbook.terms import View
+from headbook.views.aligned import AlignedSentence, address, aligned_sentence
+from headbook.views.cells import Cell
+from headbook.views.page import Page
+from headbook.views.sentence import listed
+from headbook.wording import FEW, counted, head_name, head_page, interval, number
+
+PEAKED = ("confidence", "relative_entropy")  # metrics of how peaked rows are
+MOST_ROWS = 100  # heads of the table
+SHOWN_HEADS, SHOWN_SENTENCES = 3, 3
+
+
+@dataclass(frozen=True)
+class AlignedHead:
+    """A head in the table; its cells by the page's columns."""
+
+    name: str
+    href: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentPage(Page):
+    """Alignments of cross-attention.
+
+    Attributes:
+        behind: what they rest on, in words.
+        peaked: titles and views of the metrics of how peaked rows are.
+        gold: in how many sentences alignments of words are known; 0 without any.
+        even: cells of a head that chooses every source token equally often; None where a column
+            has no such number.
+        lines: heads, those with the fewest errors first, or else the most monotone.
+        left_out: heads that the table leaves out.
+        sentences: the first sentences, drawn.
+        listed: all sentences that have a page, with their numbers.
+    """
+
+    template: ClassVar[str] = "alignment.html"
+    behind: str
+    peaked: tuple[tuple[str, str, str], ...]
+    gold: int
+    even: tuple[Cell | None, ...]
+    lines: tuple[AlignedHead, ...]
+    left_out: int
+    sentences: tuple[AlignedSentence, ...]
+    listed: tuple[tuple[int, str], ...]
+
+
+def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
+    """The page of cross-attention; None without a cross stack, or sentences with a page."""
+    crossing = next((each for each in results.values() if each.stack.crosses), None)
+    found = crossing.once(alignments) if crossing else None
+    if crossing is None or found is None:
+        return None
+    order = _order(crossing, found)
+    chosen = listed(crossing.study)
+    drawn = (aligned_sentence(crossing, sentence, order[:SHOWN_HEADS]) for sentence in chosen)
+    model = crossing.study.manifest.model.name
+    return AlignmentPage(
+        path="alignment.html",
+        title="Cross-attention",
+        description=f"Which source tokens the target tokens of {model} look at, head by head, and "
+        "how monotone their alignments are.",
+        behind=counted(found.sentences, "sentence"),
+        peaked=tuple((all_metrics()[n].title, n, str(v)) for n, v in _peaked(crossing)),
+        gold=int(found.error.sentences.max()) if found.error else 0,
+        even=tuple(_even(crossing, found)),
+        lines=tuple(_line(crossing, found, head) for head in order[:MOST_ROWS]),
+        left_out=max(0, len(order) - MOST_ROWS),
+        sentences=tuple(islice((each for each in drawn if each), SHOWN_SENTENCES)),
+        listed=tuple((s.number, address(s)) for s in chosen),
+    )
+
+
+def _order(results: StackResults, found: Alignments) -> list[HeadName]:
+    """Heads with the fewest errors first, or else the most monotone; without a number last."""
+    stack = results.stack
+    key = found.error.value if found.error else -found.monotone.value
+    heads = [
+        HeadName(stack.name, layer, head)
+        for layer in stack.attention_layers
+        for head in range(stack.n_heads)
+    ]
+    return sorted(heads, key=lambda h: np.nan_to_num(key[h.layer, h.head], nan=math.inf))
+
+
+def _peaked(results: StackResults) -> Iterator[tuple[str, View]]:
+    """Metrics of how peaked rows are, among keys that are not special."""
+    for name in PEAKED:
+        if results.has(name, View.RENORM, ""):
+            yield name, View.RENORM
+
+
+def _line(results: StackResults, found: Alignments, head: HeadName) -> AlignedHead:
+    place = head.layer, head.head
+    cells = [
+        Cell.of(results.heads(name, view, "").at(*place), all_metrics()[name])
+        for name, view in _peaked(results)
+    ]
+    cells.append(_cell(found.monotone.at(*place), share=False))
+    cells += [_cell(each.at(*place)) for each in (found.diagonal, found.copied)]
+    if found.error and found.precision and found.recall:
+        precision, recall = found.precision.at(*place), found.recall.at(*place)
+        cells += [_cell(found.error.at(*place)), _cell(precision), _cell(recall)]
+        cells.append(Cell(number(f1(precision.value, recall.value), share=True), "", "", False))
+    return AlignedHead(head_name(head), head_page(head), tuple(cells))
+
+
+def _even(results: StackResults, found: Alignments) -> Iterator[Cell | None]:
+    """Numbers of even choice; metrics have theirs of uniform attention on their own pages."""
+    yield from (None for _ in _peaked(results))
+    yield None
+    yield _cell(found.even_diagonal.at())
+    yield _cell(found.even_copied.at())
+    yield from (None for _ in range(4 if found.error else 0))
+
+
+def _cell(value: Number, *, share: bool = True) -> Cell:
+    """A number as pages print it; of correlations each sentence is one observation."""
+    unit = "observations" if share else "sentences with a correlation"
+    return Cell(
+        number(value.value, share=share),
+        interval(value.low, value.high, share=share),
+        f"{value.sentences:,} sentences, {value.events:,.0f} {unit}",
+        thin=share and 0 < value.events < FEW,
+    )

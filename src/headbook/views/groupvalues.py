@@ -1,0 +1,166 @@
+"""Numbers of groups of sentences and of pairs, as the pages of groups and of heads print them."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headbook.facets import headlines
+from headbook.grouped import Group
+from headbook.metrics import all_metrics
+from headbook.metrics.base import HeadMetric
+from headbook.results import Number, Numbers, StackResults
+from headbook.sums import HeadColumn
+from headbook.views.cells import Cell
+from headbook.views.ranked import p_text
+from headbook.wording import MISSING, THIN, counted, is_share, label_name, number
+
+MOST_GROUPS = 8  # of a head's page
+MOST_DIGITS = 6  # behind the point
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A number that groups and pairs are compared by.
+
+    Attributes:
+        metric: whose number it is.
+        column: which of its numbers; ``place`` among those of a stack.
+        title, href: how pages call it, with the unit, and the metric's page.
+    """
+
+    metric: HeadMetric
+    column: HeadColumn
+    place: int
+    title: str
+    href: str
+
+
+@dataclass(frozen=True)
+class GroupRow:
+    """A group with its numbers.
+
+    Attributes:
+        column, value: what the sentences share.
+        sentences: how many there are.
+        cells: the numbers of a head, by headline.
+    """
+
+    column: str
+    value: str
+    sentences: str
+    cells: tuple[Cell, ...] = ()
+
+
+@dataclass(frozen=True)
+class PairRow:
+    """A number of a head that differs within pairs.
+
+    Attributes:
+        headline: which number.
+        first, second: the members' means.
+        difference: of the two.
+        p: family-wise.
+    """
+
+    headline: Headline
+    first: str
+    second: str
+    difference: Cell
+    p: str
+
+
+def stack_headlines(results: StackResults) -> tuple[Headline, ...]:
+    """The numbers that the groups of a stack are compared by, those that it has."""
+    columns = results.study.survey.heads[results.stack.name].table.columns
+    return tuple(
+        _headline(columns[place], place)
+        for place in headlines(results.metrics, columns, results.stack)
+        if results.has(*columns[place])
+    )
+
+
+def _headline(column: HeadColumn, place: int) -> Headline:
+    metric = all_metrics()[column.metric]
+    assert isinstance(metric, HeadMetric)
+    label = f": {label_name(column.label)}" if column.label else ""
+    unit = f" ({metric.unit})" if metric.unit else ""
+    return Headline(
+        metric, column, place, f"{metric.title}{label}{unit}", f"metrics/{metric.id}.html"
+    )
+
+
+def groups_of(results: StackResults) -> tuple[Group, ...]:
+    """The groups of a stack, by column and value."""
+    return results.study.survey.heads[results.stack.name].groups
+
+
+def numbers_of(group: Group, headline: Headline, what: str = "heads") -> Numbers:
+    """Numbers of the heads of a group, or of what else it has."""
+    return Numbers.of(getattr(group, what)[..., headline.place], headline.metric.limits)
+
+
+def group_rows(results: StackResults, layer: int, head: int) -> Iterator[GroupRow]:
+    """The numbers of one head by group, the largest groups."""
+    shown = results.once(stack_headlines)
+    groups = sorted(groups_of(results), key=lambda group: -group.sentences)[:MOST_GROUPS]
+    for group in sorted(groups, key=lambda group: (group.column, group.value)):
+        cells = (Cell.of(numbers_of(group, h).at(layer, head), h.metric) for h in shown)
+        yield GroupRow(group.column, group.value, f"{group.sentences:,}", tuple(cells))
+
+
+def pair_rows(results: StackResults, layer: int, head: int) -> Iterator[PairRow]:
+    """What one head does otherwise in one member of pairs than in the other."""
+    found = results.study.pair_differences.get(results.stack.name)
+    for place, column in enumerate(found.columns if found else ()):
+        assert found is not None
+        at = (layer, head, place)
+        pairs = found.difference[at]
+        low, high = pairs.interval()
+        headline, share = _headline(column, place), is_share(all_metrics()[column.metric])
+        value = Number(
+            float(pairs.value), float(low), float(high), int(pairs.sentences), float(pairs.events)
+        )
+        if pairs.sentences:
+            yield PairRow(
+                headline,
+                number(float(found.first[at]), share=share),
+                number(float(found.second[at]), share=share),
+                difference_cell(value, share=share, behind=counted(value.sentences, "pair")),
+                p_text(float(found.p[at])),
+            )
+
+
+def members_of(results: StackResults) -> tuple[str, ...]:
+    """What tells the members of pairs apart; empty without pairs."""
+    found = results.study.pair_differences.get(results.stack.name)
+    return found.members if found else ()
+
+
+def difference_cell(value: Number, *, share: bool, behind: str) -> Cell:
+    """A difference with its interval; of shares in percentage points.
+
+    The interval has two digits that count, and a value that is not nothing at least one.
+    """
+    if math.isnan(value.value):
+        return Cell(MISSING, "", "no data", thin=False)
+    times, unit = (100, f"{THIN}pp") if share else (1, "")
+    parts = [times * part for part in (value.value, value.low, value.high)]
+    reach = (parts[2] - parts[1]) / 2
+    places = [1 - _power(reach), -_power(parts[0])]
+    digits = min(max(0, *places), MOST_DIGITS)
+    middle, low, high = (_signed(part, digits) for part in parts)
+    ends = "" if math.isnan(reach) else f"[{low}, {high}]{unit}"
+    return Cell(f"{middle}{unit}", ends, behind, thin=False)
+
+
+def _power(size: float) -> int:
+    """The power of ten of a number's first digit; that of 1 for 0 and for what is missing."""
+    return math.floor(math.log10(abs(size))) if size and not math.isnan(size) else 0
+
+
+def _signed(value: float, digits: int) -> str:
+    text = f"{abs(value):,.{digits}f}"
+    least = 10.0**-digits
+    if value and float(text.replace(",", "")) == 0:
+        text = f"<{THIN}{least:.{digits}f}"
+    return f"{'−' if value < 0 else '+' if value > 0 else ''}{text}"

@@ -1,0 +1,80 @@
+"""How weights come about: the queries and keys of a sentence as scripts of its page read them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from headbook import images
+from headbook.results import StackResults
+from headbook.scores import GAP, MOST_BYTES, Scores, size
+from headbook.shown import ShownSentence
+from headbook.study import Study
+from headbook.terms import Stack
+from headbook.views.instance import exact
+from headbook.wording import sentence_file, written
+
+FOLDER = "data/neurons"
+HIDDEN = "queries, keys and values"  # as a study's gaps call what no hook has seen
+
+
+def traced(study: Study, stack: Stack, sentence: ShownSentence) -> bool:
+    """Whether pages have the queries and keys of a sentence, beside the weights themselves."""
+    place = stack.name, sentence.index
+    kept = any(name[:2] == place for name in study.portrait.scores)
+    return kept and exact(study.portrait.maps.get(place))
+
+
+def neuron_files(stack: Stack, sentence: ShownSentence) -> str:
+    """Where the files of a sentence's layers are, up to the layer's number."""
+    return f"{FOLDER}/{sentence_file(sentence.number)}-{stack.name}-L"
+
+
+def reason(results: StackResults, sentence: ShownSentence) -> str:
+    """Why pages cannot show how the weights of a sentence come about; empty where they can.
+
+    A whole sentence without its full stop.
+    """
+    study, stack = results.study, results.stack
+    if traced(study, stack, sentence):
+        return ""
+    if not exact(study.portrait.maps.get((stack.name, sentence.index))):
+        return "its weights are not shown one by one"
+    for gap in study.manifest.gaps:
+        if gap.what in {HIDDEN, GAP} and gap.stack in {"", stack.name}:
+            return gap.why
+    queries, keys = (len(sentence.texts[side].pieces) for side in (stack.queries, stack.keys))
+    needed = size(stack, queries, keys)
+    if needed > MOST_BYTES:
+        return (
+            f"its queries and keys take {written(needed)}; expected at most {written(MOST_BYTES)}"
+        )
+    kept = int(study.manifest.options.get("neuron_sentences", 0))
+    if sentence.index < kept:
+        return "queries and keys are left out of this site to keep it small"
+    first = {0: "no sentence", 1: "the first sentence"}.get(kept, f"the first {kept:,} sentences")
+    return f"queries and keys were kept of {first}; --neuron-sentences {sentence.number} keeps more"
+
+
+def neurons_data(study: Study, stack: Stack, sentence: ShownSentence) -> Iterator[tuple[int, Any]]:
+    """What each layer's file holds, by layer; nothing where pages do not have it."""
+    if not traced(study, stack, sentence):
+        return
+    for (name, index, layer), scores in study.portrait.scores.items():
+        if (name, index) == (stack.name, sentence.index):
+            yield layer, _data(scores)
+
+
+def _data(scores: Scores) -> dict[str, Any]:
+    """Numbers of one layer; arrays in base64, row by row, lowest byte first."""
+    single = np.dtype("<f4")
+    return {
+        "heads": scores.queries.shape[0],
+        "keyHeads": scores.keys.shape[0],
+        "width": scores.queries.shape[2],
+        "scaling": float(scores.scaling),
+        "queries": images.base64_of(scores.queries.astype(single)),
+        "keys": images.base64_of(scores.keys.astype(single)),
+        "added": images.base64_of(scores.added.astype(single)),
+        "seen": images.base64_of(scores.seen),
+    }

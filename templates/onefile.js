@@ -1,0 +1,166 @@
+"use strict";
+/* A site in one file. Pages, scripts, data and files stand in the document as compressed text; a page
+   takes the place of the body, and the site's scripts run for it as they do in the folder. The address
+   holds the page and what its views put there: #/heads/L00-H01.html#view=renorm. */
+(() => {
+  const FIRST = "index.html", MISSING = "404.html", TABLES = "data.html";
+  const TYPES = { csv: "text/csv", json: "application/json", jsonl: "application/json", pdf: "application/pdf", svg: "image/svg+xml" };
+  const ABSENT = "Left out of this one file; the folder of the site has it.";
+  const stored = new Map(); /* texts by their addresses in the folder */
+  const heights = new Map(); /* how far pages were scrolled, by address in the bar */
+  let path = FIRST, home = "", asked = 0, clicked = false, page = new AbortController();
+
+  const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const inflated = (name) => {
+    const stream = new Blob([bytes(stored.get(name))]).stream();
+    return new Response(stream.pipeThrough(new DecompressionStream("deflate")));
+  };
+  const picture = (name) => `data:image/png;base64,${stored.get(name)}`;
+
+  /* The page that an address asks for, and what is left for its views. */
+  const parted = (hash) => {
+    const [, name, state = ""] = /^#\/([^#]*)(#.*)?$/.exec(hash) || ["", hash ? path : FIRST, hash];
+    if (stored.has(name) && name.endsWith(".html")) return [name, state];
+    return [stored.has(name) ? TABLES : MISSING, ""];
+  };
+  const link = (hash) => `#/${path}${hash === "#" ? "" : hash}`;
+  /* What a link of a page leads to in the folder: from the page itself or from a script. */
+  const address = (href) => href.slice(href.startsWith("#/") ? 2 : home.length);
+
+  /* Scripts are allowed by their hashes; data files are values alone. */
+  const execute = (code) => {
+    const element = document.createElement("script");
+    element.textContent = code;
+    document.head.append(element);
+    element.remove();
+  };
+  const run = async (src) => {
+    const name = address(src);
+    if (!stored.has(name)) throw new Error(`cannot load ${name}`);
+    const text = await inflated(name).text();
+    if (name.startsWith("assets/")) execute(text);
+    else window.headbook.take(...JSON.parse(text));
+  };
+  window.oneFile = { hash: () => parted(location.hash)[1], link, run };
+
+  const save = async (name) => {
+    const type = TYPES[name.slice(name.lastIndexOf(".") + 1)] || "application/octet-stream";
+    const url = URL.createObjectURL(new Blob([await inflated(name).arrayBuffer()], { type }));
+    const element = document.createElement("a");
+    element.href = url;
+    element.download = name.slice(name.lastIndexOf("/") + 1);
+    element.click();
+    setTimeout(() => URL.revokeObjectURL(url), 60000);
+  };
+
+  /* A page of the folder as it stands here: links and pictures. */
+  const aim = (element) => {
+    const href = element.getAttribute("href");
+    if (/^[a-z]+:/i.test(href) || element.matches(".skip")) return;
+    const table = href.startsWith("#") ? path : address(href).replace(/#.*/, "");
+    const name = stored.has(table) || path === TABLES ? table : table.replace(/\.parquet$/, ".csv");
+    const fragment = href.includes("#") ? href.slice(href.indexOf("#")) : "";
+    if (stored.has(name)) {
+      element.setAttribute("href", `#/${name}${fragment}`);
+      if (!name.endsWith(".html")) element.dataset.save = name;
+    } else {
+      element.removeAttribute("href");
+      element.setAttribute("title", ABSENT);
+    }
+  };
+  const prepared = (body) => {
+    body.dataset.root = "#/";
+    body.querySelectorAll("a[href]").forEach(aim);
+    for (const [selector, name] of [["img", "src"], ["image", "href"]]) {
+      for (const element of body.querySelectorAll(`${selector}[${name}]`)) {
+        const source = element.getAttribute(name);
+        if (!source.startsWith("data:")) element.setAttribute(name, picture(address(source)));
+      }
+    }
+    if (path === TABLES && document.documentElement.dataset.left) {
+      const note = document.createElement("p");
+      note.className = "warnings";
+      note.textContent = document.documentElement.dataset.left;
+      body.querySelector("h1").after(note);
+    }
+    return body;
+  };
+
+  const settle = (state, height) => {
+    const target = state.length > 1 && !state.includes("=") && document.getElementById(decodeURIComponent(state.slice(1)));
+    for (let outer = target && target.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
+    if (target) {
+      target.scrollIntoView({ behavior: "instant" });
+      target.focus({ preventScroll: true });
+    } else if (height !== undefined) scrollTo({ top: height, behavior: "instant" });
+  };
+
+  /* The keyboard begins at the top, as on a page that was loaded. */
+  const begin = () => {
+    document.body.tabIndex = -1;
+    document.body.focus({ preventScroll: true });
+    document.body.removeAttribute("tabindex");
+  };
+
+  /* Put a page in the place of the one before, whose listeners end. */
+  const show = async (name, height) => {
+    page.abort();
+    page = new AbortController();
+    const mine = asked += 1;
+    const parsed = new DOMParser().parseFromString(await inflated(name).text(), "text/html");
+    const sources = [...parsed.querySelectorAll("script")].map((script) => script.getAttribute("src"));
+    const own = parsed.body.dataset.root;
+    const codes = await Promise.all(sources.map((src) => inflated(src.slice(own.length)).text()));
+    if (mine !== asked) return;
+    path = name;
+    home = own;
+    document.title = parsed.title;
+    document.body.replaceWith(document.adoptNode(prepared(parsed.body)));
+    codes.forEach(execute);
+    document.dispatchEvent(new Event("DOMContentLoaded"));
+    document.documentElement.hidden = false;
+    begin();
+    settle(parted(location.hash)[1], height);
+  };
+
+  const follow = (event) => {
+    const [name, state] = parted(location.hash);
+    const before = new URL(event.oldURL).hash;
+    if (location.hash && !location.hash.startsWith("#/")) history.replaceState(null, "", link(state));
+    if (name === path) { settle(state); return; }
+    heights.set(before, scrollY);
+    show(name, clicked ? 0 : heights.get(location.hash) || 0);
+    clicked = false;
+  };
+  const click = (event) => {
+    const element = event.target.closest("a[href]");
+    if (!element || event.defaultPrevented) return;
+    if (element.dataset.save) {
+      event.preventDefault();
+      save(element.dataset.save);
+      return;
+    }
+    clicked = true;
+    if (element.getAttribute("href") === location.hash) settle(parted(location.hash)[1]);
+  };
+
+  document.documentElement.hidden = parted(location.hash)[0] !== FIRST || location.hash.startsWith("#/");
+  window.addEventListener("hashchange", follow);
+  document.addEventListener("click", click);
+  document.addEventListener("DOMContentLoaded", () => {
+    history.scrollRestoration = "manual";
+    for (const element of document.querySelectorAll("script[data-file]")) {
+      stored.set(element.dataset.file, element.textContent);
+      element.remove();
+    }
+    /* What scripts of a page hear on window and document ends with the page. */
+    for (const target of [window, document]) {
+      const add = target.addEventListener.bind(target);
+      target.addEventListener = (type, call, options) => {
+        const given = typeof options === "object" ? options : { capture: Boolean(options) };
+        add(type, call, { ...given, signal: page.signal });
+      };
+    }
+    show(parted(location.hash)[0], 0).finally(() => { document.documentElement.hidden = false; });
+  }, { once: true });
+})();

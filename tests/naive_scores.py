@@ -1,0 +1,36 @@
+"""A weight from its query and its keys, number by number."""
+
+import math
+from typing import NamedTuple
+
+from headbook.scores import Scores
+
+NAN = math.nan
+
+
+class Row(NamedTuple):
+    """What one query of a head makes of every key; not a number where it does not see one."""
+
+    products: list[float]
+    added: list[float]
+    scores: list[float]
+    log_sum: float
+    weights: list[float]
+
+
+def row_of(kept: Scores, head: int, query: int) -> Row:
+    """Products, what is added to them, scores, the logarithm of their sum, weights."""
+    key_head = head * len(kept.keys) // len(kept.queries)
+    vector = kept.queries[head][query].tolist()
+    products, added, scores = [], [], []
+    for number, key in enumerate(kept.keys[key_head].tolist()):
+        seen = kept.seen[query][number]
+        product = sum(a * b for a, b in zip(vector, key, strict=True)) if seen else NAN
+        more = float(kept.added[head][query][number]) if kept.added.size else 0.0
+        products.append(product)
+        added.append(more if seen else NAN)
+        scores.append(product * float(kept.scaling) + more)
+    there = [score for score in scores if not math.isnan(score)]
+    log_sum = math.log(math.fsum(math.exp(score) for score in there))
+    weights = [math.exp(score - log_sum) for score in scores]
+    return Row(products, added, scores, log_sum, weights)

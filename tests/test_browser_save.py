@@ -1,0 +1,101 @@
+"""What attention views save as files is what they show."""
+
+import csv
+import io
+import math
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+import naive_instances as naive
+from browser import Open
+from panels import switch, tokens
+from sites import Site
+from test_browser_instances import choose, map_of
+
+pytest_plugins = ["windows"]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+SVG = "{http://www.w3.org/2000/svg}"
+STATES = [("raw", "pieces"), ("renorm", "pieces"), ("norm", "words"), ("nosink", "words")]
+
+
+def saved(page: Page, box: Locator, name: str) -> str:
+    """What a button hands out."""
+    with page.expect_download() as waiting:
+        box.get_by_role("button", name=name).click()
+    return Path(waiting.value.path()).read_text(encoding="utf-8")
+
+
+def elements(text: str, tag: str) -> list[ET.Element]:
+    return list(ET.fromstring(text).iter(SVG + tag))  # noqa: S314 - our own
+
+
+@pytest.mark.parametrize(("view", "units"), STATES)
+def test_the_table_has_every_weight_of_the_view(
+    decoder_site: Site, open_page: Open, view: str, units: str
+) -> None:
+    page = open_page(decoder_site.folder / "sentences/0001.html")
+    box, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
+    switch(page, view=view, units=units)
+    rows = list(csv.DictReader(io.StringIO(saved(page, box, "Weights (CSV)"))))
+    expected, names = naive.weights(shown, view, units), naive.names(shown.keys, units)
+    assert len(rows) == len(expected) * len(names)
+    for row in rows:
+        q, k = int(row["query_position"]), int(row["key_position"])
+        assert row["key"].removeprefix("'") == names[k]
+        found = float(row["weight"]) if row["weight"] else math.nan
+        step = 1e-3 if view == "norm" else 1e-5  # lengths have four digits in the page's file
+        assert found == pytest.approx(expected[q][k], rel=step, abs=1e-9, nan_ok=True)
+
+
+def test_the_map_has_a_cell_for_each_weight_that_there_is(
+    decoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(decoder_site.folder / "sentences/0001.html")
+    box, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
+    tokens(box, "queries").nth(2).click()
+    tokens(box, "keys").nth(1).click()
+    text = saved(page, box, "Map (SVG)")
+    there = sum(not math.isnan(w) for row in naive.weights(shown, "raw", "pieces") for w in row)
+    paths = [path.attrib["d"] for path in elements(text, "path")]
+    assert sum(d.count("M") for d in paths) == there
+    assert len([r for r in elements(text, "rect") if r.get("stroke")]) == 1  # the pair's frame
+    said = [e.text for e in elements(text, "text")]
+    names = naive.names(shown.keys, "pieces")
+    assert all(said.count(name) >= 2 for name in names)
+    caption = elements(text, "title")[0].text or ""
+    assert decoder_site.study.manifest.model.name in caption
+    assert "L1·H2" in caption
+    assert "raw weights" in caption
+
+
+def test_lines_are_the_fewest_that_hold_the_chosen_share(
+    decoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(decoder_site.folder / "sentences/0001.html")
+    box, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
+    switch(page, mass="80")
+    tokens(box, "queries").nth(3).click()
+    text = saved(page, box, "Lines (SVG)")
+    row = naive.weights(shown, "raw", "pieces")[3]
+    held, expected = 0.0, []
+    for key in naive.ranked(row):
+        if held >= 0.8 * naive.total(row) - 1e-9:
+            break
+        held += row[key]
+        expected.append(f"{naive.names(shown.keys, 'pieces')[key]}  {naive.written(row[key])}")
+    assert len(elements(text, "path")) == len(expected)
+    said = [e.text for e in elements(text, "text") if "  " in (e.text or "")]
+    assert sorted(said, key=str) == sorted(expected)
+
+
+def test_a_chart_of_the_page_is_saved_black_on_white(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "heads/L01-H02.html", color_scheme="dark")
+    figure = page.locator("figure.chart").first
+    text = saved(page, figure, "SVG")
+    assert "currentColor" not in text
+    assert len(elements(text, "path")) == figure.locator("svg path").count()
+    expect(figure.locator("svg title").first).not_to_have_text("")

@@ -1,0 +1,290 @@
+"""Pages of groups and pairs print the numbers of the study, and only where there are any."""
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import grouped
+import headbook
+import tiny
+import treebank
+from browser import Open, Record, sideways, violations
+from headbook import export
+from headbook.anonymous import anonymous
+from headbook.results import Number, StackResults, results
+from headbook.study import Study
+from headbook.views.differences import MOST_ROWS
+from headbook.views.groups import FEW_SENTENCES, GroupsPage, groups_page
+from headbook.views.groupvalues import difference_cell
+from headbook.views.head import head_pages
+from pages import broken_links, html_of, text_of
+from sites import Once, make_study
+
+pytest_plugins = ["windows"]
+pytestmark = pytest.mark.slow
+
+METRICS = "attention_distance,relative_entropy,sink_share,attention_to,dependency_alignment"
+HOSTILE = "</script><b>bad</b> \u0007 {{7*7}} =1+1"
+# Each twice with other last words, so that groups are large enough to compare.
+ROWS = tuple(
+    row._replace(text=f"{row.text} {more}", pair=f"{row.pair}{more}", kind=kind)
+    for more, kind in (("old", "one"), ("red water", "two"), ("the", HOSTILE))
+    for row in grouped.ROWS
+)
+
+
+def write(place: Path) -> None:
+    """A study of sentences with labels and pairs, and its site."""
+    tiny.write("bert", place / "model")
+    inputs = grouped.write_rows(place / "rows.jsonl", ROWS)
+    study = make_study(
+        inputs, place / "model", metrics=METRICS, facet="label,kind", annotator="embedded",
+        control="none", exemplars=1,
+    )  # fmt: skip
+    study.save(place / "study")
+    headbook.render(place / "study", place / "site")
+
+
+@pytest.fixture(scope="module")
+def place(once: Once) -> Path:
+    """The folder that `write` fills."""
+    return once("groups", write)
+
+
+@pytest.fixture(scope="module")
+def study(place: Path) -> Study:
+    return Study.load(place / "study")
+
+
+@pytest.fixture(scope="module")
+def stack(study: Study) -> StackResults:
+    return results(study)["self"]
+
+
+@pytest.fixture(scope="module")
+def page(stack: StackResults) -> GroupsPage:
+    found = groups_page({"self": stack})
+    assert found is not None
+    return found
+
+
+def read(text: str) -> float:
+    """A number as pages print it, shares as parts of 1."""
+    plain = re.sub("[\u202f,+<>]", "", text).replace("−", "-")
+    size = float(re.sub(r"%|pp", "", plain))
+    return size / 100 if plain.endswith(("%", "pp")) else size
+
+
+def chosen(table: pd.DataFrame, **values: Any) -> pd.DataFrame:
+    """Rows with some values."""
+    for name, value in values.items():
+        table = table[table[name] == value]
+    return table
+
+
+def test_the_page_counts_the_sentences_of_every_group(page: GroupsPage) -> None:
+    (section,) = page.sections
+    counts = {c.title: {r.value: int(r.sentences) for r in c.rows} for c in section.columns}
+    assert counts == {
+        "label": {"good": 18, "bad": 18},
+        "kind": {"one": 12, "two": 12, HOSTILE: 12},
+    }
+
+
+def test_heads_that_differ_have_the_numbers_of_the_table(page: GroupsPage, study: Study) -> None:
+    """Values of both groups, their difference, and a p that grows with its family."""
+    for column in page.sections[0].columns:
+        found = column.contrasts
+        assert len(found.rows) == MOST_ROWS
+        assert found.family <= column.heads * column.numbers * column.pairs
+        for row in found.rows:
+            numbers = []
+            for group, cell in zip(row.groups, row.cells, strict=True):
+                at = chosen(
+                    study.groups, column=column.title, group=group, **row.headline.column._asdict()
+                )
+                at = at[[head_name_of(each) == row.name for each in at.itertuples()]]
+                numbers.append(float(at["value"].item()))
+                assert read(cell.text) == pytest.approx(numbers[-1], abs=0.0051)
+            assert read(row.difference.text) == pytest.approx(numbers[0] - numbers[1], abs=0.0051)
+            low, high = (read(end) for end in ends(row.difference.interval))
+            assert low <= read(row.difference.text) <= high
+
+
+def head_name_of(row: Any) -> str:
+    """How pages call the head of a table's row."""
+    return f"L{row.layer}·H{row.head}"
+
+
+def ends(interval: str) -> tuple[str, str]:
+    """The ends of an interval, each with its unit."""
+    inside, unit = interval.removeprefix("[").split("]")
+    low, high = inside.split(", ")
+    return low + unit, high + unit
+
+
+def test_small_groups_are_named_and_not_compared(study: Study) -> None:
+    sums = study.survey.heads["self"]
+    groups = tuple(
+        replace(g, sentences=FEW_SENTENCES - 1) if g.value == "two" else g for g in sums.groups
+    )
+    heads = {"self": replace(sums, groups=groups)}
+    less = results(replace(study, survey=replace(study.survey, heads=heads)))
+    found = groups_page(less)
+    assert found is not None
+    kind = next(c for c in found.sections[0].columns if c.title == "kind")
+    assert kind.small == ("two",)
+    assert kind.pairs == 1
+    assert {g for row in kind.contrasts.rows for g in row.groups} == {"one", HOSTILE}
+
+
+def test_pairs_are_listed_by_their_p(page: GroupsPage, study: Study) -> None:
+    section, found = page.sections[0].pairs, study.pair_differences["self"]
+    assert section is not None
+    assert (section.pairs, section.left_out, section.told_by) == ("12 pairs", 6, "label")
+    table = study.minimal_pairs.sort_values("p", kind="stable")
+    assert section.below == (table["p"] < 0.05).sum()
+    assert section.family == found.family == table["p"].notna().sum()
+    for row, p in zip(section.rows, table["p"], strict=False):
+        assert row.row.p == ("< 0.001" if p < 0.001 else f"{p:.3f}")
+        at = chosen(table, **row.row.headline.column._asdict())
+        at = at[[head_name_of(each) == row.name for each in at.itertuples()]]
+        assert read(row.row.difference.text) == pytest.approx(at["value"].item(), abs=0.0051)
+        assert read(row.row.first) == pytest.approx(at["first"].item(), abs=0.0051)
+
+
+def test_head_pages_say_their_own_numbers(stack: StackResults, study: Study, place: Path) -> None:
+    head = next(iter(head_pages(stack, slice(5, 6))))
+    assert len(head.by_group) == 5
+    for row in head.by_group:
+        for headline, cell in zip(head.headlines, row.cells, strict=True):
+            at = chosen(
+                study.groups, column=row.column, group=row.value, **headline.column._asdict()
+            )
+            at = at[[head_name_of(each) == head.name for each in at.itertuples()]]
+            assert read(cell.text) == pytest.approx(at["value"].item(), abs=0.0051)
+    assert {row.headline.column.metric for row in head.in_pairs} == {*METRICS.split(",")}
+    text = text_of(html_of(place / "site" / head.path))
+    for pair in head.in_pairs:
+        assert pair.difference.text in text
+
+
+def test_figures_have_a_line_for_each_group(page: GroupsPage, stack: StackResults) -> None:
+    sums = stack.study.survey.heads["self"]
+    label, kind = page.sections[0].columns[1], page.sections[0].columns[0]
+    assert {c.title for c in (label, kind)} == {"label", "kind"}
+    for figure in label.figures:
+        assert figure.rows is not None
+        groups = {g.value: g for g in sums.groups if g.column == "label"}
+        metric = figure.name.rpartition("-")[2]
+        place = next(h.place for h in stack.once(headlines) if h.metric.id == metric)
+        for name, lines in figure.rows.groupby("series"):
+            expected = groups[str(name)].layers[..., place].value
+            np.testing.assert_array_equal(lines["value"], expected)
+
+
+def headlines(stack: StackResults) -> Any:
+    """The numbers that groups are compared by."""
+    from headbook.views.groupvalues import stack_headlines
+
+    return stack_headlines(stack)
+
+
+def test_texts_of_columns_stay_texts(place: Path) -> None:
+    html = html_of(place / "site/groups.html")
+    assert "<b>bad" not in html
+    assert "</script><b>bad</b> \u2407 {{7*7}} =1+1" in text_of(html)
+    frame = pd.read_csv(place / "site/data/groups.csv", keep_default_na=False)
+    assert {*frame["column"]} == {"label", "kind"}
+    files = html_of(place / "site/data.html")
+    for name in ("groups", "minimal_pairs"):
+        assert f'href="data/{name}.csv"' in files
+        assert all(f">{column}<" in files for column in export.TABLES[name].columns)
+    for name in ("groups.html", "heads/L00-H01.html"):
+        assert broken_links(place / "site", place / "site" / name) == []
+
+
+def test_without_groups_there_is_neither_page_nor_link(study: Study, tmp_path: Path) -> None:
+    heads = {n: replace(s, groups=(), members=None) for n, s in study.survey.heads.items()}
+    plain = replace(study, survey=replace(study.survey, heads=heads))
+    headbook.render(plain, tmp_path / "site")
+    assert not (tmp_path / "site/groups.html").exists()
+    assert not [*(tmp_path / "site/data").glob("*groups*")]
+    for name in ("index.html", "heads/L00-H00.html"):
+        assert "groups.html" not in html_of(tmp_path / "site" / name)
+
+
+def test_anonymous_studies_lose_groups_that_a_link_names(study: Study) -> None:
+    sums = study.survey.heads["self"]
+    telling = [replace(g, value="https://ours.example") for g in sums.groups[:1]]
+    heads = {"self": replace(sums, groups=(*telling, *sums.groups[1:]))}
+    left = anonymous(replace(study, survey=replace(study.survey, heads=heads)))
+    assert left.survey.heads["self"].groups == sums.groups[1:]
+
+
+@given(st.floats(-1e4, 1e4), st.floats(0, 1e3), st.booleans())
+def test_a_difference_is_printed_with_its_sign_and_never_as_nothing(
+    value: float, reach: float, share: bool
+) -> None:
+    number = Number(value, value - reach, value + reach, 5, 5.0)
+    cell = difference_cell(number, share=share, behind="")
+    assert cell.text[0] == ("−" if value < 0 else "+" if value > 0 else "0")
+    assert cell.text.endswith("pp") == share
+    if value and abs(value) > 1e-6:
+        assert read(cell.text) != 0
+        assert read(cell.text) == pytest.approx(value, rel=0.5)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["groups.html", "heads/L00-H01.html"])
+def test_pages_with_groups_fit_their_window_and_axe_finds_nothing(
+    place: Path, open_page: Open, record: Record, name: str, scheme: str
+) -> None:
+    page = open_page(place / "site" / name, color_scheme=scheme)
+    assert {width: sideways(page, width) for width in (360, 800, 1440)} == {360: 0, 800: 0, 1440: 0}
+    assert violations(page) == []
+    record.check()
+
+
+def test_the_overview_leads_to_the_groups(place: Path, open_page: Open) -> None:
+    page = open_page(place / "site/index.html")
+    page.get_by_role("navigation", name="Site").get_by_role("link", name="Groups").click()
+    assert page.locator("h1").inner_text() == "Groups of sentences"
+    first = page.locator("section table.numbers tbody tr").nth(3)
+    name = first.locator("th").inner_text()
+    first.locator("th a").click()
+    assert name in page.locator("h1").inner_text()
+    assert page.locator("#groups").is_visible()
+
+
+def test_every_stack_of_a_translator_has_its_groups(
+    tiny_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Numbers that a stack lacks are left out: in cross-attention no token is the one before."""
+    rows = [
+        {"source": f"{source} {more}", "target": target, "label": label, "pair_id": f"{source}{n}"}
+        for n, more in enumerate(("dog", "the dog", "water", "old", "red"))
+        for source, target in treebank.PAIRS
+        for label, more in (("a", more), ("b", f"{more} bird"))
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    study = make_study(
+        tmp_path / "rows.jsonl", tiny_folder("bart"), metrics=grouped.METRICS, exemplars=1,
+        control="none",
+    )  # fmt: skip
+    headbook.render(study, tmp_path / "site")
+    page = groups_page(results(study))
+    assert page is not None
+    assert [section.stack for section in page.sections] == ["encoder", "decoder", "cross"]
+    assert [section.columns[0].numbers for section in page.sections] == [4, 4, 2]
+    assert {section.pairs.pairs for section in page.sections if section.pairs} == {"20 pairs"}
+    assert broken_links(tmp_path / "site", tmp_path / "site/groups.html") == []

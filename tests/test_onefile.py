@@ -1,0 +1,183 @@
+"""A site as one HTML file: all of the folder in it, the same every time, under a strict policy."""
+
+import base64
+import hashlib
+import json
+import os
+import re
+import shutil
+import zlib
+from pathlib import Path
+
+import pytest
+
+from headbook import onefile
+from headbook.errors import OutputError, StudyError
+from headbook.pack import Packed, pack
+from headbook.resources import folder
+from pages import elements, html_of, links, text_of, tree
+from sites import Site
+from test_anonymous import AUTHOR, DATE, TELLING, telling
+from test_pack import refusal
+
+__all__ = ["telling"]  # a fixture
+pytestmark = pytest.mark.slow
+
+# What servers and folders need, and what stands in the head of the one file.
+OUTSIDE = {".nojekyll", "README.txt"}
+OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
+
+
+@pytest.fixture(scope="module")
+def one(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Packed:
+    """The smallest site in one file."""
+    place = tmp_path_factory.mktemp("one") / "report.html"
+    return pack(small_site.folder, place, single_file=True)
+
+
+def held(file: Path) -> dict[str, bytes]:
+    """Everything that is in the one file, by its address in the folder."""
+    found = {}
+    for name, text in re.findall(
+        r'<script type="text/plain" data-file="([^"]*)">(.*)</script>\n', html_of(file)
+    ):
+        content = base64.b64decode(text, validate=True)
+        found[name] = content if name.endswith(".png") else zlib.decompress(content)
+    return found
+
+
+def test_everything_of_the_folder_is_in_it(small_site: Site, one: Packed) -> None:
+    """Byte for byte; of data files the values, and of tables the CSV alone."""
+    files, found = tree(small_site.folder), held(one.path)
+    tables = {name for name in files if name.endswith(".parquet")}
+    assert tables
+    assert set(found) == set(files) - OUTSIDE - tables
+    for name, content in found.items():
+        if name.startswith("data/") and name.endswith(".js"):
+            call = files[name].decode()
+            assert call == f"headbook.take({content.decode()[1:-1]});\n", name
+            assert len(json.loads(content)) == 2
+        else:
+            assert content == files[name], name
+    note = elements(html_of(one.path), "html")[0].attributes["data-left"]
+    assert all(name in note for name in tables)
+
+
+def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: Packed) -> None:
+    html = html_of(one.path)
+    policy = next(
+        meta.attributes["content"]
+        for meta in elements(html, "meta")
+        if meta.attributes.get("http-equiv") == "Content-Security-Policy"
+    )
+    assets = sorted((small_site.folder / "assets").glob("*.js"))
+    scripts = [*assets, folder("templates") / "onefile.js"]
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert {*rules.pop("script-src").split()} == {digest(script) for script in scripts}
+    assert rules.pop("style-src") == digest(small_site.folder / "assets/site.css")
+    rest = {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'"}
+    assert rules == rest | {"img-src": "data:"}
+
+
+def digest(file: Path) -> str:
+    """How a policy names a text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(file.read_bytes()).digest()).decode()}'"
+
+
+def test_nothing_in_it_is_loaded(one: Packed) -> None:
+    for tag, link in links(html_of(one.path)):
+        assert link.startswith(("data:", "#", "https://doi.org/", "https://arxiv.org/")), (
+            tag,
+            link,
+        )
+    for tag, attributes in elements(html_of(one.path)):
+        assert tag not in {"iframe", "object", "embed", "base", "form"}
+        assert not [name for name in attributes if name == "style" or name.startswith("on")]
+
+
+def test_its_script_makes_text_never_markup_and_asks_for_nothing() -> None:
+    code = (folder("templates") / "onefile.js").read_text()
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "fetch(",
+    ):
+        assert word not in code
+
+
+def test_the_overview_stands_in_it_for_readers_without_scripts(
+    small_site: Site, one: Packed
+) -> None:
+    html = html_of(one.path)
+    assert f"The file holds {len(small_site.pages)} pages; the others need scripts." in html
+    overview = text_of(html_of(small_site.folder / "index.html"))
+    assert overview.partition("Skip to content")[2].strip() in text_of(html)
+    led = {link[2:].partition("#")[0] for _, link in links(html) if link.startswith("#/")}
+    assert {"methods.html", "heads/L00-H00.html"} <= led <= set(tree(small_site.folder))
+
+
+def test_packing_again_gives_the_same_bytes(small_site: Site, one: Packed, tmp_path: Path) -> None:
+    """Whatever the disk says of dates and rights, and whatever the folder is called."""
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(small_site.folder, copy)
+    (copy / ".env").write_text("private")
+    for file in copy.rglob("*"):
+        os.utime(file, (1, 1))
+        file.chmod(0o700)
+    again = pack(copy, tmp_path / "other.html", single_file=True)
+    assert again.path.read_bytes() == one.path.read_bytes()
+
+
+def test_it_is_smaller_than_the_folder_and_tells_both_sizes(small_site: Site, one: Packed) -> None:
+    sizes = {name: len(content) for name, content in tree(small_site.folder).items()}
+    assert (one.files, one.unpacked) == (len(sizes), sum(sizes.values()))
+    assert one.size == one.path.stat().st_size < one.unpacked / 2
+
+
+def test_it_is_replaced_only_with_force_and_nothing_else_ever(
+    small_site: Site, one: Packed, tmp_path: Path
+) -> None:
+    shutil.copy(one.path, tmp_path / "r.html")
+    (tmp_path / "mine.html").write_text("<!doctype html><title>Years of work</title>")
+    before = tree(tmp_path)
+    said = refusal(OutputError, small_site.folder, tmp_path / "r.html", single_file=True)
+    assert "pass --force" in said
+    for options in ({"single_file": True}, {}):
+        said = refusal(
+            OutputError, small_site.folder, tmp_path / "mine.html", force=True, **options
+        )
+        assert "expected a new file" in said
+    refusal(OutputError, small_site.folder, tmp_path / "r.html", force=True)  # no archive
+    assert tree(tmp_path) == before
+    pack(small_site.folder, tmp_path / "r.html", single_file=True, force=True)
+    assert tree(tmp_path) == before
+    assert onefile.is_ours(tmp_path / "r.html")
+
+
+def test_a_site_whose_scripts_know_no_single_file_is_refused(
+    small_site: Site, tmp_path: Path
+) -> None:
+    copy = tmp_path / "old"
+    shutil.copytree(small_site.folder, copy)
+    script = copy / "assets/site.js"
+    script.write_text(script.read_text().replace("window.oneFile", "undefined"))
+    said = refusal(StudyError, copy, tmp_path / "r.html", single_file=True)
+    assert "expected one rendered anew" in said
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_an_anonymous_one_tells_nobody(telling: Path, tmp_path: Path) -> None:
+    """No title, note, date, link or name of a file, packed or not; with names they are there."""
+    words = {*TELLING, AUTHOR}
+    for anonymous in (False, True):
+        out = tmp_path / f"{anonymous}.html"
+        pack(telling / "study", out, anonymous=anonymous, single_file=True)
+        contents = [*held(out).values(), *[re.sub(r">[\w+/=]{100,}<", "><", html_of(out)).encode()]]
+        code = held(out)["assets/vega.js"]
+        texts = [content.lower() for content in contents if content != code]
+        found = {word for word in words if any(word.lower().encode() in text for text in texts)}
+        assert found == (set() if anonymous else words), found
+    assert DATE in words

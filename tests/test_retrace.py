@@ -1,0 +1,307 @@
+"""Queries and keys that studies keep give the weights that the model itself computes."""
+
+import base64
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import headbook
+import tiny
+import treebank
+from bare import STACKS, Bare
+from headbook.manifest import Gap
+from headbook.results import results as results_of
+from headbook.retrace import fits
+from headbook.scores import GAP, MOST_BYTES, Place, Scores, complete, size
+from headbook.shown import STEPS
+from headbook.study import Study
+from headbook.terms import Side, Stack
+from headbook.views.neurons import neurons_data, reason
+from naive_scores import row_of
+from pages import elements, html_of, text_of
+
+Folder = Callable[[str], Path]
+Made = Callable[..., Study]
+HOOKED = {**tiny.IN_TABLE, **tiny.UNKNOWN}
+# One of each kind: absolute positions, causal, rotary and grouped, a window, biases, two texts.
+QUICK = {"bert", "gpt2", "llama", "mistral", "modernbert", "t5", "bart"}
+FAMILIES = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in HOOKED]
+SOFT_CAP = 1.5
+
+
+@pytest.fixture(scope="module")
+def made(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """A small study of a family, with pages of three sentences."""
+
+    @cache
+    def of(name: str, **options: Any) -> Study:
+        folder = tmp_path_factory.mktemp("input")
+        pairs = tiny.ALL[name].pairs
+        file = (
+            treebank.write_pairs(folder / "pairs.jsonl")
+            if pairs
+            else treebank.write_trees(folder / "trees.conllu")
+        )
+        given: dict[str, Any] = {
+            "annotator": "none",
+            "metrics": "sink_share",
+            "exemplars": 1,
+            "sentence_pages": "3",
+        }
+        return headbook.collect([file], model=str(tiny_folder(name)), **(given | options))
+
+    return of
+
+
+def bare_weights(folder: Path, study: Study, index: int) -> Iterator[tuple[str, int, Any]]:
+    """Stack, layer and weights of a sentence by the model alone, in float64."""
+    bare = Bare.load(folder, pairs=Side.TARGET in study.portrait.sentences[index].texts)
+    texts = study.portrait.sentences[index].texts
+    rows = bare.ids(*(texts[side].text for side in Side if side in texts))
+    output = bare.run(rows, output_attentions=True)
+    for stack, (field, _, _) in STACKS.items():
+        for layer, maps in enumerate(getattr(output, field, None) or ()):
+            yield stack, layer, maps[0].numpy()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_weights_follow_from_what_is_kept(name: str, made: Made, tiny_folder: Folder) -> None:
+    """Every weight of every head, to 1e-5, and as the study's own map has it, to half a step."""
+    study = made(name, dtype="float64")
+    seen: set[Place] = set()
+    for index in range(2):
+        for stack, layer, weights in bare_weights(tiny_folder(name), study, index):
+            seen.add((stack, index, layer))
+            kept = study.portrait.scores[stack, index, layer]
+            maps = study.portrait.maps[stack, index][layer]
+            for head, query in np.ndindex(*weights.shape[:2]):
+                row = np.nan_to_num(row_of(kept, head, query).weights)
+                np.testing.assert_allclose(row, weights[head, query], rtol=0, atol=1e-5)
+                assert np.abs(row * STEPS - maps[head, query]).max() < 0.5 + 1e-5 * STEPS
+    assert seen == study.portrait.scores.keys()
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_nothing_is_added_but_position_biases(name: str, made: Made) -> None:
+    """Elsewhere scores are scaled products, so that the scaling is the model's."""
+    for (stack, _, _), kept in made(name).portrait.scores.items():
+        assert bool(kept.added.size) == (name == "t5" and stack != "cross")
+
+
+def test_what_is_added_is_the_model_s_own_position_bias(made: Made, tiny_folder: Folder) -> None:
+    network = Bare.load(tiny_folder("t5"), pairs=True).network
+    for stack in ("encoder", "decoder"):
+        attention = getattr(network, stack).block[0].layer[0].SelfAttention
+        for (name, _, _), kept in made("t5").portrait.scores.items():
+            if name == stack:
+                n = len(kept.seen)
+                with torch.no_grad():
+                    bias = attention.compute_bias(n, n)[0].numpy()
+                seen = np.broadcast_to(kept.seen == 1, bias.shape)
+                np.testing.assert_allclose(kept.added[seen], bias[seen], rtol=0, atol=1e-5)
+
+
+def test_a_soft_cap_is_what_it_changes(
+    made: Made, tiny_folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gemma 2 squeezes scores: the difference is kept, and the weights come out."""
+    options = dict(tiny.ALL["gemma3"].options)
+    del options["final_logit_softcapping"]
+    capped = tiny.Tiny(
+        "gemma2",
+        tiny.GEMMA,
+        "<bos> $A",
+        {**options, "attn_logit_softcapping": SOFT_CAP, "query_pre_attn_scalar": 8},
+    )
+    monkeypatch.setitem(tiny.ALL, "gemma2", capped)
+    study = made("gemma2")
+    assert study.portrait.scores
+    for kept in study.portrait.scores.values():
+        product = np.einsum("hqd,hkd->hqk", kept.queries, kept.keys.repeat(2, 0)) * kept.scaling
+        score = (product + kept.added)[:, kept.seen == 1]
+        wanted = SOFT_CAP * np.tanh(product / SOFT_CAP)[:, kept.seen == 1]
+        np.testing.assert_allclose(score, wanted, rtol=0, atol=1e-5)
+        assert np.abs(kept.added).max() > 0.01
+    for stack, layer, weights in bare_weights(tiny_folder("gemma2"), study, 0):
+        row = row_of(study.portrait.scores[stack, 0, layer], 1, 3).weights
+        np.testing.assert_allclose(np.nan_to_num(row), weights[1, 3], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 3, 5])
+def test_the_first_sentences_with_pages_are_kept(wanted: int, made: Made) -> None:
+    study = made("bert", neuron_sentences=wanted)
+    assert {index for _, index, _ in study.portrait.scores} == {*range(min(wanted, 3))}
+    results = results_of(study)["self"]
+    sentences = study.portrait.sentences
+    for index in range(3):
+        why = reason(results, sentences[index])
+        if index < wanted:
+            assert not why
+        else:
+            first = {0: "no sentence", 1: "the first sentence"}[wanted]
+            more = f"--neuron-sentences {index + 1} keeps more"
+            assert why == f"queries and keys were kept of {first}; {more}"
+
+
+@pytest.mark.slow
+def test_a_page_without_queries_and_keys_says_how_to_get_them(made: Made, tmp_path: Path) -> None:
+    """In one line; the data of the others stand beside, a file a layer."""
+    study = made("bert", neuron_sentences=1)
+    headbook.render(study, tmp_path / "site")
+    files = sorted(file.name for file in (tmp_path / "site/data/neurons").iterdir())
+    assert files == ["0001-self-L00.js", "0001-self-L01.js"]
+    for number in (1, 2):
+        html = html_of(tmp_path / f"site/sentences/000{number}.html")
+        [sheet] = [svg for svg in elements(html, "svg") if "data-sheet" in svg.attributes]
+        assert ("data-neurons" in sheet.attributes) == (number == 1)
+        line = (
+            "How each weight comes about from queries and keys is not shown: queries and keys were "
+            "kept of the first sentence; --neuron-sentences 2 keeps more."
+        )
+        assert (line in text_of(html)) == (number == 2)
+
+
+def test_a_study_of_an_older_version_says_that_nothing_was_kept(made: Made) -> None:
+    study = made("bert")
+    options = {k: v for k, v in study.manifest.options.items() if k != "neuron_sentences"}
+    old = Study(
+        replace(study.manifest, options=options),
+        study.survey,
+        replace(study.portrait, scores={}),
+        study.twins,
+    )
+    why = reason(results_of(old)["self"], old.portrait.sentences[1])
+    assert why == "queries and keys were kept of no sentence; --neuron-sentences 2 keeps more"
+
+
+def test_what_a_site_leaves_out_is_said_to_be_left_out(made: Made) -> None:
+    study = made("bert")
+    small = Study(study.manifest, study.survey, replace(study.portrait, scores={}), study.twins)
+    why = reason(results_of(small)["self"], small.portrait.sentences[0])
+    assert why == "queries and keys are left out of this site to keep it small"
+
+
+@pytest.mark.parametrize("name", tiny.FALLBACK)
+def test_models_that_the_hook_does_not_serve_say_so(name: str, made: Made) -> None:
+    study = made(name)
+    assert not study.portrait.scores
+    why = reason(results_of(study)["self"], study.portrait.sentences[0])
+    assert "does not use transformers' attention interface" in why
+
+
+def test_where_weights_do_not_come_out_again_nothing_is_kept(made: Made) -> None:
+    """Numbers of 8 bits are too coarse: the model's own sums are rounded."""
+    study = made("bert", dtype="bfloat16")
+    assert not study.portrait.scores
+    [gap] = [gap for gap in study.manifest.gaps if gap.what == GAP]
+    assert reason(results_of(study)["self"], study.portrait.sentences[0]) == gap.why
+    assert gap == Gap(GAP, "self", gap.why)
+    assert "differ by more than 1e-05" in gap.why
+    assert not [gap for gap in made("bert").manifest.gaps if gap.what == GAP]
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "bart"])
+def test_the_predicted_size_is_that_of_what_is_kept(name: str, made: Made) -> None:
+    study = made(name)
+    for stack in study.manifest.stacks:
+        for index in range(2):
+            texts = study.portrait.sentences[index].texts
+            n, m = (len(texts[side].pieces) for side in (stack.queries, stack.keys))
+            kept = [
+                each.queries.nbytes + each.keys.nbytes
+                for (name, i, _), each in study.portrait.scores.items()
+                if (name, i) == (stack.name, index)
+            ]
+            assert size(stack, n, m) == sum(kept)
+
+
+def test_a_sentence_that_takes_too_much_is_left_out() -> None:
+    """32 layers of 32 heads and 128 dimensions: 32 kB a token and layer."""
+    stack = Stack("self", 32, tuple(range(32)), 32, 32, 128, True, Side.SOURCE, Side.SOURCE)
+    most = MOST_BYTES // (2 * 32 * 32 * 128 * 4)
+    assert most == 15
+    assert fits(stack, most, most)
+    assert not fits(stack, most + 1, most + 1)
+
+
+def test_a_sentence_that_lacks_a_layer_is_left_out(made: Made) -> None:
+    study = made("bart")
+    stacks = {stack.name: stack for stack in study.manifest.stacks}
+    scores = dict(study.portrait.scores)
+    assert complete(scores, stacks) == scores
+    del scores["cross", 1, 0]
+    assert complete(scores, stacks).keys() == scores.keys() - {("cross", 1, 1)}
+
+
+def equal(one: Scores, other: Scores) -> bool:
+    return all(
+        a.dtype == b.dtype and a.shape == b.shape and (a == b).all()
+        for a, b in zip(vars(one).values(), vars(other).values(), strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", ["t5", "llama"])
+def test_stored_scores_come_back(name: str, made: Made, tmp_path: Path) -> None:
+    study = made(name)
+    study.save(tmp_path / "study")
+    loaded = Study.load(tmp_path / "study")
+    assert loaded.portrait.scores.keys() == study.portrait.scores.keys()
+    for place, kept in study.portrait.scores.items():
+        assert equal(loaded.portrait.scores[place], kept)
+
+
+def test_merged_studies_keep_theirs(made: Made) -> None:
+    study = made("bert")
+    both = study + study
+    shift = study.manifest.counts["sentences"]
+    places = {
+        ("self", index + by, layer) for index in (0, 1) for layer in (0, 1) for by in (0, shift)
+    }
+    assert both.portrait.scores.keys() == places
+    for stack, index, layer in study.portrait.scores:
+        kept = study.portrait.scores[stack, index, layer]
+        assert equal(both.portrait.scores[stack, index + shift, layer], kept)
+    assert not reason(results_of(both)["self"], both.portrait.sentences[shift + 1])
+
+
+def test_pages_get_every_number(made: Made) -> None:
+    """What scripts read: 32 bits, lowest byte first, row by row."""
+    study = made("t5")
+    stack = study.manifest.stack("decoder")
+    found = dict(neurons_data(study, stack, study.portrait.sentences[1]))
+    assert found.keys() == {0, 1}
+    for layer, data in found.items():
+        kept = study.portrait.scores["decoder", 1, layer]
+        for name in ("queries", "keys", "added"):
+            numbers = np.frombuffer(_bytes(data[name]), "<f4")
+            assert (numbers == vars(kept)[name].ravel()).all()
+        assert [*_bytes(data["seen"])] == kept.seen.ravel().tolist()
+        assert math.isclose(data["scaling"], float(kept.scaling), rel_tol=0)
+        assert (data["heads"], data["width"]) == (kept.queries.shape[0], kept.queries.shape[2])
+        assert data["keyHeads"] == len(kept.keys)
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text)
+
+
+def test_a_sentence_without_exact_weights_has_no_files(made: Made) -> None:
+    """Of a long sentence only the picture of all maps is shown, so that nobody could get there."""
+    study = made("bert")
+    [stack] = study.manifest.stacks
+    sentence = study.portrait.sentences[1]
+    long = np.zeros((2, 4, 501, 500), np.uint8)
+    maps = {**study.portrait.maps, ("self", 1): long}
+    longer = replace(study, portrait=replace(study.portrait, maps=maps))
+    assert not [*neurons_data(longer, stack, sentence)]
+    assert reason(results_of(longer)["self"], sentence) == "its weights are not shown one by one"
+    maps["self", 1] = long[:, :, :500]
+    shorter = replace(study, portrait=replace(study.portrait, maps=maps))
+    assert [layer for layer, _ in neurons_data(shorter, stack, sentence)] == [0, 1]

@@ -1,0 +1,185 @@
+"""The size of a site is told before it is made, and kept below a limit where one is given."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headbook
+from headbook.config import Config
+from headbook.detail import TOKEN_TABLES, Detail
+from headbook.errors import ConfigError, OutputError
+from headbook.export import sizes
+from headbook.metrics import all_metrics, chosen_metrics
+from headbook.resources import demo_model, folder
+from headbook.size import Expected, expected
+from headbook.study import Study
+from pages import broken_links, differing, html_of, text_of, tree
+from sites import Once, Site, make_study
+
+NEAR = 0.3  # a prediction's largest error, as a share of the size
+
+
+def predicted(study: Study) -> Expected:
+    """What is told of a study before it is made."""
+    options = study.manifest.options
+    names = ("metrics", "exemplars", "control", "control_seeds", "neuron_sentences")
+    shown = [s.texts for s in study.portrait.sentences.values() if s.listed]
+    lengths = [{side: len(text.pieces) for side, text in texts.items()} for texts in shown]
+    config = Config(**{name: options[name] for name in names})
+    metrics = [*chosen_metrics(config.metrics).values()]
+    return expected(study.manifest.stacks, metrics, config, lengths)
+
+
+def near(study: Study, site: Path) -> bool:
+    size = sum(sizes(site).values())
+    return abs(predicted(study).total - size) <= NEAR * size
+
+
+@pytest.mark.slow
+def test_sites_of_tiny_models_are_as_large_as_was_told(any_site: Site) -> None:
+    assert near(any_site.study, any_site.folder)
+
+
+@pytest.mark.slow
+def test_a_site_of_sample_sentences_is_as_large_as_was_told(once: Once) -> None:
+    """With the demo model, as the command ``demo`` makes it, but of fewer sentences."""
+
+    def fill(place: Path) -> None:
+        lines = (folder("sample_inputs") / "sentences.conllu").read_text().split("\n\n")[:20]
+        (place / "few.conllu").write_text("\n\n".join(lines) + "\n\n")
+        study = headbook.collect([place / "few.conllu"], model=str(demo_model()))
+        study.save(place / "study")
+        headbook.render(study, place / "site", processes=1)
+
+    place = once("sample-size", fill)
+    assert near(Study.load(place / "study"), place / "site")
+
+
+@pytest.mark.slow
+def test_the_size_is_told_before_the_model_runs(small_site: Site) -> None:
+    """Of the sentences as the tokenizer divides them."""
+
+    class Told:
+        def __init__(self) -> None:
+            self.lines: list[str] = []
+
+        def stage(self, name: str, sentences: int) -> None:
+            self.lines.append(name)
+
+        def advance(self, sentences: int, tokens: int) -> None:
+            pass
+
+        def say(self, text: str) -> None:
+            self.lines.append(text)
+
+    told = Told()
+    options = small_site.study.manifest.options
+    given = {name: options[name] for name in ("metrics", "exemplars", "sentence_pages")}
+    study = headbook.collect(
+        [small_site.place / "trees.conllu"], model=str(small_site.model), annotator="none",
+        progress=told, **given,
+    )  # fmt: skip
+    assert told.lines[:2] == [predicted(study).said(), "survey"]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("50MB", 50e6), ("1.5 GB", 1.5e9), ("800kb", 800e3)],
+)
+def test_sizes_are_read(text: str, size: float) -> None:
+    assert Config(max_site_size=text).max_bytes == size
+
+
+@pytest.mark.parametrize("text", ["50", "MB", "fifty MB", "-1MB", "1TB"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="--max-site-size"):
+        Config(max_site_size=text)
+
+
+def test_more_costs_more() -> None:
+    """Each count that a prediction takes makes it larger."""
+    from headbook.terms import Side, Stack
+
+    stack = Stack("self", 2, (0, 1), 4, 4, 8, False, Side.SOURCE, Side.SOURCE)
+    metrics = [*all_metrics().values()]
+    base: dict[str, Any] = {
+        "stacks": [stack], "metrics": metrics[:9], "config": Config(neuron_sentences=0),
+        "lengths": [{Side.SOURCE: 9}],
+    }  # fmt: skip
+    more: dict[str, Any] = {
+        "stacks": [replace(stack, n_heads=5)], "metrics": metrics[:10],
+        "config": Config(neuron_sentences=0, exemplars=11), "lengths": [{Side.SOURCE: 10}],
+    }  # fmt: skip
+    least = expected(**base).total
+    assert all(expected(**(base | {name: value})).total > least for name, value in more.items())
+    for options in ({"neuron_sentences": 1}, {"neuron_sentences": 0, "control": "untrained"}):
+        assert expected(**(base | {"config": Config(**options)})).total > least
+    assert expected(**(base | {"lengths": base["lengths"] * 2})).sentences == 2
+
+
+@pytest.fixture(scope="session")
+def listed(once: Once, small_site: Site) -> Path:
+    """A study with a page for each of its sentences and several exemplars a head."""
+
+    def fill(place: Path) -> None:
+        options = {"metrics": "attention_distance,cosine_to_input,nearest_tokens"}
+        study = make_study(
+            small_site.place / "trees.conllu", small_site.model, sentence_pages="all",
+            exemplars=4, **options,
+        )  # fmt: skip
+        study.save(place / "study")
+        headbook.render(study, place / "site")
+
+    return once("listed-site", fill)
+
+
+def shown(study: Study) -> tuple[int, int]:
+    """Pages of sentences, and the highest rank of an exemplar."""
+    sentences = [s for s in study.portrait.sentences.values() if s.listed]
+    return len(sentences), max(e.rank for e in study.portrait.exemplars)
+
+
+@pytest.mark.slow
+def test_the_least_needed_goes_first_and_the_overview_says_so(listed: Path, tmp_path: Path) -> None:
+    """Tables, queries and keys, exemplars beyond the third, pages of sentences: where it must."""
+    study, whole = Study.load(listed / "study"), sizes(listed / "site")
+    total = sum(whole.values())
+    tables = sum(whole[f"data/{name}.csv"] for name in TOKEN_TABLES)
+    neurons = sum(size for name, size in whole.items() if name.startswith("data/neurons/"))
+    parts = ["tables of tokens", "queries and keys", "exemplars beyond the first 3", "pages of"]
+    saved = (0, 1, tables + 1, tables + neurons + 1, tables + neurons + 110_000)
+    wanted = {total - bytes_saved: parts[:count] for count, bytes_saved in enumerate(saved)}
+    for number, (most, out) in enumerate(wanted.items()):
+        site = tmp_path / str(number)
+        summary = headbook.render(study, site, max_size=most)
+        assert summary.size == sum(map(len, tree(site).values())) <= most
+        said = json.loads((site / "data/manifest.json").read_text())["left_out"]
+        assert said in text_of(html_of(site / "index.html"))
+        assert said.count(";") == max(len(out) - 1, 0), said
+        assert all(part in said for part in out), said
+        pages = len([*(site / "sentences").glob("0*.html")])
+        assert (f"sentences beyond the first {pages:,};" in said) == ("pages of" in said)
+        for page in site.rglob("*.html"):
+            assert broken_links(site, page) == [], page
+    assert differing(listed / "site", tmp_path / "0") == []
+
+
+@pytest.mark.slow
+def test_a_limit_that_cannot_be_kept_leaves_no_site(small_site: Site, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"--max-site-size: 1 MB came; expected at least 2\.\d"):
+        headbook.render(small_site.stored, tmp_path / "site", max_size=1e6)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.slow
+def test_a_study_with_less_detail_keeps_the_first(listed: Path) -> None:
+    study = Study.load(listed / "study")
+    less = Detail(sentences=2, exemplars=1).of(study)
+    assert (shown(study)[1], shown(less)) == (4, (2, 1))
+    assert {*less.tokens["sentence"]} == {*less.nearest["sentence"]} == {1, 2}
+    assert less.heads.equals(study.heads)
+    assert Detail().of(study).portrait == study.portrait
+    assert set(less.portrait.sentences) == set(study.portrait.sentences)
