@@ -100,6 +100,6 @@ def sideways(page: Page, width: int) -> int:
 
 def come_alive(page: Page, number: int = 0) -> None:
     """Turn the picture of a chart into the live one."""
-    figure = page.locator("figure.chart").nth(number)
+    figure = page.locator("figure.chart:has([data-chart])").nth(number)
     figure.get_by_role("button", name="Interactive").click()
     figure.locator(".live svg.marks").wait_for()

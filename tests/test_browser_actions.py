@@ -179,7 +179,7 @@ def test_a_click_pins_the_path_of_a_token_and_another_lets_it_go(
     encoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(encoder_site.folder / "sentences/0001.html")
-    figure = page.locator("figure.chart").first
+    figure = page.locator("figure.chart:has([data-chart])").first
     figure.get_by_role("button", name="Interactive").click()
     paths = figure.locator(".live svg g.mark-line path")
     expect(paths.nth(1)).to_have_attribute("opacity", "0.8")

@@ -70,8 +70,11 @@ def test_the_exemplar_leads_to_the_same_weight_among_all_heads(
     page = open_page(encoder_site.folder / HEAD)
     article = page.locator(".exemplar").filter(has=page.locator("header a")).first
     article.locator("summary").click()
-    said = article.locator(".pair").text_content() or ""
-    assert re.fullmatch(r"L0·H1: “.+” \(\d+\) looks at “.+” \(\d+\) with [01]\.\d+\.", said)
+    pair = article.locator(".pair")
+    expect(pair).to_have_text(
+        re.compile(r"^L0·H1: “.+” \(\d+\) looks at “.+” \(\d+\) with [01]\.\d+\.$")
+    )
+    said = pair.text_content() or ""
     article.locator("header a").first.click()
     expect(page.locator(".pair")).to_have_text(said)
 

@@ -49,6 +49,10 @@
   const startSheet = (sheet) => {
     const { sheet: stack, name, src, neurons: files } = sheet.dataset;
     const links = all("a", sheet), box = document.querySelector(`[data-full-of="${stack}"]`);
+    sheet.addEventListener("pointerover", ({ target }) => {
+      const link = target.closest("a");
+      sheet.parentElement.title = link ? link.getAttribute("aria-label") : "";
+    });
     const image = sheet.querySelector("image"), still = image.getAttribute("href");
     const data = async () => (await load(src, `sentence-${name}`))[stack];
     const nameOf = (link) => link.getAttribute("aria-label");

@@ -128,7 +128,10 @@
   const startGrid = (grid) => {
     const chooser = grid.querySelector("[data-metric]");
     const cells = all("td", grid);
-    const names = cells.map((cell) => cell.firstElementChild.title);
+    const names = cells.map(({ firstElementChild: link }) => {
+      link.title = link.getAttribute("aria-label").replace(/:.*/, "");
+      return link.title;
+    });
     chooser.addEventListener("change", async () => {
       const grids = await load(`${root()}data/grid.js`, "grid");
       const shown = grids[grid.dataset.grid][chooser.value];

@@ -18,11 +18,19 @@ import vl_convert
 from headbook.charts.unchecked import checks
 
 SVG = "http://www.w3.org/2000/svg"
+GROUP = f"{{{SVG}}}g"
 FONT = "system-ui, sans-serif"
 SEQUENTIAL: Literal["cividis"] = "cividis"
 # Okabe and Ito's colours, told apart by readers with any colour vision.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
 PURPLE = "#AA4499"  # Tol's; lighter ones of Okabe and Ito do not stand out as text
+USELESS = {"role", "class", "pointer-events"}  # in a still picture
+DEFAULTS = {("opacity", "1"), ("transform", "translate(0,0)"), ("font-family", FONT)}
+EMPTY = {"", "M0,0h0v0h0Z"}
+DISC = re.compile(r"M([\d.]+),0A\1,\1,0,1,1,-\1,0A\1,\1,0,1,1,\1,0")
+INHERITED = (
+    "fill", "font-size", "font-weight", "stroke", "stroke-opacity", "stroke-width", "text-anchor",
+)  # fmt: skip
 LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 ENTRIES = re.compile(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n){2,}")  # of a dictionary in a PDF
 
@@ -79,16 +87,27 @@ class Figure:
         for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
             ids[element.attrib["id"]] = f"{self.name}-{number}"
         for element in root.iter():
-            for name in [*element.attrib]:
-                if name in {"role", "class"} or name.startswith("aria-"):
+            for name, value in [*element.attrib.items()]:
+                if name in USELESS or name.startswith("aria-") or (name, value) in DEFAULTS:
                     del element.attrib[name]
-            for name, value in element.attrib.items():
-                element.attrib[name] = _with_ids(LONG_NUMBER.sub(_short, value), ids)
+                else:
+                    element.attrib[name] = _with_ids(LONG_NUMBER.sub(_short, value), ids)
+        _prune(root)
         _join(root)
+        _share(root)
         for name in ("version", "{http://www.w3.org/1999/xlink}href"):
             root.attrib.pop(name, None)
-        root.attrib |= {"role": "img", "aria-label": self.caption}
+        root.attrib |= {"role": "img", "aria-label": self.caption, "font-family": FONT}
         return ET.tostring(root, encoding="unicode")
+
+
+def _prune(element: ET.Element) -> None:
+    """Take out what is not drawn: hidden and empty shapes, and groups of nothing."""
+    for child in [*element]:
+        _prune(child)
+        nothing = child.tag == GROUP and not len(child)
+        if nothing or child.get("display") == "none" or child.get("d") in EMPTY:
+            element.remove(child)
 
 
 def _join(element: ET.Element) -> None:
@@ -104,6 +123,27 @@ def _join(element: ET.Element) -> None:
         else:
             last = child if _plain(child) else None
             _join(child)
+
+
+def _share(element: ET.Element) -> None:
+    """Let a group say once what all its children say; those that say nothing are no groups."""
+    for child in element:
+        _share(child)
+    disc = DISC.fullmatch(element.get("d", ""))
+    if disc:
+        del element.attrib["d"]
+        element.tag, element.attrib = f"{{{SVG}}}circle", {"r": disc[1], **element.attrib}
+    for name in INHERITED if element.tag == GROUP else ():
+        said = {child.get(name) for child in element}
+        if len(said) == 1 and None not in said:
+            element.set(name, said.pop() or "")
+            for child in element:
+                del child.attrib[name]
+    element[:] = [
+        each
+        for child in element
+        for each in ([*child] if child.tag == GROUP and not child.attrib else [child])
+    ]
 
 
 def _plain(element: ET.Element) -> bool:

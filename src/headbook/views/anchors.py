@@ -2,14 +2,22 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from headbook.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors, Best
+from headbook.arithmetic import divide
 from headbook.results import StackResults
-from headbook.shown import HeadName
+from headbook.shown import HeadName, heads_of
 from headbook.terms import View
 from headbook.wording import MISSING, head_name, head_page, number
 
 METRIC = "anchor_token"
-SHOWN = tuple((view, label) for label in ("0.9", "top 1 %") for view in (View.RAW, View.NOSINK))
+COLUMNS = tuple(
+    AnchorColumn(METRIC, view, label)
+    for label in ("0.9", "top 1 %")
+    for view in (View.RAW, View.NOSINK)
+)
+MOST_HEADS = 150  # that are listed
 
 
 @dataclass(frozen=True)
@@ -37,12 +45,12 @@ class AnchorLayer:
         layer: its number.
         distinct: how many anchors its heads have, with the same for shuffled tokens and the number
             of heads that have one; in the order of the table's columns.
-        heads: its heads.
+        heads: how many heads it has.
     """
 
     layer: int
     distinct: tuple[tuple[int, int, int], ...]
-    heads: tuple[AnchorHead, ...]
+    heads: int
 
 
 def anchor_layers(results: StackResults) -> tuple[AnchorLayer, ...]:
@@ -50,9 +58,7 @@ def anchor_layers(results: StackResults) -> tuple[AnchorLayer, ...]:
     anchors = results.study.survey.anchors.get(results.stack.name)
     if anchors is None:
         return ()
-    columns = [AnchorColumn(METRIC, view, label) for view, label in SHOWN]
-    true = [anchors.best(column, TRUE) for column in columns]
-    mixed = [anchors.best(column, SHUFFLED) for column in columns]
+    true, mixed = ([anchors.best(c, order) for c in COLUMNS] for order in (TRUE, SHUFFLED))
     return tuple(
         AnchorLayer(
             layer,
@@ -60,13 +66,22 @@ def anchor_layers(results: StackResults) -> tuple[AnchorLayer, ...]:
                 (distinct(a, layer), distinct(b, layer), int((a.token[layer] >= 0).sum()))
                 for a, b in zip(true, mixed, strict=True)
             ),
-            tuple(
-                _head(anchors, HeadName(results.stack.name, layer, head), true)
-                for head in range(results.stack.n_heads)
-            ),
+            results.stack.n_heads,
         )
         for layer in results.stack.attention_layers
     )
+
+
+def anchor_heads(results: StackResults) -> tuple[AnchorHead, ...]:
+    """Heads with their anchors, layer by layer: those whose last one has the largest share."""
+    anchors = results.study.survey.anchors.get(results.stack.name)
+    if anchors is None:
+        return ()
+    best = [anchors.best(column, TRUE) for column in COLUMNS]
+    share = np.nan_to_num(divide(best[-1].ends, best[-1].total))
+    heads = heads_of(results.stack)
+    kept = sorted(heads, key=lambda name: -share[name.layer, name.head])[:MOST_HEADS]
+    return tuple(_head(anchors, name, best) for name in sorted(kept))
 
 
 def distinct(best: Best, layer: int) -> int:

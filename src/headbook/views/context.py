@@ -13,7 +13,7 @@ from headbook.metrics.segmentation import MEASURES
 from headbook.results import Number, StackResults
 from headbook.shown import HeadName
 from headbook.terms import HEAD_RULES, RULES, View
-from headbook.views.anchors import AnchorLayer, anchor_layers
+from headbook.views.anchors import AnchorHead, AnchorLayer, anchor_heads, anchor_layers
 from headbook.views.cells import Cell
 from headbook.views.contextcurves import Line, curve
 from headbook.views.contextwords import (
@@ -81,6 +81,7 @@ class ContextSection:
         tables: layers by view.
         repeating: heads with the highest lift, chosen on one half of the sentences.
         anchors: anchor tokens by layer; empty where there are none.
+        anchor_heads: heads with theirs.
         segments: how well rules find the ends of sentences; empty without passages.
         measures: the columns of that.
     """
@@ -92,6 +93,7 @@ class ContextSection:
     tables: tuple[LayerTable, ...]
     repeating: tuple[RepeatingHead, ...]
     anchors: tuple[AnchorLayer, ...]
+    anchor_heads: tuple[AnchorHead, ...]
     segments: tuple[SegmentLine, ...]
     measures: tuple[str, ...]
 
@@ -145,6 +147,7 @@ def _section(results: StackResults) -> ContextSection:
         tables=tuple(_tables(results)),
         repeating=tuple(_repeating(results)),
         anchors=anchor_layers(results),
+        anchor_heads=anchor_heads(results),
         segments=tuple(_segments(results)),
         measures=("F1", "Pk", "WindowDiff"),
     )

@@ -13,7 +13,7 @@ from headbook.results import StackResults
 from headbook.terms import View
 
 METRIC = "variability"  # keeps the weights between the first tokens of each sentence
-COLOURS = 32  # a picture carries its palette
+COLOURS = 16  # a picture carries its palette
 
 
 def mean_maps(results: StackResults) -> dict[Place, Floats]:

@@ -10,10 +10,11 @@ import pandas as pd
 from headbook.arithmetic import Floats
 from headbook.charts import Figure, tag_heads, tag_layers
 from headbook.results import Numbers, StackResults
-from headbook.shown import HeadName
+from headbook.shown import HeadName, heads_of
 from headbook.terms import UPOS, Side, View
 from headbook.wording import FEW, STACKS, head_name
 
+MOST_CELLS, FEWEST_TAGS = 8_000, 4  # of the map of all heads
 VIEW = View.NOSINK  # what heads park is no part of speech, and would hide what they look at
 RATIO, SHARE, GIVEN = "pos_received_ratio", "pos_received", "pos_given"
 
@@ -137,17 +138,19 @@ def layer_map(results: StackResults, ways: Sequence[Way]) -> Figure:
 
 
 def head_map(results: StackResults, way: Way) -> Figure:
-    """Parts of speech by head, one way."""
-    tags, stack = tags_of(results, way), results.stack
+    """Parts of speech by head, one way; of very many heads the most frequent ones alone."""
+    stack = results.stack
+    tags = tags_of(results, way)[: max(FEWEST_TAGS, MOST_CELLS // len(heads_of(stack)))]
     rows = pd.concat([table(results, way, tag, "heads") for tag in tags], ignore_index=True)
     names = [
         head_name(HeadName(stack.name, int(layer), int(place)))
         for layer, place in zip(rows["layer"], rows["number"], strict=True)
     ]
     what = "to" if way is Way.LOOKED_AT else "from"
+    which = "each tag" if tags == tags_of(results, way) else "the most frequent tags"
     return tag_heads(
         f"speech-{stack.name}-heads",
-        _caption(results, f"All heads, layer by layer: attention {what} words of each tag"),
+        _caption(results, f"All heads, layer by layer: attention {what} words of {which}"),
         rows.assign(head=names),
         tags=tags,
         n_heads=stack.n_heads,
