@@ -238,6 +238,7 @@ def rows_of(folder: Path, kind: str) -> Iterator[list[str]]:
                 yield [" ".join("".join(cell.itertext()).split()) for cell in row]
 
 
+@pytest.mark.slow
 def test_the_page_has_every_head_with_its_numbers(pair_site: Site) -> None:
     """The most monotone first, those without a correlation last."""
     cross = results(pair_site.study)["cross"]
@@ -259,6 +260,7 @@ def test_the_page_has_every_head_with_its_numbers(pair_site: Site) -> None:
         assert len(row) == 5  # head, entropy, and the three
 
 
+@pytest.mark.slow
 def test_the_links_on_the_page_are_the_strongest_sources(pair_site: Site) -> None:
     """Of each target token that counts, in the table of the first sentence."""
     study = pair_site.study
@@ -275,6 +277,7 @@ def test_the_links_on_the_page_are_the_strongest_sources(pair_site: Site) -> Non
         assert row[1] == f"{pieces[Side.SOURCE][source]} {' '.join(weight.split())}"
 
 
+@pytest.mark.slow
 def test_only_models_with_cross_attention_have_the_page(
     encoder_site: Site, pair_site: Site
 ) -> None:
