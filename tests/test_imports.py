@@ -46,7 +46,7 @@ ORDER = """
     latex markup export scripts publish parallel press stylesheet site papers
     onefile
     pack
-    console cli __main__
+    console options cli __main__
 """
 ROW = {name: number for number, row in enumerate(ORDER.split("\n")) for name in row.split()}
 
@@ -69,7 +69,7 @@ DOORS = {
     "scipy": {"accumulators", "contrasts", "similar"},
     "spacy": {"annotate"},
     "transformers": {"hook", "loading", "model"},
-    "typer": {"cli"},
+    "typer": {"cli", "options"},
     "vl_convert": {"charts"},
     "wordfreq": {"rarity"},
 }

@@ -3,15 +3,13 @@
 0: done. 2: wrong use or input. 1: a bug in Headbook.
 """
 
-import dataclasses
-import inspect
 import logging
 import sys
 import time
 import traceback
 import warnings
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -21,10 +19,22 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from headbook import __version__
-from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config, flag
+from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
 from headbook.console import Bar, Lines
 from headbook.errors import ConfigError, HeadbookError, OutputError
 from headbook.folders import check_replaceable
+from headbook.options import (
+    BUILDING,
+    COLLECTING,
+    DRAWING,
+    ONLY,
+    PACKING,
+    RENDERING,
+    Inputs,
+    Packable,
+    Stored,
+    takes,
+)
 from headbook.progress import Progress, Silent
 from headbook.resources import folder
 
@@ -34,15 +44,6 @@ if TYPE_CHECKING:
 
 DONE, BUG, WRONG = 0, 1, 2
 STOPPED = "stopped; nothing was changed"
-# The options of the command render, and of figures and pack.
-RENDERING = (
-    "out", "base_url", "max_site_size", "processes", "force", "open", "quiet", "verbose",
-)  # fmt: skip
-DRAWING = ("out", "force", "quiet", "verbose")
-SHOWING = {"open", "base_url", "max_site_size", "processes", "keep_study"}  # of no use to collect
-COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in SHOWING)
-BUILDING = tuple(f.name for f in dataclasses.fields(Config))
-
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -50,13 +51,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="From a list of sentences and a transformer to a static site about its attention heads.",
 )
-Inputs = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="INPUT...",
-        help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, .conllu; - for standard input.",
-    ),
-]
 
 
 def _version(wanted: bool) -> None:
@@ -74,56 +68,15 @@ def headbook(
     """Take the options that stand before a command."""
 
 
-def _options(names: Sequence[str]) -> list[inspect.Parameter]:
-    """Parameters for Typer, made from the fields of `Config`."""
-    fields = {f.name: f for f in dataclasses.fields(Config)}
-    made = [_parameter(fields[name]) for name in names]
-    text = "TOML file with any of these options; those given on the command line win."
-    file = typer.Option("--config", "-c", help=text)
-    made.append(_keyword("config", Annotated[Path | None, file], None))
-    return made
-
-
-def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
-    """One option. Its default is None, so that a configuration file can tell what was given."""
-    default = "" if field.default is None or field.default is False else str(field.default)
-    names = [flag(field.name), *field.metadata["flags"]]
-    text = field.metadata["help"] + (f" [dim]\\[default: {default}][/dim]" if default else "")
-    option = typer.Option(*names, help=text, show_default=False)
-    if field.type is bool:
-        return _keyword(field.name, Annotated[bool, option], False)
-    wanted: Any = field.type
-    return _keyword(field.name, Annotated[wanted | None, option], None)
-
-
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    kind = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, kind, default=default, annotation=annotation)
-
-
-def _takes(
-    names: Sequence[str], first: str = "", annotation: Any = None, *more: inspect.Parameter
-) -> Callable[..., Any]:
-    """Give a command the options it takes, as a signature that Typer reads."""
-
-    def given(command: Callable[..., None]) -> Callable[..., None]:
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        place = [inspect.Parameter(first, kind, annotation=annotation)] if first else []
-        command.__signature__ = inspect.Signature([*place, *more, *_options(names)])  # type: ignore[attr-defined]
-        return command
-
-    return given
-
-
 @app.command()
-@_takes(BUILDING, "inputs", Inputs)
+@takes(BUILDING, "inputs", Inputs)
 def build(inputs: list[str], **options: Any) -> None:
     """Collect numbers and write the site."""
     _build(inputs, _config(options))
 
 
 @app.command()
-@_takes(BUILDING)
+@takes(BUILDING)
 def demo(**options: Any) -> None:
     """Build the site of the sample inputs."""
     samples = [str(folder("sample_inputs") / "sentences.conllu")]
@@ -133,7 +86,7 @@ def demo(**options: Any) -> None:
 
 
 @app.command()
-@_takes(COLLECTING, "inputs", Inputs)
+@takes(COLLECTING, "inputs", Inputs)
 def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
@@ -144,11 +97,8 @@ def collect(inputs: list[str], **options: Any) -> None:
     _say(config, f"Study: {out}")
 
 
-Stored = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder that collect has written.")]
-
-
 @app.command(name="render")
-@_takes(RENDERING, "study", Stored)
+@takes(RENDERING, "study", Stored)
 def render_command(study: Path, **options: Any) -> None:
     """Write the site of a stored study, without model or network."""
     config = _config(options)
@@ -159,31 +109,8 @@ def render_command(study: Path, **options: Any) -> None:
     _finish(config, summary, start)
 
 
-Packable = Annotated[
-    Path, typer.Argument(metavar="SITE", help="Folder of a site, or one that collect has written.")
-]
-Nameless = Annotated[
-    bool,
-    typer.Option(
-        "--anonymous",
-        help="Leave out title, notes, date, links and names of files and folders. It draws the "
-        "pages again, so it takes the folder that collect has written.",
-    ),
-]
-
-
-OneFile = Annotated[
-    bool,
-    typer.Option(
-        "--single-file",
-        help="One HTML file with every page, which opens from disk, instead of an archive.",
-    ),
-]
-PACKING = (_keyword("anonymous", Nameless, False), _keyword("single_file", OneFile, False))
-
-
 @app.command(name="pack")
-@_takes(DRAWING, "site", Packable, *PACKING)
+@takes(DRAWING, "site", Packable, *PACKING)
 def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: Any) -> None:
     """Write a site as one archive with checksums, or as one HTML file, for a supplement."""
     from headbook.pack import pack  # noqa: PLC0415 - see _render
@@ -198,19 +125,8 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
     _say(config, "\n".join(packed.said()))
 
 
-Named = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--only",
-        metavar="NAME",
-        help="A figure's name, as in its file on the site, or a pattern with * and ?; may be "
-        "repeated. Default: all figures.",
-    ),
-]
-
-
 @app.command(name="figures")
-@_takes(DRAWING, "study", Stored, _keyword("only", Named, None))
+@takes(DRAWING, "study", Stored, ONLY)
 def figures_command(study: Path, only: list[str] | None, **options: Any) -> None:
     """Write figures alone: SVG, PDF and CSV of each, with LaTeX and BibTeX."""
     from headbook.papers import write_figures  # noqa: PLC0415 - see _render

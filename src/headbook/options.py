@@ -1,0 +1,106 @@
+"""What commands take: options made from the fields of `Config`, and what they are given to do."""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headbook.config import Config, flag
+
+# The options of the command render, and of figures and pack.
+RENDERING = (
+    "out", "base_url", "max_site_size", "processes", "force", "open", "quiet", "verbose",
+)  # fmt: skip
+DRAWING = ("out", "force", "quiet", "verbose")
+SHOWING = {"open", "base_url", "max_site_size", "processes", "keep_study"}  # of no use to collect
+COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in SHOWING)
+BUILDING = tuple(f.name for f in dataclasses.fields(Config))
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INPUT...",
+        help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, .conllu; - for standard input.",
+    ),
+]
+Stored = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder that collect has written.")]
+Packable = Annotated[
+    Path, typer.Argument(metavar="SITE", help="Folder of a site, or one that collect has written.")
+]
+Nameless = Annotated[
+    bool,
+    typer.Option(
+        "--anonymous",
+        help="Leave out title, notes, date, links and names of files and folders. It draws the "
+        "pages again, so it takes the folder that collect has written.",
+    ),
+]
+OneFile = Annotated[
+    bool,
+    typer.Option(
+        "--single-file",
+        help="One HTML file with every page, which opens from disk, instead of an archive.",
+    ),
+]
+Named = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--only",
+        metavar="NAME",
+        help="A figure's name, as in its file on the site, or a pattern with * and ?; may be "
+        "repeated. Default: all figures.",
+    ),
+]
+
+
+def takes(
+    names: Sequence[str], first: str = "", annotation: Any = None, *more: inspect.Parameter
+) -> Callable[..., Any]:
+    """Give a command the options it takes, as a signature that Typer reads.
+
+    Args:
+        names: of the options, fields of `Config`.
+        first: the argument that comes before them, with its annotation; empty where there is none.
+        more: options that are no fields of `Config`.
+    """
+
+    def given(command: Callable[..., None]) -> Callable[..., None]:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        place = [inspect.Parameter(first, kind, annotation=annotation)] if first else []
+        command.__signature__ = inspect.Signature([*place, *more, *_options(names)])  # type: ignore[attr-defined]
+        return command
+
+    return given
+
+
+def _options(names: Sequence[str]) -> list[inspect.Parameter]:
+    fields = {f.name: f for f in dataclasses.fields(Config)}
+    made = [_parameter(fields[name]) for name in names]
+    text = "TOML file with any of these options; those given on the command line win."
+    file = typer.Option("--config", "-c", help=text)
+    made.append(_keyword("config", Annotated[Path | None, file], None))
+    return made
+
+
+def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
+    """One option. Its default is None, so that a configuration file can tell what was given."""
+    default = "" if field.default is None or field.default is False else str(field.default)
+    names = [flag(field.name), *field.metadata["flags"]]
+    text = field.metadata["help"] + (f" [dim]\\[default: {default}][/dim]" if default else "")
+    option = typer.Option(*names, help=text, show_default=False)
+    if field.type is bool:
+        return _keyword(field.name, Annotated[bool, option], False)
+    wanted: Any = field.type
+    return _keyword(field.name, Annotated[wanted | None, option], None)
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)
+
+
+PACKING = (_keyword("anonymous", Nameless, False), _keyword("single_file", OneFile, False))
+ONLY = _keyword("only", Named, None)
