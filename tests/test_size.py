@@ -48,7 +48,7 @@ def test_a_site_of_sample_sentences_is_as_large_as_was_told(once: Once) -> None:
     """With the demo model, as the command ``demo`` makes it, but of fewer sentences."""
 
     def fill(place: Path) -> None:
-        lines = (folder("sample_inputs") / "sentences.conllu").read_text().split("\n\n")[:20]
+        lines = (folder("sample_inputs") / "sentences.conllu").read_text().split("\n\n")[:8]
         (place / "few.conllu").write_text("\n\n".join(lines) + "\n\n")
         study = headbook.collect([place / "few.conllu"], model=str(demo_model()))
         study.save(place / "study")
@@ -169,7 +169,9 @@ def test_the_least_needed_goes_first_and_the_overview_says_so(listed: Path, tmp_
 
 @pytest.mark.slow
 def test_a_limit_that_cannot_be_kept_leaves_no_site(small_site: Site, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"--max-site-size: 1 MB came; expected at least 2\.\d"):
+    with pytest.raises(
+        OutputError, match=r"--max-site-size: 1 MB came; expected at least [12]\.\d"
+    ):
         headbook.render(small_site.stored, tmp_path / "site", max_size=1e6)
     assert not [*tmp_path.iterdir()]
 
