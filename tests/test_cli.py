@@ -17,19 +17,19 @@ from typing import NamedTuple
 import pytest
 
 import headbook
-from headbook import cli, site
+from headbook import cli, options, site
 from headbook.config import Config, flag
 from headbook.metrics import all_metrics
 from pages import differing, tree
 from sites import EPOCH, Site
 
 COMMANDS = {
-    "build": cli.BUILDING,
-    "demo": cli.BUILDING,
-    "collect": cli.COLLECTING,
-    "render": cli.RENDERING,
-    "pack": cli.DRAWING,
-    "figures": cli.DRAWING,
+    "build": options.BUILDING,
+    "demo": options.BUILDING,
+    "collect": options.COLLECTING,
+    "render": options.RENDERING,
+    "pack": options.DRAWING,
+    "figures": options.DRAWING,
 }
 FEW = (
     "--metrics=attention_distance,cosine_to_input,nearest_tokens",
