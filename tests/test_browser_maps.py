@@ -14,7 +14,7 @@ from panels import cells, lightness
 from sites import Site
 
 pytest_plugins = ["windows"]
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 HEAD = ("self", 0, 1)
 CROSS = ("cross", 1, 2)
