@@ -119,8 +119,8 @@ def alignments(results: StackResults) -> Alignments | None:
 
 
 def _linked(results: StackResults) -> Iterator[tuple[ShownSentence, Links]]:
-    for sentence in results.study.portrait.sentences.values():
-        made = links(results, sentence) if sentence.listed else None
+    for sentence in results.study.portrait.listed:
+        made = links(results, sentence)
         if made:
             yield sentence, made
 

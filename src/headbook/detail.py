@@ -57,12 +57,12 @@ class Detail:
             kept = tuple(e for e in portrait.exemplars if e.rank <= self.exemplars)
             portrait = replace(portrait, exemplars=kept)
         if self.sentences is not None:
-            listed = _listed(study)[: self.sentences]
+            listed = {s.index for s in portrait.listed[: self.sentences]}
             shown = {
                 index: replace(sentence, listed=index in listed)
                 for index, sentence in portrait.sentences.items()
             }
-            numbers = {index + 1 for index in listed}
+            numbers = {shown[index].number for index in listed}
             portrait = replace(
                 portrait,
                 sentences=shown,
@@ -124,11 +124,11 @@ def _no_neurons(detail: Detail, shown: Study, sizes: Sizes, excess: float) -> tu
 def _fewer_sentences(
     detail: Detail, shown: Study, sizes: Sizes, excess: float, *, keep: int
 ) -> tuple[Detail, float]:
-    listed, saved = _listed(shown), 0
+    listed, saved = shown.portrait.listed, 0
     kept = len(listed)
     while kept > keep and saved < excess:
         kept -= 1
-        name = sentence_file(listed[kept] + 1)
+        name = sentence_file(listed[kept].number)
         saved += sum(size for file, size in sizes.items() if name in file)
     return (replace(detail, sentences=kept), saved) if kept < len(listed) else (detail, 0)
 
@@ -143,10 +143,6 @@ def _fewer_exemplars(
         return detail, 0
     data = sum(size for name, size in sizes.items() if name.startswith("data/heads/"))
     return replace(detail, exemplars=keep), data * dropped / len(ranks) * (1 + PAGE)
-
-
-def _listed(study: Study) -> list[int]:
-    return [s.index for s in study.portrait.sentences.values() if s.listed]
 
 
 STEPS = (

@@ -43,9 +43,7 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
         value = {f"{e.ranking}-{e.rank}": _map(study, e) for e in exemplars}
         _write(folder / "heads" / f"{name}.js", script(name, value))
     nearest = dict(list(study.nearest.groupby("sentence", sort=False)))
-    for sentence in study.portrait.sentences.values():
-        if not sentence.listed:
-            continue
+    for sentence in study.portrait.listed:
         _write_sentence(study, sentence, folder / "sentences")
         _write_neurons(study, sentence, folder.parent)
         if sentence.number in nearest:

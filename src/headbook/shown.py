@@ -184,6 +184,11 @@ class Portrait:
     )
     scores: Mapping[Place, Scores] = field(default_factory=dict)
 
+    @property
+    def listed(self) -> list[ShownSentence]:
+        """The sentences with a page of their own, in order."""
+        return [sentence for sentence in self.sentences.values() if sentence.listed]
+
     @classmethod
     def join(cls, parts: "Sequence[Portrait]") -> "Portrait":
         """Everything that the parts hold."""

@@ -195,8 +195,8 @@ class _Writer:
 
     @cached_property
     def _facts(self) -> SiteFacts:
-        listed = any(s.listed for s in self.study.portrait.sentences.values())
-        return SiteFacts.of(self.study.manifest, sentence_pages=listed)
+        listed = self.study.portrait.listed
+        return SiteFacts.of(self.study.manifest, sentence_pages=bool(listed))
 
     @cached_property
     def _press(self) -> Press:
@@ -217,7 +217,7 @@ class _Writer:
     def _expected(self) -> int:
         """How many pages there will be, for the progress bar."""
         heads = sum(len(s.attention_layers) * s.n_heads for s in self.study.manifest.stacks)
-        listed = sum(s.listed for s in self.study.portrait.sentences.values())
+        listed = len(self.study.portrait.listed)
         lists = 1 + self._facts.sentence_pages  # of metrics and of sentences
         alone = 5  # overview, methods, data, about, and the one for wrong addresses
         return heads + listed + len(self._metric_pages) + len(self._across) + lists + alone

@@ -11,12 +11,11 @@ import numpy as np
 from headbook.alignment import Alignments, alignments, f1
 from headbook.metrics import all_metrics
 from headbook.results import Number, StackResults
-from headbook.shown import HeadName
+from headbook.shown import HeadName, heads_of
 from headbook.terms import View
 from headbook.views.aligned import AlignedSentence, address, aligned_sentence
 from headbook.views.cells import Cell
 from headbook.views.page import Page
-from headbook.views.sentence import listed
 from headbook.wording import FEW, counted, head_name, head_page, interval, number
 
 PEAKED = ("confidence", "relative_entropy")  # metrics of how peaked rows are
@@ -67,7 +66,7 @@ def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
     if crossing is None or found is None:
         return None
     order = _order(crossing, found)
-    chosen = listed(crossing.study)
+    chosen = crossing.study.portrait.listed
     drawn = (aligned_sentence(crossing, sentence, order[:SHOWN_HEADS]) for sentence in chosen)
     model = crossing.study.manifest.model.name
     return AlignmentPage(
@@ -88,14 +87,10 @@ def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
 
 def _order(results: StackResults, found: Alignments) -> list[HeadName]:
     """Heads with the fewest errors first, or else the most monotone; without a number last."""
-    stack = results.stack
     key = found.error.value if found.error else -found.monotone.value
-    heads = [
-        HeadName(stack.name, layer, head)
-        for layer in stack.attention_layers
-        for head in range(stack.n_heads)
-    ]
-    return sorted(heads, key=lambda h: np.nan_to_num(key[h.layer, h.head], nan=math.inf))
+    return sorted(
+        heads_of(results.stack), key=lambda h: np.nan_to_num(key[h.layer, h.head], nan=math.inf)
+    )
 
 
 def _peaked(results: StackResults) -> Iterator[tuple[str, View]]:

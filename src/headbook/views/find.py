@@ -9,7 +9,6 @@ from headbook.study import Study
 from headbook.views.heads import HeadsPage
 from headbook.views.metric import MetricPage
 from headbook.views.page import Page
-from headbook.views.sentence import listed
 from headbook.wording import sentence_file, visible
 
 MOST_SENTENCES = 5000  # without an index, more would make typing slow
@@ -69,7 +68,7 @@ def find_data(study: Study, pages: Sequence[Page]) -> dict[str, Any]:
         address, text, other text; ``total``: how many sentences have a page; ``tokens``: see
         `_tokens`; ``relations``: words for labels.
     """
-    chosen = listed(study)
+    chosen = study.portrait.listed
     searched = chosen[:MOST_SENTENCES]
     return {
         "questions": [*_questions(pages)],

@@ -73,7 +73,7 @@ def overview_page(
         findings=tuple(group for group in found if group.findings),
         grids=tuple(r.once(grid) for r in results.values() if r.metrics),
         figures=tuple(_curves(results, metric_pages)),
-        sentences=any(s.listed for s in study.portrait.sentences.values()),
+        sentences=bool(study.portrait.listed),
         left_out=left_out,
     )
 

@@ -163,14 +163,9 @@ class SentencesPage(Page):
     total: int
 
 
-def listed(study: Study) -> list[ShownSentence]:
-    """The sentences that have a page."""
-    return [sentence for sentence in study.portrait.sentences.values() if sentence.listed]
-
-
 def sentences_page(study: Study) -> SentencesPage:
     """The list of sentences."""
-    chosen = listed(study)
+    chosen = study.portrait.listed
     total = study.manifest.counts["sentences"]
     return SentencesPage(
         path="sentences/index.html",
@@ -199,7 +194,7 @@ def sentence_pages(
         share: of these sentences, those whose pages are made.
     """
     study = next(iter(results.values())).study
-    chosen = listed(study)
+    chosen = study.portrait.listed
     tokens = dict(list(study.tokens.groupby("sentence", sort=False)))
     nearest = dict(list(study.nearest.groupby("sentence", sort=False)))
     for place, sentence in [*enumerate(chosen)][share]:
