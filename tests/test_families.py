@@ -63,11 +63,7 @@ def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Call
     def of(name: str, dtype: str = "float64") -> Study:
         folder = tmp_path_factory.mktemp("input")
         pairs = tiny.ALL[name].pairs
-        file = (
-            treebank.write_pairs(folder / "pairs.jsonl")
-            if pairs
-            else treebank.write_trees(folder / "trees.conllu")
-        )
+        file = treebank.write_input(folder, pairs=pairs)
         return collect(file, model=str(tiny_folder(name)), dtype=dtype, annotator="none")
 
     return of

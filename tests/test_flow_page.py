@@ -41,11 +41,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Study]:
     def of(family: str, metrics: str = METRICS) -> Study:
         folder = tmp_path_factory.mktemp(family)
         pairs = tiny.ALL[family].pairs
-        inputs = (
-            treebank.write_pairs(folder / "pairs.jsonl")
-            if pairs
-            else treebank.write_trees(folder / "trees.conllu")
-        )
+        inputs = treebank.write_input(folder, pairs=pairs)
         return make_study(inputs, tiny.write(family, folder / "model"), metrics=metrics)
 
     return of

@@ -44,11 +44,7 @@ def made(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Made:
     def of(name: str, **options: Any) -> Study:
         folder = tmp_path_factory.mktemp("input")
         pairs = tiny.ALL[name].pairs
-        file = (
-            treebank.write_pairs(folder / "pairs.jsonl")
-            if pairs
-            else treebank.write_trees(folder / "trees.conllu")
-        )
+        file = treebank.write_input(folder, pairs=pairs)
         given: dict[str, Any] = {
             "annotator": "none",
             "metrics": "sink_share",

@@ -84,3 +84,8 @@ def write_pairs(file: Path, pairs: tuple[tuple[str, str], ...] = PAIRS) -> Path:
     rows = [json.dumps({"source": source, "target": target}) for source, target in pairs]
     file.write_text("\n".join(rows), encoding="utf-8")
     return file
+
+
+def write_input(folder: Path, *, pairs: bool) -> Path:
+    """What a model takes: the pairs, or the sentences."""
+    return write_pairs(folder / "pairs.jsonl") if pairs else write_trees(folder / "trees.conllu")
