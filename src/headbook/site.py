@@ -31,6 +31,7 @@ from headbook.views.geometry import geometry_page
 from headbook.views.groups import groups_page
 from headbook.views.head import head_pages
 from headbook.views.heads import heads_page
+from headbook.views.menu import menu
 from headbook.views.metric import MetricPage, metric_pages, metrics_page, study_metrics
 from headbook.views.overview import overview_page
 from headbook.views.page import EVERY, Page, SiteFacts
@@ -176,7 +177,8 @@ class _Writer:
             yield from _draw(self._press, _many_pages(self._results))
             return
         _ = self.study.head_tables  # made once, not in each process
-        with Shares(_draw_share, (self.study, replace(self._press)), processes) as shares:
+        given = (self.study, replace(self._press))
+        with Shares(_draw_share, given, processes, self.folder) as shares:
             yield from _draw(self._press, self._single_pages(figures, left_out))
             yield from shares
 
@@ -200,10 +202,12 @@ class _Writer:
 
     @cached_property
     def _press(self) -> Press:
+        across = {page.path for page in self._across}
         frame = {
             "site": self._facts,
             "manifest": self.study.manifest,
-            "across": {page.path for page in self._across},
+            "across": across,
+            "menu": menu(across, sentence_pages=self._facts.sentence_pages),
             "base": self.base,
             "preview": self._preview[1],
         }
