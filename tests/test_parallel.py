@@ -1,7 +1,5 @@
 """Work shared out among processes."""
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,25 +8,10 @@ from headbook.errors import OutputError
 from headbook.export import walk
 from headbook.parallel import Shares
 from headbook.site import render
+from shares import dies, refuses, squares
 from sites import Site
 
 pytestmark = pytest.mark.slow  # each process imports Python's libraries afresh
-
-
-def squares(count: int, share: slice) -> Iterator[int]:
-    yield from (number**2 for number in range(count)[share])
-
-
-def refuses(share: slice) -> Iterator[int]:
-    if share.start:
-        raise OutputError("no room")
-    yield 1
-
-
-def dies(share: slice) -> Iterator[int]:
-    if share.start:
-        os._exit(3)
-    yield 1
 
 
 def test_every_piece_of_work_is_done_once() -> None:

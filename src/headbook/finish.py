@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.accumulators import Ratios
+from headbook.accumulators import Ratios, Reservoir
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Finished, SampledMetric
 from headbook.sums import HeadColumn, HeadTable, SampleSums
@@ -15,7 +15,7 @@ UNIFORM, ABOUT = -2, -1  # where they stand behind the heads
 
 def finished(sums: SampleSums) -> HeadTable:
     """The sampled metrics of a stack, each from all of its sentences."""
-    payload = sums.stats.payload.astype(np.float64)
+    payload = sums.stats.payload
     tables = []
     start = 0
     for name, view, width in sums.columns:
@@ -24,8 +24,9 @@ def finished(sums: SampleSums) -> HeadTable:
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
         columns = tuple(HeadColumn(name, view, label) for label in metric.labels)
-        layers = [
-            _layer(metric, stats[:, layer], sums.stats.half) for layer in range(stats.shape[1])
+        layers = [  # one at a time: all of them in double precision are large
+            _layer(metric, stats[:, layer].astype(np.float64), sums.stats.half)
+            for layer in range(stats.shape[1])
         ]
         heads, together, even = (
             Ratios(np.stack([getattr(layer, part).sums for layer in layers], 2))
@@ -33,6 +34,13 @@ def finished(sums: SampleSums) -> HeadTable:
         )
         tables.append(HeadTable(columns, heads, together, even))
     return beside(tables)
+
+
+def summed(sums: SampleSums) -> SampleSums:
+    """The same added up, as if of a single sentence: for means, but not for intervals."""
+    stats = sums.stats
+    total = stats.payload.sum(0, dtype=np.float64)[None]
+    return SampleSums(sums.columns, Reservoir(stats.size, stats.key[:1], stats.index[:1], total))
 
 
 def _layer(metric: SampledMetric, stats: NDArray[np.float64], half: NDArray[np.int64]) -> HeadTable:

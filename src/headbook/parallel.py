@@ -1,12 +1,16 @@
 """Work shared out among processes, which hand on what they make as they make it."""
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
+from pathlib import Path
 from queue import Empty
 from typing import Any, Self
 
-MOST = 8  # processes; each holds the study
+from headbook.handed import Handed
+
+MOST = 8  # processes
 WAIT = 1.0  # seconds after which to look whether a process has died
 
 
@@ -26,16 +30,26 @@ class Shares:
         work: a function of a module, called as ``work(*given, share)``; what it yields must be
             picklable, and so must ``given``.
         processes: how many; each gets every so many-th piece of work.
+        folder: where a file with the arrays of ``given`` stands meanwhile; else where the system
+            has such files.
     """
 
     def __init__(
-        self, work: Callable[..., Iterator[Any]], given: tuple[Any, ...], processes: int
+        self,
+        work: Callable[..., Iterator[Any]],
+        given: tuple[Any, ...],
+        processes: int,
+        folder: Path | None = None,
     ) -> None:
         context = get_context("spawn")
+        number, name = tempfile.mkstemp(dir=folder, prefix=".handed-")
+        os.close(number)
+        self._file = Path(name)
+        handed = Handed.of(given, self._file)
         self._found = context.Queue()
         shares = [slice(number, None, processes) for number in range(processes)]
         self._processes = [
-            context.Process(target=_do, args=(self._found, work, given, share), daemon=True)
+            context.Process(target=_do, args=(self._found, work, handed, share), daemon=True)
             for share in shares
         ]
 
@@ -48,6 +62,7 @@ class Shares:
         for process in self._processes:
             process.terminate()
             process.join()
+        self._file.unlink()
 
     def __iter__(self) -> Iterator[Any]:
         """What the processes yield, as it comes.
@@ -70,12 +85,10 @@ class Shares:
                 yield found
 
 
-def _do(
-    found: Any, work: Callable[..., Iterator[Any]], given: tuple[Any, ...], share: slice
-) -> None:
+def _do(found: Any, work: Callable[..., Iterator[Any]], handed: Handed, share: slice) -> None:
     """One process: everything that work yields, then None."""
     try:
-        for each in work(*given, share):
+        for each in work(*handed.taken(), share):
             found.put((False, each))
         found.put((False, None))
     except Exception as error:  # noqa: BLE001 - raised again where the work was asked for

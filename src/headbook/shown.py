@@ -1,6 +1,6 @@
 """What pages show of single sentences: texts, attention maps, exemplars. No torch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -253,3 +253,10 @@ def to_steps(weights: NDArray[Any]) -> NDArray[np.uint8]:
     """Weights between 0 and 1, rounded to steps of 1/255."""
     steps: NDArray[np.uint8] = np.rint(np.clip(weights, 0, 1) * STEPS).astype(np.uint8)
     return steps
+
+
+def rows_of(table: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
+    """What finds the rows of a sentence by its number; they are copied only when asked for."""
+    places = table.groupby("sentence", sort=False).indices
+    none = np.zeros(0, np.intp)
+    return lambda sentence_number: table.iloc[places.get(sentence_number, none)]

@@ -13,7 +13,7 @@ from headbook import storage, tables
 from headbook.contrasts import PairDifferences, pair_differences
 from headbook.errors import StudyError
 from headbook.exemplars import choose
-from headbook.finish import beside, finished
+from headbook.finish import beside, finished, summed
 from headbook.folders import written_whole
 from headbook.manifest import Check, Manifest, Rounding
 from headbook.shapes import shape_table
@@ -38,17 +38,25 @@ class Study:
         portrait: what pages show of single sentences.
         twins: numbers of heads of what the model is compared with, by its name (a `Control` and a
             seed) and by stack.
+        made: the numbers of all heads, where nothing is left to make them of; see `condensed`.
     """
 
     manifest: Manifest
     survey: Survey
     portrait: Portrait
     twins: Mapping[str, Mapping[str, HeadTable]] = field(default_factory=dict)
+    made: Mapping[str, HeadTable] | None = None
 
     @cached_property
-    def head_tables(self) -> dict[str, HeadTable]:
+    def head_tables(self) -> Mapping[str, HeadTable]:
         """The numbers of all heads, by stack."""
-        return head_tables(self.survey)
+        return head_tables(self.survey) if self.made is None else self.made
+
+    @property
+    def condensed(self) -> "Study":
+        """The same numbers for pages, with less behind them: no study to save or merge."""
+        sampled = {stack: summed(sums) for stack, sums in self.survey.sampled.items()}
+        return replace(self, survey=replace(self.survey, sampled=sampled), made=self.head_tables)
 
     @cached_property
     def heads(self) -> pd.DataFrame:

@@ -1,0 +1,71 @@
+"""What processes hand to each other, and what pages need of a study."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+
+from headbook.export import walk
+from headbook.handed import ALIGNED, Handed
+from headbook.site import render
+from headbook.study import Study
+from headbook.tables import heads_table
+from sites import Site
+
+
+def test_values_come_back_whole(tmp_path: Path) -> None:
+    """Arrays of every kind, tables with texts, and values without any array."""
+    frame = pd.DataFrame({"token": ["a", "b", "ç"], "value": np.array([1, 2, np.nan], np.float32)})
+    given: dict[str, NDArray[Any]] = {
+        "long": np.arange(7, dtype=np.int64),
+        "turned": np.arange(12.0).reshape(3, 4).T,
+        "empty": np.zeros((0, 3), np.uint8),
+        "bytes": np.array([1, 2, 3], np.uint8),
+    }
+    taken, table, text = Handed.of((given, frame, "text"), tmp_path / "arrays").taken()
+    assert text == "text"
+    assert taken.keys() == given.keys()
+    for name, array in given.items():
+        np.testing.assert_array_equal(taken[name], array)
+        assert taken[name].dtype == array.dtype
+    pd.testing.assert_frame_equal(table, frame)
+    for value in ("no array", np.zeros(0)):
+        again = Handed.of(value, tmp_path / "nothing").taken()
+        np.testing.assert_array_equal(again, value)
+
+
+def test_arrays_stand_in_the_file_and_not_in_the_message(tmp_path: Path) -> None:
+    """Aligned; and what a process writes into them stays its own."""
+    array = np.arange(100_000)
+    handed = Handed.of([np.array([7], np.uint8), array], tmp_path / "arrays")
+    assert len(handed.pickled) < 1_000
+    assert [start % ALIGNED for start, _ in handed.ends] == [0, 0]
+    assert (tmp_path / "arrays").stat().st_size == ALIGNED + array.nbytes
+    _, mine = handed.taken()
+    mine[0] = 9
+    assert handed.taken()[1][0] == 0
+
+
+def test_a_condensed_study_has_the_same_numbers(encoder_site: Site) -> None:
+    """Also after something in it is replaced; it holds a single sentence's worth of statistics."""
+    study = encoder_site.study
+    layers = {stack.name: stack.attention_layers for stack in study.manifest.stacks}
+    small = study.condensed
+    pd.testing.assert_frame_equal(heads_table(small.condensed.head_tables, layers), study.heads)
+    assert {len(sums.stats.payload) for sums in small.survey.sampled.values()} == {1}
+    assert max(len(sums.stats.payload) for sums in study.survey.sampled.values()) > 1
+
+
+@pytest.mark.slow
+def test_a_study_and_its_folder_give_the_same_site(encoder_site: Site, tmp_path: Path) -> None:
+    render(encoder_site.stored, tmp_path / "site", processes=1)
+    render(Study.load(encoder_site.stored), tmp_path / "other", processes=1)
+    one, other = (
+        {file.relative_to(tmp_path / name): file.read_bytes() for file in walk(tmp_path / name)}
+        for name in ("site", "other")
+    )
+    assert one.keys() == other.keys()
+    assert [path for path in one if one[path] != other[path]] == []
