@@ -2,13 +2,22 @@
 
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Error, Locator, Page, Playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Error,
+    Locator,
+    Page,
+    Playwright,
+)
 
 INSTALLED = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking"]
@@ -47,6 +56,39 @@ class Record:
         """Nothing was said, and nothing asked of the network."""
         foreign = [address for address in self.requests if not address.startswith(OWN)]
         assert not self.complaints + foreign, self.complaints + foreign
+
+
+class Windows:
+    """Windows that tests use one after the other, as a new one takes longer than most pages.
+
+    What a test has changed does not reach the next: pages are closed, and what they remember goes.
+    """
+
+    def __init__(self, browser: Browser) -> None:
+        self.browser = browser
+        self.free: dict[str, list[BrowserContext]] = defaultdict(list)
+
+    def take(self, **options: Any) -> BrowserContext:
+        """A window without a page, with the options of a Playwright context."""
+        free = self.free[repr(sorted(options.items()))]
+        if free:
+            return free.pop()
+        context = self.browser.new_context(**({"viewport": WIDE} | options))
+        context.set_default_timeout(20_000)
+        return context
+
+    def give_back(self, context: BrowserContext, **options: Any) -> None:
+        """Make a window as good as new, or close it if its page does not answer."""
+        try:
+            for page in context.pages:
+                page.evaluate("localStorage.clear()")
+                page.close()
+            context.clear_cookies()
+            context.clear_permissions()
+        except Error:
+            context.close()
+        else:
+            self.free[repr(sorted(options.items()))].append(context)
 
 
 def launch(playwright: Playwright) -> Browser:

@@ -162,8 +162,14 @@ def small_site(made_once: Callable[..., Site]) -> Site:
     return made_once("small", **SMALL)
 
 
-@pytest.fixture(scope="session", params=[*FAMILIES])
+@pytest.fixture(
+    scope="session",
+    params=[
+        "encoder",
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("decoder", "pair")),
+    ],
+)
 def any_site(request: pytest.FixtureRequest) -> Site:
-    """The sites of encoder, decoder and pair in turn."""
+    """The sites of encoder, decoder and pair in turn; in the quick round the first alone."""
     site: Site = request.getfixturevalue(f"{request.param}_site")
     return site

@@ -15,9 +15,8 @@ from playwright.sync_api import Browser, Page, expect
 import test_browser_actions as actions
 import test_browser_heads as heads
 import test_browser_instances as instances
-import test_browser_keys as keys
 import test_browser_links as links
-from browser import WIDE, Open, Record, each, sideways, violations
+from browser import WIDE, Open, Record, Windows, each, sideways, violations
 from headbook.pack import pack
 from pages import html_of, ids
 from sites import Once, Site
@@ -28,17 +27,12 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NAME = "report.html"
 AGAIN = (
     actions.test_a_type_is_found_by_part_of_its_name_whatever_its_case,
-    actions.test_grid_shows_the_chosen_metric,
     actions.test_keyboard_leads_from_the_overview_to_a_head,
     actions.test_live_chart_filters_its_numbers,
     actions.test_one_token_is_followed_through_its_nearest_entries,
     actions.test_theme_is_remembered_on_the_next_page,
-    heads.test_a_sentence_is_found_by_part_of_it_whatever_its_case,
     heads.test_headings_sort_by_keyboard,
     instances.test_every_view_shows_the_weights_of_the_study,
-    instances.test_several_heads_are_told_apart_by_letters,
-    instances.test_thumbnails_follow_the_switches,
-    keys.test_open_views_fit_and_axe_finds_nothing,
     links.test_a_link_opens_the_exemplar_and_its_pair,
     links.test_a_link_reproduces_the_view,
     links.test_the_exemplar_leads_to_the_same_weight_among_all_heads,
@@ -62,18 +56,15 @@ def one_file(once: Once) -> Callable[[Site], Path]:
 
 
 @pytest.fixture
-def open_page(
-    chromium: Browser, record: Record, one_file: Callable[[Site], Path]
-) -> Iterator[Open]:
+def open_page(windows: Windows, record: Record, one_file: Callable[[Site], Path]) -> Iterator[Open]:
     """Open a page of the folder in the one file instead; in the end nothing may have complained."""
-    contexts = []
+    taken = []
 
     def opened(file: Path, **options: Any) -> Page:
         folder = next(each for each in file.parents if each.name == "site")
         site = Site(folder.parent.name.removesuffix("-site"), folder.parent)
-        context = chromium.new_context(**({"viewport": WIDE} | options))
-        contexts.append(context)
-        context.set_default_timeout(20_000)
+        context = windows.take(**options)
+        taken.append((context, options))
         page = context.new_page()
         record.watch(page)
         page.goto(f"{one_file(site).as_uri()}#/{file.relative_to(folder).as_posix()}")
@@ -82,8 +73,8 @@ def open_page(
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
+    for context, options in taken:
+        windows.give_back(context, **options)
     record.check()
     assert {Path(urlsplit(address).path).name for address in record.requests} == {NAME}
 

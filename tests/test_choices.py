@@ -10,6 +10,11 @@ import tiny
 from headbook.collection import collect
 from headbook.resources import folder
 
+WHOLE = {("bert", "sentences.txt"), ("gpt2", "sentences.conllu"), ("bart", "pairs.tsv")}
+SOME = (
+    "attention_distance,dependency_alignment,phrase_trees,previous_score,segmentation,"
+    "cosine_to_input,vocabulary_rank,nearest_tokens,rollout_self,head_distance,anisotropy,layer_cka"
+)
 TEXT = "The cat sat.\nThe dog that saw the cat and the dog ran home.\n"
 
 
@@ -53,9 +58,11 @@ def test_others_may_read_a_stored_study(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "bart"])
 @pytest.mark.parametrize("name", ["sentences.txt", "sentences.conllu", "pairs.tsv"])
 def test_every_sample_builds_with_every_kind_of_model(tmp_path: Path, kind: str, name: str) -> None:
+    """Each kind and each sample once with all metrics, and with some of every sort otherwise."""
     study = collect(
         [folder("sample_inputs") / name],
         model=str(tiny.write(kind, tmp_path / "model")),
+        metrics="all" if (kind, name) in WHOLE else SOME,
         exemplars=1,
         sentence_pages="1",
     )

@@ -181,6 +181,7 @@ def layers(draw: st.DrawFn) -> Layer:
     return Layer(scores.softmax(-1)[None], queries, keys, causal)
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(layers())
 def test_no_value_leaves_its_bounds(layer: Layer) -> None:

@@ -43,6 +43,7 @@ def test_mixture_shares_are_shares(n: int, mask: str, seed: int, sharp: float) -
     assert parts.sum(0) == pytest.approx(found.rows)
 
 
+@pytest.mark.slow
 def test_mixture_is_the_best_fit() -> None:
     """Against an optimiser on the same likelihood, where the best fit is unique."""
     seen = visible(5, "causal")[1:]

@@ -189,6 +189,7 @@ def test_across_two_texts_there_are_no_offsets(make: Make) -> None:
     assert all(row.shares[0] != "–" for row in cross.rows)
 
 
+@pytest.mark.slow
 def test_a_study_without_patterns_has_no_page_and_no_link(make: Make, tmp_path: Path) -> None:
     for metrics in ("sink_share", "pattern"):
         headbook.render(make("bert", metrics=metrics), tmp_path / metrics)

@@ -50,6 +50,7 @@ def test_no_page_leads_to_an_address_from_the_root_of_a_host(any_site: Site) -> 
 
 
 def test_every_page_describes_itself(any_site: Site) -> None:
+    title = any_site.study.manifest.title
     for page in any_site.pages:
         told = meta(html_of(page))
         if page.name == "404.html":
@@ -57,7 +58,7 @@ def test_every_page_describes_itself(any_site: Site) -> None:
             continue
         assert told["og:description"] == told["description"]
         assert told["og:title"]
-        assert told["og:site_name"] == any_site.study.manifest.title
+        assert told["og:site_name"] == title
         assert (page.parent / told["og:image"]).resolve() == any_site.folder / PREVIEW
         assert not {"og:url", "canonical"} & set(told)
         assert not [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from browser import WIDE, Open, Record, launch
+from browser import Open, Record, Windows, launch
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +19,12 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="session")
+def windows(chromium: Browser) -> Windows:
+    """The windows of a worker."""
+    return Windows(chromium)
+
+
 @pytest.fixture
 def record() -> Record:
     """What the pages of a test say and ask for."""
@@ -26,23 +32,22 @@ def record() -> Record:
 
 
 @pytest.fixture
-def open_page(chromium: Browser, record: Record) -> Iterator[Open]:
+def open_page(windows: Windows, record: Record) -> Iterator[Open]:
     """Open a file in a window of its own; in the end no page may have complained.
 
     Options are those of a Playwright context, such as ``color_scheme``.
     """
-    contexts = []
+    taken = []
 
     def opened(file: Path, **options: Any) -> Page:
-        context = chromium.new_context(**({"viewport": WIDE} | options))
-        contexts.append(context)
-        context.set_default_timeout(20_000)
+        context = windows.take(**options)
+        taken.append((context, options))
         page = context.new_page()
         record.watch(page)
         page.goto(file.as_uri())
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
+    for context, options in taken:
+        windows.give_back(context, **options)
     record.check()
