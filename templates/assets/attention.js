@@ -47,30 +47,24 @@
 
   /* All heads of a sentence: thumbnails, and the chosen ones large. */
   const startSheet = (sheet) => {
+    const tiles = window.headbook.tiles(sheet), { list } = tiles;
     const { sheet: stack, name, src, neurons: files } = sheet.dataset;
-    const links = all("a", sheet), box = document.querySelector(`[data-full-of="${stack}"]`);
-    sheet.addEventListener("pointerover", ({ target }) => {
-      const link = target.closest("a");
-      sheet.parentElement.title = link ? link.getAttribute("aria-label") : "";
-    });
+    if (!stack) return; // no numbers: a map leads to its head
+    const box = document.querySelector(`[data-full-of="${stack}"]`);
     const image = sheet.querySelector("image"), still = image.getAttribute("href");
     const data = async () => (await load(src, `sentence-${name}`))[stack];
-    const nameOf = (link) => link.getAttribute("aria-label");
     let chosen = [], instance = null, neurons = null;
 
-    const head = (found, link) => ({
-      name: nameOf(link), href: link.getAttribute("href"), map: mapOf(found, links.indexOf(link)),
-      place: link.dataset.head.split(".").map(Number),
-      remove: () => choose(chosen.filter((each) => each !== link)),
+    const head = (found, tile) => ({
+      name: tile.name, href: tile.href, map: mapOf(found, list.indexOf(tile)),
+      place: tile.head.split(".").map(Number),
+      remove: () => choose(chosen.filter((each) => each !== tile)),
     });
     const choose = async (heads, wanted = null) => {
       chosen = heads.slice(0, MOST_HEADS);
       if (!instance) await start();
-      links.forEach((link) => {
-        if (chosen.includes(link)) link.setAttribute("aria-current", "true");
-        else link.removeAttribute("aria-current");
-      });
-      instance.heads = chosen.map((link) => link.dataset.head).join(",");
+      tiles.mark(chosen);
+      instance.heads = chosen.map((tile) => tile.head).join(",");
       if (wanted) instance.restore(wanted);
       if (wanted && neurons) neurons.open(wanted.neurons === "1");
       await instance.show();
@@ -89,7 +83,7 @@
       box.replaceChildren(adder(), ...copies.map(([, copy]) => copy), told, stage);
       instance = new Instance({
         id: stack, home: { q: null, k: null }, told, about: document.querySelector("h1").textContent,
-        read: async () => { const found = await data(); return chosen.map((link) => head(found, link)); },
+        read: async () => { const found = await data(); return chosen.map((tile) => head(found, tile)); },
         lines: { queries: lines[texts[0]], keys: lines[texts[1]] },
       });
       new Panel(instance, stage);
@@ -101,10 +95,10 @@
     };
     const adder = () => {
       const select = make("select");
-      select.append(make("option", { value: "" }, "another head"), ...links.map((link, i) => make("option", { value: String(i) }, nameOf(link))));
+      select.append(make("option", { value: "" }, "another head"), ...list.map((tile, i) => make("option", { value: String(i) }, tile.name)));
       select.addEventListener("change", () => {
-        const link = links[Number(select.value)];
-        if (select.value && !chosen.includes(link) && chosen.length < MOST_HEADS) choose([...chosen, link]);
+        const tile = list[Number(select.value)];
+        if (select.value && !chosen.includes(tile) && chosen.length < MOST_HEADS) choose([...chosen, tile]);
         select.value = "";
       });
       const label = make("label", {}, "Compare with ");
@@ -113,19 +107,17 @@
       line.append(label);
       return line;
     };
-    for (const link of links) {
-      link.addEventListener("click", async (event) => {
-        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-        event.preventDefault();
-        await choose([link]);
-        box.scrollIntoView({ block: "nearest" });
-      });
-    }
+    tiles.follow(async (event, tile) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      await choose([tile]);
+      box.scrollIntoView({ block: "nearest" });
+    });
     const thumbs = async () => {
       const { state } = switches;
       if (!switches.changed()) { image.setAttribute("href", still); return; }
       const found = await data();
-      const views = links.map((_, place) => seen(mapOf(found, place), state.view, state.units));
+      const views = list.map((_, place) => seen(mapOf(found, place), state.view, state.units));
       image.setAttribute("href", drawing.paintSheet(views, found.heads, state.scale));
     };
     switches.follow(thumbs);
@@ -134,7 +126,7 @@
       get instance() { return instance || { id: stack }; },
       element: box,
       open: (wanted) => {
-        const heads = (wanted.heads || "").split(",").map((text) => links.find((link) => link.dataset.head === text));
+        const heads = (wanted.heads || "").split(",").map((text) => list.find((tile) => tile.head === text));
         const there = [...new Set(heads.filter(Boolean))];
         return there.length ? choose(there, wanted) : null;
       },
@@ -153,7 +145,7 @@
   };
   document.addEventListener("DOMContentLoaded", () => {
     all(".exemplar").forEach(startExemplar);
-    all("[data-sheet]").forEach(startSheet);
+    all("svg.sheet").forEach(startSheet);
     restore();
   });
   window.addEventListener("hashchange", () => { if (hash().includes("=")) restore(); });

@@ -84,6 +84,7 @@
     const box = button.closest("figure").querySelector(".scroll");
     const still = [...box.childNodes];
     const name = button.dataset.chart;
+    const [begin, end] = box.querySelector("svg") ? ["Interactive", "Still picture"] : ["Draw", "Take away"];
     const show = async () => {
       button.disabled = true;
       const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
@@ -93,12 +94,12 @@
       const stage = make("div", { class: "live" });
       box.replaceChildren(stage);
       await window.vegaEmbed(stage, { ...spec, datasets }, OPTIONS);
-      button.textContent = "Still picture";
+      button.textContent = end;
       button.disabled = false;
     };
     const stop = () => {
       box.replaceChildren(...still);
-      button.textContent = "Interactive";
+      button.textContent = begin;
       button.disabled = false;
     };
     let live = false;

@@ -24,6 +24,8 @@ from headbook.charts.render import (
 
 CLASSES = {"content word": BLUE, "function word": ORANGE, "punctuation": GREEN, "other": GREY}
 BASELINE = "baseline"  # the class of what paths are set against, where there is something
+WIDTH = 370  # of the picture without names, in pixels
+APART = 20  # from one name of a layer to the next, at least
 RANK_TICKS = (0, 1, 10, 100, 1_000, 10_000, 100_000)
 
 
@@ -124,7 +126,7 @@ def _plan(
         .otherwise(alt.value(0.12))
     )
     lines = base.mark_line(strokeWidth=1.6).encode(
-        x=alt.X("step:O", title="layer", scale=x_scale, axis=alt.Axis(labelAngle=0)),
+        x=alt.X("step:O", title="layer", scale=x_scale, axis=_named(steps)),
         y=alt.Y("value:Q", title=title, scale=scale.scale, axis=scale.axis),
         detail="position:N",
         color=colour,
@@ -144,7 +146,15 @@ def _plan(
     )
     # Without a name, Altair numbers the views in the order in which they are drawn.
     chart = alt.layer(lines.add_params(pointed, pinned).properties(name="paths"), labels)
-    return finished(chart.properties(width=370), "", "").spec
+    return finished(chart.properties(width=WIDTH), "", "").spec
+
+
+def _named(steps: tuple[str, ...]) -> alt.Axis:
+    """An axis that names all steps, or every so many-th where there is no room for more."""
+    every = -(-APART * len(steps) // WIDTH)
+    if every == 1:
+        return alt.Axis(labelAngle=0)
+    return alt.Axis(labelAngle=0, values=[*steps[::every]])
 
 
 def _names(last: pd.DataFrame, chosen: list[str], scale: _Scale, height: int) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from headbook.shown import AROUND, OWN, PUBLIC, ShownText
 from headbook.terms import Side
 from headbook.views.page import Page
 from headbook.views.paths import AXES, token_kind
-from headbook.views.sentence import MOST_TOKENS
+from headbook.views.sentencestack import MOST_TOKENS
 from headbook.views.text import Token, distinct, running_text
 from headbook.wording import MISSING, number, percent, visible
 

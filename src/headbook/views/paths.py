@@ -31,16 +31,16 @@ AFTER = 1_000_000  # place of the first of them among the tokens
 
 
 def figures(
-    rows: pd.DataFrame, stack: Stack, sentence_number: int, text: ShownText, most: int
+    rows: pd.DataFrame, stack: Stack, sentence_number: int, text: ShownText
 ) -> Iterator[Figure]:
-    """The paths of the tokens: one chart a metric, so many at most.
+    """The paths of the tokens: one chart a metric.
 
     Args:
         rows: of `headbook.shown.TOKENS`, of one stack and sentence.
     """
     rows = rows[rows["value"].notna()]
     there = set(rows["metric"])
-    for metric in [metric for metric in AXES if metric in there][:most]:
+    for metric in [metric for metric in AXES if metric in there]:
         yield _paths(rows, metric, stack, sentence_number, text)
 
 
