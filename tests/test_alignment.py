@@ -15,6 +15,7 @@ from scipy.stats import kendalltau
 
 import tiny
 from headbook.alignment import alignments, f1, kendall, on_diagonal
+from headbook.alignmenttable import alignment_table
 from headbook.results import Number, results
 from headbook.study import Study
 from headbook.terms import Side
@@ -275,6 +276,33 @@ def test_the_links_on_the_page_are_the_strongest_sources(pair_site: Site) -> Non
         source = h.chosen[target]
         weight = percent(int(maps[layer, head, target, source]) / 255)
         assert row[1] == f"{pieces[Side.SOURCE][source]} {' '.join(weight.split())}"
+
+
+@pytest.mark.slow
+def test_the_table_of_files_has_the_same_numbers(study: Study, pair_site: Site) -> None:
+    """Of every measure and head; against gold alignments only where there are any."""
+    crossing = results(study)
+    found = alignments(crossing["cross"])
+    assert found is not None
+    table = alignment_table(crossing).set_index(["measure", "layer", "head"]).sort_index()
+    for name, numbers in {
+        "monotone": found.monotone, "diagonal": found.diagonal, "same_form": found.copied,
+        "aer": found.error, "precision": found.precision, "recall": found.recall,
+    }.items():  # fmt: skip
+        assert numbers is not None
+        for place in np.ndindex(numbers.value.shape):
+            row = table.loc[(name, *place)]
+            told = [row[n] for n in ("value", "low", "high", "sentences", "events")]
+            assert told == pytest.approx([*numbers.at(*place)], nan_ok=True)
+    even = table.groupby("measure")["even"].first()
+    assert even["diagonal"] == found.even_diagonal.at().value
+    assert even["same_form"] == found.even_copied.at().value
+    values = table["value"].unstack("measure")
+    expected = [f1(*pair) for pair in zip(values["precision"], values["recall"], strict=True)]
+    assert values["f1"].tolist() == pytest.approx(expected, nan_ok=True)
+    written = (pair_site.folder / "data/alignments.csv").read_text().splitlines()
+    assert {line.split(",")[3] for line in written[1:]} == {"monotone", "diagonal", "same_form"}
+    assert alignment_table({"self": crossing["encoder"]}).empty
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import shlex
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -11,6 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 
 import naive_instances as naive
 from browser import Open
+from headbook.papers import write_figures
 from panels import switch, tokens
 from sites import Site
 from test_browser_instances import choose, map_of
@@ -90,6 +92,29 @@ def test_lines_are_the_fewest_that_hold_the_chosen_share(
     assert len(elements(text, "path")) == len(expected)
     said = [e.text for e in elements(text, "text") if "  " in (e.text or "")]
     assert sorted(said, key=str) == sorted(expected)
+
+
+@pytest.mark.parametrize(("kind", "head"), [("encoder", "L1·H2"), ("pair", "cross L0·H1")])
+def test_a_command_writes_what_is_open_for_a_paper(
+    request: pytest.FixtureRequest, open_page: Open, tmp_path: Path, kind: str, head: str
+) -> None:
+    """It follows the heads that are chosen, and its names are figures of the study."""
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    page = open_page(site.folder / "sentences/0002.html")
+    box = choose(page, head)
+    command = box.locator(".tools code")
+    file = "cross-L00-H01" if kind == "pair" else "L01-H02"
+    expect(command).to_have_text(f'headbook figures STUDY --only "*-S0002-{file}" --out figures')
+    only = shlex.split(command.text_content() or "")[4:-2:2]
+    names = write_figures(site.stored, tmp_path / "figures", only)
+    assert names == [f"map-S0002-{file}", f"lines-S0002-{file}"]
+    other = box.get_by_label("Compare with")
+    text = str(other.locator("option").last.text_content())
+    other.select_option(text)
+    layer, number = text.rsplit(maxsplit=1)[-1].split("·")
+    stack = "cross-" if kind == "pair" else ""
+    expect(command).to_contain_text(f'"*-S0002-{stack}L0{layer[1:]}-H0{number[1:]}"')
+    expect(command).to_contain_text(f'"*-S0002-{file}"')
 
 
 def test_a_chart_of_the_page_is_saved_black_on_white(encoder_site: Site, open_page: Open) -> None:

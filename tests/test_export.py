@@ -47,7 +47,7 @@ def test_a_table_that_every_site_has_is_written(any_site: Site, name: str) -> No
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_parquet_file_is_the_frame_of_the_study(any_site: Site, name: str) -> None:
-    frame: pd.DataFrame = getattr(any_site.study, name)
+    frame = export.table_of(any_site.study, name)
     if name not in written(any_site):
         assert frame.empty
         return
@@ -62,7 +62,7 @@ def test_the_csv_file_has_the_same_cells_and_empty_ones_for_missing_numbers(
     any_site: Site, name: str
 ) -> None:
     """To nine significant digits, or as many as the table's numbers have a meaning for."""
-    frame: pd.DataFrame = getattr(any_site.study, name)
+    frame = export.table_of(any_site.study, name)
     if name not in written(any_site):
         assert frame.empty
         return
@@ -87,7 +87,7 @@ def test_missing_numbers_are_there_to_be_empty(encoder_site: Site) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_column_is_documented_in_order(any_site: Site, name: str) -> None:
-    assert list(getattr(any_site.study, name)) == list(export.TABLES[name].columns)
+    assert list(export.table_of(any_site.study, name)) == list(export.TABLES[name].columns)
 
 
 def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:

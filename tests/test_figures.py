@@ -19,7 +19,7 @@ from headbook.export import figure_files
 from headbook.papers import study_figures
 from headbook.study import Study
 from headbook.views.page import SiteFacts
-from headbook.wording import label_name
+from headbook.wording import label_name, unbroken
 from pages import elements, html_of, text_of
 from sites import Site
 
@@ -189,7 +189,7 @@ def test_under_a_figure_stand_source_files_address_and_entry(any_site: Site) -> 
             ]  # fmt: skip
             assert f"#{name}" in there
             text = text_of(html)
-            assert f"{figure.caption} {source}" in text
+            assert f"{unbroken(figure.caption)} {source}" in text
             assert latex.entry(figure, facts, manifest.created[:4]) in text
             seen.add(name)
     assert seen == set(figures(any_site.stored))

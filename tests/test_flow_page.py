@@ -26,7 +26,7 @@ from headbook.terms import State, View
 from headbook.views.flow import FlowPage, flow_page
 from headbook.views.outputs import outputs
 from headbook.views.sources import MOST_TOKENS, sources
-from headbook.wording import percent
+from headbook.wording import percent, unbroken
 from pages import elements, html_of, text_of
 from sites import make_study
 
@@ -226,7 +226,7 @@ def test_the_site_shows_both(study: Study, tmp_path: Path) -> None:
     headbook.render(study, tmp_path / "site")
     html = html_of(tmp_path / "site" / "flow.html")
     (section,) = page_of(study).sections
-    assert all(sentence in text_of(html) for sentence in section.said)
+    assert all(unbroken(sentence) in text_of(html) for sentence in section.said)
     sentence = html_of(tmp_path / "site" / "sentences" / "0001.html")
     pictures = [e for e in elements(sentence, "image") if e.attributes["href"].startswith("data:")]
     assert len(pictures) == 2

@@ -40,10 +40,10 @@ ORDER = """
     geometry retrace portrait trajectories flowpass context
     size record run collection
     results wording similar findings detail
-    inference headrelations quantities published classes alignment
+    inference headrelations quantities published classes alignment alignmenttable
     images charts
     views
-    latex markup export scripts publish parallel press stylesheet site papers
+    latex markup export scripts publish handed parallel press stylesheet site papers
     onefile
     pack
     console options cli __main__
@@ -147,6 +147,7 @@ def run(code: str) -> str:
     ).stdout.strip()
 
 
+@pytest.mark.slow
 def test_pages_need_neither_torch_nor_transformers_nor_spacy() -> None:
     """What draws pages from a stored study imports none of them, nor does the command line."""
     code = (

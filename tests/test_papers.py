@@ -68,7 +68,7 @@ def test_every_figure_has_an_environment_and_an_entry(small_site: Site, tmp_path
     for name, caption in zip(CHOSEN, captions, strict=True):
         told = f"{drawn[name].caption} {source}"
         assert caption == latex.escaped(told)
-        assert re.sub(r"\\(?=[%_])", "", caption) == told
+        assert re.sub(r"\\(?=[%_])", "", caption).replace(r"\,", " ") == told
 
 
 def test_a_name_that_no_figure_has_is_refused_with_names_near_it(

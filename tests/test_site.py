@@ -158,6 +158,7 @@ def test_no_file_names_the_machine_or_its_user(any_site: Site) -> None:
                 assert not [word for word in private if word.encode() in content], name
 
 
+@pytest.mark.slow
 def test_rendering_again_writes_the_same_bytes(small_site: Site, tmp_path: Path) -> None:
     """From the stored study as from the fresh one, with which the site was written."""
     summary = headbook.render(small_site.stored, tmp_path / "again")

@@ -1,6 +1,7 @@
 """The size of a site is told before it is made, and kept below a limit where one is given."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from headbook.errors import ConfigError, OutputError
 from headbook.export import sizes
 from headbook.metrics import all_metrics, chosen_metrics
 from headbook.resources import demo_model, folder
-from headbook.size import Expected, expected
+from headbook.size import FAR, Expected, check_limit, expected
 from headbook.study import Study
 from pages import broken_links, differing, html_of, text_of, tree
 from sites import Once, Site, make_study
@@ -22,7 +23,7 @@ from sites import Once, Site, make_study
 NEAR = 0.3  # a prediction's largest error, as a share of the size
 
 
-def predicted(study: Study) -> Expected:
+def predicted(study: Study, *, least: bool = False) -> Expected:
     """What is told of a study before it is made."""
     options = study.manifest.options
     names = ("metrics", "exemplars", "control", "control_seeds", "neuron_sentences")
@@ -30,7 +31,7 @@ def predicted(study: Study) -> Expected:
     lengths = [{side: len(text.pieces) for side, text in texts.items()} for texts in shown]
     config = Config(**{name: options[name] for name in names})
     metrics = [*chosen_metrics(config.metrics).values()]
-    return expected(study.manifest.stacks, metrics, config, lengths)
+    return expected(study.manifest.stacks, metrics, config, lengths, least=least)
 
 
 def near(study: Study, site: Path) -> bool:
@@ -58,24 +59,56 @@ def test_a_site_of_sample_sentences_is_as_large_as_was_told(once: Once) -> None:
     assert near(Study.load(place / "study"), place / "site")
 
 
+class _Told:
+    """What a run says, stages by name."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def stage(self, name: str, sentences: int) -> None:
+        self.lines.append(name)
+
+    def advance(self, sentences: int, tokens: int) -> None:
+        pass
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+@pytest.mark.slow
+def test_a_limit_far_below_is_refused_before_the_model_runs(small_site: Site) -> None:
+    told = _Told()
+    message = r"--max-site-size: 0.2 MB came; expected about \d+\.\d MB or more"
+    with pytest.raises(OutputError, match=message):
+        headbook.collect(
+            [small_site.place / "trees.conllu"], model=str(small_site.model), annotator="none",
+            max_site_size="200kB", progress=told,
+        )  # fmt: skip
+    assert len(told.lines) == 1
+    assert told.lines[0].startswith("the site will take")
+
+
+@pytest.mark.slow
+def test_a_limit_that_the_least_detail_meets_is_never_refused(listed: Path, tmp_path: Path) -> None:
+    """What is hardly missed is left to what is known after the run."""
+    study = Study.load(listed / "study")
+    least = predicted(study, least=True)
+    with pytest.raises(OutputError, match=r"which this site takes with the least detail") as found:
+        headbook.render(study, tmp_path / "site", max_size=1e5)
+    (said,) = re.findall(r"expected at least ([\d.]+) MB", str(found.value))
+    size = 1e6 * float(said)
+    assert size / FAR < least.total < size * FAR
+    assert least.total < predicted(study).total
+    check_limit(least, size)
+    check_limit(least, None)
+    with pytest.raises(OutputError, match="will take with the least detail"):
+        check_limit(least, least.total / FAR - 1)
+
+
 @pytest.mark.slow
 def test_the_size_is_told_before_the_model_runs(small_site: Site) -> None:
     """Of the sentences as the tokenizer divides them."""
-
-    class Told:
-        def __init__(self) -> None:
-            self.lines: list[str] = []
-
-        def stage(self, name: str, sentences: int) -> None:
-            self.lines.append(name)
-
-        def advance(self, sentences: int, tokens: int) -> None:
-            pass
-
-        def say(self, text: str) -> None:
-            self.lines.append(text)
-
-    told = Told()
+    told = _Told()
     options = small_site.study.manifest.options
     given = {name: options[name] for name in ("metrics", "exemplars", "sentence_pages")}
     study = headbook.collect(

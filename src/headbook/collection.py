@@ -22,7 +22,7 @@ from headbook.passages import Passages, packed
 from headbook.progress import Progress, Silent
 from headbook.rarity import Rarity
 from headbook.run import Run
-from headbook.size import Expected, expected
+from headbook.size import Expected, check_limit, expected
 from headbook.study import Study
 from headbook.terms import Side
 
@@ -80,16 +80,19 @@ def collect(
             ),
             facets=columns,
         )
-        run.progress.say(_expected(run).said())
+        whole, least = _expected(run)
+        run.progress.say(whole.said())
+        check_limit(least, config.max_bytes)
         return run.study(notes)
 
 
-def _expected(run: Run) -> Expected:
-    """How large the site will be."""
+def _expected(run: Run) -> tuple[Expected, Expected]:
+    """How large the site will be, and how large with the least detail."""
     pages = run.config.n_sentence_pages
     listed = (sentence for sentence in run.corpus if sentence.index < pages)
     lengths = [*run.encoder.lengths(listed)]
-    return expected([*run.anatomy.stacks.values()], run.metrics, run.config, lengths)
+    given = [*run.anatomy.stacks.values()], run.metrics, run.config, lengths
+    return expected(*given), expected(*given, least=True)
 
 
 def _rarities(config: Config, corpus: Corpus, model: Model) -> dict[Side, Rarity]:

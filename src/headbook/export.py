@@ -1,5 +1,6 @@
 """The numbers of a site as files: tables and records."""
 
+import copy
 import csv
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headbook import charts
+from headbook.alignmenttable import alignment_table
+from headbook.results import results
 from headbook.shown import Exemplar
 from headbook.study import Study
 from headbook.terms import Side
@@ -75,6 +78,18 @@ TABLES = {
             "sentences": "sentences that were compared",
             "rows": "query tokens whose rows count in both heads",
         },
+    ),
+    "alignments": Table(
+        "How each head of cross-attention aligns the target and source tokens of the sentences "
+        "that have a page.",
+        PLACE
+        | {
+            "head": "counted from 0",
+            "measure": "monotone: Kendall's tau-b; diagonal, same_form: shares of target tokens; "
+            "aer, precision, recall, f1: against gold alignments, where there are any",
+        }
+        | NUMBERS
+        | {"even": "the same if every source token were chosen equally often; empty without one"},
     ),
     "groups": Table(
         "The same numbers of every head by group of sentences; those without any data are left "
@@ -164,7 +179,7 @@ TABLES = {
 }
 TEXTS = ("token", "neighbour", "column", "group", "first_member", "second_member")  # from outside
 # Tables that are left out where nobody asked for their numbers.
-OPTIONAL = {"compared", "geometry", "groups", "minimal_pairs", "pairs", "types"}
+OPTIONAL = {"alignments", "compared", "geometry", "groups", "minimal_pairs", "pairs", "types"}
 EXEMPLARS = {
     "stack, layer, head": "the head",
     "ranking, rank": "strongest or median, and the place in that ranking",
@@ -177,6 +192,14 @@ EXEMPLARS = {
 }
 
 
+def table_of(study: Study, name: str) -> pd.DataFrame:
+    """A table of `TABLES`."""
+    if name == "alignments":  # from maps, which a study itself knows nothing of
+        return alignment_table(results(study))
+    frame: pd.DataFrame = getattr(copy.copy(study), name)  # else the study would keep it
+    return frame
+
+
 def write_tables(study: Study, folder: Path, without: Collection[str] = ()) -> list[str]:
     """Every table as CSV and Parquet.
 
@@ -187,8 +210,9 @@ def write_tables(study: Study, folder: Path, without: Collection[str] = ()) -> l
         What was left out for its size, in words.
     """
     left_out = []
+    _ = study.head_tables, study.pair_differences  # made once: pages need them, too
     for name in TABLES:
-        frame: pd.DataFrame = getattr(study, name)
+        frame = table_of(study, name)
         if frame.empty and name in OPTIONAL:
             continue
         schema = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)

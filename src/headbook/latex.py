@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from headbook.charts import Picture
 from headbook.views.page import SiteFacts
-from headbook.wording import visible
+from headbook.wording import unbroken, visible
 
 WIDE = 600  # pixels of a figure that takes the whole line
 NARROW = 0.5  # of the line, at least
@@ -44,7 +44,7 @@ HEAD = r"""% Needs \usepackage{graphicx}; letters beyond Latin need XeLaTeX or L
 
 def escaped(text: str) -> str:
     """Text that LaTeX and BibTeX print as it is."""
-    return visible(text).translate(LETTERS)
+    return unbroken(visible(text)).translate(LETTERS)
 
 
 def key(figure: Picture) -> str:

@@ -15,7 +15,7 @@ from markdown import markdown
 from markupsafe import Markup, escape
 
 from headbook import latex
-from headbook.wording import visible
+from headbook.wording import unbroken, visible
 
 IDENTIFIERS = {
     re.compile(r"arXiv:(\d{4}\.\d{4,5})"): "https://arxiv.org/abs/",
@@ -79,6 +79,7 @@ def filters() -> dict[str, Callable[..., Any]]:
         "prose": prose,
         "formula": formula,
         "reference": reference,
+        "unbroken": unbroken,
         "svg": lambda figure: picture(figure.svg),
         "json_text": lambda text: safe_json(visible(text)),
         "bib_text": latex.escaped,

@@ -1,7 +1,8 @@
 """Figures alone, as a paper takes them: pictures, their data, LaTeX and BibTeX."""
 
 import difflib
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from headbook.charts import Drawing, Figure, Picture
 from headbook.errors import ConfigError
 from headbook.folders import check_replaceable, written_whole
 from headbook.progress import Progress, Silent
+from headbook.results import StackResults
 from headbook.results import results as results_of
 from headbook.shown import heads_of
 from headbook.site import across_pages, exported
@@ -17,7 +19,12 @@ from headbook.study import Study
 from headbook.views.metric import metric_pages, study_metrics
 from headbook.views.offsets import offsets, profile_name
 from headbook.views.page import SiteFacts
+from headbook.views.single import KINDS, pictures, single_name, singles
+from headbook.wording import counted, head_file
 
+Results = Mapping[str, StackResults]
+OF_HEADS = re.compile(rf"(?:profile|{'|'.join(KINDS)})-|.*-S")  # which the site has no files of
+SINGLE = re.compile(rf"(?:{'|'.join(KINDS)})-|.*-S")  # how names of single sentences begin
 NEAR = 3  # names that are offered for one that is not there
 ALIKE = 0.4  # from 0 to 1, how near they are at least
 
@@ -39,8 +46,9 @@ def write_figures(
         study: a study, or the folder of a stored one.
         out: folder to write; it appears when it is complete.
         only: names of figures, ``*`` and ``?`` standing for any letters; without one, all figures
-            that the site has as files. Attention by offset of single heads is drawn where a name
-            asks for it, such as ``profile-L02-H03``.
+            that the site has as files. What single heads do is drawn where a name asks for it:
+            attention by offset as ``profile-L02-H03``, the map and the lines of one sentence as
+            ``map-S0002-L02-H03`` and ``lines-S0002-L02-H03``.
         force: replace a folder of Headbook that stands there.
         progress: told how many figures are done.
 
@@ -55,7 +63,10 @@ def write_figures(
     check_replaceable(Path(out), force=force)
     if not isinstance(study, Study):
         study = Study.load(study)
-    chosen = _chosen([*study_figures(study), *_profiles(study, only)], only)
+    results = results_of(study)
+    asked = [*_profiles(results, only), *_singles(results, only)]
+    own = bool(only) and all(OF_HEADS.match(pattern) for pattern in only)
+    chosen = _chosen([*(() if own else study_figures(study)), *asked], only, results)
     progress = progress or Silent()
     progress.stage("figures", len(chosen))
     with written_whole(Path(out), force=force) as draft:
@@ -81,17 +92,24 @@ def study_figures(study: Study) -> list[Figure]:
     return exported((*metric_pages(results, study_metrics(results)), *across_pages(results)))
 
 
-def _profiles(study: Study, only: Sequence[str]) -> Iterator[Drawing]:
+def _profiles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
     """Attention by offset of the heads that are asked for."""
-    for results in results_of(study).values():
-        for head in heads_of(results.stack):
+    for each in results.values():
+        for head in heads_of(each.stack):
             if any(fnmatchcase(profile_name(head), pattern) for pattern in only):
-                found = offsets(results, head)
+                found = offsets(each, head)
                 if found is not None:
                     yield found.picture
 
 
-def _chosen(figures: Sequence[Picture], only: Sequence[str]) -> list[Picture]:
+def _singles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
+    """Maps and lines of single sentences that are asked for; ``*`` alone does not ask for them."""
+    asking = [pattern for pattern in only if SINGLE.match(pattern)]
+    for each in results.values() if asking else ():
+        yield from pictures(each, lambda name: any(fnmatchcase(name, p) for p in asking))
+
+
+def _chosen(figures: Sequence[Picture], only: Sequence[str], results: Results) -> list[Picture]:
     """The figures whose names match a pattern, in their own order.
 
     Raises:
@@ -100,10 +118,37 @@ def _chosen(figures: Sequence[Picture], only: Sequence[str]) -> list[Picture]:
     names = [figure.name for figure in figures]
     for pattern in only:
         if not any(fnmatchcase(name, pattern) for name in names):
-            near = difflib.get_close_matches(pattern, names, n=NEAR, cutoff=ALIKE) or names[:NEAR]
             raise ConfigError(
-                f"--only: {pattern!r} is the name of no figure; expected a name such as "
-                f"{', '.join(near)}, or a pattern such as '*-layers'"
+                f"--only: {pattern!r} is the name of no figure; {_hint(pattern, names, results)}"
             )
     wanted = only or ("*",)
     return [f for f in figures if any(fnmatchcase(f.name, pattern) for pattern in wanted)]
+
+
+def _hint(pattern: str, names: Sequence[str], results: Results) -> str:
+    """Names near one that is not there, and what can be asked for."""
+    kept = [place for each in results.values() for place in singles(each)]
+    if pattern.startswith("profile-"):
+        names = [profile_name(head) for each in results.values() for head in heads_of(each.stack)]
+    if not SINGLE.match(pattern) or not kept:
+        return f"expected a name such as {_near(pattern, names)}, or a pattern such as '*-layers'"
+    numbers, heads = sorted({index + 1 for index, _ in kept}), [*dict.fromkeys(h for _, h in kept)]
+    kind = pattern.partition("-")[0]
+    kind = kind if kind in KINDS else KINDS[0]
+    # One sentence for each head and one head for each sentence: all of them may be very many.
+    wanted = re.search(r"-S(\d+)", pattern)
+    number = int(wanted[1]) if wanted and int(wanted[1]) in numbers else numbers[0]
+    near = [single_name(kind, index + 1, head) for index, head in kept if index + 1 == number]
+    near += [
+        single_name(kind, index + 1, head) for index, head in kept if head_file(head) in pattern
+    ]
+    return (
+        f"expected a name such as {_near(pattern, near)}; maps are kept of "
+        f"{counted(len(numbers), 'sentence')} from {numbers[0]} to {numbers[-1]} and of heads "
+        f"{head_file(heads[0])} to {head_file(heads[-1])}"
+    )
+
+
+def _near(pattern: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(pattern, names, n=NEAR, cutoff=ALIKE) or names[:NEAR]
+    return ", ".join(near)

@@ -8,7 +8,7 @@ from headbook import images
 from headbook.charts import colours
 from headbook.markup import script
 from headbook.results import StackResults
-from headbook.shown import STEPS, Exemplar, ShownSentence
+from headbook.shown import STEPS, Exemplar, ShownSentence, rows_of
 from headbook.study import Study
 from headbook.terms import Side
 from headbook.views.entries import story_data
@@ -19,7 +19,7 @@ from headbook.views.instance import attention_data, exact
 from headbook.views.matrices import matrix_pictures
 from headbook.views.neurons import FOLDER, neuron_files, neurons_data
 from headbook.views.page import Page
-from headbook.views.sentence import TILE
+from headbook.views.sentencestack import TILE
 from headbook.views.tokentypes import types_data
 from headbook.wording import head_file, sentence_file
 
@@ -42,13 +42,14 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     for name, exemplars in by_head.items():
         value = {f"{e.ranking}-{e.rank}": _map(study, e) for e in exemplars}
         _write(folder / "heads" / f"{name}.js", script(name, value))
-    nearest = dict(list(study.nearest.groupby("sentence", sort=False)))
+    nearest = rows_of(study.nearest)
     for sentence in study.portrait.listed:
         _write_sentence(study, sentence, folder / "sentences")
         _write_neurons(study, sentence, folder.parent)
-        if sentence.number in nearest:
+        near = nearest(sentence.number)
+        if len(near):
             name = f"{sentence_file(sentence.number)}-entries"
-            stories = script(name, story_data(nearest[sentence.number]))
+            stories = script(name, story_data(near))
             _write(folder / "sentences" / f"{name}.js", stories)
 
 

@@ -109,7 +109,7 @@ def render(
     """
     check_replaceable(Path(out), force=force)
     if not isinstance(study, Study):
-        study = Study.load(study)
+        study = Study.load(study).condensed
     pages, sizes = 0, {}
     with written_whole(Path(out), force=force) as draft, charts.unchecked():
 

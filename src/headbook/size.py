@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from headbook import scores
 from headbook.config import Config
 from headbook.controls import twins
+from headbook.errors import OutputError
 from headbook.metrics import token_metrics
 from headbook.metrics.base import Metric
 from headbook.terms import Side, Stack
@@ -25,6 +26,7 @@ STATE, STATE_METRIC, STATE_NEAREST = 120, 240, 1_400  # a token's state in a lay
 WEIGHT, LENGTH = 2, 6  # a weight of a listed sentence as number and picture; length of a value
 BASE64 = 4 / 3
 MEDIAN = 3  # exemplars that every head has beside its strongest
+FAR = 1.5  # times a limit: beyond what a prediction is wrong by
 LENGTHS = (32,)  # tokens of a sentence, where none is known
 
 
@@ -63,6 +65,8 @@ def expected(
     metrics: Sequence[Metric],
     config: Config,
     lengths: Sequence[Mapping[Side, int]],
+    *,
+    least: bool = False,
 ) -> Expected:
     """Predict a site.
 
@@ -71,13 +75,16 @@ def expected(
         metrics: that are computed.
         config: what is asked for.
         lengths: tokens of each listed sentence by side.
+        least: with the least detail that `headbook.detail` can leave.
     """
+    traced = lengths[: 0 if least else config.neuron_sentences]
+    shown, lengths = config.exemplars + MEDIAN, lengths[:1] if least else lengths
     heads = sum(len(stack.attention_layers) * stack.n_heads for stack in stacks)
     amount, compared = len(metrics), [*twins(config.control, config.control_seeds)]
     usual = [n for each in lengths for n in each.values()] or LENGTHS
     mean = sum(usual) / len(usual)
     exemplar = EXEMPLAR + EXEMPLAR_TOKEN * mean + EXEMPLAR_PAIR * mean**2
-    page = HEAD + HEAD_METRIC * amount + (config.exemplars + MEDIAN) * exemplar
+    page = HEAD + HEAD_METRIC * amount + (2 if least else shown) * exemplar  # of each ranking one
     told = len(token_metrics(metrics))
     return Expected(
         heads,
@@ -86,11 +93,27 @@ def expected(
         {
             "heads": heads * (page + VALUE * amount * (1 + len(compared))),
             "sentences": sum(_sentence(stacks, told, each) for each in lengths)
-            + sum(_neurons(stacks, each) for each in lengths[: config.neuron_sentences]),
+            + sum(_neurons(stacks, each) for each in traced),
             "metrics": amount * (METRIC + METRIC_STACK * len(stacks) + METRIC_HEAD * heads),
             "rest": FRAME + ACROSS + ACROSS_METRIC * amount + ACROSS_HEAD * heads,
         },
     )
+
+
+def check_limit(least: Expected, most: float | None) -> None:
+    """Refuse a limit that is far below what a site takes with the least detail.
+
+    Args:
+        most: bytes; None: no limit.
+
+    Raises:
+        OutputError: the limit cannot be met.
+    """
+    if most is not None and least.total > FAR * most:
+        raise OutputError(
+            f"--max-site-size: {most / 1e6:,.1f} MB came; expected about "
+            f"{least.total / 1e6:,.1f} MB or more, which this site will take with the least detail"
+        )
 
 
 def _sentence(stacks: Sequence[Stack], metrics: int, lengths: Mapping[Side, int]) -> float:

@@ -20,6 +20,7 @@ UNSEEN = re.compile(
     )
     + "]"
 )
+UNBROKEN = re.compile(r"(?<=\d) (?=%|pp\b|MB\b|kB\b)")  # between a number and its unit
 UNITS = ("bytes", "kB", "MB", "GB")
 
 VIEWS = {
@@ -42,6 +43,19 @@ STACKS = {
     "decoder": "decoder self-attention",
     "cross": "cross-attention",
 }
+# Labels of metrics that are no words; `label_name` reads the others.
+LABELS = {
+    "0.9": "cosine ≥ 0.9",
+    "f1": "F1",
+    "uas": "UAS",
+    "alignment:sum": "alignment, pieces summed",
+    "alignment:first": "alignment, first pieces",
+    "alignment:unsplit": "alignment, unsplit words",
+    "head_found:sum": "head found, pieces summed",
+    "head_found:first": "head found, first pieces",
+    "head_found:unsplit": "head found, unsplit words",
+}
+MEASURES = {"f1": "F1", "pk": "Pk", "windowdiff": "WindowDiff"}  # of ends; a rule follows
 
 
 def is_share(metric: Metric) -> bool:
@@ -112,8 +126,16 @@ def sentence_file(sentence_number: int) -> str:
 
 
 def label_name(label: str) -> str:
-    """A label as words."""
-    return label.replace("_", " ")
+    """A label as words: ``obj to head``, ``F1 by similarity``."""
+    measure, _, rule = label.partition(":")
+    if rule and measure in MEASURES:
+        return f"{MEASURES[measure]} by {rule}"
+    return LABELS.get(label) or label.replace(":to_", " to ").replace("_", " ")
+
+
+def unbroken(text: str) -> str:
+    """A text of ours whose numbers keep their units beside them, for HTML."""
+    return UNBROKEN.sub(THIN, text)
 
 
 def first_of(values: Iterable[str], order: type[StrEnum]) -> str:

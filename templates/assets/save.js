@@ -104,6 +104,17 @@
     return found;
   };
 
+  /* The command that writes the same heads in the same sentence as files for papers. */
+  const ASKED = "STUDY: the folder that headbook collect has written, or build with --keep-study";
+  const command = ({ about, views }) => {
+    const number = /\d+/.exec(about)[0].padStart(4, "0");
+    const names = views.map(({ name }) => {
+      const [, stack, layer, head] = /^(?:(\w+) )?L(\d+)·H(\d+)$/.exec(name);
+      return `--only "*-S${number}-${stack ? `${stack}-` : ""}L${layer.padStart(2, "0")}-H${head.padStart(2, "0")}"`;
+    });
+    return `headbook figures STUDY ${names.join(" ")} --out figures`;
+  };
+
   /* Put buttons for what an instance shows into a box. */
   const save = (instance, box) => {
     const { source } = document.querySelector("[data-switches]").dataset;
@@ -119,6 +130,12 @@
       button("Lines (SVG)", () => offer(file("lines", "svg"), "image/svg+xml", linesPicture(instance.views, instance.now.q, Number(switches.state.mass) / 100, said(`Attention, lines up to ${switches.state.mass} % of a row,`)))),
       button("Weights (CSV)", () => offer(file("weights", "csv"), "text/csv", weightsTable(instance.views))),
     );
+    const line = make("small"), code = make("code", { title: ASKED });
+    const tell = () => { code.textContent = command(instance); };
+    line.append("Map and lines as PDF, raw weights of pieces: ", code);
+    box.append(line);
+    if (instance.views.length) tell();
+    new MutationObserver(tell).observe(instance.panel.title, { childList: true });
   };
 
   window.headbook.save = save;

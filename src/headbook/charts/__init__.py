@@ -1,5 +1,6 @@
 """Tables as charts. `draw` makes them, `render` makes pictures of them."""
 
+from headbook.charts.attention import Link, attention_lines, attention_map
 from headbook.charts.draw import heat_map, layer_curve
 from headbook.charts.drawing import Drawing
 from headbook.charts.geometry import state_curves, state_matrix
@@ -20,8 +21,11 @@ __all__ = [
     "Bar",
     "Drawing",
     "Figure",
+    "Link",
     "Picture",
     "arc_diagram",
+    "attention_lines",
+    "attention_map",
     "bracket_diagram",
     "colours",
     "columnar",

@@ -1,5 +1,6 @@
 """Pictures drawn as SVG by hand: those that Vega has no mark for, and those that are many."""
 
+import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
@@ -49,3 +50,13 @@ def written(
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{ink}">'
         f"{escape(visible(text))}</text>"
     )
+
+
+def guessed_width(text: str, letter: float, wide: float) -> float:
+    """How wide a text is at most, or nearly so.
+
+    Args:
+        letter, wide: pixels of a letter, of an East Asian one.
+    """
+    east = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return letter * (len(text) - east) + wide * east

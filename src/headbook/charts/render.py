@@ -15,6 +15,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
+from headbook.charts.pdf import in_order
 from headbook.charts.unchecked import checks
 
 SVG = "http://www.w3.org/2000/svg"
@@ -32,7 +33,6 @@ INHERITED = (
     "fill", "font-size", "font-weight", "stroke", "stroke-opacity", "stroke-width", "text-anchor",
 )  # fmt: skip
 LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
-ENTRIES = re.compile(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n){2,}")  # of a dictionary in a PDF
 
 
 class Picture(Protocol):
@@ -164,12 +164,7 @@ def files(figure: Picture) -> dict[str, bytes]:
     """The chart in black on white, for papers: SVG and PDF by suffix."""
     start, end, rest = figure.svg.replace('="currentColor"', '="black"').partition(">")
     drawn = f'{start}{end}<rect width="100%" height="100%" fill="white" />{rest}'
-    return {".svg": drawn.encode(), ".pdf": _in_order(vl_convert.svg_to_pdf(drawn))}
-
-
-def _in_order(pdf: bytes) -> bytes:
-    """Sort the dictionaries of resources, whose order changes; no other byte moves."""
-    return ENTRIES.sub(lambda match: b"".join(sorted(match[0].splitlines(keepends=True))), pdf)
+    return {".svg": drawn.encode(), ".pdf": in_order(vl_convert.svg_to_pdf(drawn))}
 
 
 @cache

@@ -1,10 +1,9 @@
 """A sentence with lines above and below its words, drawn as SVG: trees, attention, phrases."""
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from headbook.charts.drawing import Drawing, drawing, written
+from headbook.charts.drawing import Drawing, drawing, guessed_width, written
 from headbook.charts.render import BLUE, GREY, ORANGE
 
 LETTER, WIDE = 7.4, 13.0  # pixels of a letter, of an East Asian one
@@ -91,8 +90,7 @@ def _words(words: Sequence[str], centres: Sequence[float], base: float) -> Itera
 
 def _width(word: str, letter: float = LETTER) -> float:
     """A guess that is rather too wide than too narrow."""
-    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in word)
-    return letter * (len(word) - wide) + WIDE * wide
+    return guessed_width(word, letter, WIDE)
 
 
 def _centres(words: Sequence[str], arcs: Sequence[Arc]) -> list[float]:

@@ -1,7 +1,7 @@
 """Cross-attention: how the heads of an encoder-decoder align target and source tokens."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar
@@ -11,7 +11,7 @@ import numpy as np
 from headbook.alignment import Alignments, alignments, f1
 from headbook.metrics import all_metrics
 from headbook.results import Number, StackResults
-from headbook.shown import HeadName, heads_of
+from headbook.shown import HeadName, ShownSentence, heads_of
 from headbook.terms import View
 from headbook.views.aligned import AlignedSentence, address, aligned_sentence
 from headbook.views.cells import Cell
@@ -21,6 +21,7 @@ from headbook.wording import FEW, counted, head_name, head_page, interval, numbe
 PEAKED = ("confidence", "relative_entropy")  # metrics of how peaked rows are
 MOST_ROWS = 100  # heads of the table
 SHOWN_HEADS, SHOWN_SENTENCES = 3, 3
+MOST_LISTED, LETTERS = 200, 60  # sentences that are linked, and what is shown of each
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,15 @@ class AlignedHead:
     name: str
     href: str
     cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A sentence in the list of all: its page at the first heads, and how it begins."""
+
+    number: int
+    href: str
+    text: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +55,9 @@ class AlignmentPage(Page):
         lines: heads, those with the fewest errors first, or else the most monotone.
         left_out: heads that the table leaves out.
         sentences: the first sentences, drawn.
-        listed: all sentences that have a page, with their numbers.
+        listed: the sentences that have a page, or the first of them.
+        more: how many are left out there.
+        choices: heads that their pages can open at: in words, and as addresses have them.
     """
 
     template: ClassVar[str] = "alignment.html"
@@ -56,7 +68,9 @@ class AlignmentPage(Page):
     lines: tuple[AlignedHead, ...]
     left_out: int
     sentences: tuple[AlignedSentence, ...]
-    listed: tuple[tuple[int, str], ...]
+    listed: tuple[Listed, ...]
+    more: int
+    choices: tuple[tuple[str, str], ...]
 
 
 def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
@@ -66,6 +80,7 @@ def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
     if crossing is None or found is None:
         return None
     order = _order(crossing, found)
+    choices = tuple(_choices(order))
     chosen = crossing.study.portrait.listed
     drawn = (aligned_sentence(crossing, sentence, order[:SHOWN_HEADS]) for sentence in chosen)
     model = crossing.study.manifest.model.name
@@ -81,7 +96,25 @@ def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
         lines=tuple(_line(crossing, found, head) for head in order[:MOST_ROWS]),
         left_out=max(0, len(order) - MOST_ROWS),
         sentences=tuple(islice((each for each in drawn if each), SHOWN_SENTENCES)),
-        listed=tuple((s.number, address(s)) for s in chosen),
+        listed=tuple(_listed(crossing, s, choices[0][1]) for s in chosen[:MOST_LISTED]),
+        more=max(0, len(chosen) - MOST_LISTED),
+        choices=choices,
+    )
+
+
+def _choices(order: Sequence[HeadName]) -> Iterator[tuple[str, str]]:
+    """The first heads of the table together, then each of its heads."""
+    places = [f"{head.layer}.{head.head}" for head in order[:MOST_ROWS]]
+    yield f"the first {min(SHOWN_HEADS, len(order))} of the table", ",".join(places[:SHOWN_HEADS])
+    yield from ((head_name(head), place) for head, place in zip(order, places, strict=False))
+
+
+def _listed(results: StackResults, sentence: ShownSentence, heads: str) -> Listed:
+    text = sentence.texts[results.stack.keys].text
+    return Listed(
+        sentence.number,
+        f"{address(sentence)}#at={results.stack.name}&heads={heads}",
+        text[:LETTERS] + "…" * (len(text) > LETTERS),
     )
 
 

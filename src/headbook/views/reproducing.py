@@ -153,7 +153,7 @@ def _used(figure: Published, there: set[str]) -> Iterator[Used]:
     for column in figure.quantity.columns:
         labels.setdefault((column.metric, column.view), []).append(column.label)
     for (metric, view), names in labels.items():
-        written = label_name(names[0]).replace(":to ", " to ") if len(names) == 1 else "every tag"
+        written = label_name(names[0]) if len(names) == 1 else "every tag"
         yield Used(
             title=all_metrics()[metric].title,
             href=f"metrics/{metric}.html" if metric in there else "",

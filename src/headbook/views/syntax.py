@@ -133,4 +133,4 @@ def _relations(results: StackResults, tests: RelationTests) -> Relations:
 def _left_out(results: StackResults, tests: RelationTests) -> str:
     """Relations that occur, but too seldom."""
     there = [x for x in LABELS if results.has("relation_accuracy", VIEW, x)]
-    return ", ".join(label_name(x).replace(":to ", " to ") for x in there if x not in tests.labels)
+    return ", ".join(label_name(x) for x in there if x not in tests.labels)

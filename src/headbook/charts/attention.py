@@ -1,0 +1,158 @@
+"""One head in one sentence as papers print it: its map, and its tokens twice with lines."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.charts.drawing import INK, Drawing, drawing, guessed_width, written
+from headbook.charts.render import BLUE, GREY, colours
+from headbook.shown import STEPS
+
+TEXT, LETTER, WIDE = 12, 6.9, 12.0  # size of letters; pixels of a letter, of an East Asian one
+LETTERS = 24  # of a token in a picture
+GAP = 8.0
+CELL = 14.0  # of a map
+LEAN = -60  # degrees by which the names of columns are turned
+RISE, RUN = 0.87, 0.5  # sine and cosine of that
+ROW, BETWEEN = 20.0, 180.0  # from token to token, and from query to key
+SCALE, BAR, PARTS = 140.0, 10.0, 40  # width, height and steps of a legend
+TICKS, SAMPLES = (0.0, 0.5, 1.0), (0.1, 0.5, 1.0)  # numbers of the two legends
+ABOUT = "attention weight"
+THINNEST, THICKEST = 0.5, 4.0  # lines of weight 0 and 1
+FAINTEST = 0.12  # opacity of weight 0
+
+
+class Link(NamedTuple):
+    """A line from a query to a key, by their places, and its weight."""
+
+    query: int
+    key: int
+    weight: float
+
+
+def attention_map(
+    name: str,
+    caption: str,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    *,
+    steps: NDArray[np.uint8],
+    seen: NDArray[np.bool_],
+) -> Drawing:
+    """A map with the names of its tokens; rows look, columns are looked at.
+
+    Args:
+        steps: weights in steps of 1/255. *Shape:* ``(query, key)``.
+        seen: which of them are there; the others stay paper. The same shape.
+    """
+    rows, columns = [_cut(t) for t in queries], [_cut(t) for t in keys]
+    # In the corner between the names it says which are which.
+    left = max(_width(t) for t in (*rows, "query ↓")) + 2 * GAP
+    top = max(RISE * max(map(_width, columns)), 2 * TEXT) + 2 * GAP
+    wide, high = CELL * len(columns), CELL * len(rows)
+    lean = max(CELL * (i + 0.5) + RUN * _width(t) for i, t in enumerate(columns))
+    room = max(wide, lean, SCALE + 2 * GAP + _width(ABOUT)) + GAP
+    parts = [f'<path d="{d}" fill="{fill}"/>' for fill, d in _cells(steps, seen, left, top)]
+    parts += [
+        written("key →", left - GAP, top - GAP - TEXT, TEXT, GREY, anchor="end"),
+        written("query ↓", left - GAP, top - GAP, TEXT, GREY, anchor="end"),
+    ]
+    for i, text in enumerate(rows):
+        parts.append(written(text, left - GAP, top + CELL * (i + 0.5) + 4, TEXT, anchor="end"))
+    for i, text in enumerate(columns):
+        place = f"translate({left + CELL * (i + 0.5) + 4:.1f} {top - 6:.1f}) rotate({LEAN})"
+        parts.append(f'<g transform="{place}">{written(text, 0, 0, TEXT, anchor="start")}</g>')
+    parts += _colour_scale(left, top + high + 2 * GAP)
+    return drawing(name, caption, left + room, top + high + 2 * GAP + BAR + 2 * TEXT, parts)
+
+
+def attention_lines(
+    name: str, caption: str, queries: Sequence[str], keys: Sequence[str], links: Sequence[Link]
+) -> Drawing:
+    """The tokens twice, those that look on the left, with a line for each link."""
+    rows, columns = [_cut(t) for t in queries], [_cut(t) for t in keys]
+    left = max(_width(t) for t in (*rows, "query")) + 2 * GAP
+    right, top = left + BETWEEN, GAP + ROW
+    parts = []
+    for query, key, weight in sorted(links, key=lambda link: link.weight):  # strong ones on top
+        start, end = (top + ROW * (place + 0.5) for place in (query, key))
+        middle = left + BETWEEN / 2
+        curve = f"M{left:.1f} {start:.1f}C{middle:.1f} {start:.1f} {middle:.1f} {end:.1f}"
+        parts.append(_line(f"{curve} {right:.1f} {end:.1f}", weight))
+    sides = (left - GAP, "end", ["query", *rows]), (right + GAP, "start", ["key", *columns])
+    for x, anchor, texts in sides:
+        for i, text in enumerate(texts):
+            ink = INK if i else GREY
+            parts.append(written(text, x, top + ROW * (i - 0.5) + 4, TEXT, ink, anchor=anchor))
+    below = top + ROW * max(len(rows), len(columns)) + GAP
+    parts += _width_scale(left, below)
+    room = max(max(_width(t) for t in (*columns, "key")) + 2 * GAP, GAP + _width(ABOUT))
+    return drawing(name, caption, right + room, below + ROW + TEXT, parts)
+
+
+def _cut(text: str) -> str:
+    return text[:LETTERS] + "…" * (len(text) > LETTERS)
+
+
+def _width(text: str) -> float:
+    return guessed_width(text, LETTER, WIDE)
+
+
+def _cells(
+    steps: NDArray[np.uint8], seen: NDArray[np.bool_], left: float, top: float
+) -> Iterator[tuple[str, str]]:
+    """A colour and its cells, neighbours in a row as one.
+
+    All cells are drawn in the lowest colour first, so that no paper shines through the joints of
+    the others.
+    """
+    palette = colours(STEPS + 1)
+    yield palette[0], "".join(d for there, d in _runs(seen, left, top) if there)
+    shapes: dict[int, list[str]] = {}
+    for step, d in _runs(np.where(seen, steps, 0), left, top):
+        shapes.setdefault(step, []).append(d)
+    yield from ((palette[step], "".join(shapes[step])) for step in sorted(shapes) if step)
+
+
+def _runs(cells: NDArray[Any], left: float, top: float) -> Iterator[tuple[int, str]]:
+    """Equal neighbours in a row: their value and their outline."""
+    for row, line in enumerate(cells.tolist()):
+        column = 0
+        for value, group in groupby(line):
+            length = len([*group])
+            place = f"M{left + CELL * column:.1f} {top + CELL * row:.1f}"
+            yield value, f"{place}h{CELL * length:.0f}v{CELL:.0f}h-{CELL * length:.0f}z"
+            column += length
+
+
+def _colour_scale(left: float, top: float) -> Iterator[str]:
+    palette = colours(PARTS)
+    for part, colour in enumerate(palette):  # each to the end; the next one covers the rest
+        x, width = left + SCALE * part / PARTS, SCALE * (1 - part / PARTS)
+        place = f'x="{x:.1f}" y="{top:.1f}" width="{width:.1f}" height="{BAR:.0f}"'
+        yield f'<rect {place} fill="{colour}"/>'
+    for tick in TICKS:
+        yield written(f"{tick:g}", left + SCALE * tick, top + BAR + TEXT + 1, TEXT)
+    yield written(ABOUT, left + SCALE + 2 * GAP, top + BAR, TEXT, anchor="start")
+
+
+def _width_scale(left: float, top: float) -> Iterator[str]:
+    """A line for some weights, each with its number."""
+    share = BETWEEN / len(SAMPLES)
+    for place, weight in enumerate(SAMPLES):
+        x = left + share * place
+        yield _line(f"M{x:.1f} {top + ROW / 2:.1f}h{share / 2:.1f}", weight)
+        yield written(f"{weight:g}", x + share / 2 + 4, top + ROW / 2 + 4, TEXT, anchor="start")
+    yield written(ABOUT, left + BETWEEN + GAP, top + ROW / 2 + 4, TEXT, anchor="start")
+
+
+def _line(path: str, weight: float) -> str:
+    width = THINNEST + (THICKEST - THINNEST) * weight
+    opacity = FAINTEST + (1 - FAINTEST) * weight
+    return (
+        f'<path d="{path}" fill="none" stroke="{BLUE}" stroke-width="{width:.2f}" '
+        f'stroke-opacity="{opacity:.3f}"/>'
+    )

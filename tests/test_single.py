@@ -1,0 +1,168 @@
+"""Maps and lines of single sentences as figures for papers."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from headbook.charts import Link, attention_lines, attention_map, files
+from headbook.errors import ConfigError
+from headbook.papers import study_figures, write_figures
+from headbook.results import results
+from headbook.shown import STEPS, HeadName
+from headbook.terms import Side
+from headbook.views.page import SiteFacts
+from headbook.views.single import single_name, singles
+from pages import differing, tree
+from sites import Site
+
+TEXT = "{http://www.w3.org/2000/svg}text"
+COLUMNS = ["query_position", "query", "key_position", "key", "weight"]
+SCRIPTS = ("[CLS]", "שלום", "عليكم", "機構", "##s", "<b>&", "a" * 60)
+
+
+def texts(svg: bytes | str) -> list[str]:
+    """What a picture says."""
+    return [each.text or "" for each in ET.fromstring(svg).iter(TEXT)]  # noqa: S314 - our own
+
+
+@pytest.mark.slow
+def test_a_map_holds_every_stored_weight(decoder_site: Site, tmp_path: Path) -> None:
+    """Of a causal model: those of keys that come later are not there."""
+    name = "map-S0002-L01-H03"
+    out = tmp_path / "figures"
+    assert write_figures(decoder_site.stored, out, [name]) == [name]
+    portrait = decoder_site.study.portrait
+    pieces = portrait.sentences[1].texts[Side.SOURCE].pieces
+    steps = portrait.maps["self", 1][1, 3]
+    rows = pd.read_csv(out / f"{name}.csv", keep_default_na=False)
+    assert [*rows] == COLUMNS
+    wanted = [(q, k) for q in range(len(pieces)) for k in range(q + 1)]
+    assert [*zip(rows["query_position"], rows["key_position"], strict=True)] == wanted
+    assert rows["weight"].tolist() == pytest.approx([steps[q, k] / 255 for q, k in wanted])
+    assert [t.removeprefix("'") for t in rows["key"]] == [pieces[k].strip("\r") for _, k in wanted]
+    drawn = (out / f"{name}.svg").read_text(encoding="utf-8")
+    assert {"key →", "query ↓", "0", "0.5", "1"} <= {*texts(drawn)}
+    assert (out / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.slow
+def test_lines_are_the_fewest_that_hold_nine_tenths(encoder_site: Site, tmp_path: Path) -> None:
+    out = tmp_path / "figures"
+    write_figures(encoder_site.stored, out, ["lines-S0001-L00-H01"])
+    rows = pd.read_csv(out / "lines-S0001-L00-H01.csv", keep_default_na=False)
+    steps = encoder_site.study.portrait.maps["self", 0][0, 1].astype(int)
+    for query, row in enumerate(steps):
+        own = rows[rows["query_position"] == query]
+        weights = sorted(row, reverse=True)[: len(own)]
+        assert own["weight"].tolist() == pytest.approx([w / STEPS for w in weights])
+        assert 10 * sum(weights) >= 9 * sum(row) > 10 * sum(weights[:-1])
+        assert [row[k] for k in own["key_position"]] == weights
+
+
+@pytest.mark.slow
+def test_captions_say_what_is_drawn(encoder_site: Site, tmp_path: Path) -> None:
+    out = tmp_path / "figures"
+    names = write_figures(encoder_site.stored, out, ["*-S0002-L01-H00"])
+    assert names == ["map-S0002-L01-H00", "lines-S0002-L01-H00"]
+    tex = (out / "figures.tex").read_text(encoding="utf-8")
+    facts = SiteFacts.of(encoder_site.study.manifest, sentence_pages=True)
+    for caption in re.findall(r"\\caption\{(.*)\}\n", tex):
+        plain = caption.replace(r"\_", "_").replace(r"\textperiodcentered{}", "·")
+        assert plain.startswith("Attention of head L1·H0 in sentence 2, ")
+        assert "before any view (raw), in steps of 1/255" in plain
+        assert plain.endswith(facts.source)
+    assert r"hold 90\,\% of" in tex
+    assert len(re.findall("^@misc", (out / "figures.bib").read_text(), re.MULTILINE)) == 2
+    write_figures(encoder_site.study, tmp_path / "again", ["*-S0002-L01-H00"])
+    assert differing(out, tmp_path / "again") == []
+
+
+@pytest.mark.slow
+def test_every_map_that_is_kept_has_a_name_and_no_other(small_site: Site, tmp_path: Path) -> None:
+    """Those of listed sentences, and of exemplars, whose sentences need not be listed."""
+    study = small_site.study
+    kept = {*singles(results(study)["self"])}
+    listed = {s.index for s in study.portrait.listed}
+    heads = {each for index, each in kept if index in listed}
+    assert kept == {(i, h) for i in listed for h in heads} | {
+        (e.index, e.head) for e in study.portrait.exemplars
+    }
+    other = next((index, head) for index, head in sorted(kept) if index not in listed)
+    name = single_name("map", other[0] + 1, other[1])
+    assert write_figures(study, tmp_path / "one", [name]) == [name]
+    exemplar = next(e for e in study.portrait.exemplars if (e.index, e.head) == other)
+    rows = pd.read_csv(tmp_path / "one" / f"{name}.csv", keep_default_na=False)
+    assert rows["weight"].tolist() == pytest.approx((exemplar.attention / 255).ravel().tolist())
+    assert not {"map", "lines"} & {each.name.partition("-")[0] for each in study_figures(study)}
+    layers = write_figures(study, tmp_path / "stars", ["*-layers"])
+    assert not [name for name in layers if "-S0" in name]
+
+
+@pytest.mark.slow
+def test_cross_attention_has_the_target_in_its_rows(pair_site: Site, tmp_path: Path) -> None:
+    name = single_name("map", 1, HeadName("cross", 1, 2))
+    assert name == "map-S0001-cross-L01-H02"
+    write_figures(pair_site.stored, tmp_path / "out", [name])
+    rows = pd.read_csv(tmp_path / "out" / f"{name}.csv", keep_default_na=False)
+    sides = pair_site.study.portrait.sentences[0].texts
+    assert rows["query_position"].max() + 1 == len(sides[Side.TARGET].pieces)
+    assert rows["key_position"].max() + 1 == len(sides[Side.SOURCE].pieces)
+    assert len(rows) == pair_site.study.portrait.maps["cross", 0][1, 2].size
+
+
+@pytest.mark.slow
+def test_a_wrong_name_is_told_which_sentences_and_heads_there_are(
+    encoder_site: Site, tmp_path: Path
+) -> None:
+    kept = [*singles(results(encoder_site.study)["self"])]
+    numbers = sorted({index + 1 for index, _ in kept})
+    for wrong in ("map-S0999-L01-H02", "map-S0001-L01-H99", "lines-S1-L01-H02"):
+        with pytest.raises(ConfigError, match=f"{wrong}' is the name of no figure") as found:
+            write_figures(encoder_site.stored, tmp_path / "out", [wrong])
+        said = str(found.value)
+        (near,) = re.findall(r"such as (\S+), ", said)
+        assert near.partition("-")[0] == wrong.partition("-")[0]
+        assert near in {single_name(near.partition("-")[0], i + 1, head) for i, head in kept}
+        assert f"{len(numbers)} sentences from {numbers[0]} to {numbers[-1]}" in said
+        assert "heads L00-H00 to L01-H03" in said
+    with pytest.raises(ConfigError, match="such as profile-L00-H0"):
+        write_figures(encoder_site.stored, tmp_path / "out", ["profile-L00-H77"])
+    assert tree(tmp_path) == {}
+
+
+def test_tokens_of_any_script_stand_inside_their_picture() -> None:
+    """Long ones are cut; what stands in the files is the same every time."""
+    size = len(SCRIPTS)
+    steps = np.arange(size * size, dtype=np.uint8).reshape(size, size) * 5
+    seen = np.tri(size, dtype=bool)
+    both = (
+        attention_map("a", "Map.", SCRIPTS, SCRIPTS, steps=steps, seen=seen),
+        attention_lines("b", "Lines.", SCRIPTS, SCRIPTS[:3], [Link(0, 1, 0.5), Link(6, 2, 1.0)]),
+    )
+    for drawn in both:
+        said = texts(drawn.svg)
+        assert {*SCRIPTS[:3], "a" * 24 + "…"} <= {*said}
+        once = files(drawn)
+        assert all(files(drawn) == once for _ in range(6))
+        check_places(once[".pdf"])
+        assert re.findall(r'<svg [^>]*width="(\d+)"', drawn.svg)[0] >= "300"
+    cells = sum(
+        int(float(width)) // 14
+        for path in re.findall(r'<path d="([^"]*)" fill="#', both[0].svg)[:1]
+        for width in re.findall(r"h(\d+)v", path)
+    )
+    assert cells == seen.sum()
+
+
+def check_places(pdf: bytes) -> None:
+    """Each object stands where the table at the end of the file says."""
+    table = pdf[int(pdf.split(b"startxref")[1].split()[0]) :]
+    assert table.startswith(b"xref\n")
+    places = [int(row.split()[0]) for row in table.splitlines()[3:] if row.endswith(b" n")]
+    assert len(places) > 8
+    for number, place in enumerate(places, start=1):
+        assert pdf[place:].startswith(b"%d 0 obj" % number)

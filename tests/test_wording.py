@@ -1,0 +1,62 @@
+"""Labels of metrics are words, and numbers keep their units beside them."""
+
+import re
+
+import pytest
+
+from headbook.metrics import all_metrics, head_metrics
+from headbook.wording import THIN, label_name, unbroken
+from pages import elements, html_of, text_of
+from sites import Site
+
+IDS = re.compile(
+    r"_|^(?:uas|f1)$|:to |\b(?:sum|unsplit)\b(?<!unsplit)|^\w+:(?!pass|relcl|prt|poss)"
+)
+
+
+@pytest.mark.parametrize(
+    "metric", [m for m in head_metrics(all_metrics().values()) if any(m.labels)]
+)
+def test_each_label_of_a_metric_has_a_name_of_its_own(metric: object) -> None:
+    labels = metric.labels  # type: ignore[attr-defined]
+    names = [label_name(label) for label in labels]
+    assert len({*names}) == len(labels)
+    assert not [name for name in names if IDS.search(name)]
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [
+        ("obj:to_head", "obj to head"),
+        ("acl:relcl:to_dependent", "acl:relcl to dependent"),
+        ("alignment:sum", "alignment, pieces summed"),
+        ("head_found:unsplit", "head found, unsplit words"),
+        ("windowdiff:attention", "WindowDiff by attention"),
+        ("uas", "UAS"),
+        ("rest_of_word", "rest of word"),
+        ("", ""),
+    ],
+)
+def test_names_of_labels(label: str, name: str) -> None:
+    assert label_name(label) == name
+
+
+def test_a_line_breaks_neither_before_a_unit_nor_anywhere_else_anew() -> None:
+    assert unbroken("95 % of 3 words, 2 pp, 4 ppm") == f"95{THIN}% of 3 words, 2{THIN}pp, 4 ppm"
+    assert unbroken("a % b") == "a % b"
+
+
+@pytest.mark.slow
+def test_pages_hold_neither_broken_units_nor_ids_of_labels(encoder_site: Site) -> None:
+    """In headings, rows and captions; ids stand where a metric's prose explains its labels."""
+    for path in ("heads/L00-H01.html", "index.html", "metrics/attention_distance.html"):
+        html = html_of(encoder_site.folder / path)
+        text = text_of(html)
+        assert not re.findall(r"\d %", text), path
+        assert not re.search(r"alignment:sum|head found:|\buas\b|:to head", text), path
+        assert f"95{THIN}%" in text
+    options = [
+        e.attributes.get("value", "")
+        for e in elements(html_of(encoder_site.folder / "index.html"), "option")
+    ]
+    assert any("obj" in value for value in options)
