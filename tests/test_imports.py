@@ -17,7 +17,7 @@ ROOT = Path(headbook.__file__).parent
 # A module imports from its own row and from rows above it. A new module needs a place here.
 ORDER = """
     __init__ errors terms memory memo
-    config resources folders progress
+    config resources folders progress threads
     inputs
     annotate controls
     families

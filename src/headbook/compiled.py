@@ -4,9 +4,7 @@ Sentences are shared out among threads.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
-from itertools import pairwise
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +13,7 @@ import torch
 from headbook.frame import Pairs, Scope
 from headbook.loops import Floats, Ints, label_loop, pair_loop, power_loop, row_loop, word_loop
 from headbook.plain import RowSums, WordSums
+from headbook.threads import share_out
 from headbook.tokens import NO_WORD
 
 WORTH_IT = 1 << 20  # numbers below which asking another thread takes longer than reading them
@@ -163,15 +162,16 @@ def label_sums(
     heads = np.zeros((3, 2, n.shape[1], len(of)))
     layers = np.zeros((3, 2, len(starts) - 1, len(of)))
     n_shared = shared.shape[1]
-    by_label = shared[:, np.minimum(of, n_shared - 1)]
     labels = np.flatnonzero(of >= n_shared)
+    by_label = np.take(shared, np.minimum(of, n_shared - 1), 1)  # rows in one piece, unlike [:, ..]
+    by_label[:, labels] = 0
     places = (by_label, own, labels, of[labels] - n_shared)
 
     def run(first_head: int, last_head: int) -> None:
         first, last = np.searchsorted(starts, (first_head, last_head))
         label_loop(n, *places, half, starts, heads, layers, first, last)
 
-    _share_out(run, n.shape[1], n.size)
+    share_out(run, n.shape[1], _threads(n.shape[1], n.size))
     return heads, layers
 
 
@@ -182,24 +182,14 @@ def _run(tasks: Sequence[Task]) -> None:
         for loop, parts in tasks:
             loop(*(part if isinstance(part, int) else part[first:last] for part in parts))
 
-    _share_out(run, len(tasks[0].parts[0]), sum(task.parts[0].size for task in tasks))
+    size = len(tasks[0].parts[0])
+    share_out(run, size, _threads(size, sum(task.parts[0].size for task in tasks)))
 
 
-def _share_out(run: Callable[[int, int], None], size: int, work: int) -> None:
-    """Run from each thread's first to its last of ``size``; in one thread where it is not worth it.
+def _threads(size: int, work: int) -> int:
+    """How many threads share ``size``; one where it is not worth it.
 
     Args:
         work: how many numbers are read.
     """
-    n_threads = min(torch.get_num_threads(), size) if work > WORTH_IT else 1
-    ends = [size * number // max(n_threads, 1) for number in range(n_threads + 1)]
-    others = [_pool(n_threads).submit(run, *pair) for pair in pairwise(ends[1:])]
-    run(0, ends[-1] if n_threads == 1 else ends[1])
-    for other in others:
-        other.result()
-
-
-@cache
-def _pool(n_threads: int) -> ThreadPoolExecutor:
-    """Threads that wait for work; the one that asks works, too."""
-    return ThreadPoolExecutor(n_threads - 1, thread_name_prefix="headbook")
+    return max(1, min(torch.get_num_threads(), size)) if work > WORTH_IT else 1

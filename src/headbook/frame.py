@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -130,17 +130,19 @@ class Frame(Memo):
 
     def pairs(self, tables: Sequence[torch.Tensor]) -> Pairs:
         """The pairs that count for any of some measures, by tables ``(sentence, query, key)``."""
-        counts = torch.stack([table.to(self.dtype) for table in tables], -1)
-        counts = counts * self.rows.squeeze(1)[:, :, None, None]
-        flat = counts.flatten(1, 2)
-        chosen = (flat != 0).any(-1)
-        most = max(int(chosen.sum(1).max()), 1)
-        there, place = chosen.to(self.dtype).topk(most, dim=1)
-        counts = flat.gather(1, place[..., None].expand(-1, -1, len(tables)))
-        counts = counts * there.unsqueeze(-1)
+        rows = self.rows.squeeze(1).unsqueeze(-1)
+        counted = [(table * rows).flatten(1) for table in tables]
+        chosen = reduce(torch.logical_or, [table != 0 for table in counted])
+        number = chosen.sum(1)
+        sentence, at = chosen.nonzero(as_tuple=True)
+        column = torch.arange(len(at), device=at.device) - (number.cumsum(0) - number)[sentence]
+        place = at.new_zeros((len(number), max(int(number.max()), 1)))
+        place[sentence, column] = at
+        counts = rows.new_zeros((*place.shape, len(tables)))
+        counts[sentence, column] = torch.stack([each[sentence, at] for each in counted], -1)
         query, key = place // self.keys.n_tokens, place % self.keys.n_tokens
         kept = counts * (~self.sink.gather(1, key)).to(self.dtype).unsqueeze(-1)
-        return Pairs(place, query, counts, kept, chosen.sum(1))
+        return Pairs(place, query, counts, kept, number)
 
 
 @dataclass(eq=False)

@@ -143,7 +143,7 @@ class _Raw(LayerView):
 
     @cached_property
     def entropy(self) -> torch.Tensor:
-        return self.maps.entropy
+        return self.maps.entropies[0]
 
     @property
     def strongest(self) -> Strongest:
@@ -175,7 +175,7 @@ class _Nosink(LayerView):
     @cached_property
     def entropy(self) -> torch.Tensor:
         # Rounding must not leave less than nothing.
-        return (self.maps.entropy - self.maps.sink_entropy).clamp_min(0)
+        return (self.maps.entropies[0] - self.maps.entropies[1]).clamp_min(0)
 
     @property
     def strongest(self) -> Strongest:
@@ -207,7 +207,7 @@ class _Renorm(LayerView):
     @cached_property
     def entropy(self) -> torch.Tensor:
         # With a = A / s:  -sum a ln a  =  (-sum A ln A) / s + ln s
-        kept = (self.maps.entropy - self.maps.sink_entropy).clamp_min(0)
+        kept = (self.maps.entropies[0] - self.maps.entropies[1]).clamp_min(0)
         return (kept / self.maps.left + self.maps.left.log()).clamp_min(0)
 
     @cached_property

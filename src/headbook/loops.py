@@ -201,11 +201,10 @@ def _add_powers(n: Floats, d: Floats, sums: Floats, squares: Floats, products: F
 
 
 @partial(_kernel, loose=False)
-def _add_both(n: Floats, d: Floats, above: Floats, below: Floats) -> None:
-    """Add numerators and denominators; all of one length."""
+def _add(n: Floats, above: Floats) -> None:
+    """Add numerators; both of one length."""
     for i in range(len(n)):
         above[i] += float(n[i])
-        below[i] += d[i]
 
 
 @partial(_kernel, loose=False)
@@ -227,34 +226,33 @@ def label_loop(
     ``heads`` and ``layers`` are filled from the first layer to the one before the last.
 
     Args:
-        shared: denominators by label, whatever for those of ``labels``. *Shape:*
-            ``(sentence, label)``.
+        shared: denominators by label, 0 for those of ``labels``. *Shape:* ``(sentence, label)``.
         labels, columns: those whose denominators are each head's own, and where they stand in
             ``own``.
     """
-    n_labels = n.shape[2]
-    above, below = np.zeros(n_labels), np.zeros(n_labels)
+    above, below = np.zeros((len(n), n.shape[2])), np.zeros((len(n), n.shape[2]))
     for layer in range(first, last):
         start, stop = starts[layer], starts[layer + 1]
-        d = np.zeros((stop - start, n_labels))
-        for s in range(n.shape[0]):
-            above[:], below[:] = 0, 0
-            for h in range(start, stop):
-                row = d[h - start]
-                row[:] = shared[s]
+        above[:] = 0
+        below[:] = (stop - start) * shared
+        # Head by head: its sums of all labels stay at hand.
+        for h in range(start, stop):
+            for s in range(len(n)):
+                side = half[s]
+                sums, squares, products = heads[0, side, h], heads[1, side, h], heads[2, side, h]
+                _add(n[s, h], above[s])
+                _add_powers(n[s, h], shared[s], sums, squares, products)
                 for place in range(len(labels)):
-                    row[labels[place]] = own[s, h, columns[place]]
-                _add_both(n[s, h], row, above, below)
-            side = half[s]
-            _add_powers(
-                n[s, start:stop].reshape(-1),
-                d.reshape(-1),
-                heads[0, side, start:stop].reshape(-1),
-                heads[1, side, start:stop].reshape(-1),
-                heads[2, side, start:stop].reshape(-1),
+                    label, d = labels[place], own[s, h, columns[place]]
+                    below[s, label] += d
+                    products[label] += float(n[s, h, label]) * d
+        for s in range(len(n)):
+            of_layer = (
+                layers[0, half[s], layer],
+                layers[1, half[s], layer],
+                layers[2, half[s], layer],
             )
-            of_layer = layers[0, side, layer], layers[1, side, layer], layers[2, side, layer]
-            _add_powers(above, below, *of_layer)
+            _add_powers(above[s], below[s], *of_layer)
 
 
 @partial(_kernel, loose=False)

@@ -62,17 +62,18 @@ class Maps:
         return self.rows.mass.masked_fill(self.rows.mass == 0, 1)
 
     @cached_property
-    def entropy(self) -> torch.Tensor:
-        """Entropy of each row, sink included, in nats. *Shape:* ``(sentence, head, query)``."""
-        return -_surprisal(self.attention).sum(-1) * self._frame.rows
+    def entropies(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Entropy of each row, sink included, and what the sink's keys add to it, in nats.
 
-    @cached_property
-    def sink_entropy(self) -> torch.Tensor:
-        """What the sink's keys add to `entropy`; the same shape."""
+        *Shape:* ``(sentence, head, query)`` each.
+        """
+        smallest = torch.finfo(self.attention.dtype).tiny
+        terms = self.attention.clamp_min(smallest).log_().mul_(self.attention)  # A ln A
         places, there = self._frame.sink_places
-        at = places[:, None, None, :].expand(*self.attention.shape[:3], -1)
-        counts = there[:, None, None, :] * self._frame.rows.unsqueeze(-1)
-        return -_surprisal(self.attention.gather(-1, at) * counts).sum(-1)
+        of_sink = terms.gather(-1, places[:, None, None, :].expand(*terms.shape[:3], -1))
+        sums = terms.sum(-1), (of_sink * there[:, None, None, :]).sum(-1)
+        every, sink = (-found * self._frame.rows for found in sums)
+        return every, sink
 
     @cached_property
     def by_word(self) -> torch.Tensor:
@@ -133,8 +134,8 @@ class Gathered(Maps):
             self.rows = plain.RowSums(*_heads_of([layer.rows for layer in layers]))
             self.words = plain.WordSums(*_heads_of([layer.words for layer in layers]))
             on = [torch.cat([layer.on(each) for layer in layers], 2) for each in pairs]
-        each = [(layer.entropy, layer.sink_entropy) for layer in layers]
-        self.entropy, self.sink_entropy = _heads_of(each)
+        every, of_sink = _heads_of([layer.entropies for layer in layers])
+        self.entropies = every, of_sink
         self.value_norms = _norms_of(layers)
         self._on = {id(p): (p, found) for p, found in zip(pairs, on, strict=True)}
         # Whoever asks for the maps themselves gets no number.
@@ -168,9 +169,3 @@ def _norms_of(layers: Sequence[Maps]) -> torch.Tensor | None:
         ],
         1,
     )
-
-
-def _surprisal(weights: torch.Tensor) -> torch.Tensor:
-    """A ln A of each weight, in nats; 0 where A is 0."""
-    smallest = torch.finfo(weights.dtype).tiny
-    return weights.clamp_min(smallest).log_().mul_(weights)

@@ -59,7 +59,7 @@ class Projection:
         # One product for each key head: all tokens, times the roots of all its heads.
         wide = value.transpose(0, 1).reshape(key_heads, sentences * keys, width)
         turned = (wide @ roots.flatten(1, 2).mT).unflatten(-1, (roots.shape[1], -1))
-        found: torch.Tensor = turned.norm(dim=-1).unflatten(1, (sentences, keys))
+        found: torch.Tensor = turned.square_().sum(-1).sqrt_().unflatten(1, (sentences, keys))
         return found.permute(1, 0, 3, 2).flatten(1, 2)
 
     def _root(self, width: int, dtype: torch.dtype) -> torch.Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
@@ -127,7 +127,7 @@ class Parts:
         own = compiled.power_sums(self.own, half)
         heads = np.concatenate([np.repeat(shared, self.n.shape[1], 2), own], -1)
         of_layers = self.shared[:, None] * np.diff(starts)[:, None]
-        added = np.add.reduceat(self.own, starts[:-1], axis=1)
+        added = np.stack([self.own[:, a:b].sum(1) for a, b in pairwise(starts)], 1)
         both = [compiled.power_sums(part, half) for part in (of_layers, added)]
         return heads, np.concatenate(both, -1)
 

@@ -122,11 +122,11 @@ def offsets(scope: "Scope") -> "torch.Tensor":
     questions = scope.once(asked)
     half = len(questions.given) // 2
     words = questions.head.new_tensor(range(questions.head.shape[1]))
-    away = questions.head - words  # from the word to its head
+    away = (questions.head - words).unsqueeze(-1)  # from the word to its head
     labels = questions.labels.mT
+    wanted = away.new_tensor(OFFSETS)
     counts = labels.new_empty((*labels.shape[:2], 1 + len(OFFSETS)))
     counts[..., 0] = labels.sum(-1)
-    for place, offset in enumerate(OFFSETS, start=1):
-        counts[:, :half, place] = (labels[:, :half] * (away == offset).unsqueeze(1)).sum(-1)
-        counts[:, half:, place] = (labels[:, half:] * (away == -offset).unsqueeze(1)).sum(-1)
+    counts[:, :half, 1:] = labels[:, :half] @ (away == wanted).to(labels.dtype)
+    counts[:, half:, 1:] = labels[:, half:] @ (away == -wanted).to(labels.dtype)
     return counts

@@ -3,7 +3,6 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 
 from headbook import hook
@@ -87,17 +86,20 @@ def count(batch: Batch) -> Counter[str]:
         counts.update(
             {f"{side}.tag.{tag}": n for tag, n in zip(UPOS, tagged.tolist(), strict=True) if n}
         )
+        pieces = texts.pieces
+        of_texts = {
+            "tokens": texts.valid,
+            "special": texts.special,
+            "words": pieces > 0,
+            "split_words": pieces > 1,
+            "joined": texts.joined,
+            "tagged": texts.tagged,
+            "parsed": texts.parsed,
+        }
+        counts.update({f"{side}.{name}": int(found.sum()) for name, found in of_texts.items()})
         for item in batch.items:
             tokens = item.tokens[side]
-            pieces = np.bincount(tokens.word[tokens.word >= 0], minlength=len(tokens.words))
-            counts[f"{side}.tokens"] += len(tokens)
-            counts[f"{side}.special"] += int(tokens.special.sum())
-            counts[f"{side}.words"] += int((pieces > 0).sum())
-            counts[f"{side}.split_words"] += int((pieces > 1).sum())
             counts[f"{side}.cut_sentences"] += tokens.lost > 0
             counts[f"{side}.cut_tokens"] += tokens.lost
             counts[f"{side}.generated"] += tokens.generated
-            counts[f"{side}.joined"] += len(tokens.parts) > 1
-            counts[f"{side}.tagged"] += any(word.upos for word in tokens.words)
-            counts[f"{side}.parsed"] += any(word.relation for word in tokens.words)
     return counts

@@ -79,6 +79,12 @@ class Texts:
         """Words of the text that has most of them; at least 1."""
         return max(int(self.word.max()) + 1, 1)
 
+    @cached_property
+    def pieces(self) -> torch.Tensor:
+        """Tokens of each word; none where it was cut off. *Shape:* ``(sentence, word)``."""
+        room = self.word.new_zeros((len(self.word), self.n_words + 1))
+        return room.scatter_add(1, self._place, torch.ones_like(self.word))[:, : self.n_words]
+
     def by_word(self, values: torch.Tensor, fill: int) -> torch.Tensor:
         """A property of words, given with their tokens, by word. *Shape:* ``(sentence, word)``.
 
@@ -87,8 +93,12 @@ class Texts:
             fill: for words that have no token.
         """
         room = values.new_full((len(values), self.n_words + 1), fill)
-        at = torch.where(self.word == NO_WORD, self.n_words, self.word)
-        return room.scatter(1, at, values)[:, : self.n_words]
+        return room.scatter(1, self._place, values)[:, : self.n_words]
+
+    @property
+    def _place(self) -> torch.Tensor:
+        """The word of each token; without one, the number of words."""
+        return torch.where(self.word == NO_WORD, self.n_words, self.word)
 
     @cached_property
     def to_head(self) -> torch.Tensor:

@@ -46,14 +46,14 @@ def kinds(scope: "Scope") -> "torch.Tensor":
 def tables(frame: "Frame") -> "list[torch.Tensor]":
     """Which pairs are of which kind, by the labels `BY_PAIR`.
 
-    *Shape:* ``(sentence, query, key)`` each, boolean.
+    *Shape:* ``(sentence, query, key)`` each, 0 or 1.
     """
     queries, keys, other = frame.queries, frame.keys, frame.offset != 0
     word = queries.word[:, :, None]
     same_token = queries.ids[:, :, None] == keys.ids[:, None, :]
     same_word = (word == keys.word[:, None, :]) & (word != NO_WORD)
     rest = same_word & ~queries.initial[:, :, None]
-    return [found & other & frame.seen for found in (same_token, same_word, rest)]
+    return [(found & other & frame.seen).to(frame.dtype) for found in (same_token, same_word, rest)]
 
 
 def pairs(frame: "Frame") -> "Pairs":
@@ -63,15 +63,16 @@ def pairs(frame: "Frame") -> "Pairs":
 
 def queries_with(scope: "Scope") -> "torch.Tensor":
     """Number of queries that see a key of each kind. *Shape:* ``(sentence, 1, label)``."""
-    frame, visible = scope.frame, scope.visible
-    counts = scope.mask.new_zeros((len(visible), 1, len(LABELS)))
+    frame = scope.frame
+    counts = scope.mask.new_zeros((len(scope.mask), 1, len(LABELS)))
     of_key = (scope.mask.squeeze(1) @ scope.once(kinds)) > 0
     counts[:, 0, len(BY_OFFSET) : len(BY_OFFSET) + len(BY_KEY)] = of_key.sum(1)
     if not frame.stack.crosses:
         for label, offset in BY_OFFSET.items():
             counts[:, 0, LABELS.index(label)] = scope.sees_at(offset).sum(1)
         for label, members in zip(BY_PAIR, frame.once(tables), strict=True):
-            counts[:, 0, LABELS.index(label)] = (visible & members).any(-1).sum(1)
+            sees = (scope.mask.squeeze(1) * members).sum(-1) > 0  # faster than `any`
+            counts[:, 0, LABELS.index(label)] = sees.sum(1)
     return counts
 
 

@@ -1,0 +1,44 @@
+"""Work is shared out whole, whatever threads there are."""
+
+import threading
+
+import pytest
+
+from headbook import threads
+
+
+@pytest.fixture(params=[True, False], ids=["torch", "own"])
+def team(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Torch's threads, where they can be had, and our own."""
+    if request.param and threads._openmp() is None:
+        pytest.skip("torch has another OpenMP runtime here")
+    if not request.param:
+        monkeypatch.setattr(threads, "_openmp", lambda: None)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("team")
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("size", [0, 1, 5, 64])
+def test_every_piece_is_done_once(n_threads: int, size: int) -> None:
+    done: list[int] = []
+    threads.share_out(lambda first, last: done.extend(range(first, last)), size, n_threads)
+    assert sorted(done) == [*range(size)]
+
+
+@pytest.mark.usefixtures("team")
+def test_several_threads_work_at_once() -> None:
+    """Each waits until the other has come; alone it would wait in vain."""
+    both = threading.Barrier(2, timeout=20)
+    threads.share_out(lambda *_: both.wait(), 2, 2)
+
+
+@pytest.mark.usefixtures("team")
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_what_goes_wrong_in_a_thread_is_raised(n_threads: int) -> None:
+    def fail(first: int, last: int) -> None:
+        if last == 4:
+            raise ValueError(f"from {first}")
+
+    with pytest.raises(ValueError, match="from "):
+        threads.share_out(fail, 4, n_threads)
