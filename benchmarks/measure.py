@@ -23,23 +23,23 @@ from pathlib import Path
 import torch
 
 import headbook
-from headbook.anatomy import examine
-from headbook.annotate import Annotator
-from headbook.batch import Batch, by_budget
-from headbook.capture import forward, tapped
-from headbook.embedding import read_embedding
-from headbook.encode import Encoder
 from headbook.inputs import open_corpus
-from headbook.memory import keep_freed_memory
+from headbook.measures.tokenview import AROUND, NEIGHBOURS, TokenView
 from headbook.metrics import all_metrics, head_metrics, token_metrics
 from headbook.metrics.base import Source
-from headbook.model import load_model
-from headbook.survey import Surveyor
+from headbook.network.anatomy import examine
+from headbook.network.capture import forward, tapped
+from headbook.network.embedding import read_embedding
+from headbook.network.memory import keep_freed_memory
+from headbook.network.model import Model, load_model
+from headbook.network.vocabulary import Vocabulary
+from headbook.passes.survey import Surveyor
 from headbook.terms import Side, Space, State
-from headbook.texts import Texts
-from headbook.tokens import Encoded
-from headbook.tokenview import AROUND, NEIGHBOURS, TokenView
-from headbook.vocabulary import Vocabulary
+from headbook.text.annotate import Annotator
+from headbook.text.batch import Batch, by_budget
+from headbook.text.encode import Encoder
+from headbook.text.texts import Texts
+from headbook.text.tokens import Encoded
 
 BATCH_TOKENS = 2048
 REPEATS = 5
@@ -56,7 +56,7 @@ def fastest(*tasks: Callable[[], object], repeats: int = REPEATS) -> list[float]
     return best
 
 
-def prepared(corpus: str, name: str, sentences: int) -> tuple[headbook.model.Model, list[Encoded]]:
+def prepared(corpus: str, name: str, sentences: int) -> tuple[Model, list[Encoded]]:
     """A model and the first sentences of a corpus, annotated and tokenised."""
     keep_freed_memory()
     model = load_model(name)
@@ -67,7 +67,7 @@ def prepared(corpus: str, name: str, sentences: int) -> tuple[headbook.model.Mod
     return model, items
 
 
-def batches_of(model: headbook.model.Model, items: list[Encoded]) -> list[Batch]:
+def batches_of(model: Model, items: list[Encoded]) -> list[Batch]:
     """The batches that a collection would make."""
     groups = by_budget(items, BATCH_TOKENS)
     return [Batch.of(group, model.device, torch.float32) for group in groups]

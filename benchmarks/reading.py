@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 import headbook
 from headbook.progress import Silent
-from headbook.study import Study
+from headbook.stored.study import Study
 
 TURNS = 7
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"

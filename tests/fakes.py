@@ -7,13 +7,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.accumulators import Ratios, Reservoir, TopK
 from headbook.findings import Finding
-from headbook.manifest import SCHEMA, Manifest, ModelFacts
-from headbook.results import StackResults
-from headbook.shown import Portrait
-from headbook.study import Study
-from headbook.sums import Found, HeadColumn, HeadSums, HeadTable, Survey, TokenColumn, TokenSums
+from headbook.numbers.results import StackResults
+from headbook.stored.manifest import SCHEMA, Manifest, ModelFacts
+from headbook.stored.shown import Portrait
+from headbook.stored.study import Study
+from headbook.summaries.accumulators import Ratios, Reservoir, TopK
+from headbook.summaries.sums import (
+    Found,
+    HeadColumn,
+    HeadSums,
+    HeadTable,
+    Survey,
+    TokenColumn,
+    TokenSums,
+)
 from headbook.terms import Kind, Stack, View
 from views import SELF
 

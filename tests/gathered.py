@@ -8,7 +8,7 @@ import pytest
 
 from grouped import METRICS, ROWS, Collect, Row, write_rows
 from headbook.collection import collect
-from headbook.study import Study
+from headbook.stored.study import Study
 
 
 @pytest.fixture(scope="module")

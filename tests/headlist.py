@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from playwright.sync_api import Locator, Page, expect
 
 from browser import Open, each
-from headbook.results import results
+from headbook.numbers.results import results
 from headbook.views.headfacts import head_facts
 from headbook.views.headvalues import Column, columns
 from sites import Site

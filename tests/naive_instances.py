@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headbook.shown import ShownText
+from headbook.stored.shown import ShownText
 
 NAN = math.nan
 Rows = list[list[float]]

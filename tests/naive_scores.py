@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from headbook.scores import Scores
+from headbook.stored.scores import Scores
 
 NAN = math.nan
 

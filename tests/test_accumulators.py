@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from headbook.accumulators import Ratios, Reservoir, TopK
 from headbook.metrics.base import Ratio
-from headbook.reduce import Parts
+from headbook.summaries.accumulators import Ratios, Reservoir, TopK
+from headbook.summaries.reduce import Parts
 
 HEADS, LABELS = 2, 3
 Floats = NDArray[np.float64]

@@ -14,10 +14,10 @@ import pytest
 from scipy.stats import kendalltau
 
 import tiny
-from headbook.alignment import alignments, f1, kendall, on_diagonal
-from headbook.alignmenttable import alignment_table
-from headbook.results import Number, results
-from headbook.study import Study
+from headbook.numbers.alignment import alignments, f1, kendall, on_diagonal
+from headbook.numbers.alignmenttable import alignment_table
+from headbook.numbers.results import Number, results
+from headbook.stored.study import Study
 from headbook.terms import Side
 from headbook.wording import number, percent
 from pages import html_of

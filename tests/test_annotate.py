@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headbook.annotate import EMBEDDED, NONE, Annotator
 from headbook.errors import AnnotatorError
 from headbook.inputs import NO_HEAD, Sentence, Word
+from headbook.text.annotate import EMBEDDED, NONE, Annotator
 
 TEXT = "The old man sees the\tsmall boats  on the river."
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from headbook.anonymous import LOCAL, anonymous
 from headbook.errors import StudyError
-from headbook.pack import TOP, pack
 from headbook.resources import DEMO_SHA256
-from headbook.study import Study
+from headbook.stored.anonymous import LOCAL, anonymous
+from headbook.stored.study import Study
+from headbook.writing.pack import TOP, pack
 from pages import tree
 from sites import SOMEBODY, Once, Site, make_study
 from test_pack import refusal, unpacked

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from browser import DARK, Open, Record, each, sideways, violations
-from headbook.results import results
+from headbook.numbers.results import results
 from headbook.views.headfacts import head_facts
 from sites import Site
 from test_find import data_of

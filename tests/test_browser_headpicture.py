@@ -14,10 +14,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser import Open, each, sideways, violations
-from headbook.markup import script
-from headbook.results import results
-from headbook.shown import HeadName
+from headbook.numbers.results import results
+from headbook.stored.shown import HeadName
 from headbook.views.headfacts import head_facts
+from headbook.writing.markup import script
 from headlist import DISTANCE, ENTROPY, PREVIOUS, address, column_of, drawn, names, visit
 from sites import Site
 

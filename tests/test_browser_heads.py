@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from browser import Open, each
-from headbook.results import results
+from headbook.numbers.results import results
 from headbook.views.cells import Cell
 from headbook.views.headfacts import head_facts
 from headbook.views.headvalues import columns

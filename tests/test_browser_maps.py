@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from browser import Open, each
-from headbook.shown import Exemplar
+from headbook.stored.shown import Exemplar
 from headbook.terms import Side
 from panels import cells, lightness
 from sites import Site

@@ -17,7 +17,7 @@ import test_browser_heads as heads
 import test_browser_instances as instances
 import test_browser_links as links
 from browser import WIDE, Open, Record, Windows, each, sideways, violations
-from headbook.pack import pack
+from headbook.writing.pack import pack
 from pages import html_of, ids
 from sites import Once, Site
 

@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import expect
 
 from browser import LIGHT, Open, background
-from headbook import latex
-from headbook.papers import study_figures
 from headbook.views.page import SiteFacts
+from headbook.writing import latex
+from headbook.writing.papers import study_figures
 from sites import Site
 
 pytest_plugins = ["windows"]

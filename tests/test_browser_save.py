@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 
 import naive_instances as naive
 from browser import Open
-from headbook.papers import write_figures
+from headbook.writing.papers import write_figures
 from panels import switch, tokens
 from sites import Site
 from test_browser_instances import choose, map_of

@@ -11,7 +11,7 @@ from playwright.sync_api import Locator, Page, expect
 import headbook
 import naive_instances as naive
 from browser import Open, each, sideways, violations
-from headbook.shown import HeadName
+from headbook.stored.shown import HeadName
 from headbook.views import instance, sentencestack
 from headbook.wording import head_name, head_page
 from naive_instances import written

@@ -9,13 +9,13 @@ import torch
 
 import tiny
 from bare import Bare
-from headbook.anatomy import Anatomy, Call, examine
-from headbook.batch import Batch
-from headbook.capture import forward, inputs, tapped
-from headbook.hook import Attention
-from headbook.model import Model, load_model
+from headbook.network.anatomy import Anatomy, Call, examine
+from headbook.network.capture import forward, inputs, tapped
+from headbook.network.hook import Attention
+from headbook.network.model import Model, load_model
 from headbook.terms import Side, State
-from headbook.texts import Texts
+from headbook.text.batch import Batch
+from headbook.text.texts import Texts
 from views import Marks
 
 Folder = Callable[[str], Path]

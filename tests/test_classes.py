@@ -9,10 +9,10 @@ import pytest
 
 import tiny
 import treebank
-from headbook.classes import HeadClass, head_classes
-from headbook.classify import Label
-from headbook.results import Numbers, StackResults
-from headbook.study import Study
+from headbook.measures.classify import Label
+from headbook.numbers.classes import HeadClass, head_classes
+from headbook.numbers.results import Numbers, StackResults
+from headbook.stored.study import Study
 from headbook.terms import View
 from headbook.views.answers import Answer, answers
 from headbook.views.plain import looks_like, parks, plain

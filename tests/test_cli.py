@@ -17,9 +17,10 @@ from typing import NamedTuple
 import pytest
 
 import headbook
-from headbook import cli, options, site
+from headbook import cli, options
 from headbook.config import Config, flag
 from headbook.metrics import all_metrics
+from headbook.writing import site
 from pages import differing, tree
 from sites import EPOCH, Site
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from headbook import charts
-from headbook.press import figures_of
-from headbook.results import results
+from headbook.numbers.results import results
 from headbook.views.sentence import sentence_pages
+from headbook.writing.press import figures_of
 from sites import Site
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from headbook import compiled, plain
-from headbook.frame import Frame, Pairs, Scope
 from headbook.inputs import Word
+from headbook.measures import compiled, plain
+from headbook.measures.frame import Frame, Pairs, Scope
 from headbook.terms import Side, Stack, View
-from headbook.texts import Texts
-from headbook.tokens import Tokens
+from headbook.text.texts import Texts
+from headbook.text.tokens import Tokens
 from views import SELF, Marks
 
 HEADS = 3

@@ -17,13 +17,13 @@ import naive_context as naive
 import tiny
 import treebank
 from bare import Bare, Given, Word, given
-from headbook.anchors import SHUFFLED, TRUE, Anchors
 from headbook.collection import collect
+from headbook.measures.outputs import HeadOutputs
 from headbook.metrics import all_metrics
-from headbook.outputs import HeadOutputs
-from headbook.results import results
-from headbook.study import Study
-from headbook.sums import HeadColumn
+from headbook.numbers.results import results
+from headbook.stored.study import Study
+from headbook.summaries.anchors import SHUFFLED, TRUE, Anchors
+from headbook.summaries.sums import HeadColumn
 from headbook.terms import HIGH, View
 from headbook.views.context import context_page
 from looks import Viewed
@@ -281,7 +281,7 @@ def test_of_many_pairs_every_nth_says_where_the_top_shares_begin(
     case: str, tiny_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = treebank.write_trees(tmp_path / "a.conllu")
-    monkeypatch.setattr("headbook.context.PAIRS", 400)
+    monkeypatch.setattr("headbook.passes.context.PAIRS", 400)
     table = run(tiny_folder(case), file).heads
     table = table[table["metric"] == "high_pair_distance"]
     rows = indexed(table, ["stack", "layer", "head", "view", "label"])

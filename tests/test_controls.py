@@ -9,10 +9,10 @@ import torch
 
 import treebank
 from headbook.collection import collect
-from headbook.controls import shuffled, twins
 from headbook.inputs import Sentence, Word
-from headbook.model import load_model, untrained
-from headbook.study import Study
+from headbook.network.controls import shuffled, twins
+from headbook.network.model import load_model, untrained
+from headbook.stored.study import Study
 from headbook.terms import Control
 
 Folder = Callable[[str], Path]

@@ -14,9 +14,9 @@ import headbook
 import treebank
 from bare import Bare
 from headbook.collection import collect
-from headbook.results import results
-from headbook.shown import DEMONSTRATION
-from headbook.study import Study
+from headbook.numbers.results import results
+from headbook.stored.shown import DEMONSTRATION
+from headbook.stored.study import Study
 from headbook.terms import Side
 from headbook.views.demonstration import DemonstrationPage, Story, demonstration_page
 from naive_tokens import Floats, cosines, originals, raw_table, record

@@ -13,8 +13,8 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from headbook import export
-from headbook.manifest import SCHEMA
+from headbook.stored.manifest import SCHEMA
+from headbook.writing import export
 from sites import Site
 
 TABLES = (*export.TABLES,)

@@ -12,13 +12,13 @@ from scipy import stats
 
 import grouped
 from grouped import ROWS, Collect
-from headbook.accumulators import Ratios
 from headbook.collection import collect
-from headbook.contrasts import contrast
 from headbook.errors import ConfigError
-from headbook.facets import Facets, facets
 from headbook.inputs import Sentence
-from headbook.study import Study
+from headbook.stored.study import Study
+from headbook.summaries.accumulators import Ratios
+from headbook.summaries.contrasts import contrast
+from headbook.text.facets import Facets, facets
 from ratios import Part, ratio
 
 pytest_plugins = ["gathered"]

@@ -10,8 +10,8 @@ import tiny
 import treebank
 from bare import Bare
 from headbook.collection import collect
-from headbook.families import FAMILIES
-from headbook.study import Study
+from headbook.network.families import FAMILIES
+from headbook.stored.study import Study
 from headbook.terms import Kind, Side
 
 Folder = Callable[[str], Path]

@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from headbook import latex
 from headbook.charts import Figure, draw, occurrence_paths
-from headbook.export import figure_files
-from headbook.papers import study_figures
-from headbook.study import Study
+from headbook.stored.study import Study
 from headbook.views.page import SiteFacts
 from headbook.wording import label_name, unbroken
+from headbook.writing import latex
+from headbook.writing.export import figure_files
+from headbook.writing.papers import study_figures
 from pages import elements, html_of, text_of
 from sites import Site
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from headbook.results import results
-from headbook.shown import ShownText
-from headbook.site import across_pages
-from headbook.study import Study
+from headbook.numbers.results import results
+from headbook.stored.shown import ShownText
+from headbook.stored.study import Study
 from headbook.views import find
 from headbook.views.find import find_data
 from headbook.views.grid import grid, map_data
+from headbook.writing.site import across_pages
 from pages import html_of, ids
 from sites import Site
 

@@ -8,8 +8,8 @@ from fakes import NO_NUMBERS, Fake, fake_results, said
 from headbook import findings
 from headbook.findings import find, looks, travels, twins
 from headbook.metrics import all_metrics
-from headbook.results import StackResults, results
-from headbook.sums import HeadColumn, TokenColumn
+from headbook.numbers.results import StackResults, results
+from headbook.summaries.sums import HeadColumn, TokenColumn
 from headbook.terms import Space, State, View
 from sites import Site
 

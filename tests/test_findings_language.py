@@ -9,10 +9,10 @@ import pytest
 from fakes import NO_NUMBERS, Fake, fake_results, said
 from headbook.findings import find, language
 from headbook.findings.relations import relations
-from headbook.inference import RelationTests
 from headbook.metrics.base import Source
-from headbook.results import Numbers, StackResults
-from headbook.sums import HeadColumn
+from headbook.numbers.inference import RelationTests
+from headbook.numbers.results import Numbers, StackResults
+from headbook.summaries.sums import HeadColumn
 from headbook.terms import View
 
 NAN = float("nan")

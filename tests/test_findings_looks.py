@@ -8,7 +8,7 @@ import pytest
 
 from fakes import SENTENCES, Fake, fake_results, half_of, said, up_and_down
 from headbook.findings import CHOICE, REPORT, looks
-from headbook.sums import HeadColumn
+from headbook.summaries.sums import HeadColumn
 from headbook.terms import View
 from headbook.wording import interval, number
 from ratios import Part, ratio

@@ -16,7 +16,7 @@ import treebank
 from bare import Bare
 from headbook.collection import collect
 from headbook.metrics import all_metrics, flow_metrics
-from headbook.study import Study
+from headbook.stored.study import Study
 
 Folder = Callable[[str], Path]
 TREES = (treebank.TREES[0], treebank.TREES[1], treebank.TREES[5])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from headbook.flow import (
+from headbook.measures.flow import (
     Block,
     FlowView,
     half_step,
@@ -20,8 +20,8 @@ from headbook.flow import (
     ratio,
     split,
 )
-from headbook.hook import Attention
-from headbook.projection import Projection
+from headbook.network.hook import Attention
+from headbook.network.projection import Projection
 from headbook.terms import Rollout
 
 

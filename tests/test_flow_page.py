@@ -16,12 +16,12 @@ import headbook
 import tiny
 import treebank
 from fakes import Fake, fake_results
-from headbook.arithmetic import effective_number
+from headbook.measures.arithmetic import effective_number
 from headbook.metrics import all_metrics, flow_metrics
-from headbook.results import results
-from headbook.shown import ShownText
-from headbook.study import Study
-from headbook.sums import HeadColumn, TokenColumn
+from headbook.numbers.results import results
+from headbook.stored.shown import ShownText
+from headbook.stored.study import Study
+from headbook.summaries.sums import HeadColumn, TokenColumn
 from headbook.terms import State, View
 from headbook.views.flow import FlowPage, flow_page
 from headbook.views.outputs import outputs

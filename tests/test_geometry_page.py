@@ -10,10 +10,10 @@ import pandas as pd
 import pytest
 
 import headbook
-from headbook.clouds import MINIBATCH
-from headbook.results import results
-from headbook.shapes import CKA, GeometrySums
-from headbook.study import Study
+from headbook.measures.clouds import MINIBATCH
+from headbook.numbers.results import results
+from headbook.stored.study import Study
+from headbook.summaries.shapes import CKA, GeometrySums
 from headbook.views.geometry import GeometryPage, geometry_page
 from headbook.wording import number
 from pages import elements, html_of, text_of

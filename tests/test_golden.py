@@ -6,7 +6,7 @@ import pytest
 
 from golden.refresh import COMMAND, PAGES, STUDY, outline, stored
 from headbook import render
-from headbook.study import Study
+from headbook.stored.study import Study
 
 
 @pytest.fixture(scope="module")

@@ -18,14 +18,14 @@ import headbook
 import tiny
 import treebank
 from browser import Open, Record, sideways, violations
-from headbook import export
-from headbook.anonymous import anonymous
-from headbook.results import Number, StackResults, results
-from headbook.study import Study
+from headbook.numbers.results import Number, StackResults, results
+from headbook.stored.anonymous import anonymous
+from headbook.stored.study import Study
 from headbook.views.differences import MOST_ROWS
 from headbook.views.groups import FEW_SENTENCES, GroupsPage, groups_page
 from headbook.views.groupvalues import difference_cell
 from headbook.views.head import head_pages
+from headbook.writing import export
 from pages import broken_links, html_of, text_of
 from sites import Once, make_study
 

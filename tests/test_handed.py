@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from headbook.export import walk
-from headbook.handed import ALIGNED, Handed
-from headbook.site import render
-from headbook.study import Study
-from headbook.tables import heads_table
+from headbook.stored.study import Study
+from headbook.stored.tables import heads_table
+from headbook.writing.export import walk
+from headbook.writing.handed import ALIGNED, Handed
+from headbook.writing.site import render
 from sites import Site
 
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headbook.accumulators import Reservoir
-from headbook.classes import head_classes, value
 from headbook.findings import CHOICE, REPORT
-from headbook.headrelations import HeadRelations, head_relations
+from headbook.measures.relations import LABELS, OFFSETS
 from headbook.metrics.base import Chart
-from headbook.relations import LABELS, OFFSETS
-from headbook.results import StackResults, results
-from headbook.sums import Found
+from headbook.numbers.classes import head_classes, value
+from headbook.numbers.headrelations import HeadRelations, head_relations
+from headbook.numbers.results import StackResults, results
+from headbook.summaries.accumulators import Reservoir
+from headbook.summaries.sums import Found
 from headbook.terms import View
 from headbook.views.headfacts import LEAST, LOOKS, head_facts
 from headbook.views.heads import HeadsPage, heads_page

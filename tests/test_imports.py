@@ -4,7 +4,7 @@ import ast
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -48,6 +48,8 @@ ORDER = """
     pack
     console options cli __main__
 """
+GROUPS = ("text", "network", "measures", "summaries", "passes", "stored", "numbers", "writing")
+PACKAGES = {"headbook", *(f"headbook.{group}" for group in GROUPS)}
 ROW = {name: number for number, row in enumerate(ORDER.split("\n")) for name in row.split()}
 
 ANYWHERE = {"numpy", "pandas", "torch"}
@@ -84,15 +86,20 @@ def imported(file: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module == "headbook":
-            yield from (f"headbook.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module in PACKAGES:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             yield str(node.module)
 
 
 def module_of(file: Path) -> str:
     """The module or subpackage of Headbook that a file belongs to."""
-    return file.relative_to(ROOT).parts[0].removesuffix(".py")
+    return place([part.removesuffix(".py") for part in file.relative_to(ROOT).parts])
+
+
+def place(parts: Sequence[str]) -> str:
+    """What the order knows: a module, of a folder that only groups them, too, or a subpackage."""
+    return parts[1] if parts[0] in GROUPS and len(parts) > 1 else parts[0]
 
 
 FILES = {file: set(imported(file)) for file in sorted(ROOT.rglob("*.py"))}
@@ -102,7 +109,7 @@ def graph() -> dict[str, set[str]]:
     """Which modules of Headbook each of them imports."""
     found: dict[str, set[str]] = defaultdict(set)
     for file, names in FILES.items():
-        own = {name.split(".")[1] for name in names if name.startswith("headbook.")}
+        own = {place(name.split(".")[1:]) for name in names if name.startswith("headbook.")}
         found[module_of(file)] |= own - {module_of(file), "__version__"}
     return found
 
@@ -151,7 +158,7 @@ def run(code: str) -> str:
 def test_pages_need_neither_torch_nor_transformers_nor_spacy() -> None:
     """What draws pages from a stored study imports none of them, nor does the command line."""
     code = (
-        "import sys, headbook.study, headbook.charts, headbook.site, headbook.cli;"
+        "import sys, headbook.stored.study, headbook.charts, headbook.writing.site, headbook.cli;"
         "headbook.render;"
         "print({'torch', 'transformers', 'spacy', 'headbook.views.head'} & set(sys.modules))"
     )

@@ -8,11 +8,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from headbook.accumulators import Reservoir
-from headbook.flips import FLIPS, family_wise
-from headbook.inference import best_offsets, relation_tests
-from headbook.relations import LABELS, OFFSETS
-from headbook.sums import Found
+from headbook.measures.relations import LABELS, OFFSETS
+from headbook.numbers.inference import best_offsets, relation_tests
+from headbook.summaries.accumulators import Reservoir
+from headbook.summaries.flips import FLIPS, family_wise
+from headbook.summaries.sums import Found
 from ratios import Part, ratio
 
 LAYERS, HEADS = 2, 3

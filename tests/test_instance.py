@@ -5,7 +5,7 @@ import base64
 import numpy as np
 import pytest
 
-from headbook.shown import ShownSentence, ShownText
+from headbook.stored.shown import ShownSentence, ShownText
 from headbook.terms import Side, Stack
 from headbook.views.instance import attention_data, text_data
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import headbook
-from headbook import site as writer
 from headbook.errors import OutputError
+from headbook.writing import site as writer
 from pages import differing, tree
 from sites import Site
 

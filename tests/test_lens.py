@@ -15,12 +15,12 @@ from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoModelFo
 import tiny
 import treebank
 from bare import Bare, given
-from headbook.anatomy import examine
 from headbook.collection import collect
-from headbook.lens import Lens, NoLens, read_lens
-from headbook.model import load_model
-from headbook.names import Names
-from headbook.study import Study
+from headbook.network.anatomy import examine
+from headbook.network.lens import Lens, NoLens, read_lens
+from headbook.network.model import load_model
+from headbook.network.names import Names
+from headbook.stored.study import Study
 from naive_tokens import record
 from ratios import Part, ratio
 
@@ -267,8 +267,8 @@ def test_the_last_layer_reproduces_the_logits_and_diverges_from_nothing(
 def test_small_blocks_and_small_batches_change_nothing(
     name: str, study: Callable[[str], Study], folder: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headbook.lens.BLOCK", 700)
-    monkeypatch.setattr("headbook.trajectories.GATHERED", 1)
+    monkeypatch.setattr("headbook.network.lens.BLOCK", 700)
+    monkeypatch.setattr("headbook.passes.trajectories.GATHERED", 1)
     trees = study(name).manifest.inputs[0].name.endswith("conllu")
     place = folder(name).parent
     file = (

@@ -15,7 +15,8 @@ from latex2mathml.converter import convert
 import headbook.metrics
 import treebank
 from headbook.collection import collect
-from headbook.layerview import LayerView
+from headbook.measures.layerview import LayerView
+from headbook.measures.outputs import HeadOutputs
 from headbook.metrics import all_metrics, chosen_metrics, head_metrics, pair_metrics, token_metrics
 from headbook.metrics.base import (
     AnchorMetric,
@@ -32,8 +33,7 @@ from headbook.metrics.base import (
     SampledMetric,
     TokenMetric,
 )
-from headbook.outputs import HeadOutputs
-from headbook.study import Study
+from headbook.stored.study import Study
 from headbook.terms import UPOS, Kind, View
 from views import Marks, example_view, views_of
 

@@ -13,11 +13,11 @@ import pytest
 
 import treebank
 from bare import Bare, Given, Word, given
-from headbook.annotate import Annotator
 from headbook.collection import collect
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import HeadMetric, Source
-from headbook.study import Study
+from headbook.stored.study import Study
+from headbook.text.annotate import Annotator
 from looks import Viewed
 from naive import CHANCES, LAYER_TWINS, SAMPLE_TWINS, TWINS
 from ratios import Number, Part, ratio, together

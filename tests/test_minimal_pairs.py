@@ -13,11 +13,11 @@ from scipy import stats
 
 import grouped
 from grouped import PAIRS, ROWS, Collect
-from headbook.contrasts import pair_differences
-from headbook.flips import FLIPS, family_wise
-from headbook.grouped import ENOUGH, Members
 from headbook.resources import folder
-from headbook.study import Study
+from headbook.stored.study import Study
+from headbook.summaries.contrasts import pair_differences
+from headbook.summaries.flips import FLIPS, family_wise
+from headbook.summaries.grouped import ENOUGH, Members
 
 pytest_plugins = ["gathered"]
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from drawn import MASKS, Floats, N, at_random, maps, noise, visible
-from headbook.classify import Label, Thresholds, classify
-from headbook.mixture import mixture
+from headbook.measures.classify import Label, Thresholds, classify
+from headbook.measures.mixture import mixture
 
 
 @pytest.mark.parametrize("mask", ["full", "causal"])

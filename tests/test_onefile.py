@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from headbook import onefile
 from headbook.errors import OutputError, StudyError
-from headbook.pack import Packed, pack
 from headbook.resources import folder
+from headbook.writing import onefile
+from headbook.writing.pack import Packed, pack
 from pages import elements, html_of, links, text_of, tree
 from sites import Site
 from test_anonymous import AUTHOR, DATE, TELLING, telling

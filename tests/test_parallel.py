@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from headbook.errors import OutputError
-from headbook.export import walk
-from headbook.parallel import Shares
-from headbook.site import render
+from headbook.writing.export import walk
+from headbook.writing.parallel import Shares
+from headbook.writing.site import render
 from shares import dies, refuses, squares
 from sites import Site
 

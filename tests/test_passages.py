@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 import treebank
-from headbook.annotate import Annotator
 from headbook.collection import collect
-from headbook.encode import Encoder
 from headbook.errors import ConfigError
 from headbook.inputs import NO_HEAD, open_corpus
-from headbook.model import Model, load_model
-from headbook.passages import Passages, packed, separator
-from headbook.results import results
-from headbook.study import Study
+from headbook.network.model import Model, load_model
+from headbook.numbers.results import results
+from headbook.stored.study import Study
 from headbook.terms import Side, View
-from headbook.tokens import Encoded
+from headbook.text.annotate import Annotator
+from headbook.text.encode import Encoder
+from headbook.text.passages import Passages, packed, separator
+from headbook.text.tokens import Encoded
 from headbook.views.passage import proposals
 
 Folder = Callable[[str], Path]

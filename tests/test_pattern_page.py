@@ -15,11 +15,11 @@ import headbook
 import tiny
 import treebank
 from bare import Bare, given
-from headbook.classify import classify
+from headbook.measures.classify import classify
 from headbook.metrics import pattern
 from headbook.metrics.block_ratio import segments
-from headbook.results import results
-from headbook.study import Study
+from headbook.numbers.results import results
+from headbook.stored.study import Study
 from headbook.terms import View
 from headbook.views.patterns import SHARES, PatternsPage, patterns_page
 from headbook.views.thumbs import mean_maps, pictures

@@ -8,10 +8,10 @@ import torch
 from transformers.pytorch_utils import Conv1D
 
 import treebank
-from headbook.anatomy import Anatomy, examine
 from headbook.collection import collect
-from headbook.model import load_model
-from headbook.projection import Projection
+from headbook.network.anatomy import Anatomy, examine
+from headbook.network.model import load_model
+from headbook.network.projection import Projection
 
 Folder = Callable[[str], Path]
 

@@ -20,11 +20,18 @@ from fakes import Fake, fake_results
 from headbook import cli
 from headbook.config import Config
 from headbook.metrics import all_metrics
-from headbook.published import CLARK, GROUPS, RELATIONS, VIG, Group, Published
-from headbook.quantities import AtHead, AtOffset, Correlation, HeadsAbove, MeanOver, TagsAbove
-from headbook.results import StackResults, results
-from headbook.study import Study
-from headbook.sums import HeadColumn
+from headbook.numbers.published import CLARK, GROUPS, RELATIONS, VIG, Group, Published
+from headbook.numbers.quantities import (
+    AtHead,
+    AtOffset,
+    Correlation,
+    HeadsAbove,
+    MeanOver,
+    TagsAbove,
+)
+from headbook.numbers.results import StackResults, results
+from headbook.stored.study import Study
+from headbook.summaries.sums import HeadColumn
 from headbook.terms import View
 from headbook.views.reproducing import reproducing_page
 from headbook.wording import MISSING

@@ -7,16 +7,16 @@ import pytest
 import wordfreq
 
 import treebank
-from headbook.annotate import NONE, Annotator
 from headbook.collection import collect
-from headbook.encode import Encoder
 from headbook.inputs import Sentence
-from headbook.model import Model, load_model
-from headbook.rarity import FREQUENT, Rarity
-from headbook.study import Study
+from headbook.network.model import Model, load_model
+from headbook.stored.study import Study
 from headbook.terms import Side
-from headbook.texts import Texts
-from headbook.tokens import NO_WORD, Tokens
+from headbook.text.annotate import NONE, Annotator
+from headbook.text.encode import Encoder
+from headbook.text.rarity import FREQUENT, Rarity
+from headbook.text.texts import Texts
+from headbook.text.tokens import NO_WORD, Tokens
 
 Folder = Callable[[str], Path]
 

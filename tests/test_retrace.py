@@ -16,12 +16,12 @@ import headbook
 import tiny
 import treebank
 from bare import STACKS, Bare
-from headbook.manifest import Gap
-from headbook.results import results as results_of
-from headbook.retrace import fits
-from headbook.scores import GAP, MOST_BYTES, Place, Scores, complete, size
-from headbook.shown import STEPS
-from headbook.study import Study
+from headbook.numbers.results import results as results_of
+from headbook.passes.retrace import fits
+from headbook.stored.manifest import Gap
+from headbook.stored.scores import GAP, MOST_BYTES, Place, Scores, complete, size
+from headbook.stored.shown import STEPS
+from headbook.stored.study import Study
 from headbook.terms import Side, Stack
 from headbook.views.neurons import neurons_data, reason
 from naive_scores import row_of

@@ -11,12 +11,12 @@ import torch
 import treebank
 from headbook.collection import collect
 from headbook.errors import ConfigError
-from headbook.manifest import Rounding
-from headbook.study import Study
+from headbook.network.vocabulary import Vocabulary
+from headbook.stored.manifest import Rounding
+from headbook.stored.study import Study
 from headbook.terms import Space
-from headbook.texts import Texts
+from headbook.text.texts import Texts
 from headbook.views.about import methods_page
-from headbook.vocabulary import Vocabulary
 from views import Marks
 
 Folder = Callable[[str], Path]

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from headbook.charts import trajectories
-from headbook.press import figures_of
-from headbook.results import results
+from headbook.numbers.results import results
 from headbook.views import sentencestack
 from headbook.views.sentence import SentencePage, sentence_pages
+from headbook.writing.press import figures_of
 from sites import Site
 
 AXIS_NAME = re.compile(r'<text transform="translate\(([\d.]+),16\)">(\w+)</text>')

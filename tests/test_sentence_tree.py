@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headbook.shown import ShownText
+from headbook.stored.shown import ShownText
 from headbook.terms import Side
 from headbook.views.sentencetree import MOST_WORDS, SentenceTree, sentence_tree
 from pages import elements, html_of

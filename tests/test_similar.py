@@ -20,24 +20,24 @@ from scipy.spatial import distance
 
 import treebank
 from bare import Bare, Given, given
-from headbook import pairs
-from headbook.anatomy import examine
 from headbook.collection import collect
-from headbook.images import matrix
 from headbook.metrics import all_metrics, head_distance
-from headbook.model import load_model
-from headbook.pairs import PairSampler
-from headbook.results import StackResults, results
-from headbook.shown import HeadName
-from headbook.similar import Likeness, likeness, scaled, turned
-from headbook.study import Study
-from headbook.sums import Distances, PairColumn
+from headbook.network.anatomy import examine
+from headbook.network.model import load_model
+from headbook.numbers.results import StackResults, results
+from headbook.numbers.similar import Likeness, likeness, scaled, turned
+from headbook.passes import pairs
+from headbook.passes.pairs import PairSampler
+from headbook.stored.shown import HeadName
+from headbook.stored.study import Study
+from headbook.summaries.sums import Distances, PairColumn
 from headbook.terms import View
 from headbook.views.head import head_pages
 from headbook.views.matrices import matrix_pictures
 from headbook.views.neighbours import nats
 from headbook.views.similar import similar_page
 from headbook.wording import head_name
+from headbook.writing.images import matrix
 from looks import Row, Viewed
 from pages import elements, html_of, text_of
 from sites import Site

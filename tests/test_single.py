@@ -10,12 +10,12 @@ import pytest
 
 from headbook.charts import Link, attention_lines, attention_map, files
 from headbook.errors import ConfigError
-from headbook.papers import study_figures, write_figures
-from headbook.results import results
-from headbook.shown import STEPS, HeadName
+from headbook.numbers.results import results
+from headbook.stored.shown import STEPS, HeadName
 from headbook.terms import Side
 from headbook.views.page import SiteFacts
 from headbook.views.single import single_name, singles
+from headbook.writing.papers import study_figures, write_figures
 from pages import differing, tree
 from sites import Site
 

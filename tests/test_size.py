@@ -10,13 +10,13 @@ import pytest
 
 import headbook
 from headbook.config import Config
-from headbook.detail import TOKEN_TABLES, Detail
 from headbook.errors import ConfigError, OutputError
-from headbook.export import sizes
 from headbook.metrics import all_metrics, chosen_metrics
 from headbook.resources import demo_model, folder
-from headbook.size import FAR, Expected, check_limit, expected
-from headbook.study import Study
+from headbook.stored.study import Study
+from headbook.writing.detail import TOKEN_TABLES, Detail
+from headbook.writing.export import sizes
+from headbook.writing.size import FAR, Expected, check_limit, expected
 from pages import broken_links, differing, html_of, text_of, tree
 from sites import Once, Site, make_study
 

@@ -16,9 +16,9 @@ import tiny
 import treebank
 from headbook.charts import Figure
 from headbook.metrics import all_metrics
-from headbook.results import StackResults, results
-from headbook.shown import HeadName
-from headbook.study import Study
+from headbook.numbers.results import StackResults, results
+from headbook.stored.shown import HeadName
+from headbook.stored.study import Study
 from headbook.terms import UPOS, View
 from headbook.views.cells import Cell
 from headbook.views.speech import SpeechPage, TagRow, speech_page

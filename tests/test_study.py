@@ -12,8 +12,8 @@ import pytest
 
 from headbook.collection import collect
 from headbook.errors import OutputError, StudyError
-from headbook.manifest import Manifest
-from headbook.study import Study
+from headbook.stored.manifest import Manifest
+from headbook.stored.study import Study
 
 FRAMES = ("heads", "layers", "controls", "tokens", "nearest")
 METRICS = "attention_to,pos_received,cosine_to_input,vocabulary_rank,nearest_tokens"

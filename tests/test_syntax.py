@@ -10,12 +10,12 @@ import pytest
 import headbook
 import tiny
 import treebank
-from headbook.inference import RelationTests
+from headbook.measures.relations import LABELS, OFFSETS
 from headbook.metrics import all_metrics
-from headbook.relations import LABELS, OFFSETS
-from headbook.results import results
-from headbook.shown import STEPS
-from headbook.study import Study
+from headbook.numbers.inference import RelationTests
+from headbook.numbers.results import results
+from headbook.stored.shown import STEPS
+from headbook.stored.study import Study
 from headbook.terms import View
 from headbook.views import ranked as relations_view
 from headbook.views.cells import Cell

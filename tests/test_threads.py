@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from headbook import threads
+from headbook.measures import threads
 
 
 @pytest.fixture(params=[True, False], ids=["torch", "own"])
@@ -30,7 +30,11 @@ def test_every_piece_is_done_once(n_threads: int, size: int) -> None:
 def test_several_threads_work_at_once() -> None:
     """Each waits until the other has come; alone it would wait in vain."""
     both = threading.Barrier(2, timeout=20)
-    threads.share_out(lambda *_: both.wait(), 2, 2)
+
+    def meet(*_: int) -> None:
+        both.wait()
+
+    threads.share_out(meet, 2, 2)
 
 
 @pytest.mark.usefixtures("team")

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from headbook.annotate import NONE, Annotator
-from headbook.encode import Encoder
 from headbook.errors import InputError
 from headbook.inputs import Sentence, Word
-from headbook.model import Model, load_model
+from headbook.network.model import Model, load_model
 from headbook.terms import Side
-from headbook.texts import Texts
-from headbook.tokens import NO_WORD, Tokens, align, is_punctuation, spell, trim
+from headbook.text.annotate import NONE, Annotator
+from headbook.text.encode import Encoder
+from headbook.text.texts import Texts
+from headbook.text.tokens import NO_WORD, Tokens, align, is_punctuation, spell, trim
 
 
 @pytest.fixture(scope="module")

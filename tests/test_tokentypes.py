@@ -14,10 +14,10 @@ import treebank
 from bare import Bare, Given, given
 from headbook.collection import collect
 from headbook.config import Config
-from headbook.results import results
-from headbook.study import Study
+from headbook.numbers.results import results
+from headbook.stored.study import Study
+from headbook.summaries.typesums import TypeSums
 from headbook.terms import CONTENT
-from headbook.typesums import TypeSums
 from headbook.views.occurrences import HALF, compared_types
 from headbook.views.tokentypes import types_data, types_page
 from naive_tokens import paths

@@ -17,7 +17,7 @@ from bare import Bare, Given, Word, given
 from headbook.collection import collect
 from headbook.metrics import all_metrics, token_metrics
 from headbook.metrics.base import Need
-from headbook.study import Study
+from headbook.stored.study import Study
 from looks import Text
 from naive_tokens import (
     AVERAGED,

@@ -5,16 +5,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from headbook import wordtrees
-from headbook.frame import Frame, Scope
-from headbook.hook import Attention
-from headbook.layerview import LayerView, layer_views
-from headbook.maps import Maps
+from headbook.measures import wordtrees
+from headbook.measures.frame import Frame, Scope
+from headbook.measures.layerview import LayerView, layer_views
+from headbook.measures.maps import Maps
+from headbook.measures.wordtrees import attention_parts, word_trees
 from headbook.metrics import dependency_trees, phrase_trees
 from headbook.metrics.base import SampledMetric
+from headbook.network.hook import Attention
 from headbook.terms import View
-from headbook.texts import Texts
-from headbook.wordtrees import attention_parts, word_trees
+from headbook.text.texts import Texts
 from views import SELF, Marks, views_of
 
 networkx = pytest.importorskip("networkx")

@@ -13,9 +13,9 @@ from PIL import Image
 
 from bare import Bare, Given
 from headbook.collection import collect
-from headbook.results import results
-from headbook.shown import Ranking
-from headbook.study import Study
+from headbook.numbers.results import results
+from headbook.stored.shown import Ranking
+from headbook.stored.study import Study
 from headbook.views.triptych import COLOURS, Triptych, alike, triptych
 from looks import Viewed
 from naive_context import Written

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from headbook import images
 from headbook.charts import colours
-from headbook.manifest import Gap
 from headbook.metrics import all_metrics
-from headbook.results import Number, results
-from headbook.shown import HeadName, ShownText
+from headbook.numbers.results import Number, results
+from headbook.stored.manifest import Gap
+from headbook.stored.shown import HeadName, ShownText
 from headbook.terms import View
 from headbook.views.cells import COLOUR_STEPS, Cell, colour_step, domain, percentile
 from headbook.views.grid import grid_data
@@ -37,6 +36,7 @@ from headbook.wording import (
     visible,
     with_unit,
 )
+from headbook.writing import images
 from sites import Site
 
 NAN = math.nan

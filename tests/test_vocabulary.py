@@ -5,10 +5,10 @@ from itertools import product
 import pytest
 import torch
 
-from headbook import nearest, vocabulary
+from headbook.network import nearest, vocabulary
+from headbook.network.vocabulary import Norm, Vocabulary
 from headbook.terms import Space
-from headbook.texts import Texts
-from headbook.vocabulary import Norm, Vocabulary
+from headbook.text.texts import Texts
 from views import Marks
 
 ENTRIES, WIDTH, TOKENS = 150, 24, 19

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.relations import LABELS
-from headbook.shown import STEPS, ShownText
+from headbook.measures.relations import LABELS
+from headbook.measures.wordtrees import word_trees
+from headbook.stored.shown import STEPS, ShownText
+from headbook.stored.wordmaps import links, tree_words, word_attention, word_names
 from headbook.terms import UPOS
-from headbook.texts import Texts
-from headbook.tokens import Tokens
-from headbook.wordmaps import links, tree_words, word_attention, word_names
-from headbook.wordtrees import word_trees
+from headbook.text.texts import Texts
+from headbook.text.tokens import Tokens
 
 # Two words of two pieces, one of one, between special tokens.
 TEXT = ShownText(

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from headbook.frame import Frame, Scope
-from headbook.hook import Attention
 from headbook.inputs import NO_HEAD, Word
-from headbook.layerview import LayerView, layer_views
-from headbook.maps import Maps
+from headbook.measures.frame import Frame, Scope
+from headbook.measures.layerview import LayerView, layer_views
+from headbook.measures.maps import Maps
 from headbook.metrics.base import Example
-from headbook.projection import Projection
+from headbook.network.hook import Attention
+from headbook.network.projection import Projection
 from headbook.terms import Side, Stack, View
-from headbook.texts import Texts
-from headbook.tokens import Tokens
+from headbook.text.texts import Texts
+from headbook.text.tokens import Tokens
 
 
 @dataclass(frozen=True)

@@ -16,15 +16,19 @@ __all__ = ["Study", "__version__", "collect", "render"]
 
 if TYPE_CHECKING:
     from headbook.collection import collect
-    from headbook.site import render
-    from headbook.study import Study
+    from headbook.stored.study import Study
+    from headbook.writing.site import render
 
 
 def __getattr__(name: str) -> object:
     """Import on first use, so that rendering never loads torch, transformers or spaCy."""
     from importlib import import_module  # noqa: PLC0415
 
-    homes = {"collect": "headbook.collection", "render": "headbook.site", "Study": "headbook.study"}
+    homes = {
+        "collect": "headbook.collection",
+        "render": "headbook.writing.site",
+        "Study": "headbook.stored.study",
+    }
     if name not in homes:
         raise AttributeError(f"module 'headbook' has no attribute {name!r}")
     return getattr(import_module(homes[name]), name)

@@ -39,8 +39,8 @@ from headbook.progress import Progress, Silent
 from headbook.resources import folder
 
 if TYPE_CHECKING:
-    from headbook.site import Summary
-    from headbook.study import Study
+    from headbook.stored.study import Study
+    from headbook.writing.site import Summary
 
 DONE, BUG, WRONG = 0, 1, 2
 STOPPED = "stopped; nothing was changed"
@@ -113,7 +113,7 @@ def render_command(study: Path, **options: Any) -> None:
 @takes(DRAWING, "site", Packable, *PACKING)
 def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: Any) -> None:
     """Write a site as one archive with checksums, or as one HTML file, for a supplement."""
-    from headbook.pack import pack  # noqa: PLC0415 - see _render
+    from headbook.writing.pack import pack  # noqa: PLC0415 - see _render
 
     config = _config(options)
     out = config.out or Path(REPORT if single_file else SUPPLEMENT)
@@ -129,7 +129,7 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
 @takes(DRAWING, "study", Stored, ONLY)
 def figures_command(study: Path, only: list[str] | None, **options: Any) -> None:
     """Write figures alone: SVG, PDF and CSV of each, with LaTeX and BibTeX."""
-    from headbook.papers import write_figures  # noqa: PLC0415 - see _render
+    from headbook.writing.papers import write_figures  # noqa: PLC0415 - see _render
 
     config = _config(options)
     out = _checked_out(config, [str(study)])
@@ -180,7 +180,7 @@ def _collect(inputs: list[str], config: Config, progress: Progress) -> "Study":
 
 def _render(study: "Study | Path", config: Config, progress: Progress) -> "Summary":
     """Import what draws pages only when they are drawn."""
-    from headbook.site import render  # noqa: PLC0415 - it loads pandas and Altair
+    from headbook.writing.site import render  # noqa: PLC0415 - it loads pandas and Altair
 
     assert config.out is not None
     return render(
@@ -227,8 +227,8 @@ def _progress(config: Config) -> AbstractContextManager[Progress]:
 
 def _finish(config: Config, summary: "Summary", start: float) -> None:
     """Say what was written, and open it."""
-    from headbook.pack import LIMITS  # noqa: PLC0415 - see _render
     from headbook.wording import written  # noqa: PLC0415
+    from headbook.writing.pack import LIMITS  # noqa: PLC0415 - see _render
 
     pages = f"{summary.pages:,} pages, {written(summary.size)}"
     _say(config, f"{summary.index}\n{pages}, {time.monotonic() - start:.1f} s")

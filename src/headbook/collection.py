@@ -6,25 +6,25 @@ from typing import Any
 
 import torch
 
-from headbook.anatomy import examine
-from headbook.annotate import Annotator
 from headbook.config import Config
-from headbook.encode import Encoder
 from headbook.errors import ConfigError
-from headbook.facets import facets
 from headbook.inputs import Corpus, open_corpus
-from headbook.memory import keep_freed_memory
 from headbook.metrics import (
     chosen_metrics,
 )
-from headbook.model import Model, load_model
-from headbook.passages import Passages, packed
+from headbook.network.anatomy import examine
+from headbook.network.memory import keep_freed_memory
+from headbook.network.model import Model, load_model
+from headbook.passes.run import Run
 from headbook.progress import Progress, Silent
-from headbook.rarity import Rarity
-from headbook.run import Run
-from headbook.size import Expected, check_limit, expected
-from headbook.study import Study
+from headbook.stored.study import Study
 from headbook.terms import Side
+from headbook.text.annotate import Annotator
+from headbook.text.encode import Encoder
+from headbook.text.facets import facets
+from headbook.text.passages import Passages, packed
+from headbook.text.rarity import Rarity
+from headbook.writing.size import Expected, check_limit, expected
 
 
 def collect(

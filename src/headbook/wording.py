@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 from headbook.metrics.base import Metric
-from headbook.shown import HeadName
+from headbook.stored.shown import HeadName
 from headbook.terms import Space, State, View
 
 MISSING = "–"

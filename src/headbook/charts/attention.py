@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from headbook.charts.drawing import INK, Drawing, drawing, guessed_width, written
 from headbook.charts.render import BLUE, GREY, colours
-from headbook.shown import STEPS
+from headbook.stored.shown import STEPS
 
 TEXT, LETTER, WIDE = 12, 6.9, 12.0  # size of letters; pixels of a letter, of an East Asian one
 LETTERS = 24  # of a token in a picture

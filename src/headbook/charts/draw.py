@@ -6,7 +6,6 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from headbook.arithmetic import Floats
 from headbook.charts.render import (
     BLUE,
     GREEN,
@@ -19,6 +18,7 @@ from headbook.charts.render import (
     finished,
     shown,
 )
+from headbook.measures.arithmetic import Floats
 
 CELL = 24  # pixels of a head in a heat map
 LINE = 13  # pixels between two labels

@@ -30,10 +30,10 @@ from headbook.findings.relations import relations
 from headbook.findings.said import CHOICE, REPORT, Finding, Link, highest
 from headbook.findings.travels import drift, own_word
 from headbook.findings.twins import like_untrained
-from headbook.results import StackResults
+from headbook.numbers.results import StackResults
 
 if TYPE_CHECKING:
-    from headbook.inference import RelationTests
+    from headbook.numbers.inference import RelationTests
 
 __all__ = ["CHOICE", "REPORT", "Finding", "Link", "find", "highest"]
 

@@ -19,7 +19,7 @@ from headbook.findings.said import (
     said,
     uniform,
 )
-from headbook.results import Number, StackResults
+from headbook.numbers.results import Number, StackResults
 from headbook.terms import UPOS, View
 from headbook.wording import FEW, STACKS, number
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.findings.said import CHOICE, REPORT
-from headbook.results import Number, Numbers, StackResults
+from headbook.numbers.results import Number, Numbers, StackResults
 from headbook.terms import View
 
 PARTS = 4  # a run is this part of all layers

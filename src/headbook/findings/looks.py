@@ -19,7 +19,7 @@ from headbook.findings.said import (
     uniform,
 )
 from headbook.findings.twins import seeds, untrained, with_ends
-from headbook.results import Number, StackResults
+from headbook.numbers.results import Number, StackResults
 from headbook.terms import View
 from headbook.wording import counted, is_share, number
 

@@ -13,12 +13,12 @@ from headbook.findings.said import (
     metric_link,
 )
 from headbook.metrics.base import Source
-from headbook.results import StackResults
-from headbook.shown import HeadName
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import HeadName
 from headbook.wording import FEW
 
 if TYPE_CHECKING:
-    from headbook.inference import RelationTests
+    from headbook.numbers.inference import RelationTests
 
 LEVEL = 0.05  # family-wise
 WAYS = {"to_head": "from the word to its head", "to_dependent": "from the head to the word"}

@@ -8,8 +8,8 @@ import numpy as np
 
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric, Metric, Source
-from headbook.results import Number, Numbers, StackResults
-from headbook.shown import HeadName
+from headbook.numbers.results import Number, Numbers, StackResults
+from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.wording import FEW, STACKS, counted, head_name, head_page, interval, is_share, number
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from headbook.findings.said import Finding, begun, metric_link
-from headbook.results import StackResults
+from headbook.numbers.results import StackResults
 from headbook.terms import Space, State
 from headbook.wording import interval, number
 

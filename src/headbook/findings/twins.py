@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from headbook.findings.layers import mean
 from headbook.findings.said import Finding, Link, begun, metric_link, sample_size
 from headbook.metrics.base import HeadMetric, Source
-from headbook.results import Number, Numbers, StackResults
+from headbook.numbers.results import Number, Numbers, StackResults
 from headbook.terms import Control, View
 from headbook.wording import counted, is_share, number
 

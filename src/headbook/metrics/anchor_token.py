@@ -20,7 +20,7 @@ from headbook.terms import HIGH
 if TYPE_CHECKING:
     import torch
 
-    from headbook.outputs import HeadOutputs
+    from headbook.measures.outputs import HeadOutputs
 
 LABELS = ("top 1 %", "0.9")
 

@@ -20,7 +20,7 @@ from headbook.metrics.base import Chart, LayerMetric, Section
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.clouds import Cloud, Estimate
+    from headbook.measures.clouds import Cloud, Estimate
 
 
 def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":

@@ -14,7 +14,7 @@ from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Secti
 from headbook.metrics.examples import identity, previous_token, to_token
 
 if TYPE_CHECKING:
-    from headbook.layerview import LayerView
+    from headbook.measures.layerview import LayerView
 
 
 def measure(layer: "LayerView") -> Ratio:

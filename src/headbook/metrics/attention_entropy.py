@@ -15,7 +15,7 @@ from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
 from headbook.metrics.examples import causal_uniform, identity, uniform
 
 if TYPE_CHECKING:
-    from headbook.layerview import LayerView
+    from headbook.measures.layerview import LayerView
 
 
 def measure(layer: "LayerView") -> Ratio:

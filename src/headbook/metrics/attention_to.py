@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
 from headbook.metrics.examples import previous_token, to_token, uniform
-from headbook.tokens import NO_WORD
+from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.frame import Frame, Pairs, Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Frame, Pairs, Scope
+    from headbook.measures.layerview import LayerView
 
 BY_OFFSET = {"previous": -1, "self": 0, "next": 1}
 BY_KEY = ("first", "separator", "special", "punctuation")

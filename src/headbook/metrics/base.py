@@ -17,13 +17,13 @@ from headbook.terms import Space, Stack, State, View
 if TYPE_CHECKING:
     import torch
 
-    from headbook.arithmetic import Floats
-    from headbook.clouds import Cloud, Estimate
-    from headbook.flow import FlowView
-    from headbook.frame import Frame, Pairs, Scope
-    from headbook.layerview import LayerView
-    from headbook.outputs import HeadOutputs
-    from headbook.tokenview import TokenView
+    from headbook.measures.arithmetic import Floats
+    from headbook.measures.clouds import Cloud, Estimate
+    from headbook.measures.flow import FlowView
+    from headbook.measures.frame import Frame, Pairs, Scope
+    from headbook.measures.layerview import LayerView
+    from headbook.measures.outputs import HeadOutputs
+    from headbook.measures.tokenview import TokenView
 
 
 Bounds = Callable[[float], tuple[float, float]]

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headbook.measures.patterns import block_sums
 from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
 from headbook.metrics.examples import uniform
 from headbook.metrics.pattern import sentences
-from headbook.patterns import block_sums
 from headbook.terms import View
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.arithmetic import Floats, Ints
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.arithmetic import Floats, Ints
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
     Bools = NDArray[np.bool_]
 

@@ -16,8 +16,8 @@ from headbook.metrics.base import Chart, Section, TokenMetric
 if TYPE_CHECKING:
     import torch
 
+    from headbook.measures.tokenview import TokenView
     from headbook.terms import Space
-    from headbook.tokenview import TokenView
 
 
 def measure(view: "TokenView", _: "Space | None" = None) -> "torch.Tensor":

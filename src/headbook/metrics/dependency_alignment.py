@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
 from headbook.metrics.examples import previous_token, to_token
-from headbook.tokens import NO_WORD
+from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.frame import Frame, Pairs
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Frame, Pairs
+    from headbook.measures.layerview import LayerView
 
 LABELS = ("either", "to_head", "to_dependent")
 

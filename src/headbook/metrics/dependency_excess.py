@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
 LONGEST = 32
 WIDTH = LONGEST + 1  # distances from 0 on

@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headbook.measures.trees import NO_HEAD, chain, spanning_trees, undirected_matches
+from headbook.measures.wordtrees import attention_parts, word_trees
 from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
 from headbook.metrics.examples import previous_token, uniform
 from headbook.terms import View
-from headbook.trees import NO_HEAD, chain, spanning_trees, undirected_matches
-from headbook.wordtrees import attention_parts, word_trees
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.layerview import LayerView
+    from headbook.measures.layerview import LayerView
 
 LABELS = ("uas", "chain")
 

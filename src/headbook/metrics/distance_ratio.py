@@ -16,8 +16,8 @@ from headbook.metrics.examples import identity, to_token, uniform
 if TYPE_CHECKING:
     import torch
 
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
 
 def mean_distance(scope: "Scope") -> "torch.Tensor":

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.arithmetic import effective_number
-from headbook.clouds import MINIBATCH, Estimate
+from headbook.measures.arithmetic import effective_number
+from headbook.measures.clouds import MINIBATCH, Estimate
 from headbook.metrics.base import Chart, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.clouds import Cloud
+    from headbook.measures.clouds import Cloud
 
 
 def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":

@@ -11,13 +11,13 @@ intervals are over sequences.
 
 from typing import TYPE_CHECKING
 
+from headbook.measures.repeats import after_same_token, on_pairs, pairs_of
 from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity
-from headbook.repeats import after_same_token, on_pairs, pairs_of
 from headbook.terms import View
 
 if TYPE_CHECKING:
-    from headbook.layerview import LayerView
+    from headbook.measures.layerview import LayerView
 
 
 def measure(layer: "LayerView") -> Ratio:

@@ -21,7 +21,7 @@ from headbook.metrics.base import Chart, LayerPairMetric, Section
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headbook.arithmetic import Floats
+    from headbook.measures.arithmetic import Floats
 
 
 def measure(states: "Sequence[Floats]") -> "Floats":

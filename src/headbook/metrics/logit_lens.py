@@ -19,7 +19,7 @@ from headbook.terms import Space, State
 if TYPE_CHECKING:
     import torch
 
-    from headbook.tokenview import TokenView
+    from headbook.measures.tokenview import TokenView
 
 
 def measure(view: "TokenView", _: Space | None) -> "torch.Tensor":

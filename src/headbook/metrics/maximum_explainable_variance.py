@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.clouds import Parts, mean_over_kinds
+from headbook.measures.clouds import Parts, mean_over_kinds
 from headbook.metrics.base import Chart, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.arithmetic import Ints
-    from headbook.clouds import Cloud, Estimate, Sample
+    from headbook.measures.arithmetic import Ints
+    from headbook.measures.clouds import Cloud, Estimate, Sample
 
 
 LEAST, MOST = 5, 16  # sentences of an entry

@@ -12,7 +12,7 @@ from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Secti
 from headbook.metrics.examples import identity, previous_token
 
 if TYPE_CHECKING:
-    from headbook.layerview import LayerView
+    from headbook.measures.layerview import LayerView
 
 REACH = 32
 LABELS = tuple(str(offset) for offset in range(-REACH, REACH + 1))

@@ -12,13 +12,13 @@ are found on the same sample.
 
 from typing import TYPE_CHECKING
 
-from headbook.clouds import apart
+from headbook.measures.clouds import apart
 from headbook.metrics.base import Chart, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.clouds import Cloud, Estimate
+    from headbook.measures.clouds import Cloud, Estimate
 
 
 def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":

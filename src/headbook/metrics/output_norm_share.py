@@ -21,8 +21,8 @@ from headbook.terms import View
 if TYPE_CHECKING:
     import torch
 
-    from headbook.arithmetic import Floats
-    from headbook.layerview import LayerView
+    from headbook.measures.arithmetic import Floats
+    from headbook.measures.layerview import LayerView
 
 
 def measure(layer: "LayerView") -> "torch.Tensor":

@@ -31,19 +31,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from headbook.measures.mixture import mixture
+from headbook.measures.patterns import OffsetSums, column_residual, fit_offsets, offset_sums
 from headbook.metrics.base import Chart, Example, Finished, SampledMetric, Section
 from headbook.metrics.examples import previous_token, to_token, uniform
-from headbook.mixture import mixture
-from headbook.patterns import OffsetSums, column_residual, fit_offsets, offset_sums
 from headbook.terms import View
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.arithmetic import Floats
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.arithmetic import Floats
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
     Bools = NDArray[np.bool_]
 

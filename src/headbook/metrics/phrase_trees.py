@@ -25,9 +25,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
-from headbook.metrics.examples import identity, previous_token
-from headbook.phrases import (
+from headbook.measures.phrases import (
     balanced,
     best_trees,
     bracket_counts,
@@ -37,15 +35,17 @@ from headbook.phrases import (
     phrase_scores,
     right_branching,
 )
+from headbook.measures.wordtrees import attention_parts, word_trees
+from headbook.metrics.base import Chart, Example, Finished, Need, SampledMetric, Section
+from headbook.metrics.examples import identity, previous_token
 from headbook.terms import View
-from headbook.wordtrees import attention_parts, word_trees
 
 if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
 LABELS = ("f1", "joint", "right_branching", "left_branching", "balanced", "ceiling")
 BASELINES = (right_branching, left_branching, balanced)

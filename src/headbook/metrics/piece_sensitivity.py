@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
 RULES = ("sum", "first", "unsplit")
 LABELS = tuple(f"{what}:{rule}" for what in ("alignment", "head_found") for rule in RULES)

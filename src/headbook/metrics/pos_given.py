@@ -19,8 +19,8 @@ from headbook.terms import UPOS, View
 if TYPE_CHECKING:
     import torch
 
-    from headbook.frame import Frame
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Frame
+    from headbook.measures.layerview import LayerView
 
 
 def words_that_look(frame: "Frame") -> "torch.Tensor":

@@ -15,8 +15,8 @@ from headbook.terms import UPOS
 if TYPE_CHECKING:
     import torch
 
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
 
 def expected(scope: "Scope") -> "torch.Tensor":

@@ -20,8 +20,8 @@ from headbook.terms import View
 if TYPE_CHECKING:
     import torch
 
-    from headbook.frame import Frame, Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Frame, Scope
+    from headbook.measures.layerview import LayerView
 
 REACH = 5
 CAUSAL_START = 2  # the first position that counts in causal stacks

@@ -10,13 +10,13 @@ intervals are over sequences.
 
 from typing import TYPE_CHECKING
 
+from headbook.measures.repeats import on_pairs, pairs_of, previous
 from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity, previous_token
-from headbook.repeats import on_pairs, pairs_of, previous
 from headbook.terms import View
 
 if TYPE_CHECKING:
-    from headbook.layerview import LayerView
+    from headbook.measures.layerview import LayerView
 
 
 def measure(layer: "LayerView") -> Ratio:

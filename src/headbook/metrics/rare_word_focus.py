@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
 from headbook.metrics.examples import to_token, uniform
 from headbook.terms import View
-from headbook.tokens import NO_WORD
+from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:
     import torch
 
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
 
 def looking(scope: "Scope") -> "torch.Tensor":

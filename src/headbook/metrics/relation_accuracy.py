@@ -14,15 +14,15 @@ that are visible. Numbers do not compare across annotation schemes.
 
 from typing import TYPE_CHECKING
 
+from headbook.measures.relations import LABELS, asked, hits
+from headbook.measures.relations import chance as even
 from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
 from headbook.metrics.examples import previous_token
-from headbook.relations import LABELS, asked, hits
-from headbook.relations import chance as even
 from headbook.terms import View
 
 if TYPE_CHECKING:
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
 
 def measure(layer: "LayerView") -> Ratio:

@@ -8,15 +8,15 @@ needs more than position. Uniform attention is a choice among all other words th
 import math
 from typing import TYPE_CHECKING
 
+from headbook.measures.relations import LABELS, asked, far_hits
+from headbook.measures.relations import chance as even
 from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
 from headbook.metrics.examples import identity, previous_token
-from headbook.relations import LABELS, asked, far_hits
-from headbook.relations import chance as even
 from headbook.terms import View
 
 if TYPE_CHECKING:
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
 
 def measure(layer: "LayerView") -> Ratio:

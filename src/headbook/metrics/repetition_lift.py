@@ -15,7 +15,7 @@ from headbook.metrics.examples import identity, to_token
 from headbook.terms import HIGH
 
 if TYPE_CHECKING:
-    from headbook.outputs import HeadOutputs
+    from headbook.measures.outputs import HeadOutputs
 
 
 def measure(heads: "HeadOutputs") -> Ratio:

@@ -18,7 +18,7 @@ from headbook.terms import Rollout, State
 if TYPE_CHECKING:
     import torch
 
-    from headbook.flow import FlowView
+    from headbook.measures.flow import FlowView
 
 
 def measure(view: "FlowView") -> "torch.Tensor | None":

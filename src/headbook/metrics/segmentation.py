@@ -22,7 +22,7 @@ from headbook.metrics.examples import identity
 from headbook.terms import RULES
 
 if TYPE_CHECKING:
-    from headbook.outputs import HeadOutputs
+    from headbook.measures.outputs import HeadOutputs
 
 MEASURES = ("f1", "pk", "windowdiff")
 LABELS = tuple(f"{measure}:{rule}" for rule in RULES for measure in MEASURES)

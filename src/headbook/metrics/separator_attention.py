@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.frame import Frame
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Frame
+    from headbook.measures.layerview import LayerView
 
 LABELS = ("separator", "sentence_end", "separator_by_norm", "sentence_end_by_norm")
 

@@ -18,7 +18,7 @@ from headbook.metrics.examples import identity, uniform
 from headbook.terms import View
 
 if TYPE_CHECKING:
-    from headbook.layerview import LayerView
+    from headbook.measures.layerview import LayerView
 
 
 def measure(layer: "LayerView") -> Ratio:

@@ -26,8 +26,8 @@ from headbook.terms import View
 if TYPE_CHECKING:
     import torch
 
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
 THRESHOLD = 0.3
 BY_KEY = ("first", "separator", "special", "punctuation")

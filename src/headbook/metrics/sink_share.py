@@ -12,7 +12,7 @@ from headbook.metrics.examples import identity, to_token, uniform
 from headbook.terms import View
 
 if TYPE_CHECKING:
-    from headbook.layerview import LayerView
+    from headbook.measures.layerview import LayerView
 
 
 def measure(layer: "LayerView") -> Ratio:

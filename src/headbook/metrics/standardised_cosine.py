@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from headbook.clouds import mean
+from headbook.measures.clouds import mean
 from headbook.metrics.base import Chart, LayerMetric, Section
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headbook.clouds import Cloud, Estimate
+    from headbook.measures.clouds import Cloud, Estimate
 
 
 def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":

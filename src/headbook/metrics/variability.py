@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.frame import Scope
-    from headbook.layerview import LayerView
+    from headbook.measures.frame import Scope
+    from headbook.measures.layerview import LayerView
 
 FIRST = 10  # Vig & Belinkov, footnote 3
 

@@ -20,7 +20,7 @@ from headbook.terms import Space
 if TYPE_CHECKING:
     import torch
 
-    from headbook.tokenview import TokenView
+    from headbook.measures.tokenview import TokenView
 
 
 def measure(view: "TokenView", space: Space | None) -> "torch.Tensor":

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from headbook.manifest import Check, Manifest, Rounding
 from headbook.metrics.base import Metric
+from headbook.stored.manifest import Check, Manifest, Rounding
 from headbook.views.page import Page, gap_texts
 from headbook.wording import MISSING, STACKS, VIEWS, percent
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook import images
-from headbook.alignment import NO_SOURCE, Links, links
 from headbook.charts import colours
-from headbook.results import StackResults
-from headbook.shown import STEPS, HeadName, ShownSentence
+from headbook.numbers.alignment import NO_SOURCE, Links, links
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import STEPS, HeadName, ShownSentence
 from headbook.views.sources import Label
 from headbook.wording import head_name, head_page, percent, sentence_file, visible
+from headbook.writing import images
 
 MOST_TOKENS = 32  # of a text in pictures
 LINE = 17  # units from one token to the next

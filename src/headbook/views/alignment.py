@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from headbook.alignment import Alignments, alignments, f1
 from headbook.metrics import all_metrics
-from headbook.results import Number, StackResults
-from headbook.shown import HeadName, ShownSentence, heads_of
+from headbook.numbers.alignment import Alignments, alignments, f1
+from headbook.numbers.results import Number, StackResults
+from headbook.stored.shown import HeadName, ShownSentence, heads_of
 from headbook.terms import View
 from headbook.views.aligned import AlignedSentence, address, aligned_sentence
 from headbook.views.cells import Cell

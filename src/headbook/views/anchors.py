@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors, Best
-from headbook.arithmetic import divide
-from headbook.results import StackResults
-from headbook.shown import HeadName, heads_of
+from headbook.measures.arithmetic import divide
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import HeadName, heads_of
+from headbook.summaries.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors, Best
 from headbook.terms import View
 from headbook.wording import MISSING, head_name, head_page, number
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.classes import KINDS, OTHER, PATTERN, Classes, Place
-from headbook.classify import Label
 from headbook.findings import Finding, Link
-from headbook.results import Numbers, StackResults
-from headbook.shown import HeadName
+from headbook.measures.classify import Label
+from headbook.numbers.classes import KINDS, OTHER, PATTERN, Classes, Place
+from headbook.numbers.results import Numbers, StackResults
+from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.wording import counted, head_name, head_page, number
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.metrics.base import Metric
-from headbook.results import Number
+from headbook.numbers.results import Number
 from headbook.wording import FEW, MISSING, interval, is_share, number
 
 COLOUR_STEPS = 21

@@ -10,8 +10,8 @@ from headbook.charts import Figure
 from headbook.findings.said import CHOICE, REPORT, metric
 from headbook.metrics.base import Need
 from headbook.metrics.segmentation import MEASURES
-from headbook.results import Number, StackResults
-from headbook.shown import HeadName
+from headbook.numbers.results import Number, StackResults
+from headbook.stored.shown import HeadName
 from headbook.terms import HEAD_RULES, RULES, View
 from headbook.views.anchors import AnchorHead, AnchorLayer, anchor_heads, anchor_layers
 from headbook.views.cells import Cell

@@ -8,7 +8,7 @@ import pandas as pd
 
 from headbook.charts import Figure, layer_curve
 from headbook.findings.said import metric
-from headbook.results import StackResults
+from headbook.numbers.results import StackResults
 from headbook.terms import View
 from headbook.wording import STACKS
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from headbook.findings.said import metric
-from headbook.results import Number, StackResults
+from headbook.numbers.results import Number, StackResults
 from headbook.terms import HEAD_RULES, View
 from headbook.views.anchors import anchor_layers
 from headbook.views.passage import best_layer

@@ -7,10 +7,10 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from headbook.arithmetic import Floats
 from headbook.charts import Figure, trajectories
-from headbook.results import StackResults
-from headbook.shown import AROUND, OWN, PUBLIC, ShownText
+from headbook.measures.arithmetic import Floats
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import AROUND, OWN, PUBLIC, ShownText
 from headbook.terms import Side
 from headbook.views.page import Page
 from headbook.views.paths import AXES, token_kind

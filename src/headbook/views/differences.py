@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headbook.contrasts import PairDifferences, contrast
-from headbook.grouped import Group
-from headbook.results import Number, StackResults
-from headbook.shown import HeadName
+from headbook.numbers.results import Number, StackResults
+from headbook.stored.shown import HeadName
+from headbook.summaries.contrasts import PairDifferences, contrast
+from headbook.summaries.grouped import Group
 from headbook.views.cells import Cell
 from headbook.views.groupvalues import (
     Headline,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headbook.shown import LOGITS
+from headbook.stored.shown import LOGITS
 from headbook.terms import Space, State
 from headbook.wording import SPACES, STATES, first_of, number, percent
 
@@ -58,7 +58,7 @@ def entries_tables(near: pd.DataFrame) -> Iterator[EntriesTable]:
     """The nearest entries, and those of the logit lens, where there are any.
 
     Args:
-        near: rows of `headbook.shown.NEAREST`, of one stack and sentence.
+        near: rows of `headbook.stored.shown.NEAREST`, of one stack and sentence.
     """
     lens = near["space"] == LOGITS
     nearest = near[~lens]
@@ -93,7 +93,7 @@ def story_data(near: pd.DataFrame) -> dict[str, Any]:
     """By stack and choice, the layers, and for each token and layer its entries, nearest first.
 
     Args:
-        near: rows of `headbook.shown.NEAREST`, of one sentence.
+        near: rows of `headbook.stored.shown.NEAREST`, of one sentence.
     """
     return {
         str(stack): {choice: _cells(rows) for choice, rows in _choices(of_stack).items()}

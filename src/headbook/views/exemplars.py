@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook import images
 from headbook.charts import colours
-from headbook.results import StackResults
-from headbook.shown import STEPS, Exemplar, Ranking, ShownSentence
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import STEPS, Exemplar, Ranking, ShownSentence
 from headbook.views.neurons import traced
 from headbook.views.text import Token, running_text
 from headbook.wording import (
@@ -16,6 +15,7 @@ from headbook.wording import (
     number,
     sentence_file,
 )
+from headbook.writing import images
 
 LINKS = 8  # strongest links listed under an exemplar
 COLOURS = 32  # of a preview; a picture carries its palette

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from headbook.shown import ShownSentence
-from headbook.study import Study
+from headbook.stored.shown import ShownSentence
+from headbook.stored.study import Study
 from headbook.views.heads import HeadsPage
 from headbook.views.metric import MetricPage
 from headbook.views.page import Page

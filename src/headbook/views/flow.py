@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.charts import Figure, layer_curve
 from headbook.metrics import all_metrics
-from headbook.results import Numbers, StackResults
+from headbook.numbers.results import Numbers, StackResults
 from headbook.terms import CLASSES, State
 from headbook.views.cells import Cell
 from headbook.views.metric import study_metrics

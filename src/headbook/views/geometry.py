@@ -7,10 +7,17 @@ from typing import ClassVar
 import numpy as np
 
 from headbook.charts import Figure
-from headbook.clouds import MINIBATCH, NAMED
+from headbook.measures.clouds import MINIBATCH, NAMED
 from headbook.metrics import all_metrics
-from headbook.results import Numbers, StackResults
-from headbook.shapes import CKA, OUTLIERS, GeometrySums, StateColumn, short_names, state_names
+from headbook.numbers.results import Numbers, StackResults
+from headbook.summaries.shapes import (
+    CKA,
+    OUTLIERS,
+    GeometrySums,
+    StateColumn,
+    short_names,
+    state_names,
+)
 from headbook.views.cells import Cell
 from headbook.views.geometryfigures import figures
 from headbook.views.geometrysaid import said

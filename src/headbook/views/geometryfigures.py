@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts import Figure, state_curves, state_matrix
-from headbook.clouds import MINIBATCH
+from headbook.measures.clouds import MINIBATCH
 from headbook.metrics import all_metrics
-from headbook.results import Numbers, StackResults
-from headbook.shapes import GeometrySums, StateColumn, short_names
+from headbook.numbers.results import Numbers, StackResults
+from headbook.summaries.shapes import GeometrySums, StateColumn, short_names
 from headbook.wording import counted
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from headbook.clouds import MINIBATCH
-from headbook.shapes import GeometrySums, state_names
+from headbook.measures.clouds import MINIBATCH
+from headbook.summaries.shapes import GeometrySums, state_names
 from headbook.wording import number, percent
 
 DOMINANT = 1 / 4  # part of the anisotropy that one dimension alone must give to be named

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from headbook.metrics.base import Chart, HeadMetric
-from headbook.results import StackResults
-from headbook.shown import HeadName
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import HeadName
 from headbook.views.cells import colour_step, domain
 from headbook.wording import (
     MISSING,

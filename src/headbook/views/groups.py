@@ -8,9 +8,9 @@ from typing import ClassVar
 import pandas as pd
 
 from headbook.charts import Figure, layer_curve
-from headbook.grouped import Group
-from headbook.manifest import Manifest
-from headbook.results import StackResults
+from headbook.numbers.results import StackResults
+from headbook.stored.manifest import Manifest
+from headbook.summaries.grouped import Group
 from headbook.views.differences import Contrasts, PairSection, head_contrasts, pair_section
 from headbook.views.groupvalues import GroupRow, Headline, groups_of, numbers_of, stack_headlines
 from headbook.views.page import Page, gap_text

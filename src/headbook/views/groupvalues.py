@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headbook.facets import headlines
-from headbook.grouped import Group
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
-from headbook.results import Number, Numbers, StackResults
-from headbook.sums import HeadColumn
+from headbook.numbers.results import Number, Numbers, StackResults
+from headbook.summaries.grouped import Group
+from headbook.summaries.sums import HeadColumn
+from headbook.text.facets import headlines
 from headbook.views.cells import Cell
 from headbook.views.ranked import p_text
 from headbook.wording import MISSING, THIN, counted, is_share, label_name, number

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Chart, HeadMetric
-from headbook.results import StackResults
-from headbook.shown import Exemplar, HeadName, heads_of
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import Exemplar, HeadName, heads_of
 from headbook.terms import UPOS, View
 from headbook.views.cells import Cell, percentile
 from headbook.views.exemplars import ExemplarGroup, exemplar_groups

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.arithmetic import Floats
-from headbook.classes import Classes, Place, head_classes, value
-from headbook.headrelations import HeadRelation, HeadRelations, head_relations
-from headbook.relations import LABELS
-from headbook.results import StackResults
-from headbook.shown import HeadName, heads_of
+from headbook.measures.arithmetic import Floats
+from headbook.measures.relations import LABELS
+from headbook.numbers.classes import Classes, Place, head_classes, value
+from headbook.numbers.headrelations import HeadRelation, HeadRelations, head_relations
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import HeadName, heads_of
 from headbook.terms import View
 from headbook.views.answers import offset_name
 from headbook.views.plain import detail

@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.charts import Figure
 from headbook.charts.scatter import head_scatter
-from headbook.results import StackResults
+from headbook.numbers.results import StackResults
 from headbook.views.cells import Cell
 from headbook.views.headfacts import Fact, HeadFacts, head_facts
 from headbook.views.headvalues import Column, Results, axes, columns, first_columns

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.images import base64_of
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import HeadMetric
-from headbook.results import Number, Numbers, StackResults
-from headbook.shown import HeadName
+from headbook.numbers.results import Number, Numbers, StackResults
+from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.views.grid import FIRST, key, offered_labels
 from headbook.views.headfacts import Fact, HeadFacts, head_facts
 from headbook.wording import FEW, STACKS, is_share, label_name
+from headbook.writing.images import base64_of
 
 AXES = FIRST[:2]  # what the list's picture shows first
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook import images
-from headbook.shown import ShownSentence, ShownText
+from headbook.stored.shown import ShownSentence, ShownText
+from headbook.stored.wordmaps import word_names
 from headbook.terms import Stack
-from headbook.wordmaps import word_names
+from headbook.writing import images
 
 DIGITS = 4  # of lengths of values
 MOST_BYTES = 2_000_000  # of a stack's maps in a sentence's data file

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook import images
-from headbook.arithmetic import Ints
 from headbook.charts import colours
-from headbook.results import StackResults
-from headbook.similar import Likeness, likeness
+from headbook.measures.arithmetic import Ints
+from headbook.numbers.results import StackResults
+from headbook.numbers.similar import Likeness, likeness
 from headbook.terms import View
 from headbook.wording import head_name, head_page
+from headbook.writing import images
 
 SIDE = 460  # pixels of a matrix
 STRIP, GAP, MARK = 64, 6, 4  # pixels beside it that show layers; to the matrix; of a mark

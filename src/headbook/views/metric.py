@@ -17,9 +17,9 @@ from headbook.metrics.base import (
     PairMetric,
     Source,
 )
-from headbook.results import StackResults
-from headbook.shapes import CKA
-from headbook.sums import PairColumn, TokenColumn
+from headbook.numbers.results import StackResults
+from headbook.summaries.shapes import CKA
+from headbook.summaries.sums import PairColumn, TokenColumn
 from headbook.views.page import Page, gap_text
 from headbook.views.sections import StackSection, head_section
 from headbook.views.tokensections import token_section

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.results import StackResults
-from headbook.shown import HeadName
-from headbook.similar import Likeness, likeness
+from headbook.numbers.results import StackResults
+from headbook.numbers.similar import Likeness, likeness
+from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.wording import FEW, MISSING, THIN, head_name, head_page
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from headbook import images
-from headbook.results import StackResults
-from headbook.scores import GAP, MOST_BYTES, Scores, size
-from headbook.shown import ShownSentence
-from headbook.study import Study
+from headbook.numbers.results import StackResults
+from headbook.stored.scores import GAP, MOST_BYTES, Scores, size
+from headbook.stored.shown import ShownSentence
+from headbook.stored.study import Study
 from headbook.terms import Stack
 from headbook.views.instance import exact
 from headbook.wording import sentence_file, written
+from headbook.writing import images
 
 FOLDER = "data/neurons"
 HIDDEN = "queries, keys and values"  # as a study's gaps call what no hook has seen

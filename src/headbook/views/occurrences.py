@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts import Figure, occurrence_paths
-from headbook.shown import ShownText
-from headbook.study import Study
+from headbook.stored.shown import ShownText
+from headbook.stored.study import Study
+from headbook.summaries.typesums import TYPE_METRIC
 from headbook.terms import CONTENT, Space, Stack, State
-from headbook.typesums import TYPE_METRIC
 from headbook.wording import STACKS, first_of, sentence_file, visible
 
 SHOWN = 6  # types that a page draws

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from headbook.charts import Bar, Drawing, offset_profile
-from headbook.results import StackResults
-from headbook.shown import HeadName
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import HeadName
 from headbook.wording import counted, head_file, head_name
 
 METRIC = "offset_profile"

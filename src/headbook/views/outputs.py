@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from headbook.arithmetic import effective_number
 from headbook.charts import Figure, heat_map
 from headbook.findings import CHOICE, REPORT
+from headbook.measures.arithmetic import effective_number
 from headbook.metrics import all_metrics
-from headbook.results import Numbers, StackResults
-from headbook.shown import HeadName
+from headbook.numbers.results import Numbers, StackResults
+from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.views.cells import domain
 from headbook.views.rows import HeadRow

@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from headbook.charts import Figure
 from headbook.findings import Finding, find
-from headbook.manifest import Manifest
-from headbook.results import StackResults
+from headbook.numbers.results import StackResults
+from headbook.stored.manifest import Manifest
 from headbook.terms import Side
 from headbook.views.grid import FIRST, Grid, grid
 from headbook.views.metric import MetricPage

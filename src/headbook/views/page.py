@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headbook.manifest import Gap, Manifest
+from headbook.stored.manifest import Gap, Manifest
 from headbook.wording import STACKS, counted
 
 EVERY = slice(None)  # of the pages of a kind

@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.results import Number, StackResults
-from headbook.shown import ShownText
+from headbook.numbers.results import Number, StackResults
+from headbook.stored.shown import ShownText
 from headbook.terms import HEAD_RULES, RULES, View
 from headbook.views.text import Token, running_text
 from headbook.wording import percent
@@ -58,7 +58,7 @@ def proposals(
     """A passage as each rule divides it; none for a single sentence.
 
     Args:
-        marks: as in `headbook.shown.Portrait.ends`.
+        marks: as in `headbook.stored.shown.Portrait.ends`.
     """
     if marks is None or len(text.parts) < 2:
         return ()

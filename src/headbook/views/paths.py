@@ -8,7 +8,7 @@ import pandas as pd
 from headbook.charts import BASELINE, Figure, trajectories
 from headbook.metrics import all_metrics
 from headbook.metrics.base import TokenMetric
-from headbook.shown import ShownText
+from headbook.stored.shown import ShownText
 from headbook.terms import CONTENT, FUNCTION, Space, Stack, State
 from headbook.views.text import distinct
 from headbook.wording import STACKS, first_of, sentence_file, visible
@@ -36,7 +36,7 @@ def figures(
     """The paths of the tokens: one chart a metric.
 
     Args:
-        rows: of `headbook.shown.TOKENS`, of one stack and sentence.
+        rows: of `headbook.stored.shown.TOKENS`, of one stack and sentence.
     """
     rows = rows[rows["value"].notna()]
     there = set(rows["metric"])

@@ -9,10 +9,10 @@ import pandas as pd
 
 from headbook.charts import Figure, mixture_bars
 from headbook.charts.patterns import PARTS
-from headbook.classes import PATTERN, Classes, HeadClass, Place, head_classes, value
-from headbook.classify import Label
-from headbook.results import StackResults
-from headbook.shown import HeadName
+from headbook.measures.classify import Label
+from headbook.numbers.classes import PATTERN, Classes, HeadClass, Place, head_classes, value
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.views.answers import Answer, answers
 from headbook.views.page import Page

@@ -2,9 +2,9 @@
 
 import math
 
-from headbook.classes import HeadClass, Place, head_class, value
-from headbook.classify import Label
-from headbook.results import StackResults
+from headbook.measures.classify import Label
+from headbook.numbers.classes import HeadClass, Place, head_class, value
+from headbook.numbers.results import StackResults
 from headbook.views.answers import KEYS, offset_name, sink_name
 from headbook.wording import number
 

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 from headbook.findings import Link
 from headbook.findings.said import Best, Parts, chosen, head_link, in_percent, said
-from headbook.results import StackResults
+from headbook.numbers.results import StackResults
 from headbook.views.answers import offset_name
 from headbook.views.headvalues import Column, Results
 from headbook.views.ranked import place_of, tests_of

@@ -8,10 +8,10 @@ import pandas as pd
 
 from headbook.charts import Figure, relation_layers
 from headbook.findings import REPORT
-from headbook.inference import RelationTests, relation_tests
 from headbook.metrics import all_metrics
-from headbook.results import Number, StackResults
-from headbook.shown import HeadName
+from headbook.numbers.inference import RelationTests, relation_tests
+from headbook.numbers.results import Number, StackResults
+from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.views.answers import offset_name
 from headbook.views.cells import Cell

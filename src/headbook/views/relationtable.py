@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.inference import best_offsets
+from headbook.measures.relations import LABELS
 from headbook.metrics import all_metrics
-from headbook.relations import LABELS
-from headbook.results import StackResults
-from headbook.shown import HeadName
+from headbook.numbers.inference import best_offsets
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.views.answers import offset_name
 from headbook.views.cells import Cell

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.metrics import all_metrics
-from headbook.published import GROUPS, Group, Published
-from headbook.results import StackResults
+from headbook.numbers.published import GROUPS, Group, Published
+from headbook.numbers.results import StackResults
 from headbook.views.page import Page
 from headbook.wording import MISSING, counted, interval, is_share, label_name
 
@@ -31,7 +31,7 @@ class FigureRow:
     """A published figure.
 
     Attributes:
-        what, value, where: as in `headbook.published.Published`.
+        what, value, where: as in `headbook.numbers.published.Published`.
         used: what it is computed from.
         how: what of that it takes.
         own: this study's value; a dash where it is of another model, or has none.

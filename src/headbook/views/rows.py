@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from headbook.metrics.base import Metric
-from headbook.results import Number, Numbers
-from headbook.shown import HeadName
+from headbook.numbers.results import Number, Numbers
+from headbook.stored.shown import HeadName
 from headbook.views.cells import Cell
 from headbook.wording import head_name, head_page
 

@@ -11,8 +11,8 @@ import pandas as pd
 from headbook.charts import Figure, heat_map, layer_curve
 from headbook.charts.draw import UNIFORM
 from headbook.metrics.base import Chart, HeadMetric, Metric, Source
-from headbook.results import Numbers, StackResults
-from headbook.shown import HeadName
+from headbook.numbers.results import Numbers, StackResults
+from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.views.cells import Cell, domain
 from headbook.views.rows import HeadRow, LayerRow

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headbook.results import StackResults
-from headbook.shown import ShownSentence, rows_of
-from headbook.study import Study
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import ShownSentence, rows_of
+from headbook.stored.study import Study
 from headbook.terms import Side
 from headbook.views.page import EVERY, Page
 from headbook.views.sentencestack import StackOfSentence, stack_of

@@ -8,9 +8,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.charts import Figure
-from headbook.results import StackResults
-from headbook.shown import HeadName, ShownSentence
-from headbook.study import Study
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import HeadName, ShownSentence
+from headbook.stored.study import Study
 from headbook.terms import Rollout, Stack
 from headbook.views.entries import EntriesTable, Story, entries_tables, story
 from headbook.views.instance import exact
@@ -102,8 +102,8 @@ def stack_of(
     """A sentence in a stack.
 
     Args:
-        tokens: its rows of `headbook.shown.TOKENS`.
-        near: its rows of `headbook.shown.NEAREST`.
+        tokens: its rows of `headbook.stored.shown.TOKENS`.
+        near: its rows of `headbook.stored.shown.NEAREST`.
     """
     study, stack = results.study, results.stack
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headbook.charts import Arc, Drawing, arc_diagram
-from headbook.shown import ShownText
+from headbook.stored.shown import ShownText
+from headbook.stored.wordmaps import n_words, word_names
 from headbook.terms import known_relation
 from headbook.wording import MISSING
-from headbook.wordmaps import n_words, word_names
 
 MOST_WORDS = 60  # of a text that are drawn
 

@@ -7,10 +7,10 @@ from typing import ClassVar
 import numpy as np
 import pandas as pd
 
-from headbook.arithmetic import Floats
 from headbook.charts import Figure, head_points
-from headbook.results import StackResults
-from headbook.similar import Likeness, likeness, turned
+from headbook.measures.arithmetic import Floats
+from headbook.numbers.results import StackResults
+from headbook.numbers.similar import Likeness, likeness, turned
 from headbook.terms import View
 from headbook.views.matrices import STRIP, Matrix, matrices, most
 from headbook.views.neighbours import NEAREST, Neighbour, nats, neighbour

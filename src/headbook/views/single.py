@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.charts import Drawing, Link, attention_lines, attention_map
-from headbook.results import StackResults
-from headbook.shown import STEPS, HeadName, ShownSentence, heads_of
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import STEPS, HeadName, ShownSentence, heads_of
 from headbook.wording import head_file, head_name, sentence_file
 
 SHARE = 0.9  # of a row, which the lines of a query hold

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook import images
 from headbook.charts import colours
-from headbook.shown import STEPS, ShownText
+from headbook.stored.shown import STEPS, ShownText
 from headbook.terms import Rollout
 from headbook.views.text import distinct
 from headbook.wording import THIN, visible
+from headbook.writing import images
 
 MOST_TOKENS = 48  # rows and columns of a picture, and rows of the table
 OTHERS = 3  # sources that a cell names beside the token itself

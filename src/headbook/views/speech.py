@@ -9,11 +9,11 @@ import numpy as np
 
 from headbook.charts import Figure
 from headbook.findings import CHOICE, REPORT, highest
-from headbook.manifest import Manifest
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Need
-from headbook.results import StackResults
-from headbook.shown import HeadName
+from headbook.numbers.results import StackResults
+from headbook.stored.manifest import Manifest
+from headbook.stored.shown import HeadName
 from headbook.terms import UPOS, View
 from headbook.views.cells import Cell
 from headbook.views.page import Page, gap_text

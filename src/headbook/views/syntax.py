@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.charts import Figure
-from headbook.inference import RelationTests
-from headbook.manifest import Manifest
+from headbook.measures.relations import LABELS
 from headbook.metrics.base import Need
-from headbook.relations import LABELS
-from headbook.results import StackResults
+from headbook.numbers.inference import RelationTests
+from headbook.numbers.results import StackResults
+from headbook.stored.manifest import Manifest
 from headbook.views.page import Page, gap_text
 from headbook.views.ranked import (
     VIEW,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.shown import STEPS, ShownText
+from headbook.stored.shown import STEPS, ShownText
 
 SHADES = 10
 WINDOW = 48  # tokens of a long text that stand on a page of exemplars

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from headbook import images
-from headbook.arithmetic import Floats
 from headbook.charts import colours
-from headbook.classes import Place
-from headbook.finish import ABOUT
-from headbook.results import StackResults
+from headbook.measures.arithmetic import Floats
+from headbook.numbers.classes import Place
+from headbook.numbers.results import StackResults
+from headbook.summaries.finish import ABOUT
 from headbook.terms import View
+from headbook.writing import images
 
 METRIC = "variability"  # keeps the weights between the first tokens of each sentence
 COLOURS = 16  # a picture carries its palette

@@ -7,7 +7,7 @@ import pandas as pd
 from headbook.charts import layer_curve
 from headbook.metrics import all_metrics
 from headbook.metrics.base import LayerwiseMetric, TokenMetric
-from headbook.results import Numbers, StackResults
+from headbook.numbers.results import Numbers, StackResults
 from headbook.terms import Space, State
 from headbook.views.cells import Cell
 from headbook.views.rows import LayerRow, layer_frame

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from headbook.results import StackResults
+from headbook.numbers.results import StackResults
+from headbook.summaries.typesums import STATES, TypeSums
 from headbook.terms import State
-from headbook.typesums import STATES, TypeSums
 from headbook.views.occurrences import Compared, compared_types
 from headbook.views.page import Page
 from headbook.wording import STACKS, number, visible

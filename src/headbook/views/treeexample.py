@@ -8,15 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.charts import Arc, Drawing, arc_diagram, bracket_diagram
-from headbook.inference import RelationTests
-from headbook.phrases import best_trees, equalised, gold_phrases, phrase_scores
-from headbook.results import StackResults
-from headbook.shown import HeadName, ShownSentence, ShownText
-from headbook.terms import known_relation
-from headbook.views.ranked import ALPHA, place_of
-from headbook.views.treetables import VIEW, best_head
-from headbook.wording import head_name, head_page, sentence_file
-from headbook.wordmaps import (
+from headbook.measures.phrases import best_trees, equalised, gold_phrases, phrase_scores
+from headbook.numbers.inference import RelationTests
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import HeadName, ShownSentence, ShownText
+from headbook.stored.wordmaps import (
     Link,
     links,
     n_words,
@@ -24,6 +20,10 @@ from headbook.wordmaps import (
     word_attention,
     word_names,
 )
+from headbook.terms import known_relation
+from headbook.views.ranked import ALPHA, place_of
+from headbook.views.treetables import VIEW, best_head
+from headbook.wording import head_name, head_page, sentence_file
 
 MOST_WORDS = 20  # of a sentence that fits a window
 LEAST_WEIGHT = 0.1  # of an arc

@@ -8,8 +8,8 @@ import numpy as np
 
 from headbook.findings import CHOICE, REPORT
 from headbook.metrics import all_metrics
-from headbook.results import Numbers, StackResults
-from headbook.shown import HeadName
+from headbook.numbers.results import Numbers, StackResults
+from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.views.cells import Cell
 from headbook.wording import FEW, head_name, head_page, number

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook import images
 from headbook.charts import colours
-from headbook.results import StackResults
-from headbook.shown import STEPS, Exemplar, Ranking
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import STEPS, Exemplar, Ranking
+from headbook.writing import images
 
 COLOURS = 32  # a picture carries its palette
 

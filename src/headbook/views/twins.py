@@ -3,7 +3,7 @@
 import numpy as np
 
 from headbook.metrics.base import HeadMetric
-from headbook.results import StackResults
+from headbook.numbers.results import StackResults
 from headbook.terms import Control
 from headbook.wording import THIN, is_share, number
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headbook.arithmetic import Floats
 from headbook.charts import Figure, tag_heads, tag_layers
-from headbook.results import Numbers, StackResults
-from headbook.shown import HeadName, heads_of
+from headbook.measures.arithmetic import Floats
+from headbook.numbers.results import Numbers, StackResults
+from headbook.stored.shown import HeadName, heads_of
 from headbook.terms import UPOS, Side, View
 from headbook.wording import FEW, STACKS, head_name
 

@@ -1,0 +1,179 @@
+"""One forward pass over a batch: attention layer by layer, and the residual states.
+
+Everything is handed on while it is alive and dropped after; hooks are removed in ``finally``.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from headbook.measures.frame import Frame, Scope
+from headbook.network import hook
+from headbook.network.anatomy import FIELDS, Anatomy, Call, first
+from headbook.network.families import Site
+from headbook.network.model import Model
+from headbook.terms import Side, Stack, State, View
+from headbook.text.batch import Batch
+from headbook.text.texts import Texts
+
+OnAttention = Callable[[Call, hook.Attention], None]
+OnState = Callable[[str, int, State, torch.Tensor], None]
+
+
+def forward(
+    model: Model, anatomy: Anatomy, batch: Batch, on_attention: OnAttention | None = None
+) -> Any:
+    """Run the model over a batch.
+
+    Args:
+        on_attention: gets each attention call with its place, while the pass is under way (after
+            it, for models that the hook does not serve).
+
+    Returns:
+        What the model returns.
+    """
+    places = iter(anatomy.calls)
+    with torch.inference_mode():
+        if on_attention is None:
+            return model.body(**inputs(batch))
+        if anatomy.hooked:
+
+            def watcher(attention: hook.Attention) -> None:
+                place = next(places)
+                projection = anatomy.projections.get((place.stack, place.layer))
+                on_attention(place, replace(attention, projection=projection))
+
+            with hook.watching(watcher):
+                return model.body(**inputs(batch))
+        output = model.body(**inputs(batch), output_attentions=True)
+        by_stack = {name: iter(getattr(output, FIELDS[name])) for name in anatomy.stacks}
+        for place in places:
+            weights = next(by_stack[place.stack])
+            on_attention(place, hook.Attention(None, None, None, None, None, weights, None))
+        return output
+
+
+def inputs(batch: Batch) -> dict[str, torch.Tensor]:
+    """A batch as the model's arguments."""
+    names = {
+        Side.SOURCE: ("input_ids", "attention_mask"),
+        Side.TARGET: ("decoder_input_ids", "decoder_attention_mask"),
+    }
+    found: dict[str, torch.Tensor] = {}
+    for side, texts in batch.texts.items():
+        ids, mask = names[side]
+        found |= {ids: texts.ids, mask: texts.valid.long()}
+    return found
+
+
+def seen(attention: hook.Attention, stack: Stack, queries: Texts, keys: Texts) -> torch.Tensor:
+    """What each query may look at, by the mask that the model applied.
+
+    Returns:
+        *Shape:* ``(sentence, query, key)``, boolean.
+    """
+    shape = (keys.ids.shape[0], queries.n_tokens, keys.n_tokens)
+    open_ = torch.ones(shape, dtype=torch.bool, device=keys.ids.device)
+    if attention.mask is not None:
+        lowest = max(torch.finfo(attention.mask.dtype).min, hook.LOWEST)
+        open_ = (attention.mask[:, 0] > lowest / 2).expand(shape)
+    elif stack.causal:  # only where the mask is out of reach
+        open_ = open_.tril()
+    return open_ & keys.valid[:, None, :]
+
+
+class Scopes:
+    """The scopes of a batch, made once for all layers that share a mask."""
+
+    def __init__(self, batch: Batch, stacks: Mapping[str, Stack]) -> None:
+        self._batch, self._stacks = batch, stacks
+        self._known: dict[tuple[str, int], dict[View, Scope]] = {}
+        self._masks: list[torch.Tensor | None] = []  # kept, so that no id is used twice
+
+    def get(self, name: str, attention: hook.Attention) -> dict[View, Scope]:
+        """The scopes of one attention call, by view; the same object for the same mask."""
+        key = (name, id(attention.mask))
+        if key not in self._known:
+            stack = self._stacks[name]
+            queries, keys = self._batch.texts[stack.queries], self._batch.texts[stack.keys]
+            frame = Frame(stack, queries, keys, seen(attention, stack, queries, keys))
+            self._known[key] = {view: Scope(frame, view) for view in View}
+            self._masks.append(attention.mask)
+        return self._known[key]
+
+
+@contextmanager
+def tapped(model: Model, anatomy: Anatomy, on_state: OnState) -> Iterator[None]:
+    """Show the residual states of every pass inside the block.
+
+    ``on_state`` gets stack, layer, state and vectors ``(sentence, token, width)``: the input once
+    for each stack, then ``mid`` (where the table of families tells where it is) and ``out`` of
+    each layer. Stack ``cross`` has a ``mid`` only, the decoder's state after cross-attention.
+    """
+    sites = anatomy.family.sites if anatomy.family else {}
+    with ExitStack() as hooks:
+        for name, layers in anatomy.layers.items():
+            inside = {s: sites[s] for s in (name, "cross") if s in sites and _lives_in(s, name)}
+            tap = _Tap(name, len(layers), inside, on_state)
+            for module in dict.fromkeys(layers):
+                for handle in tap.attach(module):
+                    hooks.callback(handle.remove)
+        yield
+
+
+def _lives_in(site: str, stack: str) -> bool:
+    """Cross-attention stands in the decoder's layers."""
+    return site == stack or (site == "cross" and stack == "decoder")
+
+
+class _Tap:
+    """The hooks on the layers of one stack; counts layers, since modules may be shared."""
+
+    def __init__(
+        self, stack: str, n_layers: int, sites: Mapping[str, Site], on_state: OnState
+    ) -> None:
+        self._stack, self._n_layers = stack, n_layers
+        self._sites, self._on_state = sites, on_state
+        self._layer = -1
+        self._input = torch.empty(0)
+        self._block = torch.empty(0)
+
+    def attach(self, layer: torch.nn.Module) -> Iterator[Any]:
+        """Hook one layer module; yields handles to remove."""
+        yield layer.register_forward_pre_hook(self._enter, with_kwargs=True)
+        yield layer.register_forward_hook(self._leave)
+        for name, site in self._sites.items():
+            if site.after is None:
+                block = layer.get_submodule(site.block or site.projection)
+                yield block.register_forward_hook(self._keep_block)
+            else:
+                after = layer.get_submodule(site.after)
+                yield after.register_forward_pre_hook(self._mid(name))
+
+    def _enter(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._input = args[0] if args else kwargs["hidden_states"]
+        self._layer = (self._layer + 1) % self._n_layers
+        if self._layer == 0:
+            for stack in {self._stack, *self._sites}:
+                self._on_state(stack, 0, State.INPUT, self._input)
+
+    def _leave(self, _: Any, __: Any, output: Any) -> None:
+        out = first(output)
+        if self._block.numel():
+            self._on_state(self._stack, self._layer, State.MID, self._input + self._block)
+            self._block = torch.empty(0)
+        self._on_state(self._stack, self._layer, State.OUT, out)
+
+    def _keep_block(self, _: Any, __: Any, output: Any) -> None:
+        self._block = first(output)
+
+    def _mid(self, stack: str) -> Callable[[Any, tuple[Any, ...]], None]:
+        def see(_: Any, args: tuple[Any, ...]) -> None:
+            # Some layers flatten sentences and tokens before their second half.
+            mid = args[0].reshape(self._input.shape)
+            self._on_state(stack, self._layer, State.MID, mid)
+
+        return see

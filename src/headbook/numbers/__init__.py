@@ -1,0 +1,1 @@
+"""Numbers of a study by name, and what follows from them."""

@@ -1,0 +1,43 @@
+"""How each head of cross-attention aligns, as a table. No torch."""
+
+import math
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from headbook.numbers.alignment import Alignments, alignments, f1
+from headbook.numbers.results import Number, StackResults
+from headbook.stored.shown import HeadName, heads_of
+
+COLUMNS = (
+    "stack", "layer", "head", "measure", "value", "low", "high", "sentences", "events", "even"
+)  # fmt: skip
+
+
+def alignment_table(results: Mapping[str, StackResults]) -> pd.DataFrame:
+    """A row for each measure of each head that crosses; no rows where none does, or no sentences.
+
+    Returns:
+        Columns as in ``alignments.csv``; without gold alignments only the measures that need none.
+    """
+    rows = []
+    for each in results.values():
+        found = each.once(alignments) if each.stack.crosses else None
+        if found is not None:
+            rows += [row for head in heads_of(each.stack) for row in _rows(head, found)]
+    return pd.DataFrame(rows, columns=[*COLUMNS])
+
+
+def _rows(head: HeadName, found: Alignments) -> Iterator[tuple[object, ...]]:
+    place = head.layer, head.head
+    even = {"same_form": found.even_copied.at().value, "diagonal": found.even_diagonal.at().value}
+    each = {"monotone": found.monotone, "diagonal": found.diagonal, "same_form": found.copied}
+    judged = {"aer": found.error, "precision": found.precision, "recall": found.recall}
+    each |= {name: numbers for name, numbers in judged.items() if numbers}
+    numbers = {name: table.at(*place) for name, table in each.items()}
+    if "precision" in numbers:
+        precision, recall = numbers["precision"], numbers["recall"]
+        mean = f1(precision.value, recall.value)
+        numbers["f1"] = Number(mean, math.nan, math.nan, precision.sentences, precision.events)
+    for name, number in numbers.items():
+        yield (*head, name, *number, even.get(name, math.nan))

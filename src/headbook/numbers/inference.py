@@ -1,0 +1,154 @@
+"""Which heads find a relation more often than a fixed offset does, tested over all heads at once.
+
+For each relation and direction, the best head and the best offset are chosen on one half of the
+sentences and compared on the other, word for word on the same words. Sentences are the clusters.
+
+*Null hypothesis* of the test: in each sentence, the differences between what the heads find and
+what the offsets find, all heads and all labels together, are as likely as the same with the
+opposite sign. So the signs of whole sentences are flipped at random, and the largest statistic
+among all heads and labels is noted each time. A head's p is the share of flips whose largest
+statistic reaches the head's own: family-wise over all heads and labels, not only the chosen ones
+(Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058).
+
+*Limits.* The statistic of each head alone needs symmetry about 0, which is more than a mean of 0; a
+head that wins often by a little and loses seldom by much is not symmetric. Sentences count as
+independent, though those of one document may not be; equal ones are flipped together. A small p
+says that a head beats the best fixed offset on this corpus; it does not say that the model uses
+the head for it.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.findings import CHOICE, REPORT
+from headbook.measures.arithmetic import Floats, Ints, divide
+from headbook.measures.relations import LABELS, OFFSETS
+from headbook.numbers.results import Numbers
+from headbook.summaries.accumulators import Ratios
+from headbook.summaries.flips import family_wise
+from headbook.summaries.sums import Found
+from headbook.wording import FEW
+
+
+@dataclass(frozen=True, eq=False)
+class RelationTests:
+    """Labels with enough words, each with its best head and its best fixed offset.
+
+    Attributes:
+        labels: relation and direction, as in `headbook.measures.relations.LABELS`.
+        head: layer and number of the best head. *Shape:* ``(label, 2)``.
+        offset: the best offset, in words from who looks. *Shape:* ``(label,)``.
+        accuracy: share of the words that the head finds; ``events`` are the words asked for.
+            *Shape:* ``(label,)``.
+        at_offset: share of the same words that the offset finds; the same shape.
+        margin: difference of the two; the same shape.
+        p: family-wise p of the head; NaN with fewer than two sentences. *Shape:* ``(label,)``.
+        layer_head: the best head of each layer, chosen likewise. *Shape:* ``(layer, label)``.
+        layer_margin: its margin; NaN in layers without attention. *Shape:* ``(layer, label)``.
+        family: how many heads and labels the p hold for.
+    """
+
+    labels: tuple[str, ...]
+    head: Ints
+    offset: Ints
+    accuracy: Numbers
+    at_offset: Numbers
+    margin: Numbers
+    p: Floats
+    layer_head: Ints
+    layer_margin: Numbers
+    family: int
+
+
+def relation_tests(found: Found, present: NDArray[np.bool_]) -> RelationTests:
+    """Choose heads and offsets on one half of the sentences, compare them on the other.
+
+    Labels take part that have at least `FEW` words in the reporting half, and any in the other.
+
+    Args:
+        present: which heads there are. *Shape:* ``(layer, head)``.
+    """
+    choice = _choose(found, present)
+    half = found.hits.half == REPORT
+    hits = found.hits.payload[half][..., choice.labels].astype(np.float32)
+    asked = found.asked.payload[half][:, choice.labels].astype(np.float32)
+    each = np.arange(len(choice.labels))
+    by_offset, words = asked[:, each, 1 + choice.offset], asked[..., 0]
+    ahead = hits - by_offset[:, None, None]
+    best = choice.head[:, 0], choice.head[:, 1], each
+    margin = reported(ahead[:, *best], words, (-1.0, 1.0))
+    p = family_wise(ahead, present, found.hits.key[half])[best]
+    of_layers = np.take_along_axis(ahead, choice.layer_head[None, :, None], 2)[:, :, 0]
+    return RelationTests(
+        labels=tuple(LABELS[label] for label in choice.labels),
+        head=choice.head,
+        offset=np.array(OFFSETS)[choice.offset],
+        accuracy=reported(hits[:, *best], words, (0.0, 1.0)),
+        at_offset=reported(by_offset, words, (0.0, 1.0)),
+        margin=margin,
+        p=np.where(margin.sentences >= 2, p, np.nan),
+        layer_head=choice.layer_head,
+        layer_margin=_where(present, reported(of_layers, words[:, None], (-1.0, 1.0))),
+        family=int(present.sum()) * len(choice.labels),
+    )
+
+
+class _Choice(NamedTuple):
+    """What the choice half says: labels, best heads and best offsets as places."""
+
+    labels: Ints
+    head: Ints
+    layer_head: Ints
+    offset: Ints
+
+
+def _choose(found: Found, present: NDArray[np.bool_]) -> _Choice:
+    half = found.hits.half
+    words = found.asked.payload[..., 0]
+    enough = words[half == REPORT].sum(0, dtype=np.int64) >= FEW
+    labels = np.flatnonzero(enough & words[half == CHOICE].any(0))
+    hits = found.hits.payload[half == CHOICE][..., labels].sum(0, dtype=np.int64)
+    at_offsets = found.asked.payload[half == CHOICE][:, labels, 1:].sum(0, dtype=np.int64)
+    hits = np.where(present[..., None], hits, -1)  # heads that are not there come last
+    best = hits.reshape(present.size, len(labels)).argmax(0)
+    head = np.stack(np.divmod(best, present.shape[1]), -1)
+    return _Choice(labels, head, hits.argmax(1), at_offsets.argmax(-1))
+
+
+def best_offsets(found: Found) -> tuple[Ints, Floats]:
+    """The offset that finds most words of each label, and the share that it finds.
+
+    Over all sentences, labels as in `headbook.measures.relations.LABELS`.
+
+    Returns:
+        Offsets in words from who looks, and shares, NaN without words. *Shape:* ``(label,)`` both.
+    """
+    counts = found.asked.payload.sum(0, dtype=np.float64)
+    words, best = counts[:, 0], counts[:, 1:].argmax(-1)
+    hits = counts[:, 1:].max(-1)
+    return np.array(OFFSETS)[best], divide(hits, words)
+
+
+def reported(
+    n: NDArray[np.generic], words: NDArray[np.generic], limits: tuple[float, float]
+) -> Numbers:
+    """Ratios of sums over the sentences of the reporting half, with intervals.
+
+    Args:
+        n: what is counted. *Shape:* ``(sentence, …)``.
+        words: of how many; broadcast to the shape of ``n``.
+        limits: least and largest possible ratio.
+    """
+    d = np.broadcast_to(words, n.shape).astype(np.float64)
+    ratios = Ratios.of(n.astype(np.float64), d, d, np.full(len(n), REPORT))
+    return Numbers.of(ratios, limits)
+
+
+def _where(present: NDArray[np.bool_], numbers: Numbers) -> Numbers:
+    """Numbers of layers that have heads, NaN in the others."""
+    there = np.any(present, axis=1, keepdims=True)
+    value, low, high = (np.where(there, part, np.nan) for part in numbers[:3])
+    return numbers._replace(value=value, low=low, high=high)

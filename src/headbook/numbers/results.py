@@ -1,0 +1,172 @@
+"""Numbers of a study by name: what pages and findings look up."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.measures.arithmetic import Floats
+from headbook.memo import Memo
+from headbook.metrics import all_metrics
+from headbook.metrics.base import HeadMetric
+from headbook.stored.study import Study
+from headbook.summaries.accumulators import Ratios
+from headbook.summaries.sums import HeadColumn, HeadTable, TokenColumn
+from headbook.terms import Control, Space, Stack, State, View
+from headbook.wording import counted
+
+
+class Number(NamedTuple):
+    """One value with what stands behind it; NaN where it is missing."""
+
+    value: float
+    low: float
+    high: float
+    sentences: int
+    events: float
+
+
+class Numbers(NamedTuple):
+    """The same for a table of cells; each array of the same shape."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    sentences: NDArray[np.int64]
+    events: Floats
+
+    def at(self, *cell: int) -> Number:
+        """One cell."""
+        value, low, high, sentences, events = (array[cell] for array in self)
+        return Number(float(value), float(low), float(high), int(sentences), float(events))
+
+    @classmethod
+    def of(cls, ratios: Ratios, limits: tuple[float, float]) -> "Numbers":
+        """Values with intervals inside the metric's bounds."""
+        low, high = (np.clip(end, *limits) for end in ratios.interval())
+        return cls(ratios.value, low, high, ratios.sentences, ratios.events)
+
+
+@dataclass(frozen=True, eq=False)
+class StackResults(Memo):
+    """Everything measured in one stack.
+
+    Attributes:
+        twin: the name of what the model is compared with, where the numbers are of that.
+    """
+
+    study: Study
+    stack: Stack
+    twin: str = ""
+    _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
+    _read: dict[tuple[str, HeadColumn], Numbers] = field(default_factory=dict)
+
+    @cached_property
+    def twins(self) -> dict[Control, tuple["StackResults", ...]]:
+        """The same of what the model is compared with; several where there are several seeds."""
+        found: dict[Control, list[StackResults]] = {}
+        for name in self.study.twins:
+            kind = Control(name.split()[0])
+            found.setdefault(kind, []).append(StackResults(self.study, self.stack, name))
+        return {kind: tuple(each) for kind, each in found.items()}
+
+    @property
+    def _table(self) -> HeadTable:
+        tables = self.study.twins[self.twin] if self.twin else self.study.head_tables
+        return tables[self.stack.name]
+
+    @property
+    def metrics(self) -> list[HeadMetric]:
+        """The head metrics that this stack has, in the order of lists."""
+        there = {column.metric for column in self._columns}
+        known = all_metrics().values()
+        return [m for m in known if isinstance(m, HeadMetric) and m.id in there]
+
+    def view(self, metric: HeadMetric, label: str | None = None) -> View:
+        """The view that pages show first: the stack's own, where the metric has it.
+
+        Args:
+            label: what is shown of it; the sink itself is there in the raw view alone.
+        """
+        view = self.stack.default_view
+        view = view if view in metric.views else metric.views[0]
+        return view if label is None or self.has(metric.id, view, label) else View.RAW
+
+    def band(self, control: Control, metric: str, view: View, label: str = "") -> Numbers:
+        """A control's number for each layer, heads together. *Shape:* ``(layer,)``.
+
+        The mean over seeds, with the smallest and the largest as ends; the interval of the only
+        one.
+        """
+        each = [twin.layers(metric, view, label) for twin in self.twins[control]]
+        if len(each) == 1:
+            return each[0]
+        values = np.stack([numbers.value for numbers in each])
+        return each[0]._replace(value=values.mean(0), low=values.min(0), high=values.max(0))
+
+    def some(self, sentences: int, before: str) -> str:
+        """How many sentences a figure rests on, after some words; nothing where it is all of them.
+
+        All of them stand behind every caption as it is.
+        """
+        every = sentences == self.study.manifest.counts["sentences"]
+        return "" if every else f"{before} {counted(sentences, 'sentence')}"
+
+    def heads(self, metric: str, view: View, label: str = "") -> Numbers:
+        """A number for each head. *Shape:* ``(layer, head)``."""
+        return self._numbers("heads", HeadColumn(metric, view, label))
+
+    def layers(self, metric: str, view: View, label: str = "") -> Numbers:
+        """A number for each layer, heads together. *Shape:* ``(layer,)``."""
+        return self._numbers("layers", HeadColumn(metric, view, label))
+
+    def uniform(self, metric: str, view: View, label: str = "") -> Numbers:
+        """The same measure on uniform attention. *Shape:* ``(layer,)``."""
+        return self._numbers("uniform", HeadColumn(metric, view, label))
+
+    def half(
+        self, number: int, metric: str, view: View, label: str = "", *, of: str = "heads"
+    ) -> Numbers:
+        """The same as `heads`, or as what ``of`` names, from one half of the sentences."""
+        ratios: Ratios = getattr(self._table, of)
+        place = self._columns[HeadColumn(metric, view, label)]
+        return Numbers.of(ratios.half(number)[..., place], all_metrics()[metric].limits)
+
+    def has(self, metric: str, view: View, label: str = "") -> bool:
+        """Whether there is a value at all."""
+        column = HeadColumn(metric, view, label)
+        return column in self._columns and not bool(
+            np.isnan(self.heads(metric, view, label).value).all()
+        )
+
+    def tokens(self, metric: str, state: State, space: Space | None, label: str) -> Numbers | None:
+        """An average over the tokens of each layer, or None. *Shape:* ``(layer,)``."""
+        column = TokenColumn(metric, state, space, label)
+        survey = self.study.survey
+        for table in (survey.tokens, survey.lookups, survey.flows):
+            sums = table.get(self.stack.name)
+            if sums is not None and column in sums.columns:
+                ratios = sums.layers[:, sums.columns.index(column)]
+                numbers = Numbers.of(ratios, (-np.inf, np.inf))
+                return None if np.isnan(numbers.value).all() else numbers
+        return None
+
+    @cached_property
+    def _columns(self) -> Mapping[HeadColumn, int]:
+        columns = self._table.columns
+        return {column: place for place, column in enumerate(columns)}
+
+    def _numbers(self, name: str, column: HeadColumn) -> Numbers:
+        if (name, column) not in self._read:
+            ratios: Ratios = getattr(self._table, name)
+            limits = all_metrics()[column.metric].limits
+            self._read[name, column] = Numbers.of(ratios[..., self._columns[column]], limits)
+        return self._read[name, column]
+
+
+def results(study: Study) -> dict[str, StackResults]:
+    """The results of every stack, in the order of pages."""
+    return {stack.name: StackResults(study, stack) for stack in study.manifest.stacks}

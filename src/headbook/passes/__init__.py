@@ -1,0 +1,1 @@
+"""The passes over texts and model, and what they fill."""

@@ -1,0 +1,227 @@
+"""What heads write, on the sample: once to find which pairs are similar, and once to measure."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.measures.cosines import thresholds
+from headbook.measures.frame import Frame, Scope
+from headbook.measures.layerview import layer_views
+from headbook.measures.maps import Maps
+from headbook.measures.outputs import HeadOutputs
+from headbook.metrics.base import AnchorMetric, ContextMetric
+from headbook.network import hook
+from headbook.network.anatomy import Anatomy, Call
+from headbook.network.capture import Scopes, forward
+from headbook.network.model import Model
+from headbook.passes.headtable import head_columns, uniform
+from headbook.summaries.accumulators import Ratios
+from headbook.summaries.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors
+from headbook.summaries.reduce import Parts
+from headbook.summaries.sums import HeadTable, Survey
+from headbook.terms import Stack, View
+from headbook.text.batch import Batch
+from headbook.text.tokens import Encoded
+
+PAIRS = 100_000  # of each head, from which thresholds are taken: about as many at most
+ROOM = 2**26  # similarities of all heads and views that are held for that
+
+Place = tuple[str, int, View]  # stack, layer, view
+Thresholds = Mapping[Place, NDArray[np.float64]]  # ``(share, head)``
+
+
+@dataclass(frozen=True)
+class ContextSampler:
+    """Measures what heads write over batches; what to measure is fixed for a run."""
+
+    model: Model
+    anatomy: Anatomy
+    metrics: tuple[ContextMetric, ...]
+    anchors: tuple[AnchorMetric, ...]
+    seed: int
+
+    def step(self, items: Iterable[Encoded]) -> int:
+        """Of how many pairs of tokens one is taken to find the top shares."""
+        heads = sum(len(s.attention_layers) * s.n_heads for s in self.anatomy.stacks.values())
+        most = min(PAIRS, ROOM // (heads * len(self._views)))
+        pairs = sum(item.length * (item.length - 1) // 2 for item in items)
+        return max(1, -(-pairs // most))
+
+    def thresholds(self, batches: Iterable[Batch], step: int) -> Thresholds:
+        """From which similarity on a pair is among the top shares of its head."""
+        found: dict[Place, list[NDArray[np.float32]]] = {}
+
+        def collect(call: Call, heads: Mapping[View, HeadOutputs]) -> None:
+            for view, each in heads.items():
+                if each.outputs is not None:
+                    place = call.stack, call.layer, view
+                    found.setdefault(place, []).append(each.collected(step))
+
+        for batch in batches:
+            self._watch(batch, {}, collect)
+        return {place: thresholds(np.concatenate(parts, 1)) for place, parts in found.items()}
+
+    def sample(self, batch: Batch, known: Thresholds) -> Survey:
+        """The sums of one batch."""
+        stacks = self.anatomy.stacks
+        tables = {name: _Table(stack, self.metrics, batch) for name, stack in stacks.items()}
+        ends = {name: _Ends(self, stack, batch) for name, stack in stacks.items()}
+
+        def measure(call: Call, heads: Mapping[View, HeadOutputs]) -> None:
+            tables[call.stack].add(call.layer, heads)
+            ends[call.stack].add(call.layer, heads)
+
+        self._watch(batch, known, measure)
+        return Survey(
+            context={name: table.found() for name, table in tables.items() if table.columns},
+            anchors={name: each.found() for name, each in ends.items() if each.any},
+        )
+
+    @property
+    def _views(self) -> list[View]:
+        asked = {view for m in self.metrics for view in m.views}
+        asked |= {view for m in self.anchors for view in m.views}
+        return [view for view in View if view in asked]
+
+    def _watch(
+        self,
+        batch: Batch,
+        known: Thresholds,
+        each: Callable[[Call, Mapping[View, HeadOutputs]], None],
+    ) -> None:
+        """Run a batch and show what the heads of every layer write."""
+        scopes = Scopes(batch, self.anatomy.stacks)
+
+        def on_attention(place: Call, attention: hook.Attention) -> None:
+            found = scopes.get(place.stack, attention)
+            views = layer_views(found, Maps(found[View.NOSINK], attention))
+            least = {view: known.get((place.stack, place.layer, view)) for view in self._views}
+            each(place, {view: HeadOutputs(views[view], least[view]) for view in self._views})
+
+        forward(self.model, self.anatomy, batch, on_attention)
+
+
+class _Table:
+    """The measures of one stack over one batch, filled layer by layer."""
+
+    def __init__(self, stack: Stack, metrics: Sequence[ContextMetric], batch: Batch) -> None:
+        self._half = batch.half
+        self._metrics = [metric for metric in metrics if metric.applies(stack)]
+        self.columns = head_columns([*self._metrics])
+        self._n_labels = [len(m.labels) for m in self._metrics for _ in m.views]
+        cells = (stack.n_layers, stack.n_heads, len(self.columns))
+        self._heads = Ratios.zero(*cells).sums
+        self._layers = Ratios.zero(cells[0], cells[2]).sums
+        self._uniform = Ratios.zero(cells[0], cells[2]).sums
+        self._known: dict[Frame, NDArray[np.float64]] = {}
+
+    def add(self, layer: int, heads: Mapping[View, HeadOutputs]) -> None:
+        """Measure one layer."""
+        if not self._metrics:
+            return
+        n_heads = heads[self._metrics[0].views[0]].layer.attention.shape[1]
+        each, together = self._sums(heads, n_heads)
+        self._heads[:, :, layer, :n_heads] = each
+        self._layers[:, :, layer] = together
+        self._uniform[:, :, layer] = self._even(heads[self._metrics[0].views[0]].frame)
+
+    def _even(self, frame: Frame) -> NDArray[np.float64]:
+        """A layer with attention that looks everywhere alike; it has no values.
+
+        The same for all layers with one mask.
+        """
+        if frame not in self._known:
+            scopes = {view: Scope(frame, view) for view in View}
+            views = layer_views(scopes, Maps(scopes[View.NOSINK], uniform(scopes)))
+            heads = {view: HeadOutputs(layer) for view, layer in views.items()}
+            self._known[frame] = self._sums(heads, 1)[1]
+        return self._known[frame]
+
+    def _sums(
+        self, heads: Mapping[View, HeadOutputs], n_heads: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of heads, and of the layer, whose heads some metrics put together in their own way."""
+        asked = [(metric, view) for metric in self._metrics for view in metric.views]
+        ratios = [metric.measure(heads[view]) for metric, view in asked]
+        found, layers = Parts.of(ratios, self._n_labels, n_heads).sums(self._half)
+        layer = layers[:, :, 0]
+        start = 0
+        for (metric, view), width in zip(asked, self._n_labels, strict=True):
+            if metric.layer is not None:
+                part = Parts.of([metric.layer(heads[view])], [width], 1)
+                layer[..., start : start + width] = part.sums(self._half)[1][:, :, 0]
+            start += width
+        return found, layer
+
+    def found(self) -> HeadTable:
+        """What survives."""
+        sums = (Ratios(each) for each in (self._heads, self._layers, self._uniform))
+        return HeadTable(tuple(self.columns), *sums)
+
+
+class _Ends:
+    """Ends of pairs of high similarity by token: one stack over one batch, layer by layer."""
+
+    def __init__(self, sampler: ContextSampler, stack: Stack, batch: Batch) -> None:
+        self._sampler, self._batch, self._name = sampler, batch, stack.name
+        texts = batch.texts[stack.queries]
+        self._ids, self._place = np.unique(texts.ids.cpu().numpy(), return_inverse=True)
+        self._place = self._place.reshape(texts.ids.shape)
+        self.columns = tuple(
+            AnchorColumn(metric.id, view, label)
+            for metric in sampler.anchors
+            for view in metric.views
+            for label in metric.labels
+        )
+        shape = (len(self.columns), 2, stack.n_layers, stack.n_heads, len(self._ids))
+        self._counts = np.zeros(shape, np.int64)
+        self.any = False
+
+    def add(self, layer: int, heads: Mapping[View, HeadOutputs]) -> None:
+        """Count one layer."""
+        for metric in self._sampler.anchors:
+            for view in metric.views:
+                ends = metric.measure(heads[view])
+                if ends is None:
+                    return
+                self.any = True
+                counted = heads[view].frame.counted.cpu().numpy()
+                n_heads = ends.shape[1]
+                place = np.broadcast_to(self._place[:, None], ends.shape[:3])
+                orders = {TRUE: place, SHUFFLED: self._shuffled(layer, n_heads, counted)}
+                for number, label in enumerate(metric.labels):
+                    column = self.columns.index(AnchorColumn(metric.id, view, label))
+                    each = ends[..., number].cpu().numpy()
+                    for order, tokens in orders.items():
+                        room = self._counts[column, order, layer]
+                        room[:n_heads] = _by_token(each, tokens, len(self._ids))
+
+    def _shuffled(self, layer: int, n_heads: int, counted: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The tokens that count, mixed in each sentence for each head by itself.
+
+        The order depends on the seed, the sentence, the layer and the head alone.
+        """
+        found = np.repeat(self._place[:, None], n_heads, 1)
+        for row, key in enumerate(self._batch.key):
+            draw = np.random.default_rng([self._sampler.seed, int(key), layer])
+            mine = found[row][:, counted[row]]
+            found[row][:, counted[row]] = draw.permuted(mine, axis=1)
+        return found
+
+    def found(self) -> Anchors:
+        """What survives."""
+        names = self._sampler.model.names
+        known = {str(token): names[token] for token in self._ids.tolist()}
+        return Anchors.of(self.columns, known, self._ids, self._counts)
+
+
+def _by_token(
+    ends: NDArray[np.floating], tokens: NDArray[np.int64], n_tokens: int
+) -> NDArray[np.int64]:
+    """Ends added up by head and token; both ``(sentence, head, place)``."""
+    heads = np.arange(ends.shape[1])[None, :, None]
+    cells = (heads * n_tokens + tokens).ravel()
+    sums = np.bincount(cells, ends.ravel(), ends.shape[1] * n_tokens)
+    return sums.round().astype(np.int64).reshape(ends.shape[1], n_tokens)

@@ -1,0 +1,146 @@
+"""The pass that follows what attention carries from token to token, through all layers."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from headbook.measures.flow import (
+    Block,
+    FlowView,
+    blocks,
+    half_step,
+    lengths,
+    measured_step,
+    ratio,
+    split,
+)
+from headbook.metrics.base import FlowMetric
+from headbook.network import hook
+from headbook.network.anatomy import Anatomy, Call
+from headbook.network.capture import forward, tapped
+from headbook.network.model import Model
+from headbook.passes.tokentable import TokenTable
+from headbook.passes.trajectories import ShownTokens
+from headbook.stored.shown import TOKENS, Portrait, to_steps
+from headbook.summaries.sums import TokenSums
+from headbook.terms import Rollout, Stack, State
+from headbook.text.batch import Batch
+
+
+@dataclass(frozen=True)
+class FlowTracker:
+    """Follows attention through the layers; what to keep is fixed for a run.
+
+    Attributes:
+        listed: sentences whose tokens are kept one by one.
+        sampled: sentences over which tokens are averaged.
+    """
+
+    model: Model
+    anatomy: Anatomy
+    metrics: tuple[FlowMetric, ...]
+    listed: Collection[int]
+    sampled: Collection[int]
+
+    @cached_property
+    def blocks(self) -> Mapping[tuple[str, int], Block]:
+        """The attention blocks whose ends are known."""
+        return blocks(self.anatomy)
+
+    def track(self, batch: Batch) -> tuple[Portrait, dict[str, TokenSums]]:
+        """Token values and rollouts of listed sentences; sums over sampled ones by stack."""
+        stacks = {
+            name: _Stack(self, batch, stack)
+            for name, stack in self.anatomy.stacks.items()
+            if not stack.crosses
+        }
+
+        def on_attention(place: Call, attention: hook.Attention) -> None:
+            if place.stack in stacks:
+                stacks[place.stack].attend(place.layer, attention)
+
+        def on_state(name: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+            if name in stacks:
+                stacks[name].see(layer, state, vectors)
+
+        with tapped(self.model, self.anatomy, on_state):
+            forward(self.model, self.anatomy, batch, on_attention)
+        portrait = Portrait.join([stack.portrait() for stack in stacks.values()])
+        return portrait, {name: stack.table.sums() for name, stack in stacks.items()}
+
+
+class _Stack:
+    """One stack over one batch, layer by layer."""
+
+    def __init__(self, tracker: FlowTracker, batch: Batch, stack: Stack) -> None:
+        self._tracker, self._batch, self._stack = tracker, batch, stack
+        self._texts = batch.texts[stack.queries]
+        self._shown = ShownTokens.of(batch, stack, tracker.listed)
+        sampled = np.isin(batch.index, [*tracker.sampled])
+        self.table = TokenTable(stack, tracker.metrics, batch, members=sampled)
+        self._rows: list[pd.DataFrame] = []
+        self._residual = self._attended = torch.empty(0)
+        self._call: hook.Attention | None = None
+        n, like = self._texts.n_tokens, self._texts.share
+        start = torch.eye(n, dtype=like.dtype, device=like.device).expand(len(like), n, n)
+        self._rollouts = {Rollout.HALF: start, Rollout.MEASURED: start}
+
+    def attend(self, layer: int, call: hook.Attention) -> None:
+        """Take in a layer's attention; where its block is known, its state decides, too."""
+        self._attended = call.weights.mean(1).to(self._texts.share)
+        if (self._stack.name, layer) in self._tracker.blocks:
+            self._call = call
+        else:
+            self._rollouts.pop(Rollout.MEASURED, None)
+            self._add(layer, None)
+
+    def see(self, layer: int, state: State, vectors: torch.Tensor) -> None:
+        """Take in a state: after attention, or what the next layer adds to."""
+        if state is not State.MID:
+            self._residual = vectors.to(self._texts.share)
+        elif self._call is not None:
+            block = self._tracker.blocks[self._stack.name, layer]
+            self._add(layer, lengths(split(self._call, self._residual, block)))
+            self._call = None
+
+    def _add(self, layer: int, parts: torch.Tensor | None) -> None:
+        """One layer further."""
+        steps = {Rollout.HALF: half_step(self._attended)}
+        if parts is not None:
+            steps[Rollout.MEASURED] = measured_step(self._attended, ratio(parts))
+        self._rollouts = {kind: steps[kind] @ each for kind, each in self._rollouts.items()}
+        view = FlowView(parts, self._rollouts)
+        for metric in self._tracker.metrics:
+            values = metric.measure(view)
+            if values is not None:
+                (state,) = metric.states
+                self.table.add(metric, layer, state, None, values)
+                self._keep(metric, layer, state, values)
+
+    def _keep(self, metric: FlowMetric, layer: int, state: State, values: torch.Tensor) -> None:
+        shown = self._shown
+        frame = shown.frame([(layer, state)]).assign(metric=metric.id, space="")
+        frame["value"] = values.cpu().numpy()[shown.rows, shown.positions]
+        self._rows.append(frame[[*TOKENS]])
+
+    def portrait(self) -> Portrait:
+        """What pages show of listed sentences."""
+        rows = pd.concat(self._rows, ignore_index=True) if self._rows else pd.DataFrame()
+        return Portrait(tokens=rows, rollouts=dict(self._last()))
+
+    def _last(self) -> "list[tuple[tuple[str, int, str], NDArray[np.uint8]]]":
+        """What the last states are made of."""
+        side, found = self._stack.queries, []
+        for kind, shares in self._rollouts.items():
+            steps = to_steps(shares.float().cpu().numpy())
+            for row in np.unique(self._shown.rows):
+                item = self._batch.items[row]
+                n = len(item.tokens[side])
+                place = (self._stack.name, item.sentence.index, str(kind))
+                found.append((place, steps[row, :n, :n].copy()))
+        return found

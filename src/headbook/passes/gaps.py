@@ -1,0 +1,175 @@
+"""What a study cannot have, and why: said on the pages instead of zeros and empty charts."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from headbook.metrics.base import FlowMetric, HeadMetric, Metric, Need, TokenMetric
+from headbook.network.anatomy import Anatomy
+from headbook.network.embedding import Embedding
+from headbook.network.lens import Lens, NoLens
+from headbook.network.model import Model
+from headbook.passes.demonstration import NEEDED, refusal
+from headbook.stored.manifest import Gap
+from headbook.terms import Side, Space, State
+from headbook.text.rarity import Rarity
+
+LENS = "logit lens"
+
+
+def find_gaps(
+    model: Model,
+    anatomy: Anatomy,
+    metrics: Iterable[Metric],
+    embeddings: Mapping[Side, Embedding],
+    counts: Mapping[str, int],
+    *,
+    lens: Lens | NoLens,
+    rarities: Mapping[Side, Rarity],
+) -> tuple[Gap, ...]:
+    """Everything that is missing from a study."""
+    metrics = list(metrics)
+    return (
+        *_architecture(model, anatomy),
+        *_layers(anatomy),
+        *_spaces(embeddings, metrics),
+        *_lens(anatomy, metrics, lens),
+        *_annotation(anatomy, metrics, counts),
+        *_values(model, anatomy, metrics),
+        *_context(model, anatomy, metrics, counts),
+        *_rarity(anatomy, metrics, rarities),
+        *_two_texts(anatomy, metrics),
+        *_demonstration(model, anatomy, metrics),
+    )
+
+
+def _architecture(model: Model, anatomy: Anatomy) -> Iterator[Gap]:
+    kind = model.config.model_type
+    if not anatomy.hooked:
+        yield Gap(
+            "queries, keys and values", "",
+            f"'{kind}' does not use transformers' attention interface; its weights come from "
+            "output_attentions",
+        )  # fmt: skip
+    if not anatomy.layers:
+        yield Gap(
+            "states of tokens", "", f"the layers of '{kind}' do not hand on one vector a token"
+        )
+    elif anatomy.family is None:
+        yield Gap(
+            f"state {State.MID}", "",
+            f"where attention blocks of '{kind}' end is not in the table of architectures",
+        )  # fmt: skip
+
+
+def _layers(anatomy: Anatomy) -> Iterator[Gap]:
+    for name, stack in anatomy.stacks.items():
+        without = sorted(set(range(stack.n_layers)) - set(stack.attention_layers))
+        if without:
+            yield Gap(
+                f"attention of layers {', '.join(map(str, without))}", name,
+                "these layers have none",
+            )  # fmt: skip
+
+
+def _spaces(embeddings: Mapping[Side, Embedding], metrics: Iterable[Metric]) -> Iterator[Gap]:
+    if not any(isinstance(metric, TokenMetric) and metric.spaces for metric in metrics):
+        return
+    for side, embedding in embeddings.items():
+        if embedding.missing:
+            what = (
+                "vocabulary metrics"
+                if embedding.vocabulary is None
+                else f"space {Space.POSITIONAL}"
+            )
+            yield Gap(f"{what} ({side} side)", "", embedding.missing)
+
+
+def _lens(anatomy: Anatomy, metrics: Iterable[Metric], lens: Lens | NoLens) -> Iterator[Gap]:
+    if not any(isinstance(metric, TokenMetric) and Need.HEAD in metric.needs for metric in metrics):
+        return
+    if isinstance(lens, NoLens):
+        yield Gap(LENS, "", lens.why)
+        return
+    for name in anatomy.stacks:
+        if name != lens.stack:
+            yield Gap(LENS, name, "the language-model head reads what the decoder's layers give")
+
+
+def _annotation(
+    anatomy: Anatomy, metrics: Iterable[Metric], counts: Mapping[str, int]
+) -> Iterator[Gap]:
+    needed = _needs(metrics)
+    for name, stack in anatomy.stacks.items():
+        for need, count in ((Need.TAGS, "tagged"), (Need.TREE, "parsed")):
+            applies = need is Need.TAGS or not stack.crosses
+            if need in needed and applies and not counts.get(f"{stack.keys}.{count}"):
+                option = "--annotator" if stack.keys is Side.SOURCE else "--target-annotator"
+                yield Gap(
+                    need.value, name,
+                    f"the {stack.keys} texts came without; give a spaCy pipeline with {option}, "
+                    "or CoNLL-U",
+                )  # fmt: skip
+
+
+def _needs(metrics: Iterable[Metric]) -> set[Need]:
+    """What the metrics of heads and of flow need."""
+    asking = [metric for metric in metrics if isinstance(metric, HeadMetric | FlowMetric)]
+    return {need for metric in asking for need in metric.needs}
+
+
+def _values(model: Model, anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    if Need.VALUES not in _needs(metrics) or (anatomy.hooked and anatomy.projections):
+        return
+    kind = model.config.model_type
+    why = (
+        f"where attention blocks of '{kind}' end is not known"
+        if anatomy.hooked
+        else f"'{kind}' does not use transformers' attention interface"
+    )
+    yield from (Gap(Need.VALUES.value, name, why) for name in anatomy.stacks)
+
+
+def _context(
+    model: Model, anatomy: Anatomy, metrics: Iterable[Metric], counts: Mapping[str, int]
+) -> Iterator[Gap]:
+    """What heads write cannot be seen everywhere; few texts are passages."""
+    heads = [metric for metric in metrics if isinstance(metric, HeadMetric)]
+    known = _needs(heads)
+    of_passages = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
+    for name, stack in anatomy.stacks.items():
+        if Need.OUTPUTS in known and not anatomy.hooked:
+            kind = model.config.model_type
+            yield Gap(
+                Need.OUTPUTS.value, name,
+                f"'{kind}' does not use transformers' attention interface",
+            )  # fmt: skip
+        elif Need.PASSAGES in known and not counts.get(f"{stack.queries}.joined"):
+            yield Gap(
+                " and ".join(of_passages), name,
+                f"every {stack.queries} text is one sentence; --pack joins as many as fit",
+            )  # fmt: skip
+
+
+def _rarity(
+    anatomy: Anatomy, metrics: Iterable[Metric], rarities: Mapping[Side, Rarity]
+) -> Iterator[Gap]:
+    if Need.FREQUENCIES not in _needs(metrics):
+        return
+    for name, stack in anatomy.stacks.items():
+        if missing := rarities[stack.keys].missing:
+            option = "--language" if stack.keys is Side.SOURCE else "--target-language"
+            yield Gap(Need.FREQUENCIES.value, name, f"{missing}; see {option}")
+
+
+def _two_texts(anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    for name, stack in anatomy.stacks.items():
+        for metric in metrics:
+            if isinstance(metric, HeadMetric) and stack.crosses and not metric.applies(stack):
+                yield Gap(metric.title, name, "positions and words of two texts do not compare")
+            elif isinstance(metric, FlowMetric) and stack.crosses:
+                yield Gap(metric.title, name, "what is looked at is all of another text")
+
+
+def _demonstration(model: Model, anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    why = refusal(model, anatomy)
+    if why and {metric.id for metric in metrics}.issuperset(NEEDED):
+        yield Gap("a sentence as the public demonstration computes it", "", why)

@@ -1,0 +1,98 @@
+"""How a study was made, for its manifest."""
+
+import datetime as dt
+import importlib.metadata
+import os
+from typing import TYPE_CHECKING
+
+from headbook import __version__
+from headbook.inputs import TREEBANK
+from headbook.stored.manifest import SCHEMA, Check, Gap, InputFacts, Manifest, ModelFacts, Rounding
+from headbook.summaries.sums import Survey
+from headbook.terms import Kind, Side
+from headbook.text.encode import special_pattern
+from headbook.text.rarity import NONE
+
+if TYPE_CHECKING:
+    from headbook.passes.run import Run
+
+LIBRARIES = ("torch", "transformers", "tokenizers", "spacy", "numpy", "pandas", "wordfreq")
+
+
+def manifest_of(
+    run: "Run",
+    *,
+    notes: str,
+    survey: Survey,
+    checks: tuple[Check, ...],
+    checked: int,
+    gaps: tuple[Gap, ...],
+    rounded: tuple[Rounding, ...],
+) -> Manifest:
+    """What is to be known of how a study was made."""
+    annotators: dict[str, str] = {Side.SOURCE: _annotation(run)}
+    if Kind.ENCODER_DECODER is run.anatomy.kind:
+        annotators[Side.TARGET] = run.encoder.targets.name
+    # What a path or a short name stands for, never the path itself.
+    named = {"model": run.model.name, "annotator": run.annotator.name}
+    named["target_annotator"] = run.encoder.targets.name
+    rarities = {side: rarity.name for side, rarity in run.encoder.rarities.items()}
+    named["language"] = rarities[Side.SOURCE]
+    named["target_language"] = rarities.get(Side.TARGET, NONE)
+    return Manifest(
+        schema=SCHEMA,
+        headbook=__version__,
+        created=today(),
+        title=run.config.title or f"Attention heads of {run.model.name}",
+        notes=notes,
+        options=run.config.recorded() | named,
+        model=_model_facts(run),
+        stacks=tuple(run.anatomy.stacks.values()),
+        annotators=annotators,
+        inputs=tuple(
+            InputFacts(file.name, file.sha256, file.sentences, file.blank)
+            for file in run.corpus.files
+        ),
+        counts=dict(survey.counts),
+        versions={name: importlib.metadata.version(name) for name in LIBRARIES},
+        checks=checks,
+        checked_sentences=checked,
+        gaps=gaps,
+        roundings=rounded,
+    )
+
+
+def _annotation(run: "Run") -> str:
+    """Where the words of the source texts come from."""
+    own = [file.path.suffix.lower() == TREEBANK for file in run.corpus.files]
+    if all(own):
+        return "as in the input (CoNLL-U)"
+    return f"as in the CoNLL-U files, else {run.annotator.name}" if any(own) else run.annotator.name
+
+
+def _model_facts(run: "Run") -> ModelFacts:
+    model = run.model
+    return ModelFacts(
+        name=model.name,
+        revision=model.revision,
+        architecture=type(model.network).__name__,
+        kind=run.anatomy.kind,
+        parameters=model.network.num_parameters(),
+        dtype=run.config.dtype,
+        device=model.device.type,
+        limit=run.encoder.limit,
+        tokenizer=type(model.tokenizer).__name__,
+        tokenizer_sha256=model.tokenizer_hash,
+        special_tokens=special_pattern(model.tokenizer),
+        attention="eager, seen by a hook" if run.anatomy.hooked else "eager, as returned",
+        missing=model.weights.missing,
+        unexpected=model.weights.unexpected,
+    )
+
+
+def today() -> str:
+    """The one date of a study; ``SOURCE_DATE_EPOCH`` makes it the same again."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    now = dt.datetime.now(dt.UTC)
+    moment = dt.datetime.fromtimestamp(int(epoch), dt.UTC) if epoch else now
+    return moment.date().isoformat()

@@ -1,0 +1,307 @@
+"""One collection: the passes over texts and model, one after the other."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from operator import add
+
+import torch
+
+from headbook.config import Config
+from headbook.inputs import Corpus, Sentence
+from headbook.metrics import (
+    anchor_metrics,
+    context_metrics,
+    flow_metrics,
+    head_metrics,
+    layer_metrics,
+    layer_pair_metrics,
+    pair_metrics,
+    sampled_metrics,
+    token_metrics,
+)
+from headbook.metrics.base import Metric, Source
+from headbook.network.anatomy import Anatomy, examine
+from headbook.network.controls import shuffled
+from headbook.network.controls import twins as twins_of
+from headbook.network.embedding import Embedding, read_embedding
+from headbook.network.lens import Lens, read_lens
+from headbook.network.model import Model, untrained
+from headbook.network.rounding import roundings
+from headbook.network.selfcheck import self_checks
+from headbook.passes.context import ContextSampler
+from headbook.passes.demonstration import NEEDED, demonstrate, refusal
+from headbook.passes.flowpass import FlowTracker
+from headbook.passes.gaps import find_gaps
+from headbook.passes.geometry import Geometer
+from headbook.passes.pairs import PairSampler
+from headbook.passes.portrait import Portrayer
+from headbook.passes.record import manifest_of
+from headbook.passes.retrace import untraced
+from headbook.passes.sampler import Sampler
+from headbook.passes.survey import Surveyor
+from headbook.passes.trajectories import Tracker
+from headbook.progress import Progress
+from headbook.stored.exemplars import choose
+from headbook.stored.shown import Portrait
+from headbook.stored.study import Study, head_tables
+from headbook.summaries.sums import Survey
+from headbook.terms import Control, Side
+from headbook.text.annotate import Annotator
+from headbook.text.batch import Batch, by_budget
+from headbook.text.encode import Encoder
+from headbook.text.facets import Facets
+from headbook.text.passages import Passages
+from headbook.text.sequences import SEQUENCES, random_sequences
+from headbook.text.tokens import Encoded
+
+CHECKED_TOKENS = 512  # the self-checks run on one batch of this size
+
+
+def as_it_is(sentence: Sentence) -> Sentence:
+    """The sentence itself."""
+    return sentence
+
+
+@dataclass(frozen=True)
+class Run:
+    """One collection: what is fixed while it runs."""
+
+    corpus: Corpus | Passages
+    config: Config
+    progress: Progress
+    model: Model
+    anatomy: Anatomy
+    metrics: tuple[Metric, ...]
+    annotator: Annotator
+    encoder: Encoder
+    arrange: Callable[[Sentence], Sentence] = as_it_is
+    facets: Facets = field(default_factory=Facets)
+
+    def study(self, notes: str) -> Study:
+        """Survey, portrait and manifest."""
+        survey = self._measured()
+        pages = min(len(self.corpus), self.config.n_sentence_pages)
+        listed = range(int(pages))
+        sampled = self._sampled(survey)
+        choices = list(choose(survey.heads))
+        shown = {*listed, *(choice.index for choice in choices)}
+        tracked = {*listed, *sampled}
+        flows = self._flows(survey, listed)
+        followed = {*flows.listed, *flows.sampled}
+        # The first sentence is for the self-checks, whatever is shown.
+        wanted = {0} | shown | tracked | followed
+        items = {item.sentence.index: item for item in self._encoded(wanted)}
+        embeddings = self._embeddings(list(items.values()))
+        lens = read_lens(self.model, self.anatomy)
+        tracker = Tracker(
+            self.model,
+            self.anatomy,
+            tuple(token_metrics(self.metrics)),
+            listed,
+            sampled,
+            embeddings,
+            lens if isinstance(lens, Lens) else None,
+        )
+        alike = bool(context_metrics(self.metrics))
+        traced = listed[: self.config.neuron_sentences]
+        portrayer = Portrayer(self.model, self.anatomy, listed, choices, alike=alike, traced=traced)
+        self.progress.stage("portrait", len(shown) + len(tracked) + len(followed))
+        parts = [portrayer.portray(batch) for batch in self._batches(items, shown)]
+        for batch in self._batches(items, tracked):
+            part, lookups = tracker.track(batch)
+            parts.append(part)
+            survey += Survey(lookups=lookups)
+        for batch in self._batches(items, followed):
+            part, sums = flows.track(batch)
+            parts.append(part)
+            survey += Survey(flows=sums)
+        if listed:
+            parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
+        portrait = Portrait.join(parts).sorted()
+        few = self._few(list(items.values()))
+        checks = self_checks(self.model, self.anatomy, few, embeddings, lens)
+        gaps = find_gaps(
+            self.model,
+            self.anatomy,
+            self.metrics,
+            embeddings,
+            survey.counts,
+            lens=lens,
+            rarities=self.encoder.rarities,
+        )
+        manifest = manifest_of(
+            self,
+            notes=notes,
+            survey=survey,
+            checks=checks,
+            checked=len(few.items),
+            gaps=(*gaps, *untraced(self.anatomy, portrait, traced)),
+            rounded=roundings(self.model, self.anatomy, few, embeddings),
+        )
+        twins = {
+            name: head_tables(self._twin(kind, seed)._measured())  # noqa: SLF001 - of this kind
+            for name, kind, seed in twins_of(self.config.control, self.config.control_seeds)
+        }
+        return Study(manifest, survey, portrait, twins)
+
+    def _twin(self, kind: Control, seed: int) -> "Run":
+        """The same run with another model, or with other texts."""
+        metrics = tuple(head_metrics(self.metrics))
+        if kind is Control.SHUFFLED:
+            arrange = partial(shuffled, seed=seed)
+            return replace(self, metrics=metrics, arrange=arrange, facets=Facets())
+        model = untrained(self.model, seed)
+        anatomy = examine(model)
+        return replace(self, metrics=metrics, model=model, anatomy=anatomy, facets=Facets())
+
+    def _measured(self) -> Survey:
+        """What is kept of all sentences, of the sample and of random sequences."""
+        survey = self._survey()
+        sample = [*self._encoded(_smallest(survey, self.config.sample_sentences))]
+        within = self._sample(sample) + self._pairs(survey, sample) + self._geometry(sample)
+        return survey + within + self._context(sample) + self._random()
+
+    def _survey(self) -> Survey:
+        """The pass over all sentences."""
+        surveyor = Surveyor(
+            self.model,
+            self.anatomy,
+            tuple(head_metrics(self.metrics, Source.ALL)),
+            tuple(metric for metric in token_metrics(self.metrics) if not metric.sampled),
+            self.config.exemplars,
+            self.facets,
+        )
+        self.progress.stage("survey", len(self.corpus))
+        return reduce(add, map(surveyor.survey, self._in_batches(self._encode(self.corpus))))
+
+    def _sample(self, items: Sequence[Encoded]) -> Survey:
+        """The second pass, over the sentences with the smallest hashes."""
+        metrics = tuple(sampled_metrics(self.metrics))
+        if not metrics:
+            return Survey()
+        sampler = Sampler(self.model, self.anatomy, metrics, self.config.sample_sentences)
+        self.progress.stage("sample", len(items))
+        return reduce(add, map(sampler.sample, self._in_batches(items)), Survey())
+
+    def _pairs(self, survey: Survey, items: Sequence[Encoded]) -> Survey:
+        """Every two heads, over the first sentences of the same sample."""
+        metrics = tuple(pair_metrics(self.metrics))
+        if not metrics:
+            return Survey()
+        sampler = PairSampler(self.model, self.anatomy, metrics)
+        chosen = _smallest(survey, sampler.sentences(self.config.sample_sentences))
+        items = [item for item in items if item.sentence.index in chosen]
+        budget = min(self.config.batch_tokens, sampler.tokens(self.encoder.limit))
+        self.progress.stage("pairs of heads", len(items))
+        return reduce(add, map(sampler.sample, self._in_batches(items, budget)), Survey())
+
+    def _geometry(self, items: Sequence[Encoded]) -> Survey:
+        """The shape of the states, over sentences of the same sample."""
+        metrics, pairs = tuple(layer_metrics(self.metrics)), tuple(layer_pair_metrics(self.metrics))
+        geometer = Geometer(self.model, self.anatomy, metrics, pairs, self.config.seed)
+        if not (metrics or pairs) or not geometer.stacks:
+            return Survey()
+        items = geometer.within(items)
+        self.progress.stage("geometry", len(items))
+        return geometer.measure(self._in_batches(items))
+
+    def _context(self, items: Sequence[Encoded]) -> Survey:
+        """What heads write, on the same sample: first what is similar, then the rest."""
+        metrics, anchors = context_metrics(self.metrics), anchor_metrics(self.metrics)
+        if not metrics and not anchors:
+            return Survey()
+        sampler = ContextSampler(
+            self.model, self.anatomy, tuple(metrics), tuple(anchors), self.config.seed
+        )
+        self.progress.stage("what heads write", 2 * len(items))
+        known = sampler.thresholds(self._in_batches(items), sampler.step(items))
+        measure = partial(sampler.sample, known=known)
+        return reduce(add, map(measure, self._in_batches(items)), Survey())
+
+    def _random(self) -> Survey:
+        """The metrics that are taken on random sequences."""
+        metrics = tuple(head_metrics(self.metrics, Source.RANDOM))
+        if not metrics:
+            return Survey()
+        surveyor = Surveyor(self.model, self.anatomy, metrics, (), exemplars=1)
+        self.progress.stage("random sequences", SEQUENCES)
+        sequences = self._in_batches(random_sequences(self.encoder, self.config.seed))
+        heads = reduce(add, map(surveyor.survey, sequences)).heads
+        return Survey(random={name: sums.table for name, sums in heads.items()})
+
+    def _sampled(self, survey: Survey) -> frozenset[int]:
+        """The sentences with the smallest hashes, on which vocabulary metrics are averaged."""
+        if not any(metric.sampled for metric in token_metrics(self.metrics)):
+            return frozenset()
+        return _smallest(survey, self.config.vocabulary_sentences)
+
+    def _flows(self, survey: Survey, listed: Collection[int]) -> FlowTracker:
+        """What follows attention from token to token; no sentence where nobody asks for it."""
+        metrics = tuple(flow_metrics(self.metrics))
+        sampled = _smallest(survey, self.config.sample_sentences) if metrics else ()
+        return FlowTracker(self.model, self.anatomy, metrics, listed if metrics else (), sampled)
+
+    def _demonstration(self, item: Encoded, embedding: Embedding) -> Portrait:
+        """A sentence as a public demonstration computes it, where that fits model and metrics."""
+        asked = {metric.id for metric in self.metrics}.issuperset(NEEDED)
+        own = embedding.vocabulary
+        if not asked or own is None or own.positions is None or refusal(self.model, self.anatomy):
+            return Portrait()
+        return demonstrate(self.model, self.anatomy, self._batch([item]), own)
+
+    def _encoded(self, wanted: Collection[int]) -> Iterator[Encoded]:
+        """Some of the sentences again."""
+        return self._encode(sentence for sentence in self.corpus if sentence.index in wanted)
+
+    def _encode(self, sentences: Iterable[Sentence]) -> Iterator[Encoded]:
+        """Annotated, arranged as this run wants them, and tokenised."""
+        return self.encoder.encode(map(self.arrange, self.annotator.annotate(sentences)))
+
+    def _embeddings(self, items: Sequence[Encoded]) -> dict[Side, Embedding]:
+        """Original encodings, with position vectors for the longest text of each side."""
+        return {
+            side: read_embedding(
+                self.model,
+                self.anatomy,
+                side,
+                self._batch([max(items, key=lambda item: len(item.tokens[side]))]),
+                self._coarse,
+            )
+            for side in items[0].tokens
+        }
+
+    @property
+    def _coarse(self) -> torch.dtype | None:
+        """A coarser format for the product with the vocabulary, where one is asked for."""
+        exact = self.config.vocabulary_precision == "float32" or self.config.dtype == "float64"
+        return None if exact else getattr(torch, self.config.vocabulary_precision)
+
+    def _batches(self, items: Mapping[int, Encoded], wanted: Collection[int]) -> Iterator[Batch]:
+        return self._in_batches(items[index] for index in sorted(wanted))
+
+    def _in_batches(self, items: Iterable[Encoded], budget: int | None = None) -> Iterator[Batch]:
+        """Batches by token budget; progress is told when the next one is asked for."""
+        for group in by_budget(items, budget or self.config.batch_tokens):
+            yield self._batch(group)
+            tokens = sum(len(text) for item in group for text in item.tokens.values())
+            self.progress.advance(len(group), tokens)
+
+    def _batch(self, group: Sequence[Encoded]) -> Batch:
+        dtype = torch.float64 if self.config.dtype == "float64" else torch.float32
+        return Batch.of(group, self.model.device, dtype)
+
+    def _few(self, items: Sequence[Encoded]) -> Batch:
+        """The first sentences, for the self-checks."""
+        few = [items[0]]
+        for item in items[1:]:
+            if max(item.length, *(f.length for f in few)) * (len(few) + 1) > CHECKED_TOKENS:
+                break
+            few.append(item)
+        return self._batch(few)
+
+
+def _smallest(survey: Survey, size: int) -> frozenset[int]:
+    """Places of the sentences with the smallest hashes."""
+    sample = next(iter(survey.heads.values())).sample.first(size)
+    return frozenset(map(int, sample.index))

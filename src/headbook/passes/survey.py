@@ -1,0 +1,105 @@
+"""The survey: one pass over all sentences, of which only sums, best lists and samples survive."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import torch
+
+from headbook.measures.tokenview import TokenView
+from headbook.metrics.base import HeadMetric, TokenMetric
+from headbook.network import hook
+from headbook.network.anatomy import Anatomy, Call
+from headbook.network.capture import Scopes, forward, tapped
+from headbook.network.model import Model
+from headbook.passes.headtable import LayerTable
+from headbook.passes.tokentable import TokenTable
+from headbook.passes.typetable import TypeTable
+from headbook.summaries.sums import Survey
+from headbook.summaries.typesums import TYPE_METRIC
+from headbook.terms import UPOS, Side, State
+from headbook.text.batch import Batch
+from headbook.text.facets import Facets
+
+
+@dataclass(frozen=True)
+class Surveyor:
+    """Measures batches; what to measure is fixed for a run."""
+
+    model: Model
+    anatomy: Anatomy
+    heads: tuple[HeadMetric, ...]
+    tokens: tuple[TokenMetric, ...]
+    exemplars: int
+    facets: Facets = field(default_factory=Facets)
+
+    def survey(self, batch: Batch) -> Survey:
+        """The sums of one batch."""
+        stacks, texts = self.anatomy.stacks, batch.texts
+        tokens = {name: TokenTable(stack, self.tokens, batch) for name, stack in stacks.items()}
+        followed = any(metric.id == TYPE_METRIC for metric in self.tokens)
+        types = {
+            name: TypeTable(stack, batch, self.model.names)
+            for name, stack in stacks.items()
+            if followed and not stack.crosses
+        }
+        inputs: dict[str, torch.Tensor] = {}
+        heads = {
+            name: LayerTable(stack, self.heads, batch, self.facets)
+            for name, stack in stacks.items()
+        }
+        scopes = Scopes(batch, stacks)
+
+        def on_attention(place: Call, attention: hook.Attention) -> None:
+            heads[place.stack].add(place.layer, attention, scopes)
+
+        def on_state(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+            vectors = vectors.to(texts[stacks[stack].queries].share.dtype)
+            if state is State.INPUT:
+                inputs[stack] = vectors
+                return
+            view = TokenView(vectors[None], inputs[stack], texts[stacks[stack].queries])
+            for metric in self.tokens:
+                values = metric.measure(view, None)[0]
+                tokens[stack].add(metric, layer, state, None, values)
+                if metric.id == TYPE_METRIC and stack in types:
+                    types[stack].add(layer, state, values)
+
+        with tapped(self.model, self.anatomy, on_state):
+            forward(self.model, self.anatomy, batch, on_attention)
+        return Survey(
+            heads={name: table.sums(self.exemplars) for name, table in heads.items()},
+            tokens={name: table.sums() for name, table in tokens.items()},
+            types={name: table.sums() for name, table in types.items()},
+            counts=count(batch),
+        )
+
+
+def count(batch: Batch) -> Counter[str]:
+    """What there is in a batch, by side."""
+    counts: Counter[str] = Counter(sentences=len(batch.items))
+    alone = Side.TARGET not in batch.texts
+    unread = sum(alone and Side.TARGET in item.sentence.metadata for item in batch.items)
+    if unread:
+        counts["unread_targets"] = unread
+    for side, texts in batch.texts.items():
+        tagged = (texts.share.unsqueeze(-1) * texts.tags).sum((0, 1)).round().long()
+        counts.update(
+            {f"{side}.tag.{tag}": n for tag, n in zip(UPOS, tagged.tolist(), strict=True) if n}
+        )
+        pieces = texts.pieces
+        of_texts = {
+            "tokens": texts.valid,
+            "special": texts.special,
+            "words": pieces > 0,
+            "split_words": pieces > 1,
+            "joined": texts.joined,
+            "tagged": texts.tagged,
+            "parsed": texts.parsed,
+        }
+        counts.update({f"{side}.{name}": int(found.sum()) for name, found in of_texts.items()})
+        for item in batch.items:
+            tokens = item.tokens[side]
+            counts[f"{side}.cut_sentences"] += tokens.lost > 0
+            counts[f"{side}.cut_tokens"] += tokens.lost
+            counts[f"{side}.generated"] += tokens.generated
+    return counts

@@ -1,0 +1,216 @@
+"""The paths of tokens: states of the sentences that pages show, against the vocabulary."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from headbook.measures.tokenview import AROUND, NEIGHBOURS, Earlier, Outlook, TokenView
+from headbook.metrics.base import Need, TokenMetric
+from headbook.network.anatomy import Anatomy
+from headbook.network.capture import forward, tapped
+from headbook.network.embedding import Embedding
+from headbook.network.lens import Lens
+from headbook.network.model import Model
+from headbook.passes.tokentable import TokenTable, spaces_of
+from headbook.stored.shown import LOGITS, NEAREST, OF_A_STATE, TOKENS, Portrait
+from headbook.summaries.sums import TokenSums
+from headbook.terms import Side, Space, Stack, State
+from headbook.text.batch import Batch
+
+GATHERED = 1 << 23  # numbers of states held before they are measured
+NEAREST_ID, LENS_ID = "nearest_tokens", "logit_lens"  # metrics that keep entries, too
+OVERLAPS = {"neighbour_overlap", "neighbour_overlap_random"}  # those that need many neighbours
+Gathered = tuple[int, State, torch.Tensor]  # layer, kind and vectors
+
+
+@dataclass(frozen=True)
+class Tracker:
+    """Follows tokens through the layers; what to keep is fixed for a run.
+
+    Attributes:
+        listed: sentences whose tokens are kept one by one.
+        sampled: sentences over which vocabulary metrics are averaged.
+        embeddings: original encodings by side.
+        lens: the language-model head, where there is one.
+    """
+
+    model: Model
+    anatomy: Anatomy
+    metrics: tuple[TokenMetric, ...]
+    listed: Collection[int]
+    sampled: Collection[int]
+    embeddings: Mapping[Side, Embedding]
+    lens: Lens | None = None
+
+    def track(self, batch: Batch) -> tuple[Portrait, dict[str, TokenSums]]:
+        """Token values of listed sentences; sums of vocabulary metrics by stack."""
+        stacks = {name: _Stack(self, batch, name) for name in self.anatomy.stacks}
+
+        def on_state(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+            stacks[stack].see(layer, state, vectors)
+
+        with tapped(self.model, self.anatomy, on_state):
+            forward(self.model, self.anatomy, batch)
+        for stack in stacks.values():
+            stack.flush()
+        kept = [part for stack in stacks.values() for part in stack.kept]
+        return Portrait.join(kept), {name: stack.table.sums() for name, stack in stacks.items()}
+
+    def outlook(self, stack: str, batch: Batch) -> Outlook | None:
+        """Where a stack's states lead, by a pass of its own; None where nobody asks."""
+        asked = any(Need.HEAD in metric.needs for metric in self.metrics)
+        if not asked or self.lens is None or self.lens.stack != stack:
+            return None
+        return Outlook(self.lens, self.lens.final(batch))
+
+
+class _Stack:
+    """The states of one stack over one batch, measured when enough have come together."""
+
+    def __init__(self, tracker: Tracker, batch: Batch, name: str) -> None:
+        stack = tracker.anatomy.stacks[name]
+        self._tracker = tracker
+        self._texts = batch.texts[stack.queries]
+        self._vocabulary = tracker.embeddings[stack.queries].vocabulary
+        self._spaces = self._vocabulary.spaces if self._vocabulary else ()
+        self._shown = ShownTokens.of(batch, stack, tracker.listed)
+        self._outlook = tracker.outlook(name, batch)
+        self._metrics = [
+            metric
+            for metric in tracker.metrics
+            if self._outlook is not None or Need.HEAD not in metric.needs
+        ]
+        self._near = AROUND if OVERLAPS & {metric.id for metric in self._metrics} else NEIGHBOURS
+        self._earlier: Earlier = {}
+        lookups = [metric for metric in self._metrics if metric.sampled]
+        sampled = np.isin(batch.index, [*tracker.sampled])
+        self.table = TokenTable(stack, lookups, batch, self._spaces, sampled)
+        self.kept: list[Portrait] = []
+        self._states: list[Gathered] = []
+        self._input = torch.empty(0)
+
+    def see(self, layer: int, state: State, vectors: torch.Tensor) -> None:
+        """Take in a state."""
+        vectors = vectors.to(self._texts.share.dtype)
+        if state is State.INPUT:
+            self._input = vectors
+            return
+        self._states.append((layer, state, vectors))
+        if len(self._states) * vectors.numel() > GATHERED:
+            self.flush()
+
+    def flush(self) -> None:
+        """Measure what has been gathered."""
+        for kinds in dict.fromkeys(metric.states for metric in self._metrics):
+            states = [each for each in self._states if each[1] in kinds]
+            if states:
+                self._measure_all([m for m in self._metrics if m.states == kinds], states)
+        self._states.clear()
+
+    def _measure_all(self, metrics: Sequence[TokenMetric], states: Sequence[Gathered]) -> None:
+        """Metrics that are taken at the same kinds of states."""
+        view = TokenView(
+            torch.stack([vectors for _, _, vectors in states]),
+            self._input,
+            self._texts,
+            self._vocabulary,
+            [state for _, state, _ in states],
+            self._earlier,
+            self._near,
+            self._outlook,
+        )
+        for metric in metrics:
+            for space in spaces_of(metric, self._spaces):
+                self._measure(metric, space, view, states)
+            if metric.id == NEAREST_ID and self._spaces:
+                near = view.compared(self._spaces[0])
+                self._keep_nearest(self._spaces[0], near.ids, near.cosines, states)
+            if metric.id == LENS_ID:
+                self._keep_nearest(LOGITS, view.readings.ids, view.readings.shares, states)
+
+    def _measure(
+        self,
+        metric: TokenMetric,
+        space: Space | None,
+        view: TokenView,
+        states: Sequence[Gathered],
+    ) -> None:
+        values = metric.measure(view, space)
+        if metric.sampled:
+            for number, (layer, state, _) in enumerate(states):
+                self.table.add(metric, layer, state, space, values[number])
+        shown = self._shown
+        frame = self._shown.frame([each[:2] for each in states])
+        frame["metric"], frame["space"] = metric.id, space or ""
+        frame["value"] = values.cpu().numpy()[:, shown.rows, shown.positions].ravel()
+        self.kept.append(Portrait(tokens=frame[[*TOKENS]]))
+
+    def _keep_nearest(
+        self, space: str, ids: torch.Tensor, scores: torch.Tensor, states: Sequence[Gathered]
+    ) -> None:
+        """The first entries themselves, of `NEIGHBOURS` at most.
+
+        Args:
+            ids, scores: entries, best first, and what they are ranked by. *Shape:*
+                ``(state, sentence, token, k)``.
+        """
+        shown, wide = self._shown, min(NEIGHBOURS, ids.shape[-1])
+        cells = (slice(None), shown.rows, shown.positions, slice(wide))
+        entries, place = np.unique(ids.cpu().numpy()[cells], return_inverse=True)
+        names = np.array(self._tracker.model.names.of(entries), dtype=object)
+        frame = self._shown.frame([each[:2] for each in states], wide)
+        frame["space"] = str(space)
+        frame["rank"] = np.tile(np.arange(1, wide + 1), len(frame) // wide)
+        frame["neighbour"] = names[place].ravel()
+        frame["cosine"] = scores.cpu().numpy()[cells].ravel()
+        self.kept.append(Portrait(nearest=frame[[*NEAREST]]))
+
+
+@dataclass(frozen=True)
+class ShownTokens:
+    """The tokens of a batch that are kept one by one; all arrays ``(shown token,)``.
+
+    Attributes:
+        stack: the stack they are followed through.
+        rows: place of the sentence in the batch.
+        sentences: number of the sentence, from 1.
+    """
+
+    stack: Stack
+    rows: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    sentences: NDArray[np.int64]
+    pieces: NDArray[np.object_]
+
+    @classmethod
+    def of(cls, batch: Batch, stack: Stack, listed: Collection[int]) -> "ShownTokens":
+        """The tokens of the listed sentences of a batch."""
+        side = stack.queries
+        shown = np.isin(batch.index, [*listed])
+        valid = batch.texts[side].valid.cpu().numpy() & shown[:, None]
+        rows, positions = np.nonzero(valid)
+        texts = [item.tokens[side].pieces for item in batch.items]
+        pieces = [texts[row][position] for row, position in zip(rows, positions, strict=True)]
+        sentences = batch.index[rows] + 1
+        return cls(stack, rows, positions, sentences, np.array(pieces, dtype=object))
+
+    def frame(self, states: Sequence[tuple[int, State]], per_state: int = 1) -> pd.DataFrame:
+        """The columns that tell states of tokens apart, each row ``per_state`` times.
+
+        Args:
+            states: layer and kind of each.
+        """
+        n_states, n_tokens = len(states), len(self.positions)
+        columns = {
+            "sentence": np.tile(self.sentences, n_states),
+            "position": np.tile(self.positions, n_states),
+            "token": np.tile(self.pieces, n_states),
+            "stack": np.full(n_states * n_tokens, self.stack.name, dtype=object),
+            "layer": np.repeat([layer for layer, _ in states], n_tokens),
+            "state": np.repeat(np.array([str(s) for _, s in states], object), n_tokens),
+        }
+        return pd.DataFrame({name: np.repeat(columns[name], per_state) for name in OF_A_STATE})

@@ -1,0 +1,207 @@
+"""A study's files: JSON for what it says, safetensors for sums and maps, Parquet for rows."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors.numpy
+from safetensors import SafetensorError, safe_open
+
+from headbook.errors import StudyError
+from headbook.stored.manifest import Manifest
+from headbook.stored.scores import Place, Scores
+from headbook.stored.shown import Exemplar, HeadName, Portrait, Ranking, ShownSentence, ShownText
+from headbook.summaries.packing import Arrays, pack, unpack
+from headbook.summaries.sums import HeadTable, Survey
+from headbook.terms import Side
+
+EXEMPLARS = ("stack", "layer", "head", "ranking", "rank", "sentence", "score", "query", "key")
+
+
+DEMONSTRATION = "demonstration.parquet"
+# What stands before the names of these arrays.
+NORMS, ENDS, ROLLOUTS, SCORES = "norms", "ends", "rollouts", "scores"
+Twins = Mapping[str, Mapping[str, HeadTable]]
+
+
+def save(
+    folder: Path, manifest: Manifest, survey: Survey, portrait: Portrait, twins: Twins
+) -> None:
+    """Write all files of a study into an empty folder."""
+    (folder / "manifest.json").write_text(manifest.to_json() + "\n", encoding="utf-8")
+    arrays: Arrays = {}
+    told = json.dumps([pack(survey, "model", arrays), pack(twins, "twins", arrays)])
+    # Written by us, so that others may read them: safetensors' own files are private.
+    (folder / "sums.safetensors").write_bytes(
+        safetensors.numpy.save(arrays, metadata={"told": told})
+    )
+    maps: Arrays = {f"{stack}/{index}": cells for (stack, index), cells in portrait.maps.items()}
+    maps |= {_map_name(e.head, e.index): e.attention for e in portrait.exemplars}
+    maps |= {_norms_name(e.head, e.index): e.norms for e in portrait.exemplars if len(e.norms)}
+    maps |= {f"{_map_name(e.head, e.index)}/written": e.written for e in portrait.exemplars
+             if e.written.size}  # fmt: skip
+    maps |= {f"{NORMS}/{stack}/{index}": each for (stack, index), each in portrait.norms.items()}
+    maps |= {f"{ENDS}/{stack}/{index}": each for (stack, index), each in portrait.ends.items()}
+    maps |= {
+        f"{ROLLOUTS}/{stack}/{index}/{kind}": shares
+        for (stack, index, kind), shares in portrait.rollouts.items()
+    }
+    maps |= {
+        f"{SCORES}/{stack}/{index}/{layer}/{name}": array
+        for (stack, index, layer), scores in portrait.scores.items()
+        for name, array in vars(scores).items()
+    }
+    # Arrays of no dimension would get one by `np.ascontiguousarray`.
+    maps = {name: np.require(cells, requirements="C") for name, cells in maps.items()}
+    (folder / "maps.safetensors").write_bytes(safetensors.numpy.save(maps))
+    sentences = [_sentence_row(s) for s in portrait.sentences.values()]
+    pd.DataFrame(sentences).to_parquet(folder / "sentences.parquet", index=False)
+    exemplars = [_exemplar_row(e) for e in portrait.exemplars]
+    pd.DataFrame(exemplars, columns=[*EXEMPLARS]).to_parquet(
+        folder / "exemplars.parquet", index=False
+    )
+    portrait.tokens.to_parquet(folder / "tokens.parquet", index=False)
+    portrait.nearest.to_parquet(folder / "nearest.parquet", index=False)
+    if len(portrait.demonstration):
+        portrait.demonstration.to_parquet(folder / DEMONSTRATION, index=False)
+
+
+def load(folder: Path) -> tuple[Manifest, Survey, Portrait, Twins]:
+    """Read what `save` wrote.
+
+    Raises:
+        StudyError: a file is missing or broken.
+    """
+    if not (folder / "manifest.json").is_file():
+        raise StudyError(f"{folder}: no manifest.json; expected a folder that collect has written")
+    try:
+        manifest = Manifest.from_json((folder / "manifest.json").read_text(encoding="utf-8"))
+        with safe_open(folder / "sums.safetensors", framework="numpy") as file:
+            told = json.loads(file.metadata()["told"])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        survey = unpack(Survey, told[0], "model", arrays)
+        twins = unpack(Twins, told[1], "twins", arrays)
+        maps = safetensors.numpy.load_file(folder / "maps.safetensors")
+        frames = {
+            name: pd.read_parquet(folder / f"{name}.parquet")
+            for name in ("sentences", "exemplars", "tokens", "nearest")
+        }
+        portrait = _portrait(maps, frames)
+        if (folder / DEMONSTRATION).exists():
+            table = pd.read_parquet(folder / DEMONSTRATION)
+            portrait = replace(portrait, demonstration=table)
+    except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
+        came = (str(error) or type(error).__name__).splitlines()[0]
+        raise StudyError(f"{folder}: {came}; expected the files of a study, whole") from error
+    return manifest, survey, portrait, twins
+
+
+def _map_name(head: HeadName, index: int) -> str:
+    return f"{head.stack}/{index}/{head.layer}/{head.head}"
+
+
+def _norms_name(head: HeadName, index: int) -> str:
+    return f"{_map_name(head, index)}/norms"
+
+
+def _sentence_row(sentence: ShownSentence) -> dict[str, Any]:
+    texts = {side: vars(text) for side, text in sentence.texts.items()}
+    return {
+        "index": sentence.index,
+        "id": sentence.id,
+        "listed": sentence.listed,
+        "metadata": json.dumps(sentence.metadata),
+        "texts": json.dumps(texts),
+    }
+
+
+def _exemplar_row(exemplar: Exemplar) -> dict[str, Any]:
+    values = (
+        *exemplar.head,
+        str(exemplar.ranking),
+        exemplar.rank,
+        exemplar.index + 1,
+        exemplar.score,
+        exemplar.query,
+        exemplar.key,
+    )
+    return dict(zip(EXEMPLARS, values, strict=True))
+
+
+def _portrait(maps: Arrays, frames: dict[str, pd.DataFrame]) -> Portrait:
+    sentences = (_sentence(row) for row in frames["sentences"].to_dict("records"))
+    listed = {
+        (stack, int(index)): cells
+        for (stack, index), cells in (
+            (tuple(name.split("/")), cells) for name, cells in maps.items() if name.count("/") == 1
+        )
+    }
+    norms = {(stack, int(index)): maps[name] for name, stack, index in _named(maps, NORMS)}
+    ends = {(stack, int(index)): maps[name] for name, stack, index in _named(maps, ENDS)}
+    rollouts = {
+        (stack, int(index), kind): maps[name] for name, stack, index, kind in _named(maps, ROLLOUTS)
+    }
+    return Portrait(
+        sentences={sentence.index: sentence for sentence in sentences},
+        maps=listed,
+        exemplars=tuple(_exemplars(frames["exemplars"].itertuples(index=False), maps)),
+        tokens=frames["tokens"],
+        nearest=frames["nearest"],
+        norms=norms,
+        ends=ends,
+        rollouts=rollouts,
+        scores=_scores(maps),
+    )
+
+
+def _scores(maps: Arrays) -> dict[Place, Scores]:
+    arrays: dict[Place, Arrays] = {}
+    for name, stack, index, layer, part in _named(maps, SCORES):
+        arrays.setdefault((stack, int(index), int(layer)), {})[part] = maps[name]
+    return {place: Scores(**found) for place, found in arrays.items()}
+
+
+def _named(maps: Arrays, kind: str) -> Iterator[tuple[str, ...]]:
+    """Names of the arrays of one kind, whole and then in parts."""
+    for name in maps:
+        first, *parts = name.split("/")
+        if first == kind:
+            yield name, *parts
+
+
+def _sentence(row: dict[Any, Any]) -> ShownSentence:
+    texts = {
+        Side(side): ShownText(
+            **{k: tuple(v) if isinstance(v, list) else v for k, v in text.items()}
+            | {
+                name: tuple((start, end) for start, end in text.get(name, ()))
+                for name in ("spans", "parts")
+            }
+        )
+        for side, text in json.loads(row["texts"]).items()
+    }
+    return ShownSentence(
+        int(row["index"]), row["id"], json.loads(row["metadata"]), texts, bool(row["listed"])
+    )
+
+
+def _exemplars(rows: Iterable[Any], maps: Arrays) -> Iterable[Exemplar]:
+    for row in rows:
+        head = HeadName(row.stack, int(row.layer), int(row.head))
+        index = int(row.sentence) - 1
+        yield Exemplar(
+            head,
+            Ranking(row.ranking),
+            int(row.rank),
+            index,
+            float(row.score),
+            int(row.query),
+            int(row.key),
+            maps[_map_name(head, index)],
+            maps.get(_norms_name(head, index), np.zeros(0, np.float32)),
+            maps.get(f"{_map_name(head, index)}/written", np.zeros((2, 0, 0), np.uint8)),
+        )

@@ -1,0 +1,241 @@
+"""A study: everything that was collected, as one value that can be saved, loaded and merged."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from headbook.errors import StudyError
+from headbook.folders import written_whole
+from headbook.stored import storage, tables
+from headbook.stored.exemplars import choose
+from headbook.stored.manifest import Check, Manifest, Rounding
+from headbook.stored.shown import Exemplar, HeadName, Portrait
+from headbook.summaries.contrasts import PairDifferences, pair_differences
+from headbook.summaries.finish import beside, finished, summed
+from headbook.summaries.shapes import shape_table
+from headbook.summaries.sums import HeadTable, Survey
+
+SAME = ("schema", "model", "stacks", "annotators")  # what two studies must share to be merged
+OPTIONS = (
+    "max_length", "exemplars", "metrics", "dtype", "sample_sentences",
+    "vocabulary_precision", "language", "target_language", "pack",
+    "facet", "pair_member",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What a model does with the attention and the states of a corpus.
+
+    Attributes:
+        manifest: how it was made.
+        survey: sums over all sentences.
+        portrait: what pages show of single sentences.
+        twins: numbers of heads of what the model is compared with, by its name (a `Control` and a
+            seed) and by stack.
+        made: the numbers of all heads, where nothing is left to make them of; see `condensed`.
+    """
+
+    manifest: Manifest
+    survey: Survey
+    portrait: Portrait
+    twins: Mapping[str, Mapping[str, HeadTable]] = field(default_factory=dict)
+    made: Mapping[str, HeadTable] | None = None
+
+    @cached_property
+    def head_tables(self) -> Mapping[str, HeadTable]:
+        """The numbers of all heads, by stack."""
+        return head_tables(self.survey) if self.made is None else self.made
+
+    @property
+    def condensed(self) -> "Study":
+        """The same numbers for pages, with less behind them: no study to save or merge."""
+        sampled = {stack: summed(sums) for stack, sums in self.survey.sampled.items()}
+        return replace(self, survey=replace(self.survey, sampled=sampled), made=self.head_tables)
+
+    @cached_property
+    def heads(self) -> pd.DataFrame:
+        """A row for each head, metric, view and label; columns as in ``heads.csv``."""
+        return tables.heads_table(self.head_tables, self._layers)
+
+    @cached_property
+    def layers(self) -> pd.DataFrame:
+        """A row for each layer, metric, view and label; columns as in ``layers.csv``."""
+        tokens = [self.survey.tokens, self.survey.lookups, self.survey.flows]
+        return tables.layers_table(self.head_tables, tokens, self._layers)
+
+    @cached_property
+    def controls(self) -> pd.DataFrame:
+        """The same for uniform attention; columns as in ``controls.csv``."""
+        return tables.controls_table(self.head_tables, self._layers)
+
+    @cached_property
+    def compared(self) -> pd.DataFrame:
+        """A row for each number of each head of each twin; columns as in ``compared.csv``."""
+        return tables.compared_table(self.twins, self._layers)
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """A row for each number of every two heads; columns as in ``pairs.csv``."""
+        return tables.pairs_table(self.survey.distances, self._layers)
+
+    @cached_property
+    def groups(self) -> pd.DataFrame:
+        """A row for each number of each head by group; columns as in ``groups.csv``."""
+        return tables.groups_table(self.survey.heads, self._layers)
+
+    @cached_property
+    def pair_differences(self) -> dict[str, PairDifferences]:
+        """What differs within pairs of sentences, by stack."""
+        found = {}
+        for stack in self.manifest.stacks:
+            present = np.zeros((stack.n_layers, stack.n_heads), dtype=bool)
+            present[[*stack.attention_layers]] = True
+            told_by = self.manifest.options.get("pair_member")
+            found[stack.name] = pair_differences(self.survey.heads[stack.name], present, told_by)
+        return {name: each for name, each in found.items() if each is not None}
+
+    @cached_property
+    def minimal_pairs(self) -> pd.DataFrame:
+        """A row for each number that differs in pairs; columns as in ``minimal_pairs.csv``."""
+        return tables.minimal_pairs_table(self.pair_differences, self._layers)
+
+    @cached_property
+    def geometry(self) -> pd.DataFrame:
+        """A row for each number of a state of a layer; columns as in ``geometry.csv``."""
+        return shape_table(self.survey.geometry)
+
+    @cached_property
+    def types(self) -> pd.DataFrame:
+        """The mean path of every token type; columns as in ``types.csv``."""
+        return tables.types_table(self.survey.types)
+
+    @property
+    def tokens(self) -> pd.DataFrame:
+        """A row for each number of a token of a listed sentence; columns as in ``tokens.csv``."""
+        return self.portrait.tokens
+
+    @property
+    def nearest(self) -> pd.DataFrame:
+        """The nearest vocabulary entries of each state; columns as in ``nearest.csv``."""
+        return self.portrait.nearest
+
+    @property
+    def _layers(self) -> dict[str, tuple[int, ...]]:
+        return {stack.name: stack.attention_layers for stack in self.manifest.stacks}
+
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write the study into a folder of its own.
+
+        Raises:
+            OutputError: the folder may not be replaced, or cannot be written.
+        """
+        with written_whole(Path(folder), force=force) as draft:
+            storage.save(draft, self.manifest, self.survey, self.portrait, self.twins)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Study":
+        """Read what `save` wrote.
+
+        Raises:
+            StudyError: the folder holds no study, or one that cannot be read.
+        """
+        return cls(*storage.load(Path(folder)))
+
+    def __add__(self, other: "Study") -> "Study":
+        """The study of both corpora, this one's sentences first.
+
+        Raises:
+            StudyError: the two were not made in the same way.
+        """
+        self._check_like(other)
+        shift = self.manifest.counts["sentences"]
+        survey = self.survey + other.survey.shifted(shift)
+        portrait = self.portrait + other.portrait.shifted(shift)
+        counts = Counter(self.manifest.counts) + Counter(other.manifest.counts)
+        return Study(
+            manifest=replace(
+                self.manifest,
+                inputs=self.manifest.inputs + other.manifest.inputs,
+                counts=dict(counts),
+                checks=_worse(self.manifest, other.manifest),
+                checked_sentences=self.manifest.checked_sentences
+                + other.manifest.checked_sentences,
+                gaps=tuple(dict.fromkeys(self.manifest.gaps + other.manifest.gaps)),
+                roundings=_together(self.manifest.roundings + other.manifest.roundings),
+            ),
+            survey=survey,
+            twins={
+                name: {stack: table + other.twins[name][stack] for stack, table in mine.items()}
+                for name, mine in self.twins.items()
+                if name in other.twins
+            },
+            portrait=replace(portrait, exemplars=_chosen_again(survey, portrait)).sorted(),
+        )
+
+    def _check_like(self, other: "Study") -> None:
+        mine, theirs = self.manifest, other.manifest
+        pairs = [(name, getattr(mine, name), getattr(theirs, name)) for name in SAME]
+        pairs += [(name, mine.options.get(name), theirs.options.get(name)) for name in OPTIONS]
+        different = [name for name, a, b in pairs if a != b]
+        if different:
+            raise StudyError(
+                f"two studies that differ in {', '.join(different)}; expected studies of the same "
+                "model, made with the same options"
+            )
+
+
+def head_tables(survey: Survey) -> dict[str, HeadTable]:
+    """The numbers of all heads, by stack: of all sentences, of the sample, of random tokens."""
+    found = {}
+    for stack, sums in survey.heads.items():
+        tables = [sums.table]
+        if stack in survey.sampled:
+            tables.append(finished(survey.sampled[stack]))
+        if stack in survey.context:
+            tables.append(survey.context[stack])
+        if stack in survey.random:
+            tables.append(survey.random[stack])
+        found[stack] = beside(tables)
+    return found
+
+
+def _worse(one: Manifest, other: Manifest) -> tuple[Check, ...]:
+    """Of each check the larger error; NaN is larger than any."""
+    errors = {(c.name, c.stack): c.error for c in other.checks}
+    return tuple(
+        replace(c, error=float(np.maximum(c.error, errors.get((c.name, c.stack), 0.0))))
+        for c in one.checks
+    )
+
+
+def _together(roundings: Iterable[Rounding]) -> tuple[Rounding, ...]:
+    """One for each side and space."""
+    found: dict[tuple[str, str], Rounding] = {}
+    for each in roundings:
+        place = each.side, each.space
+        found[place] = found[place] + each if place in found else each
+    return tuple(found.values())
+
+
+def _chosen_again(survey: Survey, portrait: Portrait) -> tuple[Exemplar, ...]:
+    """The exemplars of a merged survey, among those whose maps were kept."""
+    kept = {(e.head, e.index): e for e in portrait.exemplars}
+    among: dict[HeadName, set[int]] = {}
+    for head, index in kept:
+        among.setdefault(head, set()).add(index)
+    return tuple(
+        replace(
+            kept[choice.head, choice.index],
+            ranking=choice.ranking,
+            rank=choice.rank,
+            score=choice.score,
+        )
+        for choice in choose(survey.heads, among)
+        if (choice.head, choice.index) in kept
+    )

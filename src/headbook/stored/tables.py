@@ -1,0 +1,222 @@
+"""The sums of a study as tables: one row a number, with its interval and what stands behind it."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from headbook.measures.arithmetic import divide
+from headbook.metrics import all_metrics
+from headbook.summaries.accumulators import Ratios
+from headbook.summaries.contrasts import PairDifferences
+from headbook.summaries.sums import (
+    Distances,
+    HeadColumn,
+    HeadSums,
+    HeadTable,
+    TokenColumn,
+    TokenSums,
+)
+from headbook.summaries.typesums import STATES, TypeSums
+
+NUMBERS = ("value", "low", "high", "sentences", "events")
+HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
+LAYERS = ("stack", "layer", "metric", "view", "label", *NUMBERS)
+CONTROLS = ("control", *LAYERS)
+COMPARED = ("control", *HEADS)
+GROUPS = ("column", "group", *HEADS)
+MINIMAL_PAIRS = (
+    "stack", "layer", "head", "metric", "view", "label", "first_member", "second_member",
+    "first", "second", "value", "low", "high", "p", "pairs",
+)  # fmt: skip
+PAIRS = (
+    "stack", "layer", "head", "other_layer", "other_head",
+    "metric", "view", "value", "sentences", "rows",
+)  # fmt: skip
+TYPES = (
+    "stack", "entry", "token", "layer", "state", "value", "spread", "count", "sentences",
+)  # fmt: skip
+UNIFORM = "uniform attention"
+
+
+def heads_table(
+    heads: Mapping[str, HeadTable], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """Every number of every head.
+
+    Args:
+        layers: by stack, the layers that have attention.
+    """
+    frames = []
+    for stack, sums in heads.items():
+        present = list(layers[stack])
+        n_heads = sums.heads.sums.shape[3]
+        frame = _numbers(sums.heads[present], sums.columns)
+        frame["head"] = np.tile(np.repeat(np.arange(n_heads), len(sums.columns)), len(present))
+        frame["layer"] = np.repeat(present, n_heads * len(sums.columns))
+        frame["stack"] = stack
+        frames.append(frame[[*HEADS]])
+    return pd.concat(frames, ignore_index=True)
+
+
+def layers_table(
+    heads: Mapping[str, HeadTable],
+    tokens: Sequence[Mapping[str, TokenSums]],
+    layers: Mapping[str, Sequence[int]],
+) -> pd.DataFrame:
+    """Every number of every layer: heads together, then tokens together.
+
+    Labels of token metrics name state, space (where there is one) and class of tokens:
+    ``mid/positional/NOUN``.
+    """
+    frames = [
+        _of_layers(stack, sums.layers, sums.columns, layers[stack]) for stack, sums in heads.items()
+    ]
+    for each in tokens:
+        for stack, token_sums in each.items():
+            columns = [_as_head_column(column) for column in token_sums.columns]
+            present = range(token_sums.layers.sums.shape[2])
+            frames.append(_of_layers(stack, token_sums.layers, columns, present))
+    return pd.concat(frames, ignore_index=True)
+
+
+def controls_table(
+    heads: Mapping[str, HeadTable], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """The same measures taken on attention that looks everywhere alike."""
+    frames = [
+        _of_layers(stack, sums.uniform, sums.columns, layers[stack])
+        for stack, sums in heads.items()
+    ]
+    table = pd.concat(frames, ignore_index=True)
+    table.insert(0, "control", UNIFORM)
+    return table
+
+
+def compared_table(
+    twins: Mapping[str, Mapping[str, HeadTable]], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """The same measures taken on what the model is compared with, by its name."""
+    frames = []
+    for name, heads in twins.items():
+        table = heads_table(heads, layers)
+        table.insert(0, "control", name)
+        frames.append(table)
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*COMPARED])
+
+
+def groups_table(
+    heads: Mapping[str, HeadSums], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """Every number of every head by group of sentences; those without any data are left out."""
+    frames = []
+    for stack, sums in heads.items():
+        for group in sums.groups:
+            own = HeadTable(sums.table.columns, group.heads, group.layers, group.uniform)
+            table = heads_table({stack: own}, layers)
+            table = table[table["sentences"] > 0].assign(column=group.column, group=group.value)
+            frames.append(table[[*GROUPS]])
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*GROUPS])
+
+
+def minimal_pairs_table(
+    differences: Mapping[str, PairDifferences], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """What differs within pairs of sentences, for every head."""
+    frames = []
+    for stack, found in differences.items():
+        present = list(layers[stack])
+        table = _numbers(found.difference[present], found.columns)
+        low, high = found.difference[present].interval()
+        n_heads, n_columns = found.p.shape[1:]
+        table = table.assign(
+            stack=stack,
+            layer=np.repeat(present, n_heads * n_columns),
+            head=np.tile(np.repeat(np.arange(n_heads), n_columns), len(present)),
+            first_member=found.members[0],
+            second_member=found.members[1],
+            first=found.first[present].ravel(),
+            second=found.second[present].ravel(),
+            low=low.ravel(),  # differences have bounds of their own
+            high=high.ravel(),
+            p=found.p[present].ravel(),
+            pairs=table["sentences"],
+        )
+        frames.append(table[[*MINIMAL_PAIRS]])
+    if not frames:
+        return pd.DataFrame(columns=[*MINIMAL_PAIRS])
+    return pd.concat(frames, ignore_index=True)
+
+
+def pairs_table(
+    distances: Mapping[str, Distances], layers: Mapping[str, Sequence[int]]
+) -> pd.DataFrame:
+    """Every number of every two heads, each pair once."""
+    frames = []
+    for stack, sums in distances.items():
+        n_heads = sums.total.shape[1] // len(layers[stack])
+        one, other = np.triu_indices(sums.total.shape[1], 1)
+        for column, total, rows in zip(sums.columns, sums.total, sums.rows, strict=True):
+            counts = rows[one, other]
+            values = divide(total[one, other], counts)
+            frame = pd.DataFrame({"value": values, "rows": counts.astype(np.int64)})
+            for name, place in (("", one), ("other_", other)):
+                frame[f"{name}layer"] = np.take(layers[stack], place // n_heads)
+                frame[f"{name}head"] = place % n_heads
+            frame = frame.assign(stack=stack, metric=column.metric, view=str(column.view))
+            frames.append(frame.assign(sentences=sums.sentences)[[*PAIRS]])
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*PAIRS])
+
+
+def types_table(types: Mapping[str, TypeSums]) -> pd.DataFrame:
+    """The mean path of every token type."""
+    frames = []
+    for stack, sums in types.items():
+        n_types, n_layers, n_states = sums.total.shape
+        frame = pd.DataFrame({"value": sums.mean.ravel(), "spread": sums.spread.ravel()})
+        for name in ("ids", "names", "count", "sentences"):
+            frame[name] = np.repeat(np.array(getattr(sums, name)), n_layers * n_states)
+        frame["layer"] = np.tile(np.repeat(np.arange(n_layers), n_states), n_types)
+        frame["state"] = np.tile([str(state) for state in STATES], n_types * n_layers)
+        frame = frame.rename(columns={"ids": "entry", "names": "token"})[frame["value"].notna()]
+        frames.append(frame.assign(stack=stack)[[*TYPES]])
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*TYPES])
+
+
+def _of_layers(
+    stack: str,
+    ratios: Ratios,
+    columns: Sequence[HeadColumn],
+    present: Sequence[int],
+) -> pd.DataFrame:
+    frame = _numbers(ratios[list(present)], columns)
+    frame["layer"] = np.repeat(list(present), len(columns))
+    frame["stack"] = stack
+    return frame[[*LAYERS]]
+
+
+def _as_head_column(column: TokenColumn) -> HeadColumn:
+    parts = (column.state, column.space, column.label)
+    return HeadColumn(column.metric, "", "/".join(part for part in parts if part))  # type: ignore[arg-type]
+
+
+def _numbers(ratios: Ratios, columns: Sequence[HeadColumn]) -> pd.DataFrame:
+    """Flatten ratios whose last dimension holds ``columns``."""
+    value = ratios.value
+    low, high = ratios.interval()
+    least, most = np.array([_limits(column) for column in columns]).reshape(-1, 2).T
+    names = pd.DataFrame(columns, columns=["metric", "view", "label"]).map(str)
+    repeated = pd.concat([names] * int(np.prod(value.shape[:-1])), ignore_index=True)
+    return repeated.assign(
+        value=value.ravel(),
+        low=np.clip(low, least, most).ravel(),
+        high=np.clip(high, least, most).ravel(),
+        sentences=ratios.sentences.ravel(),
+        events=ratios.events.ravel(),
+    )
+
+
+def _limits(column: HeadColumn) -> tuple[float, float]:
+    """Bounds of a metric; none for one that this version does not know."""
+    metric = all_metrics().get(column.metric)
+    return metric.limits if metric is not None else (-np.inf, np.inf)

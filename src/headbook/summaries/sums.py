@@ -1,0 +1,266 @@
+"""What survives of a stream of sentences: sums that add. No torch; a study stores these."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.summaries.accumulators import Ratios, Reservoir, TopK
+from headbook.summaries.anchors import Anchors
+from headbook.summaries.grouped import Group, Members, together
+from headbook.summaries.shapes import GeometrySums
+from headbook.summaries.typesums import TypeSums
+from headbook.terms import Space, State, View
+
+
+class HeadColumn(NamedTuple):
+    """What one number of a head is."""
+
+    metric: str
+    view: View
+    label: str
+
+
+class TokenColumn(NamedTuple):
+    """What one number of a layer's tokens is; ``label`` is a class of tokens."""
+
+    metric: str
+    state: State
+    space: Space | None
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class HeadTable:
+    """Numbers of the heads of one stack.
+
+    Attributes:
+        columns: what the last dimension of the sums holds.
+        heads: *Shape:* ``(layer, head, column)``.
+        layers: the same, heads of a layer added up. *Shape:* ``(layer, column)``.
+        uniform: the same measures on uniform attention. *Shape:* ``(layer, column)``.
+    """
+
+    columns: tuple[HeadColumn, ...]
+    heads: Ratios
+    layers: Ratios
+    uniform: Ratios
+
+    def __add__(self, other: "HeadTable") -> "HeadTable":
+        return HeadTable(
+            self.columns,
+            self.heads + other.heads,
+            self.layers + other.layers,
+            self.uniform + other.uniform,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Which relations each head found in each sentence of a sample; see `relations`.
+
+    Attributes:
+        hits: words found. *Shape* of the payload: ``(kept, layer, head, label)``.
+        asked: words asked for, and those at each fixed offset. *Shape* of the payload:
+            ``(kept, label, 1 + offset)``.
+    """
+
+    hits: Reservoir
+    asked: Reservoir
+
+    def __add__(self, other: "Found") -> "Found":
+        return Found(self.hits + other.hits, self.asked + other.asked)
+
+    def shifted(self, by: int) -> "Found":
+        """The same for sentences that come ``by`` places later."""
+        return Found(self.hits.shifted(by), self.asked.shifted(by))
+
+
+@dataclass(frozen=True, eq=False)
+class HeadSums:
+    """The attention of one stack over all sentences.
+
+    Attributes:
+        table: sums of the metrics.
+        strongest: sentences by their largest single weight without the sink, for each head.
+        sample: that weight for a sample of sentences, from which the median ones are taken.
+        found: relations found in a sample of sentences, or None where nothing asks for them.
+        groups: sums of the metrics by metadata column and value.
+        members: values of single sentences that form pairs, or None where none do.
+    """
+
+    table: HeadTable
+    strongest: TopK
+    sample: Reservoir
+    found: Found | None = None
+    groups: tuple[Group, ...] = ()
+    members: Members | None = None
+
+    def __add__(self, other: "HeadSums") -> "HeadSums":
+        return HeadSums(
+            self.table + other.table,
+            self.strongest + other.strongest,
+            self.sample + other.sample,
+            self.found + other.found if self.found and other.found else None,
+            together([*self.groups, *other.groups]),
+            self.members + other.members
+            if self.members and other.members
+            else self.members or other.members,
+        )
+
+    def shifted(self, by: int) -> "HeadSums":
+        """The same for sentences that come ``by`` places later."""
+        best = self.strongest
+        later = np.where(best.index >= 0, best.index + by, best.index)
+        return replace(
+            self,
+            strongest=replace(best, index=later),
+            sample=self.sample.shifted(by),
+            members=self.members and self.members.shifted(by),
+        )
+
+
+class SampleColumn(NamedTuple):
+    """Which statistics belong together, and how many there are."""
+
+    metric: str
+    view: View
+    width: int
+
+
+@dataclass(frozen=True, eq=False)
+class SampleSums:
+    """What is kept of each sampled sentence, for one stack.
+
+    Attributes:
+        columns: what the last dimension holds, side by side.
+        stats: *Shape* of the payload: ``(kept, layer, head + 2, statistic)``; after the heads
+            come uniform attention and the sentence itself.
+    """
+
+    columns: tuple[SampleColumn, ...]
+    stats: Reservoir
+
+    def __add__(self, other: "SampleSums") -> "SampleSums":
+        return SampleSums(self.columns, self.stats + other.stats)
+
+    def shifted(self, by: int) -> "SampleSums":
+        """The same for sentences that come ``by`` places later."""
+        return replace(self, stats=self.stats.shifted(by))
+
+
+class PairColumn(NamedTuple):
+    """What one number of two heads is."""
+
+    metric: str
+    view: View
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Metrics of every two heads of a stack, over sampled sentences.
+
+    Heads are numbered through all layers that have attention.
+
+    Attributes:
+        columns: what the first dimension holds.
+        total: values of rows added up, over rows that count in both heads; symmetric. *Shape:*
+            ``(column, head, head)``.
+        rows: number of those rows; the same shape.
+        sentences: number of sentences.
+    """
+
+    columns: tuple[PairColumn, ...]
+    total: NDArray[np.float64]
+    rows: NDArray[np.float64]
+    sentences: int
+
+    def __add__(self, other: "Distances") -> "Distances":
+        return Distances(
+            self.columns,
+            self.total + other.total,
+            self.rows + other.rows,
+            self.sentences + other.sentences,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class TokenSums:
+    """The states of one stack.
+
+    Attributes:
+        columns: what the last dimension holds.
+        layers: *Shape:* ``(layer, column)``.
+    """
+
+    columns: tuple[TokenColumn, ...]
+    layers: Ratios
+
+    def __add__(self, other: "TokenSums") -> "TokenSums":
+        return TokenSums(self.columns, self.layers + other.layers)
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """All that is kept of the pass over all sentences.
+
+    Attributes:
+        heads, tokens: sums by stack.
+        lookups: sums of the metrics that need the vocabulary, on a sample of sentences.
+        types: by stack, the mean path of every token type.
+        flows: sums of what attention carries from token to token, on a sample of sentences.
+        sampled: by stack, statistics of sampled sentences.
+        random: by stack, metrics of random sequences.
+        distances: by stack, how far heads are from each other.
+        geometry: by stack, the shape of its states.
+        context: by stack, metrics of what heads write, on a sample of sentences.
+        anchors: by stack, the tokens for which heads write nearly the same.
+        counts: numbers of sentences, tokens, words and their like.
+    """
+
+    heads: Mapping[str, HeadSums] = field(default_factory=dict)
+    tokens: Mapping[str, TokenSums] = field(default_factory=dict)
+    lookups: Mapping[str, TokenSums] = field(default_factory=dict)
+    types: Mapping[str, TypeSums] = field(default_factory=dict)
+    flows: Mapping[str, TokenSums] = field(default_factory=dict)
+    sampled: Mapping[str, SampleSums] = field(default_factory=dict)
+    random: Mapping[str, HeadTable] = field(default_factory=dict)
+    distances: Mapping[str, Distances] = field(default_factory=dict)
+    geometry: Mapping[str, GeometrySums] = field(default_factory=dict)
+    context: Mapping[str, HeadTable] = field(default_factory=dict)
+    anchors: Mapping[str, Anchors] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: "Survey") -> "Survey":
+        return Survey(
+            heads=_merged(self.heads, other.heads),
+            tokens=_merged(self.tokens, other.tokens),
+            lookups=_merged(self.lookups, other.lookups),
+            types=_merged(self.types, other.types),
+            flows=_merged(self.flows, other.flows),
+            sampled=_merged(self.sampled, other.sampled),
+            # The same sequences of the same model: twice would not be more.
+            random={**other.random, **self.random},
+            distances=_merged(self.distances, other.distances),
+            geometry=_merged(self.geometry, other.geometry),
+            context=_merged(self.context, other.context),
+            anchors=_merged(self.anchors, other.anchors),
+            counts=self.counts + other.counts,
+        )
+
+    def shifted(self, by: int) -> "Survey":
+        """The same for sentences that come ``by`` places later."""
+        return replace(
+            self,
+            heads={name: sums.shifted(by) for name, sums in self.heads.items()},
+            sampled={name: sums.shifted(by) for name, sums in self.sampled.items()},
+        )
+
+
+def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Add what both have; keep what only one has."""
+    both = {name: one[name] + other[name] for name in one if name in other}
+    return {**one, **other, **both}

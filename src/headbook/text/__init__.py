@@ -1,0 +1,1 @@
+"""Sentences as words and tokens, and batches of them."""

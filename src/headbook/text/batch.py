@@ -1,0 +1,80 @@
+"""Batches by token budget, and their padded arrays."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headbook.summaries.accumulators import half_of
+from headbook.terms import Side
+from headbook.text.texts import Texts
+from headbook.text.tokens import Encoded
+
+WINDOW = 1024  # sentences sorted by length at a time; bounds what waits in memory
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Sentences of similar length.
+
+    Attributes:
+        texts: padded tokens by side.
+        index: each sentence's place in the input. *Shape:* ``(sentence,)``.
+        key: hash of each sentence's tokens.
+        half: 0 or 1, from the hash, so that equal sentences fall into the same half.
+    """
+
+    items: tuple[Encoded, ...]
+    texts: dict[Side, Texts]
+    index: NDArray[np.int64]
+    key: NDArray[np.uint64]
+
+    @property
+    def half(self) -> NDArray[np.int64]:
+        """The half of the corpus that each sentence belongs to."""
+        return half_of(self.key)
+
+    @classmethod
+    def of(
+        cls, items: Sequence[Encoded], device: torch.device, dtype: torch.dtype = torch.float32
+    ) -> "Batch":
+        """Pad sentences to one batch, those of one half before those of the other."""
+        sides = items[0].tokens
+        keys = np.array([content_key(item) for item in items], dtype=np.uint64)
+        order = np.argsort(half_of(keys), kind="stable")
+        items = [items[place] for place in order]
+        return cls(
+            items=tuple(items),
+            texts={
+                side: Texts.of([item.tokens[side] for item in items], device, dtype)
+                for side in sides
+            },
+            index=np.array([item.sentence.index for item in items]),
+            key=keys[order],
+        )
+
+
+def content_key(item: Encoded) -> int:
+    """Hash of a sentence's tokens, by which samples and halves are chosen."""
+    return int.from_bytes(hashlib.blake2b(item.content, digest_size=8).digest(), "big")
+
+
+def by_budget(items: Iterable[Encoded], budget: int) -> Iterator[list[Encoded]]:
+    """Group sentences so that a padded batch holds at most ``budget`` tokens.
+
+    Sentences are sorted by length within a window of `WINDOW`, so that little is padding. A
+    sentence longer than the budget is a batch of its own.
+    """
+    stream = iter(items)
+    while window := sorted(islice(stream, WINDOW), key=lambda item: item.length):
+        group: list[Encoded] = []
+        for item in window:
+            if group and item.length * (len(group) + 1) > budget:
+                yield group
+                group = []
+            group.append(item)
+        yield group

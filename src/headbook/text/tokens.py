@@ -1,0 +1,134 @@
+"""Texts as tokens, aligned to words by character offsets, never by marker symbols."""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.inputs import Sentence, Word
+from headbook.terms import Side
+
+NO_WORD = -1
+STOPS = frozenset(".!?")
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """One text as the model sees it; all arrays are ``(token,)`` unless said otherwise.
+
+    Attributes:
+        text: the text, as it came.
+        pieces: what each token stands for, in the text's own spelling.
+        ids: vocabulary entries.
+        spans: *Shape:* ``(token, 2)``; character offsets, end exclusive, empty where unknown.
+        special: ``[CLS]``, ``[SEP]``, ``<s>``, ``</s>``, BOS and their like.
+        separator: those special tokens that end a sentence.
+        punctuation: pieces of nothing but punctuation (Unicode category P).
+        word: index into ``words``; `NO_WORD` for special tokens and stray pieces.
+        rarest: index of the rarest word, `NO_WORD` where none is rare; see `headbook.text.rarity`.
+        lost: tokens cut off because the text is longer than the model takes.
+        generated: whether the model wrote this text itself.
+        parts: character offsets of the sentences of a passage, as in `headbook.inputs.Sentence`.
+    """
+
+    text: str
+    pieces: tuple[str, ...]
+    ids: NDArray[np.int64]
+    spans: NDArray[np.int64]
+    special: NDArray[np.bool_]
+    separator: NDArray[np.bool_]
+    punctuation: NDArray[np.bool_]
+    word: NDArray[np.int64]
+    words: tuple[Word, ...]
+    rarest: int = NO_WORD
+    lost: int = 0
+    generated: bool = False
+    parts: tuple[tuple[int, int], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def initial(self) -> NDArray[np.bool_]:
+        """Whether a token begins its word."""
+        before = np.concatenate([[NO_WORD], self.word[:-1]])
+        initial: NDArray[np.bool_] = (self.word != NO_WORD) & (self.word != before)
+        return initial
+
+    @property
+    def part(self) -> NDArray[np.int64]:
+        """The sentence of the passage that each token belongs to, from 0."""
+        starts = [start for start, _ in self.parts[1:]]
+        return np.searchsorted(starts, self.spans[:, 0], side="right").astype(np.int64)
+
+    @property
+    def stop(self) -> NDArray[np.bool_]:
+        """Pieces that may end a sentence: nothing but ``.``, ``!`` and ``?``."""
+        return np.array([bool(piece) and set(piece) <= STOPS for piece in self.pieces], bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Encoded:
+    """A sentence with the tokens of its source and, in pairs, of its target."""
+
+    sentence: Sentence
+    tokens: Mapping[Side, Tokens]
+
+    @property
+    def length(self) -> int:
+        """Tokens of its longest side."""
+        return max(map(len, self.tokens.values()))
+
+    @property
+    def content(self) -> bytes:
+        """The token sequence, by which duplicates are known."""
+        return b"|".join(tokens.ids.tobytes() for tokens in self.tokens.values())
+
+
+def trim(text: str, start: int, end: int) -> tuple[int, int]:
+    """A span without the white space at its ends, which some tokenizers count in."""
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def spell(text: str, spans: list[tuple[int, int]], names: list[str]) -> tuple[str, ...]:
+    """Each token in the text's own letters; the token's name where it has no letters.
+
+    Tokens that share one character, as byte-level vocabularies cut it, are numbered.
+    """
+    share = Counter(spans)
+    number: Counter[tuple[int, int]] = Counter()
+    pieces = []
+    for span, name in zip(spans, names, strict=True):
+        start, end = span
+        if start == end:
+            pieces.append(name)
+            continue
+        number[span] += 1
+        part = f" {number[span]}/{share[span]}" if share[span] > 1 else ""
+        pieces.append(text[start:end] + part)
+    return tuple(pieces)
+
+
+def is_punctuation(piece: str) -> bool:
+    """Whether a piece is nothing but punctuation."""
+    return bool(piece) and all(unicodedata.category(c).startswith("P") for c in piece)
+
+
+def align(text: str, spans: list[tuple[int, int]], words: tuple[Word, ...]) -> NDArray[np.int64]:
+    """The word that each token overlaps most, the first of equals."""
+    owner = np.full(len(text), NO_WORD)
+    for index, word in enumerate(words):
+        owner[word.start : word.end] = index
+    found = np.full(len(spans), NO_WORD, dtype=np.int64)
+    for place, (start, end) in enumerate(spans):
+        inside = [int(o) for o in owner[start:end] if o != NO_WORD]
+        if inside:
+            found[place] = Counter(inside).most_common(1)[0][0]
+    return found

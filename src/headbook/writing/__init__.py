@@ -1,0 +1,1 @@
+"""From pages and tables to files."""

@@ -1,0 +1,155 @@
+"""How much detail a site shows, and what is left out first where it may not be large.
+
+What is least needed goes first. The tables of tokens as CSV, since Parquet holds the same rows; the
+numbers behind single weights; pages of sentences, the last ones first; exemplars beyond the third;
+more pages of sentences; exemplars beyond the first. Heads, metrics and their numbers stay.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from headbook.errors import OutputError
+from headbook.stored.study import Study
+from headbook.wording import sentence_file, written
+
+TOKEN_TABLES = ("tokens", "nearest")  # the largest ones; they grow with every listed sentence
+SENTENCES, FEWEST_SENTENCES = 10, 1  # pages that are kept, if possible and in any case
+EXEMPLARS, FEWEST_EXEMPLARS = 3, 1  # the same of each ranking of a head
+PAGE = 3  # an exemplar takes about so many bytes on its page for each of its data file
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Detail:
+    """What a site shows of a study.
+
+    Attributes:
+        tables: whether tables of tokens are there as CSV, too.
+        neurons: whether queries and keys are there.
+        sentences: how many sentences have pages; None: all that are listed.
+        exemplars: how many each ranking of a head shows; None: all.
+    """
+
+    tables: bool = True
+    neurons: bool = True
+    sentences: int | None = None
+    exemplars: int | None = None
+
+    def left_out(self) -> Iterator[str]:
+        """What is not there, in words."""
+        if not self.tables:
+            yield "tables of tokens as CSV (Parquet has the same rows)"
+        if not self.neurons:
+            yield "queries and keys behind single weights"
+        if self.sentences is not None:
+            yield f"pages of sentences beyond the first {self.sentences:,}"
+        if self.exemplars is not None:
+            yield f"exemplars beyond the first {self.exemplars} of each ranking"
+
+    def of(self, study: Study) -> Study:
+        """A study with nothing but what this shows."""
+        portrait = study.portrait
+        if not self.neurons:
+            portrait = replace(portrait, scores={})
+        if self.exemplars is not None:
+            kept = tuple(e for e in portrait.exemplars if e.rank <= self.exemplars)
+            portrait = replace(portrait, exemplars=kept)
+        if self.sentences is not None:
+            listed = {s.index for s in portrait.listed[: self.sentences]}
+            shown = {
+                index: replace(sentence, listed=index in listed)
+                for index, sentence in portrait.sentences.items()
+            }
+            numbers = {shown[index].number for index in listed}
+            portrait = replace(
+                portrait,
+                sentences=shown,
+                tokens=portrait.tokens[portrait.tokens["sentence"].isin(numbers)],
+                nearest=portrait.nearest[portrait.nearest["sentence"].isin(numbers)],
+                scores={
+                    place: each for place, each in portrait.scores.items() if place[1] in listed
+                },
+            )
+        return replace(study, portrait=portrait)
+
+
+def fitted(study: Study, most: float, write: Callable[[Detail], Sizes]) -> None:
+    """Write a site again with less detail until it fits.
+
+    Args:
+        most: bytes that it may have.
+        write: writes it anew; returns the bytes of its files by address.
+
+    Raises:
+        OutputError: it does not fit with the least detail.
+    """
+    detail = Detail()
+    while sum((sizes := write(detail)).values()) > most:
+        less = _less(detail, study, sizes, most)
+        if less == detail:
+            raise OutputError(
+                f"--max-site-size: {written(most)} came; expected at least "
+                f"{written(sum(sizes.values()))}, which this site takes with the least detail"
+            )
+        detail = less
+
+
+def _less(detail: Detail, study: Study, sizes: Sizes, most: float) -> Detail:
+    """Step after step, until enough should be saved; the same if nothing can be."""
+    for step in STEPS:
+        shown = detail.of(study)
+        detail, saved = step(detail, shown, sizes, sum(sizes.values()) - most)
+        most += saved
+        if sum(sizes.values()) <= most:
+            break
+    return detail
+
+
+def _no_tables(detail: Detail, shown: Study, sizes: Sizes, excess: float) -> tuple[Detail, float]:
+    del shown, excess
+    saved = sum(sizes.get(f"data/{name}.csv", 0) for name in TOKEN_TABLES)
+    return (replace(detail, tables=False), saved) if saved else (detail, 0)
+
+
+def _no_neurons(detail: Detail, shown: Study, sizes: Sizes, excess: float) -> tuple[Detail, float]:
+    del excess
+    if not shown.portrait.scores:
+        return detail, 0
+    saved = sum(size for name, size in sizes.items() if name.startswith("data/neurons/"))
+    return replace(detail, neurons=False), saved
+
+
+def _fewer_sentences(
+    detail: Detail, shown: Study, sizes: Sizes, excess: float, *, keep: int
+) -> tuple[Detail, float]:
+    listed, saved = shown.portrait.listed, 0
+    kept = len(listed)
+    while kept > keep and saved < excess:
+        kept -= 1
+        name = sentence_file(listed[kept].number)
+        saved += sum(size for file, size in sizes.items() if name in file)
+    return (replace(detail, sentences=kept), saved) if kept < len(listed) else (detail, 0)
+
+
+def _fewer_exemplars(
+    detail: Detail, shown: Study, sizes: Sizes, excess: float, *, keep: int
+) -> tuple[Detail, float]:
+    del excess
+    ranks = [exemplar.rank for exemplar in shown.portrait.exemplars]
+    dropped = sum(rank > keep for rank in ranks)
+    if not dropped:
+        return detail, 0
+    data = sum(size for name, size in sizes.items() if name.startswith("data/heads/"))
+    return replace(detail, exemplars=keep), data * dropped / len(ranks) * (1 + PAGE)
+
+
+STEPS = (
+    _no_tables,
+    _no_neurons,
+    partial(_fewer_sentences, keep=SENTENCES),
+    partial(_fewer_exemplars, keep=EXEMPLARS),
+    partial(_fewer_sentences, keep=FEWEST_SENTENCES),
+    partial(_fewer_exemplars, keep=FEWEST_EXEMPLARS),
+)

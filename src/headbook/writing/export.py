@@ -1,0 +1,314 @@
+"""The numbers of a site as files: tables and records."""
+
+import copy
+import csv
+import json
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headbook import charts
+from headbook.numbers.alignmenttable import alignment_table
+from headbook.numbers.results import results
+from headbook.stored.shown import Exemplar
+from headbook.stored.study import Study
+from headbook.terms import Side
+from headbook.wording import visible
+
+MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
+DIGITS = {"tokens": 6, "nearest": 6, "types": 6}  # of single-precision values; all others have 9
+
+NUMBERS = {
+    "value": "ratio of sums over sentences; empty where there is no observation",
+    "low": "lower end of the 95 % confidence interval, clustered by sentence",
+    "high": "upper end",
+    "sentences": "sentences that contribute",
+    "events": "observations behind the value, for example query tokens",
+}
+PLACE = {"stack": "self; or encoder, decoder, cross", "layer": "counted from 0"}
+METRIC = {
+    "metric": "as in the addresses of the metrics' pages",
+    "view": "raw, nosink or renorm; empty for token metrics",
+    "label": "what the value is about where a metric has several; else empty",
+}
+TOKEN = {
+    "sentence": "number in the input, counted from 1",
+    "position": "of the token in the sequence, counted from 0",
+    "token": "in the text's own spelling",
+    **PLACE,
+    "state": "mid: after attention and residual; out: layer output",
+}
+
+
+class Table(NamedTuple):
+    """A table of the site: what it holds and what its columns mean."""
+
+    what: str
+    columns: Mapping[str, str]
+
+
+TABLES = {
+    "heads": Table(
+        "Every number of every head.", PLACE | {"head": "counted from 0"} | METRIC | NUMBERS
+    ),
+    "layers": Table(
+        "The same for the heads of a layer together, and token metrics averaged over the tokens "
+        "of a layer (label: state/space/class of tokens).",
+        PLACE | METRIC | NUMBERS,
+    ),
+    "controls": Table(
+        "The same measures on attention that looks at all visible keys alike.",
+        {"control": "which comparison"} | PLACE | METRIC | NUMBERS,
+    ),
+    "pairs": Table(
+        "Metrics of every two heads of a stack, each pair once.",
+        PLACE
+        | {
+            "head": "counted from 0",
+            "other_layer": "the other head's layer",
+            "other_head": "its number there",
+            "metric": "as in the addresses of the metrics' pages",
+            "view": "raw or renorm",
+            "value": "mean over rows; empty where there is none",
+            "sentences": "sentences that were compared",
+            "rows": "query tokens whose rows count in both heads",
+        },
+    ),
+    "alignments": Table(
+        "How each head of cross-attention aligns the target and source tokens of the sentences "
+        "that have a page.",
+        PLACE
+        | {
+            "head": "counted from 0",
+            "measure": "monotone: Kendall's tau-b; diagonal, same_form: shares of target tokens; "
+            "aer, precision, recall, f1: against gold alignments, where there are any",
+        }
+        | NUMBERS
+        | {"even": "the same if every source token were chosen equally often; empty without one"},
+    ),
+    "groups": Table(
+        "The same numbers of every head by group of sentences; those without any data are left "
+        "out.",
+        {"column": "metadata column of the input", "group": "what the sentences have in it"}
+        | PLACE
+        | {"head": "counted from 0"}
+        | METRIC
+        | NUMBERS,
+    ),
+    "minimal_pairs": Table(
+        "What differs within pairs of sentences (column pair_id of the input), for every head.",
+        PLACE
+        | {"head": "counted from 0"}
+        | METRIC
+        | {
+            "first_member": "what the first member of each pair has in the column that tells "
+            "members apart; or first",
+            "second_member": "the same of the second one; or second",
+            "first": "mean over pairs of the first member's own value",
+            "second": "the same of the second one",
+            "value": "first minus second; empty where there is no pair",
+            "low": "lower end of the 95 % confidence interval over pairs",
+            "high": "upper end",
+            "p": "two-sided, by flips of signs; family-wise over all rows of a stack",
+            "pairs": "pairs in which both members have a value",
+        },
+    ),
+    "geometry": Table(
+        "Every number of the states of a layer: input and output of each layer, on a sample.",
+        {
+            "stack": PLACE["stack"],
+            "layer": "counted from 0; empty for the input",
+            "state": "input: what enters layer 0; out: layer output",
+            "metric": METRIC["metric"],
+            "label": "as on the metric's page; for layer_cka the other state, input or the number "
+            "of its layer; for outlier_dimensions also the ten largest by name",
+            "value": "see the metric's page; empty where there is none",
+            "low": "lower end of the 95 % confidence interval, a jackknife over sentences",
+            "high": "upper end",
+            "sentences": "sentences of the sample",
+            "events": "tokens, or vocabulary entries, or minibatches behind the value",
+        },
+    ),
+    "compared": Table(
+        "The same measures of every head on what the model is compared with: twins of the same "
+        "architecture with random weights, and the same words in random order.",
+        {"control": "which comparison, and its seed"}
+        | PLACE
+        | {"head": "counted from 0"}
+        | METRIC
+        | NUMBERS,
+    ),
+    "tokens": Table(
+        "Token metrics of every token of the sentences that have a page.",
+        TOKEN
+        | {
+            "metric": "as in the addresses of the metrics' pages",
+            "space": "positional, raw, or empty",
+            "value": "see the metric's page",
+        },
+    ),
+    "types": Table(
+        "The mean path of every token type of the corpus: cosine to the input after each layer.",
+        {
+            "stack": PLACE["stack"],
+            "entry": "number in the vocabulary",
+            "token": "the entry in letters",
+            "layer": "counted from 0",
+            "state": TOKEN["state"],
+            "value": "mean over occurrences",
+            "spread": "standard deviation over occurrences; empty for a single one",
+            "count": "occurrences",
+            "sentences": "sentences with at least one",
+        },
+    ),
+    "nearest": Table(
+        "The nearest vocabulary entries of each of those tokens in each layer.",
+        TOKEN
+        | {
+            "space": "positional or raw; logits: what the logit lens gives",
+            "rank": "1: nearest, or most probable",
+            "neighbour": "vocabulary entry",
+            "cosine": "of its original encoding to the state; in space logits its probability",
+        },
+    ),
+}
+TEXTS = ("token", "neighbour", "column", "group", "first_member", "second_member")  # from outside
+# Tables that are left out where nobody asked for their numbers.
+OPTIONAL = {"alignments", "compared", "geometry", "groups", "minimal_pairs", "pairs", "types"}
+EXEMPLARS = {
+    "stack, layer, head": "the head",
+    "ranking, rank": "strongest or median, and the place in that ranking",
+    "sentence, id": "number in the input, counted from 1, and the input's own name for it",
+    "score": "largest single weight without the sink",
+    "query, key": "positions of the tokens it runs from and to",
+    "query_token, key_token": "the same in letters",
+    "texts": "the sentence's texts by side",
+    "metadata": "other columns of the input",
+}
+
+
+def table_of(study: Study, name: str) -> pd.DataFrame:
+    """A table of `TABLES`."""
+    if name == "alignments":  # from maps, which a study itself knows nothing of
+        return alignment_table(results(study))
+    frame: pd.DataFrame = getattr(copy.copy(study), name)  # else the study would keep it
+    return frame
+
+
+def write_tables(study: Study, folder: Path, without: Collection[str] = ()) -> list[str]:
+    """Every table as CSV and Parquet.
+
+    Args:
+        without: tables that are written as Parquet alone.
+
+    Returns:
+        What was left out for its size, in words.
+    """
+    left_out = []
+    _ = study.head_tables, study.pair_differences  # made once: pages need them, too
+    for name in TABLES:
+        frame = table_of(study, name)
+        if frame.empty and name in OPTIONAL:
+            continue
+        schema = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        pq.write_table(schema, folder / f"{name}.parquet", compression="zstd")
+        if name in without:
+            left_out.append(f"{name}.csv would make the site too large; use the Parquet file")
+            continue
+        path = folder / f"{name}.csv"
+        _spreadsheet_safe(frame).to_csv(
+            path,
+            index=False,
+            float_format=f"%.{DIGITS.get(name, 9)}g",
+            lineterminator="\n",
+            encoding="utf-8",
+            quoting=csv.QUOTE_MINIMAL,
+        )
+        if path.stat().st_size > MOST_CSV:
+            left_out.append(
+                f"{name}.csv would hold {path.stat().st_size:,} bytes; use the Parquet file"
+            )
+            path.unlink()
+    return left_out
+
+
+def write_exemplars(study: Study, file: Path) -> None:
+    """One JSON object a line for each exemplar."""
+    with file.open("w", encoding="utf-8", newline="\n") as stream:
+        for exemplar in study.portrait.exemplars:
+            stream.write(json.dumps(_exemplar(study, exemplar), sort_keys=True) + "\n")
+
+
+def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
+    stack = study.manifest.stack(exemplar.head.stack)
+    sentence = study.portrait.sentences[exemplar.index]
+    return {
+        **exemplar.head._asdict(),
+        "ranking": str(exemplar.ranking),
+        "rank": exemplar.rank,
+        "sentence": sentence.number,
+        "id": sentence.id,
+        "score": float(f"{exemplar.score:.6g}"),
+        "query": exemplar.query,
+        "key": exemplar.key,
+        "query_token": sentence.texts[stack.queries].pieces[exemplar.query],
+        "key_token": sentence.texts[stack.keys].pieces[exemplar.key],
+        "texts": {str(side): sentence.texts[side].text for side in Side if side in sentence.texts},
+        "metadata": dict(sentence.metadata),
+    }
+
+
+def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
+    """Cells of text that a spreadsheet would take for a formula get a leading apostrophe."""
+    texts = [name for name in TEXTS if name in frame]
+    return frame.assign(**{name: _prefixed(frame[name]) for name in texts})
+
+
+def _prefixed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+    letters = texts.astype(str)
+    safe = letters.where(~letters.str.startswith(FORMULA), "'" + letters)
+    return safe.str.replace("\r", "␍")  # the writer quotes line feeds alone
+
+
+def write_figure(figure: charts.Picture, folder: Path) -> None:
+    """Write a figure's files, named after it."""
+    for suffix, content in figure_files(figure).items():
+        (folder / f"{figure.name}{suffix}").write_bytes(content)
+
+
+def figure_files(figure: charts.Picture) -> dict[str, bytes]:
+    """A figure as files, by suffix: SVG, PDF, and a CSV of what its picture shows.
+
+    Numbers have the digits of the tables; they come last. Empty columns are left out.
+    """
+    drawn = charts.files(figure)
+    if figure.rows is None:
+        return drawn
+    rows = figure.rows
+    told = [str(name) for name in rows if (rows[name] != "").any()]
+    texts = {n: _shown(rows[n]) for n in told if not pd.api.types.is_numeric_dtype(rows[n])}
+    rows = rows.assign(**texts)[sorted(told, key=lambda name: rows[name].dtype.kind == "f")]
+    digits = 6 if (rows.dtypes == "float32").any() else 9  # of single precision, as in DIGITS
+    text = rows.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n")
+    return drawn | {".csv": text.encode()}
+
+
+def _shown(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Texts of pages, safe in spreadsheets; offsets are whole numbers, which are safe."""
+    letters = texts.map(visible)
+    return letters.where(letters.str.fullmatch(r"[+-]?\d+"), _prefixed(letters))
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    """Bytes of each file below a folder, by its address there."""
+    return {file.relative_to(folder).as_posix(): file.stat().st_size for file in walk(folder)}
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    """All files below a folder, in the same order everywhere."""
+    return iter(sorted(file for file in folder.rglob("*") if file.is_file()))

@@ -1,0 +1,87 @@
+"""Text that pages take as HTML. No other module makes any.
+
+Everything that comes from outside either goes through Jinja's escaping or through a function here.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import nh3
+from latex2mathml.converter import convert
+from markdown import markdown
+from markupsafe import Markup, escape
+
+from headbook.wording import unbroken, visible
+from headbook.writing import latex
+
+IDENTIFIERS = {
+    re.compile(r"arXiv:(\d{4}\.\d{4,5})"): "https://arxiv.org/abs/",
+    re.compile(r"doi:(10\.\S+[^\s.,;)])"): "https://doi.org/",
+}
+
+
+def printed(value: Any) -> Any:
+    """What an expression in a template becomes: text without characters that HTML forbids."""
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def prose(text: str) -> Markup:
+    """Markdown, cleaned of everything that could run or load."""
+    html = markdown(visible(text), extensions=["tables", "sane_lists"], output_format="html")
+    tags = nh3.ALLOWED_TAGS - {"img", "map", "area"}
+    return Markup(nh3.clean(html, tags=tags))  # noqa: S704 - cleaned
+
+
+@cache
+def formula(latex: str) -> Markup:
+    """A formula as MathML."""
+    return Markup(convert(latex, display="block"))  # noqa: S704 - metrics write their formulas
+
+
+def picture(svg: str) -> Markup:
+    """A chart, rendered by `Figure.svg`."""
+    return Markup(svg)  # noqa: S704 - made by vl-convert, which escapes its data
+
+
+def reference(text: str) -> Markup:
+    """A reference, its identifiers made links."""
+    html = str(escape(visible(text)))
+    for pattern, address in IDENTIFIERS.items():
+        html = pattern.sub(rf'<a href="{address}\1">\g<0></a>', html)
+    return Markup(html)  # noqa: S704 - escaped above
+
+
+def safe_json(value: Any) -> str:
+    """JSON that may stand in a script: no way out of it, no NaN, the same bytes every time.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    text = json.dumps(
+        value, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")
+    )
+    for character in "&<>":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def script(name: str, value: Any) -> str:
+    """A data file: one call of the function that every page registers."""
+    return f"headbook.take({safe_json(name)},{safe_json(value)});\n"
+
+
+def filters() -> dict[str, Callable[..., Any]]:
+    """The filters that templates use."""
+    return {
+        "prose": prose,
+        "formula": formula,
+        "reference": reference,
+        "unbroken": unbroken,
+        "svg": lambda figure: picture(figure.svg),
+        "json_text": lambda text: safe_json(visible(text)),
+        "bib_text": latex.escaped,
+        "bib_entry": latex.entry,
+    }

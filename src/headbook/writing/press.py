@@ -1,0 +1,80 @@
+"""From a page to its file: templates, and the data of its charts."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from headbook import charts
+from headbook.charts import Figure
+from headbook.resources import folder as resource_folder
+from headbook.views.page import Page
+from headbook.writing import markup, publish
+
+
+@dataclass(frozen=True)
+class Press:
+    """What writes the pages of one site; a copy of it serves another process.
+
+    Attributes:
+        folder: of the site.
+        base: its address on the web; empty where it is not known.
+        frame: what every template can use beside its page.
+    """
+
+    folder: Path
+    base: str
+    frame: Mapping[str, Any]
+
+    @cached_property
+    def environment(self) -> jinja2.Environment:
+        """The templates."""
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(resource_folder("templates")),
+            autoescape=jinja2.select_autoescape(["html"]),
+            undefined=jinja2.StrictUndefined,
+            finalize=markup.printed,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        environment.filters.update(markup.filters())
+        environment.filters["address"] = partial(publish.address, self.base)
+        return environment
+
+    def page(self, page: Page) -> None:
+        """Write a page, and the data of its live charts."""
+        for figure in figures_of(page):
+            path = self.folder / "data" / "charts" / f"{figure.name}.js"
+            if figure.interactive and not path.exists():
+                path.write_text(markup.script(f"chart-{figure.name}", charts.columnar(figure)))
+        root = publish.root(self.base, page)
+        self.text(page.path, self.drawn(page.template, page=page, root=root))
+
+    def drawn(self, template: str, **given: Any) -> str:
+        """A template as text."""
+        return self.environment.get_template(template).render(**given, **self.frame)
+
+    def text(self, path: str, text: str) -> None:
+        """Write a file of the site."""
+        file = self.folder / path
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text, encoding="utf-8", newline="\n")
+
+
+def figures_of(value: Any) -> Iterator[Figure]:
+    """Every chart inside a page."""
+    if isinstance(value, str):  # most parts of a page
+        return
+    if isinstance(value, Figure):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from figures_of(each)
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from figures_of(getattr(value, field.name))

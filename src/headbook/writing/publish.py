@@ -1,0 +1,71 @@
+"""What the web asks of a site beside its pages: a picture for previews, addresses, a sitemap."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import urlsplit
+from xml.sax.saxutils import escape
+
+import numpy as np
+
+from headbook.charts import colours
+from headbook.numbers.results import StackResults
+from headbook.views.cells import COLOUR_STEPS
+from headbook.views.grid import Grid, grid
+from headbook.views.page import Page
+from headbook.writing import images
+
+PREVIEW = "assets/preview.png"
+MISSING = "404.html"  # the page that a server shows for a wrong address
+SITEMAP = "http://www.sitemaps.org/schemas/sitemap/0.9"  # its name by the protocol
+
+
+def base(url: str | None) -> str:
+    """The address of a site's folder with a slash at its end; empty where it is not known."""
+    return f"{url.rstrip('/')}/" if url else ""
+
+
+def address(base: str, path: str) -> str:
+    """Where a page stands on the web; the first page stands at the folder itself."""
+    return base + ("" if path == "index.html" else path)
+
+
+def root(base: str, page: Page) -> str:
+    """The way from a page to the site's root.
+
+    The page for wrong addresses is shown at any depth, so its way begins at the host, where that
+    is known.
+    """
+    return urlsplit(base).path if base and page.path == MISSING else page.root
+
+
+def web_files(base: str, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Names and texts of the files for search engines; none without an address.
+
+    ``robots.txt`` is read only at the root of a host, so a site below a path has none.
+    """
+    if not base:
+        return
+    places = (escape(address(base, path)) for path in sorted(paths) if path != MISSING)
+    urls = "".join(f"<url><loc>{place}</loc></url>\n" for place in places)
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n'
+    yield "sitemap.xml", f'{head}<urlset xmlns="{SITEMAP}">\n{urls}</urlset>\n'
+    if urlsplit(base).path == "/":
+        yield "robots.txt", f"User-agent: *\nAllow: /\nSitemap: {base}sitemap.xml\n"
+
+
+def preview(results: Mapping[str, StackResults]) -> tuple[bytes, str]:
+    """The grids of all heads as a picture for links to the site, and what it shows in words.
+
+    Returns:
+        A PNG; no bytes where there are no numbers of heads.
+    """
+    grids = [each.once(grid) for each in results.values() if each.metrics]
+    if not grids:
+        return b"", ""
+    said = "; ".join(f"All heads, {each.title}: {each.caption}" for each in grids)
+    return images.banner([_steps(each) for each in grids], colours(COLOUR_STEPS)), said
+
+
+def _steps(shown: Grid) -> images.Map:
+    """Colours of a grid's cells, counted from 1; 0 where a value is missing."""
+    rows = [[cell.step + 1 for cell in cells] for _, cells in shown.rows]
+    return np.array(rows, dtype=np.uint8)

@@ -1,0 +1,334 @@
+"""From a study to a folder of pages: gather everything, then write it whole.
+
+Nothing here imports torch, transformers or spaCy.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from headbook import charts
+from headbook.charts import Figure
+from headbook.folders import check_replaceable, written_whole
+from headbook.numbers.results import StackResults
+from headbook.numbers.results import results as results_of
+from headbook.progress import Progress, Silent
+from headbook.resources import folder as resource_folder
+from headbook.stored.study import Study
+from headbook.views.about import DataFile, DataPage, about_page, methods_page, missing_page
+from headbook.views.alignment import alignment_page
+from headbook.views.context import context_page
+from headbook.views.demonstration import demonstration_page
+from headbook.views.flow import flow_page
+from headbook.views.geometry import geometry_page
+from headbook.views.groups import groups_page
+from headbook.views.head import head_pages
+from headbook.views.heads import heads_page
+from headbook.views.menu import menu
+from headbook.views.metric import MetricPage, metric_pages, metrics_page, study_metrics
+from headbook.views.overview import overview_page
+from headbook.views.page import EVERY, Page, SiteFacts
+from headbook.views.patterns import patterns_page
+from headbook.views.reproducing import reproducing_page
+from headbook.views.sentence import sentence_pages, sentences_page
+from headbook.views.similar import similar_page
+from headbook.views.speech import speech_page
+from headbook.views.syntax import syntax_page
+from headbook.views.tokentypes import types_page
+from headbook.wording import written
+from headbook.writing import export, publish, scripts
+from headbook.writing.detail import TOKEN_TABLES, Detail, fitted
+from headbook.writing.parallel import Shares, cores
+from headbook.writing.press import Press, figures_of
+from headbook.writing.stylesheet import colour_rules
+
+TEXTS = ("CITATION.cff", "references.bib", "README.txt")
+ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
+    heads_page,
+    alignment_page,
+    speech_page,
+    syntax_page,
+    patterns_page,
+    similar_page,
+    types_page,
+    flow_page,
+    demonstration_page,
+    geometry_page,
+    context_page,
+    groups_page,
+    reproducing_page,
+)
+MANY = 100  # pages from which on several processes are worth their start
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was written.
+
+    Attributes:
+        index: the page to open.
+        pages: number of pages.
+        size: bytes of the whole site.
+    """
+
+    index: Path
+    pages: int
+    size: int
+
+
+def render(
+    study: Study | str | Path,
+    out: str | Path,
+    *,
+    base_url: str | None = None,
+    max_size: float | None = None,
+    force: bool = False,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> Summary:
+    """Write a study's site.
+
+    The same study gives the same bytes every time.
+
+    Args:
+        study: a study, or the folder of a stored one.
+        out: folder to write; it appears when it is complete.
+        base_url: address where the folder will be published, if that is known.
+        max_size: bytes that the site may have; detail is left out until it fits, see
+            `headbook.writing.detail`. None: no limit.
+        force: replace a site or study that stands there.
+        processes: that draw pages; 0: one a core where there are many pages. A script that asks for
+            several needs ``if __name__ == "__main__"``.
+        progress: told how many pages are done.
+
+    Raises:
+        StudyError: the stored study cannot be read.
+        OutputError: ``out`` may not be replaced or written, or ``max_size`` is too small.
+    """
+    check_replaceable(Path(out), force=force)
+    if not isinstance(study, Study):
+        study = Study.load(study).condensed
+    pages, sizes = 0, {}
+    with written_whole(Path(out), force=force) as draft, charts.unchecked():
+
+        def write(detail: Detail) -> Mapping[str, int]:
+            nonlocal pages, sizes
+            _empty(draft)
+            left_out = _said(detail, max_size)
+            shown, told = detail.of(study), progress or Silent()
+            writer = _Writer(shown, draft, told, publish.base(base_url), processes, left_out)
+            pages = writer.write(without=() if detail.tables else TOKEN_TABLES)
+            sizes = export.sizes(draft)
+            return sizes
+
+        fitted(study, float("inf") if max_size is None else max_size, write)
+    return Summary(Path(out) / "index.html", pages, sum(sizes.values()))
+
+
+def _empty(folder: Path) -> None:
+    for each in folder.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each)
+        else:
+            each.unlink()
+
+
+def _said(detail: Detail, most: float | None) -> str:
+    """What was left out, and for what size; empty where nothing was."""
+    parts = "; ".join(detail.left_out())
+    return f"Left out to stay below {written(most)}: {parts}." if parts and most else ""
+
+
+@dataclass
+class _Writer:
+    """One site while it is being written."""
+
+    study: Study
+    folder: Path
+    progress: Progress
+    base: str
+    processes: int
+    left_out: str
+
+    def write(self, without: Collection[str] = ()) -> int:
+        """Write every file, some tables as Parquet alone; returns the number of pages."""
+        self._copy_assets()
+        left_out = self._write_data(without)
+        figures = self._write_exported()
+        self.progress.stage("pages", self._expected)
+        paths = []
+        for path in self._written(figures, left_out):
+            self.progress.advance(1, 0)
+            paths.append(path)
+        for name, text in publish.web_files(self.base, paths):
+            self._press.text(name, text)
+        (self.folder / ".nojekyll").touch()
+        for name in TEXTS:
+            self._press.text(name, self._press.drawn(name))
+        return len(paths)
+
+    def _written(self, figures: int, left_out: list[str]) -> Iterator[str]:
+        """Write all pages; yields their paths."""
+        processes = self.processes or (cores() if self._expected >= MANY else 1)
+        if processes == 1:
+            yield from _draw(self._press, self._single_pages(figures, left_out))
+            yield from _draw(self._press, _many_pages(self._results))
+            return
+        _ = self.study.head_tables  # made once, not in each process
+        given = (self.study, replace(self._press))
+        with Shares(_draw_share, given, processes, self.folder) as shares:
+            yield from _draw(self._press, self._single_pages(figures, left_out))
+            yield from shares
+
+    @cached_property
+    def _results(self) -> Mapping[str, StackResults]:
+        return results_of(self.study)
+
+    @cached_property
+    def _metric_pages(self) -> tuple[MetricPage, ...]:
+        return tuple(metric_pages(self._results, study_metrics(self._results)))
+
+    @cached_property
+    def _across(self) -> tuple[Page, ...]:
+        """Pages across metrics; some are there only where the study has their numbers."""
+        return across_pages(self._results)
+
+    @cached_property
+    def _facts(self) -> SiteFacts:
+        listed = self.study.portrait.listed
+        return SiteFacts.of(self.study.manifest, sentence_pages=bool(listed))
+
+    @cached_property
+    def _press(self) -> Press:
+        across = {page.path for page in self._across}
+        frame = {
+            "site": self._facts,
+            "manifest": self.study.manifest,
+            "across": across,
+            "menu": menu(across, sentence_pages=self._facts.sentence_pages),
+            "base": self.base,
+            "preview": self._preview[1],
+        }
+        return Press(self.folder, self.base, frame)
+
+    @cached_property
+    def _preview(self) -> tuple[bytes, str]:
+        return publish.preview(self._results)
+
+    @property
+    def _expected(self) -> int:
+        """How many pages there will be, for the progress bar."""
+        heads = sum(len(s.attention_layers) * s.n_heads for s in self.study.manifest.stacks)
+        listed = len(self.study.portrait.listed)
+        lists = 1 + self._facts.sentence_pages  # of metrics and of sentences
+        alone = 5  # overview, methods, data, about, and the one for wrong addresses
+        return heads + listed + len(self._metric_pages) + len(self._across) + lists + alone
+
+    def _single_pages(self, figures: int, left_out: list[str]) -> Iterator[Page]:
+        """All pages but those of heads and sentences."""
+        metrics = study_metrics(self._results)
+        yield overview_page(self._results, self._metric_pages, self.left_out)
+        yield metrics_page(metrics)
+        yield from self._metric_pages
+        yield from self._across
+        if self._facts.sentence_pages:
+            yield sentences_page(self.study)
+        yield methods_page(self.study.manifest, metrics)
+        yield self._data_page(figures, left_out)
+        yield about_page(self.study.manifest, self._bibtex())
+        yield missing_page()
+
+    def _copy_assets(self) -> None:
+        assets = self.folder / "assets"
+        shutil.copytree(resource_folder("templates") / "assets", assets)
+        with (assets / "site.css").open("a", encoding="utf-8", newline="\n") as stream:
+            stream.writelines(colour_rules())
+        (assets / "vega.js").write_text(charts.runtime(), encoding="utf-8", newline="\n")
+        if self._preview[0]:
+            (self.folder / publish.PREVIEW).write_bytes(self._preview[0])
+
+    def _write_data(self, without: Collection[str]) -> list[str]:
+        data = self.folder / "data"
+        (data / "charts").mkdir(parents=True)
+        left_out = export.write_tables(self.study, data, without)
+        export.write_exemplars(self.study, data / "exemplars.jsonl")
+        scripts.write_scripts(self._results, data)
+        scripts.write_find(self.study, (*self._metric_pages, *self._across), data)
+        manifest = json.loads(self.study.manifest.to_json())
+        manifest["left_out"] = self.left_out
+        manifest["sizes"] = {k: v for k, v in export.sizes(data).items() if "/" not in k}
+        text = json.dumps(manifest, sort_keys=True, indent=1)
+        (data / "manifest.json").write_text(text + "\n", encoding="utf-8", newline="\n")
+        return left_out
+
+    def _write_exported(self) -> int:
+        """The charts of metrics and of pages across metrics as files for papers."""
+        folder = self.folder / "figures"
+        folder.mkdir()
+        figures = exported((*self._metric_pages, *self._across))
+        for figure in figures:
+            export.write_figure(figure, folder)
+        return len(figures)
+
+    def _data_page(self, figures: int, left_out: list[str]) -> DataPage:
+        data = self.folder / "data"
+        records = {"exemplars.jsonl": ("Exemplar sentences of every head.", export.EXEMPLARS)}
+        records["manifest.json"] = ("Options, model, versions, checks and sizes.", {})
+        tables = {
+            f"{name}{suffix}": (table.what, table.columns)
+            for name, table in export.TABLES.items()
+            for suffix in (".csv", ".parquet")
+        }
+        return DataPage(
+            path="data.html",
+            title="Data",
+            description="Every number of this site as a file, with the meaning of each column.",
+            files=tuple(
+                DataFile(f"data/{name}", what, tuple(columns.items()), written(_size(data / name)))
+                for name, (what, columns) in (tables | records).items()
+                if (data / name).exists()
+            ),
+            figures=figures,
+            left_out=tuple(left_out),
+        )
+
+    def _bibtex(self) -> str:
+        return self._press.drawn("references.bib").partition("\n\n")[0]
+
+
+def _many_pages(results: Mapping[str, StackResults], share: slice = EVERY) -> Iterator[Page]:
+    """The pages of heads and sentences, or a share of them, one at a time."""
+    for each in results.values():
+        yield from head_pages(each, share)
+    yield from sentence_pages(results, share)
+
+
+def _draw(press: Press, pages: Iterable[Page]) -> Iterator[str]:
+    """Write pages; yields their paths."""
+    for page in pages:
+        press.page(page)
+        yield page.path
+
+
+def _draw_share(study: Study, press: Press, share: slice) -> Iterator[str]:
+    """The same for a process of its own."""
+    with charts.unchecked():
+        yield from _draw(press, _many_pages(results_of(study), share))
+
+
+def across_pages(results: Mapping[str, StackResults]) -> tuple[Page, ...]:
+    """The pages across metrics of a study, those that it has the numbers for."""
+    made = (make(results) for make in ACROSS)
+    return tuple(page for page in made if page is not None)
+
+
+def exported(pages: Iterable[Page]) -> list[Figure]:
+    """The charts of pages that are files as well, one a name."""
+    return [*{figure.name: figure for page in pages for figure in figures_of(page)}.values()]
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size
