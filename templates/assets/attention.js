@@ -49,7 +49,8 @@
   const startSheet = (sheet) => {
     const tiles = window.headbook.tiles(sheet), { list } = tiles;
     const { sheet: stack, name, src, neurons: files } = sheet.dataset;
-    if (!stack) return; // no numbers: a map leads to its head
+    /* Without numbers a map leads to its head. */
+    if (!stack) return;
     const box = document.querySelector(`[data-full-of="${stack}"]`);
     const image = sheet.querySelector("image"), still = image.getAttribute("href");
     const data = async () => (await load(src, `sentence-${name}`))[stack];

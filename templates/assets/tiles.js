@@ -72,7 +72,8 @@
     start() {
       let last = "";
       const point = ({ clientX, clientY, screenX, screenY }) => {
-        const still = last === `${screenX} ${screenY}`; // the page has moved below the pointer
+        /* The page has moved below the pointer. */
+        const still = last === `${screenX} ${screenY}`;
         last = `${screenX} ${screenY}`;
         const { left, top, width } = this.image.getBoundingClientRect(), side = width / this.columns;
         const column = Math.floor((clientX - left) / side), row = Math.floor((clientY - top) / side);

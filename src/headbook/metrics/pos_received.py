@@ -27,12 +27,15 @@ def words_that_see(scope: "Scope") -> "torch.Tensor":
     return (scope.frame.words.unsqueeze(-1) * (seen > 0)).sum(1, keepdim=True)
 
 
+def on_tags(layer: "LayerView") -> "torch.Tensor":
+    """Mass from words on words of each tag. *Shape:* ``(sentence, head, label)``."""
+    return layer.received_from_words @ layer.frame.keys.tags
+
+
 def measure(layer: "LayerView") -> Ratio:
     """Mass on words of each tag, and all mass. *Shape:* ``(sentence, head, label)``."""
-    keys = layer.frame.keys
-    total = (layer.total_from_words * keys.tagged).unsqueeze(-1)
-    events = layer.scope.once(words_that_see)
-    return Ratio(layer.received_from_words @ keys.tags, total, events)
+    total = (layer.total_from_words * layer.frame.keys.tagged).unsqueeze(-1)
+    return Ratio(layer.once(on_tags), total, layer.scope.once(words_that_see))
 
 
 METRIC = HeadMetric(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
 from headbook.metrics.examples import to_token, uniform
-from headbook.metrics.pos_received import words_that_see
+from headbook.metrics.pos_received import on_tags, words_that_see
 from headbook.terms import UPOS
 
 if TYPE_CHECKING:
@@ -34,9 +34,8 @@ def measure(layer: "LayerView") -> Ratio:
 
     *Shape:* ``(sentence, head, label)``.
     """
-    mass = layer.received_from_words @ layer.frame.keys.tags
     chance = layer.mass @ layer.scope.once(expected)
-    return Ratio(mass, chance, layer.scope.once(words_that_see))
+    return Ratio(layer.once(on_tags), chance, layer.scope.once(words_that_see))
 
 
 METRIC = HeadMetric(

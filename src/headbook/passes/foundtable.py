@@ -33,9 +33,11 @@ class FoundTable:
             layers: the heads of each.
         """
         given = view.scope.once(asked).given
-        found = np.moveaxis(view.once(hits).cpu().numpy().round(), 2, 0)
+        found = view.once(hits).cpu().numpy()
+        every = np.zeros((*found.shape[:2], len(LABELS)), self._hits.dtype)
+        every[..., given] = found.round()
         for layer, heads in layers.items():
-            self._hits[:, layer, : heads.stop - heads.start, given] = found[:, :, heads]
+            self._hits[:, layer, : heads.stop - heads.start] = every[:, heads]
         if not self._filled:
             # The same for all layers; where some see less far than others, that of the first.
             self._asked[:, given] = view.scope.once(offsets).cpu().numpy().round()
