@@ -21,6 +21,17 @@ RIGHT_TO_LEFT = (
 )
 
 
+EARLY = """() => new MutationObserver((_, observer) => {
+  const map = document.querySelector("canvas.cells");
+  if (!map) return;
+  observer.disconnect();
+  map.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+  map.dispatchEvent(new PointerEvent("pointermove"));
+  map.dispatchEvent(new MouseEvent("click"));
+  document.body.dataset.early = "1";
+}).observe(document.body, { childList: true, subtree: true })"""
+
+
 def tab_to(page: Page, target: Locator, most: int = 150) -> None:
     """Press Tab until something has the focus, and see that the focus shows."""
     for _ in range(most):
@@ -129,3 +140,13 @@ def test_theme_redraws_the_lines(encoder_site: Site, open_page: Open) -> None:
         page.get_by_role("button", name="Theme").click()
     page.wait_for_timeout(100)
     assert canvas.evaluate(drawn) != light
+
+
+def test_a_map_whose_numbers_are_not_there_yet_waits(encoder_site: Site, open_page: Open) -> None:
+    """Keys and the pointer may come before them; `open_page` sees that no script complains."""
+    page = open_page(encoder_site.folder / SENTENCE)
+    page.evaluate(EARLY)
+    page.get_by_role("link", name="L0·H2", exact=True).first.click()
+    expect(page.locator("body")).to_have_attribute("data-early", "1")
+    page.locator("canvas.cells").press("ArrowDown")
+    expect(page.locator("[aria-live=polite].told")).to_contain_text("looks at")

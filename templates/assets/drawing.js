@@ -97,8 +97,9 @@
     pen.lineWidth = 2;
     if (near.q !== null && near.k !== null) pen.strokeRect(left + near.k * size, top + near.q * size, size, size);
   };
-  /* The cell under the pointer, or null. */
+  /* The cell under the pointer, or null; nothing is shown before the numbers are there. */
   const cellAt = (event, canvas, shown) => {
+    if (!shown) return null;
     const box = canvas.getBoundingClientRect(), { size, left, top } = sizes(shown, canvas);
     const q = Math.floor((event.clientY - box.top - top) / size);
     const k = Math.floor((event.clientX - box.left - left) / size);

@@ -229,7 +229,7 @@
       const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
       map.addEventListener("keydown", (event) => {
         const step = STEPS[event.key], { q, k } = instance.now;
-        if (!step && event.key !== "Enter" && event.key !== "Escape") return;
+        if (!instance.views.length || (!step && event.key !== "Enter" && event.key !== "Escape")) return;
         event.preventDefault();
         if (event.key === "Enter") instance.keep(q, k);
         else if (event.key === "Escape") instance.release();
