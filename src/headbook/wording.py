@@ -133,6 +133,11 @@ def label_name(label: str) -> str:
     return LABELS.get(label) or label.replace(":to_", " to ").replace("_", " ")
 
 
+def shortened(text: str, most: int) -> str:
+    """The first letters of a text, with a sign that there are more."""
+    return text[:most] + "…" * (len(text) > most)
+
+
 def unbroken(text: str) -> str:
     """A text of ours whose numbers keep their units beside them, for HTML."""
     return UNBROKEN.sub(THIN, text)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from headbook.charts.drawing import INK, Drawing, drawing, guessed_width, written
 from headbook.charts.render import BLUE, GREY, colours
 from headbook.stored.shown import STEPS
+from headbook.wording import shortened
 
 TEXT, LETTER, WIDE = 12, 6.9, 12.0  # size of letters; pixels of a letter, of an East Asian one
 LETTERS = 24  # of a token in a picture
@@ -48,7 +49,7 @@ def attention_map(
         steps: weights in steps of 1/255. *Shape:* ``(query, key)``.
         seen: which of them are there; the others stay paper. The same shape.
     """
-    rows, columns = [_cut(t) for t in queries], [_cut(t) for t in keys]
+    rows, columns = ([shortened(t, LETTERS) for t in side] for side in (queries, keys))
     # In the corner between the names it says which are which.
     left = max(_width(t) for t in (*rows, "query ↓")) + 2 * GAP
     top = max(RISE * max(map(_width, columns)), 2 * TEXT) + 2 * GAP
@@ -73,7 +74,7 @@ def attention_lines(
     name: str, caption: str, queries: Sequence[str], keys: Sequence[str], links: Sequence[Link]
 ) -> Drawing:
     """The tokens twice, those that look on the left, with a line for each link."""
-    rows, columns = [_cut(t) for t in queries], [_cut(t) for t in keys]
+    rows, columns = ([shortened(t, LETTERS) for t in side] for side in (queries, keys))
     left = max(_width(t) for t in (*rows, "query")) + 2 * GAP
     right, top = left + BETWEEN, GAP + ROW
     parts = []
@@ -91,10 +92,6 @@ def attention_lines(
     parts += _width_scale(left, below)
     room = max(max(_width(t) for t in (*columns, "key")) + 2 * GAP, GAP + _width(ABOUT))
     return drawing(name, caption, right + room, below + ROW + TEXT, parts)
-
-
-def _cut(text: str) -> str:
-    return text[:LETTERS] + "…" * (len(text) > LETTERS)
 
 
 def _width(text: str) -> float:

@@ -141,7 +141,7 @@ class _Raw(LayerView):
     def mass(self) -> torch.Tensor:
         return self.maps.rows.mass + self.maps.rows.sink_mass
 
-    @cached_property
+    @property
     def entropy(self) -> torch.Tensor:
         return self.maps.entropies[0]
 
@@ -172,10 +172,9 @@ class _Nosink(LayerView):
     def mass(self) -> torch.Tensor:
         return self.maps.rows.mass
 
-    @cached_property
+    @property
     def entropy(self) -> torch.Tensor:
-        # Rounding must not leave less than nothing.
-        return (self.maps.entropies[0] - self.maps.entropies[1]).clamp_min(0)
+        return self.maps.entropies[1]
 
     @property
     def strongest(self) -> Strongest:
@@ -207,8 +206,7 @@ class _Renorm(LayerView):
     @cached_property
     def entropy(self) -> torch.Tensor:
         # With a = A / s:  -sum a ln a  =  (-sum A ln A) / s + ln s
-        kept = (self.maps.entropies[0] - self.maps.entropies[1]).clamp_min(0)
-        return (kept / self.maps.left + self.maps.left.log()).clamp_min(0)
+        return (self.maps.entropies[1] / self.maps.left + self.maps.left.log()).clamp_min(0)
 
     @cached_property
     def strongest(self) -> Strongest:

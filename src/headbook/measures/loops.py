@@ -247,11 +247,8 @@ def label_loop(
                     below[s, label] += d
                     products[label] += float(n[s, h, label]) * d
         for s in range(len(n)):
-            of_layer = (
-                layers[0, half[s], layer],
-                layers[1, half[s], layer],
-                layers[2, half[s], layer],
-            )
+            side = half[s]
+            of_layer = layers[0, side, layer], layers[1, side, layer], layers[2, side, layer]
             _add_powers(above[s], below[s], *of_layer)
 
 

@@ -63,7 +63,7 @@ class Maps:
 
     @cached_property
     def entropies(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Entropy of each row, sink included, and what the sink's keys add to it, in nats.
+        """Entropy of each row, and what keys outside the sink add to it, in nats.
 
         *Shape:* ``(sentence, head, query)`` each.
         """
@@ -73,7 +73,7 @@ class Maps:
         of_sink = terms.gather(-1, places[:, None, None, :].expand(*terms.shape[:3], -1))
         sums = terms.sum(-1), (of_sink * there[:, None, None, :]).sum(-1)
         every, sink = (-found * self._frame.rows for found in sums)
-        return every, sink
+        return every, (every - sink).clamp_min(0)  # rounding must not leave less than nothing
 
     @cached_property
     def by_word(self) -> torch.Tensor:
@@ -134,8 +134,8 @@ class Gathered(Maps):
             self.rows = plain.RowSums(*_heads_of([layer.rows for layer in layers]))
             self.words = plain.WordSums(*_heads_of([layer.words for layer in layers]))
             on = [torch.cat([layer.on(each) for layer in layers], 2) for each in pairs]
-        every, of_sink = _heads_of([layer.entropies for layer in layers])
-        self.entropies = every, of_sink
+        every, kept = _heads_of([layer.entropies for layer in layers])
+        self.entropies = every, kept
         self.value_norms = _norms_of(layers)
         self._on = {id(p): (p, found) for p, found in zip(pairs, on, strict=True)}
         # Whoever asks for the maps themselves gets no number.

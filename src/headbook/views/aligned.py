@@ -10,7 +10,7 @@ from headbook.numbers.alignment import NO_SOURCE, Links, links
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import STEPS, HeadName, ShownSentence
 from headbook.views.sources import Label
-from headbook.wording import head_name, head_page, percent, sentence_file, visible
+from headbook.wording import head_name, head_page, percent, sentence_file, shortened, visible
 from headbook.writing import images
 
 MOST_TOKENS = 32  # of a text in pictures
@@ -164,7 +164,7 @@ def _drawn(results: StackResults, sentence: ShownSentence, made: Links, head: He
 
 def _labels(names: Sequence[str]) -> Iterator[Label]:
     for row, name in enumerate(names):
-        yield Label(LINE * (row + 0.5), name[:LETTERS] + "…" * (len(name) > LETTERS))
+        yield Label(LINE * (row + 0.5), shortened(name, LETTERS))
 
 
 def _strokes(

@@ -16,7 +16,7 @@ from headbook.terms import View
 from headbook.views.aligned import AlignedSentence, address, aligned_sentence
 from headbook.views.cells import Cell
 from headbook.views.page import Page
-from headbook.wording import FEW, counted, head_name, head_page, interval, number
+from headbook.wording import FEW, counted, head_name, head_page, interval, number, shortened
 
 PEAKED = ("confidence", "relative_entropy")  # metrics of how peaked rows are
 MOST_ROWS = 100  # heads of the table
@@ -110,11 +110,10 @@ def _choices(order: Sequence[HeadName]) -> Iterator[tuple[str, str]]:
 
 
 def _listed(results: StackResults, sentence: ShownSentence, heads: str) -> Listed:
-    text = sentence.texts[results.stack.keys].text
     return Listed(
         sentence.number,
         f"{address(sentence)}#at={results.stack.name}&heads={heads}",
-        text[:LETTERS] + "…" * (len(text) > LETTERS),
+        shortened(sentence.texts[results.stack.keys].text, LETTERS),
     )
 
 

@@ -23,7 +23,7 @@ from headbook.writing import export, latex
 from headbook.writing.site import across_pages, exported
 
 Results = Mapping[str, StackResults]
-OF_HEADS = re.compile(rf"(?:profile|{'|'.join(KINDS)})-|.*-S")  # which the site has no files of
+PROFILE = "profile-"  # how names of attention by offset begin
 SINGLE = re.compile(rf"(?:{'|'.join(KINDS)})-|.*-S")  # how names of single sentences begin
 NEAR = 3  # names that are offered for one that is not there
 ALIKE = 0.4  # from 0 to 1, how near they are at least
@@ -65,7 +65,7 @@ def write_figures(
         study = Study.load(study)
     results = results_of(study)
     asked = [*_profiles(results, only), *_singles(results, only)]
-    own = bool(only) and all(OF_HEADS.match(pattern) for pattern in only)
+    own = bool(only) and all(p.startswith(PROFILE) or SINGLE.match(p) for p in only)
     chosen = _chosen([*(() if own else study_figures(study)), *asked], only, results)
     progress = progress or Silent()
     progress.stage("figures", len(chosen))
@@ -96,7 +96,7 @@ def _profiles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
     """Attention by offset of the heads that are asked for."""
     for each in results.values():
         for head in heads_of(each.stack):
-            if any(fnmatchcase(profile_name(head), pattern) for pattern in only):
+            if _wanted(profile_name(head), only):
                 found = offsets(each, head)
                 if found is not None:
                     yield found.picture
@@ -106,7 +106,7 @@ def _singles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
     """Maps and lines of single sentences that are asked for; ``*`` alone does not ask for them."""
     asking = [pattern for pattern in only if SINGLE.match(pattern)]
     for each in results.values() if asking else ():
-        yield from pictures(each, lambda name: any(fnmatchcase(name, p) for p in asking))
+        yield from pictures(each, lambda name: _wanted(name, asking))
 
 
 def _chosen(figures: Sequence[Picture], only: Sequence[str], results: Results) -> list[Picture]:
@@ -117,18 +117,21 @@ def _chosen(figures: Sequence[Picture], only: Sequence[str], results: Results) -
     """
     names = [figure.name for figure in figures]
     for pattern in only:
-        if not any(fnmatchcase(name, pattern) for name in names):
+        if not any(_wanted(name, [pattern]) for name in names):
             raise ConfigError(
                 f"--only: {pattern!r} is the name of no figure; {_hint(pattern, names, results)}"
             )
-    wanted = only or ("*",)
-    return [f for f in figures if any(fnmatchcase(f.name, pattern) for pattern in wanted)]
+    return [figure for figure in figures if _wanted(figure.name, only or ("*",))]
+
+
+def _wanted(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _hint(pattern: str, names: Sequence[str], results: Results) -> str:
     """Names near one that is not there, and what can be asked for."""
     kept = [place for each in results.values() for place in singles(each)]
-    if pattern.startswith("profile-"):
+    if pattern.startswith(PROFILE):
         names = [profile_name(head) for each in results.values() for head in heads_of(each.stack)]
     if not SINGLE.match(pattern) or not kept:
         return f"expected a name such as {_near(pattern, names)}, or a pattern such as '*-layers'"
