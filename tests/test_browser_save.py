@@ -115,6 +115,11 @@ def test_a_command_writes_what_is_open_for_a_paper(
     stack = "cross-" if kind == "pair" else ""
     expect(command).to_contain_text(f'"*-S0002-{stack}L0{layer[1:]}-H0{number[1:]}"')
     expect(command).to_contain_text(f'"*-S0002-{file}"')
+    switch(page, view="norm", units="words")
+    expect(command).to_contain_text(f'"*-S0002-{file}-norm-words"')
+    only = shlex.split(command.text_content() or "")[4:5]
+    names = write_figures(site.stored, tmp_path / "words", only)
+    assert names == [f"{kind}-S0002-{file}-norm-words" for kind in ("map", "lines")]
 
 
 def test_a_chart_of_the_page_is_saved_black_on_white(encoder_site: Site, open_page: Open) -> None:

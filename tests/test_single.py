@@ -1,6 +1,7 @@
 """Maps and lines of single sentences as figures for papers."""
 
 import re
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -8,10 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import naive_instances as naive
 from headbook.charts import Link, attention_lines, attention_map, files
 from headbook.errors import ConfigError
 from headbook.numbers.results import results
 from headbook.stored.shown import STEPS, HeadName
+from headbook.stored.study import Study
 from headbook.terms import Side
 from headbook.views.page import SiteFacts
 from headbook.views.single import single_name, singles
@@ -115,6 +118,47 @@ def test_cross_attention_has_the_target_in_its_rows(pair_site: Site, tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "stack"), [("encoder", "self"), ("decoder", "self"), ("pair", "cross")]
+)
+def test_views_have_the_weights_of_the_naive_computation(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, stack: str
+) -> None:
+    """Every way to weigh, of tokens and of words, as the pages show them."""
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    stored = naive_map(site.study, stack, 1, HeadName(stack, 1, 2))
+    name = single_name("map", 2, HeadName(stack, 1, 2))
+    out = tmp_path / "figures"
+    names = write_figures(site.stored, out, [f"{name}*", f"lines{name[3:]}*"])
+    assert len(names) == 16
+    for weighting, units in product(("raw", "nosink", "renorm", "norm"), ("pieces", "words")):
+        ending = f"-{weighting}" * (weighting != "raw") + "-words" * (units == "words")
+        weights = naive.weights(stored, weighting, units)
+        rows = pd.read_csv(out / f"{name}{ending}.csv", keep_default_na=False)
+        wanted = {(q, k): w for q, row in enumerate(weights) for k, w in enumerate(row)}
+        wanted = {place: weight for place, weight in wanted.items() if naive.seen(weight)}
+        places = [*zip(rows["query_position"], rows["key_position"], strict=True)]
+        assert places == [*wanted]
+        assert rows["weight"].tolist() == pytest.approx([*wanted.values()], rel=1e-6)
+        assert {*rows["key"].str.removeprefix("'")} <= {*naive.names(stored.keys, units)}
+        lines = pd.read_csv(out / f"lines{name[3:]}{ending}.csv", keep_default_na=False)
+        for query, row in enumerate(weights):
+            own = lines[lines["query_position"] == query]
+            assert {*own["key_position"]} == {*naive.fewest(row, 0.9)}
+        said = "norm-weighted" if weighting == "norm" else "attention weight"
+        assert said in texts((out / f"{name}{ending}.svg").read_text(encoding="utf-8"))
+
+
+def naive_map(study: Study, stack: str, index: int, head: HeadName) -> naive.Map:
+    portrait, of = study.portrait, study.manifest.stack(stack)
+    texts = portrait.sentences[index].texts
+    steps, norms = (
+        found[stack, index][head.layer, head.head] for found in (portrait.maps, portrait.norms)
+    )
+    return naive.Map(steps, texts[of.queries], texts[of.keys], of.causal, norms)
+
+
+@pytest.mark.slow
 def test_a_wrong_name_is_told_which_sentences_and_heads_there_are(
     encoder_site: Site, tmp_path: Path
 ) -> None:
@@ -137,11 +181,12 @@ def test_a_wrong_name_is_told_which_sentences_and_heads_there_are(
 def test_tokens_of_any_script_stand_inside_their_picture() -> None:
     """Long ones are cut; what stands in the files is the same every time."""
     size = len(SCRIPTS)
-    steps = np.arange(size * size, dtype=np.uint8).reshape(size, size) * 5
     seen = np.tri(size, dtype=bool)
+    weights = np.where(seen, np.linspace(0, 1, size * size).reshape(size, size), np.nan)
+    links = [Link(0, 1, 0.5), Link(6, 2, 1.0)]
     both = (
-        attention_map("a", "Map.", SCRIPTS, SCRIPTS, steps=steps, seen=seen),
-        attention_lines("b", "Lines.", SCRIPTS, SCRIPTS[:3], [Link(0, 1, 0.5), Link(6, 2, 1.0)]),
+        attention_map("a", "Map.", SCRIPTS, SCRIPTS, weights=weights, about="weight"),
+        attention_lines("b", "Lines.", SCRIPTS, SCRIPTS[:3], links, about="weight"),
     )
     for drawn in both:
         said = texts(drawn.svg)

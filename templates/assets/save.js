@@ -107,10 +107,12 @@
   /* The command that writes the same heads in the same sentence as files for papers. */
   const ASKED = "STUDY: the folder that headbook collect has written, or build with --keep-study";
   const command = ({ about, views }) => {
+    const { view, units } = switches.state;
+    const ending = `${view === "raw" ? "" : `-${view}`}${units === "words" ? "-words" : ""}`;
     const number = /\d+/.exec(about)[0].padStart(4, "0");
     const names = views.map(({ name }) => {
       const [, stack, layer, head] = /^(?:(\w+) )?L(\d+)·H(\d+)$/.exec(name);
-      return `--only "*-S${number}-${stack ? `${stack}-` : ""}L${layer.padStart(2, "0")}-H${head.padStart(2, "0")}"`;
+      return `--only "*-S${number}-${stack ? `${stack}-` : ""}L${layer.padStart(2, "0")}-H${head.padStart(2, "0")}${ending}"`;
     });
     return `headbook figures STUDY ${names.join(" ")} --out figures`;
   };
@@ -131,11 +133,12 @@
       button("Weights (CSV)", () => offer(file("weights", "csv"), "text/csv", weightsTable(instance.views))),
     );
     const line = make("small"), code = make("code", { title: ASKED });
-    const tell = () => { code.textContent = command(instance); };
-    line.append("Map and lines as PDF, raw weights of pieces: ", code);
+    const tell = () => { if (instance.views.length) code.textContent = command(instance); };
+    line.append("Map and lines as PDF, in linear colours and lines up to 90\u202f%: ", code);
     box.append(line);
-    if (instance.views.length) tell();
+    tell();
     new MutationObserver(tell).observe(instance.panel.title, { childList: true });
+    switches.follow(tell);
   };
 
   window.headbook.save = save;

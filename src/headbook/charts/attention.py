@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from headbook.charts.drawing import INK, Drawing, drawing, guessed_width, written
 from headbook.charts.render import BLUE, GREY, colours
+from headbook.measures.arithmetic import Floats
 from headbook.stored.shown import STEPS
 from headbook.wording import shortened
 
@@ -21,7 +22,6 @@ RISE, RUN = 0.87, 0.5  # sine and cosine of that
 ROW, BETWEEN = 20.0, 180.0  # from token to token, and from query to key
 SCALE, BAR, PARTS = 140.0, 10.0, 40  # width, height and steps of a legend
 TICKS, SAMPLES = (0.0, 0.5, 1.0), (0.1, 0.5, 1.0)  # numbers of the two legends
-ABOUT = "attention weight"
 THINNEST, THICKEST = 0.5, 4.0  # lines of weight 0 and 1
 FAINTEST = 0.12  # opacity of weight 0
 
@@ -40,14 +40,14 @@ def attention_map(
     queries: Sequence[str],
     keys: Sequence[str],
     *,
-    steps: NDArray[np.uint8],
-    seen: NDArray[np.bool_],
+    weights: Floats,
+    about: str,
 ) -> Drawing:
     """A map with the names of its tokens; rows look, columns are looked at.
 
     Args:
-        steps: weights in steps of 1/255. *Shape:* ``(query, key)``.
-        seen: which of them are there; the others stay paper. The same shape.
+        weights: from 0 to 1; those that are not a number stay paper. *Shape:* ``(query, key)``.
+        about: what they are, beside the colour scale.
     """
     rows, columns = ([shortened(t, LETTERS) for t in side] for side in (queries, keys))
     # In the corner between the names it says which are which.
@@ -55,8 +55,8 @@ def attention_map(
     top = max(RISE * max(map(_width, columns)), 2 * TEXT) + 2 * GAP
     wide, high = CELL * len(columns), CELL * len(rows)
     lean = max(CELL * (i + 0.5) + RUN * _width(t) for i, t in enumerate(columns))
-    room = max(wide, lean, SCALE + 2 * GAP + _width(ABOUT)) + GAP
-    parts = [f'<path d="{d}" fill="{fill}"/>' for fill, d in _cells(steps, seen, left, top)]
+    room = max(wide, lean, SCALE + 2 * GAP + _width(about)) + GAP
+    parts = [f'<path d="{d}" fill="{fill}"/>' for fill, d in _cells(weights, left, top)]
     parts += [
         written("key →", left - GAP, top - GAP - TEXT, TEXT, GREY, anchor="end"),
         written("query ↓", left - GAP, top - GAP, TEXT, GREY, anchor="end"),
@@ -66,14 +66,24 @@ def attention_map(
     for i, text in enumerate(columns):
         place = f"translate({left + CELL * (i + 0.5) + 4:.1f} {top - 6:.1f}) rotate({LEAN})"
         parts.append(f'<g transform="{place}">{written(text, 0, 0, TEXT, anchor="start")}</g>')
-    parts += _colour_scale(left, top + high + 2 * GAP)
+    parts += _colour_scale(left, top + high + 2 * GAP, about)
     return drawing(name, caption, left + room, top + high + 2 * GAP + BAR + 2 * TEXT, parts)
 
 
 def attention_lines(
-    name: str, caption: str, queries: Sequence[str], keys: Sequence[str], links: Sequence[Link]
+    name: str,
+    caption: str,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    links: Sequence[Link],
+    *,
+    about: str,
 ) -> Drawing:
-    """The tokens twice, those that look on the left, with a line for each link."""
+    """The tokens twice, those that look on the left, with a line for each link.
+
+    Args:
+        about: what the weights are, beside the lines that show how wide they are.
+    """
     rows, columns = ([shortened(t, LETTERS) for t in side] for side in (queries, keys))
     left = max(_width(t) for t in (*rows, "query")) + 2 * GAP
     right, top = left + BETWEEN, GAP + ROW
@@ -89,8 +99,8 @@ def attention_lines(
             ink = INK if i else GREY
             parts.append(written(text, x, top + ROW * (i - 0.5) + 4, TEXT, ink, anchor=anchor))
     below = top + ROW * max(len(rows), len(columns)) + GAP
-    parts += _width_scale(left, below)
-    room = max(max(_width(t) for t in (*columns, "key")) + 2 * GAP, GAP + _width(ABOUT))
+    parts += _width_scale(left, below, about)
+    room = max(max(_width(t) for t in (*columns, "key")) + 2 * GAP, GAP + _width(about))
     return drawing(name, caption, right + room, below + ROW + TEXT, parts)
 
 
@@ -98,18 +108,17 @@ def _width(text: str) -> float:
     return guessed_width(text, LETTER, WIDE)
 
 
-def _cells(
-    steps: NDArray[np.uint8], seen: NDArray[np.bool_], left: float, top: float
-) -> Iterator[tuple[str, str]]:
+def _cells(weights: Floats, left: float, top: float) -> Iterator[tuple[str, str]]:
     """A colour and its cells, neighbours in a row as one.
 
     All cells are drawn in the lowest colour first, so that no paper shines through the joints of
     the others.
     """
-    palette = colours(STEPS + 1)
+    palette, seen = colours(STEPS + 1), ~np.isnan(weights)
+    steps = (np.nan_to_num(weights) * STEPS).round().astype(np.int64)
     yield palette[0], "".join(d for there, d in _runs(seen, left, top) if there)
     shapes: dict[int, list[str]] = {}
-    for step, d in _runs(np.where(seen, steps, 0), left, top):
+    for step, d in _runs(steps, left, top):
         shapes.setdefault(step, []).append(d)
     yield from ((palette[step], "".join(shapes[step])) for step in sorted(shapes) if step)
 
@@ -125,7 +134,7 @@ def _runs(cells: NDArray[Any], left: float, top: float) -> Iterator[tuple[int, s
             column += length
 
 
-def _colour_scale(left: float, top: float) -> Iterator[str]:
+def _colour_scale(left: float, top: float, about: str) -> Iterator[str]:
     palette = colours(PARTS)
     for part, colour in enumerate(palette):  # each to the end; the next one covers the rest
         x, width = left + SCALE * part / PARTS, SCALE * (1 - part / PARTS)
@@ -133,17 +142,17 @@ def _colour_scale(left: float, top: float) -> Iterator[str]:
         yield f'<rect {place} fill="{colour}"/>'
     for tick in TICKS:
         yield written(f"{tick:g}", left + SCALE * tick, top + BAR + TEXT + 1, TEXT)
-    yield written(ABOUT, left + SCALE + 2 * GAP, top + BAR, TEXT, anchor="start")
+    yield written(about, left + SCALE + 2 * GAP, top + BAR, TEXT, anchor="start")
 
 
-def _width_scale(left: float, top: float) -> Iterator[str]:
+def _width_scale(left: float, top: float, about: str) -> Iterator[str]:
     """A line for some weights, each with its number."""
     share = BETWEEN / len(SAMPLES)
     for place, weight in enumerate(SAMPLES):
         x = left + share * place
         yield _line(f"M{x:.1f} {top + ROW / 2:.1f}h{share / 2:.1f}", weight)
         yield written(f"{weight:g}", x + share / 2 + 4, top + ROW / 2 + 4, TEXT, anchor="start")
-    yield written(ABOUT, left + BETWEEN + GAP, top + ROW / 2 + 4, TEXT, anchor="start")
+    yield written(about, left + BETWEEN + GAP, top + ROW / 2 + 4, TEXT, anchor="start")
 
 
 def _line(path: str, weight: float) -> str:

@@ -2,57 +2,61 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from headbook.charts import Drawing, Link, attention_lines, attention_map
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import STEPS, HeadName, ShownSentence, heads_of
+from headbook.stored.shown import HeadName, ShownSentence, heads_of
+from headbook.views.weights import Axis, StoredMap, Weighting, fewest
 from headbook.wording import head_file, head_name, sentence_file
 
 SHARE = 0.9  # of a row, which the lines of a query hold
 KINDS = ("map", "lines")
+COLUMNS = ("query_position", "query", "key_position", "key", "weight")
+SHOWN = {
+    Weighting.RAW: "Weights before any view (raw), in steps of 1/255",
+    Weighting.NOSINK: "Weights without the sink (nosink), stored in steps of 1/255",
+    Weighting.RENORM: (
+        "Weights without the sink, each row divided by what is left (renorm), stored in steps of "
+        "1/255"
+    ),
+    Weighting.NORM: (
+        "Weights times the length of the key's value after W_O, each row divided by its sum "
+        "(norm-weighted), stored in steps of 1/255"
+    ),
+}
+
+
+class Variant(NamedTuple):
+    """What is drawn of a map, and whether of words or of tokens."""
+
+    weighting: Weighting = Weighting.RAW
+    words: bool = False
+
+    @property
+    def ending(self) -> str:
+        """Of the names of its figures; empty for the weights of tokens as they are."""
+        weighting = "" if self.weighting is Weighting.RAW else f"-{self.weighting}"
+        return f"{weighting}-words" if self.words else weighting
+
+
+VARIANTS = [Variant(*each) for each in product(Weighting, (False, True))]
 
 
 class Single(NamedTuple):
-    """A head in a sentence.
-
-    Attributes:
-        causal: whether a token looks at none that come later.
-        queries, keys: the tokens of rows and columns.
-        steps: weights before any view, in steps of 1/255. *Shape:* ``(query, key)``.
-    """
+    """A head in a sentence."""
 
     head: HeadName
     sentence: ShownSentence
-    causal: bool
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
-    steps: NDArray[np.uint8]
-
-    @property
-    def seen(self) -> NDArray[np.bool_]:
-        """Which keys a query can look at; the shape of ``steps``."""
-        every = np.ones(self.steps.shape, bool)
-        return np.tril(every) if self.causal else every
-
-    @property
-    def links(self) -> list[Link]:
-        """Of each query the fewest keys that hold `SHARE` of its weights, strongest first."""
-        found = []
-        for query, row in enumerate(self.steps.astype(np.int64)):
-            order = np.argsort(-row, kind="stable")
-            before = np.cumsum(row[order]) - row[order]
-            kept = order[(before < SHARE * row.sum()) & (row[order] > 0)]
-            found += [Link(query, int(key), int(row[key]) / STEPS) for key in kept]
-        return found
+    map: StoredMap
 
 
 def single_name(kind: str, number: int, head: HeadName) -> str:
-    """What files call a figure, such as ``map-S0002-L02-H00``."""
+    """What files call a figure, such as ``map-S0002-L02-H00``; views have endings."""
     return f"{kind}-S{sentence_file(number)}-{head_file(head)}"
 
 
@@ -68,54 +72,64 @@ def singles(results: StackResults) -> Iterator[tuple[int, HeadName]]:
 
 def pictures(results: StackResults, wanted: Callable[[str], bool]) -> Iterator[Drawing]:
     """The figures whose names are wanted, with their numbers."""
-    exemplars = {(e.index, e.head): e.attention for e in results.study.portrait.exemplars}
     for index, head in singles(results):
-        names = [single_name(kind, index + 1, head) for kind in KINDS]
-        if any(map(wanted, names)):
-            single = _single(results, index, head, exemplars.get((index, head)))
-            both = _map(single, names[0]), _lines(single, names[1])
-            yield from (drawn for drawn in both if wanted(drawn.name))
+        names = {kind: single_name(kind, index + 1, head) for kind in KINDS}
+        asked = [
+            (variant, kind)
+            for variant, kind in product(VARIANTS, KINDS)
+            if wanted(names[kind] + variant.ending)
+        ]
+        single = _single(results, index, head) if asked else None
+        for variant, kind in asked:
+            if single and (variant.weighting is not Weighting.NORM or len(single.map.norms)):
+                yield _picture(single, kind, variant, names[kind] + variant.ending)
 
 
-def _single(
-    results: StackResults, index: int, head: HeadName, exemplar: NDArray[np.uint8] | None
-) -> Single:
+def _single(results: StackResults, index: int, head: HeadName) -> Single:
     portrait, stack = results.study.portrait, results.stack
-    maps, sentence = portrait.maps.get((stack.name, index)), portrait.sentences[index]
-    steps = exemplar if maps is None else maps[head.layer, head.head]
-    assert steps is not None
-    queries, keys = (sentence.texts[side].pieces for side in (stack.queries, stack.keys))
-    return Single(head, sentence, stack.causal, queries, keys, steps)
+    maps, norms = (found.get((stack.name, index)) for found in (portrait.maps, portrait.norms))
+    sentence, none = portrait.sentences[index], np.zeros(0, np.float32)
+    if maps is None:
+        own = next(e for e in portrait.exemplars if (e.index, e.head) == (index, head))
+        steps, lengths = own.attention, own.norms
+    else:
+        steps = maps[head.layer, head.head]
+        lengths = none if norms is None else norms[head.layer, head.head]
+    queries, keys = (Axis.of(sentence.texts[side]) for side in (stack.queries, stack.keys))
+    return Single(head, sentence, StoredMap(steps, queries, keys, stack.causal, lengths))
 
 
-def _map(single: Single, name: str) -> Drawing:
-    shown = "Rows are the tokens that look, columns what they look at"
-    if single.causal:
-        shown += "; keys that come later are left blank"
-    caption = _caption(single, "map", shown)
-    tokens = single.queries, single.keys
-    drawn = attention_map(name, caption, *tokens, steps=single.steps, seen=single.seen)
-    seen = [(int(q), int(k)) for q, k in np.argwhere(single.seen)]
-    links = [Link(q, k, int(single.steps[q, k]) / STEPS) for q, k in seen]
-    return replace(drawn, rows=_rows(single, links))
+def _picture(single: Single, kind: str, variant: Variant, name: str) -> Drawing:
+    values = single.map.weights(variant.weighting, words=variant.words)
+    queries, keys = single.map.names(words=variant.words)
+    about = "norm-weighted" if variant.weighting is Weighting.NORM else "attention weight"
+    caption = _caption(single, kind, variant)
+    if kind == "map":
+        places = np.argwhere(~np.isnan(values))
+        links = [Link(int(q), int(k), float(values[q, k])) for q, k in places]
+        drawn = attention_map(name, caption, queries, keys, weights=values, about=about)
+    else:
+        links = [
+            Link(q, k, float(row[k])) for q, row in enumerate(values) for k in fewest(row, SHARE)
+        ]
+        drawn = attention_lines(name, caption, queries, keys, links, about=about)
+    rows = [(q, queries[q], k, keys[k], weight) for q, k, weight in links]
+    return replace(drawn, rows=pd.DataFrame(rows, columns=[*COLUMNS]))
 
 
-def _lines(single: Single, name: str) -> Drawing:
-    shown = (
-        "Tokens that look are on the left, on the right what they look at; of each the fewest "
-        f"links that hold {SHARE:.0%} of its weights".replace("%", " %")
-    )
-    caption = _caption(single, "lines", shown)
-    drawn = attention_lines(name, caption, single.queries, single.keys, single.links)
-    return replace(drawn, rows=_rows(single, single.links))
-
-
-def _caption(single: Single, kind: str, shown: str) -> str:
+def _caption(single: Single, kind: str, variant: Variant) -> str:
+    units = "words" if variant.words else "tokens"
     title = f"Attention of head {head_name(single.head)} in sentence {single.sentence.number}"
-    return f"{title}, {kind}. {shown}. Weights before any view (raw), in steps of 1/255."
-
-
-def _rows(single: Single, links: list[Link]) -> pd.DataFrame:
-    rows = [(q, single.queries[q], k, single.keys[k], weight) for q, k, weight in links]
-    names = ("query_position", "query", "key_position", "key", "weight")
-    return pd.DataFrame(rows, columns=[*names])
+    if kind == "map":
+        shown = f"Rows are the {units} that look, columns what they look at"
+        if single.map.causal:
+            shown += "; keys that come later are left blank"
+    else:
+        shown = (
+            f"{units.capitalize()} that look are on the left, on the right what they look at; of "
+            f"each the fewest links that hold {SHARE:.0%} of its weights".replace("%", " %")
+        )
+    weights = SHOWN[variant.weighting]
+    if variant.words:
+        weights += "; to a word the sum over its tokens, from a word the mean"
+    return f"{title}, {kind}. {shown}. {weights}."
