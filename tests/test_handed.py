@@ -5,14 +5,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pytest
 from numpy.typing import NDArray
 
-from headbook.stored.study import Study
 from headbook.stored.tables import heads_table
-from headbook.writing.export import walk
 from headbook.writing.handed import ALIGNED, Handed
-from headbook.writing.site import render
 from sites import Site
 
 
@@ -57,15 +53,3 @@ def test_a_condensed_study_has_the_same_numbers(encoder_site: Site) -> None:
     pd.testing.assert_frame_equal(heads_table(small.condensed.head_tables, layers), study.heads)
     assert {len(sums.stats.payload) for sums in small.survey.sampled.values()} == {1}
     assert max(len(sums.stats.payload) for sums in study.survey.sampled.values()) > 1
-
-
-@pytest.mark.slow
-def test_a_study_and_its_folder_give_the_same_site(encoder_site: Site, tmp_path: Path) -> None:
-    render(encoder_site.stored, tmp_path / "site", processes=1)
-    render(Study.load(encoder_site.stored), tmp_path / "other", processes=1)
-    one, other = (
-        {file.relative_to(tmp_path / name): file.read_bytes() for file in walk(tmp_path / name)}
-        for name in ("site", "other")
-    )
-    assert one.keys() == other.keys()
-    assert [path for path in one if one[path] != other[path]] == []

@@ -185,16 +185,11 @@ def in_another_process(site: Site, out: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["encoder", "pair"])
 def test_another_process_writes_the_same_bytes_without_any_model_library(
-    small_site: Site, tmp_path: Path
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    in_another_process(small_site, tmp_path / "site")
-    assert differing(small_site.folder, tmp_path / "site") == []
-
-
-@pytest.mark.slow
-def test_a_site_of_several_stacks_is_the_same_in_another_process(
-    pair_site: Site, tmp_path: Path
-) -> None:
-    in_another_process(pair_site, tmp_path / "site")
-    assert differing(pair_site.folder, tmp_path / "site") == []
+    """From the stored study; the site to compare with was written from the study in memory."""
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    in_another_process(site, tmp_path / "site")
+    assert differing(site.folder, tmp_path / "site") == []

@@ -60,7 +60,7 @@ def heat_map(
                 scheme=SEQUENTIAL, domain=[round(end, 5) for end in domain], clamp=True
             ),
         ),
-        tooltip=["layer:O", "head:O", *numbers("value", "low", "high")],
+        tooltip=[*named("layer:O", "head:O"), *numbers("value", "low", "high")],
     )
     size = chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))
     return finished(size, name, caption, table)
@@ -85,13 +85,15 @@ def layer_curve(
     y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False, nice=True))
     # Uniform attention has an interval, too, which would only hide the others.
     band = base.transform_filter(alt.datum.series != UNIFORM).mark_area(opacity=0.18)
-    band = band.encode(y=alt.Y("low:Q", title=title), y2="high:Q")
-    tooltip = ["series:N", "layer:O", *numbers("value", "low", "high")]
+    band = band.encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q"))
+    tooltip = [*named("series:N", "layer:O"), *numbers("value", "low", "high")]
     line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
     line = line.encode(y=y, tooltip=tooltip)
     ends = _line_ends(rows, show)
     names = with_choices(alt.Chart(ends), choices, again=True).mark_text(align="left", dx=9)
-    names = names.encode(x="layer:O", y="place:Q", text="series:N", color=colour)
+    names = names.encode(
+        x=alt.X("layer:O"), y=alt.Y("place:Q"), text=alt.Text("series:N"), color=colour
+    )
     chart = alt.layer(band, line, names if len(series) > 1 else line)
     return finished(chart.properties(width=300, height=CURVE), name, caption, table)
 
@@ -139,6 +141,14 @@ def spread(values: Floats, gap: float, ends: tuple[float, float]) -> Floats:
 def numbers(*names: str) -> list[alt.Tooltip]:
     """Columns of numbers as a tooltip says them."""
     return [alt.Tooltip(f"{name}:Q", format=".4~g") for name in names]
+
+
+def named(*names: str) -> list[alt.Tooltip]:
+    """Other columns as a tooltip says them: ``name:type``.
+
+    Channels, and no bare names: for each of those Altair looks through all of its classes.
+    """
+    return [alt.Tooltip(name) for name in names]
 
 
 def choices_of(rows: pd.DataFrame, show: dict[str, str]) -> Choices:
