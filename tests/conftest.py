@@ -1,4 +1,4 @@
-"""Tiny models, written once a session."""
+"""Tiny models, written once a session, and what holds for all tests."""
 
 import os
 from collections.abc import Callable
@@ -6,8 +6,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = ["sites"]
+
+# No test fails for being slow: it may share its machine with others.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 # Tests run in several processes; threads of their own would only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

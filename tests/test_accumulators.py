@@ -100,7 +100,7 @@ def test_a_sentence_with_denominator_zero_takes_no_part() -> None:
     np.testing.assert_array_equal(whole.sums, part.sums)
 
 
-@settings(deadline=None, max_examples=30, derandomize=True)
+@settings(max_examples=30, derandomize=True)
 @given(
     seed=st.integers(0, 999),
     count=st.integers(1, 12),
@@ -197,7 +197,7 @@ def by_hand(k: int, rows: list[tuple[float, int, int]]) -> list[tuple[float, int
 ROWS = st.lists(st.integers(1, 6), min_size=1, max_size=12)  # keys; a key decides the score
 
 
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(keys=ROWS, cut=st.integers(0, 12), k=st.integers(1, 4))
 def test_the_best_are_those_of_a_sorted_list_for_any_split(
     keys: list[int], cut: int, k: int
@@ -234,7 +234,7 @@ def test_fewer_than_k_leave_places_empty() -> None:
     assert listed(top(3, [(-np.inf, 0, 1), (0.1, 1, 2)])) == [(0.1, 1, 2)]
 
 
-@settings(deadline=None, max_examples=40, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     keys=st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20),
     cut=st.integers(0, 20),

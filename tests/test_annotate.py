@@ -88,7 +88,7 @@ def test_without_a_pipeline_words_are_those_of_unicode(
 
 
 @pytest.mark.parametrize("kind", [EMBEDDED, NONE])
-@settings(deadline=None, max_examples=60, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(text=st.text(max_size=30))
 def test_words_lie_in_order_and_cover_all_but_white_space(kind: str, text: str) -> None:
     annotator = loaded(kind)

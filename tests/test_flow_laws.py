@@ -104,7 +104,7 @@ def steps(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor]:
     return scores.softmax(-1)[None], torch.tensor([mixing], dtype=torch.float64)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(steps(), min_size=1, max_size=3))
 def test_rows_of_rollout_sum_to_1_and_measured_rows_keep_what_the_ratio_leaves(
     layers: list[tuple[torch.Tensor, torch.Tensor]],

@@ -75,7 +75,6 @@ def test_every_format_gives_every_script_untouched(tmp_path: Path, write: Writer
 @pytest.mark.parametrize("write", [write_txt, *WITH_COLUMNS])
 @settings(
     max_examples=25,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -182,7 +182,7 @@ def layers(draw: st.DrawFn) -> Layer:
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(layers())
 def test_no_value_leaves_its_bounds(layer: Layer) -> None:
     views = views_of(layer.weights, layer.queries, layer.keys, causal=layer.causal)
@@ -204,7 +204,7 @@ def test_no_value_leaves_its_bounds(layer: Layer) -> None:
             assert bool((events >= 0).all()), where
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(layers())
 def test_views_differ_by_the_sink_alone(layer: Layer) -> None:
     views = views_of(layer.weights, layer.queries, layer.keys, causal=layer.causal)

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given as given_any
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
@@ -125,7 +124,6 @@ def attention(draw: st.DrawFn) -> Floats:
     return found
 
 
-@settings(deadline=None)
 @given_any(attention())
 def test_distances_are_those_of_scipy(rows: Floats) -> None:
     found = distances(rows)
