@@ -31,8 +31,9 @@ test: check browser
 
 # A browser that is there, else the distribution's, else Playwright's own.
 browser: $(VENV)/test.done
-	@command -v chromium chromium-browser google-chrome >/dev/null \
-	|| { command -v apt-get >/dev/null && $$(command -v sudo) apt-get update -qq && $$(command -v sudo) apt-get install -y -qq chromium >/dev/null; } \
+	@command -v chromium-headless-shell chromium chromium-browser google-chrome >/dev/null \
+	|| { command -v apt-get >/dev/null && $$(command -v sudo) apt-get update -qq \
+	&& for package in chromium-headless-shell chromium; do $$(command -v sudo) apt-get install -y -qq $$package >/dev/null && exit; done; } \
 	|| $(BIN)/python -m playwright install --with-deps chromium
 
 clean:

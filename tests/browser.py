@@ -19,7 +19,8 @@ from playwright.sync_api import (
     Playwright,
 )
 
-INSTALLED = ("chromium", "chromium-browser", "google-chrome")
+# The shell has no window around its pages: a third less work for the processor.
+INSTALLED = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking"]
 MISSING = "Executable doesn't exist"  # how Playwright says that it has no browser of its own
 WIDE = {"width": 1280, "height": 800}
