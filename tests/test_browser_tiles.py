@@ -146,9 +146,9 @@ def test_the_moving_link_opens_weights_and_its_address_brings_them_back(
 
 
 def test_a_map_without_numbers_leads_to_its_head(
-    encoder_site: Site, many: Many, open_page: Open
+    small_site: Site, many: Many, open_page: Open
 ) -> None:
-    page = open_page(many(encoder_site, exact=False) / SENTENCE)
+    page = open_page(many(small_site, exact=False) / SENTENCE)
     assert page.locator("[data-sheet]").count() == 0
     page.mouse.click(*middle(page.locator(".sheet"), 1, 2, 4))
     page.wait_for_url("**/heads/L01-H02.html")

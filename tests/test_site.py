@@ -168,10 +168,11 @@ def test_rendering_again_writes_the_same_bytes(small_site: Site, tmp_path: Path)
     assert summary.size == sum(map(len, tree(tmp_path / "again").values()))
 
 
-def in_another_process(site: Site, out: Path) -> None:
+def in_another_process(site: Site, out: Path, processes: int) -> None:
     """Render with another hash seed, locale, time zone and folder, and see what was imported."""
     code = (
-        "import sys, headbook; headbook.render(sys.argv[1], sys.argv[2]);"
+        "import sys, headbook;"
+        f"headbook.render(sys.argv[1], sys.argv[2], processes={processes});"
         "print({'torch', 'transformers', 'spacy'} & set(sys.modules))"
     )
     world = os.environ | {"PYTHONHASHSEED": "1", "LC_ALL": "C", "TZ": "Asia/Tokyo", "COLUMNS": "20"}
@@ -185,11 +186,11 @@ def in_another_process(site: Site, out: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["encoder", "pair"])
+@pytest.mark.parametrize(("kind", "processes"), [("encoder", 1), ("pair", 2)])
 def test_another_process_writes_the_same_bytes_without_any_model_library(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+    kind: str, processes: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """From the stored study; the site to compare with was written from the study in memory."""
+    """From the stored study, by one process or two; by one, from memory, in the site beside it."""
     site: Site = request.getfixturevalue(f"{kind}_site")
-    in_another_process(site, tmp_path / "site")
+    in_another_process(site, tmp_path / "site", processes)
     assert differing(site.folder, tmp_path / "site") == []
