@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
+# Processes that tests start find what others have compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo check test browser clean
 
 # The marker is newer than what it was made from: a second call only runs.
@@ -27,7 +30,7 @@ check: $(VENV)/test.done
 	$(BIN)/mypy
 
 test: check browser
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
+	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 # A browser that is there, else the distribution's, else Playwright's own.
 browser: $(VENV)/test.done
