@@ -5,8 +5,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 from numpy.typing import NDArray
 
+from headbook.errors import StudyError
 from headbook.stored.tables import heads_table
 from headbook.writing.handed import ALIGNED, Handed
 from sites import Site
@@ -53,3 +55,7 @@ def test_a_condensed_study_has_the_same_numbers(encoder_site: Site) -> None:
     pd.testing.assert_frame_equal(heads_table(small.condensed.head_tables, layers), study.heads)
     assert {len(sums.stats.payload) for sums in small.survey.sampled.values()} == {1}
     assert max(len(sums.stats.payload) for sums in study.survey.sampled.values()) > 1
+    for act in (lambda: small.save(encoder_site.place / "less"), lambda: small + study):
+        with pytest.raises(StudyError, match="condensed"):
+            act()
+    assert not (encoder_site.place / "less").exists()

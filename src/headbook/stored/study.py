@@ -54,7 +54,7 @@ class Study:
 
     @property
     def condensed(self) -> "Study":
-        """The same numbers for pages, with less behind them: no study to save or merge."""
+        """The same numbers for pages, with less behind them: cannot be saved or merged."""
         sampled = {stack: summed(sums) for stack, sums in self.survey.sampled.items()}
         return replace(self, survey=replace(self.survey, sampled=sampled), made=self.head_tables)
 
@@ -134,7 +134,9 @@ class Study:
 
         Raises:
             OutputError: the folder may not be replaced, or cannot be written.
+            StudyError: the study is condensed.
         """
+        self._check_whole()
         with written_whole(Path(folder), force=force) as draft:
             storage.save(draft, self.manifest, self.survey, self.portrait, self.twins)
 
@@ -151,8 +153,10 @@ class Study:
         """The study of both corpora, this one's sentences first.
 
         Raises:
-            StudyError: the two were not made in the same way.
+            StudyError: the two were not made in the same way, or one is condensed.
         """
+        self._check_whole()
+        other._check_whole()
         self._check_like(other)
         shift = self.manifest.counts["sentences"]
         survey = self.survey + other.survey.shifted(shift)
@@ -177,6 +181,10 @@ class Study:
             },
             portrait=replace(portrait, exemplars=_chosen_again(survey, portrait)).sorted(),
         )
+
+    def _check_whole(self) -> None:
+        if self.made is not None:
+            raise StudyError("a condensed study came, expected a whole one; save or merge that")
 
     def _check_like(self, other: "Study") -> None:
         mine, theirs = self.manifest, other.manifest
