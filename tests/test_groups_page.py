@@ -19,6 +19,7 @@ import tiny
 import treebank
 from browser import Open, Record, sideways, violations
 from headbook.numbers.results import Number, StackResults, results
+from headbook.stored import tables
 from headbook.stored.anonymous import anonymous
 from headbook.stored.study import Study
 from headbook.views.differences import MOST_ROWS
@@ -288,3 +289,20 @@ def test_every_stack_of_a_translator_has_its_groups(
     assert [section.columns[0].numbers for section in page.sections] == [4, 4, 2]
     assert {section.pairs.pairs for section in page.sections if section.pairs} == {"20 pairs"}
     assert broken_links(tmp_path / "site", tmp_path / "site/groups.html") == []
+
+
+def test_a_long_table_has_what_groups_are_compared_by_alone(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers that are left stay the same; without any of those the first metric is there."""
+    whole = study.groups
+    monkeypatch.setattr(tables, "MOST_ROWS", 10)
+    for headlines in (("sink_share", "attention_to"), ("none",)):
+        monkeypatch.setattr(tables, "HEADLINES", headlines)
+        less = tables.groups_table(study.survey.heads, {"self": (0, 1)})
+        kept = {*headlines} & {*whole["metric"]} or {
+            study.survey.heads["self"].table.columns[0].metric
+        }
+        assert 0 < len(less) < len(whole)
+        expected = whole[whole["metric"].isin(kept)].reset_index(drop=True)
+        pd.testing.assert_frame_equal(less, expected)

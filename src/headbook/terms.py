@@ -23,6 +23,10 @@ HIGH = (*TOP, "0.9")
 # How ends of sentences are proposed: by what heads do, and, beside it, without a model.
 HEAD_RULES = ("similarity", "attention")
 RULES = (*HEAD_RULES, "punctuation", "even")
+# What groups and pairs are compared by, where it is measured.
+HEADLINES = (
+    "attention_distance", "relative_entropy", "sink_share", "attention_to", "dependency_alignment",
+)  # fmt: skip
 REACH = 32  # tokens from which on distances are counted together
 DISTANCES = ("all", *map(str, range(1, REACH)), f"{REACH}+")
 # Classes of tokens over which token metrics are averaged.

@@ -18,6 +18,7 @@ from headbook.summaries.sums import (
     TokenSums,
 )
 from headbook.summaries.typesums import STATES, TypeSums
+from headbook.terms import HEADLINES
 
 NUMBERS = ("value", "low", "high", "sentences", "events")
 HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
@@ -37,6 +38,7 @@ TYPES = (
     "stack", "entry", "token", "layer", "state", "value", "spread", "count", "sentences",
 )  # fmt: skip
 UNIFORM = "uniform attention"
+MOST_ROWS = 2_000_000  # of the table of groups
 
 
 def heads_table(
@@ -108,15 +110,29 @@ def compared_table(
 def groups_table(
     heads: Mapping[str, HeadSums], layers: Mapping[str, Sequence[int]]
 ) -> pd.DataFrame:
-    """Every number of every head by group of sentences; those without any data are left out."""
-    frames = []
+    """Every number of every head by group of sentences; those without any data are left out.
+
+    Where there would be more than `MOST_ROWS` of them, those of `HEADLINES` alone.
+    """
+    frames, few = [], _group_rows(heads) > MOST_ROWS
     for stack, sums in heads.items():
+        there = dict.fromkeys(column.metric for column in sums.table.columns)
+        kept = [name for name in there if name in HEADLINES] or [*there][:1] if few else there
+        places = [n for n, column in enumerate(sums.table.columns) if column.metric in kept]
+        columns = tuple(sums.table.columns[place] for place in places)
         for group in sums.groups:
-            own = HeadTable(sums.table.columns, group.heads, group.layers, group.uniform)
+            parts = (each[..., places] for each in (group.heads, group.layers, group.uniform))
+            own = HeadTable(columns, *parts)
             table = heads_table({stack: own}, layers)
             table = table[table["sentences"] > 0].assign(column=group.column, group=group.value)
             frames.append(table[[*GROUPS]])
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*GROUPS])
+
+
+def _group_rows(heads: Mapping[str, HeadSums]) -> int:
+    """Numbers that groups have, with and without data."""
+    sizes = ((len(sums.groups), sums.table.heads.value.size) for sums in heads.values())
+    return sum(groups * size for groups, size in sizes)
 
 
 def minimal_pairs_table(

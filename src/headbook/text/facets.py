@@ -10,16 +10,12 @@ from headbook.inputs import Sentence
 from headbook.metrics.base import HeadMetric
 from headbook.stored.manifest import Gap
 from headbook.summaries.sums import HeadColumn
-from headbook.terms import Stack
+from headbook.terms import HEADLINES, Stack
 
 AUTO, NONE = "auto", "none"
 PAIR = "pair_id"
 FEWEST, MOST = 2, 12  # values of a column that groups
 LONGEST = 80  # characters of a value that tells members apart
-# What groups and pairs are compared by, where it is measured.
-HEADLINES = (
-    "attention_distance", "relative_entropy", "sink_share", "attention_to", "dependency_alignment",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

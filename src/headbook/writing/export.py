@@ -16,6 +16,7 @@ from headbook.numbers.alignmenttable import alignment_table
 from headbook.numbers.results import results
 from headbook.stored.shown import Exemplar
 from headbook.stored.study import Study
+from headbook.stored.tables import MOST_ROWS
 from headbook.terms import Side
 from headbook.wording import visible
 
@@ -93,7 +94,7 @@ TABLES = {
     ),
     "groups": Table(
         "The same numbers of every head by group of sentences; those without any data are left "
-        "out.",
+        f"out. Where there would be more than {MOST_ROWS:,}, those that groups are compared by.",
         {"column": "metadata column of the input", "group": "what the sentences have in it"}
         | PLACE
         | {"head": "counted from 0"}
