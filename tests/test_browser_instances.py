@@ -154,7 +154,7 @@ def test_several_heads_are_told_apart_by_letters(encoder_site: Site, open_page: 
     rows = [naive.weights(shown, "raw", "pieces")[4] for shown in maps]
     tokens(box, "queries").nth(4).click()
     heading = box.locator(".weights thead th").all_text_contents()
-    assert heading == ["Key", "L1·H3", "L0·H2", "cumulative"]
+    assert heading == ["Key", "L1·H3", "L0·H2", "cumulative share"]
     assert [row[1:3] for row in table(box)] == [
         [written(row[k]) for row in rows] for k in naive.ranked(rows[0])
     ]

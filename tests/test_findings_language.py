@@ -133,7 +133,7 @@ def test_the_relation_is_named_that_is_found_most_beyond_an_offset() -> None:
     assert finding.text.startswith("In 2 of 2 relations and directions a head finds more words ")
     assert "Most so L1·H0 in nsubj, from the head to the word: 80.0" in finding.text
     assert "offset +1 30.0" in finding.text
-    assert finding.text.endswith("p = 0.0005.")
+    assert finding.text.endswith("p < 0.001.")
     assert finding.behind == "40 sentences of a sample of 100"
     assert find(of, outcomes([0.4, 0.5], [0.001, 0.0005])) == [finding]
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headbook.measures.relations import LABELS, OFFSETS
-from headbook.numbers.inference import best_offsets, relation_tests
+from headbook.numbers.inference import best_offsets, best_places, relation_tests
 from headbook.summaries.accumulators import Reservoir
 from headbook.summaries.flips import FLIPS, family_wise
 from headbook.summaries.sums import Found
@@ -246,4 +246,13 @@ def test_the_best_offset_finds_most_words_of_all_sentences() -> None:
             continue
         at = [sum(int(s[label, 1 + o]) for s in counts.asked) for o in range(len(OFFSETS))]
         assert shares[label] == pytest.approx(max(at) / words)
-        assert offsets[label] == OFFSETS[at.index(max(at))]
+        ends = [offset for offset, count in zip(OFFSETS, at, strict=True) if count == max(at)]
+        assert offsets[label] == min(ends, key=abs)
+
+
+def test_of_equal_offsets_the_nearest_counts() -> None:
+    """So that a direction and its mirror image have the same one, the other way round."""
+    counts = np.zeros((2, len(OFFSETS)), np.int64)
+    counts[0, [OFFSETS.index(-3), OFFSETS.index(-2)]] = 7
+    counts[1] = counts[0, ::-1]
+    assert [OFFSETS[place] for place in best_places(counts)] == [-2, 2]

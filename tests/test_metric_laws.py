@@ -1,5 +1,6 @@
 """What holds for every metric: it explains itself, keeps its word and does not see batches."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -59,6 +60,7 @@ def test_a_metric_explains_itself(metric: Metric) -> None:
     assert metric.title[0].isupper()
     assert metric.reference
     assert "<math" in convert(metric.formula)
+    assert not re.findall(r"\\\w+", convert(metric.formula)), "a command that is printed as it is"
     assert metric.headline in metric.labels
     assert len(set(metric.labels)) == len(metric.labels)
     lowest, highest = metric.bounds(10)

@@ -100,7 +100,8 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
         label = f"{row.relation}:{row.way.replace(' ', '_')}"
         n = LABELS.index(label)
         layer, head = np.unravel_index(hits[..., n].argmax(), hits.shape[:2])
-        offset = int(asked[n, 1:].argmax())
+        finds = asked[n, 1:]
+        offset = min(range(len(OFFSETS)), key=lambda x: (-finds[x], abs(OFFSETS[x])))
         assert row.head == f"L{layer}·H{head}"
         assert row.href == f"heads/L{layer:02}-H{head:02}.html"
         accuracy = found.half(1, "relation_accuracy", VIEW, label).at(int(layer), int(head))
@@ -191,6 +192,9 @@ def test_the_example_is_the_listed_sentence_in_which_the_head_finds_most(
         best[index] = found, asked
     most = max(best, key=lambda index: best[index][0])
     assert example.sentence == most + 1
+    address, _, state = example.sentence_href.partition("#")
+    assert address == f"sentences/{example.sentence:04d}.html"
+    assert state.startswith(f"view=nosink&units=words&at=self&heads={layer}.{head}&q=")
     assert (example.found, example.asked) == best[most]
 
 

@@ -174,3 +174,10 @@ def written(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} {UNITS[-1]}"
+
+
+def p_text(p: float) -> str:
+    """A p in three digits; what is not 0 is never written so."""
+    if math.isnan(p):
+        return MISSING
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -99,14 +99,14 @@
     }
 
     buildLegend() {
-      const { scale, view } = switches.state;
+      const { scale, view, units } = switches.state;
       const steps = Array.from({ length: 11 }, (_, i) => make("i", { class: `c${2 * i}` }));
       const box = make("span", { class: "scale" }, scale === "log" ? "≤ 1/255 " : "0 ");
       box.append(...steps, " 1");
       const norms = this.instance.views[0].map.norms.length;
       const what = view === "norm" && !norms ? "raw, since lengths of values are not known here" : switches.titles[view];
       const more = view === "norm" && norms ? ": each weight times the length of its value after W_O, as a share of its row" : "";
-      this.legend.replaceChildren(`Weights: ${what}${more}; ${scale} colours${this.instance.views.length > 1 ? `; the map is that of ${this.instance.views[0].name}` : ""}.`, box);
+      this.legend.replaceChildren(`Weights of ${units}: ${what}${more}; ${scale} colours${this.instance.views.length > 1 ? `; the map is that of ${this.instance.views[0].name}` : ""}.`, box);
     }
 
     draw() {
@@ -163,7 +163,7 @@
       if (q === null) { this.table.replaceChildren(caption); return; }
       const { view, units } = switches.state;
       const others = views.length > 1 ? views.slice(1).map((each) => [each.name, each.row(q)]) : this.behind(first, q, view, units);
-      const titles = ["Key", views.length > 1 ? first.name : switches.titles[view], ...others.map(([title]) => title), "cumulative"];
+      const titles = ["Key", views.length > 1 ? first.name : switches.titles[view], ...others.map(([title]) => title), "cumulative share"];
       const head = make("thead"), line = make("tr"), body = make("tbody");
       line.append(...titles.map((title) => make("th", { scope: "col" }, title)));
       head.append(line);
@@ -187,6 +187,7 @@
     caption(q) {
       const { views } = this.instance, { view, units } = switches.state, [{ map, rows }] = views;
       const said = ["What “", apart(rows[q]), `” (${q}) looks at, strongest first.`];
+      if (view === "raw") said.push(` Stored weights of the row add up to ${total(views[0].row(q)).toFixed(3)}.`);
       if (view !== "nosink" && view !== "renorm") return said;
       const [raw, kept] = ["raw", "nosink"].map((each) => total(seen(map, each, units).row(q)));
       return [...said, ` On the sink, which is left out: ${((100 * (raw - kept)) / raw).toFixed(1)} %.`];

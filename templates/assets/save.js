@@ -105,7 +105,7 @@
   };
 
   /* The command that writes the same heads in the same sentence as files for papers. */
-  const ASKED = "STUDY: the folder that headbook collect has written, or build with --keep-study";
+  const ASKED = "STUDY is the folder that headbook collect has written, or build with --keep-study: ask whoever made this report. ";
   const command = ({ about, views }) => {
     const { view, units } = switches.state;
     const ending = `${view === "raw" ? "" : `-${view}`}${units === "words" ? "-words" : ""}`;
@@ -124,17 +124,23 @@
       const { view, units, scale } = switches.state, names = instance.views.map(({ name }) => name);
       return { names, about: `${switches.titles[view]} weights of ${units}, ${scale} colours, in steps of 1/255`, scale };
     };
+    const from = () => {
+      const { now: { q }, views } = instance;
+      return q === null ? "" : ` from “${views[0].rows[q]}” (${q})`;
+    };
     const file = (kind, suffix) => `${named(instance.about, ...where().names, kind)}.${suffix}`;
     const said = (what) => `${what} of ${where().names.map((name, i) => (instance.views.length > 1 ? `${"ABCD"[i]}: ${name}` : name)).join(", ")}, ${instance.about}; ${where().about}. ${source}`;
     box.append(
       "Save as a file: ",
       button("Map (SVG)", () => offer(file("map", "svg"), "image/svg+xml", mapPicture(instance.views[0], where().scale, instance.now, said("Attention")))),
-      button("Lines (SVG)", () => offer(file("lines", "svg"), "image/svg+xml", linesPicture(instance.views, instance.now.q, Number(switches.state.mass) / 100, said(`Attention, lines up to ${switches.state.mass} % of a row,`)))),
+      button("Lines (SVG)", () => offer(file("lines", "svg"), "image/svg+xml", linesPicture(instance.views, instance.now.q, Number(switches.state.mass) / 100, said(`Attention${from()}, lines up to ${switches.state.mass} % of a row,`)))),
+      button("Caption (TXT)", () => offer(file("caption", "txt"), "text/plain", `${said("Attention")}\n`)),
       button("Weights (CSV)", () => offer(file("weights", "csv"), "text/csv", weightsTable(instance.views))),
     );
-    const line = make("small"), code = make("code", { title: ASKED });
+    const line = make("small"), code = make("code"), about = document.querySelector("a[href$='about.html']");
     const tell = () => { if (instance.views.length) code.textContent = command(instance); };
-    line.append("Map and lines as PDF, in linear colours and lines up to 90\u202f%: ", code);
+    line.append("Map and lines as PDF, with LaTeX and BibTeX, in linear colours and lines up to 90\u202f%: ", code, ` ${ASKED}`);
+    if (about) line.append(make("a", { href: about.getAttribute("href") }, "Cite this report"));
     box.append(line);
     tell();
     new MutationObserver(tell).observe(instance.panel.title, { childList: true });

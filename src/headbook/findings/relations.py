@@ -15,7 +15,7 @@ from headbook.findings.said import (
 from headbook.metrics.base import Source
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import HeadName
-from headbook.wording import FEW
+from headbook.wording import FEW, p_text
 
 if TYPE_CHECKING:
     from headbook.numbers.inference import RelationTests
@@ -36,6 +36,7 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
     relation, _, way = tests.labels[at].rpartition(":")
     offset = f"{int(tests.offset[at]):+d}".replace("-", "−")
     many = f"{len(tests.labels):,} relations and directions"
+    p = p_text(float(tests.p[at]))
     yield Finding(
         (
             begun(results, f"In {len(found):,} of {many} a head finds "),
@@ -44,7 +45,7 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
             head_link(head),
             f" in {relation}, {WAYS[way]}: {in_percent(tests.accuracy.at(at))}, offset {offset} "
             f"{in_percent(tests.at_offset.at(at))}, difference {in_percent(tests.margin.at(at))}, "
-            f"p = {tests.p[at]:.2g}.",
+            f"p {p if p.startswith('<') else f'= {p}'}.",
         ),
         int(tests.accuracy.sentences[at]),
         Source.SAMPLE,

@@ -59,8 +59,8 @@ def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> Finished:
 
 METRIC = SampledMetric(
     title="Dependency trees",
-    formula=r"\frac{|T \cap G|}{|G|},\quad T = \arg\max_T \sum_{(w,\,\mathrm{head}(w)) \in T} "
-    r"A_{w,\,\mathrm{head}(w)}",
+    formula=r"\frac{|T \cap G|}{|G|},\quad T = \operatorname{argmax}_T "
+    r"\sum_{(w,\,\mathrm{head}(w)) \in T} A_{w,\,\mathrm{head}(w)}",
     reference="Raganato & Tiedemann (2018), https://aclanthology.org/W18-5431; undirected after "
     "Htut et al. (2019), arXiv:1911.12246",
     bounds=lambda _: (0, 1),

@@ -154,9 +154,9 @@ def _one(stats: "Floats", told: "Floats") -> OffsetSums:
 
 METRIC = SampledMetric(
     title="Pattern",
-    formula=r"\frac{1}{N}\sum_i \frac{H(A_i)}{\ln k_i},\quad"
-    r"\frac{1}{N}\sum_i \frac{\mathrm{KL}(A_i\,\|\,w/Z_i)}{\ln k_i},\quad"
-    r"\frac{1}{N}\sum_i \frac{\mathrm{KL}(A_i\,\|\,v/Z_i)}{\ln k_i},\quad"
+    formula=r"\frac{1}{N}\sum_i \frac{H(A_i)}{\ln k_i},\quad "
+    r"\frac{1}{N}\sum_i \frac{\mathrm{KL}(A_i\,\|\,w/Z_i)}{\ln k_i},\quad "
+    r"\frac{1}{N}\sum_i \frac{\mathrm{KL}(A_i\,\|\,v/Z_i)}{\ln k_i},\quad "
     r"A_{ij} \approx a_j + \frac{e}{k_i} + b_{j-i}",
     reference="after Kovaleva et al. (2019), section 4, arXiv:1908.08593; own fit",
     bounds=lambda _: (0, 1),

@@ -65,7 +65,7 @@ def chance(scope: "Scope") -> Ratio:
 
 METRIC = HeadMetric(
     title="Offset of the strongest key",
-    formula=r"P(\delta) = \frac{1}{N}\sum_i [\arg\max_j A_{ij} = i + \delta]",
+    formula=r"P(\delta) = \frac{1}{N}\sum_i [\operatorname{argmax}_j A_{ij} = i + \delta]",
     reference="Voita et al. (2019), section 5.1, arXiv:1905.09418",
     bounds=lambda _: (0, 1),
     section=Section.LOOKS,

@@ -58,7 +58,7 @@ def chance(scope: "Scope") -> Ratio:
 
 METRIC = HeadMetric(
     title="Focus on the rarest word",
-    formula=r"\frac{1}{N}\sum_w [\arg\max_v A_{wv} = \mathrm{rarest}]",
+    formula=r"\frac{1}{N}\sum_w [\operatorname{argmax}_v A_{wv} = \mathrm{rarest}]",
     reference="Voita et al. (2019), section 5.3, arXiv:1905.09418; frequencies by Speer (2022), "
     "wordfreq, doi:10.5281/zenodo.7199437",
     bounds=lambda _: (0, 1),

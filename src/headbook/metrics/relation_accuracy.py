@@ -41,7 +41,7 @@ def chance(scope: "Scope") -> Ratio:
 
 METRIC = HeadMetric(
     title="Relations found",
-    formula=r"\frac{|\{w : \arg\max_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
+    formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
     r"{|\{w : \mathrm{rel}(w) = r\}|}",
     reference="Clark et al. (2019), section 4.2, arXiv:1906.04341",
     bounds=lambda _: (0, 1),

@@ -35,7 +35,7 @@ def chance(scope: "Scope") -> Ratio:
 
 METRIC = HeadMetric(
     title="Relations found far away",
-    formula=r"\frac{|\{w : \arg\max_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
+    formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
     r"{|\{w : |w - \mathrm{head}(w)| \ge 3\}|}",
     reference="Clark et al. (2019), section 4.2, arXiv:1906.04341; at distance 3 or more",
     bounds=lambda _: (0, 1),

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headbook.findings import CHOICE, REPORT
 from headbook.measures.arithmetic import Floats, Ints, divide
 from headbook.measures.relations import LABELS, OFFSETS
-from headbook.numbers.inference import reported
+from headbook.numbers.inference import best_places, reported
 from headbook.numbers.results import Number, Numbers
 from headbook.summaries.sums import Found
 from headbook.wording import FEW
@@ -88,7 +88,7 @@ def head_relations(
     hits = found.hits.payload[choice].sum(0, dtype=np.float64)
     gain = divide(hits, totals[0]) - np.nan_to_num(uniform)[:, None]
     label = np.where(enough, gain, -np.inf).argmax(-1)
-    place = asked[choice][..., 1:].sum(0, dtype=np.int64).argmax(-1)
+    place = best_places(asked[choice][..., 1:].sum(0, dtype=np.int64))
     by_head = np.take_along_axis(found.hits.payload[report], label[None, ..., None], 3)[..., 0]
     by_offset = np.take_along_axis(asked[report], 1 + place[None, :, None], 2)[..., 0][:, label]
     below = words[report][:, label]

@@ -115,7 +115,7 @@ def _choose(found: Found, present: NDArray[np.bool_]) -> _Choice:
     hits = np.where(present[..., None], hits, -1)  # heads that are not there come last
     best = hits.reshape(present.size, len(labels)).argmax(0)
     head = np.stack(np.divmod(best, present.shape[1]), -1)
-    return _Choice(labels, head, hits.argmax(1), at_offsets.argmax(-1))
+    return _Choice(labels, head, hits.argmax(1), best_places(at_offsets))
 
 
 def best_offsets(found: Found) -> tuple[Ints, Floats]:
@@ -127,9 +127,22 @@ def best_offsets(found: Found) -> tuple[Ints, Floats]:
         Offsets in words from who looks, and shares, NaN without words. *Shape:* ``(label,)`` both.
     """
     counts = found.asked.payload.sum(0, dtype=np.float64)
-    words, best = counts[:, 0], counts[:, 1:].argmax(-1)
-    hits = counts[:, 1:].max(-1)
-    return np.array(OFFSETS)[best], divide(hits, words)
+    words, hits = counts[:, 0], counts[:, 1:].max(-1)
+    return np.array(OFFSETS)[best_places(counts[:, 1:])], divide(hits, words)
+
+
+def best_places(counts: NDArray[np.generic]) -> Ints:
+    """The place of the largest count among `OFFSETS`, of equals the nearest.
+
+    A direction and its mirror image, whose counts are the same the other way round, get the same
+    answer.
+
+    Args:
+        counts: what each offset finds. *Shape:* ``(..., offset)``.
+    """
+    order = np.argsort(np.abs(OFFSETS), kind="stable")
+    found: Ints = order[counts[..., order].argmax(-1)]
+    return found
 
 
 def reported(

@@ -20,8 +20,7 @@ from headbook.views.groupvalues import (
     pair_rows,
     stack_headlines,
 )
-from headbook.views.ranked import p_text
-from headbook.wording import counted, head_name, head_page, is_share
+from headbook.wording import counted, head_name, head_page, is_share, p_text
 
 MOST_ROWS = 15  # of a table
 SMALL = 0.05  # a p below it is counted

@@ -11,8 +11,7 @@ from headbook.summaries.grouped import Group
 from headbook.summaries.sums import HeadColumn
 from headbook.text.facets import headlines
 from headbook.views.cells import Cell
-from headbook.views.ranked import p_text
-from headbook.wording import MISSING, THIN, counted, is_share, label_name, number
+from headbook.wording import MISSING, THIN, counted, is_share, label_name, number, p_text
 
 MOST_GROUPS = 8  # of a head's page
 MOST_DIGITS = 6  # behind the point

@@ -27,7 +27,7 @@ LOOKS = {
     "special": "other special tokens",
     "punctuation": "punctuation",
     "same_token": "same token elsewhere",
-    "same_word": "rest of its word",
+    "same_word": "other pieces of its word",
 }
 LEAST = 0.01  # beyond uniform attention; less is nothing that a head looks at
 

@@ -92,7 +92,8 @@ def _tested(results: StackResults, label: str) -> Parts:
     n = tests.labels.index(label)
     best = Best(place_of(tests, n, results.stack.name), tests.accuracy.at(n))
     offset = number(float(tests.at_offset.value[n]), share=True)
+    more = "" if tests.margin.low[n] > 0 else ", not surely less"
     return (
         head_link(best.head),
-        f" {in_percent(best.value)} (offset {offset_name(int(tests.offset[n]))}: {offset})",
+        f" {in_percent(best.value)} (offset {offset_name(int(tests.offset[n]))}: {offset}{more})",
     )

@@ -15,7 +15,7 @@ from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.views.answers import offset_name
 from headbook.views.cells import Cell
-from headbook.wording import MISSING, STACKS, counted, head_name, head_page, number
+from headbook.wording import STACKS, counted, head_name, head_page, number, p_text
 
 METRIC, FAR = "relation_accuracy", "relation_accuracy_far"
 VIEW = View.NOSINK
@@ -129,13 +129,6 @@ def _margin(margin: Number) -> Cell:
 def points(difference: float) -> str:
     """A difference of shares in percentage points, with its sign."""
     return f"{100 * difference:+.1f}".replace("-", MINUS) if difference else "0.0"
-
-
-def p_text(p: float) -> str:
-    """A p in three digits; what is not 0 is never written so."""
-    if np.isnan(p):
-        return MISSING
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def layer_figure(results: StackResults, tests: RelationTests) -> Figure:

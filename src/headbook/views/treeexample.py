@@ -21,6 +21,7 @@ from headbook.stored.wordmaps import (
     word_names,
 )
 from headbook.terms import known_relation
+from headbook.views.instance import text_data
 from headbook.views.ranked import ALPHA, place_of
 from headbook.views.treetables import VIEW, best_head
 from headbook.wording import head_name, head_page, sentence_file
@@ -55,7 +56,7 @@ class Example:
 
     Attributes:
         rule: how they were chosen.
-        sentence, sentence_href: number of the sentence and its page.
+        sentence, sentence_href: number of the sentence, and its page with the head open.
         relation, way: the label in two parts, as words.
         head, href: the head and its page.
         found, asked: how many of the words it finds there.
@@ -104,7 +105,7 @@ def example_of(results: StackResults, tests: RelationTests) -> Example | None:
         f"listed sentence of at most {MOST_WORDS} words (of any length, where there is none) in "
         "which that head finds most; the first of equals.",
         sentence=shown.sentence.number,
-        sentence_href=f"sentences/{sentence_file(shown.sentence.number)}.html",
+        sentence_href=_view(shown, head, found),
         relation=label.rpartition(":")[0],
         way=label.rpartition(":")[2].replace("_", " "),
         head=head_name(head),
@@ -114,6 +115,18 @@ def example_of(results: StackResults, tests: RelationTests) -> Example | None:
         drawing=_arcs(results, shown, head, found),
         phrases=_phrases(results, shown),
     )
+
+
+def _view(shown: _Listed, head: HeadName, found: Sequence[Link]) -> str:
+    """The sentence's page with the head open, words without the sink, at a word that it finds."""
+    page = f"sentences/{sentence_file(shown.sentence.number)}.html"
+    if not found:
+        return page
+    link = max(found, key=lambda each: each.found)
+    units = text_data(shown.text)["units"]
+    q, k = (units[shown.text.words.index(word)] for word in (link.looks, link.looked))
+    state = f"view=nosink&units=words&at={head.stack}&heads={head.layer}.{head.head}"
+    return f"{page}#{state}&q={q}&k={k}"
 
 
 def _listed(results: StackResults) -> Iterator[_Listed]:
