@@ -94,7 +94,7 @@
       });
       this.title.replaceChildren(...heads);
       /* Always the same height for a text, so that pointing moves nothing. */
-      this.side.style.height = `${Math.min(32, 7 + 3 * views.length + 2 * views[0].columns.length)}rem`;
+      this.side.style.height = `${Math.min(32, 8 + 3 * views.length + 1.7 * views[0].columns.length)}rem`;
       this.buildLegend();
     }
 
