@@ -361,7 +361,7 @@ def test_two_sentences_decide_nothing_for_a_single_one(study: Callable[[str], St
     of = study("bert")
     what = "Same-sentence preference and Segmentation into sentences"
     whys = [gap.why for gap in of.manifest.gaps if gap.what == what]
-    assert whys == ["every source text is one sentence; --pack joins as many as fit"]
+    assert whys == ["every source text counts as one sentence; --pack joins as many as fit"]
     found = results(of)["self"]
     assert not found.has("same_sentence_preference", View.RAW, "0.9")
     assert np.isnan(found.heads("segmentation", View.RAW, "f1:even").value).all()

@@ -145,7 +145,7 @@ def _context(
         elif Need.PASSAGES in known and not counts.get(f"{stack.queries}.joined"):
             yield Gap(
                 " and ".join(of_passages), name,
-                f"every {stack.queries} text is one sentence; --pack joins as many as fit",
+                f"every {stack.queries} text counts as one sentence; --pack joins as many as fit",
             )  # fmt: skip
 
 
