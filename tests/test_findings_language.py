@@ -32,6 +32,9 @@ def test_a_part_of_speech_is_preferred_only_above_chance() -> None:
     assert text.startswith("L0·H0 prefers VERB most: 2.50 [")
     assert "(share of its attention 20.0" in text
     assert "L0·H1 prefers NOUN" in said(language.parts_of_speech, of(0.5))[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(language, "SENTENCES", 1_000)
+        assert not said(language.parts_of_speech, of(2.5))  # too few have it
     low = Fake([[0.9, 1.0]])
     assert not said(
         language.parts_of_speech,

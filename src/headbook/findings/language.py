@@ -23,13 +23,15 @@ from headbook.numbers.results import Number, StackResults
 from headbook.terms import UPOS, View
 from headbook.wording import FEW, STACKS, number
 
+SENTENCES = 10  # with a part of speech, in each half: fewer make no finding
+
 
 def parts_of_speech(results: StackResults) -> Iterator[Finding]:
-    """The head that prefers one part of speech most."""
+    """The head that prefers one part of speech most, where enough sentences have it."""
     view, name = results.stack.default_view, "pos_received_ratio"
     tag = _favourite(results, name, view)
     best = chosen(results, name, view, tag) if tag else None
-    if best is not None and best.value.low > 1:
+    if best is not None and best.value.low > 1 and best.value.sentences >= SENTENCES:
         share = results.half(REPORT, "pos_received", view, tag).at(*best.place)
         yield finding(
             results,
@@ -51,7 +53,8 @@ def _favourite(results: StackResults, name: str, view: View) -> str:
     for tag in UPOS:
         if results.has(name, view, tag):
             first = results.half(CHOICE, name, view, tag)
-            value = np.where(first.events >= FEW, first.value, np.nan)
+            enough = (first.events >= FEW) & (first.sentences >= SENTENCES)
+            value = np.where(enough, first.value, np.nan)
             if not np.isnan(value).all():
                 top[tag] = float(np.nanmax(value))
     return max(top, key=lambda tag: top[tag], default="")
