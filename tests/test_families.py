@@ -96,7 +96,8 @@ def test_every_self_check_of_a_known_family_runs_and_passes(
     assert [check for check in manifest.checks if not check.passed] == []
 
 
-@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=SLOW)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["modernbert", "mistral", "gemma3", "gpt2", "marian"])
 def test_self_checks_pass_in_other_number_formats(
     name: str, dtype: str, study: Callable[..., Study]

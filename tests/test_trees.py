@@ -92,7 +92,7 @@ def test_no_tree_or_forest_with_these_roots_is_heavier(data: st.DataObject) -> N
 
 
 @pytest.mark.parametrize("kind", ["attention", "ties", "any sign", "sparse"])
-@pytest.mark.parametrize("n", [2, 7, 16, 30])
+@pytest.mark.parametrize("n", [2, 7, 16, pytest.param(30, marks=pytest.mark.slow)])
 def test_trees_weigh_what_those_of_networkx_weigh(kind: str, n: int) -> None:
     random = np.random.default_rng(n)
     batch = {
