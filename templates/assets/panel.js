@@ -3,7 +3,7 @@
    an instance shows beside its text. */
 (() => {
   const { all, make, use, apart } = window.headbook;
-  const { seen, sorted, most, written, total } = window.headbook.weights;
+  const { seen, sorted, most, viewOf, written, total } = window.headbook.weights;
   const { switches, drawing } = window.headbook;
   const LETTERS = "ABCD";
   const WHY = {
@@ -103,9 +103,9 @@
       const steps = Array.from({ length: 11 }, (_, i) => make("i", { class: `c${2 * i}` }));
       const box = make("span", { class: "scale" }, scale === "log" ? "≤ 1/255 " : "0 ");
       box.append(...steps, " 1");
-      const norms = this.instance.views[0].map.norms.length;
-      const what = view === "norm" && !norms ? "raw, since lengths of values are not known here" : switches.titles[view];
-      const more = view === "norm" && norms ? ": each weight times the length of its value after W_O, as a share of its row" : "";
+      const drawn = viewOf(this.instance.views[0].map, view);
+      const what = drawn === view ? switches.titles[view] : "raw, since lengths of values are not known here";
+      const more = drawn === "norm" ? ": each weight times the length of its value after W_O, as a share of its row" : "";
       this.legend.replaceChildren(`Weights of ${units}: ${what}${more}; ${scale} colours${this.instance.views.length > 1 ? `; the map is that of ${this.instance.views[0].name}` : ""}.`, box);
     }
 

@@ -3,7 +3,7 @@
    every digit that is known. */
 (() => {
   const { make, offer } = window.headbook;
-  const { most, shade, written } = window.headbook.weights;
+  const { most, shade, viewOf, written } = window.headbook.weights;
   const { switches, drawing } = window.headbook;
   const FONT = { "font-family": "system-ui, sans-serif", "font-size": 12 };
   const INKS = ["#0060a0", "#a84300", "#00694b", "#8a2f7b"];
@@ -107,7 +107,7 @@
   /* The command that writes the same heads in the same sentence as files for papers. */
   const ASKED = "STUDY is the folder that headbook collect has written, or build with --keep-study: ask whoever made this report. ";
   const command = ({ about, views }) => {
-    const { view, units } = switches.state;
+    const { state: { units, view: asked } } = switches, view = viewOf(views[0].map, asked);
     const ending = `${view === "raw" ? "" : `-${view}`}${units === "words" ? "-words" : ""}`;
     const number = /\d+/.exec(about)[0].padStart(4, "0");
     const names = views.map(({ name }) => {

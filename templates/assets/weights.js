@@ -59,6 +59,9 @@
     return found;
   };
 
+  /* The view that is shown: without lengths of values, none is weighted by them. */
+  const viewOf = (map, view) => (view === "norm" && !map.norms.length ? "raw" : view);
+
   /* A map in a view: names of rows and columns, and the values. */
   const seen = (map, view, units) => {
     map.made[view + units] = map.made[view + units] || make(map, view, units);
@@ -66,7 +69,7 @@
   };
   const make = (map, view, units) => {
     const words = units === "words";
-    const pieces = ofPieces(map, view === "norm" && !map.norms.length ? "raw" : view);
+    const pieces = ofPieces(map, viewOf(map, view));
     const columns = words ? map.keys.names : map.keys.pieces;
     const values = words ? ofWords(map, pieces) : pieces;
     const row = (q) => values.subarray(q * columns.length, (q + 1) * columns.length);
@@ -95,5 +98,5 @@
   };
   const written = (value) => (known(value) ? value.toFixed(3) : "–");
 
-  window.headbook.weights = { mapOf, seen, sorted, most, shade, written, total };
+  window.headbook.weights = { mapOf, viewOf, seen, sorted, most, shade, written, total };
 })();

@@ -91,6 +91,12 @@ class ShownText:
             parts=tokens.parts,
         )
 
+    def sink(self, *, causal: bool) -> NDArray[np.bool_]:
+        """Which tokens are a sink: special ones and, in a causal stack, the first."""
+        found = np.array(self.special, dtype=bool)
+        found[:1] |= causal
+        return found
+
 
 @dataclass(frozen=True)
 class ShownSentence:

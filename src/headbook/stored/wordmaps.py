@@ -4,7 +4,7 @@ The same as `Maps.by_word`, `relations` and `wordtrees` of `headbook.measures`, 
 as pages keep it. Weights are stored in steps of 1/255, so that close ones may be equal.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ def word_attention(steps: NDArray[np.uint8], text: ShownText, *, causal: bool) -
     Returns:
         *Shape:* ``(..., word, word)``.
     """
-    counts = _counted(text, causal=causal)
+    counts = ~text.sink(causal=causal)
     members = (np.array(text.words)[:, None] == np.arange(n_words(text))) & counts[:, None]
     table = members.astype(np.float64)
     # Sums of whole numbers first, so that equal ones stay equal.
@@ -72,7 +72,7 @@ def links(weights: Floats, text: ShownText, label: str, *, causal: bool) -> list
         label: relation and direction, as in `headbook.measures.relations.LABELS`.
     """
     relation, _, way = label.rpartition(":")
-    tokens = np.array(text.words)[_counted(text, causal=causal)]
+    tokens = np.array(text.words)[~text.sink(causal=causal)]
     places = [np.flatnonzero(tokens == word) for word in range(len(weights))]
     found = []
     for word, head in enumerate(text.heads[: len(weights)]):
@@ -99,14 +99,6 @@ def tree_words(text: ShownText) -> TreeWords:
     heads = np.array([text.heads[: len(inside)]], dtype=np.int64)
     found = pruned(heads, np.array([kept]), len(inside))
     return TreeWords(found.place[0], found.heads[0])
-
-
-def _counted(text: ShownText, *, causal: bool) -> NDArray[Any]:
-    """Tokens that count as queries and as keys."""
-    counts = ~np.array(text.special, dtype=bool)
-    if causal:
-        counts[:1] = False
-    return counts
 
 
 def _strongest(row: Floats, word: int) -> int:

@@ -79,9 +79,11 @@ def pictures(results: StackResults, wanted: Callable[[str], bool]) -> Iterator[D
             for variant, kind in product(VARIANTS, KINDS)
             if wanted(names[kind] + variant.ending)
         ]
-        single = _single(results, index, head) if asked else None
+        if not asked:
+            continue
+        single = _single(results, index, head)
         for variant, kind in asked:
-            if single and (variant.weighting is not Weighting.NORM or len(single.map.norms)):
+            if variant.weighting is not Weighting.NORM or len(single.map.norms):
                 yield _picture(single, kind, variant, names[kind] + variant.ending)
 
 
@@ -95,7 +97,8 @@ def _single(results: StackResults, index: int, head: HeadName) -> Single:
     else:
         steps = maps[head.layer, head.head]
         lengths = none if norms is None else norms[head.layer, head.head]
-    queries, keys = (Axis.of(sentence.texts[side]) for side in (stack.queries, stack.keys))
+    texts = (sentence.texts[side] for side in (stack.queries, stack.keys))
+    queries, keys = (Axis.of(text, causal=stack.causal) for text in texts)
     return Single(head, sentence, StoredMap(steps, queries, keys, stack.causal, lengths))
 
 

@@ -52,9 +52,7 @@ def triptych(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych |
     exemplar = min(strongest, key=lambda e: e.rank)
     sentence = results.study.portrait.sentences[exemplar.index]
     text = sentence.texts[results.stack.keys]
-    sink = np.array(text.special)
-    sink[:1] |= results.stack.causal
-    raw = exemplar.attention
+    sink, raw = text.sink(causal=results.stack.causal), exemplar.attention
     panels = [
         _panel("all keys", "weights as the model computes them", raw),
         _panel("without the sink", "the sink's columns left out", np.where(sink, 0, raw)),

@@ -26,27 +26,22 @@ class Axis(NamedTuple):
     """The tokens of rows or columns, and their words.
 
     Attributes:
+        sink: whether a token is one, see `ShownText.sink`.
         units: by token, the number of its word; a token without one is a word by itself.
         names: of the words.
     """
 
     pieces: tuple[str, ...]
-    special: NDArray[np.bool_]
+    sink: NDArray[np.bool_]
     units: NDArray[np.int64]
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: ShownText) -> "Axis":
+    def of(cls, text: ShownText, *, causal: bool) -> "Axis":
         """One side of a sentence."""
         data = text_data(text)
-        special = np.array(data["special"], dtype=bool)
-        return cls(text.pieces, special, np.array(data["units"], np.int64), tuple(data["names"]))
-
-    def sink(self, *, causal: bool) -> NDArray[np.bool_]:
-        """The tokens that are a sink: special ones and, in a causal stack, the first."""
-        found: NDArray[np.bool_] = self.special.copy()
-        found[:1] |= causal
-        return found
+        units = np.array(data["units"], np.int64)
+        return cls(text.pieces, text.sink(causal=causal), units, tuple(data["names"]))
 
 
 class StoredMap(NamedTuple):
@@ -83,7 +78,7 @@ class StoredMap(NamedTuple):
         if self.causal:
             values[np.triu(np.ones(values.shape, bool), 1)] = NAN
         if weighting in {Weighting.NOSINK, Weighting.RENORM}:
-            values[:, self.keys.sink(causal=self.causal)] = NAN
+            values[:, self.keys.sink] = NAN
         if weighting is Weighting.NORM:
             values *= self.norms
         if weighting in {Weighting.RENORM, Weighting.NORM}:
@@ -96,12 +91,12 @@ class StoredMap(NamedTuple):
 
         Those that count are no sink themselves, unless all tokens of the word are.
         """
-        sink = self.queries.sink(causal=self.causal)
         looked = self.keys.units[:, None] == np.arange(len(self.keys.names))
         found = np.full((len(self.queries.names), len(self.keys.names)), NAN)
         for word in range(len(found)):
             own = self.queries.units == word
-            rows = between[own & ~sink if (own & ~sink).any() else own]
+            counted = own & ~self.queries.sink
+            rows = between[counted if counted.any() else own]
             rows = rows[~np.isnan(rows).all(axis=1)]
             seen = (~np.isnan(rows) @ looked).any(axis=0)
             found[word, seen] = (np.nan_to_num(rows) @ looked).sum(axis=0)[seen] / len(rows)
