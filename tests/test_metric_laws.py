@@ -1,7 +1,7 @@
 """What holds for every metric: it explains itself, keeps its word and does not see batches."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -48,6 +48,9 @@ EXAMPLES = {
     for name, metric in HEADS.items()
     for story, example in metric.examples.items()
 }
+MORE = {  # need longer texts or more of them: test_metrics.py, test_geometry.py
+    "block_ratio", "effective_rank", "maximum_explainable_variance", "layer_cka",
+}  # fmt: skip
 Folder = Callable[[str], Path]
 T = TypeVar("T")
 
@@ -74,6 +77,14 @@ def test_a_metric_explains_itself(metric: Metric) -> None:
 @pytest.mark.parametrize("metric", HEADS.values(), ids=HEADS)
 def test_a_head_metric_has_two_worked_examples(metric: HeadMetric) -> None:
     assert len(metric.examples) >= 2
+
+
+@pytest.mark.parametrize("metric", HEADS.values(), ids=HEADS)
+def test_a_head_metric_has_a_number_in_an_example(metric: HeadMetric) -> None:
+    """That nothing comes of something is an example, too, but not the only one."""
+    answers = [answer for _, answer in metric.examples.values()]
+    numbers = [n for a in answers for n in (a.values() if isinstance(a, Mapping) else [a])]
+    assert np.isfinite(numbers).any()
 
 
 @pytest.mark.parametrize("case", EXAMPLES.values(), ids=EXAMPLES)
@@ -273,6 +284,9 @@ def test_splits_padding_and_batches_change_nothing(runs: Runs, name: str, other:
             for frame in (getattr(runs.whole, table), getattr(getattr(runs, other), table))
         )
         assert (len(one) > 0) == anywhere(METRICS[name], runs.whole), table
+        # What is missing equals what is missing, whatever was to be computed.
+        if len(one) and table != "controls" and offered(METRICS[name], runs.whole):
+            assert one["value"].notna().any(), table
         # Variances are differences of sums, so that ends of intervals lose half of the digits.
         ends = [column for column in ("low", "high") if column in one]
         same(one.drop(columns=ends), two.drop(columns=ends), 1e-9)
@@ -285,6 +299,17 @@ def anywhere(metric: Metric, study: Study) -> bool:
         return study.manifest.model.kind is Kind.ENCODER_DECODER  # the others come without a head
     return isinstance(metric, EVERYWHERE) or any(
         metric.applies(stack) for stack in study.manifest.stacks if isinstance(metric, HeadMetric)
+    )
+
+
+def offered(metric: Metric, study: Study) -> bool:
+    """Whether the few sentences of a study have what a metric cannot do without."""
+    needs: frozenset[Need] = getattr(metric, "needs", frozenset())
+    annotated = study.manifest.model.kind is not Kind.ENCODER_DECODER  # these have bare texts
+    return (
+        metric.id not in MORE
+        and Need.PASSAGES not in needs
+        and (annotated or not needs & {Need.TAGS, Need.TREE})
     )
 
 

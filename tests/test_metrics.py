@@ -47,6 +47,12 @@ CASES = {
     "local windows": Case("modernbert", SINGLE, window={1: 2}),
     "encoder, decoder and cross": Case("bart", DOUBLE, pairs=True),
 }
+OF_PASSAGES = ("block_ratio",)  # texts of a single sentence take no part
+PASSAGES = (
+    "the old gardener sees the bird [SEP] the dog sleeps near the house",
+    "water [SEP] the small dogs [SEP] the bird sings",
+    "the dog sees the dog",
+)
 Folder = Callable[[str], Path]
 Where = tuple[str, int, int, str]  # stack, layer, head, view
 Expected = dict[Where, list[Viewed]]  # the sentences
@@ -135,6 +141,36 @@ def test_heads_and_layers_equal_the_naive_computation(
     tolerance = CASES[case].tolerance
     compare(study(case).heads, name, ["stack", "layer", "head", "view", "label"], heads, tolerance)
     compare(study(case).layers, name, ["stack", "layer", "view", "label"], layers, tolerance)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_has_a_number_in_some_case(name: str, study: Callable[[str], Study]) -> None:
+    """Two that have none anywhere would be equal, whatever they compute."""
+    if name in OF_PASSAGES:
+        pytest.skip("its own test is below")
+    tables = [study(case).heads for case in CASES]
+    assert any(table.loc[table["metric"] == name, "value"].notna().any() for table in tables)
+
+
+@pytest.mark.parametrize("name", OF_PASSAGES)
+def test_metrics_of_passages_equal_the_naive_computation(
+    name: str, tiny_folder: Folder, tmp_path: Path
+) -> None:
+    folder, file = tiny_folder("bert"), tmp_path / "passages.txt"
+    file.write_text("\n".join(PASSAGES))
+    model = str(folder)
+    table = collect(file, model=model, dtype="float64", annotator="none", metrics=name).heads
+    looks: Expected = defaultdict(list)
+    for text in PASSAGES:
+        for stack, layer, head, look in Bare.load(folder).looks(Given(text, [])):
+            for view in METRICS[name].views:
+                looks[stack, layer, head, view].append(Viewed(look, view))
+    expected: dict[tuple[object, ...], Number] = {
+        (*where, label): ratio(parts, METRICS[name].limits)
+        for (where, label), parts in measured(METRICS[name], looks).items()
+    }
+    assert table["value"].notna().all()
+    compare(table, name, ["stack", "layer", "head", "view", "label"], expected, DOUBLE)
 
 
 @pytest.mark.parametrize("case", ["encoder", "causal"])

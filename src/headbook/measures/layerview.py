@@ -35,16 +35,22 @@ class LayerView(Memo, ABC):
     Attributes:
         scope: which queries and keys count.
         frame: the sentences, in any view.
-        maps: what views share; ``maps.call`` is the model's own attention call.
-        attention: weights before any view, 0 where a query cannot see a key.
-            *Shape:* ``(sentence, head, query, key)``.
+        maps: what views share; ``maps.call`` is the model's own attention call, on a sample only:
+            over all sentences several layers are measured together, their heads side by side.
     """
 
     def __init__(self, scope: Scope, maps: Maps) -> None:
         self.scope, self.maps = scope, maps
         self.frame: Frame = scope.frame
-        self.attention = maps.attention
         self._made = {}
+
+    @property
+    def attention(self) -> torch.Tensor:
+        """Weights before any view, 0 where a query cannot see a key.
+
+        *Shape:* ``(sentence, head, query, key)``.
+        """
+        return self.maps.attention
 
     @property
     @abstractmethod
@@ -100,7 +106,7 @@ class LayerView(Memo, ABC):
 
         *Shape:* ``(sentence, head, query)``, or one head for all where heads do not differ.
         """
-        return (self.scope.n_visible > 0).to(self.attention.dtype).unsqueeze(1)
+        return (self.scope.n_visible > 0).to(self.frame.dtype).unsqueeze(1)
 
     @cached_property
     def total(self) -> torch.Tensor:
@@ -125,9 +131,9 @@ class LayerView(Memo, ABC):
     @cached_property
     def reach(self) -> torch.Tensor:
         """Mass times the distance it spans, in tokens. *Shape:* ``(sentence, head)``."""
-        n = self.attention.shape[-1]
-        offsets = torch.arange(1 - n, n, device=self.attention.device, dtype=self.attention.dtype)
-        return self.by_offset @ offsets.abs()
+        sums = self.by_offset
+        n = (sums.shape[-1] + 1) // 2
+        return sums @ torch.arange(1 - n, n, device=sums.device, dtype=sums.dtype).abs()
 
 
 class _Raw(LayerView):
@@ -201,7 +207,7 @@ class _Renorm(LayerView):
 
     @cached_property
     def mass(self) -> torch.Tensor:
-        return (self.maps.rows.mass > 0).to(self.attention.dtype)
+        return (self.maps.rows.mass > 0).to(self.frame.dtype)
 
     @cached_property
     def entropy(self) -> torch.Tensor:

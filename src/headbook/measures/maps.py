@@ -18,15 +18,19 @@ class Maps:
         call: the model's attention call.
 
     Attributes:
-        attention: weights as the model computed them. *Shape:* ``(sentence, head, query, key)``.
         call: as given; queries, keys, values and the module may be missing.
     """
 
     def __init__(self, scope: Scope, call: Attention) -> None:
         self._scope, self.call = scope, call
         self._frame: Frame = scope.frame
-        self.attention = call.weights.to(self._frame.dtype).contiguous()
+        self._weights = call.weights.to(self._frame.dtype).contiguous()
         self._on: dict[int, tuple[Pairs, torch.Tensor]] = {}
+
+    @property
+    def attention(self) -> torch.Tensor:
+        """Weights as the model computed them. *Shape:* ``(sentence, head, query, key)``."""
+        return self._weights
 
     @property
     def on_processor(self) -> bool:
@@ -117,7 +121,10 @@ class Maps:
 
 
 class Gathered(Maps):
-    """The maps of several layers as those of one with more heads, by their sums alone.
+    """The maps of several layers as those of one with more heads, by their sums.
+
+    The maps themselves are put side by side only when they are asked for: that is a copy of all.
+    There is no ``call``, since each layer has its own.
 
     Args:
         scope: as in `Maps`, for all layers.
@@ -138,9 +145,16 @@ class Gathered(Maps):
         self.entropies = every, kept
         self.value_norms = _norms_of(layers)
         self._on = {id(p): (p, found) for p, found in zip(pairs, on, strict=True)}
-        # Whoever asks for the maps themselves gets no number.
-        shape = (*self.rows.mass.shape, scope.frame.keys.n_tokens)
-        self.attention = self.rows.mass.new_full((1, 1, 1, 1), torch.nan).expand(shape)
+        self._layers = tuple(maps)
+
+    @cached_property
+    def _together(self) -> torch.Tensor:
+        return torch.cat(self._layers, 1)
+
+    @property
+    def attention(self) -> torch.Tensor:
+        """See `Maps.attention`; for a shape or a number format, ask the sums."""
+        return self._together
 
     def on(self, pairs: Pairs) -> torch.Tensor:
         """See `Maps.on`.

@@ -81,9 +81,8 @@ def measure(layer: "LayerView") -> Ratio:
 
     *Shape:* ``(sentence, head, label)``.
     """
-    shape, n = layer.attention.shape[:2], layer.attention.shape[-1]
-    mass = layer.attention.new_zeros((*shape, len(LABELS)))
-    by_key = layer.received @ layer.scope.once(kinds)
+    n, by_key = layer.received.shape[-1], layer.received @ layer.scope.once(kinds)
+    mass = by_key.new_zeros((*by_key.shape[:2], len(LABELS)))
     mass[..., len(BY_OFFSET) : len(BY_OFFSET) + len(BY_KEY)] = by_key
     # Positions and tokens of two texts do not compare.
     if not layer.frame.stack.crosses:

@@ -21,7 +21,7 @@ LABELS = tuple(str(offset) for offset in range(-REACH, REACH + 1))
 def measure(layer: "LayerView") -> Ratio:
     """Mass at each offset, and all mass. *Shape:* ``(sentence, head, label)``."""
     sums = layer.by_offset
-    n = layer.attention.shape[-1]
+    n = (sums.shape[-1] + 1) // 2
     reach = min(n - 1, REACH)
     found = sums[..., n - 1 - reach : n + reach].clone()
     found[..., 0] += sums[..., : n - 1 - reach].sum(-1)
