@@ -17,7 +17,7 @@ from typer.main import get_command
 import headbook
 from headbook import cli, views
 from headbook.config import Config
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, base
 from headbook.views.page import Page
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +26,11 @@ DOCUMENTS = sorted(
     if not {".venv", "node_modules", "dist", "build", "site"} & {*file.relative_to(ROOT).parts}
 )  # fmt: skip
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+SOURCE = Path(headbook.__file__).parent
+FOLDERS = sorted({
+    file.relative_to(SOURCE).parts[0] for file in SOURCE.glob("*/*") if file.name != "__pycache__"
+} - {"__pycache__"})  # fmt: skip
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -98,6 +103,53 @@ def test_links_between_documents_lead_somewhere(file: Path) -> None:
         assert target.exists(), link
         if anchor:
             assert anchor in anchors(target.read_text(encoding="utf-8")), link
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_documents_name_every_folder_of_the_code(folder: str) -> None:
+    assert f"| `src/headbook/{folder}` |" in CONTRIBUTING
+    assert re.search(rf"`headbook[./]{folder}`", README.partition("## In the code")[2])
+
+
+def test_modules_and_folders_that_documents_name_exist() -> None:
+    """`headbook.x.y` is a module, or a name in one; `src/headbook/x` and its like are paths."""
+    dotted = set(re.findall(r"`(headbook(?:\.\w+)+)`", README + CONTRIBUTING))
+    paths = set(
+        re.findall(r"`(src/[\w/]+|headbook/[\w/]+|templates|tests|benchmarks)`", CONTRIBUTING)
+    )
+    assert len(dotted) > len(FOLDERS)
+    assert len(paths) > len(FOLDERS)
+    for name in dotted:
+        assert found(name), name
+    for path in paths:
+        assert (ROOT / path).exists(), path
+    for short in re.findall(r"`(\w+/\w+(?:\.py)?)`", CONTRIBUTING):
+        places = (ROOT / short, SOURCE / short, SOURCE / f"{short}.py")
+        assert any(place.exists() for place in places), short
+
+
+def found(name: str) -> bool:
+    """Whether a dotted name is a module or something in one."""
+    home, _, last = name.rpartition(".")
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return bool(home) and hasattr(importlib.import_module(home), last)
+    return True
+
+
+def kinds_of_metrics() -> list[str]:
+    """The classes that metrics are made of: those that no other builds on, and `HeadMetric`."""
+    classes = [kind for kind in vars(base).values() if inspect.isclass(kind)]
+    made = {type(metric).__name__ for metric in all_metrics().values()}
+    ends = {c.__name__ for c in classes if issubclass(c, base.Metric) and not c.__subclasses__()}
+    return sorted(made | ends)
+
+
+def test_contributing_has_a_row_for_every_kind_of_metric_and_no_other() -> None:
+    rows = re.findall(r"^\| `(\w+Metric)` \|", CONTRIBUTING, re.MULTILINE)
+    assert sorted(rows) == kinds_of_metrics()
+    assert len(rows) > 1
 
 
 def anchors(text: str) -> set[str]:
