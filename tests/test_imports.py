@@ -34,7 +34,7 @@ ORDER = """
     relations repeats wordtrees
     clouds metrics
     shapes anchors typesums grouped sums contrasts packing finish reduce tokentable
-    scores manifest facets shown wordmaps exemplars storage tables study anonymous
+    scores manifest facets shown wordmaps exemplars storage tables likeness study anonymous
     demonstration
     gaps selfcheck rounding foundtable typetable headtable survey sampler pairs
     geometry retrace portrait trajectories flowpass context

@@ -124,22 +124,6 @@ def test_stored_halves_add_like_fresh_ones(
         pd.testing.assert_frame_equal(getattr(merged, name), getattr(first + second, name))
 
 
-def test_studies_of_different_models_or_options_do_not_add(first: Study, second: Study) -> None:
-    manifest = second.manifest
-    model = replace(manifest.model, revision="sha256:0")
-    others = {
-        "model": replace(manifest, model=model),
-        "annotators": replace(manifest, annotators={"source": "none"}),
-        "exemplars": replace(manifest, options={**manifest.options, "exemplars": 3}),
-        "model, dtype": replace(
-            manifest, model=model, options={**manifest.options, "dtype": "float16"}
-        ),
-    }
-    for different, other in others.items():
-        with pytest.raises(StudyError, match=f"^two studies that differ in {different}; expected "):
-            _ = first + replace(second, manifest=other)
-
-
 def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 

@@ -13,19 +13,13 @@ from headbook.errors import StudyError
 from headbook.folders import written_whole
 from headbook.stored import storage, tables
 from headbook.stored.exemplars import choose
+from headbook.stored.likeness import check_alike
 from headbook.stored.manifest import Check, Manifest, Rounding
 from headbook.stored.shown import Exemplar, HeadName, Portrait
 from headbook.summaries.contrasts import PairDifferences, pair_differences
 from headbook.summaries.finish import beside, finished, summed
 from headbook.summaries.shapes import shape_table
 from headbook.summaries.sums import HeadTable, Survey
-
-SAME = ("schema", "model", "stacks", "annotators")  # what two studies must share to be merged
-OPTIONS = (
-    "max_length", "exemplars", "metrics", "dtype", "sample_sentences",
-    "vocabulary_precision", "language", "target_language", "pack",
-    "facet", "pair_member",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +151,7 @@ class Study:
         """
         self._check_whole()
         other._check_whole()
-        self._check_like(other)
+        check_alike(self.manifest, other.manifest, (self.survey, other.survey))
         shift = self.manifest.counts["sentences"]
         survey = self.survey + other.survey.shifted(shift)
         portrait = self.portrait + other.portrait.shifted(shift)
@@ -177,7 +171,6 @@ class Study:
             twins={
                 name: {stack: table + other.twins[name][stack] for stack, table in mine.items()}
                 for name, mine in self.twins.items()
-                if name in other.twins
             },
             portrait=replace(portrait, exemplars=_chosen_again(survey, portrait)).sorted(),
         )
@@ -185,17 +178,6 @@ class Study:
     def _check_whole(self) -> None:
         if self.made is not None:
             raise StudyError("a condensed study came, expected a whole one; save or merge that")
-
-    def _check_like(self, other: "Study") -> None:
-        mine, theirs = self.manifest, other.manifest
-        pairs = [(name, getattr(mine, name), getattr(theirs, name)) for name in SAME]
-        pairs += [(name, mine.options.get(name), theirs.options.get(name)) for name in OPTIONS]
-        different = [name for name, a, b in pairs if a != b]
-        if different:
-            raise StudyError(
-                f"two studies that differ in {', '.join(different)}; expected studies of the same "
-                "model, made with the same options"
-            )
 
 
 def head_tables(survey: Survey) -> dict[str, HeadTable]:
@@ -214,12 +196,16 @@ def head_tables(survey: Survey) -> dict[str, HeadTable]:
 
 
 def _worse(one: Manifest, other: Manifest) -> tuple[Check, ...]:
-    """Of each check the larger error; NaN is larger than any."""
-    errors = {(c.name, c.stack): c.error for c in other.checks}
-    return tuple(
-        replace(c, error=float(np.maximum(c.error, errors.get((c.name, c.stack), 0.0))))
-        for c in one.checks
-    )
+    """Of each check that either has the larger error; NaN is larger than any."""
+    found: dict[tuple[str, str], Check] = {}
+    for check in one.checks + other.checks:
+        known = found.setdefault((check.name, check.stack), check)
+        found[check.name, check.stack] = replace(
+            known,
+            error=float(np.maximum(known.error, check.error)),
+            tolerance=min(known.tolerance, check.tolerance),
+        )
+    return tuple(found.values())
 
 
 def _together(roundings: Iterable[Rounding]) -> tuple[Rounding, ...]:

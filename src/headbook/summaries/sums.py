@@ -57,6 +57,11 @@ class HeadTable:
             self.uniform + other.uniform,
         )
 
+    def scaled(self, by: float) -> "HeadTable":
+        """All sums times a number."""
+        parts = (self.heads, self.layers, self.uniform)
+        return HeadTable(self.columns, *(Ratios(part.sums * by) for part in parts))
+
 
 @dataclass(frozen=True, eq=False)
 class Found:
@@ -242,8 +247,7 @@ class Survey:
             types=_merged(self.types, other.types),
             flows=_merged(self.flows, other.flows),
             sampled=_merged(self.sampled, other.sampled),
-            # The same sequences of the same model: twice would not be more.
-            random={**other.random, **self.random},
+            random=_once(self.random, other.random),
             distances=_merged(self.distances, other.distances),
             geometry=_merged(self.geometry, other.geometry),
             context=_merged(self.context, other.context),
@@ -258,6 +262,15 @@ class Survey:
             heads={name: sums.shifted(by) for name, sums in self.heads.items()},
             sampled={name: sums.shifted(by) for name, sums in self.sampled.items()},
         )
+
+
+def _once(one: Mapping[str, HeadTable], other: Mapping[str, HeadTable]) -> dict[str, HeadTable]:
+    """Sums of the same sequences of the same model: twice would not be more.
+
+    Half of each, for two machines may differ in their last digits and neither comes first.
+    """
+    both = {name: (one[name] + other[name]).scaled(0.5) for name in one if name in other}
+    return {**one, **other, **both}
 
 
 def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
