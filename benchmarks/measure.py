@@ -24,6 +24,7 @@ import torch
 
 import headbook
 from headbook.inputs import open_corpus
+from headbook.measures.threads import torch_threads
 from headbook.measures.tokenview import AROUND, NEIGHBOURS, TokenView
 from headbook.metrics import all_metrics, head_metrics, token_metrics
 from headbook.metrics.base import Source
@@ -58,7 +59,6 @@ def fastest(*tasks: Callable[[], object], repeats: int = REPEATS) -> list[float]
 
 def prepared(corpus: str, name: str, sentences: int) -> tuple[Model, list[Encoded]]:
     """A model and the first sentences of a corpus, annotated and tokenised."""
-    keep_freed_memory()
     model = load_model(name)
     with open_corpus([corpus]) as opened:
         some = (sentence for sentence in opened if sentence.index < sentences)
@@ -265,9 +265,11 @@ def main() -> None:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     machine = f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
     print(json.dumps({"machine": machine, "threads": torch.get_num_threads()}))  # noqa: T201
+    keep_freed_memory()  # as the command line does
     for name in given.only:
         part = (PARTS | {"peak": peak})[name]
-        numbers = part(given.corpus, given.model, given.sentences)
+        with torch_threads():
+            numbers = part(given.corpus, given.model, given.sentences)
         print(json.dumps({name: {key: round(value, 3) for key, value in numbers.items()}}))  # noqa: T201
 
 

@@ -10,6 +10,7 @@ import torch
 from headbook.inputs import Word
 from headbook.measures import compiled, plain
 from headbook.measures.frame import Frame, Pairs, Scope
+from headbook.measures.threads import own_threads
 from headbook.terms import Side, Stack, View
 from headbook.text.texts import Texts
 from headbook.text.tokens import Tokens
@@ -70,7 +71,8 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(compiled, "WORTH_IT", 0)
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
-    yield request.param
+    with own_threads():
+        yield request.param
     torch.set_num_threads(before)
 
 

@@ -23,7 +23,7 @@ ORDER = """
     families
     projection
     hook
-    loading names
+    loading names randomness
     model
     arithmetic accumulators flips
     tokens rarity encode sequences texts batch passages

@@ -1,20 +1,28 @@
 """Work is shared out whole, whatever threads there are."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from headbook.measures import threads
 
 
-@pytest.fixture(params=[True, False], ids=["torch", "own"])
-def team(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Torch's threads, where they can be had, and our own."""
-    if request.param and threads._openmp() is None:
-        pytest.skip("torch has another OpenMP runtime here")
-    if not request.param:
+@pytest.fixture(params=["torch", "own", "none", "torch's are not there", "one in the other"])
+def team(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Torch's threads, where they can be had; a pool; no other thread."""
+    if "not there" in request.param:
         monkeypatch.setattr(threads, "_openmp", lambda: None)
-    return bool(request.param)
+    elif request.param == "torch" and threads._openmp() is None:
+        pytest.skip("torch has another OpenMP runtime here")
+    with ExitStack() as stack:
+        if "torch" in request.param or "other" in request.param:
+            stack.enter_context(threads.torch_threads())
+        if request.param == "own" or "other" in request.param:
+            stack.enter_context(threads.own_threads())
+        yield request.param
+    assert not [each for each in threading.enumerate() if each.name.startswith("headbook")]
 
 
 @pytest.mark.usefixtures("team")
@@ -26,9 +34,10 @@ def test_every_piece_is_done_once(n_threads: int, size: int) -> None:
     assert sorted(done) == [*range(size)]
 
 
-@pytest.mark.usefixtures("team")
-def test_several_threads_work_at_once() -> None:
+def test_several_threads_work_at_once(team: str) -> None:
     """Each waits until the other has come; alone it would wait in vain."""
+    if team == "none":
+        pytest.skip("there is one thread only")
     both = threading.Barrier(2, timeout=20)
 
     def meet(*_: int) -> None:

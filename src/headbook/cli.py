@@ -174,8 +174,12 @@ def _collect(inputs: list[str], config: Config, progress: Progress) -> "Study":
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
     from headbook.collection import collect as run  # noqa: PLC0415 - it loads torch
+    from headbook.measures.threads import torch_threads  # noqa: PLC0415 - so does this
+    from headbook.network.memory import keep_freed_memory  # noqa: PLC0415 - of no use without
 
-    return run(inputs, config, progress=progress)
+    keep_freed_memory()  # what follows tunes the process, which is ours here
+    with torch_threads():
+        return run(inputs, config, progress=progress)
 
 
 def _render(study: "Study | Path", config: Config, progress: Progress) -> "Summary":

@@ -9,12 +9,11 @@ import torch
 from headbook.config import Config
 from headbook.errors import ConfigError
 from headbook.inputs import Corpus, open_corpus
-from headbook.metrics import (
-    chosen_metrics,
-)
+from headbook.measures.threads import own_threads
+from headbook.metrics import chosen_metrics
 from headbook.network.anatomy import examine
-from headbook.network.memory import keep_freed_memory
 from headbook.network.model import Model, load_model
+from headbook.network.randomness import own_randomness
 from headbook.passes.run import Run
 from headbook.progress import Progress, Silent
 from headbook.stored.study import Study
@@ -36,6 +35,8 @@ def collect(
 ) -> Study:
     """Run a model over sentences and keep what pages and tables need.
 
+    The process is left as it was, but for a name that transformers then knows our attention by.
+
     Args:
         inputs: input files; ``-`` is standard input.
         config: options as one value; or give them by name.
@@ -48,9 +49,8 @@ def collect(
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     metrics = chosen_metrics(config.metrics)  # wrong names are told before anything slow begins
     notes = _read_notes(config.notes)
-    keep_freed_memory()
-    torch.manual_seed(config.seed)
-    with open_corpus(files) as corpus:
+    randomness = own_randomness(config.seed, _graphics(config.device))
+    with randomness, own_threads(), open_corpus(files) as corpus:
         columns = facets(corpus, config.facet, config.pair_member)
         model = load_model(
             config.model,
@@ -84,6 +84,12 @@ def collect(
         run.progress.say(whole.said())
         check_limit(least, config.max_bytes)
         return run.study(notes)
+
+
+def _graphics(device: str) -> list[int]:
+    """The GPU that will be used, if any."""
+    asked = device in {"auto", "cuda"} and torch.cuda.is_available()
+    return [torch.cuda.current_device()] if asked else []
 
 
 def _expected(run: Run) -> tuple[Expected, Expected]:

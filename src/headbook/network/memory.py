@@ -12,7 +12,7 @@ def keep_freed_memory() -> None:
 
     Each layer needs the same few megabytes again. Given back to the system and fetched anew, page
     by page, they cost more than the metrics computed in them. Only glibc has this switch; elsewhere
-    nothing happens.
+    nothing happens. It holds for the whole process, to its end: for the command line alone.
     """
     if sys.platform == "linux":
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

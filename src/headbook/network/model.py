@@ -18,6 +18,7 @@ from headbook.errors import ModelError
 from headbook.network import hook
 from headbook.network.loading import with_head
 from headbook.network.names import Names
+from headbook.network.randomness import own_randomness
 from headbook.resources import demo_model, sha256
 
 DEMO = "demo"
@@ -135,8 +136,7 @@ def load_model(
 def untrained(model: Model, seed: int) -> Model:
     """The same architecture with the weights that its authors' code would start training from."""
     loader: Any = AutoModelForSeq2SeqLM if model.config.is_encoder_decoder else AutoModel
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with own_randomness(seed):  # they are made on the processor
         network = loader.from_config(model.config, attn_implementation="eager")
     network.set_attn_implementation(hook.NAME)
     network.eval().requires_grad_(requires_grad=False)
@@ -203,15 +203,22 @@ def _explained(name: str) -> Iterator[None]:
 @contextmanager
 def _quiet(verbose: bool) -> Iterator[None]:
     """Keep transformers' reports off the terminal; the overview lists what they would say."""
-    level = logging.get_verbosity()
-    if not verbose:
-        logging.set_verbosity_error()
-        logging.disable_progress_bar()
+    if verbose:
+        yield
+        return
+    hub: Any = huggingface_hub.utils  # it does not say what it exports
+    logger, bars = logging.get_logger(), logging.is_progress_bar_enabled()
+    level, without = logger.level, hub.are_progress_bars_disabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(level)
-        logging.enable_progress_bar()
+        logger.setLevel(level)
+        if bars:
+            logging.enable_progress_bar()  # the hub's, too
+        if without != hub.are_progress_bars_disabled():
+            (hub.disable_progress_bars if without else hub.enable_progress_bars)()
 
 
 def _limit(network: Any, tokenizer: Any) -> int:

@@ -1,0 +1,195 @@
+"""The process that calls `collect` is left as it was: random numbers, threads, switches, memory."""
+
+import ctypes
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub.utils
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import transformers
+
+import treebank
+from headbook import cli
+from headbook.collection import collect
+from headbook.config import Config
+from headbook.measures import compiled, threads
+from headbook.network.model import _quiet
+from headbook.network.randomness import own_randomness
+from headbook.progress import Silent
+
+HUB: Any = huggingface_hub.utils
+TUNING = {"mallopt", "GOMP_parallel"}  # what only the owner of a process may call
+Given = dict[str, Any]
+
+
+def state() -> dict[str, object]:
+    """What a library has no business changing."""
+    loggers = [
+        logging.getLogger(name) for name in (None, "transformers", "huggingface_hub", "torch")
+    ]
+    return {
+        "torch's random numbers": torch.get_rng_state().tolist(),
+        "numpy's": repr(np.random.get_state()),
+        "python's": random.getstate(),
+        "threads of torch": (torch.get_num_threads(), torch.get_num_interop_threads()),
+        "number format": torch.get_default_dtype(),
+        "device": torch.get_default_device(),
+        "gradients": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
+        "deterministic": (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.backends.cudnn.deterministic,
+            torch.backends.cudnn.benchmark,
+            torch.get_float32_matmul_precision(),
+        ),
+        "warnings": [*warnings.filters],
+        "loggers": [(each.level, each.disabled, each.handlers) for each in loggers],
+        "logging": logging.root.manager.disable,
+        "transformers": (
+            transformers.utils.logging.get_verbosity(),
+            transformers.utils.logging.is_progress_bar_enabled(),
+        ),
+        "hub": HUB.are_progress_bars_disabled(),
+        "environment": dict(os.environ),
+        "threads": sorted(each.name for each in threading.enumerate()),
+        "signals": [signal.getsignal(number) for number in sorted(signal.valid_signals())],
+        "numpy's errors": np.geterr(),
+        "folder": Path.cwd(),
+        "excepthook": (sys.excepthook, threading.excepthook),
+    }
+
+
+@pytest.fixture(scope="module")
+def given(
+    tiny_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Given]:
+    """An input and options: every pass, and an untrained twin, whose weights are random."""
+    file = treebank.write_trees(tmp_path_factory.mktemp("trees") / "trees.conllu", treebank.TREES)
+    model = str(tiny_folder("gpt2"))
+    return file, {"model": model, "annotator": "none", "control": "untrained", "control_seeds": 1}
+
+
+@pytest.fixture
+def unusual() -> Iterator[None]:
+    """Switches in other places than where they are by default."""
+    logs: Any = transformers.utils.logging
+    level = logging.getLogger("transformers").level
+    torch.manual_seed(11)
+    logging.getLogger("transformers").setLevel(logging.CRITICAL)
+    logs.disable_progress_bar()
+    yield
+    logging.getLogger("transformers").setLevel(level)
+    logs.enable_progress_bar()
+
+
+class Watching(Silent):
+    """Notes the threads of each stage, and stops at one."""
+
+    def __init__(self, last: str = "") -> None:
+        self.last, self.seen = last, set[str]()
+
+    def stage(self, name: str, sentences: int) -> None:
+        """Note them."""
+        self.seen |= {each.name for each in threading.enumerate()}
+        if name == self.last:
+            raise RuntimeError("stop")
+
+
+@pytest.fixture
+def several(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Three threads, asked however little there is to do."""
+    monkeypatch.setattr(compiled, "WORTH_IT", 0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("unusual", "several")
+@pytest.mark.parametrize("last", ["", "portrait"], ids=["done", "failed"])
+def test_collect_leaves_the_process_as_it_was(given: tuple[Path, Given], last: str) -> None:
+    file, options = given
+    before, progress = state(), Watching(last)
+    with pytest.raises(RuntimeError, match="stop") if last else nullcontext():
+        collect(file, **options, progress=progress)
+    after = state()
+    assert {name for name in before if before[name] != after[name]} == set()
+    # It had threads while it ran.
+    assert any(name.startswith("headbook") for name in progress.seen)
+
+
+@pytest.mark.usefixtures("several")
+@pytest.mark.parametrize("way", ["library", "command line"])
+def test_only_the_command_line_tunes_the_process(
+    given: tuple[Path, Given], way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: set[str] = set()
+
+    class Noted(ctypes.CDLL):
+        def __getattr__(self, name: str) -> Any:
+            asked.add(name)
+            return super().__getattr__(name)
+
+    monkeypatch.setattr(ctypes, "CDLL", Noted)
+    file, options = given
+    config = Config(**options | {"metrics": "sink_share", "verbose": True})
+    if way == "library":
+        collect(file, config)
+        assert not asked & TUNING
+        return
+    progress = Watching()
+    cli._collect([str(file)], config, progress)
+    assert not any(name.startswith("headbook") for name in progress.seen)
+    if sys.platform == "linux" and threads._openmp() is not None:
+        assert asked & TUNING == TUNING
+
+
+def test_numbers_are_those_of_the_seed_whatever_the_process_has_drawn(
+    given: tuple[Path, Given],
+) -> None:
+    file, options = given
+    studies = []
+    for number in (1, 2):
+        torch.manual_seed(number)
+        studies.append(collect(file, **options, seed=3))
+    for table in ("heads", "compared"):
+        frames = [getattr(study, table) for study in studies]
+        assert len(frames[0])
+        pd.testing.assert_frame_equal(frames[0], frames[1])
+
+
+def test_own_random_numbers_are_those_that_the_seed_gives_everybody() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    state = torch.get_rng_state()
+    with own_randomness(5):
+        torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
+        np.random.rand()
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("bars", [False, True])
+@pytest.mark.parametrize("hub", [False, True])
+def test_progress_bars_are_on_or_off_as_before(*, bars: bool, hub: bool) -> None:
+    logs: Any = transformers.utils.logging
+    try:
+        (logs.enable_progress_bar if bars else logs.disable_progress_bar)()
+        (HUB.enable_progress_bars if hub else HUB.disable_progress_bars)()
+        with _quiet(verbose=False):
+            assert not logs.is_progress_bar_enabled()
+            assert HUB.are_progress_bars_disabled()
+        assert logs.is_progress_bar_enabled() == bars
+        assert HUB.are_progress_bars_disabled() != hub
+    finally:
+        logs.enable_progress_bar()
