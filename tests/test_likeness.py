@@ -176,6 +176,16 @@ def test_studies_of_different_models_texts_or_versions_do_not_add(
         assert different in str(error.value)
 
 
+def test_studies_that_group_by_different_columns_do_not_add(made: Made) -> None:
+    """Unasked, a column with a single value does not group: the sum would lack its sentences."""
+    several, single = made(0, 5, facet="auto"), made(5, 6, facet="auto")
+    assert several.survey.heads["self"].groups
+    assert not single.survey.heads["self"].groups
+    for one, other in ((several, single), (single, several)):
+        with pytest.raises(StudyError, match="differ in groups by 'label' "):
+            _ = one + other
+
+
 def test_a_check_that_only_one_study_has_is_kept(halves: tuple[Study, Study]) -> None:
     one, other = halves
     extra = Check("something else", "", 0.5, 0.1)

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from headbook.config import Config, flag
 from headbook.errors import StudyError
 from headbook.stored.manifest import Manifest
 from headbook.summaries.sums import HeadTable, Survey
+
+if TYPE_CHECKING:
+    from headbook.stored.study import Study
 
 FREE = {  # options that two studies need not share, and why
     "title": "it is text for people",
@@ -34,17 +37,15 @@ MOST = 4  # differences that are named
 NEAR = 1e-3  # what the same sequences may differ by from one machine to another
 
 
-def check_alike(mine: Manifest, theirs: Manifest, sums: tuple[Survey, Survey]) -> None:
+def check_alike(mine: "Study", theirs: "Study") -> None:
     """Hold two studies against each other.
-
-    Args:
-        mine, theirs: how they were made.
-        sums: what was measured in them.
 
     Raises:
         StudyError: they differ in what decides numbers; each difference with both values.
     """
-    found = [*chain(_told(mine, theirs), _options(mine, theirs))] or [*_measured(*sums)]
+    made = mine.manifest, theirs.manifest
+    found = [*chain(_told(*made), _options(*made))]
+    found = found or [*chain(_measured(mine.survey, theirs.survey), _grouped(mine, theirs))]
     if found:
         said = found[:MOST] + [f"{len(found) - MOST} more"] * (len(found) > MOST)
         raise StudyError(
@@ -106,6 +107,19 @@ def _measured(mine: Survey, theirs: Survey) -> Iterator[str]:
     for stack in mine.random.keys() & theirs.random.keys():
         if not _same_sums(mine.random[stack], theirs.random[stack]):
             yield f"random sequences (their sums in stack {stack}, which only the seed decides)"
+
+
+def _grouped(mine: "Study", theirs: "Study") -> Iterator[str]:
+    """Columns that group the sentences of one, but not the other's, which have them, too."""
+    for one, other in ((mine, theirs), (theirs, mine)):
+        shown = one.portrait.sentences.values()
+        said = {name for each in shown for name, value in each.metadata.items() if value}
+        for name in sorted((_columns(other) - _columns(one)) & said):
+            yield f"groups by '{name}' (in one only; see --facet)"
+
+
+def _columns(study: "Study") -> set[str]:
+    return {group.column for sums in study.survey.heads.values() for group in sums.groups}
 
 
 def _same_sums(one: HeadTable, other: HeadTable) -> bool:

@@ -151,7 +151,7 @@ class Study:
         """
         self._check_whole()
         other._check_whole()
-        check_alike(self.manifest, other.manifest, (self.survey, other.survey))
+        check_alike(self, other)
         shift = self.manifest.counts["sentences"]
         survey = self.survey + other.survey.shifted(shift)
         portrait = self.portrait + other.portrait.shifted(shift)
