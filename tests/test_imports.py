@@ -33,10 +33,10 @@ ORDER = """
     trees phrases fits mixture classify patterns
     relations repeats wordtrees
     clouds metrics
-    shapes anchors typesums grouped sums contrasts packing finish reduce tokentable
+    shapes anchors typesums grouped positions sums contrasts packing finish reduce tokentable
     scores manifest facets shown wordmaps exemplars storage tables likeness study anonymous
     demonstration
-    gaps selfcheck rounding foundtable typetable headtable survey sampler pairs
+    gaps selfcheck rounding foundtable positiontable typetable headtable survey sampler pairs
     geometry retrace portrait trajectories flowpass context
     size record run collection
     results wording similar findings detail

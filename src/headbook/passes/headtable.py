@@ -14,6 +14,7 @@ from headbook.metrics.base import HeadMetric
 from headbook.network import hook
 from headbook.network.capture import Scopes
 from headbook.passes.foundtable import FoundTable
+from headbook.passes.positiontable import PositionTable
 from headbook.summaries.accumulators import Ratios, Reservoir, TopK
 from headbook.summaries.grouped import Group, Members, together
 from headbook.summaries.reduce import Parts
@@ -110,6 +111,7 @@ class LayerTable:
         self._waiting: dict[int, _Layers] = {}
         asks = any(metric.id == RELATION_METRIC for metric in self._metrics)
         self._found = FoundTable(stack, batch) if asks else None
+        self._corners = PositionTable(stack, batch)
         self._selections = [
             _Selection(stack, len(self.columns)),
             *(_Selection(stack, len(self.columns), *each) for each in self._groups()),
@@ -129,6 +131,7 @@ class LayerTable:
 
     def add(self, layer: int, attention: hook.Attention, scopes: Scopes) -> None:
         """Take in one layer; measure when enough have come together."""
+        self._corners.add(layer, attention.weights)
         found = scopes.get(self._stack.name, attention)
         if id(found) not in self._waiting:
             self._waiting[id(found)] = self._begun(found)
@@ -221,6 +224,7 @@ class LayerTable:
             found=self._found.sums() if self._found is not None else None,
             groups=together(selection.group() for selection in groups),
             members=self._kept() if self._places else None,
+            positions=self._corners.sums(),
         )
 
     def _kept(self) -> Members:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from headbook.summaries.accumulators import Ratios, Reservoir, TopK
 from headbook.summaries.anchors import Anchors
 from headbook.summaries.grouped import Group, Members, together
+from headbook.summaries.positions import PositionSums
 from headbook.summaries.shapes import GeometrySums
 from headbook.summaries.typesums import TypeSums
 from headbook.terms import Space, State, View
@@ -95,6 +96,7 @@ class HeadSums:
         found: relations found in a sample of sentences, or None where nothing asks for them.
         groups: sums of the metrics by metadata column and value.
         members: values of single sentences that form pairs, or None where none do.
+        positions: attention between the first positions; None in studies of older versions.
     """
 
     table: HeadTable
@@ -103,6 +105,7 @@ class HeadSums:
     found: Found | None = None
     groups: tuple[Group, ...] = ()
     members: Members | None = None
+    positions: PositionSums | None = None
 
     def __add__(self, other: "HeadSums") -> "HeadSums":
         return HeadSums(
@@ -114,6 +117,8 @@ class HeadSums:
             self.members + other.members
             if self.members and other.members
             else self.members or other.members,
+            # Of one alone it would be of some of the sentences, which nobody could tell.
+            self.positions + other.positions if self.positions and other.positions else None,
         )
 
     def shifted(self, by: int) -> "HeadSums":
