@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Callable
 
 from looks import Row, Viewed
-from naive_patterns import block_ratio, pattern
+from naive_patterns import block_ratio, pattern, type_shares
 from naive_trees import dependency_trees, phrase_trees
 from ratios import Part
 
@@ -263,7 +263,8 @@ def dependency_excess(sentences: list[Viewed]) -> list[dict[str, Part]]:
 
 SampleTwin = Callable[[list[Viewed]], list[dict[str, Part]]]
 SAMPLE_TWINS: dict[str, SampleTwin] = {
-    twin.__name__: twin for twin in (variability, dependency_excess, pattern, block_ratio)
+    twin.__name__: twin
+    for twin in (variability, dependency_excess, pattern, block_ratio, type_shares)
 }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from looks import Viewed
+from looks import Row, Viewed
 from ratios import Part
 
 Array = NDArray[np.float64]
@@ -16,9 +16,14 @@ Means = dict[int, float]
 
 
 def _least(rows: list[dict[int, float]]) -> list[float]:
-    """What one weight per item leaves of each row: KL(A_i || w/Z_i)/ln k_i, their sum the least.
+    """What one weight per item leaves of each row: KL(A_i || w/Z_i)/ln k_i, their sum the least."""
+    return _fitted(rows)[0]
 
-    Newton's method in a trust region, on the logarithms of the weights; the first is 0.
+
+def _fitted(rows: list[dict[int, float]]) -> tuple[list[float], Means]:
+    """The same, and the logarithms of the weights by item.
+
+    Newton's method in a trust region; the first item's is 0.
     """
     items = {item: place for place, item in enumerate(sorted({j for row in rows for j in row}))}
     seen, mass = np.zeros((len(rows), len(items))), np.zeros((len(rows), len(items)))
@@ -57,7 +62,7 @@ def _least(rows: list[dict[int, float]]) -> list[float]:
             total, x, jac=slope, hess=curvature, method="trust-exact", options={"gtol": 1e-10}
         ).x
     entropy: Array = -(mass * np.log(np.where(mass > 0, mass, 1))).sum(1) * scale
-    return [float(each) for each in cross(x) - entropy]
+    return [float(each) for each in cross(x) - entropy], dict(zip(items, [0, *x], strict=True))
 
 
 def _mixture(maps: list[dict[int, float]], places: list[int]) -> tuple[float, float]:
@@ -147,3 +152,82 @@ def block_ratio(sentences: list[Viewed]) -> list[dict[str, Part]]:
                 even, rows = even + len(own) / len(keys), rows + 1
         found.append({"": Part(inside, even, rows)})
     return found
+
+
+FUNCTION = {"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"}
+WORDS = {"ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "VERB"}
+
+
+def type_shares(sentences: list[Viewed]) -> list[dict[str, Part]]:
+    return [_shares(v) for v in sentences]
+
+
+def _shares(v: Viewed) -> dict[str, Part]:
+    seeing = [row for row in v.rows if row.weights]
+    rows = [row for row in seeing if row.trusted]
+    n, aligned = len(rows), 0 if v.crosses else len(rows)
+    mass: dict[str, float] = {}
+    for row in rows:
+        for j, weight in row.weights.items():
+            for kind in _kinds(v, row.query, j):
+                mass[kind] = mass.get(kind, 0.0) + weight
+    one = ("previous", "next", "self", "near", "repeated", "before", "after")
+    far = [str(k) for k in range(-8, 9) if abs(k) > 1]
+    found = {kind: Part(mass.get(kind, 0.0), aligned, aligned) for kind in (*one, *far)}
+    found["punctuation"] = Part(mass.get("punctuation", 0.0), n, n)
+    again = 0 if v.crosses else sum(any(_repeats(v, r.query, j) for j in r.weights) for r in rows)
+    found["same_token"] = Part(mass.get("same", 0.0), again, again)
+    found["left_out"] = Part(len(seeing) - n, len(seeing), len(seeing))
+    return found | _own_sentence(v, rows) | _column(v, rows)
+
+
+def _repeats(v: Viewed, i: int, j: int) -> bool:
+    return i != j and v.queries.tokens[i].id == v.keys.tokens[j].id
+
+
+def _kinds(v: Viewed, i: int, j: int) -> list[str]:
+    """What the key is to the query: a part of the whole, its offset, whether it is the same."""
+    punctuation, offset = v.keys.tokens[j].punctuation, j - i
+    if v.crosses:
+        return ["punctuation"] * punctuation
+    part = {-1: "previous", 0: "self", 1: "next"}.get(offset)
+    if part is None and abs(offset) <= 3:
+        part = "near"
+    if part is None and punctuation:
+        part = "punctuation"
+    if part is None and _repeats(v, i, j):
+        part = "repeated"
+    if part is None:
+        part = "before" if offset < 0 else "after"
+    return [part, str(offset), *(["same"] if _repeats(v, i, j) else [])]
+
+
+def _own_sentence(v: Viewed, rows: list[Row]) -> dict[str, Part]:
+    number, own, even, count = [0] if v.crosses else _of_sentence(v), 0.0, 0.0, 0
+    for row in rows:
+        mine = [j for j in row.weights if max(number) > 0 and number[j] == number[row.query]]
+        own += sum(row.weights[j] for j in mine)
+        even += len(mine) / len(row.weights)
+        count += max(number) > 0
+    return {
+        "own_sentence": Part(own, count, count), "own_sentence_even": Part(even, count, count)
+    }  # fmt: skip
+
+
+def _column(v: Viewed, rows: list[Row]) -> dict[str, Part]:
+    keys = sorted({j for row in v.rows for j in row.weights})
+    short = max(len([r for r in v.rows if r.weights]), len(keys)) <= 64
+    maps = [row.weights for row in rows if len(row.weights) > 1 and short]
+    kinds = ("punctuation", "first", "last", "function", "content", "other")
+    if not maps:
+        return {name: Part(0, 0, 0) for name in ("column", *(f"key_{kind}" for kind in kinds))}
+    left, weights = _fitted(maps)
+    best = max(weights, key=lambda j: weights[j])
+    token = v.keys.tokens[best]
+    holds = (token.punctuation, best == keys[0], best == keys[-1], token.tag in FUNCTION,
+             token.tag in WORDS, True)  # fmt: skip
+    kind = kinds[holds.index(True)]
+    return {
+        "column": Part(sum(left), len(maps), len(maps)),
+        **{f"key_{name}": Part(name == kind, 1, 1) for name in kinds},
+    }

@@ -152,7 +152,7 @@ def test_every_metric_has_a_number_in_some_case(name: str, study: Callable[[str]
     assert any(table.loc[table["metric"] == name, "value"].notna().any() for table in tables)
 
 
-@pytest.mark.parametrize("name", OF_PASSAGES)
+@pytest.mark.parametrize("name", [*OF_PASSAGES, "type_shares"])
 def test_metrics_of_passages_equal_the_naive_computation(
     name: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:

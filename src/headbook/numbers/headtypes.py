@@ -1,0 +1,322 @@
+"""The type of a head: one name of at most two parts, decided by shares of its attention.
+
+Simple shares of mass decide, not fits, so that a reader can check the name by eye:
+
+1. *Sink*: at least `SINK` of all attention: the name begins with it. From `SOME_SINK` on it is one
+   of the two parts.
+2. *The rest*, from rows with the sink masked and renormalised (rows with more than 90 % on the sink
+   left out), is the first that holds: at least `HALF` at one offset (previous-token, next-token,
+   self, offset k), on other occurrences of the token where there are any, or within three tokens
+   either way; normalised entropy of at least `EVEN`; a fit of one weight per key that leaves at
+   most `KEYS_LEFT`; in texts of several sentences, odds of at least `ODDS` for the query's own.
+   Else it is mixed, and its two largest shares are named.
+
+The thresholds are conventions: a head within `MARGIN` of one is near the border of what it would be
+on the other side.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from headbook.metrics.type_shares import KEYS, NEAR, OFFSETS, ONE_OFFSET, PARTS
+from headbook.numbers.results import Number, StackResults
+from headbook.terms import View
+from headbook.wording import percent
+
+METRIC = "type_shares"
+SINK, SOME_SINK, HALF, EVEN, KEYS_LEFT, ODDS = 0.5, 0.25, 0.5, 0.8, 0.15, 2.0
+MARGIN = 0.1  # of a threshold
+ROUNDING = 1e-9  # sums that should be a half may fall short by as much
+Place = tuple[int, int]  # layer and head
+Key = TypeVar("Key", int, str)
+
+
+class Rest(StrEnum):
+    """What a head does outside the sink."""
+
+    PREVIOUS = "previous-token"
+    NEXT = "next-token"
+    SELF = "self"
+    OFFSET = "offset"
+    SAME = "same-token"
+    WINDOW = "local-window"
+    UNIFORM = "near-uniform"
+    KEYS = "key-driven"
+    OWN = "own-sentence"
+    MIXED = "mixed"
+    NONE = ""
+    """All rows give more than 90 % to the sink."""
+
+
+AT_ONE_OFFSET = {"previous": Rest.PREVIOUS, "next": Rest.NEXT, "self": Rest.SELF}
+PART_NAMES = {
+    "previous": "previous token",
+    "next": "next token",
+    "self": "the token itself",
+    "near": "tokens 2–3 away",
+    "punctuation": "distant punctuation",
+    "repeated": "distant same token",
+    "before": "distant earlier tokens",
+    "after": "distant later tokens",
+    "words": "words",
+}
+KEY_NAMES = {
+    "punctuation": "punctuation",
+    "first": "the first word",
+    "last": "the last word",
+    "function": "a function word",
+    "content": "a content word",
+    "other": "no class",
+}
+
+
+@dataclass(frozen=True)
+class Shares:
+    """The numbers that decide; NaN where one is missing.
+
+    Attributes:
+        sink: of all attention, the share on the sink.
+        parts: of the rest, shares that sum to 1, by `PARTS`; for attention across two texts
+            ``punctuation`` and ``words``.
+        offsets: of the rest, by offsets from 2 away.
+        same_token: of the rest of the queries that see one.
+        entropy: of the rest, normalised.
+        column: what the fit of one weight per key leaves of the rest.
+        keys: in how many sentences the key of largest weight is of each class.
+        odds: of the query's own sentence.
+        left_out: share of rows with more than 90 % on the sink.
+        exact: whether they are taken as the rule says; else from what an older study has.
+    """
+
+    sink: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+    offsets: Mapping[int, float] = field(default_factory=dict)
+    same_token: float = math.nan
+    entropy: float = math.nan
+    column: float = math.nan
+    keys: Mapping[str, float] = field(default_factory=dict)
+    odds: float = math.nan
+    left_out: float = math.nan
+    exact: bool = True
+
+    @property
+    def window(self) -> float:
+        """Of the rest, within three tokens either way."""
+        near = (*AT_ONE_OFFSET, "near")
+        return sum(self.parts.get(name, math.nan) for name in near)
+
+    @property
+    def largest(self) -> list[str]:
+        """Parts of the rest, the largest first."""
+        return sorted(self.parts, key=lambda name: -self.parts[name])
+
+
+@dataclass(frozen=True)
+class HeadType:
+    """The type of one head.
+
+    Attributes:
+        shares: the numbers behind it.
+        sink: whether the name begins with the sink; ``some_sink``: whether it names it at all.
+        rest: what it is outside the sink.
+        offset: of `Rest.OFFSET`, key minus query; 0 else.
+        border: names that it would have beyond a threshold that it is close to.
+    """
+
+    shares: Shares
+    sink: bool
+    some_sink: bool
+    rest: Rest
+    offset: int = 0
+    border: tuple[str, ...] = ()
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """One or two kinds, by which pages colour it: ``sink``, rests, and parts of a mixed one."""
+        sink = ("sink",) if self.some_sink else ()
+        if self.rest is Rest.NONE or (self.sink and self.rest is Rest.MIXED):
+            return sink or ("mixed",)
+        if self.rest is Rest.MIXED:
+            return (*sink, *self.shares.largest[: 2 - len(sink)])
+        return (*sink, str(self.rest))
+
+    @property
+    def name(self) -> str:
+        """As readers meet it, shares of the sink beside."""
+        if self.sink:
+            rest = "" if self.rest in {Rest.MIXED, Rest.NONE} else f" + {self._rest}"
+            return f"sink ({percent(self.shares.sink)}){rest}"
+        if self.rest is Rest.MIXED:
+            return "mixed: " + " + ".join(PART_NAMES.get(part, part) for part in self.parts)
+        sink = f"sink ({percent(self.shares.sink)}) + " if self.some_sink else ""
+        return sink + (self._rest or "unknown")
+
+    @property
+    def near(self) -> str:
+        """What it borders on, in words; empty where it is clear."""
+        return f"near the border of {' and of '.join(self.border)}" if self.border else ""
+
+    @property
+    def _rest(self) -> str:
+        """The name of the rest."""
+        if self.rest is Rest.OFFSET:
+            return f"offset {self.offset:+d}".replace("-", "−")
+        if self.rest is Rest.KEYS and self.shares.keys:
+            best = max(self.shares.keys, key=lambda kind: self.shares.keys[kind])
+            return f"key-driven ({KEY_NAMES[best]})" if best != "other" else "key-driven"
+        return str(self.rest)
+
+
+class _Tests:
+    """Tests against thresholds, one of which may be turned round; notes which are close."""
+
+    def __init__(self, turned: str = "") -> None:
+        self._turned = turned
+        self.close: list[str] = []
+
+    def __call__(self, name: str, value: float, limit: float, *, most: bool = False) -> bool:
+        """Whether a value is at least, or at most, a limit; a missing one never is."""
+        if math.isnan(value):
+            return False
+        if abs(value - limit) <= MARGIN * limit + ROUNDING:
+            self.close.append(name)
+        holds = value <= limit + ROUNDING if most else value >= limit - ROUNDING
+        return holds != (name == self._turned)
+
+
+def head_type(shares: Shares) -> HeadType:
+    """The type that the rule gives, and what it is near the border of."""
+    tests = _Tests()
+    found = _decide(shares, tests)
+    others = [_decide(shares, _Tests(name)).name for name in tests.close]
+    border = tuple(dict.fromkeys(name for name in others if name != found.name))
+    return HeadType(found.shares, found.sink, found.some_sink, found.rest, found.offset, border)
+
+
+def _decide(shares: Shares, holds: _Tests) -> HeadType:
+    sink = holds("sink", shares.sink, SINK)
+    some = sink or holds("some sink", shares.sink, SOME_SINK)
+    rest, offset = _rest(shares, holds)
+    return HeadType(shares, sink, some, rest, offset)
+
+
+def _rest(shares: Shares, holds: _Tests) -> tuple[Rest, int]:
+    """The first that holds, and its offset."""
+    parts = shares.parts
+    if not any(value > 0 for value in parts.values()) and math.isnan(shares.entropy):
+        return Rest.NONE, 0
+    for part, rest in AT_ONE_OFFSET.items():
+        if holds(part, parts.get(part, math.nan), HALF):
+            return rest, 0
+    if shares.offsets:
+        best = max(shares.offsets, key=lambda k: shares.offsets[k])
+        if holds("offset", shares.offsets[best], HALF):
+            return Rest.OFFSET, best
+    tests = (
+        (Rest.SAME, shares.same_token, HALF, False),
+        (Rest.WINDOW, shares.window, HALF, False),
+        (Rest.UNIFORM, shares.entropy, EVEN, False),
+        (Rest.KEYS, shares.column, KEYS_LEFT, True),
+        (Rest.OWN, shares.odds, ODDS, False),
+    )
+    for rest, value, limit, most in tests:
+        if holds(rest, value, limit, most=most):
+            return rest, 0
+    return Rest.MIXED if parts else Rest.NONE, 0
+
+
+Types = Mapping[Place, HeadType | None]
+
+
+def head_types(results: StackResults) -> Types:
+    """The type of every head, by layer and head; None where its numbers are missing."""
+    return results.once(_types)
+
+
+def _types(results: StackResults) -> Types:
+    stack = results.stack
+    heads = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
+    return {place: _of(results, place) for place in heads}
+
+
+def _of(results: StackResults, place: Place) -> HeadType | None:
+    shares = shares_of(results, place)
+    return None if math.isnan(shares.sink) else head_type(shares)
+
+
+Ask = Callable[[str, View, str], float]
+
+
+def shares_of(results: StackResults, place: Place) -> Shares:
+    """The numbers of one head that decide its type."""
+
+    def ask(metric: str, view: View, label: str) -> float:
+        return share(results, metric, view, label, place).value
+
+    return shares_by(ask, crosses=results.stack.crosses)
+
+
+def shares_by(ask: Ask, *, crosses: bool) -> Shares:
+    """The same from numbers by metric, view and label; NaN where one is missing."""
+    marks = ask(METRIC, View.RENORM, "punctuation")
+    if math.isnan(ask(METRIC, View.RENORM, "left_out")):
+        return _older(ask)
+    parts = {name: ask(METRIC, View.RENORM, name) for name in PARTS}
+    if crosses:
+        parts = {"punctuation": marks, "words": 1 - marks}
+    even = ask(METRIC, View.RENORM, "own_sentence_even")
+    return Shares(
+        sink=ask("sink_share", View.RAW, ""),
+        parts=_known(parts),
+        offsets=_known({int(k): ask(METRIC, View.RENORM, k) for k in OFFSETS}),
+        same_token=ask(METRIC, View.RENORM, "same_token"),
+        entropy=ask("relative_entropy", View.RENORM, ""),
+        column=ask(METRIC, View.RENORM, "column"),
+        keys=_known({kind: ask(METRIC, View.RENORM, f"key_{kind}") for kind in KEYS}),
+        odds=_odds(ask(METRIC, View.RENORM, "own_sentence"), even),
+        left_out=ask(METRIC, View.RENORM, "left_out"),
+    )
+
+
+def _older(ask: Ask) -> Shares:
+    """From the offset profile of all rows: what studies of older versions have."""
+    known = _known({k: ask("offset_profile", View.RENORM, str(k)) for k in range(-32, 33)})
+    parts = {
+        **{name: known.get(k, 0.0) for name, k in ONE_OFFSET.items()},
+        "near": sum(value for k, value in known.items() if abs(k) in {2, NEAR}),
+        "before": sum(value for k, value in known.items() if k < -NEAR),
+        "after": sum(value for k, value in known.items() if k > NEAR),
+    }
+    sink = ask("sink_share", View.RAW, "")
+    # With a sink the column that fits is the sink's own.
+    column = ask("pattern", View.RAW, "column") if sink < SOME_SINK else math.nan
+    return Shares(
+        sink=sink,
+        parts=parts if known else {},
+        offsets={k: value for k, value in known.items() if 1 < abs(k) < 32},
+        same_token=ask("attention_to", View.RENORM, "same_token"),
+        entropy=ask("relative_entropy", View.RENORM, ""),
+        column=column,
+        exact=False,
+    )
+
+
+def _known(shares: Mapping[Key, float]) -> dict[Key, float]:
+    return {name: value for name, value in shares.items() if not math.isnan(value)}
+
+
+def _odds(own: float, even: float) -> float:
+    """Of the own sentence against equal weights; NaN in texts of one sentence."""
+    if math.isnan(own) or not 0 < even < 1:
+        return math.nan
+    return math.inf if own >= 1 else own / (1 - own) * (1 - even) / even
+
+
+def share(results: StackResults, metric: str, view: View, label: str, place: Place) -> Number:
+    """A number of one head; NaN where there is none."""
+    if not results.has(metric, view, label):
+        return Number(math.nan, math.nan, math.nan, 0, 0)
+    return results.heads(metric, view, label).at(*place)
