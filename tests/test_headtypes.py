@@ -76,7 +76,7 @@ def name(maps: Map, marks: Marks | None = None) -> str:
         (at(-2), "offset −2"),
         (np.mean([at(k) for k in (-2, -1, 0, 1, 2)], axis=0), "local-window"),
         (EVEN, "near-uniform"),
-        (to(6), "key-driven (a content word)"),
+        (to(6), "key-driven (content words)"),
         (with_sink(at(-1), 0.3), "sink (30.0\u202f%) + previous-token"),
         (with_sink(at(0), 0.7), "sink (70.0\u202f%) + self"),
         (with_sink(at(0), 0.2), "self"),
@@ -143,7 +143,7 @@ def test_the_winning_key_of_a_key_driven_head_has_its_class() -> None:
     tags = ["NOUN"] * N
     tags[6] = "DET"
     marks = Marks(N, special=(0, N - 1), tags=tags)
-    for key, wanted in ((1, "the first word"), (N - 2, "the last word"), (6, "a function word")):
+    for key, wanted in ((1, "first word"), (N - 2, "last word"), (6, "function words")):
         assert name(to(key), marks) == f"key-driven ({wanted})"
     dots = Marks(N, special=(0, N - 1), punctuation=(6,))
     assert name(to(6), dots) == "key-driven (punctuation)"

@@ -65,10 +65,10 @@ PART_NAMES = {
 }
 KEY_NAMES = {
     "punctuation": "punctuation",
-    "first": "the first word",
-    "last": "the last word",
-    "function": "a function word",
-    "content": "a content word",
+    "first": "first word",
+    "last": "last word",
+    "function": "function words",
+    "content": "content words",
     "other": "no class",
 }
 

@@ -1,0 +1,156 @@
+"""What is said of a head: all evidence, in one order, each claim with its numbers."""
+
+import re
+
+import numpy as np
+import pytest
+
+from fakes import Fake, fake_results
+from headbook.measures.relations import LABELS
+from headbook.metrics.type_shares import PARTS
+from headbook.numbers.inference import RelationTests
+from headbook.numbers.relationnames import ENDS, TAGS, relation_words, way
+from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.roles import Role, role
+from headbook.stored.shown import HeadName
+from headbook.summaries.sums import HeadColumn
+from headbook.terms import RELATIONS, UPOS, View
+
+HEAD = HeadName("self", 0, 0)
+RESIDUALS = ("vertical", "broad", "its maps are", "parks", "looks", "carries", "brings")
+
+
+def column(metric: str, view: View = View.RAW, label: str = "") -> HeadColumn:
+    return HeadColumn(metric, view, label)
+
+
+def studied(
+    more: dict[str, Fake] | None = None,
+    *,
+    sink: float = 0.41,
+    norm: float = 0.045,
+    entropy: float = 0.6,
+) -> StackResults:
+    """One head: half of the rest on the next token, unless others are asked for."""
+    parts = dict.fromkeys(PARTS, 0.0) | {"next": 0.6, "after": 0.4}
+    more = more or {}
+    parts |= {name: float(fake.heads[0][0]) for name, fake in more.items() if name in PARTS}
+    numbers = {
+        column("sink_share"): Fake([[sink]], 0.1),
+        column("sink_norm_share"): Fake([[norm]]),
+        column("relative_entropy", View.RENORM): Fake([[entropy]], 1.0),
+        column("type_shares", View.RENORM, "left_out"): Fake([[0.0]]),
+        column("type_shares", View.RENORM, "column"): Fake([[0.5]]),
+        **{column("type_shares", View.RENORM, n): Fake([[v]], 0.08) for n, v in parts.items()},
+    }
+    metrics = {"duplicate_score": column("duplicate_score")}
+    tags = {"NOUN": column("pos_received", View.RAW, "NOUN")}
+    known = metrics | tags
+    return fake_results(numbers | {known[n]: fake for n, fake in more.items() if n in known})
+
+
+def relation(p: float = 0.005, margin: float = 0.4) -> RelationTests:
+    """One relation, which the head serves best."""
+
+    def one(value: float, reach: float = 0.1) -> Numbers:
+        middle, low, high = (np.array([value + step * reach]) for step in (0, -1, 1))
+        return Numbers(middle, low, high, np.array([36]), np.array([45.0]))
+
+    none = np.zeros((1, 1))
+    nothing = Numbers(none, none, none, none.astype(int), none)
+    return RelationTests(
+        labels=("case:to_head",),
+        head=np.array([[0, 0]]),
+        offset=np.array([1]),
+        accuracy=one(0.844),
+        at_offset=one(0.444),
+        margin=one(margin),
+        p=np.array([p]),
+        layer_head=np.zeros((1, 1), np.int64),
+        layer_margin=nothing,
+        family=72,
+    )
+
+
+def told(found: Role) -> list[str]:
+    return [claim.kind for claim in found.claims]
+
+
+def test_all_evidence_stands_in_one_order() -> None:
+    more = {"duplicate_score": Fake([[0.45]], 0.01), "NOUN": Fake([[0.5]], 0.2)}
+    window = {"next": Fake([[0.3]]), "near": Fake([[0.3]])}
+    found = role(studied(more | window), HEAD, relation())
+    assert told(found) == ["position", "relation", "class", "repetition", "sink"]
+    assert found.text == " ".join(claim.text for claim in found.claims)
+
+
+def test_a_relation_is_said_with_its_offset_and_its_p() -> None:
+    found = role(studied(), HEAD, relation())
+    claim = found.claim("relation")
+    assert claim is not None
+    assert claim.text == (
+        "It attends most from a case marker to its noun in 84.4\u202f% [74.4, 94.4] of 45 cases: "
+        "+40.0 points [+30.0, +50.0] over the best fixed offset (+1: 44.4\u202f%), p = 0.005 "
+        "family-wise."
+    )
+    assert found.short == "attends from a case marker to its noun (case)"
+
+
+@pytest.mark.parametrize(
+    "weak", [relation(p=0.2), relation(margin=-0.2), relation(p=float("nan")), None]
+)
+def test_a_relation_that_is_not_supported_is_not_said(weak: RelationTests | None) -> None:
+    found = role(studied(), HEAD, weak)
+    assert found.claim("relation") is None
+    assert found.short == "attends to the next token"
+
+
+def test_a_positional_head_names_its_token_and_what_uniform_attention_gives() -> None:
+    (claim, *_) = role(studied(), HEAD, None).claims
+    assert re.fullmatch(
+        r"With special tokens masked, it gives 60\.0\u202f% \[[\d.]+, [\d.]+\] of its attention to "
+        r"the next token \(uniform attention: 8\.0\u202f%\)\.",
+        claim.text,
+    )
+
+
+def test_attention_and_contribution_are_set_against_each_other_only_where_they_differ() -> None:
+    less, same = (role(studied(norm=norm), HEAD, None).claims[-1].text for norm in (0.045, 0.41))
+    assert ", but contribute 4.5" in less
+    assert " and contribute 41.0" in same
+    assert less.startswith("Special tokens receive 41.0\u202f% [")
+
+
+def test_a_sink_head_does_otherwise_what_its_rest_does() -> None:
+    found = role(studied(sink=0.8), HEAD, None)
+    assert found.short == "attends mostly to special tokens, otherwise attends to the next token"
+
+
+def test_even_and_mixed_heads_say_what_they_are_made_of() -> None:
+    rest = {"next": Fake([[0.1]])}
+    even = role(studied(rest, entropy=0.9), HEAD, None)
+    assert even.claims[0].text.startswith("With special tokens masked, it has a normalised ")
+    mixed = role(studied(rest), HEAD, None)
+    assert (
+        "the largest distant later tokens 40.0\u202f% and next token 10.0" in mixed.claims[0].text
+    )
+    assert mixed.short == "attends to distant later tokens and next token"
+
+
+def test_claims_are_short_and_name_no_residual() -> None:
+    more = {"duplicate_score": Fake([[0.45]], 0.01), "NOUN": Fake([[0.5]], 0.2)}
+    for found in (role(studied(more), HEAD, relation()), role(studied(entropy=0.9), HEAD, None)):
+        for claim in found.claims:
+            assert claim.text[0].isalpha()
+            assert claim.text.endswith(".")
+            assert claim.text.count("[") <= 2
+            assert not any(word in claim.text for word in RESIDUALS)
+
+
+def test_relations_and_tags_have_names() -> None:
+    assert {*ENDS} <= {*RELATIONS}
+    assert {*TAGS} == {*UPOS} - {"PUNCT"}
+    assert way("obj:to_dependent") == ("a verb", "its direct object")
+    assert relation_words("amod:to_head") == "from an adjective to its noun (amod)"
+    assert way("orphan:to_head") == ("an orphan dependent", "its head")
+    assert all(way(label).query[:2] in {"a ", "an"} for label in LABELS)
