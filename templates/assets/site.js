@@ -1,5 +1,5 @@
 "use strict";
-/* What every page adds when scripts may run: live charts, the grid's chooser, light or dark. Scripts
+/* What every page adds when scripts may run: live charts, light or dark. Scripts
    of some pages stand beside it and use what `headbook` holds. Without them pages are complete and
    still. No fetch, no modules: it works from disk. Text from outside goes into the page through textContent alone. */
 (() => {
@@ -125,28 +125,6 @@
     tools.append(button);
   };
 
-  /* The grid of all heads. */
-  const startGrid = (grid) => {
-    const chooser = grid.querySelector("[data-metric]");
-    const cells = all("td", grid);
-    const names = cells.map(({ firstElementChild: link }) => {
-      link.title = link.getAttribute("aria-label").replace(/:.*/, "");
-      return link.title;
-    });
-    chooser.addEventListener("change", async () => {
-      const grids = await load(`${root()}data/grid.js`, "grid");
-      const shown = grids[grid.dataset.grid][chooser.value];
-      for (const part of ["caption", "low", "high"]) {
-        grid.querySelector(`[data-${part}]`).textContent = shown[part];
-      }
-      cells.forEach((cell, i) => {
-        cell.className = shown.steps[i] < 0 ? "" : `c${shown.steps[i]}`;
-        cell.firstElementChild.textContent = shown.texts[i];
-        cell.firstElementChild.setAttribute("aria-label", `${names[i]}: ${shown.texts[i]}`);
-      });
-    });
-  };
-
   /* One token of a sentence: the entries nearest to it, a row a layer. */
   const startStory = (box) => {
     const choosers = all("select", box);
@@ -200,7 +178,6 @@
     all("[data-theme-switch]").forEach(startTheme);
     all("[data-chart]").forEach(startChart);
     all("figure.chart").forEach(startPicture);
-    all("[data-grid]").forEach(startGrid);
     all("[data-types]").forEach(startTypes);
     all("[data-atlas]").forEach(startAtlas);
     all("[data-story]").forEach(startStory);

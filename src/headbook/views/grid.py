@@ -13,6 +13,7 @@ from headbook.views.cells import colour_step, domain
 from headbook.wording import (
     MISSING,
     STACKS,
+    VIEWS,
     head_name,
     head_page,
     is_share,
@@ -175,7 +176,7 @@ def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, 
     unit = " (%)" if share else f" ({metric.unit})" if metric.unit else ""
     about = f": {label_name(label)}" if label else ""
     return {
-        "caption": f"{metric.title}{about}{unit}, view {view}",
+        "caption": f"{metric.title}{about}{unit}, {VIEWS[view]}",
         "low": number(ends[0], share=share),
         "high": number(ends[1], share=share),
         "steps": [_step(value, ends) for value in values.ravel()],

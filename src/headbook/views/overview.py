@@ -1,22 +1,29 @@
-"""The first page: what was run, what was found, and the way to everything else."""
+"""The first page: the atlas of all heads, who does what, curves, findings, and one metric."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice, zip_longest
 from typing import ClassVar
 
-from headbook.charts import Figure
 from headbook.findings import Finding, find
+from headbook.findings.said import Parts
 from headbook.numbers.results import StackResults
 from headbook.stored.manifest import Manifest
 from headbook.terms import Side
-from headbook.views.grid import FIRST, Grid, grid
+from headbook.views.atlas import Atlas, atlas, many_heads
+from headbook.views.functions import Function, functions
+from headbook.views.grid import Grid, grid
+from headbook.views.inspector import Inspected, notable
+from headbook.views.layercurves import LayerCurve, layer_curves
+from headbook.views.lead import lead
 from headbook.views.metric import MetricPage
 from headbook.views.page import Page, gap_texts
 from headbook.views.ranked import tests_of
 from headbook.wording import STACKS, counted
 
-CURVES = (*FIRST, "cosine_to_input", "vocabulary_rank")
-MOST_CURVES = 8  # on the page; several stacks share them
+CARDS = 6  # findings that stand there at once
+ESTIMATE = re.compile(r"(?:[<>]\u202f)?[−+]?\d[\d,.]*(?:\u202f%| tokens| entries)?(?= \[)")
 
 
 @dataclass(frozen=True)
@@ -27,29 +34,62 @@ class FindingGroup:
     findings: tuple[Finding, ...]
 
 
+@dataclass(frozen=True)
+class FindingCard:
+    """A finding with its first estimate in large letters; empty without one."""
+
+    estimate: str
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class StackPart:
+    """What a section shows of one stack."""
+
+    title: str
+    functions: tuple[Function, ...] = ()
+    curves: tuple[LayerCurve, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class OverviewPage(Page):
     """The first page.
 
     Attributes:
+        lead: what the model's heads do, words and links.
+        atlases: all heads as tiles, by stack.
+        inspected: the head that the card beside the atlas begins with; None without heads.
+        stacks: who does what and curves over layers, by stack.
+        cards: findings that stand there at once.
+        findings: all of them, by stack.
+        grids: all heads under one metric, by stack.
+        linked: whether the cells of these are links.
         facts: what was run, as terms and values.
         notes: the author's own words, in Markdown.
-        warnings: what a reader must know before trusting the numbers.
-        findings: sentences computed from the numbers, by stack.
-        grids: all heads, by stack.
-        figures: curves over layers, by stack.
+        alarms: what a reader must know before trusting the numbers.
+        warnings: what else is missing or was left out.
         sentences: whether there are pages of sentences.
+        annotators: who told words, tags and trees.
+        counted: number of sentences, in words.
         left_out: what was left out to keep the site small; empty where nothing was.
     """
 
     template: ClassVar[str] = "index.html"
-    facts: tuple[tuple[str, str], ...]
-    notes: str
-    warnings: tuple[str, ...]
+    lead: Parts
+    atlases: tuple[Atlas, ...]
+    inspected: Inspected | None
+    stacks: tuple[StackPart, ...]
+    cards: tuple[FindingCard, ...]
     findings: tuple[FindingGroup, ...]
     grids: tuple[Grid, ...]
-    figures: tuple[tuple[str, tuple[Figure, ...]], ...]
+    linked: bool
+    facts: tuple[tuple[str, str], ...]
+    notes: str
+    alarms: tuple[str, ...]
+    warnings: tuple[str, ...]
     sentences: bool
+    annotators: str
+    counted: str
     left_out: str
 
 
@@ -62,20 +102,42 @@ def overview_page(
     found = [
         FindingGroup(STACKS[name], tuple(find(r, r.once(tests_of)))) for name, r in results.items()
     ]
+    measured = {name: r for name, r in results.items() if r.metrics}
+    drawn = {f.name for p in metric_pages for s in p.sections for f in s.figures}
     return OverviewPage(
         path="index.html",
         title=manifest.title,
         description=f"Attention heads and token paths of {manifest.model.name} on "
         f"{counted(manifest.counts['sentences'], 'sentence')}: numbers, charts and exemplars.",
+        lead=lead(measured) if measured else (f"{manifest.model.name}.",),
+        atlases=tuple(atlas(r) for r in results.values()),
+        inspected=notable(results),
+        stacks=tuple(
+            StackPart(STACKS[name], functions(r) if r.metrics else (), layer_curves(r, drawn))
+            for name, r in results.items()
+        ),
+        cards=tuple(_cards(found)),
+        findings=tuple(group for group in found if group.findings),
+        grids=tuple(r.once(grid) for r in measured.values()),
+        linked=not any(map(many_heads, results.values())),
         facts=tuple(_facts(manifest)),
         notes=manifest.notes,
+        alarms=tuple(_alarms(manifest)),
         warnings=tuple(_warnings(manifest)),
-        findings=tuple(group for group in found if group.findings),
-        grids=tuple(r.once(grid) for r in results.values() if r.metrics),
-        figures=tuple(_curves(results, metric_pages)),
         sentences=bool(study.portrait.listed),
+        annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
+        counted=counted(manifest.counts["sentences"], "sentence"),
         left_out=left_out,
     )
+
+
+def _cards(groups: Sequence[FindingGroup]) -> Iterator[FindingCard]:
+    """The first findings of each stack in turn."""
+    turns = zip_longest(*(group.findings for group in groups))
+    every = (each for each in chain.from_iterable(turns) if each is not None)
+    for each in islice(every, CARDS):
+        first = ESTIMATE.search(each.text)
+        yield FindingCard(first[0] if first else "", each)
 
 
 def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -131,13 +193,20 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
     written = manifest.count(Side.TARGET, "generated")
     if written:
         yield f"{counted(written, 'target text')} written by the model itself (greedy decoding)."
+    if model.unexpected:
+        yield f"The checkpoint holds weights that were not used: {_some(model.unexpected)}."
+    for gap in gap_texts(manifest.gaps):
+        yield f"Not available: {gap}."
+
+
+def _alarms(manifest: Manifest) -> Iterator[str]:
+    """Reasons not to trust the numbers; most studies have none."""
+    model = manifest.model
     if model.missing:
         yield (
             "The checkpoint lacks weights that this architecture has; they are random: "
             f"{_some(model.missing)}."
         )
-    if model.unexpected:
-        yield f"The checkpoint holds weights that were not used: {_some(model.unexpected)}."
     for check in manifest.checks:
         if not check.passed:
             yield (
@@ -145,29 +214,8 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
                 + (f" ({STACKS[check.stack]})" if check.stack else "")
                 + f", difference {check.error:.2g}. Do not trust the numbers it concerns."
             )
-    for gap in gap_texts(manifest.gaps):
-        yield f"Not available: {gap}."
 
 
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:8])
     return shown if len(names) <= 8 else f"{shown} and {len(names) - 8:,} more"
-
-
-def _curves(
-    results: Mapping[str, StackResults], pages: Sequence[MetricPage]
-) -> Iterator[tuple[str, tuple[Figure, ...]]]:
-    """The curves over layers that stand on the metrics' own pages."""
-    by_metric = {page.metric: page for page in pages}
-    for stack in results:
-        title = STACKS[stack]
-        sections = (
-            section
-            for name in CURVES[: MOST_CURVES // len(results)]
-            if name in by_metric
-            for section in by_metric[name].sections
-            if section.title == title
-        )
-        figures = tuple(section.figures[-1] for section in sections)
-        if figures:
-            yield title, figures

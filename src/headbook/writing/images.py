@@ -27,8 +27,7 @@ def preview(cells: Map, palette: Sequence[str]) -> str:
         palette: 256 colours, ``#rrggbb``.
     """
     blocks = -(-max(cells.shape) // PREVIEW)
-    picture = _png(_largest(cells, blocks), palette)
-    return "data:image/png;base64," + base64.b64encode(picture).decode("ascii")
+    return inline(_png(_largest(cells, blocks), palette))
 
 
 def base64_of(cells: NDArray[Any]) -> str:
@@ -124,3 +123,36 @@ def _png(
     stream = io.BytesIO()
     image.save(stream, format="PNG", optimize=True, **options)
     return stream.getvalue()
+
+
+Ink = Sequence[tuple[int, int, int, int]]
+
+
+def sprite(maps: Map, ink: Ink) -> bytes:
+    """Maps of all heads on one picture, one pixel a weight and one between two maps.
+
+    Args:
+        maps: steps of ``ink``. *Shape:* ``(layer, head, query, key)``.
+        ink: red, green, blue and opacity of each step.
+
+    Returns:
+        A PNG.
+    """
+    layers, heads, rows, columns = maps.shape
+    canvas = np.zeros((layers, rows + 1, heads, columns + 1), dtype=np.uint8)
+    canvas[:, :rows, :, :columns] = maps.transpose(0, 2, 1, 3)
+    return inked(canvas.reshape(layers * (rows + 1), -1), ink)
+
+
+def inked(cells: Map, ink: Ink) -> bytes:
+    """One map in the same ink as a PNG, one pixel a weight."""
+    image = Image.fromarray(np.ascontiguousarray(cells), mode="P")
+    image.putpalette([part for colour in ink for part in colour[:3]])
+    stream = io.BytesIO()
+    image.save(stream, format="PNG", optimize=True, transparency=bytes(c[3] for c in ink))
+    return stream.getvalue()
+
+
+def inline(picture: bytes) -> str:
+    """A PNG as its own ``data:`` address."""
+    return "data:image/png;base64," + base64.b64encode(picture).decode("ascii")

@@ -23,6 +23,7 @@ USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.cs
 CALL, END = "headbook.take(", ");\n"  # around the values of a data file
 HEAD = 1000  # bytes in which the mark stands
 LINKS = re.compile(r'(<a [^>]*?href=")(?!#|[a-z]+:)')
+PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')  # files, which its body does not reach
 LEFT = "Left out of this one file, since the same rows are in it as CSV: {}."
 
 
@@ -121,7 +122,9 @@ def _still(index: str, pages: int) -> str:
     """The body of the overview, for readers without scripts."""
     body = index.partition("<body")[2].partition(">")[2].rpartition("</body>")[0]
     said = f"This is the overview. The file holds {pages:,} pages; the others need scripts."
-    return f'<noscript><p class="warnings">{said}</p></noscript>' + LINKS.sub(r"\1#/", body)
+    return f'<noscript><p class="warnings">{said}</p></noscript>' + PICTURES.sub(
+        "", LINKS.sub(r"\1#/", body)
+    )
 
 
 def _text(file: Path) -> str:

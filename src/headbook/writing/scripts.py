@@ -9,10 +9,12 @@ from headbook.numbers.results import StackResults
 from headbook.stored.shown import STEPS, Exemplar, ShownSentence, rows_of
 from headbook.stored.study import Study
 from headbook.terms import Side
+from headbook.views.atlas import many_heads, sheet, sheet_file
 from headbook.views.entries import story_data
 from headbook.views.find import find_data
 from headbook.views.grid import grid_data, map_data
 from headbook.views.headvalues import list_data, values_data
+from headbook.views.inspector import atlas_data
 from headbook.views.instance import attention_data, exact
 from headbook.views.matrices import matrix_pictures
 from headbook.views.neurons import FOLDER, neuron_files, neurons_data
@@ -33,6 +35,11 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     grids = {name: grid_data(r) for name, r in results.items()}
     _write(folder / "grid.js", script("grid", grids))
     _write(folder / "map.js", script("map", map_data(results, grids)))
+    cards = {name: atlas_data(r) for name, r in results.items()}
+    _write(folder / "atlas.js", script("atlas", cards))
+    for name, each in results.items():
+        if many_heads(each) and (picture := sheet(each)):
+            (folder.parent / sheet_file(name)).write_bytes(picture)
     write_list(results, folder)
     if study.survey.types:
         _write(folder / "types.js", script("types", types_data(study.survey.types)))

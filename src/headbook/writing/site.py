@@ -43,7 +43,7 @@ from headbook.writing import export, publish, scripts
 from headbook.writing.detail import TOKEN_TABLES, Detail, fitted
 from headbook.writing.parallel import Shares, cores
 from headbook.writing.press import Press, figures_of
-from headbook.writing.stylesheet import colour_rules
+from headbook.writing.stylesheet import colour_rules, size_rules
 
 TEXTS = ("CITATION.cff", "references.bib", "README.txt")
 ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
@@ -246,6 +246,7 @@ class _Writer:
         shutil.copytree(resource_folder("templates") / "assets", assets)
         with (assets / "site.css").open("a", encoding="utf-8", newline="\n") as stream:
             stream.writelines(colour_rules())
+            stream.writelines(size_rules())
         (assets / "vega.js").write_text(charts.runtime(), encoding="utf-8", newline="\n")
         if self._preview[0]:
             (self.folder / publish.PREVIEW).write_bytes(self._preview[0])

@@ -5,12 +5,20 @@ from collections.abc import Iterator
 from headbook import charts
 from headbook.views.cells import COLOUR_STEPS
 
+MOST_TILES = 128  # heads of a layer, or layers
+
 
 def colour_rules() -> Iterator[str]:
     """A class for each step of the colour scale, its letters black or white by contrast."""
     for step, colour in enumerate(charts.colours(COLOUR_STEPS)):
         ink = "#000" if _luminance(colour) > 0.179 else "#fff"
         yield f".c{step},.c{step} a{{background:{colour};color:{ink};fill:{colour}}}\n"
+
+
+def size_rules() -> Iterator[str]:
+    """How many columns and rows a table of tiles has, which no attribute may say."""
+    for number in range(1, MOST_TILES + 1):
+        yield f".n{number}{{--cols:{number}}}.r{number}{{--rows:{number}}}\n"
 
 
 def _luminance(colour: str) -> float:

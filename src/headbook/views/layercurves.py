@@ -1,0 +1,164 @@
+"""The overview's curves over layers: attention, cosine to the input, rank in the vocabulary."""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from headbook.charts.drawing import Drawing
+from headbook.charts.lines import Line, layer_lines
+from headbook.measures.arithmetic import Floats
+from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.roles import sink_words
+from headbook.terms import Space, State, View
+from headbook.wording import STACKS, percent
+
+CLASSES = {"content": "content words", "function": "function words", "special": "special tokens",
+           "all": "all tokens"}  # fmt: skip
+MOST_LINES = 3
+
+
+@dataclass(frozen=True)
+class LayerCurve:
+    """One of the curves.
+
+    Attributes:
+        title: what is drawn.
+        picture: the curve.
+        metric: whose page has more.
+        files: name of the chart that is there as a file; empty without one.
+    """
+
+    title: str
+    picture: Drawing
+    metric: str
+    files: str
+
+
+def layer_curves(results: StackResults, files: Collection[str]) -> tuple[LayerCurve, ...]:
+    """Those that a stack has numbers for.
+
+    Args:
+        files: names of the charts that there are files of.
+    """
+    return tuple(
+        LayerCurve(title, picture, metric, name if name in files else "")
+        for metric, title, picture in (*_attention(results), *_cosine(results), *_rank(results))
+        for name in (f"{metric}-{results.stack.name}-layers",)
+    )
+
+
+Made = tuple[str, str, Drawing]
+
+
+def _attention(results: StackResults) -> Iterator[Made]:
+    """What the sink receives and contributes; without it, how even attention is."""
+    what = sink_words(results)
+    if results.has("sink_share", View.RAW):
+        lines = [
+            _of(results, "attention", results.layers("sink_share", View.RAW)),
+            *(
+                [_of(results, "output norm", results.layers("sink_norm_share", View.RAW))]
+                if results.has("sink_norm_share", View.RAW)
+                else []
+            ),
+            _of(results, "uniform", results.uniform("sink_share", View.RAW), dashed=True),
+        ]
+        caption = (
+            f"Share of attention to {what}, and their share of the value-weighted norm, all heads "
+            "of a layer together"
+        )
+        yield (
+            "sink_share",
+            f"Attention to {what}",
+            _drawn(results, "sink", caption, lines, share=True),
+        )
+    elif results.has("relative_entropy", View.RAW):
+        lines = [_of(results, "attention maps", results.layers("relative_entropy", View.RAW), 2)]
+        caption = "Normalised entropy of attention; 1 is uniform attention"
+        yield "relative_entropy", "Normalised entropy", _drawn(results, "entropy", caption, lines)
+
+
+def _cosine(results: StackResults) -> Iterator[Made]:
+    lines = [*_by_class(results, "cosine_to_input", None)]
+    if lines:
+        caption = "Cosine between a token's state after each layer and its input embedding"
+        yield (
+            "cosine_to_input",
+            "Cosine to the input embedding",
+            _drawn(results, "cosine", caption, lines),
+        )
+
+
+def _rank(results: StackResults) -> Iterator[Made]:
+    for space in (Space.POSITIONAL, Space.RAW):
+        lines = [*_by_class(results, "vocabulary_rank", space)]
+        if lines:
+            caption = (
+                "Number of vocabulary tokens nearer to a state than its own input token, mean of "
+                "log10(1 + rank) after each layer; 0: still the nearest"
+            )
+            yield (
+                "vocabulary_rank",
+                "Vocabulary rank, log10(1 + rank)",
+                _drawn(results, "rank", caption, lines),
+            )
+            return
+
+
+def _by_class(results: StackResults, metric: str, space: Space | None) -> Iterator[Line]:
+    """Classes of tokens; all together where no class is known."""
+    found = 0
+    for label, name in CLASSES.items():
+        numbers = results.tokens(metric, State.OUT, space, label)
+        if numbers is not None and (label != "all" or not found) and found < MOST_LINES:
+            found += 1
+            yield _of(results, name, numbers, 2)
+
+
+def _of(
+    results: StackResults, name: str, numbers: Numbers, digits: int = -1, *, dashed: bool = False
+) -> Line:
+    layers = [*results.stack.attention_layers]
+    value, low, high = (part[layers] for part in numbers[:3])
+    if dashed:
+        low = high = np.full(len(layers), math.nan)
+    known = value[~np.isnan(value)]
+    last = float(known[-1]) if len(known) else math.nan
+    end = percent(last) if digits < 0 else f"{last:.{digits}f}".replace("-", "−")
+    return Line(name, value, low, high, end, dashed)
+
+
+def _drawn(
+    results: StackResults, name: str, caption: str, lines: Sequence[Line], *, share: bool = False
+) -> Drawing:
+    stack = results.stack
+    ends = _ends([part for line in lines for part in line[1:4]])
+    marks = (ends[0], 0.0, ends[1] / 2, ends[1])
+    ticks = [
+        (mark, f"{100 * mark:.0f}\u202f%" if share else f"{mark:g}".replace("-", "−"))
+        for mark in dict.fromkeys(marks)
+    ]
+    told = f"{caption}; {STACKS[stack.name]}. Bands: 95 % intervals, sentences as clusters."
+    return layer_lines(
+        f"overview-{name}-{stack.name}",
+        told,
+        lines,
+        layers=stack.attention_layers,
+        ends=ends,
+        ticks=ticks,
+    )
+
+
+def _ends(values: Sequence[Floats]) -> tuple[float, float]:
+    """Round ends of the axis that hold all values, and 0."""
+    known = np.concatenate([part[~np.isnan(part)] for part in values])
+    low, high = float(known.min(initial=0)), float(known.max(initial=0))
+    return (-_round(-low) if low < 0 else 0.0), (_round(high) if high > 0 else 1.0)
+
+
+def _round(size: float) -> float:
+    """The least round number that is not smaller."""
+    ten = 10.0 ** math.floor(math.log10(size))
+    return next(step * ten for step in (1, 2, 4, 6, 8, 10) if step * ten >= size * (1 - 1e-9))

@@ -1,0 +1,191 @@
+"use strict";
+/* The overview: the card follows pointer and focus in the atlas, arrow keys walk it, strips show any
+   metric, and the heat map's choice stands in the address. Without this the page is complete. */
+(() => {
+  const { all, make, load, root, hash, link, folded } = window.headbook;
+  const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+  const TOP = 20; // the last step of the colour scale
+
+  /* What the address says, and the address with something else in it. */
+  const state = () => (hash().includes("=") ? new URLSearchParams(hash().slice(1)) : new URLSearchParams());
+  const keep = (name, value, usual) => {
+    const now = state();
+    if (value === usual) now.delete(name);
+    else now.set(name, value);
+    const text = now.toString();
+    history.replaceState(history.state, "", link(text ? `#${text}` : "#"));
+  };
+
+  /* The card. */
+  const startCard = (box, tables) => {
+    const part = (name) => box.querySelector(`[data-${name}]`);
+    const canvas = make("canvas", { class: "ink", role: "img" });
+    const draw = (table, place, name) => {
+      if (!table.sheet) { canvas.hidden = true; return; }
+      canvas.hidden = false;
+      canvas.width = table.side;
+      canvas.height = table.side;
+      canvas.setAttribute("aria-label", `Mean attention map of ${name}`);
+      const row = Math.floor(place / table.heads), column = place % table.heads, step = table.side + 1;
+      const from = [column * step, row * step, table.side, table.side];
+      canvas.getContext("2d").drawImage(table.sheet, ...from, 0, 0, table.side, table.side);
+      if (part("picture")) part("picture").replaceWith(canvas);
+      else if (!canvas.isConnected) part("said").before(canvas);
+    };
+    let asked = "";
+    const show = async (table, place) => {
+      asked = `${table.stack} ${place}`;
+      const cards = await load(`${root()}data/atlas.js`, "atlas");
+      if (asked !== `${table.stack} ${place}`) return;
+      const [name, href, type, style, border, said, evidence, given, brought, what, caption, text] = cards[table.stack][place];
+      part("name").textContent = name;
+      part("name").href = root() + href;
+      part("style").className = style;
+      const told = { type, border, said, evidence, given, brought, what, caption };
+      for (const [key, value] of Object.entries(told)) part(key).textContent = value;
+      part("text").replaceChildren(...text.map(([kind, letters]) => (kind ? make("span", { class: kind }, letters) : letters)));
+      draw(table, place, name);
+      for (const { links } of tables) links.forEach((each) => each.removeAttribute("aria-current"));
+      table.links[place].setAttribute("aria-current", "true");
+    };
+    return show;
+  };
+
+  /* One tab stop; arrow keys move inside, Home and End along a row. */
+  const walk = (table, event) => {
+    const { links, heads } = table, now = links.indexOf(document.activeElement);
+    if (now < 0) return;
+    const row = Math.floor(now / heads), column = now % heads;
+    const step = STEPS[event.key];
+    let next;
+    if (step && column + step[1] >= 0 && column + step[1] < heads) next = (row + step[0]) * heads + column + step[1];
+    if (event.key === "Home") next = row * heads;
+    if (event.key === "End") next = (row + 1) * heads - 1;
+    if (next === undefined && !step) return;
+    event.preventDefault();
+    if (!links[next]) return;
+    links[now].tabIndex = -1;
+    links[next].tabIndex = 0;
+    links[next].focus();
+  };
+
+  const startTiles = (box) => {
+    const links = all("td a", box), heads = all("thead th", box).length;
+    const table = { stack: box.dataset.tiles, side: Number(box.dataset.side), sheet: box.querySelector("img"), box, links, heads };
+    links.forEach((each, n) => { each.tabIndex = n ? -1 : 0; });
+    box.addEventListener("keydown", (event) => walk(table, event));
+    return table;
+  };
+
+  /* Strips by type, or as bars of a metric. */
+  const startStrip = (select, tables) => {
+    const note = document.querySelector("[data-strip-note]");
+    /* The choices of all heat maps, each once. */
+    const known = new Set();
+    const fresh = (option) => !known.has(option.value) && Boolean(known.add(option.value));
+    for (const part of all("[data-metric] > *")) {
+      const single = part.matches("option");
+      const options = (single ? [part] : all("option", part)).filter(fresh).map(({ value, textContent }) => make("option", { value }, textContent));
+      if (single || !options.length) { select.append(...options); continue; }
+      const group = make("optgroup", { label: part.label });
+      group.append(...options);
+      select.append(group);
+    }
+    const letters = tables.map(({ links }) => links.map((each) => each.textContent));
+    const labels = tables.map(({ links }) => links.map((each) => each.getAttribute("aria-label")));
+    const show = async () => {
+      const key = select.value, grids = key ? await load(`${root()}data/grid.js`, "grid") : {};
+      if (key !== select.value) return;
+      let told = "";
+      tables.forEach(({ stack, box, links }, t) => {
+        const shown = (grids[stack] || {})[key];
+        if (shown && !told) told = `${shown.caption}: full length ${shown.high}`;
+        box.classList.toggle("bymetric", Boolean(key));
+        links.forEach((each, n) => {
+          const known = shown && shown.steps[n] >= 0;
+          each.style.setProperty("--w", known ? shown.steps[n] / TOP : 0);
+          const text = shown ? shown.texts[n] : "–", letter = each.querySelector("b");
+          if (letter) letter.textContent = key ? text : letters[t][n];
+          each.setAttribute("aria-label", key ? `${labels[t][n]}: ${text}` : labels[t][n]);
+        });
+      });
+      note.textContent = told;
+    };
+    const set = () => {
+      const wanted = state().get("strip") || "";
+      select.value = all("option", select).some(({ value }) => value === wanted) ? wanted : "";
+      show();
+    };
+    select.addEventListener("change", () => { keep("strip", select.value, ""); show(); });
+    return set;
+  };
+
+  /* The heat map of one metric. */
+  const startGrid = (grid) => {
+    const chooser = grid.querySelector("[data-metric]"), narrow = grid.querySelector("[data-narrow]");
+    const usual = chooser.value, name = grid.dataset.grid;
+    const cells = all("td", grid);
+    const titles = cells.map((cell) => {
+      const inside = cell.firstElementChild;
+      if (!inside) return "";
+      inside.title = inside.getAttribute("aria-label").replace(/:.*/, "");
+      return inside.title;
+    });
+    const show = async () => {
+      const key = chooser.value, grids = await load(`${root()}data/grid.js`, "grid");
+      if (key !== chooser.value) return;
+      const shown = grids[name][key], [metric] = key.split("/");
+      for (const part of ["caption", "low", "high"]) grid.querySelector(`[data-${part}]`).textContent = shown[part];
+      cells.forEach((cell, n) => {
+        cell.className = shown.steps[n] < 0 ? "" : `c${shown.steps[n]}`;
+        const inside = cell.firstElementChild;
+        (inside || cell).textContent = shown.texts[n];
+        if (inside) inside.setAttribute("aria-label", `${titles[n]}: ${shown.texts[n]}`);
+      });
+      for (const each of all("[data-files] a", grid)) {
+        const format = each.textContent.toLowerCase();
+        each.href = "about" in each.dataset ? `${root()}metrics/${metric}.html` : `${root()}figures/${metric}-${name}.${format}`;
+      }
+    };
+    const set = () => {
+      const wanted = state().get(name) || usual;
+      const there = all("option", chooser).some(({ value }) => value === wanted);
+      const next = there ? wanted : usual;
+      if (chooser.value === next && next === usual && !grid.dataset.moved) return;
+      chooser.value = next;
+      grid.dataset.moved = "1";
+      show();
+    };
+    chooser.addEventListener("change", () => {
+      grid.dataset.moved = "1";
+      keep(name, chooser.value, usual);
+      show();
+    });
+    narrow.addEventListener("input", () => {
+      const wanted = folded(narrow.value.trim());
+      for (const option of all("option", chooser)) option.hidden = !folded(option.textContent).includes(wanted);
+      for (const group of all("optgroup", chooser)) group.hidden = all("option", group).every(({ hidden }) => hidden);
+    });
+    return set;
+  };
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const tables = all("[data-tiles]").map(startTiles);
+    const box = document.querySelector("[data-inspect]"), strip = document.querySelector("[data-strip]");
+    if (box) {
+      const show = startCard(box, tables);
+      for (const table of tables) {
+        const on = ({ target }) => {
+          const place = table.links.indexOf(target.closest("a"));
+          if (place >= 0) show(table, place);
+        };
+        for (const event of ["pointerover", "focusin"]) table.box.addEventListener(event, on);
+      }
+    }
+    const sets = [...(strip ? [startStrip(strip, tables)] : []), ...all("[data-grid]").map(startGrid)];
+    const set = () => sets.forEach((each) => each());
+    set();
+    window.addEventListener("hashchange", set);
+    window.addEventListener("pageshow", set);
+  });
+})();
