@@ -40,7 +40,7 @@ ORDER = """
     geometry retrace portrait trajectories flowpass context
     size record run collection
     results wording similar findings detail
-    headtypes relationnames roles
+    typeshares headtypes relationnames claims roles
     inference headrelations quantities published classes alignment alignmenttable
     images charts
     views

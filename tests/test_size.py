@@ -204,7 +204,7 @@ def test_the_least_needed_goes_first_and_the_overview_says_so(listed: Path, tmp_
 @pytest.mark.slow
 def test_a_limit_that_cannot_be_kept_leaves_no_site(small_site: Site, tmp_path: Path) -> None:
     with pytest.raises(
-        OutputError, match=r"--max-site-size: 1 MB came; expected at least [12]\.\d"
+        OutputError, match=r"--max-site-size: 1 MB came; expected at least [12](\.\d+)? MB"
     ):
         headbook.render(small_site.stored, tmp_path / "site", max_size=1e6)
     assert not [*tmp_path.iterdir()]

@@ -71,10 +71,11 @@ def _relations(results: StackResults) -> Iterator[Function]:
         value, other = tests.accuracy.at(n), float(tests.at_offset.value[n])
         sure = p < LEVEL and tests.margin.low[n] > 0 and value.events >= FEW
         written = p_text(p)
-        sign = written if written.startswith("<") else f"= {written}"
+        tested = written if written.startswith("<") else f"= {written}"
         yield _function(
             relation_words(tests.labels[n]),
-            f"offset {offset}: {percent(other)}, p {sign}",
+            f"offset {offset}: {percent(other)}, "
+            + ("not tested" if np.isnan(p) else f"p {tested}"),
             place_of(tests, int(n), results.stack.name),
             value,
             other,
