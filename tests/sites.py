@@ -100,7 +100,7 @@ def write_site(place: Path, kind: str, **options: Any) -> Site:
     if kind == "pair":
         inputs = treebank.write_pairs(place / "pairs.jsonl")
     else:
-        inputs = treebank.write_trees(place / "trees.conllu")
+        inputs = treebank.write_trees(place / "trees.conllu", treebank.MANY)
     title = f"A tiny {kind}"
     study = make_study(inputs, site.model, notes=place / "notes.md", title=title, **options)
     study.save(site.stored)

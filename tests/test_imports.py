@@ -25,7 +25,7 @@ ORDER = """
     hook
     loading names randomness
     model
-    arithmetic accumulators flips
+    arithmetic intervals accumulators flips
     tokens rarity encode sequences texts batch passages
     anatomy frame loops plain compiled capture maps layerview shortcut
     lens nearest vocabulary embedding tokenview
@@ -68,7 +68,7 @@ DOORS = {
     "regex": {"annotate"},
     "rich": {"cli", "console"},
     "safetensors": {"storage"},
-    "scipy": {"accumulators", "contrasts", "similar"},
+    "scipy": {"intervals", "contrasts", "similar"},
     "spacy": {"annotate"},
     "transformers": {"hook", "loading", "model"},
     "typer": {"cli", "options"},

@@ -1,7 +1,7 @@
 """The words that every module shares: stacks, sides, views, states and spaces."""
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM",
@@ -63,6 +63,19 @@ class View(StrEnum):
     """Sink keys removed; rows no longer sum to 1."""
     RENORM = "renorm"
     """Sink keys removed and each row divided by what is left."""
+
+
+class Spread(IntEnum):
+    """What is known beforehand of how a number varies from sentence to sentence."""
+
+    USUAL = 0
+    """Most sentences have some of it."""
+    RARE = 1
+    """Many sentences lack it and others are full of it: each is one observation, no more."""
+    CLASSES = 2
+    """An average over a class of tokens, of which a few unusual sentences may be full."""
+    FEW = 3
+    """A few sentences decide it, however many there are: no interval holds what it says."""
 
 
 class Control(StrEnum):
