@@ -17,6 +17,8 @@ ROOT = Path(headbook.__file__).parent
 # A module imports from its own row and from rows above it. A new module needs a place here.
 ORDER = """
     __init__ errors terms memory memo
+    listing workspace
+    swap
     config resources folders progress threads
     inputs
     annotate controls

@@ -95,3 +95,61 @@ def test_a_site_is_not_replaced_without_force(small_site: Site, tmp_path: Path) 
     with pytest.raises(OutputError, match="pass --force to replace it"):
         headbook.render(small_site.stored, out)
     assert (out / "index.html").read_text() == "the old site"
+
+
+MINE = {"CNAME": "heads.example.org\n", "heads/notes.txt": "mine", ".git/HEAD": "ref: mine\n"}
+
+
+def with_mine(folder: Path) -> Path:
+    """A folder into which somebody has put files."""
+    for name, text in MINE.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_what_somebody_put_into_a_site_stays_there(small_site: Site, tmp_path: Path) -> None:
+    out = with_mine(copied(small_site, tmp_path))
+    headbook.render(small_site.stored, out, force=True)
+    assert {name: (out / name).read_text() for name in MINE} == MINE
+    for name in MINE:
+        (out / name).unlink()
+    (out / ".git").rmdir()
+    assert differing(small_site.folder, out) == []
+    assert os.listdir(tmp_path) == ["site"]  # noqa: PTH208 - hidden ones too
+
+
+def test_a_model_in_the_folder_of_a_study_stays_there(small_site: Site, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    shutil.copytree(small_site.stored, out)
+    shutil.copytree(small_site.model, out / "model")
+    before = tree(out / "model")
+    study = headbook.Study.load(out)
+    study.save(out, force=True)
+    assert tree(out / "model") == before
+    shutil.rmtree(out / "model")
+    assert differing(small_site.stored, out) == []
+
+
+def test_neither_a_model_nor_a_study_gives_way_to_a_site(small_site: Site, tmp_path: Path) -> None:
+    for folder in (small_site.model, small_site.stored):
+        out = tmp_path / folder.name
+        shutil.copytree(folder, out)
+        with pytest.raises(OutputError, match="; expected a new folder"):
+            headbook.render(small_site.stored, out, force=True)
+        assert differing(folder, out) == []
+    study = headbook.Study.load(small_site.stored)
+    with pytest.raises(OutputError, match="holds Headbook's site; expected a new folder"):
+        study.save(copied(small_site, tmp_path), force=True)
+
+
+def test_a_file_that_a_site_would_replace_is_told_before_it_is_drawn(
+    small_site: Site, tmp_path: Path
+) -> None:
+    out = copied(small_site, tmp_path)
+    (out / "robots.txt").write_text("mine")
+    headbook.render(small_site.stored, out, force=True)
+    before = tree(out)
+    with pytest.raises(OutputError, match=r"holds robots\.txt, which Headbook did not write"):
+        headbook.render(tmp_path / "no", out, force=True, base_url="https://heads.example.org/")
+    assert tree(out) == before

@@ -4,6 +4,7 @@
 """
 
 import logging
+import os
 import sys
 import time
 import traceback
@@ -23,6 +24,7 @@ from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
 from headbook.console import Bar, Lines
 from headbook.errors import ConfigError, HeadbookError, OutputError
 from headbook.folders import check_replaceable
+from headbook.listing import Kind
 from headbook.options import (
     BUILDING,
     COLLECTING,
@@ -90,7 +92,7 @@ def demo(**options: Any) -> None:
 def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
-    out = _checked_out(config, inputs)
+    out = _checked_out(config, inputs, Kind.STUDY)
     with _progress(config) as progress:
         study = _collect(inputs, config, progress)
     study.save(out, force=config.force)
@@ -103,7 +105,7 @@ def render_command(study: Path, **options: Any) -> None:
     """Write the site of a stored study, without model or network."""
     config = _config(options)
     start = time.monotonic()
-    _checked_out(config, [str(study)])
+    _checked_out(config, [str(study)], Kind.SITE)
     with _progress(config) as progress:
         summary = _render(study, config, progress)
     _finish(config, summary, start)
@@ -132,7 +134,7 @@ def figures_command(study: Path, only: list[str] | None, **options: Any) -> None
     from headbook.writing.papers import write_figures  # noqa: PLC0415 - see _render
 
     config = _config(options)
-    out = _checked_out(config, [str(study)])
+    out = _checked_out(config, [str(study)], Kind.FIGURES)
     with _progress(config) as progress:
         names = write_figures(study, out, only or (), force=config.force, progress=progress)
     _say(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
@@ -157,9 +159,8 @@ def metrics() -> None:
 
 def _build(inputs: list[str], config: Config) -> None:
     start = time.monotonic()
-    _checked_out(config, inputs)
-    if config.keep_study is not None:
-        check_replaceable(config.keep_study, force=config.force)
+    _checked_out(config, inputs, Kind.SITE)
+    _check_kept(config, inputs)
     with _progress(config) as progress:
         study = _collect(inputs, config, progress)
         if config.keep_study is not None:
@@ -201,7 +202,7 @@ def _config(options: dict[str, Any]) -> Config:
     return Config.of(file, **given)
 
 
-def _checked_out(config: Config, inputs: Sequence[str]) -> Path:
+def _checked_out(config: Config, inputs: Sequence[str], kind: Kind) -> Path:
     """The output folder, checked before anything slow begins.
 
     Raises:
@@ -210,12 +211,41 @@ def _checked_out(config: Config, inputs: Sequence[str]) -> Path:
     """
     if config.out is None:
         raise ConfigError("--out: nothing came; expected a folder to write, for example --out site")
-    place = config.out.resolve()
-    for name in inputs:
-        if place in {Path(name).resolve(), *Path(name).resolve().parents}:
-            raise OutputError(f"{config.out}: holds the input {name}; expected another folder")
-    check_replaceable(config.out, force=config.force)
+    _check_apart(config.out, inputs)
+    names: list[str] = []
+    if kind is Kind.SITE and config.base_url is not None:
+        from headbook.writing.publish import base, web_files  # noqa: PLC0415 - see _render
+
+        names = [name for name, _ in web_files(base(config.base_url), ())]
+    check_replaceable(config.out, kind, force=config.force, names=names)
     return config.out
+
+
+def _check_kept(config: Config, inputs: Sequence[str]) -> None:
+    """The same for the folder in which a study is kept.
+
+    Raises:
+        OutputError: it may not be replaced, or it lies in the site.
+    """
+    if config.keep_study is None or config.out is None:
+        return
+    _check_apart(config.keep_study, inputs)
+    kept, out = (Path(os.path.realpath(each)) for each in (config.keep_study, config.out))
+    if out in {kept, *kept.parents}:
+        raise OutputError(
+            f"--keep-study: {config.keep_study} came, which lies in --out {config.out}; expected a "
+            "folder outside"
+        )
+    check_replaceable(config.keep_study, Kind.STUDY, force=config.force)
+
+
+def _check_apart(out: Path, inputs: Sequence[str]) -> None:
+    """Refuse folders that hold what is read."""
+    place = Path(os.path.realpath(out))
+    for name in inputs:
+        file = Path(os.path.realpath(name))
+        if place in {file, *file.parents}:
+            raise OutputError(f"{out}: holds the input {name}; expected another folder")
 
 
 def _progress(config: Config) -> AbstractContextManager[Progress]:

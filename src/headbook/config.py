@@ -141,7 +141,12 @@ class Config:
     processes: int = option(
         0, "Processes that draw pages; 0: one a core where there are many pages.", place=True
     )
-    force: bool = option(False, "Replace an existing Headbook folder.", "-f", place=True)
+    force: bool = option(
+        False,
+        "Replace the files of an existing Headbook folder; yours in it stay.",
+        "-f",
+        place=True,
+    )
     open: bool = option(False, "Open the site in the browser when it is done.", place=True)
     quiet: bool = option(False, "Print errors only.", "-q", place=True)
     verbose: bool = option(
