@@ -9,10 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import headbook
-from headbook.errors import OutputError
+from headbook.errors import OutputError, StudyError
 from headbook.writing import site as writer
 from pages import differing, tree
 from sites import Site
@@ -30,15 +31,21 @@ def files_below(place: Path) -> int:
     return sum(len(names) for _, _, names in os.walk(place))
 
 
-def killed_after(files: int, command: list[str], place: Path) -> bool:
-    """Run a command and kill it when so many files are new; False if it ends before that."""
+def killed_after(files: int, command: list[str], place: Path, number: int = signal.SIGKILL) -> bool:
+    """Run a command and kill it when so many files are new; False if it ends before that.
+
+    The processes that it began end with it.
+    """
     start = files_below(place)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while process.poll() is None:
             if files_below(place) >= start + files:
-                process.send_signal(signal.SIGKILL)
+                workers = psutil.Process(process.pid).children(recursive=True)
+                process.send_signal(number)
                 process.wait()
+                _, alive = psutil.wait_procs(workers, timeout=5)
+                assert alive == []
                 return True
             time.sleep(0.02)
     finally:
@@ -48,17 +55,22 @@ def killed_after(files: int, command: list[str], place: Path) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_kill_while_pages_are_written_leaves_the_old_site(
-    small_site: Site, tmp_path: Path
+    small_site: Site, tmp_path: Path, number: int
 ) -> None:
+    """And no process; a polite one leaves no draft, another's is removed by the next run."""
     out = copied(small_site, tmp_path)
     before = tree(out)
     command = [sys.executable, "-m", "headbook", "render", "--force", "--quiet"]
-    command += ["--out", str(out), str(small_site.stored)]
-    assert killed_after(len(before) * 2 // 3, command, tmp_path)
+    command += ["--out", str(out), "--processes", "2", str(small_site.stored)]
+    assert killed_after(len(before) * 2 // 3, command, tmp_path, number)
     assert tree(out) == before
-    headbook.render(small_site.stored, out, force=True)
-    assert differing(small_site.folder, out) == []
+    drafts = [name for name in os.listdir(tmp_path) if name != "site"]  # noqa: PTH208
+    assert len(drafts) == (number == signal.SIGKILL)
+    with pytest.raises(StudyError):
+        headbook.render(tmp_path, out, force=True)
+    assert os.listdir(tmp_path) == ["site"]  # noqa: PTH208 - hidden ones too
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from pathlib import Path
 from headbook.charts import Drawing, Figure, Picture
 from headbook.errors import ConfigError
 from headbook.folders import check_replaceable, written_whole
+from headbook.limits import check_room
 from headbook.listing import Kind
 from headbook.numbers.results import StackResults
 from headbook.numbers.results import results as results_of
@@ -62,6 +63,7 @@ def write_figures(
         OutputError: ``out`` may not be replaced, or cannot be written.
     """
     check_replaceable(Path(out), Kind.FIGURES, force=force)
+    check_room()
     if not isinstance(study, Study):
         study = Study.load(study)
     results = results_of(study)

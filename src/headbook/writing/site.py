@@ -13,6 +13,7 @@ from pathlib import Path
 from headbook import charts
 from headbook.charts import Figure
 from headbook.folders import check_replaceable, written_whole
+from headbook.limits import check_room
 from headbook.listing import Kind, Listing
 from headbook.numbers.results import StackResults
 from headbook.numbers.results import results as results_of
@@ -108,9 +109,11 @@ def render(
     Raises:
         StudyError: the stored study cannot be read.
         OutputError: ``out`` may not be replaced or written, or ``max_size`` is too small.
+        ResourceError: the process may not use enough memory.
     """
     names = [name for name, _ in publish.web_files(publish.base(base_url), ())]
     check_replaceable(Path(out), Kind.SITE, force=force, names=names)
+    check_room()
     if not isinstance(study, Study):
         study = Study.load(study).condensed
     pages, sizes = 0, {}
@@ -246,7 +249,9 @@ class _Writer:
 
     def _copy_assets(self) -> None:
         assets = self.folder / "assets"
-        shutil.copytree(resource_folder("templates") / "assets", assets)
+        assets.mkdir()
+        for file in export.walk(resource_folder("templates") / "assets"):
+            shutil.copy(file, assets)  # copytree would hide why one of them failed
         with (assets / "site.css").open("a", encoding="utf-8", newline="\n") as stream:
             stream.writelines(colour_rules())
         (assets / "vega.js").write_text(charts.runtime(), encoding="utf-8", newline="\n")
