@@ -180,7 +180,7 @@ def test_an_interrupt_is_one_line(
 
     monkeypatch.setattr(site, "render", stopped)
     said = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
-    assert said == Said(2, "", "headbook: stopped; nothing was changed\n")
+    assert said == Said(2, "", "headbook: stopped; nothing is half done\n")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "sums.safetensors", "tokens.parquet"])

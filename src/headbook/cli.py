@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from headbook.writing.site import Summary
 
 DONE, BUG, WRONG = 0, 1, 2
-STOPPED = "stopped; nothing was changed"
+STOPPED = "stopped; nothing is half done"  # it may have come when all was in place already
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,

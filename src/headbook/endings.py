@@ -27,7 +27,7 @@ MEMORY = (
 )
 NEED_LESS = (
     "expected more of it; lower --batch-tokens, --max-length, --sentence-pages and --exemplars "
-    "need less, and so does --processes 1; nothing was changed"
+    "need less, and so does --processes 1; nothing is half done"
 )
 
 
