@@ -49,10 +49,11 @@ def test_an_error_that_cannot_travel_is_told_all_the_same() -> None:
 
 PARENT = """
 import sys
+from pathlib import Path
 from headbook.writing.parallel import Shares
 from shares import waits
 if __name__ == "__main__":
-    with Shares(waits, (sys.argv[1],), 2) as found:
+    with Shares(waits, (sys.argv[1],), 2, Path(sys.argv[1])) as found:
         list(found)
 """
 
