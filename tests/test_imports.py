@@ -17,6 +17,8 @@ ROOT = Path(headbook.__file__).parent
 # A module imports from its own row and from rows above it. A new module needs a place here.
 ORDER = """
     __init__ errors terms memory memo
+    listing workspace dates limits
+    swap
     config resources folders progress threads
     inputs
     annotate controls
@@ -46,7 +48,7 @@ ORDER = """
     latex markup export scripts publish handed parallel press stylesheet site papers
     onefile
     pack
-    console options cli __main__
+    console options endings places cli __main__
 """
 GROUPS = ("text", "network", "measures", "summaries", "passes", "stored", "numbers", "writing")
 PACKAGES = {"headbook", *(f"headbook.{group}" for group in GROUPS)}

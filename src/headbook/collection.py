@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from headbook.config import Config
+from headbook.dates import today
 from headbook.errors import ConfigError
 from headbook.inputs import Corpus, open_corpus
 from headbook.measures.threads import own_threads
@@ -49,6 +50,7 @@ def collect(
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     metrics = chosen_metrics(config.metrics)  # wrong names are told before anything slow begins
     notes = _read_notes(config.notes)
+    today()  # a wrong date, too
     randomness = own_randomness(config.seed, _graphics(config.device))
     with randomness, own_threads(), open_corpus(files) as corpus:
         columns = facets(corpus, config.facet, config.pair_member)

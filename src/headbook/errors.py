@@ -7,7 +7,8 @@ HeadbookError           anything the person at the keyboard can mend; exit code 
 ├── AnnotatorError      a spaCy pipeline that cannot be used
 ├── ModelError          a model or tokenizer that cannot be used
 ├── StudyError          a stored study that cannot be read or merged
-└── OutputError         a folder that must not or cannot be written
+├── OutputError         a folder that must not or cannot be written
+└── ResourceError       the machine has too little memory, or does not take what is printed
 ```
 
 Every message is one line and says what came, what was expected and what to do.
@@ -53,3 +54,7 @@ class StudyError(HeadbookError):
 
 class OutputError(HeadbookError):
     """An output folder is not ours to replace, or cannot be written."""
+
+
+class ResourceError(HeadbookError):
+    """The machine has too little memory, or does not take what is printed."""

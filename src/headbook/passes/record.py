@@ -1,11 +1,10 @@
 """How a study was made, for its manifest."""
 
-import datetime as dt
 import importlib.metadata
-import os
 from typing import TYPE_CHECKING
 
 from headbook import __version__
+from headbook.dates import today
 from headbook.inputs import TREEBANK
 from headbook.stored.manifest import SCHEMA, Check, Gap, InputFacts, Manifest, ModelFacts, Rounding
 from headbook.summaries.sums import Survey
@@ -88,11 +87,3 @@ def _model_facts(run: "Run") -> ModelFacts:
         missing=model.weights.missing,
         unexpected=model.weights.unexpected,
     )
-
-
-def today() -> str:
-    """The one date of a study; ``SOURCE_DATE_EPOCH`` makes it the same again."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    now = dt.datetime.now(dt.UTC)
-    moment = dt.datetime.fromtimestamp(int(epoch), dt.UTC) if epoch else now
-    return moment.date().isoformat()
