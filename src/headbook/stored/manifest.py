@@ -33,6 +33,11 @@ class Check:
         """Whether rounding explains the difference."""
         return self.error <= self.tolerance
 
+    def said(self) -> str:
+        """What should hold, in which stack, and how far it is from that."""
+        where = f" ({self.stack})" if self.stack else ""
+        return f"{self.name}{where}, difference {self.error:.2g}"
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -141,6 +146,11 @@ class Manifest:
     def stack(self, name: str) -> Stack:
         """A stack by name."""
         return next(stack for stack in self.stacks if stack.name == name)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The self-checks that failed: what should hold, where, and the difference."""
+        return tuple(check.said() for check in self.checks if not check.passed)
 
     def count(self, side: Side, what: str) -> int:
         """A count of one side's texts, 0 where there was none."""

@@ -34,6 +34,7 @@ class OverviewPage(Page):
     Attributes:
         facts: what was run, as terms and values.
         notes: the author's own words, in Markdown.
+        failed: the self-checks that failed.
         warnings: what a reader must know before trusting the numbers.
         findings: sentences computed from the numbers, by stack.
         grids: all heads, by stack.
@@ -45,6 +46,7 @@ class OverviewPage(Page):
     template: ClassVar[str] = "index.html"
     facts: tuple[tuple[str, str], ...]
     notes: str
+    failed: tuple[str, ...]
     warnings: tuple[str, ...]
     findings: tuple[FindingGroup, ...]
     grids: tuple[Grid, ...]
@@ -69,6 +71,7 @@ def overview_page(
         f"{counted(manifest.counts['sentences'], 'sentence')}: numbers, charts and exemplars.",
         facts=tuple(_facts(manifest)),
         notes=manifest.notes,
+        failed=manifest.failed,
         warnings=tuple(_warnings(manifest)),
         findings=tuple(group for group in found if group.findings),
         grids=tuple(r.once(grid) for r in results.values() if r.metrics),
@@ -138,13 +141,6 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
         )
     if model.unexpected:
         yield f"The checkpoint holds weights that were not used: {_some(model.unexpected)}."
-    for check in manifest.checks:
-        if not check.passed:
-            yield (
-                f"A self-check failed: {check.name}"
-                + (f" ({STACKS[check.stack]})" if check.stack else "")
-                + f", difference {check.error:.2g}. Do not trust the numbers it concerns."
-            )
     for gap in gap_texts(manifest.gaps):
         yield f"Not available: {gap}."
 
