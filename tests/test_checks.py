@@ -39,7 +39,8 @@ def test_a_failed_check_ends_with_code_three_and_the_site_says_so(
     out, kept = tmp_path / "site", tmp_path / "study"
     said = run("build", text, "--out", out, "--keep-study", kept, *FEW, "--quiet")
     assert said.code == 3
-    assert re.fullmatch(rf"headbook: \d+ self-checks failed: .*{NAME}.*--accept-checks.*\n", said.err)
+    line = rf"headbook: \d+ self-checks failed: .*{NAME}.*--accept-checks.*\n"
+    assert re.fullmatch(line, said.err)
     page = (out / "index.html").read_text(encoding="utf-8")
     assert BANNER in page
     assert NAME in page

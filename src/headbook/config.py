@@ -140,7 +140,7 @@ class Config:
     )
     accept_checks: bool = option(
         False,
-        "End with exit code 0, not 3, where a self-check failed; the overview names it all the same.",
+        "End with exit code 0, not 3, though a self-check failed; the overview still names it.",
         place=True,
     )
     processes: int = option(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headbook.errors import StudyError
-from headbook.terms import Kind, Side, Stack
+from headbook.terms import MILLION, Kind, Side, Stack
 
 SCHEMA = 2
 
@@ -151,6 +151,11 @@ class Manifest:
     def failed(self) -> tuple[str, ...]:
         """The self-checks that failed: what should hold, where, and the difference."""
         return tuple(check.said() for check in self.checks if not check.passed)
+
+    def learned_share(self, stack: Stack) -> float:
+        """Which share of a stack's attention goes to the learned sink of its softmax."""
+        rows = self.counts.get(stack.rows_counted, 0)
+        return self.counts.get(stack.learned_counted, 0) / MILLION / rows if rows else 0.0
 
     def count(self, side: Side, what: str) -> int:
         """A count of one side's texts, 0 where there was none."""
