@@ -26,10 +26,11 @@ ORDER = """
     projection
     hook
     loading names randomness
-    model
+    model probe
     arithmetic intervals accumulators flips
     tokens rarity encode sequences texts batch passages
-    anatomy frame loops plain compiled capture maps layerview shortcut
+    anatomy calls chains frame loops plain compiled capture maps layerview shortcut
+    learned ownattention mapcheck
     lens nearest vocabulary embedding tokenview
     flow cosines segments tokenpairs outputs
     trees phrases fits mixture classify patterns

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import tiny
 import treebank
 from bare import Bare, Given, Word, given
 from headbook.collection import collect
@@ -34,12 +35,17 @@ DOUBLE = 1e-9
 
 
 class Case(NamedTuple):
-    """A kind of model; ``window``: how far each layer's tokens see to either side."""
+    """A kind of model.
+
+    ``window``: how far each layer's tokens see to either side; ``learned``: whether the softmax has
+    a sink of its own.
+    """
 
     family: str
     tolerance: float
     window: dict[int, int] | None = None
     pairs: bool = False
+    learned: bool = False
 
 
 CASES = {
@@ -47,6 +53,7 @@ CASES = {
     "causal": Case("gpt2", DOUBLE),
     "grouped keys, begins with a special token": Case("llama", SINGLE),
     "local windows": Case("modernbert", SINGLE, window={1: 2}),
+    "a learned sink": Case("gpt_oss", SINGLE, window={0: tiny.WINDOW - 1}, learned=True),
     "encoder, decoder and cross": Case("bart", DOUBLE, pairs=True),
 }
 OF_PASSAGES = ("block_ratio",)  # texts of a single sentence take no part
@@ -93,7 +100,8 @@ def naive(tiny_folder: Folder) -> Callable[[str], Expected]:
         bare = Bare.load(tiny_folder(case.family), pairs=case.pairs)
         found: Expected = defaultdict(list)
         for sides in annotated_pairs() if case.pairs else ((given(t),) for t in treebank.TREES):
-            for stack, layer, head, look in bare.looks(*sides, window=case.window):
+            for stack, layer, head, plain in bare.looks(*sides, window=case.window):
+                look = replace(plain, learned=case.learned)
                 for view in ("raw", "nosink", "renorm"):
                     found[stack, layer, head, view].append(Viewed(look, view))
         return found

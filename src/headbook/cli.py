@@ -1,6 +1,6 @@
 """The command line: options in, one line and an exit code out.
 
-0: done. 2: wrong use or input. 1: a bug in Headbook.
+0: done. 2: wrong use or input. 3: done, but a self-check failed. 1: a bug in Headbook.
 """
 
 import logging
@@ -29,6 +29,7 @@ from headbook.endings import (
     is_closed_pipe,
     told,
 )
+from headbook.errors import CheckError
 from headbook.limits import check_room
 from headbook.listing import Kind
 from headbook.options import (
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from headbook.stored.study import Study
     from headbook.writing.site import Summary
 
-DONE, BUG, WRONG = 0, 1, 2
+DONE, BUG, WRONG, CHECKED = 0, 1, 2, 3
 STOPPED = "stopped; nothing is half done"  # it may have come when all was in place already
 app = typer.Typer(
     add_completion=False,
@@ -104,6 +105,7 @@ def collect(inputs: list[str], **options: Any) -> None:
         study = _collect(inputs, config, progress)
     study.save(out, force=config.force)
     _say(config, f"Study: {out}")
+    _judge(config, study)
 
 
 @app.command(name="render")
@@ -175,6 +177,25 @@ def _build(inputs: list[str], config: Config) -> None:
             study.save(config.keep_study, force=config.force)
         summary = _render(study, config, progress)
     _finish(config, summary, start)
+    _judge(config, study)
+
+
+def _judge(config: Config, study: "Study") -> None:
+    """Let no failed self-check pass in silence, when all is written.
+
+    Raises:
+        CheckError: one failed, and nobody said that they accept it.
+    """
+    failed = study.manifest.failed
+    if not failed:
+        return
+    said = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
+    if config.accept_checks:
+        typer.echo(f"warning: {said}; accepted, the overview says so", err=True)
+        return
+    raise CheckError(
+        f"{said}; all is written, but do not trust these numbers; --accept-checks ends with 0"
+    )
 
 
 def _collect(inputs: list[str], config: Config, progress: Progress) -> "Study":
@@ -252,6 +273,8 @@ def main() -> None:
         with interruptible():
             stopped = app(standalone_mode=False)  # the code of an interrupt; None or 0 without one
             sys.stdout and sys.stdout.flush()
+    except CheckError as error:
+        _leave(str(error), CHECKED)
     except TyperException as error:
         _leave(f"{_said(error).rstrip('.')}; see --help", WRONG)
     except (typer.Abort, KeyboardInterrupt):

@@ -27,6 +27,7 @@ RULES = (*HEAD_RULES, "punctuation", "even")
 HEADLINES = (
     "attention_distance", "relative_entropy", "sink_share", "attention_to", "dependency_alignment",
 )  # fmt: skip
+MILLION = 1_000_000
 REACH = 32  # tokens from which on distances are counted together
 DISTANCES = ("all", *map(str, range(1, REACH)), f"{REACH}+")
 # Classes of tokens over which token metrics are averaged.
@@ -127,6 +128,8 @@ class Stack:
         n_key_heads: key and value heads; fewer than ``n_heads`` in grouped-query attention.
         causal: whether a query sees only its own and earlier positions.
         queries, keys: the texts that rows and columns of attention stand for.
+        learned_sink: whether the softmax has a logit of its own that stands for no token, so that
+            a row adds up to less than 1.
     """
 
     name: str
@@ -138,11 +141,22 @@ class Stack:
     causal: bool
     queries: Side
     keys: Side
+    learned_sink: bool = False
 
     @property
     def crosses(self) -> bool:
         """Whether queries and keys come from different texts."""
         return self.queries != self.keys
+
+    @property
+    def rows_counted(self) -> str:
+        """The name under which rows of attention are counted, where the softmax has a sink."""
+        return f"{self.name}.rows"
+
+    @property
+    def learned_counted(self) -> str:
+        """The name under which what such a sink takes is counted, in millionths of a row."""
+        return f"{self.name}.learned_sink"
 
     @property
     def default_view(self) -> View:

@@ -8,12 +8,12 @@ from headbook.charts import Figure
 from headbook.findings import Finding, find
 from headbook.numbers.results import StackResults
 from headbook.stored.manifest import Manifest
-from headbook.terms import Side
+from headbook.terms import Side, Stack
 from headbook.views.grid import FIRST, Grid, grid
 from headbook.views.metric import MetricPage
 from headbook.views.page import Page, gap_texts
 from headbook.views.ranked import tests_of
-from headbook.wording import STACKS, counted
+from headbook.wording import STACKS, counted, percent
 
 CURVES = (*FIRST, "cosine_to_input", "vocabulary_rank")
 MOST_CURVES = 8  # on the page; several stacks share them
@@ -34,22 +34,26 @@ class OverviewPage(Page):
     Attributes:
         facts: what was run, as terms and values.
         notes: the author's own words, in Markdown.
+        failed: the self-checks that failed.
         warnings: what a reader must know before trusting the numbers.
         findings: sentences computed from the numbers, by stack.
         grids: all heads, by stack.
         figures: curves over layers, by stack.
         sentences: whether there are pages of sentences.
+        learned: whether a stack's softmax has a learned sink.
         left_out: what was left out to keep the site small; empty where nothing was.
     """
 
     template: ClassVar[str] = "index.html"
     facts: tuple[tuple[str, str], ...]
     notes: str
+    failed: tuple[str, ...]
     warnings: tuple[str, ...]
     findings: tuple[FindingGroup, ...]
     grids: tuple[Grid, ...]
     figures: tuple[tuple[str, tuple[Figure, ...]], ...]
     sentences: bool
+    learned: bool
     left_out: str
 
 
@@ -69,11 +73,13 @@ def overview_page(
         f"{counted(manifest.counts['sentences'], 'sentence')}: numbers, charts and exemplars.",
         facts=tuple(_facts(manifest)),
         notes=manifest.notes,
+        failed=manifest.failed,
         warnings=tuple(_warnings(manifest)),
         findings=tuple(group for group in found if group.findings),
         grids=tuple(r.once(grid) for r in results.values() if r.metrics),
         figures=tuple(_curves(results, metric_pages)),
         sentences=bool(study.portrait.listed),
+        learned=any(stack.learned_sink for stack in manifest.stacks),
         left_out=left_out,
     )
 
@@ -85,6 +91,8 @@ def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
         shape = f"{len(stack.attention_layers)} layers × {stack.n_heads} heads"
         shared = f", {stack.n_key_heads} key heads" if stack.n_key_heads < stack.n_heads else ""
         yield STACKS[stack.name].capitalize(), shape + shared
+        if stack.learned_sink:
+            yield "Learned sink", learned_sink(manifest, stack)
     yield "Parameters", f"{model.parameters:,} ({model.dtype})"
     for file in manifest.inputs:
         yield (
@@ -110,6 +118,15 @@ def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
         ),
     )
     yield "Made", f"{manifest.created} with Headbook {manifest.headbook}".strip()
+
+
+def learned_sink(manifest: Manifest, stack: Stack) -> str:
+    """What goes to a sink that is no token, in words."""
+    return (
+        f"{percent(manifest.learned_share(stack))} of the mass goes to the learned sink: a logit "
+        "of the softmax that stands for no token. It counts as sink; the weights of a query add "
+        "up to the rest"
+    )
 
 
 def _warnings(manifest: Manifest) -> Iterator[str]:
@@ -138,13 +155,6 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
         )
     if model.unexpected:
         yield f"The checkpoint holds weights that were not used: {_some(model.unexpected)}."
-    for check in manifest.checks:
-        if not check.passed:
-            yield (
-                f"A self-check failed: {check.name}"
-                + (f" ({STACKS[check.stack]})" if check.stack else "")
-                + f", difference {check.error:.2g}. Do not trust the numbers it concerns."
-            )
     for gap in gap_texts(manifest.gaps):
         yield f"Not available: {gap}."
 
