@@ -8,7 +8,7 @@ need the vocabulary, the geometry of states (jackknife), random sequences, and p
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -47,9 +47,6 @@ SEED = 0
 N, D = FIELDS.index("n"), FIELDS.index("d")
 
 Floats = NDArray[np.float64]
-
-
-Table = HeadTable | TokenSums
 
 
 class Column(NamedTuple):
@@ -139,22 +136,25 @@ def columns(
     """Everything that is measured, sentence by sentence."""
     heads, tokens = tuple(head_metrics(metrics, Source.ALL)), tuple(token_metrics(metrics))
     surveyor = Surveyor(model, anatomy, heads, tuple(t for t in tokens if not t.sampled), 1)
-    surveys = [surveyor.survey(batch) for batch in batches]
-    for name in anatomy.stacks:
-        yield from _taken([survey.heads[name].table for survey in surveys], "heads")
-        yield from _taken([s.tokens[name] for s in surveys if name in s.tokens], "layers")
-    del surveys
+    tables = Tables()
+    for batch in batches:
+        survey = surveyor.survey(batch)
+        tables.take({name: each.table for name, each in survey.heads.items()}, "heads")
+        tables.take(survey.tokens, "layers")
+    yield from tables.columns()
     context = ContextSampler(model, anatomy, tuple(context_metrics(metrics)), (), SEED)
     if context.metrics:
         known = context.thresholds(batches, context.step(batch.items[0] for batch in batches))
-        found = [context.sample(batch, known).context for batch in batches]
-        for name in found[0]:
-            yield from _taken([each[name] for each in found], "heads")
+        tables = Tables()
+        for batch in batches:
+            tables.take(context.sample(batch, known).context, "heads")
+        yield from tables.columns()
     flows = FlowTracker(model, anatomy, tuple(flow_metrics(metrics)), (), range(len(batches)))
     if flows.metrics:
-        tracked = [flows.track(batch)[1] for batch in batches]
-        for name in tracked[0]:
-            yield from _taken([each[name] for each in tracked], "layers")
+        tables = Tables()
+        for batch in batches:
+            tables.take(flows.track(batch)[1], "layers")
+        yield from tables.columns()
     sampler = Sampler(model, anatomy, tuple(sampled_metrics(metrics)), len(batches))
     if sampler.metrics:
         parts = [sampler.sample(batch).sampled for batch in batches]
@@ -162,16 +162,29 @@ def columns(
             yield from _finished([each[name] for each in parts])
 
 
-def _taken(tables: Sequence[Table], part: str) -> Iterator[Column]:
-    """The columns of tables of one sentence each."""
-    if not tables or not tables[0].columns:
-        return
-    sums = np.stack([getattr(table, part).sums[[N, D]].sum(1) for table in tables])
-    names: Sequence[HeadColumn | TokenColumn] = tables[0].columns
-    for place, column in enumerate(names):
-        n, d = np.moveaxis(sums[..., place].reshape(len(tables), 2, -1), 1, 0).astype(np.float64)
-        if d.any():
-            yield Column(column.metric, str(column[1]), column.label, np.where(d > 0, n, 0), d)
+class Tables:
+    """Numerators and denominators of tables, sentence by sentence, in single precision."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str], Sequence[HeadColumn | TokenColumn]] = {}
+        self._sums: dict[tuple[str, str], list[NDArray[np.float32]]] = {}
+
+    def take(self, tables: Mapping[str, HeadTable | TokenSums], part: str) -> None:
+        """Take in the tables of one sentence, by stack."""
+        for stack, table in tables.items():
+            self._names[stack, part] = table.columns
+            sums = getattr(table, part).sums[[N, D]].sum(1)
+            sums = sums.reshape(2, -1, sums.shape[-1]).astype(np.float32)
+            self._sums.setdefault((stack, part), []).append(sums)
+
+    def columns(self) -> Iterator[Column]:
+        """The columns that some sentence has."""
+        for place, names in self._names.items():
+            sums = self._sums.pop(place)
+            for number, name in enumerate(names):
+                n, d = np.stack([each[..., number] for each in sums], 1).astype(np.float64)
+                if d.any():
+                    yield Column(name.metric, str(name[1]), name.label, np.where(d > 0, n, 0), d)
 
 
 def _finished(parts: Sequence[SampleSums]) -> Iterator[Column]:

@@ -296,7 +296,7 @@ def test_of_many_pairs_every_nth_says_where_the_top_shares_begin(
         parts = [naive.high_pair_distance(text, known) for text in each]
         for label in HIGH:
             one = [part[label] for part in parts]
-            same(rows[(*head, label)], one, (0, math.inf), CASES[case], "distance")
+            same(rows[(*head, label)], one, (0, math.inf), CASES[case], "high_pair_distance")
 
 
 Maps = torch.Tensor

@@ -1,6 +1,7 @@
 """A few annotated sentences, and pairs, that every tiny tokenizer cuts into several pieces."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,6 +64,18 @@ PAIRS = (
     ("Old dogs sleep near the house and the garden.", "The dogs sleep."),
     ("Unhappiness!", "The old gardener sees unhappiness in the red water, and the bird sings."),
     ("the dog sees the dog", "water"),
+)
+
+
+MANY_PAIRS = (
+    *PAIRS,
+    *(
+        (f"The {who} sees the {what}.", f"Un {what}, the {who}{end}")
+        for number, (who, what) in enumerate(
+            product(("old dog", "bird", "gardener", "fisherman"), ("house", "red water", "garden"))
+        )
+        for end in ("!", f" and {number} birds.")
+    ),
 )
 
 
