@@ -8,8 +8,9 @@ from headbook.numbers.headtypes import KEY_NAMES, PART_NAMES, HeadType, Rest
 from headbook.numbers.relationnames import TAGS
 from headbook.numbers.results import Number, StackResults
 from headbook.numbers.typeshares import METRIC, SOME_SINK, Place, share
+from headbook.summaries.intervals import FEW
 from headbook.terms import View
-from headbook.wording import FEW, THIN, interval, number, percent
+from headbook.wording import THIN, interval, number, percent
 
 REPEATED = 0.4  # of the attention on repeated random tokens, by convention
 TWICE = 2.0  # times uniform attention, from which on a class of tokens is worth a sentence
@@ -58,7 +59,8 @@ def point_estimate(value: Number) -> str:
 
 def sink_words(results: StackResults) -> str:
     """What the sink of a stack is."""
-    return "special tokens and the first position" if results.stack.causal else "special tokens"
+    what = "special tokens and the first position" if results.stack.causal else "special tokens"
+    return f"{what}, and the learned sink" if results.stack.learned_sink else what
 
 
 def _it(results: StackResults, found: HeadType) -> str:
@@ -130,7 +132,7 @@ def token_class(results: StackResults, place: Place, found: HeadType | None) -> 
     for metric, label, name in asked:
         value = share(results, metric, view, label, place)
         even = _even(results, metric, view, label, place)
-        clear = value.events >= FEW and value.low >= TWICE * even > 0
+        clear = value.effective >= FEW and value.low >= TWICE * even > 0
         if clear and (best is None or value.value / even > best[0]):
             best = value.value / even, value, even, name
     if best is not None:

@@ -27,7 +27,8 @@ from headbook.numbers.relationnames import relation_words, way
 from headbook.numbers.results import StackResults
 from headbook.numbers.typeshares import Place
 from headbook.stored.shown import HeadName
-from headbook.wording import FEW, counted, p_text, percent
+from headbook.summaries.intervals import FEW
+from headbook.wording import counted, p_text, percent
 
 if TYPE_CHECKING:
     from headbook.numbers.inference import RelationTests
@@ -96,7 +97,7 @@ def served(tests: "RelationTests | None", place: Place) -> int | None:
     if tests is None or not len(tests.labels):
         return None
     with np.errstate(invalid="ignore"):
-        sure = (tests.p < LEVEL) & (tests.margin.low > 0) & (tests.accuracy.events >= FEW)
+        sure = (tests.p < LEVEL) & (tests.margin.low > 0) & (tests.accuracy.effective >= FEW)
     own = np.flatnonzero(sure & (tests.head == place).all(1))
     return int(own[tests.margin.value[own].argmax()]) if len(own) else None
 
