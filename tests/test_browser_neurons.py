@@ -97,7 +97,9 @@ def test_numbers_are_those_of_queries_and_keys(
             if details.get_attribute("open") is None:
                 details.locator("summary").click()
         check_dimensions(view, kept, head, query, key)
-        keys = rows(view.locator("details table").nth(1))
+        table = view.locator("details table").nth(1)
+        expect(table.locator("tr").nth(len(row.weights))).to_be_attached()  # filled when opened
+        keys = rows(table)
         assert len(keys) == len(row.weights)
         for cells, *wanted in zip(keys, row.products, row.scores, row.weights, strict=True):
             for text, value in zip(cells[1:], wanted, strict=True):
