@@ -20,11 +20,12 @@ from headbook.charts.lines import APART, Line, layer_lines
 from headbook.numbers.headtypes import head_types
 from headbook.numbers.results import StackResults, results
 from headbook.stored.study import Study
-from headbook.summaries.sums import HeadColumn
-from headbook.terms import View
+from headbook.summaries.sums import HeadColumn, TokenColumn
+from headbook.terms import Space, State, View
 from headbook.views.atlas import atlas, mean_maps, tile_picture
 from headbook.views.functions import functions
 from headbook.views.inspector import atlas_data, notable
+from headbook.views.layercurves import layer_curves
 from headbook.views.lead import lead
 from headbook.views.menu import menu
 from headbook.views.overview import CARDS, overview_page
@@ -178,6 +179,21 @@ def test_names_of_lines_stand_apart_and_lines_stay_inside() -> None:
     assert len(places) == 6
     assert min(places) >= 0
     assert max([*places, *names]) <= height
+
+
+def test_one_wide_interval_does_not_flatten_the_curves() -> None:
+    """A mean rank of 0.02 from sentences that are up to 1 away from it."""
+    column = TokenColumn("vocabulary_rank", State.OUT, Space.RAW, "all")
+    sink = {HeadColumn("confidence", View.RAW, ""): Fake([[0.5], [0.5]])}
+    found = fake_results(sink, tokens={column: ([0.02, 0.02], 1.0)})
+    numbers = found.tokens("vocabulary_rank", State.OUT, Space.RAW, "all")
+    assert numbers is not None
+    assert numbers.high.max() > 0.1
+    (curve,) = layer_curves(found, ())
+    axis = [float(each) for each in re.findall(r">([\d.]+)</text>", curve.picture.svg)]
+    assert 0.02 in axis
+    assert 0.04 in axis
+    assert not {0.1, 0.2, 0.4} & {*axis}
 
 
 def test_the_lead_says_how_even_layers_are_and_what_the_sink_gets() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 
 from headbook.charts.drawing import Drawing
 from headbook.charts.lines import Line, layer_lines
-from headbook.measures.arithmetic import Floats
 from headbook.numbers.results import Numbers, StackResults
 from headbook.numbers.roles import sink_words
 from headbook.terms import Space, State, View
@@ -17,6 +16,7 @@ from headbook.wording import STACKS, percent
 CLASSES = {"content": "content words", "function": "function words", "special": "special tokens",
            "all": "all tokens"}  # fmt: skip
 MOST_LINES = 3
+ROOM = 1.25
 APART = 0.12  # of the axis, between two of its numbers
 
 
@@ -135,7 +135,7 @@ def _drawn(
     results: StackResults, name: str, caption: str, lines: Sequence[Line], *, share: bool = False
 ) -> Drawing:
     stack = results.stack
-    ends = _ends([part for line in lines for part in line[1:4]])
+    ends = _ends(lines)
     marks = (ends[0], 0.0, ends[1] / 2, ends[1])
     ticks = [
         (mark, f"{100 * mark:.0f}\u202f%" if share else f"{mark:g}".replace("-", "−"))
@@ -153,9 +153,17 @@ def _drawn(
     )
 
 
-def _ends(values: Sequence[Floats]) -> tuple[float, float]:
-    """Round ends of the axis that hold all values, and 0."""
-    known = np.concatenate([part[~np.isnan(part)] for part in values])
+def _ends(lines: Sequence[Line]) -> tuple[float, float]:
+    """Round ends of the axis that hold 0 and all values.
+
+    Intervals count as far as `ROOM` times the largest value: one wide interval must not flatten
+    all lines. What lies beyond is cut.
+    """
+    values, bands = ([part[~np.isnan(part)] for part in parts] for parts in (
+        [line.values for line in lines], [end for line in lines for end in (line.low, line.high)]
+    ))  # fmt: skip
+    most = ROOM * max((float(abs(each).max(initial=0)) for each in values), default=0.0)
+    known = np.concatenate([*values, *(each.clip(-most, most) for each in bands)])
     low, high = float(known.min(initial=0)), float(known.max(initial=0))
     return (-_round(-low) if low < 0 else 0.0), (_round(high) if high > 0 else 1.0)
 
