@@ -144,7 +144,7 @@
       });
       for (const each of all("[data-files] a", grid)) {
         const format = each.textContent.toLowerCase();
-        each.href = "about" in each.dataset ? `${root()}metrics/${metric}.html` : `${root()}figures/${metric}-${name}.${format}`;
+        each.href = "about" in each.dataset ? `${root()}metrics/${metric}.html#${metric}-${name}` : `${root()}figures/${metric}-${name}.${format}`;
       }
     };
     const set = () => {
