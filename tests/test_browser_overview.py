@@ -195,9 +195,9 @@ def test_files_of_a_metric_follow_its_choice_and_are_there(
         grid.locator("[data-metric]").select_option(key)
         metric = key.partition("/")[0]
         about = grid.locator("[data-about]")
-        expect(about).to_have_attribute("href", f"metrics/{metric}.html")
+        expect(about).to_have_attribute("href", f"metrics/{metric}.html#{metric}-self")
         for href in each(grid.locator("[data-files] a"), "href"):
-            assert (encoder_site.folder / href).is_file(), href
+            assert (encoder_site.folder / href.partition("#")[0]).is_file(), href
 
 
 def test_metrics_are_found_by_part_of_their_name(encoder_site: Site, open_page: Open) -> None:
