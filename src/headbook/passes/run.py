@@ -84,7 +84,7 @@ class Run:
         pages = min(len(self.corpus), self.config.n_sentence_pages)
         listed = range(int(pages))
         sampled = self._sampled(survey)
-        choices = list(choose(survey.heads))
+        choices = list(choose(survey))
         shown = {*listed, *(choice.index for choice in choices)}
         tracked = {*listed, *sampled}
         flows = self._flows(survey, listed)

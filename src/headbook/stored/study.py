@@ -230,6 +230,6 @@ def _chosen_again(survey: Survey, portrait: Portrait) -> tuple[Exemplar, ...]:
             rank=choice.rank,
             score=choice.score,
         )
-        for choice in choose(survey.heads, among)
+        for choice in choose(survey, among)
         if (choice.head, choice.index) in kept
     )

@@ -92,11 +92,12 @@ class HeadSums:
     Attributes:
         table: sums of the metrics.
         strongest: sentences by their largest single weight without the sink, for each head.
-        sample: that weight for a sample of sentences, from which the median ones are taken.
+        sample: that weight for a sample of sentences, from which quantiles are taken.
         found: relations found in a sample of sentences, or None where nothing asks for them.
         groups: sums of the metrics by metadata column and value.
         members: values of single sentences that form pairs, or None where none do.
         positions: attention between the first positions; None in studies of older versions.
+        massive: sentences by the mean of what queries give to keys off the sink; likewise.
     """
 
     table: HeadTable
@@ -106,6 +107,7 @@ class HeadSums:
     groups: tuple[Group, ...] = ()
     members: Members | None = None
     positions: PositionSums | None = None
+    massive: TopK | None = None
 
     def __add__(self, other: "HeadSums") -> "HeadSums":
         return HeadSums(
@@ -119,15 +121,15 @@ class HeadSums:
             else self.members or other.members,
             # Of one alone it would be of some of the sentences, which nobody could tell.
             self.positions + other.positions if self.positions and other.positions else None,
+            self.massive + other.massive if self.massive and other.massive else None,
         )
 
     def shifted(self, by: int) -> "HeadSums":
         """The same for sentences that come ``by`` places later."""
-        best = self.strongest
-        later = np.where(best.index >= 0, best.index + by, best.index)
         return replace(
             self,
-            strongest=replace(best, index=later),
+            strongest=self.strongest.shifted(by),
+            massive=self.massive and self.massive.shifted(by),
             sample=self.sample.shifted(by),
             members=self.members and self.members.shifted(by),
         )

@@ -183,10 +183,14 @@ TEXTS = ("token", "neighbour", "column", "group", "first_member", "second_member
 OPTIONAL = {"alignments", "compared", "geometry", "groups", "minimal_pairs", "pairs", "types"}
 EXEMPLARS = {
     "stack, layer, head": "the head",
-    "ranking, rank": "strongest or median, and the place in that ranking",
+    "ranking, rank": "why it is shown, and the place in that ranking, from 1. strongest, q90, q75, "
+    "median: by the largest single weight without the sink, from the top and near the 90th, 75th "
+    "and 50th percentile; mass: by the mean attention off the sink; variability: by the share of "
+    "the head's variability",
     "sentence, id": "number in the input, counted from 1, and the input's own name for it",
-    "score": "largest single weight without the sink",
-    "query, key": "positions of the tokens it runs from and to",
+    "score": "what the ranking is by",
+    "query, key": "positions of the tokens that the largest weight without the sink runs from and "
+    "to",
     "query_token, key_token": "the same in letters",
     "texts": "the sentence's texts by side",
     "metadata": "other columns of the input",
