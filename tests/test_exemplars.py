@@ -148,13 +148,17 @@ def test_an_older_study_has_the_rankings_that_it_stored(
     assert Ranking.MASS not in {e.ranking for e in (study + old).portrait.exemplars}
 
 
-def forget(folder: Path, name: str) -> None:
-    """Take one kind of sums out of a stored study, as if it was never collected."""
+def forget(folder: Path, name: str, *, whole: bool = False) -> None:
+    """Take one kind of sums out of a stored study, as if it was never collected.
+
+    Args:
+        whole: of the survey itself, not of the sums of heads.
+    """
     file = folder / "sums.safetensors"
     with safe_open(file, framework="numpy") as opened:
         told = json.loads(opened.metadata()["told"])
     arrays = safetensors.numpy.load_file(file)
-    for sums in told[0]["heads"].values():
+    for sums in [told[0]] if whole else told[0]["heads"].values():
         del sums[name]
     kept = {path: each for path, each in arrays.items() if f"/{name}/" not in path}
     assert len(kept) < len(arrays)

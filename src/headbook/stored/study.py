@@ -16,6 +16,7 @@ from headbook.stored.exemplars import choose
 from headbook.stored.likeness import check_alike
 from headbook.stored.manifest import Check, Manifest, Rounding
 from headbook.stored.shown import Exemplar, HeadName, Portrait
+from headbook.stored.toptokens import top_tokens_table
 from headbook.summaries.contrasts import PairDifferences, pair_differences
 from headbook.summaries.finish import beside, finished, summed
 from headbook.summaries.shapes import shape_table
@@ -108,6 +109,11 @@ class Study:
     def types(self) -> pd.DataFrame:
         """The mean path of every token type; columns as in ``types.csv``."""
         return tables.types_table(self.survey.types)
+
+    @cached_property
+    def top_tokens(self) -> pd.DataFrame:
+        """The tokens and pairs that heads favour; columns as in ``top_tokens.csv``."""
+        return top_tokens_table(self.survey.affinities, self._layers)
 
     @property
     def tokens(self) -> pd.DataFrame:

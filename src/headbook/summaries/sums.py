@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.summaries.accumulators import Ratios, Reservoir, TopK
+from headbook.summaries.affinities import Affinities
 from headbook.summaries.anchors import Anchors
 from headbook.summaries.grouped import Group, Members, together
 from headbook.summaries.positions import PositionSums
@@ -230,6 +231,7 @@ class Survey:
         geometry: by stack, the shape of its states.
         context: by stack, metrics of what heads write, on a sample of sentences.
         anchors: by stack, the tokens for which heads write nearly the same.
+        affinities: by stack, how much heads give from which tokens to which, on a sample.
         counts: numbers of sentences, tokens, words and their like.
     """
 
@@ -244,6 +246,7 @@ class Survey:
     geometry: Mapping[str, GeometrySums] = field(default_factory=dict)
     context: Mapping[str, HeadTable] = field(default_factory=dict)
     anchors: Mapping[str, Anchors] = field(default_factory=dict)
+    affinities: Mapping[str, Affinities] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: "Survey") -> "Survey":
@@ -259,6 +262,7 @@ class Survey:
             geometry=_merged(self.geometry, other.geometry),
             context=_merged(self.context, other.context),
             anchors=_merged(self.anchors, other.anchors),
+            affinities=_merged(self.affinities, other.affinities),
             counts=self.counts + other.counts,
         )
 

@@ -144,6 +144,26 @@ TABLES = {
         | METRIC
         | NUMBERS,
     ),
+    "top_tokens": Table(
+        "Query tokens, key tokens and pairs of both to which each head gives most against uniform "
+        "attention, the sink masked: up to 50 of each that occur at least 5 times in the sample. "
+        "Those whose interval lies above uniform attention come first, then the larger ratio.",
+        PLACE
+        | {
+            "head": "counted from 0",
+            "what": "query: what the token gives to all keys off the sink; key: what it gets from "
+            "all queries; pair: what the query gives to the key",
+            "query": "vocabulary token; empty for all",
+            "key": "the same of the key",
+            "count": "occurrences",
+            "sentences": "sentences with at least one",
+            "mean": "mean attention of an occurrence",
+            "low": NUMBERS["low"],
+            "high": "upper end",
+            "chance": "the same on uniform attention",
+            "ratio": "mean over chance",
+        },
+    ),
     "tokens": Table(
         "Token metrics of every token of the sentences that have a page.",
         TOKEN
@@ -178,9 +198,21 @@ TABLES = {
         },
     ),
 }
-TEXTS = ("token", "neighbour", "column", "group", "first_member", "second_member")  # from outside
+# Columns of texts from outside.
+TEXTS = (
+    "token", "query", "key", "neighbour", "column", "group", "first_member", "second_member",
+)  # fmt: skip
 # Tables that are left out where nobody asked for their numbers.
-OPTIONAL = {"alignments", "compared", "geometry", "groups", "minimal_pairs", "pairs", "types"}
+OPTIONAL = {
+    "alignments",
+    "compared",
+    "geometry",
+    "groups",
+    "minimal_pairs",
+    "pairs",
+    "top_tokens",
+    "types",
+}
 EXEMPLARS = {
     "stack, layer, head": "the head",
     "ranking, rank": "why it is shown, and the place in that ranking, from 1. strongest, q90, q75, "
