@@ -79,7 +79,9 @@ class Bare:
     def load(cls, folder: Path, *, pairs: bool = False) -> "Bare":
         """Load from a folder."""
         loader = AutoModelForSeq2SeqLM if pairs else AutoModel
-        network = loader.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
+        network = loader.from_pretrained(
+            folder, dtype=torch.float64, attn_implementation="eager", experts_implementation="eager"
+        )
         return cls(network.eval(), AutoTokenizer.from_pretrained(folder))
 
     def ids(self, *texts: str) -> list[list[int]]:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from headbook.summaries import intervals
+
 pytest_plugins = ["sites"]
 
 # No test fails for being slow: it may share its machine with others.
@@ -28,3 +30,9 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
         return tiny.write(name, tmp_path_factory.mktemp(name) / name)
 
     return folder
+
+
+@pytest.fixture
+def of_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals of two sentences, too: those of the few that tests have are compared."""
+    monkeypatch.setattr(intervals, "FEW", 1)

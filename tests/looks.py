@@ -39,6 +39,7 @@ class Look:
         norms: by key, the length of what it brings to the output of the attention block.
         brought: by key, that itself.
         values: by key, what it is before the output projection.
+        learned: whether what a row lacks went to a sink that is no key.
     """
 
     weights: Sequence[Sequence[float]]
@@ -50,6 +51,7 @@ class Look:
     norms: Sequence[float] = ()
     brought: Sequence[Sequence[float]] = ()
     values: Sequence[Sequence[float]] = ()
+    learned: bool = False
 
 
 class Row(NamedTuple):
@@ -99,6 +101,8 @@ class Viewed:
         removed = set() if view == "raw" else self.sink
         weights = {j: float(look.weights[i][j]) for j in look.seen[i] if j not in removed}
         on_sink = sum(float(look.weights[i][j]) for j in look.seen[i] if j in self.sink)
+        if look.learned:
+            on_sink += 1 - sum(map(float, look.weights[i]))
         trusted = bool(weights)
         total = sum(weights.values())
         if view == "renorm":

@@ -108,6 +108,8 @@ def pattern(sentences: list[Viewed]) -> list[dict[str, Part]]:
     for v in sentences:
         look = v.look
         rows = [(i, {j: look.weights[i][j] for j in seen}) for i, seen in enumerate(look.seen)]
+        if look.learned:
+            rows = [(i, {j: w / sum(row.values()) for j, w in row.items()}) for i, row in rows]
         short = max(len(v.queries.tokens), len(v.keys.tokens)) <= 64
         each.append([(i, row) for i, row in rows if len(row) > 1 and short])
     by_offset = [{j - i: w for j, w in row.items()} for rows in each for i, row in rows]

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from scipy import stats
 
+from headbook.summaries import intervals
+from headbook.terms import Spread
+
 
 class Part(NamedTuple):
     """What one sentence adds to a ratio."""
@@ -24,26 +27,86 @@ class Number(NamedTuple):
     high: float
     sentences: int
     events: float
+    effective: float
 
 
-def ratio(parts: Sequence[Part], limits: tuple[float, float]) -> Number:
+NOTHING = math.nan, math.nan
+
+
+def ratio(
+    parts: Sequence[Part], limits: tuple[float, float], spread: Spread = Spread.USUAL
+) -> Number:
     """Ratio of sums, with the interval of a ratio whose clusters are the sentences."""
     events = sum(p.events for p in parts)
-    taking_part = [p for p in parts if p.d > 0]
-    k, d = len(taking_part), sum(p.d for p in taking_part)
+    parts = [p for p in parts if p.d > 0]
+    d = sum(p.d for p in parts)
     if not d:
-        return Number(math.nan, math.nan, math.nan, k, events)
-    value = sum(p.n for p in taking_part) / d
-    if k < 2:
-        return Number(value, math.nan, math.nan, k, events)
-    residuals = sum((p.n - value * p.d) ** 2 for p in taking_part)
-    reach = _student(k - 1) * math.sqrt(k / (k - 1) * residuals) / d
-    low, high = (min(max(end, limits[0]), limits[1]) for end in (value - reach, value + reach))
-    return Number(value, low, high, k, events)
+        return Number(math.nan, math.nan, math.nan, 0, events, 0)
+    effective = d**2 / sum(p.d**2 for p in parts)
+    needed = 2 * intervals.FEW if spread is Spread.CLASSES else intervals.FEW
+    few = len(parts) < 2 or effective < needed or 5 * effective < len(parts) or spread is Spread.FEW
+    low, high = NOTHING if few else interval(parts, effective, limits, spread)
+    if not math.isnan(low):
+        low, high = max(low, limits[0]), min(high, limits[1])
+    return Number(sum(p.n for p in parts) / d, low, high, len(parts), events, effective)
+
+
+def interval(
+    parts: Sequence[Part], effective: float, limits: tuple[float, float], spread: Spread
+) -> tuple[float, float]:
+    """Both ends, by the kind of bounds."""
+    least, most = limits
+    d = sum(p.d for p in parts)
+    value = sum(p.n for p in parts) / d
+    residuals = sum((p.n - value * p.d) ** 2 for p in parts)
+    if residuals <= 1e-12 * sum(p.n**2 for p in parts):
+        residuals = 0
+    error = math.sqrt(len(parts) / (len(parts) - 1) * residuals) / d
+    error *= widening(parts, effective, least, spread)
+    reach = _student(max(effective - 1, 1))
+    if math.isinf(least) and math.isinf(most):
+        return (value - reach * error, value + reach * error) if error else NOTHING
+    if math.isinf(most):  # Wilson's interval of p = rate / n for n without end
+        if not error:
+            return NOTHING
+        events = ((value - least) / error) ** 2
+        ends = [
+            (events + reach**2 / 2 + sign * reach * math.sqrt(events + reach**2 / 4)) / events
+            for sign in (-1, 1)
+        ]
+        return least + (value - least) * ends[0], least + (value - least) * ends[1]
+    p = min(max((value - least) / (most - least), 0), 1)
+    inside = error > 0 and 0 < p < 1
+    number = p * (1 - p) / (error / (most - least)) ** 2 if inside else effective
+    if spread is Spread.RARE or sum(abs(part.n) > 1e-6 for part in parts) < 5:
+        number = min(number, effective)
+    found = [_wilson_end(p, number, sign * reach) for sign in (-1, 1)]
+    return least + (most - least) * found[0], least + (most - least) * found[1]
+
+
+def _wilson_end(p: float, n: float, z: float) -> float:
+    """Wilson (1927), as textbooks print it."""
+    root = math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    return (p + z * z / (2 * n) + z * root) / (1 + z * z / n)
+
+
+def widening(parts: Sequence[Part], effective: float, least: float, spread: Spread) -> float:
+    """How many times the textbook's standard error is taken."""
+    above = [p.n - least * p.d for p in parts] if math.isfinite(least) else []
+    present = sum(x > 1e-6 for x in above) if least == 0 else len(above)
+    uneven = 1.0
+    if sum(above):
+        uneven = max(1.0, present * sum(x * x for x in above) / sum(above) ** 2)
+    # Of a lognormal distribution with that mean of squares over square of mean.
+    skewness = (uneven + 2) * math.sqrt(uneven - 1)
+    found = 1 + 0.6 * skewness / math.sqrt(max(present, 1))
+    if spread is Spread.CLASSES:
+        found += 1.5 * (len(parts) / effective - 1)
+    return found
 
 
 @cache
-def _student(freedom: int) -> float:
+def _student(freedom: float) -> float:
     """Quantile of 97.5 %."""
     return float(stats.t.ppf(0.975, freedom))
 

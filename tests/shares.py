@@ -1,7 +1,10 @@
 """Work for other processes, in a module that takes no time to import there."""
 
 import os
+import signal
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from headbook.errors import OutputError
 
@@ -20,3 +23,28 @@ def dies(share: slice) -> Iterator[int]:
     if share.start:
         os._exit(3)
     yield 1
+
+
+def is_killed(share: slice) -> Iterator[int]:
+    if share.start:
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield 1
+
+
+class MumbledError(Exception):
+    """One that cannot be pickled and made again."""
+
+    def __init__(self, *, words: int) -> None:
+        super().__init__(f"{words} words")
+
+
+def mumbles(share: slice) -> Iterator[int]:
+    if not share.start:
+        raise MumbledError(words=3)
+    yield 1
+
+
+def waits(place: str, share: slice) -> Iterator[int]:
+    (Path(place) / f"{os.getpid()}.pid").touch()
+    time.sleep(60)
+    yield share.start

@@ -98,9 +98,9 @@ def write_site(place: Path, kind: str, **options: Any) -> Site:
     tiny.write(FAMILIES.get(kind, "bert"), site.model)
     (place / "notes.md").write_text(NOTES, encoding="utf-8")
     if kind == "pair":
-        inputs = treebank.write_pairs(place / "pairs.jsonl")
+        inputs = treebank.write_pairs(place / "pairs.jsonl", treebank.MANY_PAIRS)
     else:
-        inputs = treebank.write_trees(place / "trees.conllu")
+        inputs = treebank.write_trees(place / "trees.conllu", treebank.MANY)
     title = f"A tiny {kind}"
     study = make_study(inputs, site.model, notes=place / "notes.md", title=title, **options)
     study.save(site.stored)

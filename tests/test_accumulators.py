@@ -1,5 +1,6 @@
 """Summaries of a stream are right, and the same however the stream is split."""
 
+import math
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -15,6 +16,8 @@ from scipy import stats
 from headbook.metrics.base import Ratio
 from headbook.summaries.accumulators import Ratios, Reservoir, TopK
 from headbook.summaries.reduce import Parts
+from headbook.terms import Spread
+from ratios import Part, ratio
 
 HEADS, LABELS = 2, 3
 Floats = NDArray[np.float64]
@@ -35,46 +38,100 @@ def sentences(seed: int, count: int) -> Batch:
     return random.random(shape) * d, d, np.sort(random.integers(0, 2, count))
 
 
-def naive(n: Floats, d: Floats) -> tuple[float, float, float]:
-    """One cell by the textbook: ratio of sums, linearised variance over clusters, Student's t."""
-    n, d = n[d > 0], d[d > 0]
-    value = n.sum() / d.sum()
-    residuals = n - value * d
-    count = len(n)
-    variance = count / (count - 1) * (residuals**2).sum() / d.sum() ** 2
-    reach = stats.t.ppf(0.975, count - 1) * np.sqrt(variance)
-    return value, value - reach, value + reach
-
-
 def splits(batch: Batch, cuts: list[int]) -> list[Ratios]:
     n, d, half = batch
     edges = [0, *sorted(cuts), len(n)]
     return [ratios(n[a:b], d[a:b], half[a:b]) for a, b in pairwise(edges) if b > a]
 
 
-def test_value_and_interval_are_those_of_the_textbook() -> None:
-    n, d, half = sentences(0, 40)
+BOUNDS = [(0.0, 1.0), (0.0, math.inf), (-1.0, 1.0), (-math.inf, math.inf), (1.0, math.inf)]
+
+
+@pytest.mark.parametrize("limits", BOUNDS)
+@pytest.mark.parametrize("spread", Spread)
+@pytest.mark.parametrize("count", [9, 40])
+def test_value_and_interval_are_those_of_plain_loops(
+    count: int, limits: tuple[float, float], spread: Spread
+) -> None:
+    n, d, half = sentences(0, count)
+    n[1::3, 1], n[:, 0, 2], n[:, 1, 2] = 0, 0, d[:, 1, 2]
+    if limits[0] == 1:
+        n += d
     found = ratios(n, d, half)
-    low, high = found.interval()
+    low, high = found.interval(limits, spread)
+    seen = 0
     for cell in np.ndindex(HEADS, LABELS):
-        expected = naive(n[:, *cell], d[:, *cell])
-        assert (found.value[cell], low[cell], high[cell]) == pytest.approx(expected, rel=1e-9)
-        assert found.sentences[cell] == (d[:, *cell] > 0).sum()
-        assert found.events[cell] == d[:, *cell].sum()
+        pairs = zip(n[:, *cell].tolist(), d[:, *cell].tolist(), strict=True)
+        parts = [Part(above, below, below) for above, below in pairs]
+        wanted = ratio(parts, limits, spread)
+        ends = (np.clip(end[cell], *limits) for end in (low, high))
+        behind = [found.sentences[cell], found.events[cell], found.effective[cell]]
+        np.testing.assert_allclose(
+            [found.value[cell], *ends, *behind], wanted, rtol=1e-9, atol=1e-12
+        )
+        seen += not math.isnan(wanted.low)
+    assert bool(seen) == (count > 20 and spread is not Spread.FEW)
 
 
-def test_the_interval_covers_the_true_ratio_as_often_as_it_says() -> None:
-    """95 % of 400 studies of 30 sentences, give or take what chance explains."""
+def test_a_share_of_independent_sentences_has_wilsons_interval() -> None:
+    """13 of 40 sentences, all of one size: as scipy has it, but for Student's t."""
+    n, d = np.zeros((40, 1)), np.ones((40, 1))
+    n[:13] = 1
+    low, high = Ratios.of(n, d, d, np.zeros(40, np.int64)).interval((0, 1))
+    # The variance has n - 1 where Wilson has n.
+    level = 1 - 2 * stats.norm.sf(stats.t.ppf(0.975, 39) * math.sqrt(40 / 39))
+    wilson = stats.binomtest(13, 40).proportion_ci(level, method="wilson")
+    assert (low[0], high[0]) == pytest.approx((wilson.low, wilson.high), abs=2e-4)
+
+
+@pytest.mark.parametrize("found", [0, 30])
+def test_what_was_never_or_always_found_has_an_interval_all_the_same(found: int) -> None:
+    n, d = np.full((30, 1), found / 30), np.ones((30, 1))
+    low, high = Ratios.of(n, d, d, np.zeros(30, np.int64)).interval((0, 1))
+    assert high[0] - low[0] > 0.1
+    assert low[0] == pytest.approx(0) if found == 0 else high[0] == pytest.approx(1)
+
+
+def drawn(kind: str, count: int, studies: int) -> tuple[Floats, Floats, float]:
+    """Numerators, denominators ``(sentence, study)`` and the true ratio."""
     random = np.random.default_rng(1)
-    d = random.integers(1, 20, (30, 400, 1)).astype(float)
-    n = d * 0.3 + random.normal(0, 0.1, d.shape) * np.sqrt(d)
-    low, high = ratios(n, d, np.zeros(30, dtype=np.int64)).interval()
-    covered = ((low <= 0.3) & (high >= 0.3)).mean()
-    assert 0.92 < covered < 0.98
+    shape = (count, studies)
+    d = random.integers(1, 20, shape).astype(float)
+    if kind == "dense":
+        return d * 0.3 + random.normal(0, 0.1, shape) * np.sqrt(d), d, 0.3
+    if kind == "counted":
+        return random.binomial(d.astype(int), 0.02).astype(float), d, 0.02
+    n = d * random.lognormal(-0.5, 1, shape)  # mean 1
+    return n, d, 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "limits"),
+    [("dense", (0, 1)), ("dense", (-math.inf, math.inf)), ("counted", (0, 1)),
+     ("skewed", (0, math.inf))],
+)  # fmt: skip
+@pytest.mark.parametrize("count", [30, 200])
+def test_the_interval_covers_the_true_ratio_as_often_as_it_says(
+    kind: str, limits: tuple[float, float], count: int
+) -> None:
+    """At least 95 % of 400 studies, but for what chance explains."""
+    n, d, truth = drawn(kind, count, 400)
+    found = Ratios.of(n, d, d, np.zeros(count, np.int64))
+    low, high = found.interval(limits)
+    assert (high > low).all()
+    assert ((low <= truth) & (high >= truth)).mean() > 0.925
+
+
+def test_sums_of_an_older_study_are_taken_in() -> None:
+    """They did not count sentences whose numerator is not 0: all may have been."""
+    found = ratios(*sentences(1, 20))
+    old = Ratios(found.sums[:-1])
+    np.testing.assert_array_equal(old.total["present"], old.total["sentences"])
+    assert (old + found).sums.shape == found.sums.shape
 
 
 def test_a_cell_without_denominator_is_missing() -> None:
-    n, d, half = sentences(2, 10)
+    n, d, half = sentences(2, 30)
     n[:, 0, 0] = d[:, 0, 0] = 0
     found = ratios(n, d, half)
     low, high = found.interval()
@@ -84,13 +141,24 @@ def test_a_cell_without_denominator_is_missing() -> None:
     assert np.isnan(Ratios.zero(3).value).all()
 
 
-def test_one_sentence_gives_a_value_but_no_interval() -> None:
+def test_few_sentences_give_a_value_but_no_interval() -> None:
     n, d = np.array([[[0.5]]]), np.array([[[2.0]]])
-    found = ratios(n, d, np.zeros(1, dtype=np.int64))
-    assert found.value[0, 0] == 0.25
-    assert np.isnan(found.interval()).all()
-    twice = found + found
-    assert twice.interval()[0][0, 0] == pytest.approx(0.25)  # two equal sentences do not differ
+    one = ratios(n, d, np.zeros(1, dtype=np.int64))
+    assert one.value[0, 0] == 0.25
+    assert np.isnan(one.interval((0, 1))).all()
+    nine = reduce(add, [one] * 9)
+    assert np.isnan(nine.interval((0, 1))).all()
+    assert np.isfinite((nine + one).interval((0, 1))).all()
+    assert np.isnan((nine + one).interval()).all()  # equal sentences are no evidence
+
+
+def test_where_one_sentence_decides_there_is_no_interval() -> None:
+    n, d = np.ones((40, 1)), np.ones((40, 1))
+    n[0], d[0] = 300, 400
+    n[1::2] = 0
+    found = Ratios.of(n, d, d, np.zeros(40, np.int64))
+    assert found.effective[0] < 2
+    assert np.isnan(found.interval((0, 1))).all()
 
 
 def test_a_sentence_with_denominator_zero_takes_no_part() -> None:
@@ -141,12 +209,12 @@ def test_heads_together_are_their_sums_sentence_by_sentence() -> None:
 
 def test_heads_are_added_up_layer_by_layer() -> None:
     n, d, half = sentences(8, 15)
-    for ratio in (Ratio(torch.from_numpy(n), torch.from_numpy(d)),
-                  Ratio(torch.from_numpy(n), torch.from_numpy(d[:, :1]))):  # fmt: skip
-        parts = Parts.of([ratio], [LABELS], HEADS)
+    for each in (Ratio(torch.from_numpy(n), torch.from_numpy(d)),
+                 Ratio(torch.from_numpy(n), torch.from_numpy(d[:, :1]))):  # fmt: skip
+        parts = Parts.of([each], [LABELS], HEADS)
         _, layers = parts.sums(half, [0, 1, HEADS])
         for layer, heads in enumerate((slice(0, 1), slice(1, HEADS))):
-            below = np.broadcast_to(ratio.denominator.numpy(), n.shape)[:, heads]
+            below = np.broadcast_to(each.denominator.numpy(), n.shape)[:, heads]
             expected = ratios(n[:, heads].sum(1, keepdims=True), below.sum(1, keepdims=True), half)
             np.testing.assert_allclose(layers[:, :, layer], expected.sums[:, :, 0], rtol=1e-12)
 

@@ -47,7 +47,7 @@ def test_grid_shows_the_chosen_metric(
 def test_grid_values_are_those_of_the_table(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "index.html")
     page.get_by_label("Metric").select_option("relative_entropy/")
-    expect(page.locator("[data-caption]")).to_contain_text("view raw")
+    expect(page.locator("[data-caption]")).to_contain_text("all keys")
     heads = encoder_site.study.heads
     rows = heads[(heads["metric"] == "relative_entropy") & (heads["view"] == "raw")]
     for value, cell in zip(rows["value"], page.locator("table.heads td a").all(), strict=True):

@@ -12,7 +12,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 # What a page of each kind must show, scripts or not, beside its heading.
 PARTS = {
-    ("encoder", "index.html"): ("table.heads", "figure.chart svg"),
+    ("encoder", "index.html"): (".tiles table", "ul.who svg", "figure.curve svg", "table.heads"),
     ("encoder", "heads.html"): ("ul.questions", "figure.chart svg", "table.finding"),
     ("encoder", "heads/L00-H01.html"): (
         "section > div > table.numbers",
@@ -46,7 +46,7 @@ PARTS = {
     ("encoder", "data.html"): ("h2 a", "main details"),
     ("encoder", "about.html"): ("pre",),
     ("encoder", "404.html"): ("main a",),
-    ("pair", "index.html"): ("table.heads", "figure.chart svg"),
+    ("pair", "index.html"): (".tiles table", "figure.curve svg", "table.heads"),
     ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
     ("pair", "heads/cross-L00-H01.html"): (
         "section > div > table.numbers",

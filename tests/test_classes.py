@@ -67,7 +67,7 @@ class Chosen(StackResults):
 def numbers_of(values: "np.ndarray[Any, np.dtype[np.float64]]") -> Numbers:
     """Values with an interval of 0.01 to either side, from 50 sentences."""
     behind = np.full(values.shape, 50)
-    return Numbers(values, values - 0.01, values + 0.01, behind, behind * 10.0)
+    return Numbers(values, values - 0.01, values + 0.01, behind, behind * 10.0, behind * 1.0)
 
 
 @pytest.fixture

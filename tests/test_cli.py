@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -128,6 +129,16 @@ def test_help_of_the_program_names_every_command(run: Run) -> None:
         (["build", "x.txt", "-o", "s", "--notes=no.md"], "--notes"),
         (["build", "inside/x.txt", "-o", "inside"], "inside: holds the input inside/x.txt"),
         (["build", "inside/deep/x.txt", "-fo", "inside"], "inside: holds the input"),
+        (["build", "x.txt", "-o", "s", "--model", ""], "--model: '' came; expected something"),
+        (["build", "x.txt", "-o", "s", "--annotator= "], "--annotator: ' ' came; expected"),
+        (["build", "x.txt", "-o", "caf\udce9"], r"--out: 'caf.udce9' came; expected text in UTF-8"),
+        (["build", "x.txt", "-o", "s", "--title=\udce9"], "--title: .* expected text in UTF-8"),
+        (["build", "x.txt", "-o", "n" * 300], "File name too long; expected a folder"),
+        (
+            ["build", "x.txt", "-o", "s", "--keep-study=s/t"],
+            "--keep-study: s/t came, which lies",
+        ),
+        (["render", "caf\udce9", "-o", "s"], r"caf\\udce9: no manifest.json"),
         (["render", "no-study", "-o", "s"], "no-study: no manifest.json; expected a folder"),
         (["render", "foreign", "-o", "s"], "foreign: no manifest.json"),
         (["render", "inside", "-o", "inside"], "inside: holds the input inside"),
@@ -169,7 +180,7 @@ def test_an_interrupt_is_one_line(
 
     monkeypatch.setattr(site, "render", stopped)
     said = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
-    assert said == Said(2, "", "headbook: stopped; nothing was changed\n")
+    assert said == Said(2, "", "headbook: stopped; nothing is half done\n")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "sums.safetensors", "tokens.parquet"])
@@ -272,6 +283,31 @@ def test_pack_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -> 
     name, sizes, *_ = said.out.splitlines()
     assert name == str(one)
     assert re.fullmatch(rf"{len(tree(small_site.folder))} files, .* [kM]B, unpacked .* MB", sizes)
+
+
+@pytest.mark.parametrize("epoch", ["abc", "1" * 30, "1.5"])
+@pytest.mark.parametrize("command", ["build", "render"])
+def test_a_wrong_date_is_told_before_anything_else(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: str, epoch: str
+) -> None:
+    """Before libraries are imported, too: some of them stumble over it."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    refused(run(command, "x.txt", "-o", "s"), f"SOURCE_DATE_EPOCH: '{epoch}' came; expected whole")
+
+
+@pytest.mark.parametrize("command", ["figures", "render", "pack"])
+def test_a_disk_that_is_full_is_one_line(
+    run: Run, small_site: Site, tmp_path: Path, command: str
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    study = small_site.folder if command == "pack" else small_site.stored
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, before[1]))
+    try:
+        said = run(command, study, "-q", "-o", tmp_path / "s")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    refused(said, f"{tmp_path}/s: File too large; expected ")
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.slow

@@ -32,6 +32,8 @@ from pages import html_of, text_of
 from ratios import Number, Part, ratio, together
 from views import Marks, views_of
 
+pytestmark = pytest.mark.usefixtures("of_any_number")
+
 Folder = Callable[[str], Path]
 Head = tuple[str, int, int, str]  # stack, layer, head, view
 METRICS = ",".join(naive.TWINS) + ",segmentation,anchor_token"
@@ -174,8 +176,8 @@ def same(
         wanted = n / d if d else np.nan
         np.testing.assert_allclose(row["value"], wanted, rtol=tolerance, atol=tolerance)
         return
-    number = ratio(parts, limits)
-    for field in Number._fields:
+    number = ratio(parts, limits, all_metrics()[name].spread(HIGH[0]))
+    for field in Number._fields[:-1]:
         within = max(tolerance, 1e-7) if field in {"low", "high"} else tolerance
         np.testing.assert_allclose(
             row[field], getattr(number, field), rtol=within, atol=within, err_msg=f"{name} {field}"
@@ -294,7 +296,7 @@ def test_of_many_pairs_every_nth_says_where_the_top_shares_begin(
         parts = [naive.high_pair_distance(text, known) for text in each]
         for label in HIGH:
             one = [part[label] for part in parts]
-            same(rows[(*head, label)], one, (0, math.inf), CASES[case], "distance")
+            same(rows[(*head, label)], one, (0, math.inf), CASES[case], "high_pair_distance")
 
 
 Maps = torch.Tensor

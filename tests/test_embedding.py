@@ -62,15 +62,42 @@ def test_a_model_without_a_matrix_of_word_embeddings_is_told(
     assert found.missing == "the model has no matrix with an embedding for each entry"
 
 
-def test_factorised_embeddings_leave_vocabulary_metrics_out_and_say_so(
-    tiny_folder: Folder, tmp_path: Path
+@pytest.mark.parametrize("family", ["albert", "albert_wide", "electra_small"])
+def test_factorised_embeddings_are_compared_where_they_enter_the_first_layer(
+    family: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:
-    found = study(tiny_folder("albert"), "the cat sees dogs.\na bird sings.\n", tmp_path)
-    (gap,) = [gap for gap in found.manifest.gaps if gap.what.startswith("vocabulary metrics")]
-    assert gap.why == "word embeddings have 16 dimensions and states 32: they do not share a space"
-    assert set(found.tokens["metric"]) == {"cosine_to_input"}
-    assert not set(found.layers["metric"]) & set(LOOKUPS.split(","))
-    assert found.nearest.empty
+    """Through the map that stands there, though both widths may be the same."""
+    found = study(tiny_folder(family), "the cat sees dogs.\na bird sings.\n", tmp_path)
+    (gap,) = [gap for gap in found.manifest.gaps if gap.what.startswith("space")]
+    assert gap.what == "space raw (source side)"
+    assert gap.why.endswith("they do not share a space")
+    assert found.manifest.failed == ()
+    name = "original encoding of a token = what enters layer 0"
+    assert name in {check.name for check in found.manifest.checks}
+    ranks = found.tokens[found.tokens["metric"] == "vocabulary_rank"]
+    assert len(ranks)
+    assert set(ranks["space"]) == {"positional"}
+    assert ranks["value"].notna().all()
+
+
+@pytest.mark.parametrize("family", ["albert", "albert_wide"])
+def test_the_nearest_entry_of_what_enters_is_the_token_itself(
+    family: str, tiny_folder: Folder
+) -> None:
+    model = load_model(str(tiny_folder(family)), dtype="float64")
+    found = read(model)
+    assert found.vocabulary is not None
+    none = Annotator.load("none")
+    (item,) = Encoder(model, limit=16, targets=none).encode(
+        none.annotate([Sentence(0, "1", "the cat")])
+    )
+    batch = Batch.of([item], model.device)
+    texts = batch.texts[Side.SOURCE]
+    with torch.no_grad():
+        states = model.body(texts.ids, output_hidden_states=True).hidden_states[0].float()
+    near = found.vocabulary.compare(states[None], texts, found.vocabulary.spaces[0], 1)
+    assert torch.equal(near.ids[0, ..., 0], texts.ids)
+    torch.testing.assert_close(near.cosines[0, ..., 0], torch.ones_like(near.cosines[0, ..., 0]))
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])

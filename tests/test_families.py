@@ -24,6 +24,7 @@ PATTERNS = {
     "distilbert": ("[CLS] … [SEP]", Kind.ENCODER),
     "albert": ("[CLS] … [SEP]", Kind.ENCODER),
     "electra": ("[CLS] … [SEP]", Kind.ENCODER),
+    "electra_small": ("[CLS] … [SEP]", Kind.ENCODER),
     "modernbert": ("[CLS] … [SEP]", Kind.ENCODER),
     "gpt2": ("…", Kind.DECODER),
     "gpt_neox": ("…", Kind.DECODER),
@@ -34,6 +35,7 @@ PATTERNS = {
     "mistral": ("<s> …", Kind.DECODER),
     "qwen2": ("…", Kind.DECODER),
     "gemma3": ("<bos> …", Kind.DECODER),
+    "gpt_oss": ("<s> …", Kind.DECODER),
     "t5": ("… </s>", Kind.ENCODER_DECODER),
     "bart": ("<s> … </s>", Kind.ENCODER_DECODER),
     "marian": ("… </s>", Kind.ENCODER_DECODER),
@@ -41,15 +43,21 @@ PATTERNS = {
     "gpt_neo": ("…", Kind.DECODER),
     "mpnet": ("<s> … </s>", Kind.ENCODER),
 }
-GROUPED = {"llama", "mistral", "qwen2", "gemma3"}
+GROUPED = {"llama", "mistral", "qwen2", "gemma3", "gpt_oss"}
 ADDED_POSITIONS = {
-    "bert", "roberta", "distilbert", "electra", "gpt2", "opt", "opt_after", "bart", "marian",
+    "bert", "roberta", "distilbert", "albert", "electra", "electra_small", "gpt2", "opt",
+    "opt_after", "bart", "marian",
 }  # fmt: skip
 ROWS = "rows of attention sum to 1"
 CAUSAL = "no attention to later positions"
 HEADS = "head outputs + bias = attention block output"
 MID = "mid state through the model's own next step = its next state"
 PARTS = "other tokens' part + own part + biases = state after attention"
+LEARNED = {
+    "rows of attention + share of the learned sink = 1",
+    "weights times values = what heads give, the learned sink nothing",
+}
+OWN = "attention = the model's own, each text alone"
 START = "original encoding of a token = what enters layer 0"
 LOGITS = "last layer through norm and head = the model's logits"
 FINAL = "final output = output of the model without the hook"
@@ -83,7 +91,8 @@ def test_every_self_check_of_a_known_family_runs_and_passes(
     manifest = study(name).manifest
     expected = {(FINAL, "")}
     for stack in manifest.stacks:
-        expected |= {(ROWS, stack.name), (HEADS, stack.name), (MID, stack.name)}
+        rows = LEARNED if stack.learned_sink else {ROWS}
+        expected |= {(name, stack.name) for name in {*rows, OWN, HEADS, MID}}
         if not stack.crosses:
             expected.add((PARTS, stack.name))
         if stack.causal:
@@ -149,7 +158,7 @@ def test_an_unknown_family_lacks_what_lies_behind_its_attention_alone(
     behind = {"mixing_ratio", "rollout_self_measured"}
     assert set(known.tokens["metric"]) - set(unknown.tokens["metric"]) == behind
     assert set(unknown.tokens["metric"]) <= set(known.tokens["metric"])
-    assert {check.name for check in unknown.manifest.checks} == {ROWS, CAUSAL, FINAL}
+    assert {check.name for check in unknown.manifest.checks} == {ROWS, OWN, CAUSAL, FINAL}
     assert all(check.passed for check in unknown.manifest.checks)
 
 

@@ -108,12 +108,12 @@ def test_the_rarest_word_is_looked_at_only_above_chance() -> None:
         assert not said(language.rare_words, fake_results({RARE: fake}))
 
 
-def outcomes(margins: list[float], p: list[float], words: float = 60) -> RelationTests:
+def outcomes(margins: list[float], p: list[float], behind: float = 10) -> RelationTests:
     """Two relations with their best heads."""
 
     def numbers(values: list[float]) -> Numbers:
         value = np.array(values)
-        counts = np.array([40, 40]), np.full(2, words)
+        counts = np.array([40, 40]), np.full(2, 60.0), np.full(2, behind)
         return Numbers(value, value - 0.1, value + 0.1, *counts)
 
     return RelationTests(
@@ -142,11 +142,11 @@ def test_the_relation_is_named_that_is_found_most_beyond_an_offset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("margins", "p", "words"),
-    [([0.4, 0.5], [0.06, 0.2], 60), ([0.05, 0.0], [0.01, 0.01], 60),
-     ([0.4, 0.5], [NAN, NAN], 60), ([0.4, 0.5], [0.001, 0.001], 29)],
+    ("margins", "p", "behind"),
+    [([0.4, 0.5], [0.06, 0.2], 10), ([0.05, 0.0], [0.01, 0.01], 10),
+     ([0.4, 0.5], [NAN, NAN], 10), ([0.4, 0.5], [0.001, 0.001], 9)],
 )  # fmt: skip
-def test_a_relation_needs_a_small_p_a_margin_above_nothing_and_enough_words(
-    margins: list[float], p: list[float], words: float
+def test_a_relation_needs_a_small_p_a_margin_above_nothing_and_enough_sentences(
+    margins: list[float], p: list[float], behind: float
 ) -> None:
-    assert not [*relations(fake_results(NO_NUMBERS), outcomes(margins, p, words))]
+    assert not [*relations(fake_results(NO_NUMBERS), outcomes(margins, p, behind))]

@@ -174,4 +174,4 @@ def test_a_neighbour_is_named_only_above_uniform_attention(label: str) -> None:
     column = HeadColumn("attention_to", View.RAW, label)
     assert said(looks.neighbours, fake_results({column: Fake([[0.4]], uniform=0.3)}))
     assert not said(looks.neighbours, fake_results({column: Fake([[0.4]], uniform=0.4)}))
-    assert not said(looks.neighbours, fake_results({column: Fake([[0.4]], spread=2)}))
+    assert not said(looks.neighbours, fake_results({column: Fake([[0.4]], uniform=0.1, spread=2)}))

@@ -13,8 +13,9 @@ import treebank
 from headbook.collection import collect
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
-from headbook.numbers.headtypes import Rest, Shares, head_type, head_types, shares_by
+from headbook.numbers.headtypes import Rest, head_type, head_types
 from headbook.numbers.results import results
+from headbook.numbers.typeshares import Shares, shares_by
 from headbook.stored.study import Study
 from headbook.terms import View
 from test_metric_laws import values

@@ -17,6 +17,8 @@ ROOT = Path(headbook.__file__).parent
 # A module imports from its own row and from rows above it. A new module needs a place here.
 ORDER = """
     __init__ errors terms memory memo
+    listing workspace dates limits
+    swap
     config resources folders progress threads
     inputs
     annotate controls
@@ -24,10 +26,11 @@ ORDER = """
     projection
     hook
     loading names randomness
-    model
-    arithmetic accumulators flips
+    model probe
+    arithmetic intervals accumulators flips
     tokens rarity encode sequences texts batch passages
-    anatomy frame loops plain compiled capture maps layerview shortcut
+    anatomy calls chains frame loops plain compiled capture maps layerview shortcut
+    learned ownattention mapcheck
     lens nearest vocabulary embedding tokenview
     flow cosines segments tokenpairs outputs
     trees phrases fits mixture classify patterns
@@ -41,14 +44,14 @@ ORDER = """
     sampler pairs geometry retrace portrait trajectories flowpass context
     size record run collection
     results wording similar findings detail
-    headtypes relationnames roles
+    typeshares headtypes relationnames claims roles
     inference headrelations quantities published classes alignment alignmenttable
     images charts
     views
     latex markup export scripts publish handed parallel press stylesheet site papers
     onefile
     pack
-    console options cli __main__
+    console options endings places cli __main__
 """
 GROUPS = ("text", "network", "measures", "summaries", "passes", "stored", "numbers", "writing")
 PACKAGES = {"headbook", *(f"headbook.{group}" for group in GROUPS)}
@@ -70,7 +73,7 @@ DOORS = {
     "regex": {"annotate"},
     "rich": {"cli", "console"},
     "safetensors": {"storage"},
-    "scipy": {"accumulators", "contrasts", "similar"},
+    "scipy": {"intervals", "contrasts", "similar"},
     "spacy": {"annotate"},
     "transformers": {"hook", "loading", "model"},
     "typer": {"cli", "options"},

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from headbook.measures.relations import LABELS, OFFSETS
+from headbook.numbers import inference
 from headbook.numbers.inference import best_offsets, best_places, relation_tests
 from headbook.summaries.accumulators import Reservoir
 from headbook.summaries.flips import FLIPS, family_wise
@@ -206,22 +207,26 @@ def test_heads_that_are_not_there_take_no_part() -> None:
     )
 
 
-def test_labels_with_fewer_than_thirty_words_to_report_are_left_out() -> None:
+def test_labels_of_fewer_than_ten_effective_sentences_to_report_are_left_out() -> None:
     counts = drawn(8)
     reported = (counts.keys & np.uint64(1)) == 1
     counts.asked[:, USED[0]] = counts.hits[..., USED[0]] = 0
     first, *rest = np.flatnonzero(reported)
     counts.asked[~reported, USED[0], 0] = 9
-    for words, ranked in ((29, False), (30, True)):
-        counts.asked[[first, rest[0]], USED[0], 0] = 10, words - 10
+    for sentences, ranked in ((9, False), (10, True)):
+        counts.asked[[first, *rest[: sentences - 1]], USED[0], 0] = 4
         assert (LABELS[USED[0]] in relation_tests(counts.found, ALL).labels) == ranked
+    counts.asked[first, USED[0], 0] = 5  # one with more words counts for less than one
+    assert LABELS[USED[0]] not in relation_tests(counts.found, ALL).labels
 
 
-def test_one_sentence_has_no_interval_and_no_p() -> None:
+@pytest.mark.usefixtures("of_any_number")
+def test_one_sentence_has_no_interval_and_no_p(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = drawn(9)
     reported = np.flatnonzero((counts.keys & np.uint64(1)) == 1)
     counts.asked[reported[1:]] = counts.hits[reported[1:]] = 0
     counts.asked[reported[0], USED, 0] = 30
+    monkeypatch.setattr(inference, "FEW", 1)
     tests = relation_tests(counts.found, ALL)
     assert len(tests.labels) == len(USED)
     assert np.isnan([*tests.margin.low, *tests.margin.high, *tests.p]).all()

@@ -1,12 +1,20 @@
 """A fault in an input file is told in one line that names file and line."""
 
+import contextlib
+import datetime as dt
+import io
+import os
+import resource
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headbook.errors import InputError
+from headbook.errors import InputError, OutputError
 from headbook.inputs import open_corpus
 
 
@@ -42,6 +50,20 @@ FAULTS = {
     "half a character": ("a.jsonl", b'{"text": "a\\ud800"}\n', "a.jsonl:1: the lone surrogate"),
     "a kind of file nobody knows": ("a.docx", b"one\n", "a.docx: a file of kind '.docx'"),
     "a file without a kind": ("notes", b"one\n", "notes: a file of kind 'notes'"),
+    "an id without end": (
+        "a.conllu", b"%s\tdog%s\n" % (b"1" * 5000, b"\t_" * 8), "a.conllu:1: a number of thousands",
+    ),
+    "a head without end": (
+        "a.conllu", b"1\tdog\t_\t_\t_\t_\t%s\t_\t_\t_\n" % (b"1" * 5000), "a.conllu:1: ",
+    ),
+    "a range of a billion words": (
+        "a.conllu", b"1-1000000000\tdog%s\n1\tdog%s\n" % (b"\t_" * 8, b"\t_" * 8),
+        "a.conllu:1: the range 1-1000000000",
+    ),
+    "a range that goes back": (
+        "a.conllu", b"2-1\tdog%s\n1\tdog%s\n" % (b"\t_" * 8, b"\t_" * 8),
+        "a.conllu:1: Failed parsing field 'id': '2-1' is not",
+    ),
     "a Parquet file that is none": ("a.parquet", b"one\n", "a.parquet: a file that is not Parquet"),
 }  # fmt: skip
 
@@ -75,3 +97,91 @@ def test_a_fault_in_any_file_is_found_before_a_sentence_is_given(tmp_path: Path)
     (tmp_path / "b.jsonl").write_text('{"text": "a"}\nnot json\n')
     with pytest.raises(InputError, match=r"^b\.jsonl:2: "):
         open_corpus([fine, tmp_path / "b.jsonl"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.date32(), 10**7),
+        (pa.date64(), -(10**15)),
+        (pa.timestamp("s"), 10**13),
+        (pa.duration("s"), 10**16),
+    ],
+)
+def test_a_date_beyond_all_calendars_is_a_fault(
+    tmp_path: Path, kind: pa.DataType, value: int
+) -> None:
+    width = pa.int32() if kind == pa.date32() else pa.int64()
+    dates = pa.array([0, 0, value], width).cast(kind, safe=False)
+    texts = pa.array(["one", "two", "three"])
+    pq.write_table(pa.table({"text": texts, "written": dates}), tmp_path / "a.parquet")
+    assert fault(tmp_path / "a.parquet").startswith("a.parquet:3: written = ")
+
+
+def test_a_date_that_python_has_is_metadata(tmp_path: Path) -> None:
+    table = pa.table({"text": ["one"], "written": [dt.date(9999, 12, 31)]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    [sentence] = open_corpus([tmp_path / "a.parquet"])
+    assert sentence.metadata == {"written": '"9999-12-31"'}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (os.fsdecode(b"caf\xe9.txt"), r"caf\udce9.txt: a name that is not UTF-8"),
+        ("n" * 300 + ".txt", "n" * 300 + ".txt: File name too long"),
+    ],
+)
+def test_a_name_that_pages_or_disks_do_not_take_is_a_fault(name: str, said: str) -> None:
+    assert said in fault(name)
+
+
+@contextlib.contextmanager
+def small_files(most: int) -> Iterator[None]:
+    """A disk that takes files of so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_standard_input_that_finds_no_room_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"A sentence.\n" * 10_000)))
+    with (
+        small_files(10_000),
+        pytest.raises(OutputError, match=f"^standard input: File too large in {tmp_path}, where"),
+    ):
+        open_corpus(["-"])
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_what_a_killed_run_kept_of_standard_input_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"A sentence.\n")))
+    child = os.fork()
+    if not child:
+        _kept = open_corpus(["-"])
+        os._exit(9)
+    os.waitpid(child, 0)
+    assert len([*tmp_path.iterdir()]) == 1
+    with open_corpus(["-"]) as corpus:
+        assert len(corpus) == 1
+        assert len([*tmp_path.iterdir()]) == 1
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_standard_input_that_is_closed_is_a_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert fault("-").startswith("standard input: closed")
+    with (tmp_path / "out").open("w") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert fault("-").startswith("standard input: ")

@@ -9,10 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 import headbook
-from headbook.errors import OutputError
+from headbook.errors import OutputError, StudyError
 from headbook.writing import site as writer
 from pages import differing, tree
 from sites import Site
@@ -30,15 +31,21 @@ def files_below(place: Path) -> int:
     return sum(len(names) for _, _, names in os.walk(place))
 
 
-def killed_after(files: int, command: list[str], place: Path) -> bool:
-    """Run a command and kill it when so many files are new; False if it ends before that."""
+def killed_after(files: int, command: list[str], place: Path, number: int = signal.SIGKILL) -> bool:
+    """Run a command and kill it when so many files are new; False if it ends before that.
+
+    The processes that it began end with it.
+    """
     start = files_below(place)
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while process.poll() is None:
             if files_below(place) >= start + files:
-                process.send_signal(signal.SIGKILL)
+                workers = psutil.Process(process.pid).children(recursive=True)
+                process.send_signal(number)
                 process.wait()
+                _, alive = psutil.wait_procs(workers, timeout=5)
+                assert alive == []
                 return True
             time.sleep(0.02)
     finally:
@@ -48,17 +55,22 @@ def killed_after(files: int, command: list[str], place: Path) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_kill_while_pages_are_written_leaves_the_old_site(
-    small_site: Site, tmp_path: Path
+    small_site: Site, tmp_path: Path, number: int
 ) -> None:
+    """And no process; a polite one leaves no draft, another's is removed by the next run."""
     out = copied(small_site, tmp_path)
     before = tree(out)
     command = [sys.executable, "-m", "headbook", "render", "--force", "--quiet"]
-    command += ["--out", str(out), str(small_site.stored)]
-    assert killed_after(len(before) * 2 // 3, command, tmp_path)
+    command += ["--out", str(out), "--processes", "2", str(small_site.stored)]
+    assert killed_after(len(before) * 2 // 3, command, tmp_path, number)
     assert tree(out) == before
-    headbook.render(small_site.stored, out, force=True)
-    assert differing(small_site.folder, out) == []
+    drafts = [name for name in os.listdir(tmp_path) if name != "site"]  # noqa: PTH208
+    assert len(drafts) == (number == signal.SIGKILL)
+    with pytest.raises(StudyError):
+        headbook.render(tmp_path, out, force=True)
+    assert os.listdir(tmp_path) == ["site"]  # noqa: PTH208 - hidden ones too
 
 
 @pytest.mark.slow
@@ -95,3 +107,61 @@ def test_a_site_is_not_replaced_without_force(small_site: Site, tmp_path: Path) 
     with pytest.raises(OutputError, match="pass --force to replace it"):
         headbook.render(small_site.stored, out)
     assert (out / "index.html").read_text() == "the old site"
+
+
+MINE = {"CNAME": "heads.example.org\n", "heads/notes.txt": "mine", ".git/HEAD": "ref: mine\n"}
+
+
+def with_mine(folder: Path) -> Path:
+    """A folder into which somebody has put files."""
+    for name, text in MINE.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_what_somebody_put_into_a_site_stays_there(small_site: Site, tmp_path: Path) -> None:
+    out = with_mine(copied(small_site, tmp_path))
+    headbook.render(small_site.stored, out, force=True)
+    assert {name: (out / name).read_text() for name in MINE} == MINE
+    for name in MINE:
+        (out / name).unlink()
+    (out / ".git").rmdir()
+    assert differing(small_site.folder, out) == []
+    assert os.listdir(tmp_path) == ["site"]  # noqa: PTH208 - hidden ones too
+
+
+def test_a_model_in_the_folder_of_a_study_stays_there(small_site: Site, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    shutil.copytree(small_site.stored, out)
+    shutil.copytree(small_site.model, out / "model")
+    before = tree(out / "model")
+    study = headbook.Study.load(out)
+    study.save(out, force=True)
+    assert tree(out / "model") == before
+    shutil.rmtree(out / "model")
+    assert differing(small_site.stored, out) == []
+
+
+def test_neither_a_model_nor_a_study_gives_way_to_a_site(small_site: Site, tmp_path: Path) -> None:
+    for folder in (small_site.model, small_site.stored):
+        out = tmp_path / folder.name
+        shutil.copytree(folder, out)
+        with pytest.raises(OutputError, match="; expected a new folder"):
+            headbook.render(small_site.stored, out, force=True)
+        assert differing(folder, out) == []
+    study = headbook.Study.load(small_site.stored)
+    with pytest.raises(OutputError, match="holds Headbook's site; expected a new folder"):
+        study.save(copied(small_site, tmp_path), force=True)
+
+
+def test_a_file_that_a_site_would_replace_is_told_before_it_is_drawn(
+    small_site: Site, tmp_path: Path
+) -> None:
+    out = copied(small_site, tmp_path)
+    (out / "robots.txt").write_text("mine")
+    headbook.render(small_site.stored, out, force=True)
+    before = tree(out)
+    with pytest.raises(OutputError, match=r"holds robots\.txt, which Headbook did not write"):
+        headbook.render(tmp_path / "no", out, force=True, base_url="https://heads.example.org/")
+    assert tree(out) == before

@@ -21,8 +21,11 @@ from headbook.network.lens import Lens, NoLens, read_lens
 from headbook.network.model import load_model
 from headbook.network.names import Names
 from headbook.stored.study import Study
+from headbook.terms import Spread
 from naive_tokens import record
 from ratios import Part, ratio
+
+pytestmark = pytest.mark.usefixtures("of_any_number")
 
 Floats = NDArray[np.float64]
 IDS = "logit_lens,logit_lens_rank,logit_lens_probability,logit_lens_kl"
@@ -245,7 +248,7 @@ def test_averages_leave_out_the_token_that_has_no_next(
                 kept = [np.log10(1 + v) for v in kept] if "rank" in metric else kept
                 parts.append(Part(sum(kept), len(kept), len(kept)))
             row = of_metric[of_metric["layer"] == layer].iloc[0]
-            wanted = ratio(parts, (0, np.inf))
+            wanted = ratio(parts, (0, np.inf), Spread.CLASSES)
             assert row["value"] == pytest.approx(wanted.value, abs=DOUBLE)
             assert row["events"] == wanted.events
 

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import tiny
 import treebank
 from bare import Bare, Given, Word, given
 from headbook.collection import collect
@@ -22,6 +23,8 @@ from looks import Viewed
 from naive import CHANCES, LAYER_TWINS, SAMPLE_TWINS, TWINS
 from ratios import Number, Part, ratio, together
 
+pytestmark = pytest.mark.usefixtures("of_any_number")
+
 METRICS = {
     metric.id: metric
     for source in (Source.ALL, Source.SAMPLE)  # what comes from random tokens: test_random.py
@@ -32,12 +35,17 @@ DOUBLE = 1e-9
 
 
 class Case(NamedTuple):
-    """A kind of model; ``window``: how far each layer's tokens see to either side."""
+    """A kind of model.
+
+    ``window``: how far each layer's tokens see to either side; ``learned``: whether the softmax has
+    a sink of its own.
+    """
 
     family: str
     tolerance: float
     window: dict[int, int] | None = None
     pairs: bool = False
+    learned: bool = False
 
 
 CASES = {
@@ -45,6 +53,7 @@ CASES = {
     "causal": Case("gpt2", DOUBLE),
     "grouped keys, begins with a special token": Case("llama", SINGLE),
     "local windows": Case("modernbert", SINGLE, window={1: 2}),
+    "a learned sink": Case("gpt_oss", SINGLE, window={0: tiny.WINDOW - 1}, learned=True),
     "encoder, decoder and cross": Case("bart", DOUBLE, pairs=True),
 }
 OF_PASSAGES = ("block_ratio",)  # texts of a single sentence take no part
@@ -91,7 +100,8 @@ def naive(tiny_folder: Folder) -> Callable[[str], Expected]:
         bare = Bare.load(tiny_folder(case.family), pairs=case.pairs)
         found: Expected = defaultdict(list)
         for sides in annotated_pairs() if case.pairs else ((given(t),) for t in treebank.TREES):
-            for stack, layer, head, look in bare.looks(*sides, window=case.window):
+            for stack, layer, head, plain in bare.looks(*sides, window=case.window):
+                look = replace(plain, learned=case.learned)
                 for view in ("raw", "nosink", "renorm"):
                     found[stack, layer, head, view].append(Viewed(look, view))
         return found
@@ -129,13 +139,16 @@ def test_heads_and_layers_equal_the_naive_computation(
 ) -> None:
     metric, sentences = METRICS[name], measured(METRICS[name], naive(case))
     heads: dict[tuple[object, ...], Number] = {
-        (*where, label): ratio(parts, metric.limits) for (where, label), parts in sentences.items()
+        (*where, label): ratio(parts, metric.limits, metric.spread(label))
+        for (where, label), parts in sentences.items()
     }
-    by_layer: dict[tuple[object, ...], list[list[Part]]] = defaultdict(list)
+    by_layer: dict[tuple[Any, ...], list[list[Part]]] = defaultdict(list)
     for ((stack, layer, _, view), label), parts in sentences.items():
         by_layer[stack, layer, view, label].append(parts)
     layers = {
-        where: ratio([together(heads) for heads in zip(*parts, strict=True)], metric.limits)
+        where: ratio(
+            [*map(together, zip(*parts, strict=True))], metric.limits, metric.spread(where[-1])
+        )
         for where, parts in by_layer.items()
     }
     tolerance = CASES[case].tolerance
@@ -166,7 +179,7 @@ def test_metrics_of_passages_equal_the_naive_computation(
             for view in METRICS[name].views:
                 looks[stack, layer, head, view].append(Viewed(look, view))
     expected: dict[tuple[object, ...], Number] = {
-        (*where, label): ratio(parts, METRICS[name].limits)
+        (*where, label): ratio(parts, METRICS[name].limits, METRICS[name].spread(label))
         for (where, label), parts in measured(METRICS[name], looks).items()
     }
     assert table["value"].notna().all()
@@ -180,7 +193,7 @@ def test_uniform_attention_gives_what_plain_loops_give(
 ) -> None:
     metric, twin = METRICS[name], CHANCES.get(name, TWINS[name])
     bare = Bare.load(tiny_folder(CASES[case].family))
-    found: dict[tuple[object, ...], list[Part]] = defaultdict(list)
+    found: dict[tuple[Any, ...], list[Part]] = defaultdict(list)
     for tree in treebank.TREES:
         stack, _, _, look = next(bare.looks(given(tree)))
         even = [[1 / len(seen) if j in seen else 0.0 for j in range(len(look.seen))]
@@ -193,7 +206,10 @@ def test_uniform_attention_gives_what_plain_loops_give(
                 found[stack, 0, view, label].append(part)
     table = study(case).controls
     table = table[table["layer"] == 0]
-    expected = {where: ratio(parts, metric.limits) for where, parts in found.items()}
+    expected = {
+        where: ratio(parts, metric.limits, metric.spread(where[-1]))
+        for where, parts in found.items()
+    }
     if name == "sink_norm_share":  # uniform attention has no values
         assert table.loc[table["metric"] == name, "value"].isna().all()
         return
@@ -249,7 +265,7 @@ def compare(
     where = list(zip(*(rows[key] for key in keys), strict=True))
     assert set(where) == set(expected)
     assert len(where) == len(expected)
-    for place, number in enumerate(Number._fields):
+    for place, number in enumerate(Number._fields[:-1]):  # tables do not have the last
         found = rows[number].to_numpy(float)
         wanted = np.array([expected[each][place] for each in where], float)
         # Variances are differences of sums, so that ends of intervals lose half of the digits.

@@ -19,6 +19,8 @@ from headbook.summaries.contrasts import pair_differences
 from headbook.summaries.flips import FLIPS, family_wise
 from headbook.summaries.grouped import ENOUGH, Members
 
+pytestmark = pytest.mark.usefixtures("of_any_number")
+
 pytest_plugins = ["gathered"]
 
 NAMES = ["layer", "head", "metric", "label"]

@@ -24,7 +24,7 @@ __all__ = ["telling"]  # a fixture
 pytestmark = pytest.mark.slow
 
 # What servers and folders need, and what stands in the head of the one file.
-OUTSIDE = {".nojekyll", "README.txt"}
+OUTSIDE = {"data/files.json", ".nojekyll", "README.txt"}
 OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
 
 

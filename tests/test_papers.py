@@ -34,7 +34,7 @@ def test_figures_alone_are_the_files_of_the_site(small_site: Site, tmp_path: Pat
     out = tmp_path / "figures"
     assert write_figures(small_site.stored, out, ONLY) == CHOSEN
     found = tree(out)
-    texts = {"figures.tex", "figures.bib", "manifest.json"}
+    texts = {"figures.tex", "figures.bib", "manifest.json", "files.json"}
     assert set(found) == texts | {f"{name}{kind}" for name in CHOSEN for kind in KINDS}
     for name in set(found) - texts:
         assert found[name] == (small_site.folder / "figures" / name).read_bytes(), name

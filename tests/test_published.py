@@ -116,6 +116,7 @@ def test_every_figure_has_a_number(
     assert figure.quantity.written(number.value) != MISSING
 
 
+@pytest.mark.usefixtures("of_any_number")
 def test_the_mean_attention_to_the_first_token_is_that_of_the_bare_model(
     made: Callable[[str], Made],
 ) -> None:

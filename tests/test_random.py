@@ -16,7 +16,7 @@ from headbook.text.encode import Encoder
 from headbook.text.sequences import SEQUENCES, random_sequences
 from ratios import Part, ratio
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("of_any_number")]
 
 Folder = Callable[[str], Path]
 SCORES = {"duplicate_score": 0, "induction_score": 1}  # how far behind the twin the key stands

@@ -54,10 +54,10 @@ def relation(p: float = 0.005, margin: float = 0.4) -> RelationTests:
 
     def one(value: float, reach: float = 0.1) -> Numbers:
         middle, low, high = (np.array([value + step * reach]) for step in (0, -1, 1))
-        return Numbers(middle, low, high, np.array([36]), np.array([45.0]))
+        return Numbers(middle, low, high, np.array([36]), np.array([45.0]), np.array([30.0]))
 
     none = np.zeros((1, 1))
-    nothing = Numbers(none, none, none, none.astype(int), none)
+    nothing = Numbers(none, none, none, none.astype(int), none, none)
     return RelationTests(
         labels=("case:to_head",),
         head=np.array([[0, 0]]),

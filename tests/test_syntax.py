@@ -16,13 +16,14 @@ from headbook.numbers.inference import RelationTests
 from headbook.numbers.results import results
 from headbook.stored.shown import STEPS
 from headbook.stored.study import Study
+from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.views import ranked as relations_view
 from headbook.views.cells import Cell
 from headbook.views.head import head_pages
 from headbook.views.ranked import points
 from headbook.views.syntax import SyntaxPage, syntax_page
-from headbook.wording import FEW, number
+from headbook.wording import number
 from pages import elements, html_of, text_of
 from sites import Site, make_study
 from treebank import Gold
@@ -245,7 +246,7 @@ def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
         above = {}
         for label in LABELS:
             cell = found.heads("relation_accuracy", VIEW, label).at(layer, head)
-            if cell.events >= FEW:
+            if cell.effective >= FEW:
                 even = found.uniform("relation_accuracy", VIEW, label).at(layer)
                 above[label] = cell.value - even.value
         wanted = sorted(above, key=lambda label: -above[label])[:8]

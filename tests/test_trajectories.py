@@ -18,6 +18,7 @@ from headbook.collection import collect
 from headbook.metrics import all_metrics, token_metrics
 from headbook.metrics.base import Need
 from headbook.stored.study import Study
+from headbook.terms import Spread
 from looks import Text
 from naive_tokens import (
     AVERAGED,
@@ -33,6 +34,8 @@ from naive_tokens import (
     raw_table,
 )
 from ratios import Part, ratio
+
+pytestmark = pytest.mark.usefixtures("of_any_number")
 
 METRICS = {  # what the language-model head says: test_lens.py
     metric.id: metric
@@ -192,7 +195,7 @@ def check_averages(
     tolerance = 1e-5 if family in SINGLE else 1e-9
     for row in rows.to_dict("records"):
         cell = parts.get((row["stack"], row["layer"], row["label"]), [])
-        wanted = ratio(cell, METRICS[name].limits)
+        wanted = ratio(cell, METRICS[name].limits, Spread.CLASSES)
         assert row["value"] == pytest.approx(wanted.value, abs=tolerance, nan_ok=True)
         assert row["low"] == pytest.approx(wanted.low, abs=1e-5, nan_ok=True)
         assert row["high"] == pytest.approx(wanted.high, abs=1e-5, nan_ok=True)

@@ -72,11 +72,11 @@ def test_what_is_missing_is_a_dash_and_never_zero() -> None:
 
 def test_few_observations_are_said_to_be_few() -> None:
     metric = all_metrics()["attention_distance"]
-    few, many = (Cell.of(Number(1, 0, 2, 3, events), metric) for events in (29, 30))
+    few, many = (Cell.of(Number(1, 0, 2, 30, 90, behind), metric) for behind in (9.9, 10))
     assert few.thin
-    assert few.note == "few observations: 3 sentences, 29 observations"
+    assert few.note == "too few sentences: 30 sentences, 90 observations"
     assert not many.thin
-    assert many.note == "3 sentences, 30 observations"
+    assert many.note == "30 sentences, 90 observations"
 
 
 @given(st.text())

@@ -6,18 +6,20 @@ import pytest
 import torch
 
 from headbook.network import nearest, vocabulary
-from headbook.network.vocabulary import Norm, Vocabulary
+from headbook.network.vocabulary import Linear, Norm, Vocabulary
 from headbook.terms import Space
 from headbook.text.texts import Texts
 from views import Marks
 
-ENTRIES, WIDTH, TOKENS = 150, 24, 19
+ENTRIES, WIDTH, WIDE, TOKENS = 150, 24, 40, 19
 KINDS = {
     "word + position, normed": (1.0, True, True),
     "scaled word + position, normed": (4.9, True, True),
     "word + position": (1.0, True, False),
     "scaled word + position": (4.9, True, False),
     "word alone": (1.0, False, False),
+    "word + position, normed, through a map": (1.0, True, True),
+    "scaled word + position, through a map": (4.9, True, False),
 }
 
 
@@ -34,7 +36,13 @@ def make(kind: str, dtype: torch.dtype = torch.float64) -> Vocabulary:
         scale,
         numbers(TOKENS + 5, WIDTH) - 0.2 if positions else None,
         Norm(1 + 0.3 * numbers(WIDTH), 0.4 * numbers(WIDTH), 1e-3) if norm else None,
+        Linear(numbers(WIDE, WIDTH), 0.5 * numbers(WIDE)) if "map" in kind else None,
     )
+
+
+def width(kind: str) -> int:
+    """Of the states."""
+    return WIDE if "map" in kind else WIDTH
 
 
 def texts() -> Texts:
@@ -59,15 +67,15 @@ def cosines(made: Vocabulary, states: torch.Tensor, space: Space) -> torch.Tenso
                 deviation = table - table.mean(1, keepdim=True)
                 std = ((deviation**2).mean(1, keepdim=True) + made.norm.epsilon).sqrt()
                 table = deviation / std * made.norm.gain + made.norm.bias
+            if made.through is not None:
+                table = table @ made.through.weight.T + made.through.bias
         x = states[:, :, place]
         lengths = x.norm(dim=-1, keepdim=True) * table.norm(dim=1)
         per_place.append(x @ table.T / lengths)
     return torch.stack(per_place, 2)
 
 
-CASES = [
-    (kind, space) for kind, space in product(KINDS, Space) if KINDS[kind][1] or space is Space.RAW
-]
+CASES = [(kind, space) for kind, space in product(KINDS, Space) if space in make(kind).spaces]
 
 
 @pytest.fixture(params=["one block", "many blocks"], autouse=True)
@@ -83,7 +91,7 @@ def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(("kind", "space"), CASES)
 def test_all_cosines_equal_the_direct_computation(kind: str, space: Space) -> None:
     made, given = make(kind), texts()
-    states = torch.randn(3, 2, TOKENS, WIDTH, dtype=torch.float64) + 0.5
+    states = torch.randn(3, 2, TOKENS, width(kind), dtype=torch.float64) + 0.5
     found = made.compare(states, given, space, ENTRIES)
     direct = cosines(made, states, space)
     valid = given.valid
@@ -98,7 +106,7 @@ def test_all_cosines_equal_the_direct_computation(kind: str, space: Space) -> No
 @pytest.mark.parametrize(("kind", "space"), CASES)
 def test_the_nearest_entries_are_the_head_of_a_full_sort(kind: str, space: Space) -> None:
     made, given = make(kind), texts()
-    states = torch.randn(2, 2, TOKENS, WIDTH, dtype=torch.float64)
+    states = torch.randn(2, 2, TOKENS, width(kind), dtype=torch.float64)
     few = made.compare(states, given, space, 7)
     ordered = cosines(made, states, space).argsort(dim=-1, descending=True)
     assert torch.equal(few.ids[:, given.valid], ordered[:, given.valid][..., :7])
@@ -107,7 +115,7 @@ def test_the_nearest_entries_are_the_head_of_a_full_sort(kind: str, space: Space
 @pytest.mark.parametrize(("kind", "space"), CASES)
 def test_a_rank_counts_the_entries_strictly_nearer(kind: str, space: Space) -> None:
     made, given = make(kind), texts()
-    states = torch.randn(3, 2, TOKENS, WIDTH, dtype=torch.float64)
+    states = torch.randn(3, 2, TOKENS, width(kind), dtype=torch.float64)
     direct = cosines(made, states, space)
     own = direct.gather(-1, given.ids.expand(3, -1, -1)[..., None])
     expected = (direct > own).sum(-1)
@@ -134,7 +142,7 @@ def test_the_input_state_is_nearest_to_its_own_encoding(kind: str) -> None:
 def test_entries_with_the_same_embedding_do_not_outrank_each_other(kind: str) -> None:
     made, given = make(kind), texts()
     made.embedding[given.ids[0, 0]] = made.embedding[given.ids[0, 1]]
-    states = torch.randn(1, 2, TOKENS, WIDTH, dtype=torch.float64)
+    states = torch.randn(1, 2, TOKENS, width(kind), dtype=torch.float64)
     found = made.compare(states, given, made.spaces[0], 10).ranks
     direct = cosines(made, states, made.spaces[0])
     for token in (0, 1):
@@ -156,7 +164,7 @@ def test_an_entry_of_zeros_has_cosine_zero_and_no_nan() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_single_precision_keeps_five_digits(kind: str) -> None:
     exact, made, given = make(kind), make(kind, torch.float32), texts()
-    states = torch.randn(2, 2, TOKENS, WIDTH, dtype=torch.float64)
+    states = torch.randn(2, 2, TOKENS, width(kind), dtype=torch.float64)
     space = made.spaces[0]
     found = made.compare(states.float(), given, space, 3).cosines[:, given.valid]
     wanted = exact.compare(states, given, space, 3).cosines[:, given.valid]

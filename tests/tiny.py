@@ -13,6 +13,7 @@ from transformers import (
     MODEL_FOR_MASKED_LM_MAPPING,
     AutoModel,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
     PreTrainedTokenizerFast,
@@ -20,6 +21,7 @@ from transformers import (
 from transformers.utils import logging
 
 LAYERS, HEADS, WIDTH = 2, 4, 32
+PAIRS = {"t5", "bart", "marian", "mvp", "fsmt", "led", "longt5", "prophetnet"}
 ABSENT = 4  # rows of the embedding that no token uses, as padded vocabularies have them
 
 PIECES = (
@@ -77,7 +79,7 @@ class Tiny:
     @property
     def pairs(self) -> bool:
         """Whether it is an encoder-decoder."""
-        return self.type in {"t5", "bart", "marian"}
+        return self.type in PAIRS
 
 
 def _sizes(**more: Any) -> dict[str, Any]:
@@ -131,6 +133,7 @@ _NEO = {
     "attention_types": [[["global", "local"], 1]],
     "window_size": 4,
 }
+_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 WINDOW = 4  # of the layers with local attention
 
 AROUND, BEFORE, AFTER, BARE = "[CLS] $A [SEP]", "<s> $A", "$A </s>", "$A"
@@ -141,6 +144,7 @@ IN_TABLE = {
     "distilbert": Tiny("distilbert", BRACKETS, AROUND, _DISTIL),
     "albert": Tiny("albert", BRACKETS, AROUND, _sizes(embedding_size=16)),
     "electra": Tiny("electra", BRACKETS, AROUND, _sizes(embedding_size=WIDTH)),
+    "electra_small": Tiny("electra", BRACKETS, AROUND, _sizes(embedding_size=16)),
     "modernbert": Tiny(
         "modernbert",
         BRACKETS,
@@ -176,11 +180,136 @@ IN_TABLE = {
             "layer_types": ["sliding_attention", "full_attention"],
         },
     ),
+    "gpt_oss": Tiny(
+        "gpt_oss",
+        LLAMA,
+        BEFORE,
+        _sizes(
+            **_EXPERTS,
+            num_key_value_heads=2,
+            head_dim=8,
+            sliding_window=WINDOW,
+            layer_types=["sliding_attention", "full_attention"],
+        ),
+    ),
     "t5": Tiny("t5", T5, AFTER, _T5),
     "bart": Tiny("bart", ROBERTA, "<s> $A </s>", _pair_sizes(scale_embedding=True)),
     "marian": Tiny("marian", T5, AFTER, _pair_sizes(scale_embedding=True)),
 }
 UNKNOWN = {"phi": Tiny("phi", END_OF_TEXT, BARE, _sizes())}  # served by the hook, not in the table
+_LATENT = {"num_key_value_heads": HEADS, "head_dim": 8}
+_PAIR = _pair_sizes(attention_window=4)
+_VISION = {**_sizes(num_hidden_layers=1), "image_size": 8, "patch_size": 4}
+_READS = {**_GROUPED, "vocab_size": 0}  # of a text part
+# Told apart by what is done with their attention; written by `write`, in no list of families.
+OTHERS = {
+    "albert_wide": Tiny("albert", BRACKETS, AROUND, _sizes(embedding_size=WIDTH)),
+    "granite_swa": Tiny("granite_swa", LLAMA, BEFORE, _sizes(num_key_value_heads=2)),
+    "llama4": Tiny(
+        "llama4_text",
+        LLAMA,
+        BEFORE,
+        _sizes(
+            **_EXPERTS,
+            num_key_value_heads=2,
+            head_dim=8,
+            intermediate_size_mlp=48,
+            attention_chunk_size=WINDOW,
+            layer_types=["chunked_attention", "full_attention"],
+        ),
+    ),
+    "diffllama": Tiny("diffllama", LLAMA, BEFORE, _sizes(**_LATENT)),
+    "convbert": Tiny("convbert", BRACKETS, AROUND, _sizes(embedding_size=WIDTH)),
+    "mobilebert": Tiny("mobilebert", BRACKETS, AROUND, _sizes(embedding_size=16)),
+    "nystromformer": Tiny("nystromformer", BRACKETS, AROUND, _sizes()),
+    "nystromformer_few": Tiny("nystromformer", BRACKETS, AROUND, _sizes(num_landmarks=16)),
+    "squeezebert": Tiny(
+        "squeezebert",
+        BRACKETS,
+        AROUND,
+        _sizes(
+            embedding_size=WIDTH,
+            **dict.fromkeys(
+                (
+                    "q_groups",
+                    "k_groups",
+                    "v_groups",
+                    "post_attention_groups",
+                    "intermediate_groups",
+                    "output_groups",
+                ),
+                1,
+            ),
+        ),
+    ),
+    "yoso": Tiny("yoso", BRACKETS, AROUND, _sizes()),
+    "longformer": Tiny("longformer", BRACKETS, AROUND, _sizes(attention_window=[4, 4])),
+    "canine": Tiny("canine", BRACKETS, AROUND, _sizes()),
+    "funnel": Tiny("funnel", BRACKETS, AROUND, {"d_model": WIDTH, "block_sizes": [1, 1]}),
+    "reformer": Tiny(
+        "reformer",
+        BRACKETS,
+        AROUND,
+        {
+            "hidden_size": WIDTH,
+            "num_attention_heads": HEADS,
+            "attention_head_size": 8,
+            "feed_forward_size": 48,
+            "axial_pos_embds": False,
+            "attn_layers": ["local", "local"],
+            "local_attn_chunk_length": 36,
+            "max_position_embeddings": 72,
+        },
+    ),
+    "rwkv": Tiny("rwkv", BRACKETS, AROUND, {"hidden_size": WIDTH, "num_hidden_layers": LAYERS}),
+    "xlm": Tiny("xlm", BRACKETS, AROUND, {"emb_dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS}),
+    "xlnet": Tiny(
+        "xlnet",
+        BRACKETS,
+        AROUND,
+        {"d_model": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "d_inner": 48},
+    ),
+    "mvp": Tiny("mvp", ROBERTA, "<s> $A </s>", _pair_sizes()),
+    "fsmt": Tiny("fsmt", T5, AFTER, _pair_sizes(src_vocab_size=0, tgt_vocab_size=0)),
+    "led": Tiny("led", ROBERTA, "<s> $A </s>", _PAIR),
+    "longt5": Tiny("longt5", T5, AFTER, {**_T5, "encoder_attention_type": "local"}),
+    "prophetnet": Tiny(
+        "prophetnet",
+        T5,
+        AFTER,
+        {
+            "hidden_size": WIDTH,
+            "num_encoder_layers": LAYERS,
+            "num_decoder_layers": LAYERS,
+            "num_encoder_attention_heads": HEADS,
+            "num_decoder_attention_heads": HEADS,
+            "encoder_ffn_dim": 48,
+            "decoder_ffn_dim": 48,
+            "max_position_embeddings": 72,
+        },
+    ),
+    "blip": Tiny(
+        "blip",
+        BRACKETS,
+        AROUND,
+        {"text_config": _sizes(vocab_size=0), "vision_config": _VISION},
+    ),
+    "gemma3_sees": Tiny(
+        "gemma3",
+        GEMMA,
+        "<bos> $A",
+        {"text_config": {**_READS, "sliding_window": WINDOW}, "vision_config": _VISION},
+    ),
+    "llava": Tiny(
+        "llava",
+        LLAMA,
+        BEFORE,
+        {
+            "text_config": {"model_type": "llama", **_READS},
+            "vision_config": {"model_type": "clip_vision_model", **_VISION},
+        },
+    ),
+}
 FALLBACK = {  # not served by the hook
     "gpt_neo": Tiny("gpt_neo", END_OF_TEXT, BARE, _NEO),
     "mpnet": Tiny("mpnet", ROBERTA, "<s> $A </s>", _sizes()),
@@ -197,23 +326,33 @@ def write(
         head: with the language-model head, which encoder-decoders always have.
         untied: with a head that has its own weights, whatever the family does.
     """
-    tiny = ALL[name]
+    tiny = {**ALL, **OTHERS}[name]
     tokenizer = _tokenizer(tiny)
     tokenizer.save_pretrained(folder)
     options: dict[str, Any] = {**tiny.options, **_special(tokenizer, tiny)}
     if untied:
         options["tie_word_embeddings"] = False
-    config = CONFIG_MAPPING[tiny.type](**options | {"vocab_size": len(tokenizer) + ABSENT})
+    config = CONFIG_MAPPING[tiny.type](**_sized(options, len(tokenizer) + ABSENT))
     torch.manual_seed(seed)
     logging.disable_progress_bar()
     loader: Any = AutoModelForSeq2SeqLM if tiny.pairs else AutoModel
-    if head and not tiny.pairs:
+    if "text_config" in tiny.options:
+        loader = AutoModelForImageTextToText
+    elif head and not tiny.pairs:
         causal = type(config) not in MODEL_FOR_MASKED_LM_MAPPING
         loader = AutoModelForCausalLM if causal else AutoModelForMaskedLM
     model = loader.from_config(config)
     _randomise(model)
     model.save_pretrained(folder)
     return folder
+
+
+def _sized(options: Mapping[str, Any], size: int) -> dict[str, Any]:
+    """Options with the size of the vocabulary, in the text part where there is one."""
+    sized = {key: size for key in options if key.endswith("vocab_size")}
+    if "text_config" in options:
+        return {**options, "text_config": {**options["text_config"], "vocab_size": size}}
+    return {**options, **(sized or {"vocab_size": size})}
 
 
 def _special(tokenizer: Any, tiny: Tiny) -> dict[str, int | None]:

@@ -1,6 +1,7 @@
 """A few annotated sentences, and pairs, that every tiny tokenizer cuts into several pieces."""
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,11 +45,37 @@ TREES = (
     ),
 )  # fmt: skip
 
+
+def _small(number: int) -> tuple[Gold, ...]:
+    """One of many little sentences."""
+    who, does = ("dog", "bird", "gardener")[number % 3], ("sees", "follows")[number % 2]
+    what = ("house", "garden", "water", "dog")[number // 3 % 4]
+    seen = _sentence("the DET 5 det", *(["old ADJ 5 amod"] if number % 5 else ["a DET 5 det"]))
+    rows = ["The DET 2 det", f"{who} NOUN 3 nsubj", f"{does} VERB 0 root"]
+    end = [Gold(what, "NOUN", 3, "obj"), *([Gold("!", "PUNCT", 3, "punct")] if number % 2 else [])]
+    return (*_sentence(*rows), *(g._replace(head=6) for g in seen), *end)
+
+
+# So many that each half of them gives intervals; the few above come first.
+MANY = (*TREES, *map(_small, range(30)))
+
 PAIRS = (
     ("The fisherman sees the bird.", "Un oiseau, the red bird!"),
     ("Old dogs sleep near the house and the garden.", "The dogs sleep."),
     ("Unhappiness!", "The old gardener sees unhappiness in the red water, and the bird sings."),
     ("the dog sees the dog", "water"),
+)
+
+
+MANY_PAIRS = (
+    *PAIRS,
+    *(
+        (f"The {who} sees the {what}.", f"Un {what}, the {who}{end}")
+        for number, (who, what) in enumerate(
+            product(("old dog", "bird", "gardener", "fisherman"), ("house", "red water", "garden"))
+        )
+        for end in ("!", f" and {number} birds.")
+    ),
 )
 
 

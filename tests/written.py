@@ -27,6 +27,7 @@ BLOCKS = {  # by model type and stack
     ),
     ("gpt2", "self"): Block("h.{}.attn.c_attn", "h.{}.attn.c_proj", share=1 / 3, turned=True),
     ("llama", "self"): Block("layers.{}.self_attn.v_proj", "layers.{}.self_attn.o_proj"),
+    ("gpt_oss", "self"): Block("layers.{}.self_attn.v_proj", "layers.{}.self_attn.o_proj"),
     ("gemma3_text", "self"): Block("layers.{}.self_attn.v_proj", "layers.{}.self_attn.o_proj"),
     **{
         ("t5", stack): Block(

@@ -1,6 +1,6 @@
 """The command line: options in, one line and an exit code out.
 
-0: done. 2: wrong use or input. 1: a bug in Headbook.
+0: done. 2: wrong use or input. 3: done, but a self-check failed. 1: a bug in Headbook.
 """
 
 import logging
@@ -9,10 +9,9 @@ import time
 import traceback
 import warnings
 import webbrowser
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import IO, TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -21,8 +20,18 @@ from typer.exceptions import TyperException
 from headbook import __version__
 from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
 from headbook.console import Bar, Lines
-from headbook.errors import ConfigError, HeadbookError, OutputError
-from headbook.folders import check_replaceable
+from headbook.dates import today
+from headbook.endings import (
+    Patient,
+    forgive_letters,
+    give_up_printing,
+    interruptible,
+    is_closed_pipe,
+    told,
+)
+from headbook.errors import CheckError
+from headbook.limits import check_room
+from headbook.listing import Kind
 from headbook.options import (
     BUILDING,
     COLLECTING,
@@ -35,6 +44,7 @@ from headbook.options import (
     Stored,
     takes,
 )
+from headbook.places import check_kept, checked_out
 from headbook.progress import Progress, Silent
 from headbook.resources import folder
 
@@ -42,8 +52,8 @@ if TYPE_CHECKING:
     from headbook.stored.study import Study
     from headbook.writing.site import Summary
 
-DONE, BUG, WRONG = 0, 1, 2
-STOPPED = "stopped; nothing was changed"
+DONE, BUG, WRONG, CHECKED = 0, 1, 2, 3
+STOPPED = "stopped; nothing is half done"  # it may have come when all was in place already
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -90,11 +100,12 @@ def demo(**options: Any) -> None:
 def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
-    out = _checked_out(config, inputs)
+    out = checked_out(config, inputs, Kind.STUDY)
     with _progress(config) as progress:
         study = _collect(inputs, config, progress)
     study.save(out, force=config.force)
     _say(config, f"Study: {out}")
+    _judge(config, study)
 
 
 @app.command(name="render")
@@ -103,7 +114,7 @@ def render_command(study: Path, **options: Any) -> None:
     """Write the site of a stored study, without model or network."""
     config = _config(options)
     start = time.monotonic()
-    _checked_out(config, [str(study)])
+    checked_out(config, [str(study)], Kind.SITE)
     with _progress(config) as progress:
         summary = _render(study, config, progress)
     _finish(config, summary, start)
@@ -132,7 +143,7 @@ def figures_command(study: Path, only: list[str] | None, **options: Any) -> None
     from headbook.writing.papers import write_figures  # noqa: PLC0415 - see _render
 
     config = _config(options)
-    out = _checked_out(config, [str(study)])
+    out = checked_out(config, [str(study)], Kind.FIGURES)
     with _progress(config) as progress:
         names = write_figures(study, out, only or (), force=config.force, progress=progress)
     _say(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
@@ -157,15 +168,34 @@ def metrics() -> None:
 
 def _build(inputs: list[str], config: Config) -> None:
     start = time.monotonic()
-    _checked_out(config, inputs)
-    if config.keep_study is not None:
-        check_replaceable(config.keep_study, force=config.force)
+    checked_out(config, inputs, Kind.SITE)
+    check_kept(config, inputs)
+    check_room()
     with _progress(config) as progress:
         study = _collect(inputs, config, progress)
         if config.keep_study is not None:
             study.save(config.keep_study, force=config.force)
         summary = _render(study, config, progress)
     _finish(config, summary, start)
+    _judge(config, study)
+
+
+def _judge(config: Config, study: "Study") -> None:
+    """Let no failed self-check pass in silence, when all is written.
+
+    Raises:
+        CheckError: one failed, and nobody said that they accept it.
+    """
+    failed = study.manifest.failed
+    if not failed:
+        return
+    said = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
+    if config.accept_checks:
+        typer.echo(f"warning: {said}; accepted, the overview says so", err=True)
+        return
+    raise CheckError(
+        f"{said}; all is written, but do not trust these numbers; --accept-checks ends with 0"
+    )
 
 
 def _collect(inputs: list[str], config: Config, progress: Progress) -> "Study":
@@ -200,30 +230,14 @@ def _render(study: "Study | Path", config: Config, progress: Progress) -> "Summa
 
 def _config(options: dict[str, Any]) -> Config:
     """Options as one value; a flag that was not given leaves the configuration file its say."""
+    today()  # first of all, since libraries stumble over a wrong SOURCE_DATE_EPOCH on import
     file = options.pop("config", None)
     given = {name: value for name, value in options.items() if value is not False}
     return Config.of(file, **given)
 
 
-def _checked_out(config: Config, inputs: Sequence[str]) -> Path:
-    """The output folder, checked before anything slow begins.
-
-    Raises:
-        ConfigError: there is none.
-        OutputError: it may not be replaced, or an input lies in it.
-    """
-    if config.out is None:
-        raise ConfigError("--out: nothing came; expected a folder to write, for example --out site")
-    place = config.out.resolve()
-    for name in inputs:
-        if place in {Path(name).resolve(), *Path(name).resolve().parents}:
-            raise OutputError(f"{config.out}: holds the input {name}; expected another folder")
-    check_replaceable(config.out, force=config.force)
-    return config.out
-
-
 def _progress(config: Config) -> AbstractContextManager[Progress]:
-    console = Console(stderr=True)
+    console = Console(file=cast("IO[str]", Patient(sys.stderr)))
     if config.quiet:
         return nullcontext(Silent())
     return Bar(console) if console.is_terminal else Lines(console)
@@ -254,20 +268,37 @@ def _say(config: Config, text: str) -> None:
 
 def main() -> None:
     """Run a command; every fault becomes one line and an exit code."""
+    forgive_letters()
     try:
-        stopped = app(standalone_mode=False)  # the code of an interrupt; None or 0 without one
-    except HeadbookError as error:
-        _leave(str(error), WRONG)
+        with interruptible():
+            stopped = app(standalone_mode=False)  # the code of an interrupt; None or 0 without one
+            sys.stdout and sys.stdout.flush()
+    except CheckError as error:
+        _leave(str(error), CHECKED)
     except TyperException as error:
         _leave(f"{_said(error).rstrip('.')}; see --help", WRONG)
     except (typer.Abort, KeyboardInterrupt):
         _leave(STOPPED, WRONG)
-    except Exception as error:  # noqa: BLE001 - the last place that can explain a bug
-        if {"-v", "--verbose"} & set(sys.argv):
-            traceback.print_exc()
-        _leave(f"a bug, {type(error).__name__}: {error} (--verbose shows where)", BUG)
-    if stopped:
-        _leave(STOPPED, WRONG)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the last place that can explain a bug
+        _leave_with(error)
+    else:
+        if stopped:
+            _leave(STOPPED, WRONG)
+
+
+def _leave_with(error: Exception | SystemExit) -> None:
+    """Explain an error; a pipe whose reader has had enough is none."""
+    if is_closed_pipe(error):
+        give_up_printing()
+        return
+    if isinstance(error, SystemExit):
+        raise error
+    fault = told(error)
+    if fault is not None:
+        _leave(str(fault), WRONG)
+    if {"-v", "--verbose"} & set(sys.argv):
+        traceback.print_exc()
+    _leave(f"a bug, {type(error).__name__}: {error} (--verbose shows where)", BUG)
 
 
 def _said(error: TyperException) -> str:
@@ -277,5 +308,7 @@ def _said(error: TyperException) -> str:
 
 
 def _leave(text: str, code: int) -> NoReturn:
-    typer.echo(f"headbook: {' '.join(text.split())}", err=True)
+    with suppress(OSError):
+        typer.echo(f"headbook: {' '.join(text.split())}", err=True)
+    give_up_printing()
     sys.exit(code)

@@ -7,12 +7,14 @@ from typing import Any
 import torch
 
 from headbook.config import Config
+from headbook.dates import today
 from headbook.errors import ConfigError
 from headbook.inputs import Corpus, open_corpus
 from headbook.measures.threads import own_threads
 from headbook.metrics import chosen_metrics
 from headbook.network.anatomy import examine
 from headbook.network.model import Model, load_model
+from headbook.network.ownattention import settle
 from headbook.network.randomness import own_randomness
 from headbook.passes.run import Run
 from headbook.progress import Progress, Silent
@@ -23,6 +25,7 @@ from headbook.text.encode import Encoder
 from headbook.text.facets import facets
 from headbook.text.passages import Passages, packed
 from headbook.text.rarity import Rarity
+from headbook.text.sequences import probes
 from headbook.writing.size import Expected, check_limit, expected
 
 
@@ -49,6 +52,7 @@ def collect(
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     metrics = chosen_metrics(config.metrics)  # wrong names are told before anything slow begins
     notes = _read_notes(config.notes)
+    today()  # a wrong date, too
     randomness = own_randomness(config.seed, _graphics(config.device))
     with randomness, own_threads(), open_corpus(files) as corpus:
         columns = facets(corpus, config.facet, config.pair_member)
@@ -64,20 +68,21 @@ def collect(
         if config.pack is not None:
             texts = packed(corpus, model, config.pack, limit)
             columns = facets(texts, config.facet, config.pair_member)
+        encoder = Encoder(
+            model,
+            limit=limit,
+            targets=Annotator.load(config.target_annotator),
+            rarities=_rarities(config, corpus, model),
+        )
         run = Run(
             texts,
             config,
             progress or Silent(),
             model,
-            examine(model),
+            settle(model, examine(model), probes(encoder)),
             tuple(metrics.values()),
             Annotator.load(config.annotator),
-            Encoder(
-                model,
-                limit=limit,
-                targets=Annotator.load(config.target_annotator),
-                rarities=_rarities(config, corpus, model),
-            ),
+            encoder,
             facets=columns,
         )
         whole, least = _expected(run)

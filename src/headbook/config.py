@@ -138,10 +138,20 @@ class Config:
         "detail is left out, and the overview says so.",
         place=True,
     )
+    accept_checks: bool = option(
+        False,
+        "End with exit code 0, not 3, though a self-check failed; the overview still names it.",
+        place=True,
+    )
     processes: int = option(
         0, "Processes that draw pages; 0: one a core where there are many pages.", place=True
     )
-    force: bool = option(False, "Replace an existing Headbook folder.", "-f", place=True)
+    force: bool = option(
+        False,
+        "Replace the files of an existing Headbook folder; yours in it stay.",
+        "-f",
+        place=True,
+    )
     open: bool = option(False, "Open the site in the browser when it is done.", place=True)
     quiet: bool = option(False, "Print errors only.", "-q", place=True)
     verbose: bool = option(
@@ -150,6 +160,8 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check what types alone do not say."""
+        for each in dataclasses.fields(self):
+            self._check_letters(each.name)
         self._check(self.device in DEVICES, "device", f"one of {', '.join(DEVICES)}")
         self._check(self.dtype in DTYPES, "dtype", f"one of {', '.join(DTYPES)}")
         known_precision = self.vocabulary_precision in PRECISIONS
@@ -179,6 +191,17 @@ class Config:
         )
         pages = self.sentence_pages
         self._check(pages == "all" or pages.isdecimal(), "sentence_pages", "a number or 'all'")
+
+    def _check_letters(self, name: str) -> None:
+        """Pages and messages are in UTF-8; and nothing is the name of no model."""
+        value = getattr(self, name)
+        if not isinstance(value, str | Path):
+            return
+        text = str(value)
+        sound = "\0" not in text and text == text.encode(errors="replace").decode()
+        if not sound:
+            raise ConfigError(f"{flag(name)}: {text!a} came; expected text in UTF-8")
+        self._check(bool(text.strip()) or name == "title", name, "something that is not blank")
 
     def _check(self, fits: bool, name: str, expected: str) -> None:
         if not fits:

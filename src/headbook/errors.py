@@ -7,7 +7,9 @@ HeadbookError           anything the person at the keyboard can mend; exit code 
 ├── AnnotatorError      a spaCy pipeline that cannot be used
 ├── ModelError          a model or tokenizer that cannot be used
 ├── StudyError          a stored study that cannot be read or merged
-└── OutputError         a folder that must not or cannot be written
+├── CheckError          a self-check that failed; all is written, and the exit code is 3
+├── OutputError         a folder that must not or cannot be written
+└── ResourceError       the machine has too little memory, or does not take what is printed
 ```
 
 Every message is one line and says what came, what was expected and what to do.
@@ -51,5 +53,13 @@ class StudyError(HeadbookError):
     """A stored study cannot be read, or two studies do not belong together."""
 
 
+class CheckError(HeadbookError):
+    """A self-check failed. What was asked for is written and says so; numbers may be wrong."""
+
+
 class OutputError(HeadbookError):
     """An output folder is not ours to replace, or cannot be written."""
+
+
+class ResourceError(HeadbookError):
+    """The machine has too little memory, or does not take what is printed."""

@@ -1,7 +1,7 @@
 """The words that every module shares: stacks, sides, views, states and spaces."""
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM",
@@ -27,6 +27,7 @@ RULES = (*HEAD_RULES, "punctuation", "even")
 HEADLINES = (
     "attention_distance", "relative_entropy", "sink_share", "attention_to", "dependency_alignment",
 )  # fmt: skip
+MILLION = 1_000_000
 REACH = 32  # tokens from which on distances are counted together
 DISTANCES = ("all", *map(str, range(1, REACH)), f"{REACH}+")
 # Classes of tokens over which token metrics are averaged.
@@ -63,6 +64,19 @@ class View(StrEnum):
     """Sink keys removed; rows no longer sum to 1."""
     RENORM = "renorm"
     """Sink keys removed and each row divided by what is left."""
+
+
+class Spread(IntEnum):
+    """What is known beforehand of how a number varies from sentence to sentence."""
+
+    USUAL = 0
+    """Most sentences have some of it."""
+    RARE = 1
+    """Many sentences lack it and others are full of it: each is one observation, no more."""
+    CLASSES = 2
+    """An average over a class of tokens, of which a few unusual sentences may be full."""
+    FEW = 3
+    """A few sentences decide it, however many there are: no interval holds what it says."""
 
 
 class Control(StrEnum):
@@ -114,6 +128,8 @@ class Stack:
         n_key_heads: key and value heads; fewer than ``n_heads`` in grouped-query attention.
         causal: whether a query sees only its own and earlier positions.
         queries, keys: the texts that rows and columns of attention stand for.
+        learned_sink: whether the softmax has a logit of its own that stands for no token, so that
+            a row adds up to less than 1.
     """
 
     name: str
@@ -125,11 +141,22 @@ class Stack:
     causal: bool
     queries: Side
     keys: Side
+    learned_sink: bool = False
 
     @property
     def crosses(self) -> bool:
         """Whether queries and keys come from different texts."""
         return self.queries != self.keys
+
+    @property
+    def rows_counted(self) -> str:
+        """The name under which rows of attention are counted, where the softmax has a sink."""
+        return f"{self.name}.rows"
+
+    @property
+    def learned_counted(self) -> str:
+        """The name under which what such a sink takes is counted, in millionths of a row."""
+        return f"{self.name}.learned_sink"
 
     @property
     def default_view(self) -> View:

@@ -11,7 +11,7 @@ from headbook.terms import Space, State, View
 
 MISSING = "–"
 THIN = "\u202f"  # a narrow space that does not break
-FEW = 30  # observations below which a number is greyed
+FEW_WORDS = 30  # below which a part of speech, or rows two heads share, are greyed
 # What HTML may not hold: control characters, surrogates, and the last two of each plane.
 UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"

@@ -4,7 +4,7 @@
 (() => {
   const { all, make, load, root, hash, link, folded } = window.headbook;
   const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-  const TOP = 20; // the last step of the colour scale
+  const TOP = 20; /* the last step of the colour scale */
 
   /* What the address says, and the address with something else in it. */
   const state = () => (hash().includes("=") ? new URLSearchParams(hash().slice(1)) : new URLSearchParams());
@@ -41,7 +41,7 @@
       part("name").textContent = name;
       part("name").href = root() + href;
       part("style").className = style;
-      const told = { type, border, said, evidence, given, brought, what, caption };
+      const told = { type, border, said, evidence, given, brought, what, exemplar: caption };
       for (const [key, value] of Object.entries(told)) part(key).textContent = value;
       part("text").replaceChildren(...text.map(([kind, letters]) => (kind ? make("span", { class: kind }, letters) : letters)));
       draw(table, place, name);

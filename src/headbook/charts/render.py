@@ -19,7 +19,7 @@ from headbook.charts.pdf import in_order
 from headbook.charts.unchecked import checks
 
 SVG = "http://www.w3.org/2000/svg"
-GROUP = f"{{{SVG}}}g"
+GROUP, PATH = f"{{{SVG}}}g", f"{{{SVG}}}path"
 FONT = "system-ui, sans-serif"
 SEQUENTIAL: Literal["cividis"] = "cividis"
 # Okabe and Ito's colours, told apart by readers with any colour vision.
@@ -106,7 +106,8 @@ def _prune(element: ET.Element) -> None:
     for child in [*element]:
         _prune(child)
         nothing = child.tag == GROUP and not len(child)
-        if nothing or child.get("display") == "none" or child.get("d") in EMPTY:
+        shape = child.get("d", "") if child.tag == PATH else None
+        if nothing or child.get("display") == "none" or shape in EMPTY:
             element.remove(child)
 
 

@@ -21,7 +21,7 @@ from headbook.findings.said import (
 )
 from headbook.numbers.results import Number, StackResults
 from headbook.terms import UPOS, View
-from headbook.wording import FEW, STACKS, number
+from headbook.wording import FEW_WORDS, STACKS, number
 
 SENTENCES = 10  # with a part of speech, in each half: fewer make no finding
 
@@ -53,7 +53,7 @@ def _favourite(results: StackResults, name: str, view: View) -> str:
     for tag in UPOS:
         if results.has(name, view, tag):
             first = results.half(CHOICE, name, view, tag)
-            enough = (first.events >= FEW) & (first.sentences >= SENTENCES)
+            enough = (first.events >= FEW_WORDS) & (first.sentences >= SENTENCES)
             value = np.where(enough, first.value, np.nan)
             if not np.isnan(value).all():
                 top[tag] = float(np.nanmax(value))

@@ -15,7 +15,8 @@ from headbook.findings.said import (
 from headbook.metrics.base import Source
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import HeadName
-from headbook.wording import FEW, p_text
+from headbook.summaries.intervals import FEW
+from headbook.wording import p_text
 
 if TYPE_CHECKING:
     from headbook.numbers.inference import RelationTests
@@ -27,7 +28,7 @@ WAYS = {"to_head": "from the word to its head", "to_dependent": "from the head t
 def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding]:
     """The relation that a head finds most often where the best fixed offset misses it."""
     with np.errstate(invalid="ignore"):
-        sure = (tests.p <= LEVEL) & (tests.margin.low > 0) & (tests.margin.events >= FEW)
+        sure = (tests.p <= LEVEL) & (tests.margin.low > 0) & (tests.margin.effective >= FEW)
     found = np.flatnonzero(sure)
     if not len(found):
         return

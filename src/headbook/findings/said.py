@@ -10,8 +10,9 @@ from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric, Metric, Source
 from headbook.numbers.results import Number, Numbers, StackResults
 from headbook.stored.shown import HeadName
+from headbook.summaries.intervals import FEW
 from headbook.terms import View
-from headbook.wording import FEW, STACKS, counted, head_name, head_page, interval, is_share, number
+from headbook.wording import STACKS, counted, head_name, head_page, interval, is_share, number
 
 CHOICE, REPORT = 0, 1  # halves of the sentences
 NAMED = 4  # heads that a sentence names
@@ -128,7 +129,7 @@ def highest(numbers: Numbers, *, lowest: bool = False) -> tuple[int, int] | None
     Args:
         lowest: that of the lowest one instead.
     """
-    value = np.where(numbers.events >= FEW, numbers.value, np.nan)
+    value = np.where(numbers.effective >= FEW, numbers.value, np.nan)
     if np.isnan(value).all():
         return None
     place = int(np.nanargmin(value) if lowest else np.nanargmax(value))
@@ -161,7 +162,7 @@ def reaching(
     if not results.has(name, view, label):
         return
     first, other = (results.half(half, name, view, label) for half in (CHOICE, REPORT))
-    enough = (first.events >= FEW) & (other.events >= FEW)
+    enough = (first.effective >= FEW) & (other.effective >= FEW)
     with np.errstate(invalid="ignore"):
         found = np.argwhere(enough & (first.value >= least) & (other.low >= least))
     for layer, head in found:

@@ -1,6 +1,5 @@
 """Several files as one stream of sentences."""
 
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -9,14 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from headbook.errors import InputError
+from headbook.errors import InputError, OutputError
 from headbook.inputs.readers import read_csv, read_jsonl, read_parquet, read_text
 from headbook.inputs.records import Blank, Record, Records
 from headbook.inputs.sentence import Sentence
 from headbook.inputs.treebank import read_conllu
 from headbook.resources import sha256
+from headbook.workspace import temporary
 
 STDIN = "-"
+BLOCK = 1 << 20  # bytes that are read at once
 TREEBANK = ".conllu"  # files of this kind bring their own words, tags and heads
 
 READERS = {
@@ -87,6 +88,7 @@ def open_corpus(inputs: Sequence[str | Path]) -> Corpus:
 
     Raises:
         InputError: a file is missing, of an unknown kind, not UTF-8, broken or without text.
+        OutputError: there is no room to keep standard input.
     """
     with ExitStack() as keep:
         files = [_check(str(name), keep) for name in inputs]
@@ -103,9 +105,10 @@ def open_corpus(inputs: Sequence[str | Path]) -> Corpus:
 def _check(name: str, keep: ExitStack) -> InputFile:
     path = _spool(keep) if name == STDIN else Path(name)
     shown = "standard input" if name == STDIN else path.name
-    if not path.is_file():
-        raise InputError(name, None, came="no such file", expected="a file that exists")
+    _check_name(shown)
     try:
+        if not path.is_file():
+            raise InputError(name, None, came="no such file", expected="a file that exists")
         records = list(map(type, _records(path, shown)))
     except OSError as error:
         raise InputError(
@@ -122,10 +125,44 @@ def _check(name: str, keep: ExitStack) -> InputFile:
 
 def _spool(keep: ExitStack) -> Path:
     """Standard input as a file, since it is read more than once."""
-    folder = Path(keep.enter_context(tempfile.TemporaryDirectory(prefix="headbook-")))
-    with (folder / "stdin.txt").open("wb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
-    return folder / "stdin.txt"
+    if sys.stdin is None or sys.stdin.closed:
+        raise _stdin_fault("closed")
+    try:
+        path = keep.enter_context(temporary("stdin")) / "stdin.txt"
+        with path.open("wb") as file:
+            while block := _read():
+                file.write(block)
+    except OSError as error:
+        raise OutputError(
+            f"standard input: {error.strerror} in {tempfile.gettempdir()}, where it is kept while "
+            "it is read; expected room for it; the variable TMPDIR names another place"
+        ) from error
+    return path
+
+
+def _read() -> bytes:
+    """The next bytes of standard input; none at its end."""
+    try:
+        return sys.stdin.buffer.read(BLOCK)
+    except (OSError, ValueError) as error:  # the latter where it is open for writing alone
+        raise _stdin_fault(getattr(error, "strerror", None) or str(error)) from error
+
+
+def _stdin_fault(came: str) -> InputError:
+    return InputError(
+        "standard input", None, came=came, expected="one sentence a line, from a pipe or a file"
+    )
+
+
+def _check_name(shown: str) -> None:
+    """Pages name their files, in UTF-8."""
+    try:
+        shown.encode()
+    except UnicodeEncodeError:
+        name = ascii(shown).strip("'")
+        raise InputError(
+            name, None, came="a name that is not UTF-8", expected="one that is; rename the file"
+        ) from None
 
 
 def _records(path: Path, shown: str) -> Records:

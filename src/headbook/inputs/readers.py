@@ -2,7 +2,7 @@
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def read_parquet(path: Path, shown: str) -> Records:
         table = pq.ParquetFile(path)
         _check_header(table.schema_arrow.names, shown)
         for batch in table.iter_batches(batch_size=1024):
-            for row in batch.to_pylist():
+            for row in _rows(batch, number, shown):
                 number += 1
                 empty = not any(str(value or "").strip() for value in row.values())
                 yield Blank(number) if empty else _from_columns(row, number, shown)
@@ -83,6 +83,31 @@ def read_parquet(path: Path, shown: str) -> Records:
             came="damage behind this row" if number else "a file that is not Parquet, or damaged",
             expected="a whole Parquet table",
         ) from None
+
+
+def _rows(batch: Any, before: int, shown: str) -> list[dict[str, Any]]:
+    """Rows of a batch as Python's values, which do not go as far as Parquet's."""
+    try:
+        rows: list[dict[str, Any]] = batch.to_pylist()
+    except (ValueError, OverflowError):
+        name, place, value = next(_beyond(batch))
+        raise InputError(
+            shown,
+            before + place + 1,
+            came=f"{name} = {value}",
+            expected="a date or time from year 1 to 9999, or text",
+        ) from None
+    return rows
+
+
+def _beyond(batch: Any) -> Iterator[tuple[str, int, Any]]:
+    """Columns and rows of values that Python does not have, and what Parquet holds there."""
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        for place, value in enumerate(column):
+            try:
+                value.as_py()
+            except (ValueError, OverflowError):
+                yield name, place, f"{getattr(value, 'value', '?')} ({value.type})"
 
 
 def _check_header(header: list[str], shown: str) -> None:

@@ -51,7 +51,7 @@ def _record(block: list[tuple[int, str]], shown: str) -> Record:
         if line.startswith("#"):
             comments.update((key, value or "") for key, value in parse_comment_line(line))
         else:
-            token = _token(line, number, shown)
+            token = _token(line, number, shown, len(block))
             if token["id"] in tokens:
                 raise InputError(
                     shown, number, came=f"word id {token['id']} twice", expected="each id once"
@@ -75,7 +75,8 @@ def _record(block: list[tuple[int, str]], shown: str) -> Record:
     )
 
 
-def _token(line: str, number: int, shown: str) -> dict[str, Any]:
+def _token(line: str, number: int, shown: str, most: int) -> dict[str, Any]:
+    """The columns of a line, in a block of so many lines."""
     columns = line.count("\t") + 1
     if columns != len(FIELDS):
         raise InputError(
@@ -86,10 +87,20 @@ def _token(line: str, number: int, shown: str) -> dict[str, Any]:
         )
     try:
         token = dict(parse_line(line, FIELDS))
-    except ParseException as error:
-        raise InputError(shown, number, came=str(error), expected="a CoNLL-U word line") from None
+    except (ParseException, ValueError) as error:
+        endless = isinstance(error, ValueError)  # Python converts no number of so many digits
+        came = "a number of thousands of digits" if endless else str(error)
+        raise InputError(shown, number, came=came, expected="a CoNLL-U word line") from None
     if token["id"] is None or not token["form"]:
         raise InputError(shown, number, came="no id or form", expected="a CoNLL-U word line")
+    match token["id"]:
+        case (int(first), "-", int(last)) if not first <= last <= most:
+            raise InputError(
+                shown,
+                number,
+                came=f"the range {first}-{last}",
+                expected=f"words of the same sentence, which has {most} lines",
+            )
     return token | {"line": number}
 
 

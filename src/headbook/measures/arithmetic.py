@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+NOTHING = 1e-6  # numerators of sentences that are less differ from 0 by rounding
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 

@@ -153,7 +153,9 @@ def power_sums(d: Floats, half: Ints) -> Floats:
 def label_sums(
     n: Floats, shared: Floats, own: Floats, of: Ints, half: Ints, starts: Ints
 ) -> tuple[Floats, Floats]:
-    """Sums over sentences of numerators, of their squares and of their products with denominators.
+    """Sums over sentences of numerators, squares and products with denominators, and of 1.
+
+    The last counts the sentences whose numerator is not 0.
 
     Args:
         n: *Shape:* ``(sentence, head, label)``.
@@ -164,11 +166,11 @@ def label_sums(
         starts: the first head of each layer, and the number of heads.
 
     Returns:
-        Of each head, *Shape:* ``(3, 2, head, label)``, and of the heads of each layer added up,
-        as one, ``(3, 2, layer, label)``.
+        Of each head, *Shape:* ``(4, 2, head, label)``, and of the heads of each layer added up,
+        as one, ``(4, 2, layer, label)``.
     """
-    heads = np.zeros((3, 2, n.shape[1], len(of)))
-    layers = np.zeros((3, 2, len(starts) - 1, len(of)))
+    heads = np.zeros((4, 2, n.shape[1], len(of)))
+    layers = np.zeros((4, 2, len(starts) - 1, len(of)))
     n_shared = shared.shape[1]
     labels = np.flatnonzero(of >= n_shared)
     by_label = np.take(shared, np.minimum(of, n_shared - 1), 1)  # rows in one piece, unlike [:, ..]

@@ -98,7 +98,18 @@ class LayerView(Memo, ABC):
 
         *Shape:* ``(sentence, head, query)``.
         """
-        return self.maps.rows.sink_mass
+        return self.maps.rows.sink_mass + self.learned_mass
+
+    @cached_property
+    def learned_mass(self) -> torch.Tensor:
+        """What each query gives to the softmax's learned sink, which is no key; 0 without one.
+
+        *Shape:* ``(sentence, head, query)``.
+        """
+        rows = self.maps.rows
+        if not self.frame.stack.learned_sink:
+            return torch.zeros_like(rows.mass)
+        return (self.frame.rows - rows.mass - rows.sink_mass).clamp_min(0)
 
     @property
     def trusted(self) -> torch.Tensor:

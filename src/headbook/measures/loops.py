@@ -11,6 +11,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from headbook.measures.arithmetic import NOTHING
+
 Floats = NDArray[Any]
 Ints = NDArray[Any]
 
@@ -191,13 +193,19 @@ def pair_loop(
 
 
 @partial(_kernel, loose=False)
-def _add_powers(n: Floats, d: Floats, sums: Floats, squares: Floats, products: Floats) -> None:
-    """Add numerators, their squares and their products with denominators; all of one length."""
+def _add_powers(
+    n: Floats, d: Floats, sums: Floats, squares: Floats, products: Floats, present: Floats
+) -> None:
+    """Add numerators, their squares, their products with denominators, and 1 where not 0.
+
+    All of one length.
+    """
     for i in range(len(n)):
         value = float(n[i])
         sums[i] += value
         squares[i] += value * value
         products[i] += value * d[i]
+        present[i] += abs(value) > NOTHING
 
 
 @partial(_kernel, loose=False)
@@ -241,15 +249,15 @@ def label_loop(
                 side = half[s]
                 sums, squares, products = heads[0, side, h], heads[1, side, h], heads[2, side, h]
                 _add(n[s, h], above[s])
-                _add_powers(n[s, h], shared[s], sums, squares, products)
+                _add_powers(n[s, h], shared[s], sums, squares, products, heads[3, side, h])
                 for place in range(len(labels)):
                     label, d = labels[place], own[s, h, columns[place]]
                     below[s, label] += d
                     products[label] += float(n[s, h, label]) * d
         for s in range(len(n)):
             side = half[s]
-            of_layer = layers[0, side, layer], layers[1, side, layer], layers[2, side, layer]
-            _add_powers(above[s], below[s], *of_layer)
+            of = layers[:, side, layer]
+            _add_powers(above[s], below[s], of[0], of[1], of[2], of[3])
 
 
 @partial(_kernel, loose=False)

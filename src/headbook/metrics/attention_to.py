@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
 from headbook.metrics.examples import previous_token, to_token, uniform
+from headbook.terms import Spread
 from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ METRIC = HeadMetric(
     chart=Chart.LABELS,
     labels=LABELS,
     headline="previous",
+    spreads=dict.fromkeys(BY_PAIR, Spread.RARE),
     measure=measure,
     pairs=pairs,
     examples={

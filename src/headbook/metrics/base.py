@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from headbook.terms import Space, Stack, State, View
+from headbook.terms import Space, Spread, Stack, State, View
 
 if TYPE_CHECKING:
     import torch
@@ -140,6 +140,8 @@ class Metric:
         section, chart: where and how pages show it.
         labels: what the values of one head are told apart by; ``("",)`` where there is one.
         headline: the label that pages show first.
+        spreads: how the values of labels vary from sentence to sentence, where not as usual; it
+            decides their intervals.
     """
 
     title: str
@@ -151,6 +153,7 @@ class Metric:
     chart: Chart
     labels: tuple[str, ...] = ("",)
     headline: str = ""
+    spreads: Mapping[str, Spread] = field(default_factory=dict)
     measure: Callable[..., object]
 
     @property
@@ -167,6 +170,10 @@ class Metric:
     def summary(self) -> str:
         """The first line of the prose."""
         return self.prose.partition("\n")[0]
+
+    def spread(self, label: str) -> Spread:
+        """How the values of a label vary from sentence to sentence."""
+        return self.spreads.get(label, Spread.USUAL)
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -315,6 +322,10 @@ class LayerwiseMetric(Metric):
     states: tuple[State, ...] = (State.MID, State.OUT)
     spaces: tuple[Space, ...] = ()
     averaged: Averaged = field(default_factory=Averaged)
+
+    def spread(self, label: str) -> Spread:
+        """Averages are taken over classes of tokens."""
+        return Spread.CLASSES
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -95,6 +95,8 @@ def about(scope: "Scope") -> "torch.Tensor":
 def measure(layer: "LayerView") -> "torch.Tensor":
     """Masses by offset, then sums over rows. *Shape:* ``(sentence, head, WIDTH)``."""
     maps = layer.attention.double().cpu().numpy()
+    if layer.frame.stack.learned_sink:  # a row's shape is that of what it gives to tokens
+        maps = maps / np.maximum(maps.sum(-1, keepdims=True), np.finfo(maps.dtype).tiny)
     found = np.zeros((*maps.shape[:2], WIDTH))
     for line, own, one in zip(found, maps, layer.scope.once(fits), strict=True):
         if one is not None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, to_token
-from headbook.terms import HIGH
+from headbook.terms import HIGH, Spread
 
 if TYPE_CHECKING:
     from headbook.measures.outputs import HeadOutputs
@@ -39,6 +39,7 @@ METRIC = ContextMetric(
     chart=Chart.LABELS,
     labels=HIGH,
     headline="top 1 %",
+    spreads=dict.fromkeys(HIGH, Spread.FEW),
     needs=frozenset({Need.OUTPUTS}),
     measure=measure,
     examples={

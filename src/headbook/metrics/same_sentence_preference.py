@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity
-from headbook.terms import HIGH
+from headbook.terms import HIGH, Spread
 
 if TYPE_CHECKING:
     from headbook.measures.outputs import HeadOutputs
@@ -40,6 +40,7 @@ METRIC = ContextMetric(
     chart=Chart.LABELS,
     labels=HIGH,
     headline="top 1 %",
+    spreads=dict.fromkeys(HIGH, Spread.FEW),
     needs=frozenset({Need.OUTPUTS, Need.PASSAGES}),
     measure=measure,
     examples={

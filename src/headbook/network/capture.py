@@ -10,11 +10,15 @@ from typing import Any
 
 import torch
 
+from headbook.errors import ModelError
 from headbook.measures.frame import Frame, Scope
 from headbook.network import hook
-from headbook.network.anatomy import FIELDS, Anatomy, Call, first
+from headbook.network.anatomy import Anatomy, Call
+from headbook.network.calls import FIELDS
+from headbook.network.chains import first
 from headbook.network.families import Site
 from headbook.network.model import Model
+from headbook.network.probe import own_code
 from headbook.terms import Side, Stack, State, View
 from headbook.text.batch import Batch
 from headbook.text.texts import Texts
@@ -48,12 +52,36 @@ def forward(
 
             with hook.watching(watcher):
                 return model.body(**inputs(batch))
-        output = model.body(**inputs(batch), output_attentions=True)
-        by_stack = {name: iter(getattr(output, FIELDS[name])) for name in anatomy.stacks}
+        with own_code(model):
+            output = model.body(**inputs(batch), output_attentions=True)
+        by_stack = {name: iter(returned(output, name)) for name in anatomy.stacks}
         for place in places:
             weights = next(by_stack[place.stack])
+            check_shape(model, anatomy.stacks[place.stack], place, weights, batch)
             on_attention(place, hook.Attention(None, None, None, None, None, weights, None))
         return output
+
+
+def check_shape(model: Model, stack: Stack, place: Call, weights: Any, batch: Batch) -> None:
+    """Longer texts may be attended to in another way than short ones.
+
+    Raises:
+        ModelError: there is not one weight for each query and key.
+    """
+    queries, keys = (batch.texts[side].ids.shape for side in (stack.queries, stack.keys))
+    shape = tuple(weights.shape)
+    if len(shape) != 4 or (shape[0], *shape[2:]) != (*queries, keys[1]):
+        raise ModelError(
+            f"model '{model.name}': stack {stack.name}, layer {place.layer} gives weights of shape "
+            f"{shape} for {queries[1]} queries and {keys[1]} keys; expected one for each query and "
+            f"key: '{model.config.model_type}' attends in another way, which Headbook cannot show "
+            "(shorter texts may help: --max-length)"
+        )
+
+
+def returned(output: Any, stack: str) -> list[torch.Tensor]:
+    """The weights of attention in what a model returned, of layers that have some."""
+    return [w for w in getattr(output, FIELDS[stack], None) or () if w is not None]
 
 
 def inputs(batch: Batch) -> dict[str, torch.Tensor]:

@@ -8,7 +8,7 @@ import torch
 from headbook.network.anatomy import Anatomy
 from headbook.network.capture import forward, tapped
 from headbook.network.model import Model
-from headbook.network.vocabulary import Norm, Vocabulary
+from headbook.network.vocabulary import Linear, Norm, Vocabulary
 from headbook.terms import Side, State
 from headbook.text.batch import Batch
 
@@ -59,7 +59,9 @@ def read_embedding(
     finally:
         if handle is not None:
             handle.remove()
-    if "input" not in inside or inside["input"].shape[-1] != words.shape[1]:
+    through = _through(model, anatomy, words)
+    width = words.shape[1] if through is None else len(through.weight)
+    if "input" not in inside or inside["input"].shape[-1] != width:
         return Embedding(None, _elsewhere(inside.get("input"), words))
     ids = batch.texts[side].ids
     words = words[: len(model.tokenizer)].to(batch.texts[side].share.dtype)
@@ -71,12 +73,14 @@ def read_embedding(
     scale = _scale(model, anatomy.family.scale)
     before = inside.get("sum", inside["input"])[0]
     added = before.to(words.dtype) - scale * words[ids[0]]
-    if _only_scaled(before, words[ids[0]]):
+    if through is None and _only_scaled(before, words[ids[0]]):
         return Embedding(
             Vocabulary(words, coarse=coarse), "the model adds no positions at its input"
         )
     closing = _norm(norm, words) if norm else None
-    return Embedding(Vocabulary(words, scale, added, closing, coarse))
+    through = through and Linear(*(part.to(words.dtype) for part in through))
+    missing = "" if through is None else _elsewhere(inside["input"], words)
+    return Embedding(Vocabulary(words, scale, added, closing, through, coarse), missing)
 
 
 def _only_scaled(before: torch.Tensor, words: torch.Tensor) -> bool:
@@ -107,6 +111,15 @@ def _scale(model: Model, path: str) -> float:
     return float(found) if path else 1.0
 
 
+def _through(model: Model, anatomy: Anatomy, words: torch.Tensor) -> Linear | None:
+    """The map between the embedding block's norm and the first layer, where there is one."""
+    path = anatomy.family.through if anatomy.family else ""
+    module: Any = dict(model.body.named_modules()).get(path) if path else None
+    if module is None:
+        return None
+    return Linear(module.weight, module.bias)
+
+
 def _norm(module: Any, like: torch.Tensor) -> Norm:
     gain = module.weight.to(like.dtype)
     bias = torch.zeros_like(gain) if module.bias is None else module.bias.to(like.dtype)
@@ -116,6 +129,8 @@ def _norm(module: Any, like: torch.Tensor) -> Norm:
 def _elsewhere(states: torch.Tensor | None, words: torch.Tensor) -> str:
     if states is None:
         return "the layers of this architecture do not hand on one vector a token"
+    if states.shape[-1] == words.shape[1]:
+        return "a linear map leads from word embeddings to states: they do not share a space"
     return (
         f"word embeddings have {words.shape[1]} dimensions and states {states.shape[-1]}: "
         "they do not share a space"

@@ -43,6 +43,8 @@ class Family:
         sites: attention blocks by stack; ``self`` in models with one stack.
         norms: by side, the path from the body to the norm that closes the embedding block; a
             side without one adds positions to the word embedding and no more.
+        through: path from the body to the linear map between that norm and the first layer; models
+            of the family whose word embeddings are as wide as their states may lack it.
         scale: path from the body to the factor of the word embedding, if it has one.
         where: values that the configuration must hold, to tell variants apart.
     """
@@ -51,6 +53,7 @@ class Family:
     sites: Mapping[str, Site]
     norms: Mapping[Side, str] = field(default_factory=dict)
     scale: str = ""
+    through: str = ""
     where: Mapping[str, object] = field(default_factory=dict)
 
     def fits(self, config: Any) -> bool:
@@ -60,9 +63,9 @@ class Family:
         )
 
 
-def _one(types: str, site: Site, norm: str = "", **where: object) -> Family:
+def _one(types: str, site: Site, norm: str = "", through: str = "", **where: object) -> Family:
     norms = {Side.SOURCE: norm} if norm else {}
-    return Family(frozenset(types.split()), {"self": site}, norms, where=where)
+    return Family(frozenset(types.split()), {"self": site}, norms, through=through, where=where)
 
 
 def _bart_like(types: str, *, norms: bool, scale: str) -> Family:
@@ -90,6 +93,7 @@ FAMILIES = (
         "bert roberta xlm-roberta camembert electra",
         Site("attention.output.dense", after="attention.output.LayerNorm", closed=True),
         norm="embeddings.LayerNorm",
+        through="embeddings_project",  # of ELECTRA
     ),
     _one(
         "distilbert",
@@ -104,6 +108,7 @@ FAMILIES = (
             closed=True,
         ),
         norm="embeddings.LayerNorm",
+        through="encoder.embedding_hidden_mapping_in",
         inner_group_num=1,
     ),
     _one("modernbert", Site("attn.Wo", after="mlp_norm"), norm="embeddings.norm"),
@@ -125,7 +130,7 @@ FAMILIES = (
         do_layer_norm_before=False,
     ),
     _one(
-        "llama mistral qwen2 qwen3 gemma",
+        "llama mistral qwen2 qwen3 gemma gpt_oss",
         Site("self_attn.o_proj", after="post_attention_layernorm"),
     ),
     _one(
@@ -152,5 +157,20 @@ FAMILIES = (
 
 
 def family_of(config: Any) -> Family | None:
-    """The family of a model's configuration, or None where the table has none."""
-    return next((family for family in FAMILIES if family.fits(config)), None)
+    """The family of a model's configuration, or None where the table has none.
+
+    A model that sees has that of its text part; paths that lead from the body would not fit there.
+    """
+    text = text_config(config)
+    for family in FAMILIES:
+        if family.fits(config) or (family.fits(text) and not (family.norms or family.scale)):
+            return family
+    return None
+
+
+def text_config(config: Any) -> Any:
+    """The configuration of what reads text: its own part in models that see or hear, too."""
+    try:
+        return config.get_text_config()
+    except ValueError:  # several parts read text
+        return config

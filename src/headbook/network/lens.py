@@ -13,14 +13,17 @@ from typing import NamedTuple
 
 import torch
 
-from headbook.network.anatomy import Anatomy, first, some_token
+from headbook.network.anatomy import Anatomy
 from headbook.network.capture import inputs
+from headbook.network.chains import first
 from headbook.network.model import Model
+from headbook.network.probe import run, some_token
 from headbook.network.shortcut import Slot, handing_on, slots_of
 from headbook.text.batch import Batch
 from headbook.text.texts import Texts
 
 BLOCK = 1 << 22  # logits held at a time
+NEAR = 0.1  # of the largest logit: another way to the logits, not rounding; that is checked later
 
 
 class Readings(NamedTuple):
@@ -181,4 +184,22 @@ def read_lens(model: Model, anatomy: Anatomy) -> Lens | NoLens:
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         first_line = str(error).partition("\n")[0]
         return NoLens(f"the head of '{model.config.model_type}' does not run alone ({first_line})")
+    if not _reads_last_layer(lens):
+        return NoLens(f"the head of '{model.config.model_type}' reads more than its last layer")
     return replace(lens, size=logits.shape[-1])
+
+
+def _reads_last_layer(lens: Lens) -> bool:
+    """Whether the states of the last layer are all that the logits come from, on a few tokens.
+
+    They are others than those under which the lens puts states through the head.
+    """
+    left: list[torch.Tensor] = []
+    last = lens.anatomy.layers[lens.stack][-1]
+    handle = last.register_forward_hook(lambda _, __, output: left.append(first(output)))
+    try:
+        own = run(lens.model, number=1, whole=True).logits[0]
+    finally:
+        handle.remove()
+    found = lens.logits(left[-1][0])
+    return bool((found - own).abs().max() <= NEAR * own.abs().max())

@@ -10,9 +10,12 @@ from typing import Any
 import torch
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
     AutoModel,
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoModelForMaskedLM,
     AutoModelForSeq2SeqLM,
 )
@@ -26,6 +29,8 @@ def with_head(folder: Path, config: Any, dtype: torch.dtype) -> tuple[Any, dict[
     Returns:
         Network, loading report, and why there is no head.
     """
+    # The products of all experts at once do not know float64.
+    more = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
 
     def load(loader: Any) -> tuple[Any, dict[str, Any]]:
         found: tuple[Any, dict[str, Any]] = loader.from_pretrained(
@@ -36,6 +41,7 @@ def with_head(folder: Path, config: Any, dtype: torch.dtype) -> tuple[Any, dict[
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
+            **more,
         )
         return found
 
@@ -51,11 +57,15 @@ def with_head(folder: Path, config: Any, dtype: torch.dtype) -> tuple[Any, dict[
 
 def _head_loader(config: Any) -> Any:
     """What loads an architecture with its language-model head; None where it has none."""
-    if config.is_encoder_decoder:
+    if config.is_encoder_decoder and type(config) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         return AutoModelForSeq2SeqLM
     if type(config) in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False):
         return AutoModelForMaskedLM
-    return AutoModelForCausalLM if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING else None
+    if type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
+        return AutoModelForCausalLM
+    # Models that see, too: their text part is what runs on text alone.
+    sees = type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    return AutoModelForImageTextToText if sees else None
 
 
 def _headless(network: Any, missing: Collection[str]) -> str:
@@ -65,7 +75,8 @@ def _headless(network: Any, missing: Collection[str]) -> str:
     """
     parts = [network.base_model]
     if parts[0] is network:  # T5 and its like keep encoder and decoder side by side
-        parts = [network.get_encoder(), network.get_decoder()]
+        sides = (getattr(network, name, None) for name in ("get_encoder", "get_decoder"))
+        parts = [side() for side in sides if side is not None]
     body = {id(weights) for part in parts for weights in part.parameters()}
     own = [name for name, weights in network.named_parameters() if id(weights) not in body]
     random = sorted(set(own) & set(missing))

@@ -16,6 +16,7 @@ from transformers.utils import logging
 
 from headbook.errors import ModelError
 from headbook.network import hook
+from headbook.network.families import text_config
 from headbook.network.loading import with_head
 from headbook.network.names import Names
 from headbook.network.randomness import own_randomness
@@ -226,8 +227,8 @@ def _limit(network: Any, tokenizer: Any) -> int:
     limits = [DEFAULT_LIMIT]
     if tokenizer.model_max_length < UNLIMITED:
         limits.append(tokenizer.model_max_length)
-    positions = getattr(network.config, "max_position_embeddings", None)
-    if positions:
+    positions = getattr(text_config(network.config), "max_position_embeddings", None)
+    if positions and positions > 0:
         # RoBERTa and its relatives start counting after their padding index.
         padded = [
             module.padding_idx + 1

@@ -1,19 +1,35 @@
 """Checks that run in every collection: what was read is what the model computed."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from headbook.measures.flow import blocks, split
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call, first
+from headbook.network.anatomy import Anatomy, Call
 from headbook.network.capture import forward, tapped
+from headbook.network.chains import first
 from headbook.network.embedding import Embedding
 from headbook.network.families import Site
 from headbook.network.lens import Lens, NoLens
+from headbook.network.mapcheck import (
+    ALONE,
+    APPLIED,
+    OWN,
+    ROWS,
+    WITH_SINK,
+    Found,
+    as_returned,
+    largest,
+    nothing_lost,
+    relative,
+    rows,
+    triangles,
+)
 from headbook.network.model import Model
+from headbook.network.ownattention import eager
 from headbook.network.projection import Projection
 from headbook.stored.manifest import Check
 from headbook.terms import Side, State
@@ -21,10 +37,8 @@ from headbook.text.batch import Batch
 
 ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-4}
 COARSE = 0.05  # half precision
-ALONE = 4  # sentences run without the hook
-ROWS = "rows of attention sum to 1"
 PARTS = "other tokens' part + own part + biases = state after attention"
-Found = Iterator[tuple[str, str, float]]  # what should hold, in which stack, largest difference
+LOOSE = {ROWS, WITH_SINK, APPLIED, OWN, PARTS}
 
 
 def self_checks(
@@ -40,8 +54,10 @@ def self_checks(
     with _Record(anatomy) as record:
         forward(model, anatomy, batch, attention.__setitem__)
     found: list[tuple[str, str, float]] = [
-        *_rows(anatomy, batch, attention),
-        *_triangles(anatomy, batch, attention),
+        *rows(anatomy, batch, attention),
+        *nothing_lost(anatomy, batch, attention),
+        *as_returned(model, anatomy, batch, attention),
+        *triangles(anatomy, batch, attention),
         *_blocks(record, attention),
         *_mids(record),
         *_parts(record, attention, anatomy),
@@ -52,41 +68,9 @@ def self_checks(
     # Many models in float64 still take their softmax, or a norm, in float32.
     single = max(tolerance, ROUNDING[torch.float32])
     return tuple(
-        Check(name, stack, error, single if name in {ROWS, PARTS} else tolerance)
+        Check(name, stack, error, single if name in LOOSE else tolerance)
         for name, stack, error in found
     )
-
-
-def _difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Largest difference, relative to the largest value of ``b``."""
-    scale = b.abs().max().clamp_min(torch.finfo(b.dtype).tiny)
-    return float((a - b).abs().max() / scale)
-
-
-def _largest(errors: Iterable[float]) -> float:
-    """The largest; NaN, which `max` would pass over, where there is one."""
-    return float(torch.tensor([*errors], dtype=torch.float64).max())
-
-
-def _rows(anatomy: Anatomy, batch: Batch, attention: Mapping[Call, hook.Attention]) -> Found:
-    for name, stack in anatomy.stacks.items():
-        valid = batch.texts[stack.queries].valid
-        sums = [a.weights.sum(-1).movedim(1, -1) for c, a in attention.items() if c.stack == name]
-        yield (
-            ROWS,
-            name,
-            _largest(float((each[valid] - 1).abs().max()) for each in sums),
-        )
-
-
-def _triangles(anatomy: Anatomy, batch: Batch, attention: Mapping[Call, hook.Attention]) -> Found:
-    for name, stack in anatomy.stacks.items():
-        if stack.causal:
-            # Rows of padding may see no key at all, and then look everywhere alike.
-            valid = batch.texts[stack.queries].valid
-            maps = [a.weights.triu(1) for c, a in attention.items() if c.stack == name]
-            later = _largest(float(each.movedim(1, -1)[valid].max()) for each in maps)
-            yield "no attention to later positions", name, later
 
 
 class _Record:
@@ -148,9 +132,9 @@ def _blocks(record: _Record, attention: Mapping[Call, hook.Attention]) -> Found:
             heads = call.output.unbind(2)
             total = sum(o @ w.T for o, w in zip(heads, slices, strict=True))
             bias = 0 if projection.bias is None else projection.bias
-            errors.append(_difference(total + bias, block))
+            errors.append(relative(total + bias, block))
         if errors:
-            yield "head outputs + bias = attention block output", stack, _largest(errors)
+            yield "head outputs + bias = attention block output", stack, largest(errors)
 
 
 def _mids(record: _Record) -> Found:
@@ -162,16 +146,16 @@ def _mids(record: _Record) -> Found:
             residual = record.of(stack, layer, site.residual)[1] if site.residual else entered
             mid = residual + record.of(stack, layer, site.block or site.projection)[1]
             if site.after is None:
-                errors.append(_difference(mid + record.of(stack, layer, site.parallel)[1], left))
+                errors.append(relative(mid + record.of(stack, layer, site.parallel)[1], left))
                 continue
             read, given = record.of(stack, layer, site.after)
             with torch.inference_mode():
                 step = module.get_submodule(site.after)(mid.reshape(read.shape))
-            errors.append(_difference(step, given))
+            errors.append(relative(step, given))
         yield (
             "mid state through the model's own next step = its next state",
             stack,
-            _largest(errors),
+            largest(errors),
         )
 
 
@@ -185,9 +169,9 @@ def _parts(record: _Record, attention: Mapping[Call, hook.Attention], anatomy: A
         if site.closed and site.after is not None:
             state = record.of(stack, layer, site.after)[1]
         parts = split(call, residual, block)
-        errors[stack].append(_difference(parts.mixed + parts.kept + parts.bias, state))
+        errors[stack].append(relative(parts.mixed + parts.kept + parts.bias, state))
     for stack, found in errors.items():
-        yield PARTS, stack, _largest(found)
+        yield PARTS, stack, largest(found)
 
 
 def _starts(
@@ -207,7 +191,7 @@ def _starts(
         if name in entered and vocabulary is not None and vocabulary.positions is not None:
             texts = batch.texts[stack.queries]
             own = vocabulary.encode(texts.ids)
-            error = _difference(own[texts.valid], entered[name].to(own)[texts.valid])
+            error = relative(own[texts.valid], entered[name].to(own)[texts.valid])
             yield "original encoding of a token = what enters layer 0", name, error
 
 
@@ -216,7 +200,7 @@ def _lens(lens: Lens | NoLens, batch: Batch) -> Found:
     if isinstance(lens, Lens):
         one = Batch.of(batch.items[:1], lens.model.device)  # logits of all would be many
         states, own = lens.final(one)[0], lens.model_logits(one)[0]
-        error = _difference(lens.logits(states), own)
+        error = relative(lens.logits(states), own)
         yield "last layer through norm and head = the model's logits", lens.stack, error
 
 
@@ -227,10 +211,6 @@ def _bare(model: Model, anatomy: Anatomy, batch: Batch) -> float:
     """
     alone = [Batch.of([item], model.device) for item in batch.items[:ALONE]]
     seen = [forward(model, anatomy, each, lambda *_: None)[0] for each in alone]
-    hooked = model.network.config._attn_implementation  # noqa: SLF001 - no public name
-    model.network.set_attn_implementation("eager")
-    try:
+    with eager(model, anatomy):
         bare = [forward(model, anatomy, each)[0] for each in alone]
-    finally:
-        model.network.set_attn_implementation(hooked)
-    return _largest(_difference(a.float(), b.float()) for a, b in zip(seen, bare, strict=True))
+    return largest(relative(a.float(), b.float()) for a, b in zip(seen, bare, strict=True))

@@ -6,8 +6,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from headbook.network.anatomy import Anatomy, first, run
+from headbook.network.anatomy import Anatomy
+from headbook.network.chains import first
 from headbook.network.model import Model
+from headbook.network.probe import run
 
 
 class Slot(NamedTuple):
@@ -82,3 +84,8 @@ def handing_on(slots: Sequence[Slot], states: torch.Tensor | None = None) -> Ite
     finally:
         for slot in slots:
             setattr(slot.parent, slot.key, slot.layer)
+
+
+def width_of(model: Model, anatomy: Anatomy) -> int:
+    """The width of the states of a model's layers; the largest, where stacks differ."""
+    return max(slot.width for slots in slots_of(model, anatomy).values() for slot in slots)

@@ -6,7 +6,9 @@ give it there, LN(u) with u = s e_v + p_i. No encoding is ever formed: with gain
     LN(u) . x  =  ((g x - mean(g x)) . u) / std(u)  +  b . x
 
 is one product with the plain embedding matrix, and std(u) and |LN(u)| follow from sums over e_v,
-e_v^2 and e_v . p_i, made once for each position. Ranks and neighbours are taken from each block
+e_v^2 and e_v . p_i, made once for each position. Where a linear map W, c leads from there to the
+states' width, as in ALBERT, the same holds of (W LN(u) + c) . x = LN(u) . W^T x + c . x, and the
+length comes from W^T W. Ranks and neighbours are taken from each block
 of scores together, without sorting the vocabulary.
 """
 
@@ -34,6 +36,13 @@ class Norm(NamedTuple):
     epsilon: float
 
 
+class Linear(NamedTuple):
+    """A linear map after the norm: weight ``(width of states, width)`` and bias."""
+
+    weight: torch.Tensor
+    bias: torch.Tensor
+
+
 class Factors(NamedTuple):
     """What turns products into cosines at one position; each ``(entry,)``.
 
@@ -56,6 +65,7 @@ class Vocabulary:
         positions: p_i, position and type embedding together. *Shape:* ``(position, width)``; None
             where the model adds nothing at its input and the positional space does not apply.
         norm: the norm that closes the embedding block, if any.
+        through: the map that leads from there to the width of the states, if any.
         coarse: number format of the product with the embedding; None for the embedding's own.
     """
 
@@ -63,12 +73,15 @@ class Vocabulary:
     scale: float = 1.0
     positions: torch.Tensor | None = None
     norm: Norm | None = None
+    through: Linear | None = None
     coarse: torch.dtype | None = None
     _factors: dict[int | None, Factors] = field(default_factory=dict)
 
     @property
     def spaces(self) -> tuple[Space, ...]:
         """The spaces that apply, the default one first."""
+        if self.through is not None:  # word embeddings are no vectors of the states' space
+            return (Space.POSITIONAL,)
         return (Space.RAW,) if self.positions is None else (Space.POSITIONAL, Space.RAW)
 
     def compare(self, states: torch.Tensor, texts: Texts, space: Space, k: int) -> Comparison:
@@ -102,10 +115,10 @@ class Vocabulary:
         if self.positions is None:
             return sums
         sums = sums + self.positions[: ids.shape[1]]
-        if self.norm is None:
-            return sums
-        gain, bias, epsilon = self.norm
-        return torch.nn.functional.layer_norm(sums, gain.shape, gain, bias, epsilon)
+        if self.norm is not None:
+            gain, bias, epsilon = self.norm
+            sums = torch.nn.functional.layer_norm(sums, gain.shape, gain, bias, epsilon)
+        return sums if self.through is None else torch.nn.functional.linear(sums, *self.through)
 
     def _groups(self, texts: Texts, space: Space) -> Iterator[tuple[torch.Tensor, int | None]]:
         """Tokens that are compared with the same encodings, and their position."""
@@ -132,8 +145,11 @@ class Vocabulary:
             return self._product(x).mul_(scale)
         assert self.positions is not None
         turned, bias = x, torch.zeros_like(x[:, 0])
+        if self.through is not None:
+            x, bias = x @ self.through.weight, x @ self.through.bias
+            turned = x
         if self.norm is not None:
-            turned, bias = x * self.norm.gain, x @ self.norm.bias
+            turned, bias = x * self.norm.gain, bias + x @ self.norm.bias
             turned = turned - turned.mean(-1, keepdim=True)
         shift = turned @ self.positions[place]
         scores = self._product(turned * self.scale).mul_(scale)
@@ -176,6 +192,8 @@ class Vocabulary:
         p = self.positions[start : start + POSITIONS].double()
         width = e.shape[1]
         length2 = (e * e).sum(1) + 2 * p @ e.T + (p * p).sum(1, keepdim=True)
+        if self.through is not None:
+            return self._sums_through(e, p, length2, self.through)
         if self.norm is None:
             return torch.ones_like(length2), length2.sqrt()
         mean = (e.sum(1) + p.sum(1, keepdim=True)) / width
@@ -189,6 +207,29 @@ class Vocabulary:
         mixed = e @ gb + (p @ gb).unsqueeze(1) - mean * gb.sum()
         norm2 = centred / variance + 2 * mixed / variance.sqrt() + (bias * bias).sum()
         return variance.sqrt(), norm2.sqrt()
+
+    def _sums_through(
+        self, e: torch.Tensor, p: torch.Tensor, length2: torch.Tensor, through: Linear
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same with a linear map behind the norm, W LN(u) + c.
+
+        With A = W diag(g) and d = W b + c it is A (u - mean) / std + d.
+        """
+        w, d = through.weight.double(), through.bias.double()
+        std, mean = torch.ones_like(length2), torch.zeros_like(length2)
+        if self.norm is not None:
+            mean = (e.sum(1) + p.sum(1, keepdim=True)) / e.shape[1]
+            std = (length2 / e.shape[1] - mean**2 + self.norm.epsilon).sqrt()
+            d = d + w @ self.norm.bias.double()
+            w = w * self.norm.gain.double()
+        gram, along = w.T @ w, d @ w
+        square = ((e @ gram) * e).sum(1) + 2 * (p @ gram) @ e.T
+        square = square + ((p @ gram) * p).sum(1, keepdim=True)
+        every = gram.sum(1)
+        linear = e @ every + (p @ every).unsqueeze(1)
+        centred = square - 2 * mean * linear + mean**2 * every.sum()
+        mixed = e @ along + (p @ along).unsqueeze(1) - mean * along.sum()
+        return std, (centred / std**2 + 2 * mixed / std + d @ d).sqrt()
 
 
 def _inverted(std: torch.Tensor, length: torch.Tensor) -> Factors:

@@ -40,4 +40,4 @@ def _rows(head: HeadName, found: Alignments) -> Iterator[tuple[object, ...]]:
         mean = f1(precision.value, recall.value)
         numbers["f1"] = Number(mean, math.nan, math.nan, precision.sentences, precision.events)
     for name, number in numbers.items():
-        yield (*head, name, *number, even.get(name, math.nan))
+        yield (*head, name, *number[:5], even.get(name, math.nan))

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from headbook.findings import CHOICE, REPORT
 from headbook.measures.arithmetic import Floats, Ints, divide
 from headbook.measures.relations import LABELS, OFFSETS
-from headbook.numbers.inference import best_places, reported
+from headbook.numbers.inference import best_places, effective_sentences, reported
 from headbook.numbers.results import Number, Numbers
+from headbook.summaries.intervals import FEW
 from headbook.summaries.sums import Found
-from headbook.wording import FEW
 
 
 class HeadRelation(NamedTuple):
@@ -70,8 +70,8 @@ def head_relations(
 ) -> HeadRelations | None:
     """The relation that each head finds most above uniform attention.
 
-    Relations and directions take part that have at least `FEW` words in each half; None where
-    none has.
+    Relations and directions take part whose words stand in at least `FEW` effective sentences of
+    each half; None where none does.
 
     Args:
         present: which heads there are. *Shape:* ``(layer, head)``.
@@ -81,12 +81,12 @@ def head_relations(
     choice, report = found.hits.half == CHOICE, found.hits.half == REPORT
     asked = found.asked.payload
     words = asked[..., 0]
-    totals = [words[half].sum(0, dtype=np.int64) for half in (choice, report)]
-    enough = np.min(totals, axis=0) >= FEW
+    behind = [effective_sentences(words[half]) for half in (choice, report)]
+    enough = np.min(behind, axis=0) >= FEW
     if not enough.any():
         return None
     hits = found.hits.payload[choice].sum(0, dtype=np.float64)
-    gain = divide(hits, totals[0]) - np.nan_to_num(uniform)[:, None]
+    gain = divide(hits, words[choice].sum(0, dtype=np.int64)) - np.nan_to_num(uniform)[:, None]
     label = np.where(enough, gain, -np.inf).argmax(-1)
     place = best_places(asked[choice][..., 1:].sum(0, dtype=np.int64))
     by_head = np.take_along_axis(found.hits.payload[report], label[None, ..., None], 3)[..., 0]

@@ -29,8 +29,8 @@ from headbook.measures.relations import LABELS, OFFSETS
 from headbook.numbers.results import Numbers
 from headbook.summaries.accumulators import Ratios
 from headbook.summaries.flips import family_wise
+from headbook.summaries.intervals import FEW
 from headbook.summaries.sums import Found
-from headbook.wording import FEW
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,8 @@ class RelationTests:
 def relation_tests(found: Found, present: NDArray[np.bool_]) -> RelationTests:
     """Choose heads and offsets on one half of the sentences, compare them on the other.
 
-    Labels take part that have at least `FEW` words in the reporting half, and any in the other.
+    Labels take part whose words in the reporting half stand in at least `FEW` effective sentences,
+    and any in the other.
 
     Args:
         present: which heads there are. *Shape:* ``(layer, head)``.
@@ -108,7 +109,7 @@ class _Choice(NamedTuple):
 def _choose(found: Found, present: NDArray[np.bool_]) -> _Choice:
     half = found.hits.half
     words = found.asked.payload[..., 0]
-    enough = words[half == REPORT].sum(0, dtype=np.int64) >= FEW
+    enough = effective_sentences(words[half == REPORT]) >= FEW
     labels = np.flatnonzero(enough & words[half == CHOICE].any(0))
     hits = found.hits.payload[half == CHOICE][..., labels].sum(0, dtype=np.int64)
     at_offsets = found.asked.payload[half == CHOICE][:, labels, 1:].sum(0, dtype=np.int64)
@@ -116,6 +117,16 @@ def _choose(found: Found, present: NDArray[np.bool_]) -> _Choice:
     best = hits.reshape(present.size, len(labels)).argmax(0)
     head = np.stack(np.divmod(best, present.shape[1]), -1)
     return _Choice(labels, head, hits.argmax(1), best_places(at_offsets))
+
+
+def effective_sentences(words: NDArray[np.generic]) -> Floats:
+    """As many sentences with the same number of words would tell as much; 0 without any.
+
+    Args:
+        words: in each sentence. *Shape:* ``(sentence, ...)``.
+    """
+    words = words.astype(np.float64)
+    return np.nan_to_num(divide(words.sum(0) ** 2, (words**2).sum(0)))
 
 
 def best_offsets(found: Found) -> tuple[Ints, Floats]:

@@ -1,5 +1,6 @@
 """Numbers of a study by name: what pages and findings look up."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,18 +16,23 @@ from headbook.metrics.base import HeadMetric
 from headbook.stored.study import Study
 from headbook.summaries.accumulators import Ratios
 from headbook.summaries.sums import HeadColumn, HeadTable, TokenColumn
-from headbook.terms import Control, Space, Stack, State, View
+from headbook.terms import Control, Space, Spread, Stack, State, View
 from headbook.wording import counted
 
 
 class Number(NamedTuple):
-    """One value with what stands behind it; NaN where it is missing."""
+    """One value with what stands behind it; NaN where it is missing.
+
+    Attributes:
+        effective: as many sentences of equal weight would tell as much; NaN where not known.
+    """
 
     value: float
     low: float
     high: float
     sentences: int
     events: float
+    effective: float = math.nan
 
 
 class Numbers(NamedTuple):
@@ -37,17 +43,22 @@ class Numbers(NamedTuple):
     high: Floats
     sentences: NDArray[np.int64]
     events: Floats
+    effective: Floats
 
     def at(self, *cell: int) -> Number:
         """One cell."""
-        value, low, high, sentences, events = (array[cell] for array in self)
-        return Number(float(value), float(low), float(high), int(sentences), float(events))
+        value, low, high, sentences, events, effective = (array[cell] for array in self)
+        ends = float(value), float(low), float(high)
+        return Number(*ends, int(sentences), float(events), float(effective))
 
     @classmethod
-    def of(cls, ratios: Ratios, limits: tuple[float, float]) -> "Numbers":
+    def of(
+        cls, ratios: Ratios, limits: tuple[float, float], spread: Spread = Spread.USUAL
+    ) -> "Numbers":
         """Values with intervals inside the metric's bounds."""
-        low, high = (np.clip(end, *limits) for end in ratios.interval())
-        return cls(ratios.value, low, high, ratios.sentences, ratios.events)
+        low, high = (np.clip(end, *limits) for end in ratios.interval(limits, spread))
+        behind = ratios.sentences, ratios.events, ratios.effective
+        return cls(ratios.value, low, high, *behind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +144,8 @@ class StackResults(Memo):
         """The same as `heads`, or as what ``of`` names, from one half of the sentences."""
         ratios: Ratios = getattr(self._table, of)
         place = self._columns[HeadColumn(metric, view, label)]
-        return Numbers.of(ratios.half(number)[..., place], all_metrics()[metric].limits)
+        known = all_metrics()[metric]
+        return Numbers.of(ratios.half(number)[..., place], known.limits, known.spread(label))
 
     def has(self, metric: str, view: View, label: str = "") -> bool:
         """Whether there is a value at all."""
@@ -150,7 +162,8 @@ class StackResults(Memo):
             sums = table.get(self.stack.name)
             if sums is not None and column in sums.columns:
                 ratios = sums.layers[:, sums.columns.index(column)]
-                numbers = Numbers.of(ratios, (-np.inf, np.inf))
+                known = all_metrics()[metric]
+                numbers = Numbers.of(ratios, known.limits, known.spread(label))
                 return None if np.isnan(numbers.value).all() else numbers
         return None
 
@@ -162,8 +175,10 @@ class StackResults(Memo):
     def _numbers(self, name: str, column: HeadColumn) -> Numbers:
         if (name, column) not in self._read:
             ratios: Ratios = getattr(self._table, name)
-            limits = all_metrics()[column.metric].limits
-            self._read[name, column] = Numbers.of(ratios[..., self._columns[column]], limits)
+            metric = all_metrics()[column.metric]
+            self._read[name, column] = Numbers.of(
+                ratios[..., self._columns[column]], metric.limits, metric.spread(column.label)
+            )
         return self._read[name, column]
 
 

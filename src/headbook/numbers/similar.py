@@ -19,7 +19,7 @@ from headbook.numbers.results import StackResults
 from headbook.stored.shown import HeadName
 from headbook.summaries.sums import Distances
 from headbook.terms import View
-from headbook.wording import FEW
+from headbook.wording import FEW_WORDS
 
 METRIC = "head_distance"
 
@@ -128,7 +128,7 @@ def likeness(results: StackResults) -> Mapping[View, Likeness]:
 def _likeness(heads: tuple[HeadName, ...], sums: Distances, place: int) -> Likeness:
     total, rows = sums.total[place], sums.rows[place]
     # Small studies have no more than a few rows, and are shown all the same.
-    least = max(1.0, min(FEW, float(rows.max())))
+    least = max(1.0, min(FEW_WORDS, float(rows.max())))
     value = np.divide(total, rows, out=np.full(total.shape, np.nan), where=rows >= least)
     np.fill_diagonal(value, 0.0)
     return Likeness(heads, value, rows, sums.sentences)

@@ -46,8 +46,7 @@ def _architecture(model: Model, anatomy: Anatomy) -> Iterator[Gap]:
     if not anatomy.hooked:
         yield Gap(
             "queries, keys and values", "",
-            f"'{kind}' does not use transformers' attention interface; its weights come from "
-            "output_attentions",
+            f"{anatomy.unhooked}; the weights come from output_attentions",
         )  # fmt: skip
     if not anatomy.layers:
         yield Gap(
@@ -75,11 +74,9 @@ def _spaces(embeddings: Mapping[Side, Embedding], metrics: Iterable[Metric]) -> 
         return
     for side, embedding in embeddings.items():
         if embedding.missing:
-            what = (
-                "vocabulary metrics"
-                if embedding.vocabulary is None
-                else f"space {Space.POSITIONAL}"
-            )
+            spaces = embedding.vocabulary.spaces if embedding.vocabulary else ()
+            lacks = " and ".join(f"space {space}" for space in Space if space not in spaces)
+            what = lacks if spaces else "vocabulary metrics"
             yield Gap(f"{what} ({side} side)", "", embedding.missing)
 
 
@@ -123,7 +120,7 @@ def _values(model: Model, anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterat
     why = (
         f"where attention blocks of '{kind}' end is not known"
         if anatomy.hooked
-        else f"'{kind}' does not use transformers' attention interface"
+        else anatomy.unhooked
     )
     yield from (Gap(Need.VALUES.value, name, why) for name in anatomy.stacks)
 
@@ -137,11 +134,7 @@ def _context(
     of_passages = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
     for name, stack in anatomy.stacks.items():
         if Need.OUTPUTS in known and not anatomy.hooked:
-            kind = model.config.model_type
-            yield Gap(
-                Need.OUTPUTS.value, name,
-                f"'{kind}' does not use transformers' attention interface",
-            )  # fmt: skip
+            yield Gap(Need.OUTPUTS.value, name, anatomy.unhooked)
         elif Need.PASSAGES in known and not counts.get(f"{stack.queries}.joined"):
             yield Gap(
                 " and ".join(of_passages), name,

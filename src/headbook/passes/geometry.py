@@ -18,6 +18,7 @@ from headbook.metrics.base import LayerMetric, LayerPairMetric
 from headbook.network.anatomy import Anatomy
 from headbook.network.capture import forward, tapped
 from headbook.network.model import Model
+from headbook.network.shortcut import width_of
 from headbook.summaries.shapes import GeometrySums, StateColumn, kept
 from headbook.summaries.sums import Survey
 from headbook.terms import Stack, State
@@ -62,7 +63,7 @@ class Geometer:
     @property
     def _most_tokens(self) -> int:
         states = sum(stack.n_layers + 1 for stack in self.stacks)
-        return min(TOKENS, CELLS // (states * int(self.model.config.hidden_size)))
+        return min(TOKENS, CELLS // (states * width_of(self.model, self.anatomy)))
 
     def measure(self, batches: Iterable[Batch]) -> Survey:
         """The sums of the whole sample."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from headbook.measures.layerview import layer_views
+from headbook.measures.layerview import LayerView, layer_views
 from headbook.measures.maps import Maps
 from headbook.metrics.base import PairMetric
 from headbook.network import hook
@@ -89,7 +89,7 @@ class _Collected:
         queries = self.batch.texts[self.stack.queries]
         places = queries.ordinary  # of all that count in any layer
         self._layers.append(
-            {view: self._rows(layer[view].weights, layer[view].trusted, places)
+            {view: self._rows(_whole(layer[view], view), layer[view].trusted, places)
              for view in self.views}
         )  # fmt: skip
 
@@ -105,6 +105,13 @@ class _Collected:
         """The rows of all heads, in the order of layers."""
         weights, trusted = zip(*(layer.pop(view) for layer in self._layers), strict=True)
         return torch.cat(weights), torch.cat(trusted)
+
+
+def _whole(layer: LayerView, view: View) -> torch.Tensor:
+    """Rows with all that they give: as they are, a learned sink stands for one more key."""
+    if view is not View.RAW or not layer.frame.stack.learned_sink:
+        return layer.weights
+    return torch.cat([layer.weights, layer.learned_mass.unsqueeze(-1)], -1)
 
 
 def n_heads(stack: Stack) -> int:

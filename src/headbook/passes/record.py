@@ -1,12 +1,12 @@
 """How a study was made, for its manifest."""
 
-import datetime as dt
 import importlib.metadata
-import os
 from typing import TYPE_CHECKING
 
 from headbook import __version__
+from headbook.dates import today
 from headbook.inputs import TREEBANK
+from headbook.network.anatomy import Anatomy
 from headbook.stored.manifest import SCHEMA, Check, Gap, InputFacts, Manifest, ModelFacts, Rounding
 from headbook.summaries.sums import Survey
 from headbook.terms import Kind, Side
@@ -84,15 +84,13 @@ def _model_facts(run: "Run") -> ModelFacts:
         tokenizer=type(model.tokenizer).__name__,
         tokenizer_sha256=model.tokenizer_hash,
         special_tokens=special_pattern(model.tokenizer),
-        attention="eager, seen by a hook" if run.anatomy.hooked else "eager, as returned",
+        attention=_reading(run.anatomy),
         missing=model.weights.missing,
         unexpected=model.weights.unexpected,
     )
 
 
-def today() -> str:
-    """The one date of a study; ``SOURCE_DATE_EPOCH`` makes it the same again."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    now = dt.datetime.now(dt.UTC)
-    moment = dt.datetime.fromtimestamp(int(epoch), dt.UTC) if epoch else now
-    return moment.date().isoformat()
+def _reading(anatomy: Anatomy) -> str:
+    """How weights of attention were read."""
+    read = "eager, seen by a hook" if anatomy.hooked else "eager, as returned"
+    return read if anatomy.padded else f"{read}, without padding, which would change it"

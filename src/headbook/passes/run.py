@@ -153,8 +153,9 @@ class Run:
         if kind is Control.SHUFFLED:
             arrange = partial(shuffled, seed=seed)
             return replace(self, metrics=metrics, arrange=arrange, facets=Facets(), tokens=False)
-        model = untrained(self.model, seed)
-        anatomy = examine(model)
+        model, mine = untrained(self.model, seed), self.anatomy
+        anatomy = examine(model, instead=mine.unhooked)
+        anatomy = replace(anatomy, stacks=mine.stacks, padded=mine.padded)
         return replace(
             self, metrics=metrics, model=model, anatomy=anatomy, facets=Facets(), tokens=False
         )
@@ -288,7 +289,8 @@ class Run:
 
     def _in_batches(self, items: Iterable[Encoded], budget: int | None = None) -> Iterator[Batch]:
         """Batches by token budget; progress is told when the next one is asked for."""
-        for group in by_budget(items, budget or self.config.batch_tokens):
+        alike = not self.anatomy.padded
+        for group in by_budget(items, budget or self.config.batch_tokens, alike=alike):
             yield self._batch(group)
             tokens = sum(len(text) for item in group for text in item.tokens.values())
             self.progress.advance(len(group), tokens)
@@ -303,7 +305,8 @@ class Run:
         for item in items[1:]:
             if max(item.length, *(f.length for f in few)) * (len(few) + 1) > CHECKED_TOKENS:
                 break
-            few.append(item)
+            if self.anatomy.padded or item.lengths == few[0].lengths:
+                few.append(item)
         return self._batch(few)
 
 

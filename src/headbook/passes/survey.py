@@ -16,7 +16,7 @@ from headbook.passes.tokentable import TokenTable
 from headbook.passes.typetable import TypeTable
 from headbook.summaries.sums import Survey
 from headbook.summaries.typesums import TYPE_METRIC
-from headbook.terms import UPOS, Side, State
+from headbook.terms import MILLION, UPOS, Side, Stack, State
 from headbook.text.batch import Batch
 from headbook.text.facets import Facets
 
@@ -49,8 +49,12 @@ class Surveyor:
         }
         scopes = Scopes(batch, stacks)
 
+        learned: Counter[str] = Counter()
+
         def on_attention(place: Call, attention: hook.Attention) -> None:
             heads[place.stack].add(place.layer, attention, scopes)
+            if stacks[place.stack].learned_sink:
+                learned.update(count_learned(stacks[place.stack], batch, attention))
 
         def on_state(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
             vectors = vectors.to(texts[stacks[stack].queries].share.dtype)
@@ -70,8 +74,16 @@ class Surveyor:
             heads={name: table.sums(self.exemplars) for name, table in heads.items()},
             tokens={name: table.sums() for name, table in tokens.items()},
             types={name: table.sums() for name, table in types.items()},
-            counts=count(batch),
+            counts=count(batch) + learned,
         )
+
+
+def count_learned(stack: Stack, batch: Batch, attention: hook.Attention) -> Counter[str]:
+    """Rows of ordinary tokens, and what is missing in them, in millionths of a row."""
+    ordinary = batch.texts[stack.queries].ordinary
+    missing = 1 - attention.weights.double().sum(-1).movedim(1, -1)[ordinary]
+    share = round(float(missing.clamp(min=0).sum()) * MILLION)
+    return Counter({stack.rows_counted: missing.numel(), stack.learned_counted: share})
 
 
 def count(batch: Batch) -> Counter[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headbook.errors import StudyError
-from headbook.terms import Kind, Side, Stack
+from headbook.terms import MILLION, Kind, Side, Stack
 
 SCHEMA = 2
 
@@ -32,6 +32,11 @@ class Check:
     def passed(self) -> bool:
         """Whether rounding explains the difference."""
         return self.error <= self.tolerance
+
+    def said(self) -> str:
+        """What should hold, in which stack, and how far it is from that."""
+        where = f" ({self.stack})" if self.stack else ""
+        return f"{self.name}{where}, difference {self.error:.2g}"
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,16 @@ class Manifest:
     def stack(self, name: str) -> Stack:
         """A stack by name."""
         return next(stack for stack in self.stacks if stack.name == name)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The self-checks that failed: what should hold, where, and the difference."""
+        return tuple(check.said() for check in self.checks if not check.passed)
+
+    def learned_share(self, stack: Stack) -> float:
+        """Which share of a stack's attention goes to the learned sink of its softmax."""
+        rows = self.counts.get(stack.rows_counted, 0)
+        return self.counts.get(stack.learned_counted, 0) / MILLION / rows if rows else 0.0
 
     def count(self, side: Side, what: str) -> int:
         """A count of one side's texts, 0 where there was none."""

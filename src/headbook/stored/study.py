@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from headbook.errors import StudyError
-from headbook.folders import written_whole
+from headbook.folders import settle, written_whole
+from headbook.listing import Kind
 from headbook.stored import storage, tables
 from headbook.stored.exemplars import choose
 from headbook.stored.likeness import check_alike
@@ -137,7 +138,7 @@ class Study:
             StudyError: the study is condensed.
         """
         self._check_whole()
-        with written_whole(Path(folder), force=force) as draft:
+        with written_whole(Path(folder), Kind.STUDY, force=force) as draft:
             storage.save(draft, self.manifest, self.survey, self.portrait, self.twins)
 
     @classmethod
@@ -146,7 +147,9 @@ class Study:
 
         Raises:
             StudyError: the folder holds no study, or one that cannot be read.
+            OutputError: a run was killed while it replaced the study, which cannot be put back.
         """
+        settle(Path(folder))
         return cls(*storage.load(Path(folder)))
 
     def __add__(self, other: "Study") -> "Study":

@@ -18,7 +18,7 @@ from headbook.summaries.sums import (
     TokenSums,
 )
 from headbook.summaries.typesums import STATES, TypeSums
-from headbook.terms import HEADLINES
+from headbook.terms import HEADLINES, Spread
 
 NUMBERS = ("value", "low", "high", "sentences", "events")
 HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
@@ -219,8 +219,8 @@ def _as_head_column(column: TokenColumn) -> HeadColumn:
 def _numbers(ratios: Ratios, columns: Sequence[HeadColumn]) -> pd.DataFrame:
     """Flatten ratios whose last dimension holds ``columns``."""
     value = ratios.value
-    low, high = ratios.interval()
     least, most = np.array([_limits(column) for column in columns]).reshape(-1, 2).T
+    low, high = ratios.interval((least, most), [_spread(column) for column in columns])
     names = pd.DataFrame(columns, columns=["metric", "view", "label"]).map(str)
     repeated = pd.concat([names] * int(np.prod(value.shape[:-1])), ignore_index=True)
     return repeated.assign(
@@ -236,3 +236,9 @@ def _limits(column: HeadColumn) -> tuple[float, float]:
     """Bounds of a metric; none for one that this version does not know."""
     metric = all_metrics().get(column.metric)
     return metric.limits if metric is not None else (-np.inf, np.inf)
+
+
+def _spread(column: HeadColumn) -> Spread:
+    """How its values vary from sentence to sentence."""
+    metric = all_metrics().get(column.metric)
+    return Spread.USUAL if metric is None else metric.spread(column.label)

@@ -59,9 +59,7 @@ def favoured(sums: Affinities, layer: int, what: str) -> Favoured:
     kind = ((sums.query != ANY) == named[0]) & ((sums.key != ANY) == named[1])
     chosen = np.flatnonzero(kind & (sums.counts[0, layer] >= LEAST))
     ratios = sums.ratios(layer)[:, chosen]
-    low, high = ratios.interval()
-    most = np.inf if what == KEY else 1.0
-    low, high = np.clip(low, 0, None), np.clip(high, None, most)
+    low, high = ratios.interval((0.0, np.inf if what == KEY else 1.0))
     chance = np.broadcast_to(sums.even[layer, chosen], low.shape)
     with np.errstate(invalid="ignore"):
         unclear = ~(low > chance)

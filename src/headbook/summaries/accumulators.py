@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import stdtrit
+from numpy.typing import ArrayLike, NDArray
 
-from headbook.measures.arithmetic import Floats, Ints, divide
+from headbook.measures.arithmetic import NOTHING, Floats, Ints, divide
+from headbook.summaries import intervals
+from headbook.terms import Spread
 
 HALVES = 2  # selection on one half of the sentences, report on the other
-FIELDS = ("n", "d", "nn", "dd", "nd", "sentences", "events")
+FIELDS = ("n", "d", "nn", "dd", "nd", "sentences", "events", "present")
+ANYTHING = (-np.inf, np.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,11 +24,17 @@ class Ratios:
     """Ratios of sums over sentences, with intervals clustered by sentence.
 
     Attributes:
-        sums: *Shape:* ``(7, 2, *cells)``; the sums `FIELDS` of numerators n and denominators d,
-            for each half of the sentences.
+        sums: *Shape:* ``(8, 2, *cells)``; the sums `FIELDS` of numerators n and denominators d,
+            for each half of the sentences; ``present`` are sentences whose numerator is not 0.
     """
 
     sums: Floats
+
+    def __post_init__(self) -> None:
+        """Take in studies of versions that did not count ``present``: all that take part."""
+        if len(self.sums) == len(FIELDS) - 1:
+            there = self.sums[FIELDS.index("sentences")][None]
+            object.__setattr__(self, "sums", np.concatenate([self.sums, there]))
 
     @classmethod
     def zero(cls, *cells: int) -> Self:
@@ -41,7 +49,9 @@ class Ratios:
             n, d, events: *Shape:* ``(sentence, *cells)``.
             half: 0 or 1 for each sentence.
         """
-        parts = np.stack([n, d, n * n, d * d, n * d, d > 0, events])
+        parts = np.stack(
+            [n, d, n * n, d * d, n * d, d > 0, events, (np.abs(n) > NOTHING) & (d > 0)]
+        )
         return cls(np.stack([parts[:, half == h].sum(1) for h in range(HALVES)], 1))
 
     def __add__(self, other: "Ratios") -> "Ratios":
@@ -79,23 +89,20 @@ class Ratios:
         return self.total["events"]
 
     @property
-    def variance(self) -> Floats:
-        """Linearised variance of the value, sentences as clusters; NaN with fewer than two.
+    def effective(self) -> Floats:
+        """The effective number of sentences: as many of equal weight would tell as much."""
+        return intervals.effective(self.total)
 
-        Tokens of one sentence are not independent.
-        """
-        t = self.total
-        count, value = t["sentences"], self.value
-        spread = t["nn"] - 2 * value * t["nd"] + value**2 * t["dd"]
-        found = divide(count * np.maximum(spread, 0), (count - 1) * t["d"] ** 2)
-        return np.where(count >= 2, found, np.nan)
+    def variance(self, limits: intervals.Limits = ANYTHING) -> Floats:
+        """Variance of the value, sentences as clusters; NaN with fewer than two."""
+        total = self.total
+        return intervals.variance(total) * intervals.widening(total, limits) ** 2
 
-    def interval(self, level: float = 0.95) -> tuple[Floats, Floats]:
-        """Confidence interval from the variance, Student's t; NaN with fewer than two sentences."""
-        count, value = self.total["sentences"], self.value
-        with np.errstate(invalid="ignore"):
-            reach = stdtrit(np.maximum(count - 1, 1), (1 + level) / 2) * np.sqrt(self.variance)
-        return value - reach, value + reach
+    def interval(
+        self, limits: intervals.Limits = ANYTHING, spread: ArrayLike = Spread.USUAL
+    ) -> tuple[Floats, Floats]:
+        """95 % confidence interval; NaN where too few sentences stand behind the value."""
+        return intervals.interval(self.total, limits, spread)
 
 
 def half_of(key: NDArray[np.uint64]) -> Ints:

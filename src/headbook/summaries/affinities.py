@@ -87,7 +87,7 @@ class Affinities:
         """Mean attention of a layer's heads. Cells: ``(head, item)``."""
         total, squares, products = self.sums[:, layer]
         number, own, sentences = self.counts[:, layer]
-        parts = (total, number, squares, own, products, sentences, number)
+        parts = (total, number, squares, own, products, sentences, number, sentences)
         sums = np.zeros((len(FIELDS), HALVES, *total.shape))
         for field, part in enumerate(parts):
             sums[field, 0] = part

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from headbook.measures.arithmetic import Floats, Ints, divide
-from headbook.summaries.accumulators import Ratios
+from headbook.summaries.accumulators import ANYTHING, Ratios
 from headbook.summaries.flips import family_wise
 from headbook.summaries.grouped import Members
+from headbook.summaries.intervals import FEW, Limits
 from headbook.summaries.sums import HeadColumn, HeadSums
 
 FIRST, SECOND = "first", "second"  # members of a pair that nothing but their order tells apart
@@ -37,9 +38,16 @@ class Contrast(NamedTuple):
     p: Floats
 
 
-def contrast(one: Ratios, other: Ratios) -> Contrast:
-    """The difference of two independent samples; a spread of 0 is no evidence, and gives NaN."""
-    parts = [(r.variance, r.total["sentences"]) for r in (one, other)]
+def contrast(one: Ratios, other: Ratios, limits: Limits = ANYTHING) -> Contrast:
+    """The difference of two independent samples; a spread of 0 is no evidence, and gives NaN.
+
+    Args:
+        limits: least and largest possible value of each.
+    """
+    parts = [
+        (r.variance(limits), np.where(r.effective >= FEW, r.effective, np.nan))
+        for r in (one, other)
+    ]
     variance = sum(spread for spread, _ in parts)
     freedom = divide(variance**2, sum(divide(v**2, n - 1) for v, n in parts))
     value = np.where(np.isnan(freedom), np.nan, one.value - other.value)

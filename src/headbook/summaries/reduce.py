@@ -100,8 +100,8 @@ class Parts:
             starts: the first head of each layer, and the number of heads; by default one layer.
 
         Returns:
-            Of each head, *Shape:* ``(7, 2, head, label)``, and of the heads of each layer added
-            up, as one, ``(7, 2, layer, label)``.
+            Of each head, *Shape:* ``(8, 2, head, label)``, and of the heads of each layer added
+            up, as one, ``(8, 2, layer, label)``.
         """
         n_heads, shape = self.n.shape[1], (len(FIELDS), HALVES)
         ends = np.array(starts or (0, n_heads))
@@ -109,7 +109,7 @@ class Parts:
         taken = self.d_of[self.given]
         above = compiled.label_sums(self.n, self.shared, self.own, taken, half, ends)
         for room, sums in zip(found, above, strict=True):
-            for field, part in zip((0, 2, 4), sums, strict=True):
+            for field, part in zip((0, 2, 4, 7), sums, strict=True):
                 room[field][..., self.given] = part
         for room, sums in zip(found, self._below(half, ends), strict=True):
             for field, part in zip((1, 3, 5), sums, strict=True):

@@ -116,7 +116,8 @@ def _sums(estimate: Estimate, sentences: int) -> tuple[float, ...]:
         return (0.0,) * len(FIELDS)
     # The jackknife has (n - 1) / n before its squares, a ratio's interval n / (n - 1).
     reach = (sentences - 1) * (without - without.mean())
-    return sentences * value, sentences, float(reach @ reach), 0.0, 0.0, sentences, events
+    squares = float(reach @ reach)
+    return sentences * value, sentences, squares, 0.0, 0.0, sentences, events, sentences
 
 
 def state_names(states: int) -> list[tuple[int | None, State]]:

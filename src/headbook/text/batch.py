@@ -63,17 +63,25 @@ def content_key(item: Encoded) -> int:
     return int.from_bytes(hashlib.blake2b(item.content, digest_size=8).digest(), "big")
 
 
-def by_budget(items: Iterable[Encoded], budget: int) -> Iterator[list[Encoded]]:
+def by_budget(
+    items: Iterable[Encoded], budget: int, *, alike: bool = False
+) -> Iterator[list[Encoded]]:
     """Group sentences so that a padded batch holds at most ``budget`` tokens.
 
     Sentences are sorted by length within a window of `WINDOW`, so that little is padding. A
     sentence longer than the budget is a batch of its own.
+
+    Args:
+        alike: whether a batch may hold sentences of one length only, so that nothing is padded.
     """
     stream = iter(items)
-    while window := sorted(islice(stream, WINDOW), key=lambda item: item.length):
+    while window := sorted(
+        islice(stream, WINDOW), key=lambda item: (item.length, item.lengths if alike else ())
+    ):
         group: list[Encoded] = []
         for item in window:
-            if group and item.length * (len(group) + 1) > budget:
+            other = alike and bool(group) and item.lengths != group[0].lengths
+            if group and (other or item.length * (len(group) + 1) > budget):
                 yield group
                 group = []
             group.append(item)

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from headbook.errors import InputError, ModelError
 from headbook.inputs import Sentence, Word
+from headbook.network.families import text_config
 from headbook.network.model import Model
+from headbook.network.probe import own_code
 from headbook.terms import Side
 from headbook.text.annotate import Annotator
 from headbook.text.rarity import Rarity
@@ -127,7 +129,7 @@ class Encoder:
             ids[row, : len(tokens)] = torch.from_numpy(tokens.ids)
             mask[row, : len(tokens)] = 1
         network, device = self.model.network, self.model.device
-        with torch.inference_mode():
+        with own_code(self.model), torch.inference_mode():
             written = network.generate(
                 input_ids=ids.to(device),
                 attention_mask=mask.to(device),
@@ -135,6 +137,7 @@ class Encoder:
                 do_sample=False,
                 num_beams=1,
                 decoder_start_token_id=start_token(self.model),
+                suppress_tokens=_nameless(self.model),
             )
         ends = {self.model.tokenizer.eos_token_id, self.model.tokenizer.pad_token_id}
         return [_until_end(row.tolist(), ends) for row in written]
@@ -236,6 +239,12 @@ def start_token(model: Model) -> int:
     raise ModelError(
         f"model '{model.name}': no decoder_start_token_id in its configuration; expected one"
     )
+
+
+def _nameless(model: Model) -> list[int] | None:
+    """Entries of a padded vocabulary that no token has; None where there is none."""
+    size = getattr(text_config(model.config), "vocab_size", 0)
+    return list(range(len(model.tokenizer), size)) or None
 
 
 def special_ids(tokenizer: Any) -> list[int]:

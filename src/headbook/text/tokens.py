@@ -83,6 +83,11 @@ class Encoded:
         return max(map(len, self.tokens.values()))
 
     @property
+    def lengths(self) -> tuple[int, ...]:
+        """Tokens of each side."""
+        return tuple(map(len, self.tokens.values()))
+
+    @property
     def content(self) -> bytes:
         """The token sequence, by which duplicates are known."""
         return b"|".join(tokens.ids.tobytes() for tokens in self.tokens.values())

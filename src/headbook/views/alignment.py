@@ -12,11 +12,12 @@ from headbook.metrics import all_metrics
 from headbook.numbers.alignment import Alignments, alignments, f1
 from headbook.numbers.results import Number, StackResults
 from headbook.stored.shown import HeadName, ShownSentence, heads_of
+from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.views.aligned import AlignedSentence, address, aligned_sentence
 from headbook.views.cells import Cell
 from headbook.views.page import Page
-from headbook.wording import FEW, counted, head_name, head_page, interval, number, shortened
+from headbook.wording import counted, head_name, head_page, interval, number, shortened
 
 PEAKED = ("confidence", "relative_entropy")  # metrics of how peaked rows are
 MOST_ROWS = 100  # heads of the table
@@ -163,5 +164,5 @@ def _cell(value: Number, *, share: bool = True) -> Cell:
         number(value.value, share=share),
         interval(value.low, value.high, share=share),
         f"{value.sentences:,} sentences, {value.events:,.0f} {unit}",
-        thin=share and 0 < value.events < FEW,
+        thin=share and 0 < value.effective < FEW,
     )

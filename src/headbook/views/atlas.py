@@ -8,8 +8,9 @@ import numpy as np
 
 from headbook.charts.ink import ink, ink_steps
 from headbook.measures.arithmetic import Floats
-from headbook.numbers.headtypes import HeadType, Place, Rest, head_types
+from headbook.numbers.headtypes import HeadType, Rest, head_types
 from headbook.numbers.results import StackResults
+from headbook.numbers.typeshares import Place
 from headbook.stored.shown import HeadName
 from headbook.views import thumbs
 from headbook.wording import STACKS, counted, head_name, head_page

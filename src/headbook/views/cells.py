@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from headbook.metrics.base import Metric
 from headbook.numbers.results import Number
-from headbook.wording import FEW, MISSING, interval, is_share, number
+from headbook.summaries.intervals import FEW
+from headbook.wording import MISSING, interval, is_share, number
 
 COLOUR_STEPS = 21
 
@@ -35,12 +36,12 @@ class Cell:
         share = is_share(metric)
         if math.isnan(value.value):
             return cls(MISSING, "", "no data", thin=False)
-        thin = value.events < FEW
+        thin = value.effective < FEW
         behind = f"{value.sentences:,} sentences, {value.events:,.0f} observations"
         return cls(
             text=number(value.value, share=share),
             interval=interval(value.low, value.high, share=share),
-            note=f"few observations: {behind}" if thin else behind,
+            note=f"too few sentences: {behind}" if thin else behind,
             thin=thin,
         )
 

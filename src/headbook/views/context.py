@@ -12,6 +12,7 @@ from headbook.metrics.base import Need
 from headbook.metrics.segmentation import MEASURES
 from headbook.numbers.results import Number, StackResults
 from headbook.stored.shown import HeadName
+from headbook.summaries.intervals import FEW
 from headbook.terms import HEAD_RULES, RULES, View
 from headbook.views.anchors import AnchorHead, AnchorLayer, anchor_heads, anchor_layers
 from headbook.views.cells import Cell
@@ -29,7 +30,7 @@ from headbook.views.contextwords import (
 )
 from headbook.views.page import Page, gap_text
 from headbook.views.rows import LayerRow
-from headbook.wording import FEW, STACKS, head_name, head_page, label_name
+from headbook.wording import STACKS, head_name, head_page, label_name
 
 TOP = "top 1 %"
 REPEATING = 10  # heads that the list of repetitions shows
@@ -206,7 +207,7 @@ def _repeating(results: StackResults) -> Iterator[RepeatingHead]:
     if REPETITION not in {m.id for m in results.metrics}:
         return
     chosen = results.half(CHOICE, REPETITION, View.RAW, TOP)
-    value = np.where(chosen.events >= FEW, chosen.value, np.nan)
+    value = np.where(chosen.effective >= FEW, chosen.value, np.nan)
     order = np.argsort(-value, axis=None, kind="stable")
     for place in order[: min(REPEATING, int((~np.isnan(value)).sum()))]:
         layer, head = (int(part) for part in np.unravel_index(place, value.shape))

@@ -115,11 +115,9 @@ def _preference(results: StackResults) -> Iterator[str]:
         return
     numbers = results.layers(PREFERENCE, View.RAW, TOP)
     most = int(np.nanargmax(numbers.value))
-    clear, layers = int((numbers.low > 1).sum()), len(results.stack.attention_layers)
     yield (
         "At the same distance, similar tokens are of one sentence with up to "
-        f"{_said(numbers.at(most), PREFERENCE)} times the odds of other pairs (layer {most}); the "
-        f"interval lies above 1 in {clear} of {counted(layers, 'layer')}."
+        f"{_said(numbers.at(most), PREFERENCE)} times the odds of other pairs (layer {most})."
     )
 
 

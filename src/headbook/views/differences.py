@@ -107,7 +107,7 @@ def head_contrasts(results: StackResults, groups: Sequence[Group]) -> Contrasts:
     for pair in combinations(groups, 2):
         for headline in results.once(stack_headlines):
             one, other = (group.heads[..., headline.place] for group in pair)
-            p = contrast(one, other).p[layers]
+            p = contrast(one, other, headline.metric.limits).p[layers]
             found += [
                 _Found(float(p[place]), layers[place[0]], int(place[1]), headline, pair)
                 for place in zip(*np.nonzero(~np.isnan(p)), strict=True)
@@ -123,7 +123,7 @@ def head_contrasts(results: StackResults, groups: Sequence[Group]) -> Contrasts:
 def _contrast(results: StackResults, found: _Found, family: int) -> HeadContrast:
     headline, (layer, head) = found.headline, (found.layer, found.head)
     one, other = (group.heads[layer, head, headline.place] for group in found.groups)
-    apart, share = contrast(one, other), is_share(headline.metric)
+    apart, share = contrast(one, other, headline.metric.limits), is_share(headline.metric)
     value = Number(float(apart.value), float(apart.low), float(apart.high), 0, 0.0)
     even = [group.uniform[layer, headline.place].value for group in found.groups]
     name = HeadName(results.stack.name, layer, head)
@@ -161,7 +161,7 @@ def pair_section(results: StackResults, found: PairDifferences) -> PairSection:
 def _size(found: PairDifferences, place: tuple[int, ...]) -> float:
     """A difference in standard errors."""
     one = found.difference[place]
-    error = float(np.sqrt(one.variance))
+    error = float(np.sqrt(one.variance()))
     return abs(float(one.value)) / error if error else 0.0
 
 

@@ -12,9 +12,10 @@ from headbook.numbers.relationnames import relation_words
 from headbook.numbers.results import Number, StackResults
 from headbook.numbers.roles import LEVEL, estimate, sink_words
 from headbook.stored.shown import HeadName
+from headbook.summaries.intervals import FEW
 from headbook.views.answers import offset_name
 from headbook.views.ranked import place_of, tests_of
-from headbook.wording import FEW, head_name, head_page, p_text, percent
+from headbook.wording import head_name, head_page, p_text, percent
 
 # Words, metric and label; the sink's name is put in.
 ASKED = (
@@ -69,12 +70,13 @@ def _relations(results: StackResults) -> Iterator[Function]:
     for n in order[:MOST_RELATIONS]:
         p, offset = float(tests.p[n]), offset_name(int(tests.offset[n]))
         value, other = tests.accuracy.at(n), float(tests.at_offset.value[n])
-        sure = p < LEVEL and tests.margin.low[n] > 0 and value.events >= FEW
+        sure = p < LEVEL and tests.margin.low[n] > 0 and value.effective >= FEW
         written = p_text(p)
-        sign = written if written.startswith("<") else f"= {written}"
+        tested = written if written.startswith("<") else f"= {written}"
         yield _function(
             relation_words(tests.labels[n]),
-            f"offset {offset}: {percent(other)}, p {sign}",
+            f"offset {offset}: {percent(other)}, "
+            + ("not tested" if np.isnan(p) else f"p {tested}"),
             place_of(tests, int(n), results.stack.name),
             value,
             other,

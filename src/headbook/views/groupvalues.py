@@ -117,7 +117,12 @@ def pair_rows(results: StackResults, layer: int, head: int) -> Iterator[PairRow]
         low, high = pairs.interval()
         headline, share = _headline(column, place), is_share(all_metrics()[column.metric])
         value = Number(
-            float(pairs.value), float(low), float(high), int(pairs.sentences), float(pairs.events)
+            float(pairs.value),
+            float(low),
+            float(high),
+            int(pairs.sentences),
+            float(pairs.events),
+            float(pairs.effective),
         )
         if pairs.sentences:
             yield PairRow(

@@ -12,10 +12,11 @@ from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.numbers.results import Number, Numbers, StackResults
 from headbook.stored.shown import HeadName
+from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.views.grid import FIRST, key, offered_labels
 from headbook.views.headfacts import Fact, HeadFacts, head_facts
-from headbook.wording import FEW, STACKS, is_share, label_name
+from headbook.wording import STACKS, is_share, label_name
 from headbook.writing.images import base64_of
 
 AXES = FIRST[:2]  # what the list's picture shows first
@@ -141,12 +142,12 @@ def values_data(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _packed(results: Results, column: Column) -> dict[str, str]:
     parts = [_of_stack(r, column) for r in results.values()]
-    value, low, high, events = (np.concatenate(part) for part in zip(*parts, strict=True))
+    value, low, high, effective = (np.concatenate(part) for part in zip(*parts, strict=True))
     return {
         "value": base64_of(value.astype("<f8")),
         "low": base64_of(low.astype("<f4")),
         "high": base64_of(high.astype("<f4")),
-        "thin": "".join(map(str, np.where(events < FEW, 1, 0))),
+        "thin": "".join(map(str, np.where(effective < FEW, 1, 0))),
     }
 
 
@@ -156,5 +157,5 @@ def _of_stack(results: StackResults, column: Column) -> tuple[NDArray[np.float64
         return (np.full(len(stack.attention_layers) * stack.n_heads, np.nan),) * 4
     layers = [*stack.attention_layers]
     numbers = column.numbers(results)
-    parts = (numbers.value, numbers.low, numbers.high, numbers.events)
+    parts = (numbers.value, numbers.low, numbers.high, numbers.effective)
     return tuple(part[layers].ravel().astype(np.float64) for part in parts)

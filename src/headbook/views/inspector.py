@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headbook.numbers.headtypes import Place
 from headbook.numbers.results import StackResults
 from headbook.numbers.roles import Role, role, sink_words
+from headbook.numbers.typeshares import Place
 from headbook.stored.shown import Exemplar, HeadName, Ranking, heads_of
 from headbook.terms import View
 from headbook.views.atlas import mean_maps, style_of, tile_picture

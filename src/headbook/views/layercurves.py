@@ -17,6 +17,7 @@ from headbook.wording import STACKS, percent
 CLASSES = {"content": "content words", "function": "function words", "special": "special tokens",
            "all": "all tokens"}  # fmt: skip
 MOST_LINES = 3
+APART = 0.12  # of the axis, between two of its numbers
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ def _drawn(
     ticks = [
         (mark, f"{100 * mark:.0f}\u202f%" if share else f"{mark:g}".replace("-", "−"))
         for mark in dict.fromkeys(marks)
+        if not mark or abs(mark) >= APART * (ends[1] - ends[0])
     ]
     told = f"{caption}; {STACKS[stack.name]}. Bands: 95 % intervals, sentences as clusters."
     return layer_lines(

@@ -9,7 +9,7 @@ from headbook.numbers.results import StackResults
 from headbook.numbers.similar import Likeness, likeness
 from headbook.stored.shown import HeadName
 from headbook.terms import View
-from headbook.wording import FEW, MISSING, THIN, head_name, head_page
+from headbook.wording import FEW_WORDS, MISSING, THIN, head_name, head_page
 
 NEAREST = 5
 
@@ -27,7 +27,7 @@ class Distance:
         """In nats."""
         value, rows = found.value[one, other], int(found.rows[one, other])
         behind = f"{found.sentences:,} sentences, {rows:,} rows that count in both heads"
-        return cls(nats(value), behind, not np.isnan(value) and rows < FEW)
+        return cls(nats(value), behind, not np.isnan(value) and rows < FEW_WORDS)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from headbook.findings import Finding, find
 from headbook.findings.said import Parts
 from headbook.numbers.results import StackResults
 from headbook.stored.manifest import Manifest
-from headbook.terms import Side
+from headbook.terms import Side, Stack
 from headbook.views.atlas import Atlas, atlas, many_heads
 from headbook.views.functions import Function, functions
 from headbook.views.grid import Grid, grid
@@ -20,7 +20,7 @@ from headbook.views.lead import lead
 from headbook.views.metric import MetricPage
 from headbook.views.page import Page, gap_texts
 from headbook.views.ranked import tests_of
-from headbook.wording import STACKS, counted
+from headbook.wording import STACKS, counted, percent
 
 CARDS = 6  # findings that stand there at once
 ESTIMATE = re.compile(r"(?:[<>]\u202f)?[−+]?\d[\d,.]*(?:\u202f%| tokens| entries)?(?= \[)")
@@ -66,9 +66,11 @@ class OverviewPage(Page):
         linked: whether the cells of these are links.
         facts: what was run, as terms and values.
         notes: the author's own words, in Markdown.
+        failed: the self-checks that failed.
         alarms: what a reader must know before trusting the numbers.
         warnings: what else is missing or was left out.
         sentences: whether there are pages of sentences.
+        learned: whether a stack's softmax has a learned sink.
         annotators: who told words, tags and trees.
         counted: number of sentences, in words.
         left_out: what was left out to keep the site small; empty where nothing was.
@@ -85,11 +87,13 @@ class OverviewPage(Page):
     linked: bool
     facts: tuple[tuple[str, str], ...]
     notes: str
+    failed: tuple[str, ...]
     alarms: tuple[str, ...]
     warnings: tuple[str, ...]
     sentences: bool
     annotators: str
     counted: str
+    learned: bool
     left_out: str
 
 
@@ -123,10 +127,12 @@ def overview_page(
         facts=tuple(_facts(manifest)),
         notes=manifest.notes,
         alarms=tuple(_alarms(manifest)),
+        failed=manifest.failed,
         warnings=tuple(_warnings(manifest)),
         sentences=bool(study.portrait.listed),
         annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
         counted=counted(manifest.counts["sentences"], "sentence"),
+        learned=any(stack.learned_sink for stack in manifest.stacks),
         left_out=left_out,
     )
 
@@ -147,6 +153,8 @@ def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
         shape = f"{len(stack.attention_layers)} layers × {stack.n_heads} heads"
         shared = f", {stack.n_key_heads} key heads" if stack.n_key_heads < stack.n_heads else ""
         yield STACKS[stack.name].capitalize(), shape + shared
+        if stack.learned_sink:
+            yield "Learned sink", learned_sink(manifest, stack)
     yield "Parameters", f"{model.parameters:,} ({model.dtype})"
     for file in manifest.inputs:
         yield (
@@ -172,6 +180,15 @@ def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
         ),
     )
     yield "Made", f"{manifest.created} with Headbook {manifest.headbook}".strip()
+
+
+def learned_sink(manifest: Manifest, stack: Stack) -> str:
+    """What goes to a sink that is no token, in words."""
+    return (
+        f"{percent(manifest.learned_share(stack))} of the mass goes to the learned sink: a logit "
+        "of the softmax that stands for no token. It counts as sink; the weights of a query add "
+        "up to the rest"
+    )
 
 
 def _warnings(manifest: Manifest) -> Iterator[str]:
@@ -207,13 +224,6 @@ def _alarms(manifest: Manifest) -> Iterator[str]:
             "The checkpoint lacks weights that this architecture has; they are random: "
             f"{_some(model.missing)}."
         )
-    for check in manifest.checks:
-        if not check.passed:
-            yield (
-                f"A self-check failed: {check.name}"
-                + (f" ({STACKS[check.stack]})" if check.stack else "")
-                + f", difference {check.error:.2g}. Do not trust the numbers it concerns."
-            )
 
 
 def _some(names: Sequence[str]) -> str:

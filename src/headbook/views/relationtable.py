@@ -10,10 +10,11 @@ from headbook.metrics import all_metrics
 from headbook.numbers.inference import best_offsets
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import HeadName
+from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.views.answers import offset_name
 from headbook.views.cells import Cell
-from headbook.wording import FEW, MISSING, number
+from headbook.wording import MISSING, number
 
 METRIC = "relation_accuracy"
 VIEW = View.NOSINK
@@ -46,7 +47,7 @@ def found_relations(results: StackResults, head: HeadName) -> tuple[FoundRelatio
     rows = []
     for label in LABELS if METRIC in {metric.id for metric in results.metrics} else ():
         accuracy = results.heads(METRIC, VIEW, label).at(head.layer, head.head)
-        if accuracy.events >= FEW:
+        if accuracy.effective >= FEW:
             even = results.uniform(METRIC, VIEW, label).at(head.layer).value
             rows.append((accuracy.value - even, label, accuracy, even))
     rows.sort(key=lambda row: -row[0])

@@ -34,7 +34,7 @@ from headbook.views.ways import (
     side_of,
     tags_of,
 )
-from headbook.wording import FEW, MISSING, STACKS, head_name, head_page, number
+from headbook.wording import FEW_WORDS, MISSING, STACKS, head_name, head_page, number
 
 TWICE = 2.0
 
@@ -213,7 +213,7 @@ def _twice(results: StackResults, way: Way, tag: str) -> str:
     """Heads whose interval lies above twice chance, among those with enough observations."""
     numbers = over_chance(way, results.heads, results.uniform, tag)
     numbers = cautious(numbers, n_words(results, way, tag))
-    enough = (numbers.events >= FEW) & ~np.isnan(numbers.low)
+    enough = (numbers.events >= FEW_WORDS) & ~np.isnan(numbers.low)
     above = enough & (numbers.low > TWICE)
     return f"{above.sum():,} of {enough.sum():,}" if enough.any() else MISSING
 
@@ -226,5 +226,5 @@ def _layers(results: StackResults, way: Way, tag: str) -> Iterator[TagLayer]:
         yield TagLayer(
             number(float(ratio[layer])),
             number(float(part[layer]), share=True),
-            bool(events[layer] < FEW),
+            bool(events[layer] < FEW_WORDS),
         )

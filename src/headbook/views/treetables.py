@@ -10,9 +10,10 @@ from headbook.findings import CHOICE, REPORT
 from headbook.metrics import all_metrics
 from headbook.numbers.results import Numbers, StackResults
 from headbook.stored.shown import HeadName
+from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.views.cells import Cell
-from headbook.wording import FEW, head_name, head_page, number
+from headbook.wording import head_name, head_page, number
 
 VIEW = View.NOSINK
 PIECES, REST = "attention_to", "rest_of_word"
@@ -116,7 +117,7 @@ def best_head(
 ) -> HeadName | None:
     """The head with the highest number on the choice half, of a layer or of all."""
     numbers = results.half(CHOICE, name, VIEW, label)
-    value = np.where(numbers.events >= FEW, numbers.value, np.nan)
+    value = np.where(numbers.effective >= FEW, numbers.value, np.nan)
     if layer is not None:
         value[np.arange(len(value)) != layer] = np.nan
     if np.isnan(value).all():
@@ -173,6 +174,6 @@ def _piece_heads(results: StackResults, view: View) -> Iterator[PieceHead]:
 
 def _ranked(numbers: Numbers) -> list[tuple[int, int]]:
     """Heads with enough observations, the highest first."""
-    places = np.argwhere((numbers.events >= FEW) & ~np.isnan(numbers.value))
+    places = np.argwhere((numbers.effective >= FEW) & ~np.isnan(numbers.value))
     order = np.argsort(-numbers.value[tuple(places.T)], kind="stable")
     return [(int(places[n][0]), int(places[n][1])) for n in order]

@@ -12,7 +12,7 @@ from headbook.measures.arithmetic import Floats
 from headbook.numbers.results import Numbers, StackResults
 from headbook.stored.shown import HeadName, heads_of
 from headbook.terms import UPOS, Side, View
-from headbook.wording import FEW, STACKS, head_name
+from headbook.wording import FEW_WORDS, STACKS, head_name
 
 MOST_CELLS, FEWEST_TAGS = 8_000, 4  # of the map of all heads
 VIEW = View.NOSINK  # what heads park is no part of speech, and would hide what they look at
@@ -80,9 +80,11 @@ def n_words(results: StackResults, way: Way, tag: str) -> int:
 def cautious(numbers: Numbers, words: int) -> Numbers:
     """Numbers behind which there are no more observations than words with the tag.
 
-    Many words may look at the same few.
+    Many words may look at the same few; so few of them are too few, in however many sentences.
     """
-    return numbers._replace(events=np.minimum(numbers.events, words))
+    events = np.minimum(numbers.events, words)
+    effective = np.where(events < FEW_WORDS, 0, numbers.effective)
+    return numbers._replace(events=events, effective=effective)
 
 
 def observations(results: StackResults, way: Way, tag: str) -> Floats:
@@ -111,7 +113,7 @@ def table(results: StackResults, way: Way, tag: str, name: str) -> pd.DataFrame:
     columns: dict[str, Any] = dict(zip(("layer", "number"), cells, strict=False))
     parts = {"ratio": ratio.value, "low": ratio.low, "high": ratio.high, "share": part.value}
     columns |= {column: values[cells] for column, values in parts.items()}
-    columns |= {"words": behind.round(), "thin": behind < FEW}
+    columns |= {"words": behind.round(), "thin": behind < FEW_WORDS}
     return pd.DataFrame(columns).assign(tag=tag, way=str(way))
 
 
@@ -119,7 +121,7 @@ def _caption(results: StackResults, what: str) -> str:
     return (
         f"{what}, over what uniform attention would give; {STACKS[results.stack.name]}, the "
         f"sink left out (view {VIEW}). Blue: less than uniform attention, orange: more, grey: "
-        f"fewer than {FEW} words."
+        f"fewer than {FEW_WORDS} words."
     )
 
 

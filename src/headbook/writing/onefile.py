@@ -18,7 +18,7 @@ from headbook.writing.export import walk
 
 MARK = '<meta name="generator" content="Headbook, one file">'
 # What a folder needs and one file does not: what servers read, and what stands in its own head.
-USELESS = {"README.txt", "robots.txt", "sitemap.xml"}
+USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
 USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
 CALL, END = "headbook.take(", ");\n"  # around the values of a data file
 HEAD = 1000  # bytes in which the mark stands

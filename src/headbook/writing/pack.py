@@ -1,8 +1,6 @@
 """A site as one archive with checksums, or as one HTML file: the same bytes every time."""
 
 import hashlib
-import os
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headbook.errors import OutputError, StudyError
-from headbook.folders import is_ours
+from headbook.folders import settle
+from headbook.listing import is_ours
 from headbook.progress import Progress
 from headbook.resources import sha256
 from headbook.stored import anonymous as names
 from headbook.stored.study import Study
+from headbook.swap import NEW
 from headbook.wording import written
+from headbook.workspace import temporary, workspace
 from headbook.writing import onefile
 from headbook.writing.export import walk
 from headbook.writing.site import render
@@ -105,8 +106,8 @@ def pack(
     if not isinstance(source, Study) and _is_site(Path(source), anonymous=anonymous):
         return write(Path(source), out, ())
     study = source if isinstance(source, Study) else Study.load(source)
-    with tempfile.TemporaryDirectory(prefix="headbook-") as place:
-        site = Path(place) / "site"
+    with temporary("pack") as place:
+        site = place / "site"
         shown = names.anonymous(study) if anonymous else study
         render(shown, site, processes=processes, progress=progress)
         return write(site, out, tuple(names.left(shown)) if anonymous else ())
@@ -118,6 +119,7 @@ def _is_site(source: Path, *, anonymous: bool) -> bool:
     Raises:
         StudyError: it holds neither, or a site that names its author.
     """
+    settle(source)
     if is_ours(source / "manifest.json"):
         return False
     if not is_ours(source / "data" / "manifest.json"):
@@ -205,17 +207,14 @@ def _replacing(out: Path) -> Iterator[Path]:
     Raises:
         OutputError: it cannot be written.
     """
-    draft = None
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{out.name}-", dir=out.parent)
-        os.close(handle)
-        draft = Path(name)
-        yield draft
-        draft.chmod(MODE & 0o777)
-        draft.replace(out)
+        place = out.resolve()  # where it is a link, that stays
+        place.parent.mkdir(parents=True, exist_ok=True)
+        settle(place)
+        with workspace(place.parent, place.name) as room:
+            draft = room / NEW
+            yield draft
+            draft.chmod(MODE & 0o777)
+            draft.replace(place)
     except OSError as error:
         raise OutputError(f"{out}: {error.strerror}; expected a file to write") from error
-    finally:
-        if draft is not None:
-            draft.unlink(missing_ok=True)

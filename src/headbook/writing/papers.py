@@ -9,6 +9,8 @@ from pathlib import Path
 from headbook.charts import Drawing, Figure, Picture
 from headbook.errors import ConfigError
 from headbook.folders import check_replaceable, written_whole
+from headbook.limits import check_room
+from headbook.listing import Kind
 from headbook.numbers.results import StackResults
 from headbook.numbers.results import results as results_of
 from headbook.progress import Progress, Silent
@@ -49,7 +51,7 @@ def write_figures(
             that the site has as files. What single heads do is drawn where a name asks for it:
             attention by offset as ``profile-L02-H03``, the map and the lines of one sentence as
             ``map-S0002-L02-H03`` and ``lines-S0002-L02-H03``.
-        force: replace a folder of Headbook that stands there.
+        force: replace the files of a folder of figures that stands there; others stay.
         progress: told how many figures are done.
 
     Returns:
@@ -60,7 +62,8 @@ def write_figures(
         StudyError: the stored study cannot be read.
         OutputError: ``out`` may not be replaced, or cannot be written.
     """
-    check_replaceable(Path(out), force=force)
+    check_replaceable(Path(out), Kind.FIGURES, force=force)
+    check_room()
     if not isinstance(study, Study):
         study = Study.load(study)
     results = results_of(study)
@@ -69,7 +72,9 @@ def write_figures(
     chosen = _chosen([*(() if own else study_figures(study)), *asked], only, results)
     progress = progress or Silent()
     progress.stage("figures", len(chosen))
-    with written_whole(Path(out), force=force) as draft:
+    names = {f"{figure.name}{suffix}" for figure in chosen for suffix in (".svg", ".pdf", ".csv")}
+    check_replaceable(Path(out), Kind.FIGURES, force=force, names=names)
+    with written_whole(Path(out), Kind.FIGURES, force=force) as draft:
         for figure in chosen:
             export.write_figure(figure, draft)
             progress.advance(1, 0)

@@ -13,6 +13,8 @@ from pathlib import Path
 from headbook import charts
 from headbook.charts import Figure
 from headbook.folders import check_replaceable, written_whole
+from headbook.limits import check_room
+from headbook.listing import Kind, Listing
 from headbook.numbers.results import StackResults
 from headbook.numbers.results import results as results_of
 from headbook.progress import Progress, Silent
@@ -99,7 +101,7 @@ def render(
         base_url: address where the folder will be published, if that is known.
         max_size: bytes that the site may have; detail is left out until it fits, see
             `headbook.writing.detail`. None: no limit.
-        force: replace a site or study that stands there.
+        force: replace the files of a site of Headbook that stands there; others stay.
         processes: that draw pages; 0: one a core where there are many pages. A script that asks for
             several needs ``if __name__ == "__main__"``.
         progress: told how many pages are done.
@@ -107,12 +109,15 @@ def render(
     Raises:
         StudyError: the stored study cannot be read.
         OutputError: ``out`` may not be replaced or written, or ``max_size`` is too small.
+        ResourceError: the process may not use enough memory.
     """
-    check_replaceable(Path(out), force=force)
+    names = [name for name, _ in publish.web_files(publish.base(base_url), ())]
+    check_replaceable(Path(out), Kind.SITE, force=force, names=names)
+    check_room()
     if not isinstance(study, Study):
         study = Study.load(study).condensed
     pages, sizes = 0, {}
-    with written_whole(Path(out), force=force) as draft, charts.unchecked():
+    with written_whole(Path(out), Kind.SITE, force=force) as draft, charts.unchecked():
 
         def write(detail: Detail) -> Mapping[str, int]:
             nonlocal pages, sizes
@@ -121,6 +126,7 @@ def render(
             shown, told = detail.of(study), progress or Silent()
             writer = _Writer(shown, draft, told, publish.base(base_url), processes, left_out)
             pages = writer.write(without=() if detail.tables else TOKEN_TABLES)
+            Listing.write(draft, Kind.SITE)  # counted with the rest
             sizes = export.sizes(draft)
             return sizes
 
@@ -243,7 +249,9 @@ class _Writer:
 
     def _copy_assets(self) -> None:
         assets = self.folder / "assets"
-        shutil.copytree(resource_folder("templates") / "assets", assets)
+        assets.mkdir()
+        for file in export.walk(resource_folder("templates") / "assets"):
+            shutil.copy(file, assets)  # copytree would hide why one of them failed
         with (assets / "site.css").open("a", encoding="utf-8", newline="\n") as stream:
             stream.writelines(colour_rules())
             stream.writelines(size_rules())

@@ -1,0 +1,214 @@
+"""How often 95 % intervals hold the truth: ``python benchmarks/coverage.py CORPUS``.
+
+The corpus is taken for the whole world. Studies of some of its sentences, drawn with replacement,
+give intervals; the share of them that hold the whole corpus's value is their coverage. Every
+sentence is measured once, by itself, so that studies are but weighted sums. Left out: metrics that
+need the vocabulary, the geometry of states (jackknife), random sequences, and passages.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headbook.inputs import open_corpus
+from headbook.measures.arithmetic import NOTHING
+from headbook.metrics import (
+    all_metrics,
+    context_metrics,
+    flow_metrics,
+    head_metrics,
+    sampled_metrics,
+    token_metrics,
+)
+from headbook.metrics.base import Metric, SampledMetric, Source
+from headbook.network.anatomy import Anatomy, examine
+from headbook.network.model import Model, load_model
+from headbook.passes.context import ContextSampler
+from headbook.passes.flowpass import FlowTracker
+from headbook.passes.sampler import Sampler
+from headbook.passes.survey import Surveyor
+from headbook.summaries.accumulators import FIELDS, Ratios
+from headbook.summaries.finish import ABOUT
+from headbook.summaries.sums import HeadColumn, HeadTable, SampleSums, TokenColumn, TokenSums
+from headbook.terms import Side
+from headbook.text.annotate import Annotator
+from headbook.text.batch import Batch
+from headbook.text.encode import Encoder
+from headbook.text.rarity import Rarity
+
+SIZES = (60, 200, 500)
+SEED = 0
+N, D = FIELDS.index("n"), FIELDS.index("d")
+
+Floats = NDArray[np.float64]
+
+
+class Column(NamedTuple):
+    """One number of every head or layer, sentence by sentence.
+
+    Attributes:
+        n, d: numerators and denominators. *Shape:* ``(sentence, cell)``.
+    """
+
+    metric: str
+    view: str
+    label: str
+    n: Floats
+    d: Floats
+
+
+def main() -> None:
+    """Print the table: a line of JSON for each metric."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("corpus")
+    parser.add_argument("--model", default="demo")
+    parser.add_argument("--sentences", type=int, default=2001)
+    parser.add_argument("--studies", type=int, default=400)
+    parser.add_argument("--only", nargs="*", default=[], help="metrics")
+    parser.add_argument("--labels", action="store_true", help="a line for every label")
+    given = parser.parse_args()
+    model = load_model(given.model)
+    with open_corpus([given.corpus]) as corpus:
+        rarities = {Side.SOURCE: Rarity.load("en", (s.text for s in corpus))}
+        annotator = Annotator.load("embedded")
+        encoder = Encoder(model, limit=model.limit, targets=annotator, rarities=rarities)
+        some = [s for s in corpus if s.index < given.sentences]
+        items = [*encoder.encode(annotator.annotate(some))]
+    batches = [Batch.of([item], model.device, torch.float32) for item in items]
+    metrics = [m for name, m in all_metrics().items() if not given.only or name in given.only]
+    pooled: dict[str, list[tuple[Floats, ...]]] = {}
+    draw = [drawn(len(batches), size, given.studies) for size in SIZES]
+    for column in columns(model, examine(model), metrics, batches):
+        found = [covered(column, weights) for weights in draw]
+        pooled.setdefault(column.metric, []).append(tuple(each.sum(0) for each in found))
+        if given.labels:
+            tell([column.metric, column.view, column.label], [each.sum(0) for each in found])
+    for name, parts in pooled.items():
+        tell([name], [np.sum(each, 0) for each in zip(*parts, strict=True)])
+
+
+def tell(name: list[str], counts: Sequence[Floats]) -> None:
+    """Print coverage where there is an interval, and how often there is one, by size."""
+    told = {
+        str(size): {
+            "coverage": round(hits / there, 3) if there else None,
+            "printed": round(there / asked, 3) if asked else None,
+        }
+        for size, (hits, there, asked) in zip(SIZES, counts, strict=True)
+    }
+    print(json.dumps({"what": " ".join(filter(None, name)), **told}), flush=True)  # noqa: T201
+
+
+def drawn(sentences: int, size: int, studies: int) -> Floats:
+    """How often each study has each sentence. *Shape:* ``(study, sentence)``."""
+    random = np.random.default_rng(SEED + size)
+    return random.multinomial(size, np.full(sentences, 1 / sentences), studies).astype(float)
+
+
+def covered(column: Column, weights: Floats) -> Floats:
+    """Cells that hold the truth, that have an interval, and that have a value, by study.
+
+    *Shape:* ``(study, 3)``.
+    """
+    n, d = column.n, column.d
+    there, present = (d > 0).astype(float), (np.abs(n) > NOTHING).astype(float)
+    powers = [n, d, n * n, d * d, n * d, there, d, present]  # as in FIELDS
+    sums = np.stack([weights @ part for part in powers])[:, None]
+    metric = all_metrics()[column.metric]
+    found = Ratios(sums)
+    low, high = found.interval(metric.limits, metric.spread(column.label))
+    truth = np.divide(n.sum(0), d.sum(0), out=np.full(n.shape[1], np.nan), where=d.sum(0) > 0)
+    near = 1e-6 * np.abs(truth) + 1e-9
+    printed, asked = ~np.isnan(low), ~np.isnan(found.value)
+    hits = printed & (low <= truth + near) & (high >= truth - near)
+    return np.stack([part.sum(1) for part in (hits, printed, asked)], -1).astype(float)
+
+
+def columns(
+    model: Model, anatomy: Anatomy, metrics: Sequence[Metric], batches: Sequence[Batch]
+) -> Iterator[Column]:
+    """Everything that is measured, sentence by sentence."""
+    heads, tokens = tuple(head_metrics(metrics, Source.ALL)), tuple(token_metrics(metrics))
+    surveyor = Surveyor(model, anatomy, heads, tuple(t for t in tokens if not t.sampled), 1)
+    tables = Tables()
+    for batch in batches:
+        survey = surveyor.survey(batch)
+        tables.take({name: each.table for name, each in survey.heads.items()}, "heads")
+        tables.take(survey.tokens, "layers")
+    yield from tables.columns()
+    context = ContextSampler(model, anatomy, tuple(context_metrics(metrics)), (), SEED)
+    if context.metrics:
+        known = context.thresholds(batches, context.step(batch.items[0] for batch in batches))
+        tables = Tables()
+        for batch in batches:
+            tables.take(context.sample(batch, known).context, "heads")
+        yield from tables.columns()
+    flows = FlowTracker(model, anatomy, tuple(flow_metrics(metrics)), (), range(len(batches)))
+    if flows.metrics:
+        tables = Tables()
+        for batch in batches:
+            tables.take(flows.track(batch)[1], "layers")
+        yield from tables.columns()
+    sampler = Sampler(model, anatomy, tuple(sampled_metrics(metrics)), len(batches))
+    if sampler.metrics:
+        parts = [sampler.sample(batch).sampled for batch in batches]
+        for name in parts[0]:
+            yield from _finished([each[name] for each in parts])
+
+
+class Tables:
+    """Numerators and denominators of tables, sentence by sentence, in single precision."""
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str], Sequence[HeadColumn | TokenColumn]] = {}
+        self._sums: dict[tuple[str, str], list[NDArray[np.float32]]] = {}
+
+    def take(self, tables: Mapping[str, HeadTable | TokenSums], part: str) -> None:
+        """Take in the tables of one sentence, by stack."""
+        for stack, table in tables.items():
+            self._names[stack, part] = table.columns
+            sums = getattr(table, part).sums[[N, D]].sum(1)
+            sums = sums.reshape(2, -1, sums.shape[-1]).astype(np.float32)
+            self._sums.setdefault((stack, part), []).append(sums)
+
+    def columns(self) -> Iterator[Column]:
+        """The columns that some sentence has."""
+        for place, names in self._names.items():
+            sums = self._sums.pop(place)
+            for number, name in enumerate(names):
+                n, d = np.stack([each[..., number] for each in sums], 1).astype(np.float64)
+                if d.any():
+                    yield Column(name.metric, str(name[1]), name.label, np.where(d > 0, n, 0), d)
+
+
+def _finished(parts: Sequence[SampleSums]) -> Iterator[Column]:
+    """The columns of metrics that are made of all sentences at once; what that gave is fixed."""
+    payload = np.concatenate([part.stats.payload for part in parts]).astype(np.float64)
+    start = 0
+    for name, view, width in parts[0].columns:
+        stats = payload[..., start : start + width]
+        start += width
+        metric = all_metrics()[name]
+        assert isinstance(metric, SampledMetric)
+        layers = [
+            metric.finish(each[:, :ABOUT], each[:, ABOUT]) for each in np.moveaxis(stats, 1, 0)
+        ]
+        flat = partial(np.concatenate, axis=1)
+        n = flat([each.numerator[:, :-1] for each in layers])
+        d = flat(
+            [np.broadcast_to(each.denominator, each.numerator.shape)[:, :-1] for each in layers]
+        )
+        for place, label in enumerate(metric.labels):
+            if d[..., place].any():
+                above = np.where(d[..., place] > 0, n[..., place], 0)
+                yield Column(name, str(view), label, above, d[..., place])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""Every architecture of transformers that reads text, as a tiny random model: right or refused?
+
+Each type is built from a tiny configuration, written to a folder and collected in a process of its
+own. What a run reads, in padded batches, is held against what a fresh copy of the model returns for
+each text alone.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import traceback
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+import torch
+import transformers
+from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
+from tokenizers.models import WordPiece
+from transformers import CONFIG_MAPPING, PreTrainedTokenizerFast
+from transformers.models.auto import modeling_auto
+
+from configurations import tiny_configuration
+from headbook.collection import collect
+from headbook.errors import HeadbookError
+from headbook.inputs import Sentence
+from headbook.network.anatomy import Anatomy, examine
+from headbook.network.calls import FIELDS
+from headbook.network.capture import forward
+from headbook.network.model import Model, load_model
+from headbook.network.ownattention import settle
+from headbook.terms import Side
+from headbook.text.annotate import Annotator
+from headbook.text.batch import Batch, by_budget
+from headbook.text.encode import Encoder
+from headbook.text.sequences import probes
+from tiny import AROUND, BRACKETS, PIECES
+
+SECONDS = 90  # that a type may take
+LARGEST = 40_000_000  # parameters
+CLOSE = 1e-4
+METRICS = "sink_share,attention_distance,cosine_to_input,vocabulary_rank,logit_lens,mixing_ratio"
+TEXTS = (
+    "the old dog sees a bird .",
+    "water !",
+    "the cat sees",
+    "the old fisherman sees small dogs , sings and sleeps in the garden near a red house .",
+    "unhappiness and sleeping ve old runs near the garden , singer , the water and the small red "
+    "bird in the old house and the dog sees the cat and the cat sees the dog ? the water .",
+    "sing , bird , sing",
+    "the dog runs near the water .",
+)
+KINDS = {
+    "MaskedLM": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING,
+    "Seq2SeqLM": modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING,
+    "CausalLM": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING,
+    "ImageTextToText": modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+    "": modeling_auto.MODEL_MAPPING,
+}
+READING = (
+    "CAUSAL_LM", "MASKED_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT",
+    "SEQUENCE_CLASSIFICATION", "TEXT_ENCODING", "QUESTION_ANSWERING",
+)  # fmt: skip
+
+
+def types() -> list[str]:
+    """Every type of model that reads text."""
+    names = [set(getattr(modeling_auto, f"MODEL_FOR_{each}_MAPPING_NAMES")) for each in READING]
+    return sorted(set().union(*names) & set(CONFIG_MAPPING.keys()))
+
+
+def kind_of(name: str) -> str:
+    """What sort of head a type has."""
+    config = CONFIG_MAPPING[name]
+    return next(kind for kind, mapping in KINDS.items() if config in mapping)
+
+
+def build(name: str, folder: Path) -> None:
+    """Write a tiny model of a type, and a tokenizer with special tokens."""
+    names = [*BRACKETS.values(), *PIECES]
+    config, kind = tiny_configuration(name, len(names)), kind_of(name)
+    model_class: Any = KINDS[kind][type(config)]
+    model_class = model_class[0] if isinstance(model_class, tuple) else model_class
+    with torch.device("meta"):
+        size = sum(p.numel() for p in model_class(config).parameters())
+    if size > LARGEST:
+        raise ValueError(f"{size:,} parameters")
+    torch.manual_seed(0)
+    model = model_class(config)
+    if kind == "Seq2SeqLM" and model.generation_config.decoder_start_token_id is None:
+        model.generation_config.decoder_start_token_id = 2
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.ndim > 1:
+                weights.normal_(0, 0.35)
+            elif weights.is_floating_point():
+                weights.add_(0.2 * torch.randn_like(weights))
+    model.save_pretrained(folder)
+    write_tokenizer(names, AROUND if kind in {"MaskedLM", "Seq2SeqLM", ""} else "[CLS] $A", folder)
+
+
+def write_tokenizer(names: list[str], around: str, folder: Path) -> None:
+    """Write a tokenizer of word pieces."""
+    known = {name: number for number, name in enumerate(names)}
+    fast = Tokenizer(WordPiece(known, unk_token=BRACKETS["unk_token"]))
+    fast.normalizer = normalizers.Lowercase()
+    fast.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    special = [(n, known[n]) for n in around.split() if n != "$A"]
+    fast.post_processor = processors.TemplateProcessing(single=around, special_tokens=special)
+    PreTrainedTokenizerFast(tokenizer_object=fast, model_max_length=96, **BRACKETS).save_pretrained(
+        folder
+    )
+
+
+def judge(name: str, folder: Path) -> dict[str, Any]:
+    """What becomes of a type."""
+    row: dict[str, Any] = {"type": name}
+    texts, model = folder / "texts.txt", folder / "model"
+    texts.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    try:
+        build(name, model)
+    except Exception as error:  # noqa: BLE001 - what this type needs more
+        return row | {"state": "not built", "why": said(error)}
+    try:
+        study = collect(
+            texts,
+            model=str(model),
+            annotator="none",
+            metrics=METRICS,
+            device="cpu",
+            language="none",
+        )
+    except HeadbookError as error:
+        return row | {"state": "refused", "why": str(error)}
+    except Exception as error:  # noqa: BLE001 - that is what is looked for
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        return row | {"state": "bug", "why": said(error), "at": f"{at.filename}:{at.lineno}"}
+    row |= {
+        "attention": study.manifest.model.attention,
+        "learned_sink": any(stack.learned_sink for stack in study.manifest.stacks),
+        "failed": study.manifest.failed,
+        "missing": study.manifest.model.missing[:4],
+        "lacks": sorted({gap.what for gap in study.manifest.gaps}),
+        "apart": apart(model, kind_of(name)),
+    }
+    right = not (row["failed"] or row["missing"]) and max(row["apart"].values()) <= CLOSE
+    return row | {"state": "right" if right else "questionable"}
+
+
+def apart(folder: Path, kind: str) -> dict[str, float]:
+    """Largest difference of the weights that a run reads from the model's own, text by text."""
+    model = load_model(str(folder), device="cpu")
+    annotator = Annotator.load("none")
+    encoder = Encoder(model, limit=model.limit, targets=annotator)
+    anatomy = settle(model, examine(model), probes(encoder))
+    pairs = model.config.is_encoder_decoder
+    sentences = [
+        Sentence(i, id="", text=text, target=text if pairs else None, origin=f"t:{i + 1}")
+        for i, text in enumerate(TEXTS)
+    ]
+    items = encoder.encode(annotator.annotate(sentences))
+    loader = getattr(transformers, f"AutoModelFor{kind}" if kind in KINDS and kind else "AutoModel")
+    fresh = loader.from_pretrained(folder, attn_implementation="eager").eval()
+    worst: Counter[str] = Counter({"none returned": 0})
+    for group in by_budget(items, 2048, alike=not anatomy.padded):
+        _compare(model, anatomy, Batch.of(group, model.device), fresh.base_model, worst)
+    return {name: float(value) for name, value in worst.items()}
+
+
+def _compare(model: Model, anatomy: Anatomy, batch: Batch, fresh: Any, worst: Counter[str]) -> None:
+    seen: dict[Any, torch.Tensor] = {}
+    forward(model, anatomy, batch, lambda place, a: seen.__setitem__(place, a.weights))
+    names = {Side.SOURCE: "input_ids", Side.TARGET: "decoder_input_ids"}
+    for row, item in enumerate(batch.items):
+        given = {names[side]: torch.from_numpy(t.ids)[None] for side, t in item.tokens.items()}
+        with torch.no_grad():
+            output = fresh(**given, output_attentions=True)
+        for stack in anatomy.stacks.values():
+            theirs = [w for w in getattr(output, FIELDS[stack.name], None) or () if w is not None]
+            places = sorted((c for c in seen if c.stack == stack.name), key=lambda c: c.layer)
+            n, m = (len(item.tokens[side]) for side in (stack.queries, stack.keys))
+            for place, own in (
+                zip(places, theirs, strict=True) if len(theirs) == len(places) else ()
+            ):
+                error = (seen[place][row, :, :n, :m] - own[0, :, :n, :m]).abs().nan_to_num(9).max()
+                worst[stack.name] = max(worst[stack.name], float(error))  # type: ignore[assignment]
+
+
+def said(error: Exception) -> str:
+    """The kind of an error and the first line of its text."""
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def alone(name: str) -> dict[str, Any]:
+    """The same in a process of its own, which may die or hang."""
+    context = multiprocessing.get_context("fork")
+    ours, theirs = context.Pipe(duplex=False)
+    row: dict[str, Any] = {"type": name, "state": "bug", "why": "died, or no answer in time"}
+    with tempfile.TemporaryDirectory() as folder:
+        child = context.Process(target=lambda: theirs.send(judge(name, Path(folder))))
+        child.start()
+        theirs.close()
+        try:
+            if ours.poll(SECONDS):
+                row = ours.recv()
+        except EOFError:
+            pass
+        child.kill()
+        child.join()
+    return row
+
+
+def main() -> None:
+    """Print a line of JSON for each type, then how many are right."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("types", nargs="*", help="types of models; default: all that read text")
+    warnings.simplefilter("ignore")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    states: Counter[str] = Counter()
+    for name in parser.parse_args().types or types():
+        row = alone(name)
+        states[row["state"]] += 1
+        sys.stdout.write(json.dumps(row) + "\n")
+        sys.stdout.flush()
+    sys.stdout.write(json.dumps(states) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""How a command ends: every fault as one line and a code, signals as an interrupt, pipes in peace.
+
+All of this concerns the whole process, so the command line alone uses it, never the library.
+"""
+
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any, NoReturn, TextIO
+
+from headbook.errors import HeadbookError, OutputError, ResourceError
+from headbook.folders import DISKS
+
+# What libraries say where there is no memory left, beside MemoryError.
+MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
+    "failed to map segment",
+    "can't start new thread",
+)
+NEED_LESS = (
+    "expected more of it; lower --batch-tokens, --max-length, --sentence-pages and --exemplars "
+    "need less, and so does --processes 1; nothing is half done"
+)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """What ends a process politely is an interrupt here, so that everything is cleaned up."""
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    mine = [getattr(signal, name) for name in names]
+    if threading.current_thread() is not threading.main_thread():
+        mine = []  # Python hands signals to the main thread alone
+    # One that is ignored stays so: nohup asks for that.
+    before = {each: signal.getsignal(each) for each in mine}
+    taken = [each for each, handler in before.items() if handler == signal.SIG_DFL]
+    try:
+        for each in taken:
+            signal.signal(each, _interrupt)
+        yield
+    finally:
+        for each in taken:
+            signal.signal(each, before[each])
+
+
+def _interrupt(_: int, __: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def forgive_letters() -> None:
+    """Print what the terminal's encoding lacks, and names that are not UTF-8, as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+class Patient:
+    """A stream that drops what it cannot print: progress is no reason to stop."""
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Print, or not."""
+        with suppress(OSError, ValueError):
+            if self._stream is not None:
+                self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """The same for what waits."""
+        with suppress(OSError, ValueError):
+            if self._stream is not None:
+                self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def is_closed_pipe(error: BaseException) -> bool:
+    """Whether somebody stopped reading what is printed; Typer and Rich exit where that is so."""
+    chain = _chain(error) if isinstance(error, SystemExit) else [error]
+    return any(isinstance(each, BrokenPipeError) for each in chain)
+
+
+def told(error: BaseException) -> HeadbookError | None:
+    """What the person at the keyboard can mend of an error that is not Headbook's own."""
+    if any(_is_memory(each) for each in _chain(error)):
+        return ResourceError(f"out of memory; {NEED_LESS}")
+    if isinstance(error, HeadbookError):
+        return error
+    if not isinstance(error, OSError) or error.errno not in DISKS:
+        return None
+    if error.filename is None:  # of folders and standard input Headbook has told itself
+        return ResourceError(
+            f"standard output: {error.strerror}; expected a file, a pipe or a terminal that takes "
+            "what is printed"
+        )
+    place = os.fsdecode(error.filename)
+    return OutputError(f"{place}: {error.strerror}; expected a place that can be read and written")
+
+
+def give_up_printing() -> None:
+    """Drop what could not be printed, or Python would try again at its end and complain."""
+    streams = (sys.stdout, sys.__stdout__)  # Typer puts another in its place
+    for stream in (each for each in streams if each is not None and not each.closed):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError, ValueError):
+                nothing = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nothing, stream.fileno())
+                os.close(nothing)
+
+
+def _is_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError | ImportError) and any(each in text for each in MEMORY)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what led to it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

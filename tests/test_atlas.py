@@ -1,0 +1,251 @@
+"""The atlas and what stands around it are what the study holds."""
+
+import base64
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from fakes import Fake, fake_results
+from golden.refresh import STUDY
+from headbook.charts.dots import interval_dot
+from headbook.charts.ink import STOPS, ink, ink_steps
+from headbook.charts.lines import APART, Line, layer_lines
+from headbook.numbers.headtypes import head_types
+from headbook.numbers.results import StackResults, results
+from headbook.stored.study import Study
+from headbook.summaries.sums import HeadColumn
+from headbook.terms import View
+from headbook.views.atlas import atlas, mean_maps, tile_picture
+from headbook.views.functions import functions
+from headbook.views.inspector import atlas_data, notable
+from headbook.views.lead import lead
+from headbook.views.menu import menu
+from headbook.views.overview import CARDS, overview_page
+from headbook.views.page import SiteFacts
+from headbook.writing import images
+from headbook.writing.press import Press
+from pages import elements, html_of, text_of
+from sites import Site
+
+Pixels = NDArray[np.uint8]
+
+
+def pixels(address: str) -> Pixels:
+    """A picture's colours. *Shape:* ``(row, column, 4)``."""
+    picture = base64.b64decode(address.removeprefix("data:image/png;base64,"))
+    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA"))
+
+
+def over(colour: tuple[int, int, int, int], paper: int) -> list[int]:
+    """What a colour becomes on grey paper."""
+    *parts, alpha = colour
+    return [round(part * alpha / 255 + paper * (1 - alpha / 255)) for part in parts]
+
+
+def test_no_weight_is_no_ink_and_on_white_the_ramp_is_as_designed() -> None:
+    assert ink()[0] == (0, 0, 0, 0)
+    ends = [over(ink()[0], 255), over(ink()[-1], 255)]
+    assert ends == [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in (STOPS[0], STOPS[-1])]
+    lightness = [sum(over(colour, 255)) for colour in ink()]
+    assert lightness == sorted(lightness, reverse=True)
+
+
+def test_steps_run_with_the_square_root() -> None:
+    assert ink_steps(np.array([0.0, 0.25, 1.0, np.nan])).tolist() == [0, 32, 63, 0]
+
+
+def test_a_sprite_holds_each_map_at_its_place_with_a_gap_between() -> None:
+    maps = np.arange(2 * 3 * 4 * 4, dtype=np.uint8).reshape(2, 3, 4, 4) % 64
+    found = pixels(images.inline(images.sprite(maps, ink())))
+    assert found.shape == (2 * 5, 3 * 5, 4)
+    for layer in range(2):
+        for head in range(3):
+            tile = found[layer * 5 : layer * 5 + 4, head * 5 : head * 5 + 4]
+            np.testing.assert_array_equal(tile[..., 3], np.array(ink())[maps[layer, head], 3])
+    assert not found[4::5].any()
+    assert not found[:, 4::5].any()
+
+
+@pytest.fixture(scope="module")
+def own(encoder_site: Site) -> StackResults:
+    return results(encoder_site.study)["self"]
+
+
+def test_every_head_has_a_tile_with_its_type(own: StackResults) -> None:
+    shown, types = atlas(own), head_types(own)
+    for layer, row in shown.rows:
+        for head, tile in enumerate(row):
+            found = types[layer, head]
+            assert found is not None
+            assert tile.label == f"L{layer}·H{head}, {found.name}"
+            assert tile.href == f"heads/L{layer:02}-H{head:02}.html"
+            assert 1 <= len(tile.letters) <= 2
+    assert sum(line.heads for line in shown.legend) == len(types)
+
+
+def test_tiles_are_the_mean_maps_of_the_study(own: StackResults) -> None:
+    shown, sums = atlas(own), own.study.survey.heads["self"].positions
+    assert sums is not None
+    found = pixels(shown.sheet)
+    for layer, head in head_types(own):
+        tile = found[layer * 13 : layer * 13 + 12, head * 13 : head * 13 + 12]
+        wanted = np.array(ink())[ink_steps(sums.mean[layer, head])]
+        np.testing.assert_array_equal(tile[..., 3], wanted[..., 3])
+        alone = pixels(tile_picture(mean_maps(own), (layer, head)))
+        np.testing.assert_array_equal(alone, tile)
+
+
+def test_a_study_without_mean_maps_says_so_and_one_with_a_sample_shows_that(
+    own: StackResults,
+) -> None:
+    """As older versions stored them: the sample of variability, or not even that."""
+    older = without_positions(own.study)
+    (shown,) = (atlas(r) for r in results(older).values())
+    assert shown.side == 10
+    assert "sample" in shown.about
+    bare = replace(older, survey=replace(older.survey, sampled={}), made=own.study.head_tables)
+    (shown,) = (atlas(r) for r in results(bare).values())
+    assert not shown.sheet
+    assert "before mean maps were kept" in shown.about
+
+
+def without_positions(study: Study) -> Study:
+    heads = {name: replace(each, positions=None) for name, each in study.survey.heads.items()}
+    return replace(study, survey=replace(study.survey, heads=heads))
+
+
+def test_a_stored_study_of_an_older_version_has_an_overview() -> None:
+    found = results(Study.load(STUDY))
+    page = overview_page(found, ())
+    assert not page.atlases[0].sheet
+    assert not page.atlases[0].legend
+    assert page.inspected is not None
+    assert page.inspected.card.said == "No role by these rules."
+
+
+def test_the_card_begins_with_a_head_that_has_a_role(own: StackResults) -> None:
+    seen = notable({"self": own})
+    assert seen is not None
+    assert seen.picture == tile_picture(mean_maps(own), seen.place)
+    layer, head = seen.place
+    place = own.stack.attention_layers.index(layer) * own.stack.n_heads + head
+    assert atlas_data(own)[place] == seen.card.data
+    assert len(atlas_data(own)) == len(head_types(own))
+
+
+def test_who_does_what_is_supported_only_where_it_is_clear() -> None:
+    """One head well above uniform attention, one that may be below it."""
+    clear, weak = HeadColumn("sink_share", View.RAW, ""), HeadColumn("confidence", View.RAW, "")
+    numbers = {
+        clear: Fake([[0.8, 0.3]], uniform=0.1),
+        weak: Fake([[0.1, 0.1]], uniform=0.1),
+        HeadColumn("attention_to", View.RAW, "previous"): Fake([[0.1, 0.1]], 0.1, spread=0.5),
+    }
+    sink, previous = functions(fake_results(numbers))
+    assert (sink.name, sink.supported) == ("L0·H0", True)
+    assert sink.value.startswith("80.0")
+    assert sink.baseline == "uniform attention: 10.0\u202f%"
+    assert not previous.supported
+    assert "weak" in previous.dot.svg
+    assert "weak" not in sink.dot.svg
+
+
+def test_a_dot_stands_where_its_value_is() -> None:
+    svg = interval_dot(0.5, 0.25, 0.75, 0.0, supported=True)
+    assert 'cx="50.0%"' in svg
+    assert 'class="ends" x1="26.0%" x2="74.0%"' in svg
+    assert 'class="base" x1="2.0%" x2="2.0%"' in svg
+    assert 'class="ends"' not in interval_dot(0.5, np.nan, np.nan, np.nan, supported=False)
+
+
+def test_names_of_lines_stand_apart_and_lines_stay_inside() -> None:
+    values = [np.array([0.5, -0.3]), np.array([0.4, -0.31]), np.array([0.1, -0.32])]
+    none = np.full(2, np.nan)
+    lines = [Line(f"line {n}", v, none, none, "x") for n, v in enumerate(values)]
+    drawn = layer_lines("a", "b", lines, layers=(0, 1), ends=(-0.4, 0.6), ticks=((0, "0"),)).svg
+    height = float(re.findall(r'viewBox="0 0 \d+ (\d+)"', drawn)[0])
+    names = sorted(float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)"[^>]*weight', drawn))
+    assert len(names) == 3
+    assert np.diff(names).min() >= APART - 0.1
+    places = [float(y) for y in re.findall(r'cy="([-\d.]+)"', drawn)]
+    assert len(places) == 6
+    assert min(places) >= 0
+    assert max([*places, *names]) <= height
+
+
+def test_the_lead_says_how_even_layers_are_and_what_the_sink_gets() -> None:
+    even, sharp = [0.9, 0.9, 0.9, 0.1], [0.1, 0.1, 0.1, 0.1]
+    numbers = {
+        HeadColumn("sink_share", View.RAW, ""): Fake([[0.1] * 4, [0.6] * 4], uniform=0.1),
+        HeadColumn("sink_norm_share", View.RAW, ""): Fake([[0.1] * 4, [0.05] * 4], uniform=0.1),
+        HeadColumn("relative_entropy", View.RENORM, ""): Fake([even, sharp]),
+        HeadColumn("type_shares", View.RENORM, "left_out"): Fake(np.zeros((2, 4))),
+        HeadColumn("type_shares", View.RENORM, "after"): Fake(np.ones((2, 4))),
+    }
+    parts = lead({"self": fake_results(numbers)})
+    said = "".join(part if isinstance(part, str) else part.text for part in parts)
+    assert said == (
+        "In fake, layer 0 attends almost evenly (3 of 4 heads are near-uniform); layer 1 gives "
+        "60\u202f% of its attention to special tokens (uniform attention: 10\u202f%), which "
+        "contribute only 5\u202f% of the output norm."
+    )
+
+
+def test_the_page_begins_with_the_atlas_and_keeps_lists_short(any_site: Site) -> None:
+    html = html_of(any_site.folder / "index.html")
+    before = text_of(html.partition("<table")[0]).partition("Skip to content")[2]
+    assert len(before.split()) <= 120
+    order = [html.index(f'id="{name}"') for name in ("atlas", "layers", "heads", "limits")]
+    assert order == sorted(order)
+    assert html.index('id="limits"') < html.index("About this run")
+    cards = html.partition('class="cards"')[2].partition("</ul>")[0]
+    assert cards.count("<li>") <= CARDS
+
+
+def test_the_script_of_the_card_knows_every_tile(any_site: Site) -> None:
+    """Names and addresses in the order of the tiles."""
+    text = (any_site.folder / "data/atlas.js").read_text(encoding="utf-8")
+    cards = json.loads(text.removeprefix('headbook.take("atlas",').removesuffix(");\n"))
+    html = html_of(any_site.folder / "index.html")
+    parts = html.split('data-tiles="')[1:]
+    assert len(parts) == len(cards)
+    for part in parts:
+        stack = part.partition('"')[0]
+        body = part.partition("<tbody>")[2].partition("</tbody>")[0]
+        links = [e.attributes["href"] for e in elements(body, "a")]
+        assert links == [card[1] for card in cards[stack]]
+
+
+@pytest.mark.slow
+def test_many_heads_keep_within_the_budgets(tmp_path: Path) -> None:
+    """32 layers of 32 heads: pictures are a file, single numbers no links."""
+    values = np.random.default_rng(0).random((32, 32))
+    parts = dict.fromkeys(("left_out", "previous", "after"), values)
+    numbers = {
+        HeadColumn("sink_share", View.RAW, ""): Fake(values),
+        HeadColumn("sink_norm_share", View.RAW, ""): Fake(values),
+        HeadColumn("relative_entropy", View.RENORM, ""): Fake(values),
+        **{HeadColumn("type_shares", View.RENORM, n): Fake(v) for n, v in parts.items()},
+    }
+    found = fake_results(numbers)
+    page = overview_page({"self": found}, ())
+    assert not page.linked
+    assert page.atlases[0].small
+    facts = SiteFacts.of(found.study.manifest, sentence_pages=False)
+    frame = {
+        "site": facts, "manifest": found.study.manifest, "across": set[str](), "base": "",
+        "menu": menu((), sentence_pages=False), "preview": "",
+    }  # fmt: skip
+    Press(tmp_path, "", frame).page(page)
+    html = html_of(tmp_path / "index.html")
+    assert len(html) <= 190_000
+    assert len(elements(html)) <= 4_800
+    noise = ink_steps(np.random.default_rng(0).random((32, 32, 8, 8)))
+    assert len(images.sprite(noise, ink())) < 90_000  # at worst: noise does not pack

@@ -1,0 +1,265 @@
+"""The overview in a browser: where the atlas begins, its card, its keys, its strips, its state."""
+
+import re
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from browser import Open, each, sideways, violations
+from sites import Site
+from test_find import data_of
+
+pytest_plugins = ["windows"]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+WORDS = """() => {
+  const atlas = document.querySelector(".tiles");
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let count = 0;
+  while (walk.nextNode()) {
+    const text = walk.currentNode, box = text.parentElement;
+    if (!(atlas.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_PRECEDING)) continue;
+    if (!box.checkVisibility() || box.closest("option, .hidden, .skip")) continue;
+    count += (text.textContent.match(/\\S+/g) || []).length;
+  }
+  return count;
+}"""
+
+
+BARS = "found => found.map((a) => a.style.getPropertyValue('--w'))"
+BOXES = """() => {
+  const box = (each) => each.getBoundingClientRect();
+  const image = box(document.querySelector(".tiles img"));
+  const links = [...document.querySelectorAll(".tiles td a")].map(box);
+  const places = links.map((each) => [each.left, each.top, each.width]);
+  return [image.left, image.top, image.width / 4, image.height / 2, places];
+}"""
+
+
+def cards(site: Site, stack: str = "self") -> list[list[Any]]:
+    """What the card says of each head."""
+    found: list[list[Any]] = data_of(site, "atlas")[stack]
+    return found
+
+
+def opened(open_page: Open, site: Site, **options: Any) -> Page:
+    """The overview, its scripts run."""
+    page = open_page(site.folder / "index.html", **options)
+    page.locator("[data-strip]").wait_for()
+    return page
+
+
+def tile(page: Page, place: int) -> Any:
+    """One tile of the first stack."""
+    return page.locator("[data-tiles]").first.locator("td a").nth(place)
+
+
+def told(page: Page) -> list[str]:
+    """What the card shows, as in the script."""
+    names = ("name", "type", "said", "evidence", "given", "brought", "exemplar")
+    return [page.locator(f"[data-{name}]").text_content() or "" for name in names]
+
+
+def wanted(card: list[Any]) -> list[str]:
+    """The same from the data."""
+    name, _, kind, _, _, said, evidence, given, brought, _, caption, _ = card
+    return [name, kind, said, evidence, given, brought, caption]
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "pair"])
+def test_the_atlas_begins_early_and_few_words_stand_before_it(
+    request: pytest.FixtureRequest, open_page: Open, kind: str
+) -> None:
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    page = opened(open_page, site, viewport={"width": 1440, "height": 900})
+    top = "document.querySelector('.tiles').getBoundingClientRect().top"
+    assert page.evaluate(top) <= 320
+    assert page.evaluate(WORDS) <= 120
+    phone = opened(open_page, site, viewport={"width": 390, "height": 844})
+    assert phone.evaluate(top) <= 2 * 844
+
+
+def test_the_card_follows_pointer_and_focus(encoder_site: Site, open_page: Open) -> None:
+    page, known = opened(open_page, encoder_site), cards(encoder_site)
+    tile(page, 5).hover()
+    expect(page.locator("[data-name]")).to_have_text(known[5][0])
+    assert told(page) == wanted(known[5])
+    assert page.locator("[data-name]").get_attribute("href") == known[5][1]
+    assert page.locator("[data-text]").text_content() == "".join(part[1] for part in known[5][11])
+    tile(page, 2).focus()
+    expect(page.locator("[data-name]")).to_have_text(known[2][0])
+    assert told(page) == wanted(known[2])
+    expect(tile(page, 2)).to_have_attribute("aria-current", "true")
+    assert page.locator("[data-tiles] [aria-current]").count() == 1
+
+
+def test_the_card_draws_the_map_of_its_tile(encoder_site: Site, open_page: Open) -> None:
+    """Pixel by pixel what stands in the picture of all maps."""
+    page = opened(open_page, encoder_site)
+    tile(page, 6).hover()  # layer 1, head 2
+    page.locator("canvas.ink").wait_for()
+    same = page.evaluate(
+        """() => {
+          const sheet = document.querySelector("[data-tiles] img");
+          const drawn = document.querySelector(".inspect canvas"), side = drawn.width;
+          const whole = document.createElement("canvas");
+          whole.width = sheet.naturalWidth;
+          whole.height = sheet.naturalHeight;
+          const pen = whole.getContext("2d");
+          pen.drawImage(sheet, 0, 0);
+          const wanted = pen.getImageData(2 * (side + 1), side + 1, side, side).data;
+          const found = drawn.getContext("2d").getImageData(0, 0, side, side).data;
+          return side === 12 && wanted.every((value, i) => Math.abs(value - found[i]) <= 1);
+        }"""
+    )
+    assert same
+
+
+def test_arrow_keys_walk_the_atlas_which_is_one_tab_stop(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = opened(open_page, encoder_site)
+    stops = each(page.locator("[data-tiles] td a"), "tabindex")
+    assert sorted(stops) == ["-1"] * 7 + ["0"]
+    tile(page, 0).focus()
+    for key, place in (
+        ("ArrowRight", 1), ("ArrowDown", 5), ("End", 7), ("ArrowRight", 7), ("ArrowUp", 3),
+        ("Home", 0), ("ArrowUp", 0), ("ArrowLeft", 0),
+    ):  # fmt: skip
+        page.keyboard.press(key)
+        expect(tile(page, place)).to_be_focused()
+    page.keyboard.press("Tab")
+    assert not page.evaluate("document.activeElement.closest('[data-tiles]') !== null")
+    page.keyboard.press("Shift+Tab")
+    expect(tile(page, 0)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("Head L0·H0")
+
+
+@pytest.mark.parametrize("kind", ["encoder", "pair"])
+def test_strips_show_any_metric_in_every_stack(
+    request: pytest.FixtureRequest, open_page: Open, kind: str
+) -> None:
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    page, grids = opened(open_page, site), data_of(site, "grid")
+    before = each(page.locator("[data-tiles] td a"), "aria-label")
+    offered = {key for choices in grids.values() for key in choices}
+    assert {*each(page.locator("[data-strip] option"), "value")} == {"", *offered}
+    for key in ("relative_entropy/", "attention_to/first"):
+        page.locator("[data-strip]").select_option(key)
+        expect(page.locator("[data-strip-note]")).to_contain_text("full length")
+        for stack, choices in grids.items():
+            links, shown = page.locator(f'[data-tiles="{stack}"] td a'), choices.get(key)
+            expect(links.first.locator("b")).to_have_text(shown["texts"][0] if shown else "–")
+            widths = links.evaluate_all(
+                "found => found.map((a) => a.style.getPropertyValue('--w'))"
+            )
+            steps = shown["steps"] if shown else [0] * len(widths)
+            assert [float(w) for w in widths] == [max(s, 0) / 20 for s in steps]
+    page.locator("[data-strip]").select_option("")
+    expect(page.locator("[data-strip-note]")).to_be_empty()
+    assert each(page.locator("[data-tiles] td a"), "aria-label") == before
+
+
+def test_choices_stand_in_the_address_and_survive_reload_and_back(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = opened(open_page, encoder_site)
+    grid = page.locator("[data-grid=self]")
+    caption = grid.locator("[data-caption]")
+    usual = caption.text_content() or ""
+    grid.locator("[data-metric]").select_option("relative_entropy/")
+    page.locator("[data-strip]").select_option("attention_to/previous")
+    expect(caption).to_contain_text("Relative entropy")
+    expect(page).to_have_url(re.compile("self=relative_entropy.*strip=attention_to"))
+    page.reload()
+    expect(caption).to_contain_text("Relative entropy")
+    expect(grid.locator("[data-metric]")).to_have_value("relative_entropy/")
+    expect(page.locator("[data-strip]")).to_have_value("attention_to/previous")
+    tile(page, 1).click()
+    expect(page.locator("h1")).to_have_text("Head L0·H1")
+    page.go_back()
+    expect(caption).to_contain_text("Relative entropy")
+    expect(grid.locator("[data-metric]")).to_have_value("relative_entropy/")
+    plain = opened(open_page, encoder_site)
+    expect(plain.locator("[data-grid=self] [data-caption]")).to_have_text(usual)
+
+
+def test_files_of_a_metric_follow_its_choice_and_are_there(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = opened(open_page, encoder_site)
+    grid = page.locator("[data-grid=self]")
+    for key in [*data_of(encoder_site, "grid")["self"]][::7]:
+        grid.locator("[data-metric]").select_option(key)
+        metric = key.partition("/")[0]
+        about = grid.locator("[data-about]")
+        expect(about).to_have_attribute("href", f"metrics/{metric}.html")
+        for href in each(grid.locator("[data-files] a"), "href"):
+            assert (encoder_site.folder / href).is_file(), href
+
+
+def test_metrics_are_found_by_part_of_their_name(encoder_site: Site, open_page: Open) -> None:
+    page = opened(open_page, encoder_site)
+    grid = page.locator("[data-grid=self]")
+    grid.locator("[data-narrow]").fill("entropy")
+    shown = grid.locator("[data-metric] option:not([hidden])").all_text_contents()
+    assert shown
+    assert all("entropy" in text.lower() for text in shown)
+    grid.locator("[data-narrow]").fill("")
+    assert grid.locator("[data-metric] option[hidden]").count() == 0
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "pair"])
+def test_the_overview_is_accessible_and_narrow_enough(
+    request: pytest.FixtureRequest, open_page: Open, kind: str
+) -> None:
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    page = opened(open_page, site)
+    tile(page, 1).hover()
+    expect(page.locator("[data-name]")).to_have_text(
+        each(tile(page, 1), "aria-label")[0].partition(",")[0]
+    )
+    assert violations(page) == []
+    page.emulate_media(color_scheme="dark")
+    assert violations(page, "color-contrast") == []
+    widths = (360, 390, 800, 1280, 1440)
+    assert {width: sideways(page, width) for width in widths} == dict.fromkeys(widths, 0)
+
+
+def test_ink_is_turned_round_on_dark_paper_alone(encoder_site: Site, open_page: Open) -> None:
+    page = opened(open_page, encoder_site, color_scheme="light")
+    style = "getComputedStyle(document.querySelector('.tiles img')).filter"
+    assert page.evaluate(style) == "none"
+    page.emulate_media(color_scheme="dark")
+    assert page.evaluate(style) == "invert(1) hue-rotate(180deg)"
+    page.evaluate("document.documentElement.dataset.theme = 'light'")
+    assert page.evaluate(style) == "none"
+
+
+def test_tiles_lie_on_their_pictures_and_are_large_enough_to_hit(
+    encoder_site: Site, open_page: Open
+) -> None:
+    """At any width: a tile's link begins where its map begins."""
+    page = opened(open_page, encoder_site)
+    for width in (390, 800, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        left, top, wide, high, links = page.evaluate(BOXES)
+        for place, (x, y, size) in enumerate(links):
+            row, column = divmod(place, 4)
+            assert x == pytest.approx(left + column * wide, abs=1.5)
+            assert y == pytest.approx(top + row * high, abs=1.5)
+            assert size >= 24
+
+
+def test_without_scripts_the_card_and_all_links_are_there(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / "index.html", java_script_enabled=False)
+    expect(page.locator(".inspect img")).to_be_visible()
+    assert page.locator("[data-tiles] td a").count() == 8
+    name = page.locator("[data-name]").text_content()
+    (card,) = [card for card in cards(encoder_site) if card[0] == name]
+    assert told(page) == wanted(card)
+    expect(page.locator("[data-strip]")).to_be_hidden()

@@ -1,0 +1,83 @@
+"""A self-check that fails is never passed over: exit code, line and banner."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headbook.network import selfcheck
+from headbook.stored.manifest import Check
+from headbook.stored.study import Study
+from test_cli import FEW, Said, run
+
+__all__ = ["run"]  # a fixture
+
+Run = Callable[..., Said]
+NAME = "final output = output of the model without the hook"
+BANNER = 'aria-label="Self-checks that failed"'
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A sentence to collect."""
+    file = tmp_path / "text.txt"
+    file.write_text("The cat sees the dog.\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def strict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No difference is small enough, not even none."""
+    monkeypatch.setattr(selfcheck, "ROUNDING", dict.fromkeys(selfcheck.ROUNDING, -1.0))
+
+
+@pytest.mark.usefixtures("strict")
+def test_a_failed_check_ends_with_code_three_and_the_site_says_so(
+    run: Run, text: Path, tmp_path: Path
+) -> None:
+    out, kept = tmp_path / "site", tmp_path / "study"
+    said = run("build", text, "--out", out, "--keep-study", kept, *FEW, "--quiet")
+    assert said.code == 3
+    line = rf"headbook: \d+ self-checks failed: .*{NAME}.*--accept-checks.*\n"
+    assert re.fullmatch(line, said.err)
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert BANNER in page
+    assert NAME in page
+    assert NAME in " ".join(Study.load(kept).manifest.failed)
+    again = run("render", kept, "--out", tmp_path / "again", "--quiet")
+    assert again == (0, "", "")
+    assert BANNER in (tmp_path / "again" / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("strict")
+def test_a_failed_check_can_be_accepted_and_the_banner_stays(
+    run: Run, text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "site"
+    said = run("build", text, "--out", out, *FEW, "--quiet", "--accept-checks")
+    assert said.code == 0
+    assert re.fullmatch(rf"warning: .*{NAME}.*accepted.*\n", said.err)
+    assert BANNER in (out / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("strict")
+def test_a_study_with_a_failed_check_is_stored_and_told(
+    run: Run, text: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "study"
+    assert run("collect", text, "--out", out, *FEW[:3], "--quiet").code == 3
+    assert Study.load(out).manifest.failed
+
+
+def test_checks_that_hold_say_nothing(run: Run, text: Path, tmp_path: Path) -> None:
+    out = tmp_path / "site"
+    assert run("build", text, "--out", out, *FEW, "--quiet") == (0, "", "")
+    assert BANNER not in (out / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("error", [2e-4, float("nan"), float("inf")])
+def test_no_number_and_too_large_a_number_both_fail(error: float) -> None:
+    check = Check("what holds", "self", error, 1e-4)
+    assert not check.passed
+    assert check.said().startswith("what holds (self), difference ")

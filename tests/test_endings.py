@@ -1,0 +1,161 @@
+"""How a command ends: in one line and a code, whatever the machine does."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from headbook.endings import Patient, interruptible, is_closed_pipe, told
+from headbook.errors import ModelError, OutputError, ResourceError
+from sites import Site
+
+COMMAND = f"{sys.executable} -m headbook"
+
+
+def shell(line: str, **given: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash, in which H stands for the command; the code is that of the command."""
+    return subprocess.run(
+        ["bash", "-c", f"{line}; exit ${{PIPESTATUS[0]}}".replace("H ", f"{COMMAND} ")],
+        check=False, capture_output=True, text=True, env=os.environ | given,
+    )  # fmt: skip
+
+
+def raised(action: Callable[[], object]) -> BaseException:
+    """What an action raises."""
+    try:
+        action()
+    except BaseException as error:  # noqa: BLE001 - whatever it is
+        return error
+    raise AssertionError("nothing was raised")
+
+
+def while_loading() -> None:
+    try:
+        torch.empty(10**16)
+    except RuntimeError as error:
+        raise ModelError("model m: cannot be loaded") from error
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda: bytearray(10**17),
+        lambda: np.empty(10**17),
+        lambda: torch.empty(10**16),
+        while_loading,
+        lambda: (_ for _ in ()).throw(OSError(errno.ENOMEM, "Cannot allocate memory")),
+    ],
+)
+def test_every_way_to_run_out_of_memory_is_told_alike(action: Callable[[], object]) -> None:
+    fault = told(raised(action))
+    assert isinstance(fault, ResourceError)
+    assert str(fault).startswith("out of memory; expected more of it; ")
+
+
+def test_a_bug_stays_a_bug(tmp_path: Path) -> None:
+    assert told(ValueError("out of memory is no word of a ValueError")) is None
+    assert told(RuntimeError("shapes do not fit")) is None
+    assert told(raised((tmp_path / "no").read_text)) is None
+    assert isinstance(told(OSError(errno.EIO, "Input/output error", "/x")), OutputError)
+
+
+def test_a_broken_connection_is_no_closed_pipe() -> None:
+    assert is_closed_pipe(BrokenPipeError())
+    broken = ModelError("cannot be loaded")
+    broken.__cause__ = BrokenPipeError()
+    assert not is_closed_pipe(broken)
+    assert not is_closed_pipe(SystemExit(1))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_interrupts_and_only_there(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_that_is_ignored_stays_so() -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interruptible():
+            signal.raise_signal(signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_nothing_that_is_imported_takes_signals() -> None:
+    code = "import signal, headbook.cli, headbook.folders; print(signal.getsignal(15) == 0)"
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert said.stdout == "True\n"
+
+
+def test_progress_that_nobody_takes_is_dropped() -> None:
+    with Path("/dev/full").open("w") as full:
+        stream = Patient(full)
+        assert stream.write("a\n" * 10_000) == 20_000
+        stream.flush()
+        assert not stream.isatty()
+    stream.write("a")
+    stream.flush()
+    Patient(None).write("a")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["--help", "metrics"])
+def test_a_pipe_that_closes_early_is_no_error(command: str) -> None:
+    said = shell(f"H {command} | true")
+    assert (said.returncode, said.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["--help", "metrics"])
+def test_a_full_standard_output_is_one_line(command: str) -> None:
+    said = shell(f"H {command} > /dev/full")
+    assert said.returncode == 2
+    assert said.stderr.startswith("headbook: standard output: No space left on device; expected ")
+    assert said.stderr.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_closed_streams_and_other_letters_are_no_bug(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    c = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    out = tmp_path / "out"
+    code = "from headbook.inputs import open_corpus; open_corpus(['-'])"
+    said = shell(f'{sys.executable} -c "{code}" <&-')
+    assert "standard input: closed; expected one sentence a line" in said.stderr
+    assert shell("H --help >&- 2>&-").returncode == 0
+    assert shell("H metrics", **c).returncode == 0
+    for line in (f"H render {name} -o {out}", f"H render x -o {name}"):
+        said = shell(line, **c)
+        assert (said.returncode, said.stderr.count("\n")) == (2, 1)
+        assert "headbook: " in said.stderr
+        assert "bug" not in said.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "megabytes", "message"),
+    [("collect", 400, "out of memory"), ("render", 2000, "a limit of 2,048 MB of address space")],
+)
+def test_too_little_memory_is_one_line(
+    small_site: Site, tmp_path: Path, command: str, megabytes: int, message: str
+) -> None:
+    given = small_site.stored
+    if command == "collect":
+        given = Path(f"{small_site.place}/trees.conllu --model {small_site.model}")
+    line = f"ulimit -v {megabytes * 1024 * 1000 // 1024}; H {command} -q {given} -o {tmp_path}/out"
+    said = shell(line)
+    assert (said.returncode, said.stdout) == (2, "")
+    assert said.stderr.startswith(f"headbook: {message}")
+    assert said.stderr.count("\n") == 1
+    assert [*tmp_path.iterdir()] == []
