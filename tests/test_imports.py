@@ -36,11 +36,12 @@ ORDER = """
     trees phrases fits mixture classify patterns
     relations repeats wordtrees
     clouds metrics
-    shapes anchors typesums grouped positions sums contrasts packing finish reduce tokentable
-    scores manifest facets shown wordmaps exemplars storage tables likeness study anonymous
-    demonstration
-    gaps selfcheck rounding foundtable positiontable typetable headtable survey sampler pairs
-    geometry retrace portrait trajectories flowpass context
+    shapes anchors affinities typesums grouped positions sums contrasts packing finish
+    reduce tokentable
+    scores manifest facets shown wordmaps exemplars storage tables toptokens
+    likeness study anonymous demonstration
+    gaps selfcheck rounding foundtable affinitytable positiontable typetable headtable survey
+    sampler pairs geometry retrace portrait trajectories flowpass context
     size record run collection
     results wording similar findings detail
     typeshares headtypes relationnames claims roles

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.measures.arithmetic import Floats, Ints
+from headbook.measures.arithmetic import Floats, Ints, divide
 from headbook.measures.frame import Pairs, Scope
 from headbook.measures.layerview import layer_views
 from headbook.measures.maps import Gathered, Maps
@@ -26,7 +26,8 @@ from headbook.text.facets import PAIR, Facets, headlines, pair_key, positions, v
 RELATION_METRIC = "relation_accuracy"
 MOST_HEADS = 144  # that are measured together
 MOST_BYTES = 1 << 26  # of maps that wait for that
-MEDIANS = 2000  # sentences among which the median ones are found
+MEDIANS = 2000  # sentences among which quantiles of the ranking are found
+MASSIVE = 3  # sentences that are kept by their mass off the sink
 MOST_PAIRS = 1000  # pairs of sentences whose values are kept
 
 
@@ -108,6 +109,7 @@ class LayerTable:
         self._n_labels = [len(m.labels) for m in self._metrics for _ in m.views]
         cells = (stack.n_layers, stack.n_heads)
         self._strongest = np.full((len(batch.items), *cells), -np.inf)
+        self._massive = np.full((len(batch.items), *cells), -np.inf)
         self._waiting: dict[int, _Layers] = {}
         asks = any(metric.id == RELATION_METRIC for metric in self._metrics)
         self._found = FoundTable(stack, batch) if asks else None
@@ -154,9 +156,13 @@ class LayerTable:
             return
         maps = Gathered(waiting.scopes[View.NOSINK], waiting.maps, waiting.pairs)
         views = layer_views(waiting.scopes, maps)
-        strongest = views[View.NOSINK].strongest.weight.amax(-1).cpu().numpy()
+        best = views[View.NOSINK].strongest.weight.amax(-1).cpu().numpy()
+        queries = views[View.NOSINK].frame.n_queries.double().cpu().numpy()
+        mass = divide(views[View.NOSINK].total.double().cpu().numpy(), queries)
         for layer, heads in waiting.layers.items():
-            self._strongest[:, layer, : heads.stop - heads.start] = strongest[:, heads]
+            here = (slice(None), layer, slice(heads.stop - heads.start))
+            self._strongest[here] = best[:, heads]
+            self._massive[here] = np.where(queries > 0, mass[:, heads], -np.inf)
         if self._metrics:
             if self._found is not None:
                 self._found.add(waiting.layers, views[View.NOSINK])
@@ -225,6 +231,7 @@ class LayerTable:
             groups=together(selection.group() for selection in groups),
             members=self._kept() if self._places else None,
             positions=self._corners.sums(),
+            massive=TopK.of(MASSIVE, self._massive, batch.index, batch.key),
         )
 
     def _kept(self) -> Members:

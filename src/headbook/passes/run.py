@@ -29,6 +29,7 @@ from headbook.network.lens import Lens, read_lens
 from headbook.network.model import Model, untrained
 from headbook.network.rounding import roundings
 from headbook.network.selfcheck import self_checks
+from headbook.passes.affinitytable import items_of
 from headbook.passes.context import ContextSampler
 from headbook.passes.demonstration import NEEDED, demonstrate, refusal
 from headbook.passes.flowpass import FlowTracker
@@ -77,6 +78,7 @@ class Run:
     encoder: Encoder
     arrange: Callable[[Sentence], Sentence] = as_it_is
     facets: Facets = field(default_factory=Facets)
+    tokens: bool = True  # whether sums of single tokens and pairs of tokens are taken
 
     def study(self, notes: str) -> Study:
         """Survey, portrait and manifest."""
@@ -84,7 +86,7 @@ class Run:
         pages = min(len(self.corpus), self.config.n_sentence_pages)
         listed = range(int(pages))
         sampled = self._sampled(survey)
-        choices = list(choose(survey.heads))
+        choices = list(choose(survey))
         shown = {*listed, *(choice.index for choice in choices)}
         tracked = {*listed, *sampled}
         flows = self._flows(survey, listed)
@@ -150,11 +152,13 @@ class Run:
         metrics = tuple(head_metrics(self.metrics))
         if kind is Control.SHUFFLED:
             arrange = partial(shuffled, seed=seed)
-            return replace(self, metrics=metrics, arrange=arrange, facets=Facets())
+            return replace(self, metrics=metrics, arrange=arrange, facets=Facets(), tokens=False)
         model, mine = untrained(self.model, seed), self.anatomy
         anatomy = examine(model, instead=mine.unhooked)
         anatomy = replace(anatomy, stacks=mine.stacks, padded=mine.padded)
-        return replace(self, metrics=metrics, model=model, anatomy=anatomy, facets=Facets())
+        return replace(
+            self, metrics=metrics, model=model, anatomy=anatomy, facets=Facets(), tokens=False
+        )
 
     def _measured(self) -> Survey:
         """What is kept of all sentences, of the sample and of random sequences."""
@@ -179,9 +183,11 @@ class Run:
     def _sample(self, items: Sequence[Encoded]) -> Survey:
         """The second pass, over the sentences with the smallest hashes."""
         metrics = tuple(sampled_metrics(self.metrics))
-        if not metrics:
+        stacks = self.anatomy.stacks if self.tokens and head_metrics(self.metrics) else {}
+        wanted = {name: items_of(stack, items) for name, stack in stacks.items()}
+        if not metrics and not wanted:
             return Survey()
-        sampler = Sampler(self.model, self.anatomy, metrics, self.config.sample_sentences)
+        sampler = Sampler(self.model, self.anatomy, metrics, self.config.sample_sentences, wanted)
         self.progress.stage("sample", len(items))
         return reduce(add, map(sampler.sample, self._in_batches(items)), Survey())
 

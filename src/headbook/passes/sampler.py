@@ -5,7 +5,7 @@ and two samples merge into the sample of both.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
 from headbook.network.capture import Scopes, forward
 from headbook.network.model import Model
+from headbook.passes.affinitytable import AffinityTable, Items
 from headbook.passes.headtable import uniform
 from headbook.summaries.accumulators import Reservoir
 from headbook.summaries.finish import ABOUT, UNIFORM
@@ -34,12 +35,14 @@ class Sampler:
 
     Attributes:
         size: how many sentences the sample has.
+        items: by stack, the tokens and pairs of tokens that are summed; empty for none.
     """
 
     model: Model
     anatomy: Anatomy
     metrics: tuple[SampledMetric, ...]
     size: int
+    items: Mapping[str, Items] = field(default_factory=dict)
 
     def sample(self, batch: Batch) -> Survey:
         """The statistics of one batch."""
@@ -47,13 +50,21 @@ class Sampler:
             name: _Statistics(stack, self.metrics, batch)
             for name, stack in self.anatomy.stacks.items()
         }
+        affinities = {
+            name: AffinityTable(self.anatomy.stacks[name], batch, items, self.model.names)
+            for name, items in self.items.items()
+        }
         scopes = Scopes(batch, self.anatomy.stacks)
 
         def on_attention(place: Call, attention: hook.Attention) -> None:
             stacks[place.stack].add(place.layer, attention, scopes)
+            if place.stack in affinities:
+                scope = scopes.get(place.stack, attention)[View.NOSINK]
+                affinities[place.stack].add(place.layer, attention.weights, scope)
 
         forward(self.model, self.anatomy, batch, on_attention)
         return Survey(
+            affinities={name: table.sums() for name, table in affinities.items()},
             sampled={
                 name: SampleSums(
                     tuple(table.columns),
@@ -61,7 +72,7 @@ class Sampler:
                 )
                 for name, table in stacks.items()
                 if table.columns
-            }
+            },
         )
 
 

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headbook.measures.arithmetic import Floats, Ints
 from headbook.stored.shown import HeadName, Ranking
-from headbook.summaries.accumulators import Reservoir
-from headbook.summaries.sums import HeadSums
+from headbook.summaries.accumulators import Reservoir, TopK
+from headbook.summaries.finish import contributions
+from headbook.summaries.sums import Survey
 
-MEDIANS_SHOWN = 3
+# Of the same ranking: the part of the sentences that is weaker, and how many are shown.
+QUANTILES = {Ranking.Q90: (0.9, 2), Ranking.Q75: (0.75, 2), Ranking.MEDIAN: (0.5, 3)}
+OTHERS_SHOWN = 3  # of every other ranking
 
 
 @dataclass(frozen=True)
@@ -23,38 +27,92 @@ class Choice:
     score: float
 
 
+@dataclass(frozen=True)
+class Ranked:
+    """Sentences in the order of a ranking, equal texts once.
+
+    Attributes:
+        index: places in the input. *Shape:* ``(sentence,)``.
+        score: of each, descending; the same shape.
+    """
+
+    index: Ints
+    score: Floats
+
+    @classmethod
+    def of(cls, sample: Reservoir, scores: Floats) -> "Ranked":
+        """The sentences of a sample by some score.
+
+        To six decimals, as in `TopK`, so that the last bits decide nothing; ties go to the
+        earlier sentence, and one without a finite score takes no part.
+        """
+        rounded = scores.astype(np.float64).round(6)
+        first = np.argsort(sample.index, kind="stable")
+        first = first[np.unique(sample.key[first], return_index=True)[1]]
+        first = first[np.isfinite(rounded[first])]
+        order = first[np.lexsort((sample.index[first], -rounded[first]))]
+        return cls(sample.index[order], rounded[order])
+
+    def ranks(self, shown: Collection[int] | None) -> Ints:
+        """The ranks, from 0, of those that can be shown."""
+        every = np.arange(len(self.index))
+        return every if shown is None else every[np.isin(self.index, list(shown))]
+
+
 def choose(
-    heads: Mapping[str, HeadSums], among: Mapping[HeadName, Collection[int]] | None = None
+    survey: Survey, among: Mapping[HeadName, Collection[int]] | None = None
 ) -> Iterator[Choice]:
-    """The exemplars of every head: the strongest sentences, and those around the median.
+    """The exemplars of every head, ranking by ranking.
 
     Args:
         among: by head, the sentences that can be shown; by default all.
     """
-    for stack, sums in heads.items():
+    for stack, sums in survey.heads.items():
+        sampled = survey.sampled.get(stack)
+        moved = None if sampled is None else contributions(sampled)
         for layer, head in np.ndindex(sums.strongest.score.shape[:2]):
             name = HeadName(stack, layer, head)
             shown = None if among is None else among.get(name, ())
-            best = sums.strongest.index[layer, head]
-            for rank, index in enumerate(best[best >= 0], start=1):
-                score = float(sums.strongest.score[layer, head, rank - 1])
-                yield Choice(name, Ranking.STRONGEST, rank, int(index), score)
-            yield from _medians(name, sums.sample, shown)
+            yield from _best(name, Ranking.STRONGEST, sums.strongest)
+            yield from _quantiles(name, weights_of(sums.sample, name), shown)
+            if sums.massive is not None:
+                yield from _best(name, Ranking.MASS, sums.massive)
+            if moved is not None and sampled is not None:
+                ranked = Ranked.of(sampled.stats, moved[:, layer, head])
+                yield from _first(name, Ranking.VARIABILITY, ranked, shown)
 
 
-def _medians(name: HeadName, sample: Reservoir, shown: Collection[int] | None) -> Iterator[Choice]:
-    """The sentences nearest to the middle of the ranking, equal texts once."""
-    # To six decimals, as in `TopK`, so that the last bits decide nothing.
-    scores = sample.payload[:, name.layer, name.head].astype(np.float64).round(6)
-    first = np.argsort(sample.index, kind="stable")
-    first = first[np.unique(sample.key[first], return_index=True)[1]]
-    first = first[np.isfinite(scores[first])]
-    order = first[np.lexsort((sample.index[first], -scores[first]))]
-    ranks = np.arange(len(order))
-    if shown is not None:
-        ranks = ranks[np.isin(sample.index[order], list(shown))]
-    middle = np.argsort(abs(ranks - (len(order) - 1) / 2), kind="stable")[:MEDIANS_SHOWN]
-    for rank in sorted(ranks[middle]):
-        place = order[rank]
-        score = float(scores[place])
-        yield Choice(name, Ranking.MEDIAN, int(rank) + 1, int(sample.index[place]), score)
+def weights_of(sample: Reservoir, head: HeadName) -> Ranked:
+    """The sampled sentences by one head's largest weight without the sink."""
+    return Ranked.of(sample, sample.payload[:, head.layer, head.head])
+
+
+def _best(name: HeadName, ranking: Ranking, best: TopK) -> Iterator[Choice]:
+    """What a list of the best holds."""
+    index = best.index[name.layer, name.head]
+    for rank, place in enumerate(index[index >= 0], start=1):
+        score = float(best.score[name.layer, name.head, rank - 1])
+        yield Choice(name, ranking, rank, int(place), score)
+
+
+def _quantiles(name: HeadName, ranked: Ranked, shown: Collection[int] | None) -> Iterator[Choice]:
+    """The sentences nearest to some quantiles of the ranking."""
+    ranks = ranked.ranks(shown)
+    for ranking, (part, number) in QUANTILES.items():
+        away = abs(ranks - (1 - part) * (len(ranked.index) - 1))
+        near = np.argsort(away.round(6), kind="stable")[:number]
+        yield from _at(name, ranking, ranked, np.sort(ranks[near]))
+
+
+def _first(
+    name: HeadName, ranking: Ranking, ranked: Ranked, shown: Collection[int] | None
+) -> Iterator[Choice]:
+    """The first sentences of a ranking that contribute anything."""
+    ranks = ranked.ranks(shown)[:OTHERS_SHOWN]
+    yield from _at(name, ranking, ranked, ranks[ranked.score[ranks] > 0])
+
+
+def _at(name: HeadName, ranking: Ranking, ranked: Ranked, ranks: Ints) -> Iterator[Choice]:
+    for rank in ranks:
+        index, score = int(ranked.index[rank]), float(ranked.score[rank])
+        yield Choice(name, ranking, int(rank) + 1, index, score)

@@ -24,10 +24,19 @@ LOGITS = "logits"  # the space of entries that the logit lens gives; their numbe
 
 
 class Ranking(StrEnum):
-    """How an exemplar was chosen."""
+    """How an exemplar was chosen: from which ranking, and from where in it.
+
+    The first four share a ranking, by the largest single weight without the sink.
+    """
 
     STRONGEST = "strongest"
+    Q90 = "q90"
+    Q75 = "q75"
     MEDIAN = "median"
+    MASS = "mass"
+    """By the mean of what queries give to keys off the sink."""
+    VARIABILITY = "variability"
+    """By the share of the head's variability that the sentence makes."""
 
 
 class HeadName(NamedTuple):
@@ -136,8 +145,8 @@ class Exemplar:
 
     Attributes:
         rank: place in its ranking, from 1.
-        score: largest single weight in the sentence without the sink.
-        query, key: the tokens it runs from and to.
+        score: what its ranking is by: mostly the largest single weight without the sink.
+        query, key: the tokens that this weight runs from and to, whatever the ranking.
         attention: the head's weights before any view, in steps of 1/255; ``(query, key)``.
         norms: length of each key's value after the head's part of W_O; empty where not known.
         written: how alike what the head writes for every two tokens that count is, and how alike
@@ -219,7 +228,7 @@ class Portrait:
         return Portrait(
             dict(sorted(self.sentences.items())),
             dict(sorted(self.maps.items())),
-            tuple(sorted(self.exemplars, key=lambda e: (e.head, e.ranking != "strongest", e.rank))),
+            tuple(sorted(self.exemplars, key=lambda e: (e.head, _place(e.ranking), e.rank))),
             _in_order(self.tokens, ["metric", "space"]),
             _in_order(self.nearest, ["space", "rank"]),
             dict(sorted(self.norms.items())),
@@ -243,6 +252,10 @@ class Portrait:
             self.demonstration.assign(sentence=self.demonstration["sentence"] + by),
             {(stack, i + by, layer): each for (stack, i, layer), each in self.scores.items()},
         )
+
+
+def _place(ranking: Ranking) -> int:
+    return list(Ranking).index(ranking)
 
 
 def _rows(frames: "list[pd.DataFrame]", columns: tuple[str, ...]) -> pd.DataFrame:

@@ -17,6 +17,7 @@ from headbook.stored.exemplars import choose
 from headbook.stored.likeness import check_alike
 from headbook.stored.manifest import Check, Manifest, Rounding
 from headbook.stored.shown import Exemplar, HeadName, Portrait
+from headbook.stored.toptokens import top_tokens_table
 from headbook.summaries.contrasts import PairDifferences, pair_differences
 from headbook.summaries.finish import beside, finished, summed
 from headbook.summaries.shapes import shape_table
@@ -109,6 +110,11 @@ class Study:
     def types(self) -> pd.DataFrame:
         """The mean path of every token type; columns as in ``types.csv``."""
         return tables.types_table(self.survey.types)
+
+    @cached_property
+    def top_tokens(self) -> pd.DataFrame:
+        """The tokens and pairs that heads favour; columns as in ``top_tokens.csv``."""
+        return top_tokens_table(self.survey.affinities, self._layers)
 
     @property
     def tokens(self) -> pd.DataFrame:
@@ -233,6 +239,6 @@ def _chosen_again(survey: Survey, portrait: Portrait) -> tuple[Exemplar, ...]:
             rank=choice.rank,
             score=choice.score,
         )
-        for choice in choose(survey.heads, among)
+        for choice in choose(survey, among)
         if (choice.head, choice.index) in kept
     )

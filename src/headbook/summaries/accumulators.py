@@ -161,6 +161,10 @@ class TopK:
         best = replace(both, score=np.where(repeated, -np.inf, both.score))
         return best._best(self.score.shape[-1])
 
+    def shifted(self, by: int) -> "TopK":
+        """The same for sentences that come ``by`` places later."""
+        return replace(self, index=np.where(self.index >= 0, self.index + by, self.index))
+
     def _sorted(self) -> "TopK":
         order = np.lexsort((self.index, -self.score), axis=-1)
         return TopK(

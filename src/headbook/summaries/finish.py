@@ -5,11 +5,14 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from headbook.measures.arithmetic import divide
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Finished, SampledMetric
 from headbook.summaries.accumulators import Ratios, Reservoir
 from headbook.summaries.sums import HeadColumn, HeadTable, SampleSums
+from headbook.terms import View
 
+VARIABILITY = "variability"
 UNIFORM, ABOUT = -2, -1  # where they stand behind the heads
 
 
@@ -34,6 +37,32 @@ def finished(sums: SampleSums) -> HeadTable:
         )
         tables.append(HeadTable(columns, heads, together, even))
     return beside(tables)
+
+
+def contributions(sums: SampleSums) -> NDArray[np.float64] | None:
+    """The share of each head's variability, sink masked, that each sampled sentence makes.
+
+    *Shape:* ``(kept, layer, head)``; NaN where a head has none. None where it was not measured.
+    """
+    start = 0
+    for name, view, width in sums.columns:
+        if (name, view) == (VARIABILITY, View.NOSINK):
+            stats = sums.stats.payload[..., start : start + width]
+            metric = all_metrics()[name]
+            assert isinstance(metric, SampledMetric)
+            made = [
+                _numerators(metric, stats[:, layer].astype(np.float64))
+                for layer in range(stats.shape[1])
+            ]
+            return np.stack(made, 1)
+        start += width
+    return None
+
+
+def _numerators(metric: SampledMetric, stats: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What sentences add to a sampled metric, as parts of the whole. *Shape:* ``(kept, head)``."""
+    above = metric.finish(stats[:, :ABOUT], stats[:, ABOUT]).numerator[:, :-1, 0]
+    return divide(above, above.sum(0))
 
 
 def summed(sums: SampleSums) -> SampleSums:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.summaries.accumulators import Ratios, Reservoir, TopK
+from headbook.summaries.affinities import Affinities
 from headbook.summaries.anchors import Anchors
 from headbook.summaries.grouped import Group, Members, together
 from headbook.summaries.positions import PositionSums
@@ -92,11 +93,12 @@ class HeadSums:
     Attributes:
         table: sums of the metrics.
         strongest: sentences by their largest single weight without the sink, for each head.
-        sample: that weight for a sample of sentences, from which the median ones are taken.
+        sample: that weight for a sample of sentences, from which quantiles are taken.
         found: relations found in a sample of sentences, or None where nothing asks for them.
         groups: sums of the metrics by metadata column and value.
         members: values of single sentences that form pairs, or None where none do.
         positions: attention between the first positions; None in studies of older versions.
+        massive: sentences by the mean of what queries give to keys off the sink; likewise.
     """
 
     table: HeadTable
@@ -106,6 +108,7 @@ class HeadSums:
     groups: tuple[Group, ...] = ()
     members: Members | None = None
     positions: PositionSums | None = None
+    massive: TopK | None = None
 
     def __add__(self, other: "HeadSums") -> "HeadSums":
         return HeadSums(
@@ -119,15 +122,15 @@ class HeadSums:
             else self.members or other.members,
             # Of one alone it would be of some of the sentences, which nobody could tell.
             self.positions + other.positions if self.positions and other.positions else None,
+            self.massive + other.massive if self.massive and other.massive else None,
         )
 
     def shifted(self, by: int) -> "HeadSums":
         """The same for sentences that come ``by`` places later."""
-        best = self.strongest
-        later = np.where(best.index >= 0, best.index + by, best.index)
         return replace(
             self,
-            strongest=replace(best, index=later),
+            strongest=self.strongest.shifted(by),
+            massive=self.massive and self.massive.shifted(by),
             sample=self.sample.shifted(by),
             members=self.members and self.members.shifted(by),
         )
@@ -228,6 +231,7 @@ class Survey:
         geometry: by stack, the shape of its states.
         context: by stack, metrics of what heads write, on a sample of sentences.
         anchors: by stack, the tokens for which heads write nearly the same.
+        affinities: by stack, how much heads give from which tokens to which, on a sample.
         counts: numbers of sentences, tokens, words and their like.
     """
 
@@ -242,6 +246,7 @@ class Survey:
     geometry: Mapping[str, GeometrySums] = field(default_factory=dict)
     context: Mapping[str, HeadTable] = field(default_factory=dict)
     anchors: Mapping[str, Anchors] = field(default_factory=dict)
+    affinities: Mapping[str, Affinities] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: "Survey") -> "Survey":
@@ -257,6 +262,7 @@ class Survey:
             geometry=_merged(self.geometry, other.geometry),
             context=_merged(self.context, other.context),
             anchors=_merged(self.anchors, other.anchors),
+            affinities=_merged(self.affinities, other.affinities),
             counts=self.counts + other.counts,
         )
 

@@ -144,6 +144,26 @@ TABLES = {
         | METRIC
         | NUMBERS,
     ),
+    "top_tokens": Table(
+        "Query tokens, key tokens and pairs of both to which each head gives most against uniform "
+        "attention, the sink masked: up to 50 of each that occur at least 5 times in the sample. "
+        "Those whose interval lies above uniform attention come first, then the larger ratio.",
+        PLACE
+        | {
+            "head": "counted from 0",
+            "what": "query: what the token gives to all keys off the sink; key: what it gets from "
+            "all queries; pair: what the query gives to the key",
+            "query": "vocabulary token; empty for all",
+            "key": "the same of the key",
+            "count": "occurrences",
+            "sentences": "sentences with at least one",
+            "mean": "mean attention of an occurrence",
+            "low": NUMBERS["low"],
+            "high": "upper end",
+            "chance": "the same on uniform attention",
+            "ratio": "mean over chance",
+        },
+    ),
     "tokens": Table(
         "Token metrics of every token of the sentences that have a page.",
         TOKEN
@@ -178,15 +198,31 @@ TABLES = {
         },
     ),
 }
-TEXTS = ("token", "neighbour", "column", "group", "first_member", "second_member")  # from outside
+# Columns of texts from outside.
+TEXTS = (
+    "token", "query", "key", "neighbour", "column", "group", "first_member", "second_member",
+)  # fmt: skip
 # Tables that are left out where nobody asked for their numbers.
-OPTIONAL = {"alignments", "compared", "geometry", "groups", "minimal_pairs", "pairs", "types"}
+OPTIONAL = {
+    "alignments",
+    "compared",
+    "geometry",
+    "groups",
+    "minimal_pairs",
+    "pairs",
+    "top_tokens",
+    "types",
+}
 EXEMPLARS = {
     "stack, layer, head": "the head",
-    "ranking, rank": "strongest or median, and the place in that ranking",
+    "ranking, rank": "why it is shown, and the place in that ranking, from 1. strongest, q90, q75, "
+    "median: by the largest single weight without the sink, from the top and near the 90th, 75th "
+    "and 50th percentile; mass: by the mean attention off the sink; variability: by the share of "
+    "the head's variability",
     "sentence, id": "number in the input, counted from 1, and the input's own name for it",
-    "score": "largest single weight without the sink",
-    "query, key": "positions of the tokens it runs from and to",
+    "score": "what the ranking is by",
+    "query, key": "positions of the tokens that the largest weight without the sink runs from and "
+    "to",
     "query_token, key_token": "the same in letters",
     "texts": "the sentence's texts by side",
     "metadata": "other columns of the input",

@@ -25,7 +25,7 @@ SENTENCE, SENTENCE_METRIC = 15_000, 9_000  # a sentence's page and live charts
 STATE, STATE_METRIC, STATE_NEAREST = 120, 240, 1_400  # a token's state in a layer: page and tables
 WEIGHT, LENGTH = 2, 6  # a weight of a listed sentence as number and picture; length of a value
 BASE64 = 4 / 3
-MEDIAN = 3  # exemplars that every head has beside its strongest
+OTHERS = 3  # exemplars that every head has beside its strongest
 FAR = 1.5  # times a limit: beyond what a prediction is wrong by
 LENGTHS = (32,)  # tokens of a sentence, where none is known
 
@@ -78,7 +78,7 @@ def expected(
         least: with the least detail that `headbook.writing.detail` can leave.
     """
     traced = lengths[: 0 if least else config.neuron_sentences]
-    shown, lengths = config.exemplars + MEDIAN, lengths[:1] if least else lengths
+    shown, lengths = config.exemplars + OTHERS, lengths[:1] if least else lengths
     heads = sum(len(stack.attention_layers) * stack.n_heads for stack in stacks)
     amount, compared = len(metrics), [*twins(config.control, config.control_seeds)]
     usual = [n for each in lengths for n in each.values()] or LENGTHS

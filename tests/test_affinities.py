@@ -1,0 +1,147 @@
+"""Which tokens and pairs of tokens heads favour: as plain loops have it, whatever the batches."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import treebank
+from bare import Bare, Given, given
+from headbook.collection import collect
+from headbook.passes import affinitytable
+from headbook.stored.study import Study
+from headbook.stored.toptokens import LEAST, TOP_TOKENS
+from headbook.summaries.affinities import ANY, Affinities
+from looks import Look
+from naive_affinities import Values, affinities
+from test_exemplars import forget
+
+Folder = Callable[[str], Path]
+OPTIONS: dict[str, Any] = {
+    "dtype": "float64",
+    "annotator": "none",
+    "metrics": "attention_distance",
+    "exemplars": 1,
+    "sentence_pages": "1",
+}
+TREES = (*treebank.TREES, treebank.TREES[1])
+TIMES = 3  # each sentence comes, so that there are enough for intervals
+
+
+def naive(folder: Path, texts: list[tuple[Given, ...]], *, times: int = 1) -> dict[Any, Any]:
+    """By stack, layer and head what loops find, each text coming several times."""
+    bare = Bare.load(folder, pairs=len(texts[0]) > 1)
+    looks: dict[Any, list[Look]] = {}
+    for sides in texts:
+        for stack, layer, head, look in bare.looks(*sides):
+            looks.setdefault((stack, layer, head), []).append(look)
+    return {place: affinities(each * times) for place, each in looks.items()}
+
+
+def item_of(sums: Affinities, place: int) -> tuple[str, int | None, int | None]:
+    query, key = (int(each[place]) for each in (sums.query, sums.key))
+    what = "pair" if ANY not in (query, key) else "query" if key == ANY else "key"
+    return what, None if query == ANY else query, None if key == ANY else key
+
+
+def check(sums: Affinities, stack: str, expected: dict[Any, Any], *, ends: bool = False) -> None:
+    """Every item of every head, with uniform attention, and with the ends of its interval."""
+    places = [place for place in expected if place[0] == stack]
+    for _, layer, head in places:
+        wanted: dict[Any, Values] = expected[stack, layer, head]
+        ratios, items = sums.ratios(layer), [item_of(sums, n) for n in range(len(sums.query))]
+        limits = np.array([[0, np.inf if key[0] == "key" else 1] for key in items]).T
+        low, high = ratios.interval((limits[0], limits[1]))
+        assert {*items} == wanted.keys()
+        for n, item in enumerate(items):
+            number, chance = wanted[item]
+            assert ratios.value[head, n] == pytest.approx(number.value, abs=1e-9)
+            assert ratios.sentences[head, n] == number.sentences
+            assert sums.counts[0, layer, n] == number.events
+            assert sums.even[layer, n] == pytest.approx(chance, abs=1e-9)
+            if ends:
+                both = pytest.approx([number.low, number.high], abs=1e-7, nan_ok=True)
+                assert [low[head, n], high[head, n]] == both
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_every_item_is_that_of_plain_loops(
+    family: str, tiny_folder: Folder, tmp_path: Path
+) -> None:
+    """Intervals of the first alone: in a causal model some weights are 0 but for rounding."""
+    file = treebank.write_trees(tmp_path / "trees.conllu", TREES * TIMES)
+    study = collect(file, model=str(tiny_folder(family)), **OPTIONS)
+    sums = study.survey.affinities["self"]
+    assert (sums.floor, sums.looked) == (1, TIMES * len(TREES))
+    assert np.isfinite(sums.ratios(0).interval()).any()
+    found = naive(tiny_folder(family), [(given(tree),) for tree in TREES], times=TIMES)
+    check(sums, "self", found, ends=family == "bert")
+
+
+def test_queries_and_keys_may_be_of_two_texts(tiny_folder: Folder, tmp_path: Path) -> None:
+    file = treebank.write_pairs(tmp_path / "pairs.jsonl")
+    study = collect(file, model=str(tiny_folder("bart")), **OPTIONS)
+    texts = [tuple(Given(text, []) for text in pair) for pair in treebank.PAIRS]
+    expected = naive(tiny_folder("bart"), texts)
+    for stack in ("encoder", "decoder", "cross"):
+        check(study.survey.affinities[stack], stack, expected)
+
+
+def test_any_split_and_any_padding_give_the_same(tiny_folder: Folder, tmp_path: Path) -> None:
+    model = str(tiny_folder("bert"))
+    parts = [
+        treebank.write_trees(tmp_path / f"{name}.conllu", trees)
+        for name, trees in (("a", TREES[:3]), ("b", TREES[3:]))
+    ]
+    whole = collect(parts, model=model, **OPTIONS)
+    one_by_one = collect(parts, model=model, **OPTIONS, batch_tokens=1)
+    studies = [collect(part, model=model, **OPTIONS) for part in parts]
+    studies[0].save(tmp_path / "stored")
+    merged = Study.load(tmp_path / "stored") + studies[1]
+    for other in (one_by_one, merged):
+        pd.testing.assert_frame_equal(other.top_tokens, whole.top_tokens, rtol=1e-8)
+        assert other.survey.affinities["self"].looked == len(TREES)
+
+
+def test_the_table_holds_frequent_items_those_above_chance_first(
+    tiny_folder: Folder, tmp_path: Path
+) -> None:
+    file = treebank.write_trees(tmp_path / "trees.conllu", TREES * TIMES)
+    table = collect(file, model=str(tiny_folder("bert")), **OPTIONS).top_tokens
+    assert tuple(table.columns) == TOP_TOKENS
+    assert (table["count"] >= LEAST).all()
+    assert set(table["what"]) == {"query", "key", "pair"}
+    assert ((table["query"] == "") == (table["what"] == "key")).all()
+    np.testing.assert_allclose(table["ratio"], table["mean"] / table["chance"])
+    for _, rows in table.groupby(["layer", "head", "what"]):
+        clear = rows["low"] > rows["chance"]
+        assert clear.is_monotonic_decreasing
+        assert rows[clear]["ratio"].is_monotonic_decreasing
+
+
+def test_where_not_all_have_room_the_frequent_ones_are_kept(
+    tiny_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said by the least number of occurrences, and by the sentences that were looked at."""
+    file = treebank.write_trees(tmp_path / "trees.conllu", TREES)
+    model = str(tiny_folder("bert"))
+    every = collect(file, model=model, **OPTIONS).survey.affinities["self"]
+    monkeypatch.setattr(affinitytable, "MOST_BYTES", 20 * 2 * 4 * affinitytable.CELL)
+    few = collect(file, model=model, **OPTIONS).survey.affinities["self"]
+    assert len(few.query) <= 20 < len(every.query)
+    assert few.floor > 1
+    often = every.counts[0, 0] >= few.floor
+    np.testing.assert_array_equal(few.query, every.query[often])
+    np.testing.assert_allclose(few.sums, every.sums[..., often], atol=1e-12)
+    monkeypatch.setattr(affinitytable, "MOST_PAIRS", 500)
+    assert collect(file, model=model, **OPTIONS).survey.affinities["self"].looked < len(TREES)
+
+
+def test_an_older_study_has_no_table(tiny_folder: Folder, tmp_path: Path) -> None:
+    file = treebank.write_trees(tmp_path / "trees.conllu")
+    collect(file, model=str(tiny_folder("bert")), **OPTIONS).save(tmp_path / "study")
+    forget(tmp_path / "study", "affinities", whole=True)
+    assert Study.load(tmp_path / "study").top_tokens.empty
