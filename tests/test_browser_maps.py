@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from browser import Open, each
-from headbook.stored.shown import Exemplar
+from headbook.stored.shown import Exemplar, Ranking
 from headbook.terms import Side
 from panels import cells, lightness
 from sites import Site
@@ -22,7 +22,8 @@ CROSS = ("cross", 1, 2)
 
 def exemplars_of(site: Site, head: tuple[str, int, int]) -> list[Exemplar]:
     """A head's exemplars in the order of its page."""
-    return [e for e in site.study.portrait.exemplars if e.head == head]
+    shown = (Ranking.STRONGEST, Ranking.MEDIAN)
+    return [e for e in site.study.portrait.exemplars if e.head == head and e.ranking in shown]
 
 
 def longest(exemplars: list[Exemplar]) -> int:
