@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from browser import Open, each
-from headbook.stored.shown import Exemplar
+from headbook.stored.shown import Exemplar, Ranking
 from headbook.terms import Side
 from panels import cells, lightness
 from sites import Site
@@ -21,8 +21,9 @@ CROSS = ("cross", 1, 2)
 
 
 def exemplars_of(site: Site, head: tuple[str, int, int]) -> list[Exemplar]:
-    """A head's exemplars in the order of its page."""
-    return [e for e in site.study.portrait.exemplars if e.head == head]
+    """A head's strongest exemplars in the order of its page."""
+    own = [e for e in site.study.portrait.exemplars if e.head == head]
+    return [e for e in own if e.ranking is Ranking.STRONGEST]
 
 
 def longest(exemplars: list[Exemplar]) -> int:

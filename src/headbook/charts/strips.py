@@ -12,8 +12,9 @@ HEIGHT = 16
 PLACES = 400  # of a strip; what stands at the same place is drawn once
 MARGIN = 2.0  # per cent at either end
 BINS = 40  # of the histogram
-WIDTH, TOP, PLOT, BELOW, SIDE = 900.0, 44.0, 60.0, 24.0, 10.0
+WIDTH, TOP, PLOT, BELOW, SIDE = 900.0, 58.0, 60.0, 24.0, 10.0
 SMALL = 12
+LINES = 4  # of names over the bars
 LETTER = 6.6  # pixels, about
 ANCHORS = ("start", "middle", "middle", "middle", "end")
 APART = 14.0  # pixels from one line of names to the next
@@ -85,12 +86,12 @@ def _bars(number: "np.ndarray[tuple[int], np.dtype[np.int64]]", most: int) -> It
 
 
 def _marks(marks: Sequence[tuple[str, float]]) -> Iterator[str]:
-    """Names with a line down to the axis, each on the lowest of three lines that is free."""
-    free = [WIDTH + 1.0] * 3
+    """Names with a line down to the axis, each on the lowest line that is free."""
+    free = [WIDTH + 1.0] * LINES
     for text, value in sorted(marks, key=lambda mark: -mark[1]):
         x, long = _x(value), LETTER * len(text)
         end = min(x + long / 2, WIDTH)
-        row = next((n for n in range(3) if end < free[n]), 2)
+        row = next((n for n in range(LINES) if end < free[n]), LINES - 1)
         free[row] = end - long - 8
         y = TOP - 6 - APART * row
         yield f'<path d="M{x:.1f} {y + 3:.1f}V{TOP + PLOT:.0f}" stroke="{INK}"/>'

@@ -11,7 +11,7 @@ from headbook.numbers.results import StackResults
 from headbook.stored.exemplars import weights_of
 from headbook.stored.shown import STEPS, Exemplar, HeadName, Ranking, ShownSentence
 from headbook.views.neurons import traced
-from headbook.views.text import Token, running_text
+from headbook.views.text import WINDOW, Token, running_text
 from headbook.wording import (
     MISSING,
     THIN,
@@ -27,6 +27,7 @@ from headbook.writing import images
 LINKS = 6  # strongest links listed under an exemplar
 COLOURS = 32  # of a preview; a picture carries its palette
 AT_ONCE = 3  # of the strongest, at the top of the page
+NARROW = 28  # tokens of a long text further down
 
 GROUPS = {
     Ranking.STRONGEST: ("Strongest, from the fourth on", ""),
@@ -149,7 +150,7 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
         if each
     }
     return Exemplars(
-        tuple(_exemplar(results, e) for e in first),
+        tuple(_exemplar(results, e, WINDOW) for e in first),
         tuple(group for ranking, group in made.items() if ranking in RANGE),
         tuple(group for ranking, group in made.items() if ranking not in RANGE),
         _histogram(results, head, exemplars),
@@ -174,17 +175,17 @@ def _histogram(
     return ranking_histogram(f"ranking-{head_file(head)}", caption, scores, marks)
 
 
-def _exemplar(results: StackResults, exemplar: Exemplar) -> ExemplarView:
+def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> ExemplarView:
     stack, sentence = results.stack, results.study.portrait.sentences[exemplar.index]
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
     row, query, key = exemplar.attention[exemplar.query], exemplar.query, exemplar.key
     if stack.crosses:
-        looking = running_text(queries, looks=query, around=[query])
-        looked = running_text(keys, weights=row, key=key, around=[key])
+        looking = running_text(queries, looks=query, around=[query], most=most)
+        looked = running_text(keys, weights=row, key=key, around=[key], most=most)
     else:
         around = [query, key]
         looking = ()
-        looked = running_text(keys, weights=row, looks=query, key=key, around=around)
+        looked = running_text(keys, weights=row, looks=query, key=key, around=around, most=most)
     weight = int(row[key]) / STEPS
     return ExemplarView(
         rank=exemplar.rank,

@@ -46,6 +46,7 @@ def running_text(
     looks: int | None = None,
     key: int | None = None,
     around: Sequence[int] = (),
+    most: int = WINDOW,
 ) -> tuple[Token, ...]:
     """The tokens of a text with what stands between them.
 
@@ -56,10 +57,11 @@ def running_text(
         looks: position of the query.
         key: position of the key that is pointed out.
         around: positions in whose neighbourhood a long text is shown; all of it without any.
+        most: tokens of a long text that are shown.
     """
     tokens: list[Token] = []
     end, last = 0, -1
-    for position in window(len(text.pieces), around):
+    for position in window(len(text.pieces), around, most):
         piece = text.pieces[position]
         start, stop = text.spans[position]
         if position != last + 1:
@@ -89,13 +91,13 @@ def running_text(
     return tuple(tokens)
 
 
-def window(n_tokens: int, around: Sequence[int]) -> list[int]:
-    """The positions nearest to any of some positions, ascending, `WINDOW` of them at most."""
+def window(n_tokens: int, around: Sequence[int], most: int = WINDOW) -> list[int]:
+    """The positions nearest to any of some positions, ascending, ``most`` of them at most."""
     positions = range(n_tokens)
-    if not around or n_tokens <= WINDOW:
+    if not around or n_tokens <= most:
         return list(positions)
     nearest = sorted(positions, key=lambda p: (min(abs(p - centre) for centre in around), p))
-    return sorted(nearest[:WINDOW])
+    return sorted(nearest[:most])
 
 
 def distinct(pieces: Sequence[str]) -> tuple[str, ...]:
