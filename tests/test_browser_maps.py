@@ -21,9 +21,9 @@ CROSS = ("cross", 1, 2)
 
 
 def exemplars_of(site: Site, head: tuple[str, int, int]) -> list[Exemplar]:
-    """A head's exemplars in the order of its page."""
-    shown = (Ranking.STRONGEST, Ranking.MEDIAN)
-    return [e for e in site.study.portrait.exemplars if e.head == head and e.ranking in shown]
+    """A head's strongest exemplars in the order of its page."""
+    own = [e for e in site.study.portrait.exemplars if e.head == head]
+    return [e for e in own if e.ranking is Ranking.STRONGEST]
 
 
 def longest(exemplars: list[Exemplar]) -> int:

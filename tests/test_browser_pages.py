@@ -15,9 +15,12 @@ PARTS = {
     ("encoder", "index.html"): (".tiles table", "ul.who svg", "figure.curve svg", "table.heads"),
     ("encoder", "heads.html"): ("ul.questions", "figure.chart svg", "table.finding"),
     ("encoder", "heads/L00-H01.html"): (
-        "section > div > table.numbers",
+        ".mean img",
         "figure.chart svg",
         ".exemplar .text",
+        ".strips svg.strip",
+        ".histogram svg",
+        "table.top-tokens",
     ),
     ("encoder", "metrics/attention_distance.html"): ("table.numbers", "figure.chart svg", "math"),
     ("encoder", "metrics/cosine_to_input.html"): ("table.numbers", "figure.chart svg", "math"),
@@ -49,7 +52,7 @@ PARTS = {
     ("pair", "index.html"): (".tiles table", "figure.curve svg", "table.heads"),
     ("pair", "alignment.html"): ("table.aligned", "figure.alignment svg", "figure.alignment img"),
     ("pair", "heads/cross-L00-H01.html"): (
-        "section > div > table.numbers",
+        ".mean img",
         ".looking .text",
         ".looked .text",
     ),

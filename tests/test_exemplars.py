@@ -82,8 +82,8 @@ def wanted(sentences: list[Seen]) -> Chosen:
         Ranking.Q90: near(0.9, 2),
         Ranking.Q75: near(0.75, 2),
         Ranking.MEDIAN: near(0.5, 3),
-        Ranking.MASS: ranked(mass)[:3],
-        Ranking.VARIABILITY: ranked(moved(sentences))[:3],
+        Ranking.MASS: ranked(mass)[:2],
+        Ranking.VARIABILITY: ranked(moved(sentences))[:2],
     }
 
 

@@ -133,7 +133,7 @@ def test_attention_by_offset_of_a_head_is_drawn_where_it_is_asked_for(
     view = decoder_site.study.manifest.stacks[0].default_view
     shown = of_head[of_head["view"] == str(view)].set_index("label")
     rows = pd.read_csv(out / "profile-L01-H02.csv")
-    assert len(rows) > 10
+    assert [*rows["offset"]] == [*range(-8, 1)]
     for row in rows.itertuples():
         expected = shown.loc[str(row.offset)]
         assert [row.value, row.low, row.high] == pytest.approx(

@@ -407,7 +407,7 @@ def test_pages_as_written_have_maps_matrices_and_links(any_site: Site) -> None:
         for suffix in ("svg", "pdf"):
             assert (any_site.folder / f"figures/similar-{stack.name}.{suffix}").is_file()
     head = html_of(min(any_site.folder.glob("heads/*.html")))
-    assert "Heads that look alike" in text_of(head)
+    assert "Similar heads" in text_of(head)
     metric = html_of(any_site.folder / "metrics/head_distance.html")
     assert "../similar.html" in {e.attributes.get("href") for e in elements(metric, "a")}
     assert "Not available" not in text_of(metric)

@@ -13,6 +13,7 @@ import treebank
 from headbook.measures.relations import LABELS, OFFSETS
 from headbook.metrics import all_metrics
 from headbook.numbers.inference import RelationTests
+from headbook.numbers.relationnames import relation_words
 from headbook.numbers.results import results
 from headbook.stored.shown import STEPS
 from headbook.stored.study import Study
@@ -23,7 +24,7 @@ from headbook.views.cells import Cell
 from headbook.views.head import head_pages
 from headbook.views.ranked import points
 from headbook.views.syntax import SyntaxPage, syntax_page
-from headbook.wording import number
+from headbook.wording import number, percent
 from pages import elements, html_of, text_of
 from sites import Site, make_study
 from treebank import Gold
@@ -250,11 +251,19 @@ def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
                 even = found.uniform("relation_accuracy", VIEW, label).at(layer)
                 above[label] = cell.value - even.value
         wanted = sorted(above, key=lambda label: -above[label])[:8]
-        rows = [f"{row.relation}:{row.way.replace(' ', '_')}" for row in made.relations]
-        assert rows == wanted
+        assert [row.text for row in made.relations] == [relation_words(x) for x in wanted]
+        tests = relations_view.tests_of(found)
+        assert tests is not None
         for row, label in zip(made.relations, wanted, strict=True):
             cell = found.heads("relation_accuracy", VIEW, label).at(layer, head)
-            assert row.accuracy == Cell.of(cell, all_metrics()["relation_accuracy"])
+            n = tests.labels.index(label) if label in tests.labels else None
+            own = n is not None and tuple(tests.head[n]) == (layer, head)
+            assert ("p " in row.baseline) == own
+            if n is not None and own:
+                cell = tests.accuracy.at(n)
+                assert row.supported == (tests.p[n] < 0.05 and tests.margin.low[n] > 0)
+            assert row.value == percent(cell.value)
+            assert row.behind == f"{cell.events:,.0f} words"
         assert not [row for row in made.rows if "relation_accuracy" in row.href]
 
 

@@ -74,7 +74,7 @@ class Config:
         "Join consecutive sentences of a document into passages of at most so many tokens, with "
         "the model's separator between them.",
     )
-    exemplars: int = option(10, "Sentences with the strongest attention that a head page shows.")
+    exemplars: int = option(5, "Sentences with the strongest attention that a head page shows.")
     sentence_pages: str = option(
         "50", "How many sentences, from the first on, get a page of their own; or 'all'."
     )

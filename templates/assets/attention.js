@@ -23,7 +23,13 @@
       if (!instance.panel) new Panel(instance, article.querySelector("[data-full]"));
       await instance.show();
     };
-    details.addEventListener("toggle", () => { if (details.open) open(); });
+    /* What stands open stands in the address. */
+    details.addEventListener("toggle", async () => {
+      if (details.open) {
+        await open();
+        instance.point();
+      } else if (switches.place().at === place) switches.point({});
+    });
     const link = article.querySelector("header a"), how = article.querySelector("[data-neurons]");
     const [, stack = "self", layer, head] = /^(?:([a-z]+)-)?L0*(\d+)-H0*(\d+)$/.exec(file);
     const page = link && link.getAttribute("href");

@@ -9,7 +9,7 @@ from headbook.charts.drawing import INK, Drawing, drawing, written
 from headbook.charts.render import BLUE, GREY
 from headbook.wording import interval, number
 
-WIDTH, HEIGHT = 420.0, 130.0  # of the plot
+WIDTH, HEIGHT = 400.0, 210.0  # of the plot
 LEFT, TOP, BELOW, RIGHT = 52.0, 8.0, 42.0, 12.0
 BAR = 0.8  # of the room that an offset has
 STEPS = (1, 2, 2.5, 5, 10)
@@ -78,7 +78,7 @@ def _axes(bars: Sequence[Bar], step: float, top: float) -> Iterator[str]:
         if bar.offset % every == 0:
             yield written(bar.cells[0], _x(bars, place + 0.5), TOP + HEIGHT + 15, SMALL)
     middle = LEFT + WIDTH / 2
-    about = "offset of the key (− looks back, + looks ahead)"
+    about = "offset in tokens: − earlier keys, + later keys"
     yield written(about, middle, TOP + HEIGHT + 36, TITLE)
     turned = written("share of attention", 0, 0, TITLE)
     yield f'<g transform="translate(12 {TOP + HEIGHT / 2:.1f}) rotate(-90)">{turned}</g>'

@@ -27,7 +27,7 @@ RELATION_METRIC = "relation_accuracy"
 MOST_HEADS = 144  # that are measured together
 MOST_BYTES = 1 << 26  # of maps that wait for that
 MEDIANS = 2000  # sentences among which quantiles of the ranking are found
-MASSIVE = 3  # sentences that are kept by their mass off the sink
+MASSIVE = 2  # sentences that are kept by their mass off the sink
 MOST_PAIRS = 1000  # pairs of sentences whose values are kept
 
 

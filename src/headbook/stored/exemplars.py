@@ -13,7 +13,7 @@ from headbook.summaries.sums import Survey
 
 # Of the same ranking: the part of the sentences that is weaker, and how many are shown.
 QUANTILES = {Ranking.Q90: (0.9, 2), Ranking.Q75: (0.75, 2), Ranking.MEDIAN: (0.5, 3)}
-OTHERS_SHOWN = 3  # of every other ranking
+OTHERS_SHOWN = 2  # of every other ranking
 
 
 @dataclass(frozen=True)

@@ -5,32 +5,51 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.charts import colours
+from headbook.charts import Drawing, colours
+from headbook.charts.strips import ranking_histogram
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import STEPS, Exemplar, Ranking, ShownSentence
+from headbook.stored.exemplars import weights_of
+from headbook.stored.shown import STEPS, Exemplar, HeadName, Ranking, ShownSentence
 from headbook.views.neurons import traced
-from headbook.views.text import Token, running_text
+from headbook.views.text import WINDOW, Token, running_text
 from headbook.wording import (
     MISSING,
+    THIN,
+    counted,
+    head_file,
+    head_name,
     number,
+    percent,
     sentence_file,
 )
 from headbook.writing import images
 
-LINKS = 8  # strongest links listed under an exemplar
+LINKS = 6  # strongest links listed under an exemplar
 COLOURS = 32  # of a preview; a picture carries its palette
+AT_ONCE = 3  # of the strongest, at the top of the page
+NARROW = 28  # tokens of a long text further down
 
 GROUPS = {
-    Ranking.STRONGEST: (
-        "Strongest sentences",
-        "Ranked by the largest single weight, special tokens (and in causal stacks the first "
-        "position) left out as keys. Strictly by rank, nothing is picked by hand; equal sentences "
-        "stand once.",
+    Ranking.STRONGEST: ("Strongest, from the fourth on", ""),
+    Ranking.Q90: ("Near the 90th percentile", "A tenth of the sentences are stronger."),
+    Ranking.Q75: ("Near the 75th percentile", "A quarter of the sentences are stronger."),
+    Ranking.MEDIAN: ("Median", "Half of the sentences are stronger."),
+    Ranking.MASS: (
+        "Most attention off the sink",
+        "Ranked by the mean share of attention that queries give to other keys than the sink.",
     ),
-    Ranking.MEDIAN: (
-        "Median sentences",
-        "From the middle of the same ranking, so that not only extremes are seen.",
+    Ranking.VARIABILITY: (
+        "Largest contribution to variability",
+        "Ranked by the part of the head's attention variability, sink masked, that the sentence "
+        "makes.",
     ),
+}
+RANGE = (Ranking.STRONGEST, Ranking.Q90, Ranking.Q75, Ranking.MEDIAN)
+NAMES = {
+    Ranking.STRONGEST: "strongest",
+    Ranking.Q90: f"90{THIN}%",
+    Ranking.Q75: f"75{THIN}%",
+    Ranking.MEDIAN: "median",
 }
 
 
@@ -52,14 +71,15 @@ class ExemplarView:
         sentence: number of the sentence.
         href: page of the sentence, or empty.
         traced: whether that page shows how weights come about.
-        score: the largest single weight.
+        score: what the ranking is by, in words, where that is not the largest weight.
+        weight: the largest single weight off the sink.
         query, key: the tokens it runs from and to.
         position, looked: positions of the query and of the key.
         looking: the text of the queries, where it is another one than that of the keys.
         tokens: the text of the keys, shaded by the attention of ``query``.
         links: the strongest weights.
         preview: the whole map as an image address.
-        size: tokens that look, tokens that are looked at.
+        size: queries, keys.
         place: key of the map in the page's data file.
     """
 
@@ -68,6 +88,7 @@ class ExemplarView:
     href: str
     traced: bool
     score: str
+    weight: str
     query: str
     key: str
     position: int
@@ -89,32 +110,90 @@ class ExemplarGroup:
     exemplars: tuple[ExemplarView, ...]
 
 
-def exemplar_groups(
-    results: StackResults, exemplars: Sequence[Exemplar]
-) -> Iterator[ExemplarGroup]:
-    """A head's exemplars by ranking, with what the rankings mean."""
-    for ranking, (title, note) in GROUPS.items():
-        chosen = [exemplar for exemplar in exemplars if exemplar.ranking is ranking]
-        if chosen:
-            views = tuple(_exemplar(results, exemplar) for exemplar in chosen)
-            yield ExemplarGroup(title, note, views)
+@dataclass(frozen=True)
+class Exemplars:
+    """All exemplars of a head.
+
+    Attributes:
+        first: the strongest.
+        range: the others of the same ranking, from strong to median.
+        others: by other rankings.
+        histogram: the value of the ranking over sentences; None where it was not kept.
+    """
+
+    first: tuple[ExemplarView, ...]
+    range: tuple[ExemplarGroup, ...]
+    others: tuple[ExemplarGroup, ...]
+    histogram: Drawing | None
 
 
-def _exemplar(results: StackResults, exemplar: Exemplar) -> ExemplarView:
+def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exemplar]) -> Exemplars:
+    """A head's exemplars by ranking, with what the rankings mean.
+
+    A sentence that stands among the strongest stands there alone, but for the median ones: nobody
+    should see only extremes.
+    """
+    shown = {e.index for e in exemplars if e.ranking is Ranking.STRONGEST}
+    kept = []
+    for e in exemplars:
+        if e.ranking in {Ranking.Q90, Ranking.Q75}:
+            if e.index in shown:
+                continue
+            shown.add(e.index)
+        kept.append(e)
+    first = [e for e in kept if e.ranking is Ranking.STRONGEST and e.rank <= AT_ONCE]
+    rest = [e for e in kept if e.ranking is not Ranking.STRONGEST or e.rank > AT_ONCE]
+    groups = {ranking: [e for e in rest if e.ranking is ranking] for ranking in GROUPS}
+    made = {
+        ranking: ExemplarGroup(*GROUPS[ranking], tuple(_exemplar(results, e) for e in each))
+        for ranking, each in groups.items()
+        if each
+    }
+    return Exemplars(
+        tuple(_exemplar(results, e, WINDOW) for e in first),
+        tuple(group for ranking, group in made.items() if ranking in RANGE),
+        tuple(group for ranking, group in made.items() if ranking not in RANGE),
+        _histogram(results, head, exemplars),
+    )
+
+
+def _histogram(
+    results: StackResults, head: HeadName, exemplars: Sequence[Exemplar]
+) -> Drawing | None:
+    scores = weights_of(results.study.survey.heads[head.stack].sample, head).score
+    if not len(scores):
+        return None
+    best = [e.score for e in exemplars if e.ranking is Ranking.STRONGEST]
+    at = {Ranking.Q90: 0.9, Ranking.Q75: 0.75, Ranking.MEDIAN: 0.5}
+    values = {ranking: float(np.quantile(scores, part)) for ranking, part in at.items()}
+    values[Ranking.STRONGEST] = max([float(scores[0]), *best])
+    marks = [(f"{NAMES[ranking]} {number(value)}", value) for ranking, value in values.items()]
+    caption = (
+        f"Largest weight off the sink of head {head_name(head)} in each of "
+        f"{counted(len(scores), 'sentence')}, equal ones once: how many have which."
+    )
+    return ranking_histogram(f"ranking-{head_file(head)}", caption, scores, marks)
+
+
+def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> ExemplarView:
     stack, sentence = results.stack, results.study.portrait.sentences[exemplar.index]
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
     row, query, key = exemplar.attention[exemplar.query], exemplar.query, exemplar.key
     if stack.crosses:
-        looking = running_text(queries, looks=query, around=[query])
-        looked = running_text(keys, weights=row, around=[key])
+        looking = running_text(queries, looks=query, around=[query], most=most)
+        looked = running_text(keys, weights=row, key=key, around=[key], most=most)
     else:
-        looking, looked = (), running_text(keys, weights=row, looks=query, around=[query, key])
+        around = [query, key]
+        looking = ()
+        looked = running_text(keys, weights=row, looks=query, key=key, around=around, most=most)
+    weight = int(row[key]) / STEPS
     return ExemplarView(
         rank=exemplar.rank,
         sentence=sentence.number,
         href=f"sentences/{sentence_file(sentence.number)}.html" if sentence.listed else "",
         traced=sentence.listed and traced(results.study, stack, sentence),
-        score=number(exemplar.score),
+        score=_score(exemplar),
+        weight=number(exemplar.score if exemplar.ranking in RANGE else weight),
         query=queries.pieces[exemplar.query],
         key=keys.pieces[exemplar.key],
         position=exemplar.query,
@@ -126,6 +205,14 @@ def _exemplar(results: StackResults, exemplar: Exemplar) -> ExemplarView:
         size=(len(queries.pieces), len(keys.pieces)),
         place=f"{exemplar.ranking}-{exemplar.rank}",
     )
+
+
+def _score(exemplar: Exemplar) -> str:
+    if exemplar.ranking is Ranking.MASS:
+        return f"{percent(exemplar.score)} off the sink"
+    if exemplar.ranking is Ranking.VARIABILITY:
+        return f"{percent(exemplar.score)} of its variability"
+    return ""
 
 
 def _links(

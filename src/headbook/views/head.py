@@ -1,17 +1,16 @@
 """The page of one head."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from headbook.metrics import all_metrics
-from headbook.metrics.base import Chart, HeadMetric
 from headbook.numbers.results import StackResults
+from headbook.numbers.roles import Role
 from headbook.stored.shown import Exemplar, HeadName, heads_of
-from headbook.terms import UPOS, View
-from headbook.views.cells import Cell, percentile
-from headbook.views.exemplars import ExemplarGroup, exemplar_groups
+from headbook.terms import View
+from headbook.views.atlas import mean_maps, style_of, tile_picture
+from headbook.views.contribution import contributions
+from headbook.views.exemplars import Exemplars, exemplars_of
 from headbook.views.groupvalues import (
     GroupRow,
     Headline,
@@ -21,72 +20,62 @@ from headbook.views.groupvalues import (
     pair_rows,
     stack_headlines,
 )
+from headbook.views.headnumbers import MetricRow, TagRow, metric_rows, tag_rows
+from headbook.views.headstrips import Strip, strips
+from headbook.views.inspector import roles_of
 from headbook.views.neighbours import Neighbours, neighbours
 from headbook.views.offsets import Offsets, offsets
 from headbook.views.page import EVERY, Page, gap_texts
 from headbook.views.plain import plain
-from headbook.views.relationtable import FoundRelation, found_relations
+from headbook.views.relationtable import Measured, found_relations
+from headbook.views.toptokens import TopTokens, top_tokens
 from headbook.views.triptych import Triptych, alike, triptych
-from headbook.views.twins import beside, control_title
-from headbook.wording import (
-    STACKS,
-    counted,
-    head_file,
-    head_name,
-    head_page,
-    is_share,
-    label_name,
-    number,
-)
-
-ELSEWHERE = {"pos_received", "pos_received_ratio", "pos_given"}  # in tables of tags
-ELSEWHERE |= {"relation_accuracy", "relation_accuracy_far"}  # in those of relations
-WHOLE = {"attention_to"}  # all labels stand in the first table
+from headbook.views.twins import control_title
+from headbook.wording import STACKS, VIEWS, counted, head_file, head_name, head_page
 
 
 @dataclass(frozen=True)
-class MetricRow:
-    """One line of the head's table.
+class Lead:
+    """What a head does.
 
     Attributes:
-        title, href: the metric and its page.
-        label: what the number is about, where the metric has several.
-        unit: of the values.
-        cells: by view, in the order of `View`; None where the view does not apply.
-        uniform: the same for uniform attention.
-        controls: the same for what the model is compared with, in the order of the page's.
-        percentile: place among all heads of the stack in the stack's default view, 0 to 100;
-            None without one.
+        type, style: its type, and the classes of its colours; empty without one.
+        border: what its type is near the border of; may be empty.
+        short: in a few words; may be empty.
+        text: the evidence, in sentences; may be empty.
     """
 
-    title: str
+    type: str
+    style: str
+    border: str
+    short: str
+    text: str
+
+
+@dataclass(frozen=True)
+class MeanMap:
+    """Mean attention by position: the picture, empty where there is none, and what it is of."""
+
+    picture: str
+    about: str
+
+
+@dataclass(frozen=True)
+class NearTile:
+    """A head near to this one: its page, its mean map, and how far it is."""
+
+    name: str
     href: str
-    label: str
-    unit: str
-    cells: tuple[Cell | None, ...]
-    uniform: str
-    controls: tuple[str, ...]
-    percentile: int | None
+    picture: str
+    distance: str
 
 
 @dataclass(frozen=True)
-class TagRow:
-    """Attention to one part of speech.
+class Near:
+    """The nearest heads, by which keys."""
 
-    Attributes:
-        tag: Universal part of speech.
-        share: of the head's attention.
-        width: the same as a bar, 0 to 100.
-        uniform: what uniform attention would give; ``uniform_width`` as a mark on the bar.
-        ratio: of the two.
-    """
-
-    tag: str
-    share: Cell
-    width: float
-    uniform: str
-    uniform_width: float
-    ratio: Cell
+    keys: str
+    tiles: tuple[NearTile, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,33 +84,38 @@ class HeadPage(Page):
 
     Attributes:
         name: ``L4·H11``.
-        plain: what it looks like and what it parks, in sentences; may be empty.
+        lead: what it does.
         stack_title: the kind of attention.
         place: where it stands among layers and heads, in words.
         previous, next: addresses and names of its neighbours, or None.
+        mean: its mean attention.
+        offsets: attention by offset, or None.
+        exemplars: sentences with its attention.
+        strips: where it stands among all heads.
+        alike: by view the heads nearest to it, empty where heads were not compared; ``near`` are
+            the nearest as pictures.
+        relations: those that it serves most above uniform attention; empty without trees.
+        contributions: its share of the output, and the sink's.
+        tags: attention to parts of speech; empty without tags.
+        top: the tokens and pairs that it favours; None where they were not summed.
         views: headings of the table's columns; ``default_view`` is the place of the one that
             percentiles and charts use.
         controls: headings of the columns of what the model is compared with.
         rows: the head's numbers, of metrics with many labels the first one.
         more: the other labels.
-        offsets: attention by offset, or None.
-        tags: attention to parts of speech; empty without tags.
-        relations: those that it finds most above chance; empty without trees.
-        alike: by view the heads nearest to it; empty where heads were not compared.
         by_group: some of its numbers by group of sentences; may be empty.
         headlines: titles and addresses of those numbers.
         in_pairs: what differs within pairs of sentences; may be empty.
         members: what tells the members of pairs apart.
         triptych: its strongest exemplar in three ways, or None without exemplars.
         alike_tokens: the same exemplar by what the head writes, or None where values are unknown.
-        groups: exemplars by ranking.
         data: script with the exemplars' whole maps.
         remarks: what is missing here, and why.
     """
 
     template: ClassVar[str] = "head.html"
     name: str
-    plain: str
+    lead: Lead
     stack_title: str
     place: str
     previous: tuple[str, str] | None
@@ -131,17 +125,22 @@ class HeadPage(Page):
     controls: tuple[str, ...]
     rows: tuple[MetricRow, ...]
     more: tuple[MetricRow, ...]
+    mean: MeanMap
     offsets: Offsets | None
+    exemplars: Exemplars
+    strips: tuple[Strip, ...]
+    relations: tuple[Measured, ...]
+    contributions: tuple[Measured, ...]
     tags: tuple[TagRow, ...]
-    relations: tuple[FoundRelation, ...]
+    top: TopTokens | None
     alike: tuple[Neighbours, ...] = ()
+    near: Near | None = None
     by_group: tuple[GroupRow, ...] = ()
     headlines: tuple[Headline, ...] = ()
     in_pairs: tuple[PairRow, ...] = ()
     members: tuple[str, ...] = ()
     triptych: Triptych | None
     alike_tokens: Triptych | None
-    groups: tuple[ExemplarGroup, ...]
     data: str
     remarks: tuple[str, ...]
 
@@ -162,7 +161,8 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
         before = names[place - 1] if place else None
         after = names[place + 1] if place + 1 < len(names) else None
         page = _page(results, name, exemplars[name], before, after)
-        yield replace(page, alike=alike.get(name, ()))
+        each = alike.get(name, ())
+        yield replace(page, alike=each, near=_near(results, each))
 
 
 def _page(
@@ -174,14 +174,14 @@ def _page(
 ) -> HeadPage:
     stack, study = results.stack, results.study
     name = head_name(head)
-    listed = study.manifest.counts["sentences"]
+    listed, maps = study.manifest.counts["sentences"], results.once(mean_maps)
     return HeadPage(
         path=head_page(head),
         title=f"Head {name}",
-        description=f"What head {name} of {study.manifest.model.name} looks at in "
+        description=f"What head {name} of {study.manifest.model.name} attends to in "
         f"{counted(listed, 'sentence')}: numbers with intervals, and exemplar sentences.",
         name=name,
-        plain=plain(results, (head.layer, head.head)),
+        lead=_lead(results, head, roles_of(results)[head]),
         stack_title=STACKS[stack.name],
         place=f"layer {head.layer} of {stack.n_layers}, head {head.head} of {stack.n_heads}, "
         "both counted from 0",
@@ -190,10 +190,15 @@ def _page(
         views=tuple(View),
         default_view=list(View).index(stack.default_view),
         controls=tuple(control_title(results, control) for control in results.twins),
-        rows=tuple(_rows(results, head, first=True)),
-        more=tuple(_rows(results, head, first=False)),
+        rows=tuple(metric_rows(results, head, first=True)),
+        more=tuple(metric_rows(results, head, first=False)),
+        mean=MeanMap(tile_picture(maps, (head.layer, head.head)), maps.about),
         offsets=offsets(results, head),
-        tags=tuple(_tags(results, head)),
+        exemplars=exemplars_of(results, head, exemplars),
+        strips=strips(results, head),
+        contributions=contributions(results, head),
+        tags=tuple(tag_rows(results, head)),
+        top=top_tokens(results, head),
         relations=found_relations(results, head),
         by_group=tuple(group_rows(results, head.layer, head.head)),
         headlines=results.once(stack_headlines),
@@ -201,69 +206,35 @@ def _page(
         members=members_of(results),
         triptych=triptych(results, exemplars),
         alike_tokens=alike(results, exemplars),
-        groups=tuple(exemplar_groups(results, exemplars)),
         data=f"data/heads/{head_file(head)}.js",
         remarks=tuple(gap_texts(gap for gap in study.manifest.gaps if gap.stack == stack.name)),
     )
 
 
-def _neighbour(head: HeadName | None) -> tuple[str, str] | None:
-    return None if head is None else (head_page(head), head_name(head))
-
-
-def _rows(results: StackResults, head: HeadName, *, first: bool) -> Iterator[MetricRow]:
-    for metric in results.metrics:
-        if metric.chart is Chart.PROFILE or metric.id in ELSEWHERE:
-            continue  # these have a figure or a table of their own
-        if metric.chart is Chart.DISTANCES and not first:
-            continue  # their distances are on the metric's page
-        for label in metric.labels:
-            leads = label == metric.headline or metric.id in WHOLE
-            there = any(results.has(metric.id, view, label) for view in metric.views)
-            if there and leads == first:
-                yield _row(results, head, metric, label)
-
-
-def _row(results: StackResults, head: HeadName, metric: HeadMetric, label: str) -> MetricRow:
-    view = results.view(metric, label)
-    values = results.heads(metric.id, view, label).value
-    share = percentile(values, float(values[head.layer, head.head]))
-    even = results.uniform(metric.id, view, label).at(head.layer).value
-    return MetricRow(
-        title=metric.title,
-        href=f"metrics/{metric.id}.html",
-        label=label_name(label),
-        unit=metric.unit,
-        cells=tuple(
-            Cell.of(results.heads(metric.id, v, label).at(head.layer, head.head), metric)
-            if v in metric.views
-            else None
-            for v in View
-        ),
-        uniform=number(even, share=is_share(metric)),
-        controls=tuple(
-            beside(results, control, metric, label, (head.layer, head.head))
-            for control in results.twins
-        ),
-        percentile=None if math.isnan(share) else round(100 * share),
+def _lead(results: StackResults, head: HeadName, role: Role) -> Lead:
+    found, short = role.type, role.short
+    return Lead(
+        type=found.name if found else "",
+        style=style_of(found) if found else "",
+        border=found.near if found else "",
+        short=f"{short[:1].upper()}{short[1:]}" if short else "",
+        text=role.text or plain(results, (head.layer, head.head)),
     )
 
 
-def _tags(results: StackResults, head: HeadName) -> Iterator[TagRow]:
-    view = results.stack.default_view
-    share, ratio = all_metrics()["pos_received"], all_metrics()["pos_received_ratio"]
-    tags = [tag for tag in UPOS if results.has(share.id, view, tag)]
-    tags = [tag for tag in tags if results.has(ratio.id, view, tag)]
-    numbers = {tag: results.heads(share.id, view, tag).at(head.layer, head.head) for tag in tags}
-    even = {tag: results.uniform(share.id, view, tag).at(head.layer).value for tag in tags}
-    most = max([n.value for n in numbers.values() if n.value == n.value] + [*even.values(), 1e-9])
-    for tag in sorted(tags, key=lambda t: -numbers[t].value):
-        times = results.heads(ratio.id, view, tag).at(head.layer, head.head)
-        yield TagRow(
-            tag=tag,
-            share=Cell.of(numbers[tag], share),
-            width=round(100 * numbers[tag].value / most, 1),
-            uniform=number(even[tag], share=True),
-            uniform_width=round(100 * even[tag] / most, 1),
-            ratio=Cell.of(times, ratio),
-        )
+def _near(results: StackResults, alike: Sequence[Neighbours]) -> Near | None:
+    """The nearest heads by the last view, that without the sink."""
+    if not alike:
+        return None
+    maps, names = results.once(mean_maps), {head_name(h): h for h in heads_of(results.stack)}
+    tiles, view = [], alike[-1].view
+    place = alike[-1].views.index(view)
+    for row in alike[-1].rows:
+        head = names[row.name]
+        picture = tile_picture(maps, (head.layer, head.head))
+        tiles.append(NearTile(row.name, row.href, picture, row.distances[place].text))
+    return Near(VIEWS[View(view)], tuple(tiles))
+
+
+def _neighbour(head: HeadName | None) -> tuple[str, str] | None:
+    return None if head is None else (head_page(head), head_name(head))

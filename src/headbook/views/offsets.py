@@ -7,10 +7,10 @@ import pandas as pd
 from headbook.charts import Bar, Drawing, offset_profile
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import HeadName
-from headbook.wording import counted, head_file, head_name
+from headbook.wording import VIEWS, counted, head_file, head_name
 
 METRIC = "offset_profile"
-REACH = 16  # offsets that are shown on either side
+REACH = 8  # offsets that are shown on either side
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,9 @@ def offsets(results: StackResults, head: HeadName) -> Offsets | None:
         even = results.uniform(METRIC, view, str(offset)).at(head.layer)
         bars.append(Bar(offset, found.value, found.low, found.high, even.value))
     caption = (
-        f"Attention of head {head_name(head)} by offset, view {view}, over "
-        f"{counted(found.sentences, 'sentence')}; lines: intervals; dashed: uniform attention."
+        f"Share of the attention of head {head_name(head)} by distance from query to key, "
+        f"{VIEWS[view]}, {counted(found.sentences, 'sentence')}. Lines: 95\u202f% intervals; "
+        "dashed: uniform attention."
     )
     drawing = offset_profile(profile_name(head), caption, bars)
     return Offsets(drawing, tuple(bars))

@@ -1,20 +1,25 @@
-"""The relations that one head finds, for its page."""
+"""The relations that one head serves, for its page."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from headbook.charts.dots import interval_dot
+from headbook.charts.drawing import Drawing
+from headbook.measures.arithmetic import Floats
 from headbook.measures.relations import LABELS
-from headbook.metrics import all_metrics
-from headbook.numbers.inference import best_offsets
-from headbook.numbers.results import StackResults
+from headbook.numbers.inference import RelationTests, best_offsets
+from headbook.numbers.relationnames import relation_words
+from headbook.numbers.results import Number, StackResults
+from headbook.numbers.roles import LEVEL, estimate
 from headbook.stored.shown import HeadName
 from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.views.answers import offset_name
-from headbook.views.cells import Cell
-from headbook.wording import MISSING, number
+from headbook.views.ranked import tests_of
+from headbook.wording import p_text, percent
 
 METRIC = "relation_accuracy"
 VIEW = View.NOSINK
@@ -22,60 +27,103 @@ MOST = 8
 
 
 @dataclass(frozen=True)
-class FoundRelation:
-    """A relation and a direction.
+class Measured:
+    """A share of a head beside its baseline.
 
     Attributes:
-        relation, way: the label in two parts, as words.
-        words: how many were asked for.
-        accuracy: share of the words that the head finds.
-        uniform: what a look at any other visible word alike would find.
-        offset, at_offset: the best fixed offset and what it finds; – where it is not known.
+        text: what is measured.
+        baseline: what it is set against, and whether it was tested.
+        behind: what it rests on; may be empty.
+        value, interval: the share; the interval is empty without one.
+        dot: the same as a picture.
+        supported: whether it differs from the baseline as a test has it.
     """
 
-    relation: str
-    way: str
-    words: str
-    accuracy: Cell
-    uniform: str
-    offset: str
-    at_offset: str
+    text: str
+    baseline: str
+    behind: str
+    value: str
+    interval: str
+    dot: Drawing
+    supported: bool
 
 
-def found_relations(results: StackResults, head: HeadName) -> tuple[FoundRelation, ...]:
-    """The relations that the head finds most above uniform attention."""
+def measured(
+    text: str, baseline: str, value: Number, other: float, *, behind: str = "", supported: bool
+) -> Measured:
+    """A share with its picture; ``other`` is NaN where there is no baseline."""
+    shown, bracket, ends = estimate(value).partition("[")
+    dot = interval_dot(value.value, value.low, value.high, other, supported=supported)
+    picture = Drawing(f"dot-{text}", text, dot)
+    return Measured(text, baseline, behind, shown.strip(), bracket + ends, picture, supported)
+
+
+def found_relations(results: StackResults, head: HeadName) -> tuple[Measured, ...]:
+    """The relations that the head serves most above uniform attention.
+
+    Numbers are those of the reporting half where the head was tested for a relation; those of all
+    sentences elsewhere.
+    """
     rows = []
     for label in LABELS if METRIC in {metric.id for metric in results.metrics} else ():
         accuracy = results.heads(METRIC, VIEW, label).at(head.layer, head.head)
         if accuracy.effective >= FEW:
             even = results.uniform(METRIC, VIEW, label).at(head.layer).value
-            rows.append((accuracy.value - even, label, accuracy, even))
+            rows.append((accuracy.value - even, label, accuracy))
     rows.sort(key=lambda row: -row[0])
     offsets = results.once(_offsets) if rows else {}
+    tests = results.once(tests_of) if rows else None
     return tuple(
-        FoundRelation(
-            relation=label.rpartition(":")[0],
-            way=label.rpartition(":")[2].replace("_", " "),
-            words=f"{accuracy.events:,.0f}",
-            accuracy=Cell.of(accuracy, all_metrics()[METRIC]),
-            uniform=number(even, share=True),
-            offset=offsets.get(label, (MISSING, MISSING))[0],
-            at_offset=offsets.get(label, (MISSING, MISSING))[1],
-        )
-        for _, label, accuracy, even in rows[:MOST]
+        _relation(label, accuracy, offsets, _test(tests, head, label), tests)
+        for _, label, accuracy in rows[:MOST]
     )
 
 
-def _offsets(results: StackResults) -> dict[str, tuple[str, str]]:
+def _test(tests: RelationTests | None, head: HeadName, label: str) -> int | None:
+    """The number of the test of a head and a relation; None where there was none."""
+    if tests is None or label not in tests.labels:
+        return None
+    n = list(tests.labels).index(label)
+    place = (head.layer, head.head)
+    return n if tuple(map(int, tests.head[n])) == place and not np.isnan(tests.p[n]) else None
+
+
+def _relation(
+    label: str,
+    accuracy: Number,
+    offsets: Mapping[str, tuple[int, float]],
+    n: int | None,
+    tests: RelationTests | None,
+) -> Measured:
+    words = relation_words(label)
+    if n is None or tests is None:
+        offset, share = offsets.get(label, (0, math.nan))
+        known = (
+            "" if math.isnan(share) else f"best offset {offset_name(offset)}: {percent(share)}; "
+        )
+        baseline, supported = f"{known}not tested", False
+    else:
+        accuracy, share = tests.accuracy.at(n), float(tests.at_offset.value[n])
+        p = p_text(float(tests.p[n]))
+        tested = p if p.startswith("<") else f"= {p}"
+        offset_text = offset_name(int(tests.offset[n]))
+        baseline = f"best offset {offset_text}: {percent(share)}; p {tested} family-wise"
+        supported = bool(
+            tests.p[n] < LEVEL and tests.margin.low[n] > 0 and accuracy.effective >= FEW
+        )
+    behind = f"{accuracy.events:,.0f} words"
+    return measured(words, baseline, accuracy, share, behind=behind, supported=supported)
+
+
+def _offsets(results: StackResults) -> dict[str, tuple[int, float]]:
     """The best fixed offset of each label and what it finds."""
     found = results.study.survey.heads[results.stack.name].found
     return {} if found is None else dict(_named(*best_offsets(found)))
 
 
 def _named(
-    offsets: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]",
-    shares: "np.ndarray[tuple[int, ...], np.dtype[np.float64]]",
-) -> Iterator[tuple[str, tuple[str, str]]]:
+    offsets: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]", shares: Floats
+) -> Iterator[tuple[str, tuple[int, float]]]:
     for label, offset, share in zip(LABELS, offsets, shares, strict=True):
         if not np.isnan(share):
-            yield label, (offset_name(int(offset)), number(float(share), share=True))
+            yield label, (int(offset), float(share))

@@ -23,7 +23,8 @@ class Token:
         special: whether it stands for no text.
         shade: how much attention it gets, 0 to 10; None where none is shown.
         weight: the same as a number, in per cent.
-        looks: whether it is the token that looks.
+        looks: whether it is the query.
+        chosen: whether it is the key that is pointed out.
         gap: whether tokens before it are left out.
     """
 
@@ -34,6 +35,7 @@ class Token:
     shade: int | None = None
     weight: str = ""
     looks: bool = False
+    chosen: bool = False
     gap: bool = False
 
 
@@ -42,7 +44,9 @@ def running_text(
     *,
     weights: NDArray[np.uint8] | None = None,
     looks: int | None = None,
+    key: int | None = None,
     around: Sequence[int] = (),
+    most: int = WINDOW,
 ) -> tuple[Token, ...]:
     """The tokens of a text with what stands between them.
 
@@ -50,12 +54,14 @@ def running_text(
 
     Args:
         weights: attention to each token, in steps of 1/255.
-        looks: position of the token that looks.
+        looks: position of the query.
+        key: position of the key that is pointed out.
         around: positions in whose neighbourhood a long text is shown; all of it without any.
+        most: tokens of a long text that are shown.
     """
     tokens: list[Token] = []
     end, last = 0, -1
-    for position in window(len(text.pieces), around):
+    for position in window(len(text.pieces), around, most):
         piece = text.pieces[position]
         start, stop = text.spans[position]
         if position != last + 1:
@@ -77,6 +83,7 @@ def running_text(
                 shade=None if share is None else round(share * SHADES),
                 weight="" if share is None else f"{100 * share:.0f}\u202f%",
                 looks=position == looks,
+                chosen=position == key,
                 gap=position != (tokens[-1].position + 1 if tokens else 0),
             )
         )
@@ -84,13 +91,13 @@ def running_text(
     return tuple(tokens)
 
 
-def window(n_tokens: int, around: Sequence[int]) -> list[int]:
-    """The positions nearest to any of some positions, ascending, `WINDOW` of them at most."""
+def window(n_tokens: int, around: Sequence[int], most: int = WINDOW) -> list[int]:
+    """The positions nearest to any of some positions, ascending, ``most`` of them at most."""
     positions = range(n_tokens)
-    if not around or n_tokens <= WINDOW:
+    if not around or n_tokens <= most:
         return list(positions)
     nearest = sorted(positions, key=lambda p: (min(abs(p - centre) for centre in around), p))
-    return sorted(nearest[:WINDOW])
+    return sorted(nearest[:most])
 
 
 def distinct(pieces: Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,148 @@
+"""The page of a head: what a study of few sentences shows there, in which order."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headbook.charts.strips import MARGIN, range_strip, ranking_histogram
+from headbook.numbers.results import results
+from headbook.stored.exemplars import weights_of
+from headbook.stored.shown import HeadName, Ranking
+from headbook.views.head import HeadPage, head_pages
+from headbook.views.headstrips import ordinal
+from pages import elements, html_of, text_of
+from sites import Site
+
+ORDER = ("where", "exemplars", "among", "contributes", "alike", "relations", "range", "rankings",
+         "tokens", "speech", "triptych", "numbers")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pages(encoder_site: Site) -> list[HeadPage]:
+    return list(head_pages(results(encoder_site.study)["self"]))
+
+
+def test_sections_stand_in_one_order_the_numbers_last_and_closed(encoder_site: Site) -> None:
+    html = html_of(encoder_site.folder / "heads/L00-H01.html")
+    ids = [e.attributes["id"] for e in elements(html, "h2") if "id" in e.attributes]
+    assert [name for name in ids if name in ORDER] == [name for name in ORDER if name in ids]
+    assert {"where", "exemplars", "among", "range", "tokens", "numbers"} <= {*ids}
+    after = html[html.index('id="numbers"') :]
+    assert after.index("<details") < after.index("<table")
+    assert 'open=""' not in html
+    assert "<details open" not in html
+
+
+def test_the_first_lines_say_what_the_head_does_and_its_type(encoder_site: Site) -> None:
+    text = " ".join(text_of(html_of(encoder_site.folder / "heads/L00-H01.html")).split())
+    [page] = [p for p in head_pages(results(encoder_site.study)["self"]) if p.name == "L0·H1"]
+    assert page.lead.type
+    assert page.lead.text
+    assert text.index(page.lead.type) < text.index(page.lead.text.split("\u202f")[0][:30])
+    assert text.index("Strongest exemplars") > text.index(page.lead.text[:20])
+
+
+def test_the_strongest_three_come_first_and_no_sentence_of_the_range_twice(
+    pages: list[HeadPage], encoder_site: Site
+) -> None:
+    """But for the median ones, which nobody should miss."""
+    portrait = encoder_site.study.portrait
+    for page in pages:
+        own = [e for e in portrait.exemplars if e.head == name_of(page)]
+        strongest = [f"strongest-{e.rank}" for e in own if e.ranking is Ranking.STRONGEST]
+        assert [e.place for e in page.exemplars.first] == strongest[:3]
+        shown = [*page.exemplars.first, *(e for g in page.exemplars.range for e in g.exemplars)]
+        rest = [e.sentence for e in shown if not e.place.startswith("median")]
+        assert len({*rest}) == len(rest)
+        kinds = {e.place.partition("-")[0] for g in page.exemplars.others for e in g.exemplars}
+        assert kinds == {"mass", "variability"}
+
+
+def name_of(page: HeadPage) -> HeadName:
+    layer, head = map(int, re.findall(r"\d+", page.name))
+    return HeadName("self", layer, head)
+
+
+def test_query_and_key_are_marked_in_the_text(encoder_site: Site) -> None:
+    """Without a script: one query, and the key of its largest weight."""
+    html = html_of(encoder_site.folder / "heads/L01-H02.html")
+    for article in re.findall(r'<article class="exemplar".*?</article>', html, re.DOTALL):
+        [looks] = re.findall(r'data-looks="(\d+)"', article)
+        [looked] = re.findall(r'data-looked="(\d+)"', article)
+        assert len(re.findall(rf'class="t[^"]* looks[^"]*" data-i="{looks}"', article)) == 1
+        assert len(re.findall(rf'class="t[^"]* chosen[^"]*" data-i="{looked}"', article)) == 1
+        assert article.count("<li>") > 0
+
+
+def test_the_histogram_counts_every_sentence_once(encoder_site: Site) -> None:
+    sums = encoder_site.study.survey.heads["self"]
+    scores = weights_of(sums.sample, HeadName("self", 0, 1)).score
+    assert len(scores) == len(
+        {*sums.sample.key[np.isfinite(sums.sample.payload[:, 0, 1])].tolist()}
+    )
+    drawing = ranking_histogram("a", "caption", scores, [("strongest", float(scores[0]))])
+    counted = re.findall(r"<title>[^<]*: (\d+)</title>", drawing.svg)
+    assert sum(map(int, counted)) == len(scores)
+    assert "strongest" in drawing.svg
+
+
+def test_strips_are_the_most_extreme_metrics(pages: list[HeadPage], encoder_site: Site) -> None:
+    """Those of which the head is the first of all heads come before those of which it is not."""
+    for page in pages:
+        ranks = [int((re.match(r"\d+", s.place) or [1])[0]) for s in page.strips]
+        assert len(page.strips) == 6
+        assert ranks == sorted(ranks)
+        assert all(s.place.endswith("of 8") for s in page.strips)
+        assert len({s.title for s in page.strips}) == 6
+
+
+def test_a_strip_has_a_hairline_a_head_and_its_dot_in_place() -> None:
+    svg = range_strip(np.array([0.0, 1.0, 4.0, np.nan]), 1.0)
+    assert svg.count("M") == 3
+    [at] = re.findall(r'circle cx="([\d.]+)%"', svg)
+    assert float(at) == pytest.approx(MARGIN + (100 - 2 * MARGIN) / 4, abs=0.06)
+    assert range_strip(np.array([2.0, 2.0]), 2.0).count("<circle") == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1, "1st"), (2, "2nd"), (3, "3rd"), (11, "11th"), (22, "22nd"), (113, "113th")],
+)
+def test_ordinals(number: int, text: str) -> None:
+    assert ordinal(number) == text
+
+
+def test_top_tokens_are_those_of_the_table(pages: list[HeadPage], encoder_site: Site) -> None:
+    table = encoder_site.study.top_tokens
+    for page in pages:
+        own = table[(table.layer == name_of(page).layer) & (table["head"] == name_of(page).head)]
+        assert page.top is not None
+        for shown in page.top.tables:
+            what = "query" if not shown.rows[0].key else "pair" if shown.rows[0].query else "key"
+            rows = own[(own.what == what) & (own.ratio > 1)].head(8)
+            assert [(r.query, r.key) for r in shown.rows] == [
+                *zip(rows["query"], rows["key"], strict=True)
+            ]
+            assert [r.count for r in shown.rows] == [f"{n:,}" for n in rows["count"]]
+
+
+def test_every_head_of_two_texts_has_its_page(pair_site: Site) -> None:
+    """Queries and keys apart, and no offsets between them."""
+    html = html_of(pair_site.folder / "heads/cross-L00-H01.html")
+    assert 'class="looking"' in html
+    assert 'id="where"' not in html
+    assert text_of(html).count("None: no sentence") == 0
+
+
+def test_an_older_study_has_a_page_without_what_it_lacks() -> None:
+    """The stored study knows neither mean maps, nor tokens, nor the other rankings."""
+    from golden.refresh import STUDY
+    from headbook.stored.study import Study
+
+    page = next(iter(head_pages(results(Study.load(Path(STUDY)))["self"])))
+    assert page.top is None
+    assert page.exemplars.first
+    assert page.exemplars.histogram is not None
+    assert not page.exemplars.others
