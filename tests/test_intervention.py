@@ -25,6 +25,8 @@ ALL = sorted(tiny.ALL)
 
 
 class Case(NamedTuple):
+    """A tiny model whose heads can be replaced, and two sentences."""
+
     model: Model
     anatomy: Anatomy
     heads: Intervened
@@ -131,7 +133,7 @@ def test_a_head_replaced_by_itself_changes_no_bit(name: str, case: Cases) -> Non
 def test_a_replaced_head_is_what_plain_hooks_make_of_it(name: str, case: Cases) -> None:
     it = case(name)
     for call in it.anatomy.calls:
-        attention = {}
+        attention: dict[Call, Attention] = {}
 
         def see(place: Call, seen: Attention, found: dict[Call, Attention] = attention) -> None:
             found[place] = seen
