@@ -5,13 +5,14 @@ A judge prepares a batch, says which tokens it scores, and turns last states int
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from headbook.network.lens import Lens
 from headbook.terms import Side, Target
@@ -21,8 +22,24 @@ from headbook.text.texts import Texts
 BLOCK = 1 << 24  # logits held at a time
 MASKED = 0.15  # share of the ordinary tokens
 BITS = 8  # bytes of a hash
+DRAWS = 4  # for targets that have no slope
 
 Sums = Mapping[Target, torch.Tensor]
+
+
+class Slope(NamedTuple):
+    """A number of a batch whose slopes tell how a target changes.
+
+    Attributes:
+        value: a sum over the scored tokens of all sentences, with its graph.
+        squared: whether a target's change is half the square of what the slopes say, on average
+            over draws (targets that are smallest for the whole model have no slope of their own);
+            else it is what they say.
+    """
+
+    target: Target
+    value: torch.Tensor
+    squared: bool
 
 
 class Judge(Protocol):
@@ -31,6 +48,10 @@ class Judge(Protocol):
     @property
     def targets(self) -> tuple[Target, ...]:
         """What it compares."""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it needs the language-model head."""
 
     def prepared(self, batch: Batch) -> Batch:
         """The batch that the model is to read."""
@@ -60,6 +81,14 @@ class Judge(Protocol):
             *Shape:* ``(pass, sentence)`` each.
         """
 
+    def slopes(self, batch: Batch, answer: Any, states: torch.Tensor) -> Iterator[Slope]:
+        """What to differentiate in one pass; random draws come from the sentences' hashes.
+
+        Args:
+            answer: what the model returned.
+            states: what left its last layer.
+        """
+
 
 @dataclass(frozen=True, eq=False)
 class Words:
@@ -78,6 +107,11 @@ class Words:
     def targets(self) -> tuple[Target, ...]:
         """The loss, and the divergence."""
         return (Target.LOSS if self.mask is None else Target.MASKED_LOSS, Target.KL)
+
+    @property
+    def speaks(self) -> bool:
+        """It does."""
+        return True
 
     def prepared(self, batch: Batch) -> Batch:
         """With mask tokens where tokens are scored."""
@@ -100,6 +134,28 @@ class Words:
         """Of the loss, and the divergence from what the whole model says."""
         loss, divergence = self._scored(batch, torch.cat([states[None], others]))
         return dict(zip(self.targets, (loss[1:] - loss[0], divergence[1:]), strict=True))
+
+    def slopes(self, batch: Batch, answer: Any, states: torch.Tensor) -> Iterator[Slope]:
+        """The loss; and the log probability of tokens that the model itself draws.
+
+        The mean of the square of its slope is the Fisher information, half of which along a change
+        is the divergence to second order. Tokens are drawn one by one, so the slopes of different
+        ones are independent with mean 0, and squares of sums are sums of squares.
+        """
+        del states
+        true = self._true(batch)
+        chosen = true >= 0
+        logs = answer.logits[chosen].log_softmax(-1)
+        loss = -logs.gather(-1, true[chosen][:, None]).sum()
+        yield Slope(self.targets[0], loss, squared=False)
+        shares = logs.detach().double().exp().cumsum(-1)
+        for draw in range(DRAWS):
+            even = _drawn(batch, draw, lambda rng: rng.random(true.shape[1]))
+            points = torch.from_numpy(even).to(shares)[chosen][:, None]
+            drawn = torch.searchsorted(shares, points * shares[:, -1:]).clamp(
+                max=shares.shape[1] - 1
+            )
+            yield Slope(Target.KL, logs.gather(-1, drawn).sum(), squared=True)
 
     def _scored(self, batch: Batch, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Loss and divergence from the first pass. *Shape:* ``(pass, sentence)`` each."""
@@ -145,6 +201,11 @@ class States:
         """Tokens, and texts: the mean over their tokens."""
         return (Target.STATE, Target.EMBEDDING)
 
+    @property
+    def speaks(self) -> bool:
+        """It does not."""
+        return False
+
     def prepared(self, batch: Batch) -> Batch:
         """The batch itself."""
         return batch
@@ -167,6 +228,20 @@ class States:
         texts = [(each * valid[..., None]).sum(-2) for each in (one, other)]
         return {Target.STATE: tokens, Target.EMBEDDING: 1 - _cosine(*texts)}
 
+    def slopes(self, batch: Batch, answer: Any, states: torch.Tensor) -> Iterator[Slope]:
+        """Unit vectors in random directions: half their squared change is 1 minus the cosine."""
+        del answer
+        valid = batch.texts[self.side].valid.to(states)[..., None]
+        tokens = torch.nn.functional.normalize(states, dim=-1) * valid
+        texts = torch.nn.functional.normalize((states * valid).sum(1, keepdim=True), dim=-1)
+        for draw in range(DRAWS):
+            for target, vectors in ((Target.STATE, tokens), (Target.EMBEDDING, texts)):
+                shape = vectors.shape[1:]
+                along = _drawn(batch, draw, lambda rng, shape=shape: rng.standard_normal(shape))  # type: ignore[misc]
+                yield Slope(
+                    target, (vectors * torch.from_numpy(along).to(vectors)).sum(), squared=True
+                )
+
 
 def judge_of(lens: Lens | None, side: Side, mask: int | None) -> Words | States:
     """The judge of a model.
@@ -183,6 +258,13 @@ def judge_of(lens: Lens | None, side: Side, mask: int | None) -> Words | States:
 
 def _cosine(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.cosine_similarity(one, other, dim=-1)
+
+
+def _drawn(
+    batch: Batch, draw: int, take: Callable[[np.random.Generator], NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Random numbers of each sentence, whatever batch it stands in and however it is padded."""
+    return np.stack([take(np.random.default_rng([int(key), draw])) for key in batch.key])
 
 
 def _masked(batch: Batch, texts: Texts) -> torch.Tensor:

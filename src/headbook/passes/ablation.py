@@ -163,7 +163,7 @@ class Ablator:
         def instead(place: Call, attention: hook.Attention) -> torch.Tensor:
             frame = scopes.get(place.stack, attention)[View.RAW].frame
             known = Known(means.classes[place], means.positions[place], half)
-            return _instead(attention, frame, replacement, known)
+            return instead_of(attention, frame, replacement, known)
 
         return Ablation(tables, instead)
 
@@ -175,7 +175,7 @@ class Ablator:
         return torch.from_numpy(batch.half).to(self.heads.model.device)
 
 
-def _instead(
+def instead_of(
     attention: hook.Attention, frame: Frame, replacement: Replacement, known: Known
 ) -> torch.Tensor:
     """What stands in place of a layer's outputs. *Shape:* ``(sentence, query, head, width)``."""
