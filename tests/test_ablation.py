@@ -20,7 +20,7 @@ from headbook.network.intervention import intervened
 from headbook.network.judges import Words, judge_of
 from headbook.network.lens import Lens, read_lens
 from headbook.network.model import load_model
-from headbook.passes.ablation import Ablator, Effects, Means
+from headbook.passes.effects import Ablator, Effects, Means
 from headbook.stored.shown import HeadName
 from headbook.terms import Replacement, Side, Stack, Target
 from headbook.text.batch import Batch

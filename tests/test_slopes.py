@@ -14,7 +14,7 @@ from headbook.network.capture import Scopes
 from headbook.network.hook import Attention
 from headbook.network.intervention import Ablation
 from headbook.passes import slopes as module
-from headbook.passes.ablation import Known, instead_of
+from headbook.passes.effects import Known, instead_of
 from headbook.passes.slopes import Slopes, slopes
 from headbook.stored.shown import HeadName
 from headbook.terms import Replacement, Target, View

@@ -1,7 +1,7 @@
 """What a model's answer would lose without each head, from slopes: one pass for all heads.
 
 The slope of a target along what a head gives, times what stands in its place minus what it gives
-(Michel et al. 2019; attribution patching). Estimates, which `headbook.passes.ablation` has exactly.
+(Michel et al. 2019; attribution patching). Estimates, which `headbook.passes.effects` has exactly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from headbook.network.anatomy import Call
 from headbook.network.capture import Scopes, inputs
 from headbook.network.chains import first
 from headbook.network.judges import DRAWS, Slope
-from headbook.passes.ablation import Ablator, Known, Means, instead_of
+from headbook.passes.effects import Ablator, Known, Means, instead_of
 from headbook.stored.shown import HeadName
 from headbook.terms import Replacement, Target, View
 from headbook.text.batch import Batch
