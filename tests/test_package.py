@@ -56,9 +56,10 @@ def test_the_wheel_carries_its_licences(built: Path) -> None:
 def test_the_source_archive_holds_what_tests_need(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for folder in ("src/headbook", "templates", "sample_inputs", "tests"):
+    for folder in ("src/headbook", "templates", "sample_inputs", "tests", "docs", "benchmarks"):
         assert files_below(folder) <= names
-    assert {"pyproject.toml", "README.md", "LICENSE", "NOTICE", "CHANGELOG.md"} <= names
+    assert {"pyproject.toml", "Makefile", "LICENSE", "NOTICE"} <= names
+    assert {file.name for file in ROOT.glob("*.md")} <= names
 
 
 def test_the_wheel_works_from_another_place(built: Path, tmp_path: Path) -> None:
