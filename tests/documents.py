@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ELSEWHERE = {".venv", "node_modules", "dist", "build", "site"}  # folders with others' documents
+ELSEWHERE = re.compile(r"(?:^|/)(?:\..*|node_modules|dist|build|site)/")  # others' documents
 DOCUMENTS = sorted(
-    file for file in ROOT.rglob("*.md") if not ELSEWHERE & {*file.relative_to(ROOT).parts}
+    file for file in ROOT.rglob("*.md") if not ELSEWHERE.search(file.relative_to(ROOT).as_posix())
 )
 README, CONTRIBUTING = ROOT / "README.md", ROOT / "CONTRIBUTING.md"
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

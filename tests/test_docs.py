@@ -113,6 +113,28 @@ def test_the_list_of_metrics_is_that_of_the_program() -> None:
         assert sorted(rows) == sorted(m.id for m in all_metrics().values() if m.section == section)
 
 
+def test_commands_and_exit_codes_are_those_of_the_program() -> None:
+    text = read(ROOT / "docs" / "commands.md")
+    program = typing.cast("Any", get_command(cli.app))
+    assert set(re.findall(r"^\| `headbook (\w+)` \|", text, re.MULTILINE)) == {*program.commands}
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)]
+    assert codes == sorted([cli.DONE, cli.BUG, cli.WRONG, cli.CHECKED])
+
+
+def test_defaults_are_those_of_the_program() -> None:
+    text = read(ROOT / "docs" / "large-corpora.md")
+    rows = dict(re.findall(r"^\| `--([\w-]+)` \| .* \| (.+) \|$", text, re.MULTILINE))
+    defaults = {name.replace("-", "_"): value for name, value in rows.items() if "," not in value}
+    assert len(defaults) > 5
+    assert defaults == {name: str(getattr(Config(), name)) for name in defaults}
+
+
+def test_tables_of_a_study_are_those_that_it_has() -> None:
+    named = set(re.findall(r"`study\.(\w+)`", read(ROOT / "docs" / "python.md")))
+    assert len(named) > 10
+    assert all(hasattr(headbook.Study, each) for each in named)
+
+
 @pytest.mark.parametrize("file", DOCUMENTS, ids=name)
 def test_links_between_documents_lead_somewhere(file: Path) -> None:
     text = prose(read(file))
