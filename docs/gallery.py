@@ -54,7 +54,7 @@ class Shot:
 SHOTS = (
     Shot(
         "overview", "index.html", "Overview",
-        "What the model's heads do, in three sentences; the atlas, a tile for each head with its "
+        "What the model's heads do; the atlas, a tile for each head with its "
         "mean attention and its type; below it who does what, curves over layers and findings.",
     ),
     Shot(
