@@ -37,8 +37,8 @@ def test_metrics_in_which_no_layer_differs_from_the_untrained_twin_are_listed() 
     of = fake_results(model, twins={"untrained 0": same, "untrained 1": other})
     (text,) = said(twins.like_untrained, of)
     assert text == (
-        "No layer is shown to differ from the untrained twin (2 seeds) in: "
-        "attention distance, variability (sample of 40)."
+        "No clear difference from the same architecture with random weights (2 seeds), in any "
+        "layer: attention distance, attention variability (sample of 40)."
     )
     one = fake_results({SHARE: Fake([[0.5], [0.1]])}, twins={"untrained 0": {SHARE: same[SHARE]}})
     assert not said(twins.like_untrained, one)
@@ -75,8 +75,8 @@ def test_tokens_lose_their_own_word_only_if_the_last_interval_says_so() -> None:
         return said(travels.own_word, fake_results(NO_NUMBERS, tokens={column: (values, 0.01)}))
 
     (text,) = of([0.0, 0.1, 2.0])
-    assert text.startswith("Up to layer 1 the typical token stays nearest to its own word; ")
-    assert "other words are nearer: 99.0 [" in text
+    assert text.startswith("Up to layer 1, a typical token is nearest to its own vocabulary ")
+    assert "others are nearer: 99.0 [" in text
     assert not of([0.0, 0.1, 0.2])
     assert not of([1.0, 1.0, 2.0])
 

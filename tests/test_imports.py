@@ -33,7 +33,7 @@ ORDER = """
     learned ownattention mapcheck
     lens nearest vocabulary embedding tokenview
     flow cosines segments tokenpairs outputs
-    trees phrases fits mixture classify patterns
+    trees phrases fits mixture patterns
     relations repeats wordtrees
     clouds metrics
     shapes anchors affinities typesums grouped positions sums contrasts packing finish
@@ -43,9 +43,9 @@ ORDER = """
     gaps selfcheck rounding foundtable affinitytable positiontable typetable headtable survey
     sampler pairs geometry retrace portrait trajectories flowpass context
     size record run collection
-    results wording similar findings detail
-    typeshares headtypes relationnames claims roles
-    inference headrelations quantities published classes alignment alignmenttable
+    results wording similar detail
+    typeshares headtypes relationnames claims findings roles
+    inference headrelations quantities published alignment alignmenttable
     images charts
     views
     latex markup export scripts publish handed parallel press stylesheet site papers
