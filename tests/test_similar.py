@@ -323,9 +323,9 @@ def with_distances(study: Study, raw: Floats, renorm: Floats, rows: Floats) -> S
 @pytest.mark.parametrize(
     ("without", "verdict"),
     [
-        (0.3, "most of what made them alike is the sink that they share"),
-        (0.08, "a part of what made them alike is the sink that they share"),
-        (0.02, "the sink is not what makes them alike"),
+        (0.3, "mostly due to the shared sink"),
+        (0.08, "partly due to the shared sink"),
+        (0.02, "not due to the sink"),
     ],
 )
 def test_the_text_says_whether_the_sink_is_what_heads_share(
@@ -337,9 +337,9 @@ def test_the_text_says_whether_the_sink_is_what_heads_share(
     found = with_distances(study, raw, renorm, np.full((8, 8), 100.0))
     page = similar_page({"self": found})
     assert page is not None
-    (sentence,) = [s for s in page.sections[0].summary if s.startswith("The 1 pair of 28")]
+    (sentence,) = [s for s in page.sections[0].summary if s.startswith("Most similar 1 pair of 28")]
     assert sentence.endswith(f"{verdict}.")
-    assert f"are 0.020 nats apart, {100 * 0.02 / ((27 * 0.3 + 0.02) / 28):.1f}" in sentence
+    assert f"all keys: 0.020 nats, {100 * 0.02 / ((27 * 0.3 + 0.02) / 28):.1f}" in sentence
 
 
 def test_heads_that_have_too_few_rows_are_named_and_stand_apart(study: Study) -> None:
@@ -419,7 +419,7 @@ def test_without_the_metric_there_is_no_page_no_link_and_no_section(small_site: 
     assert not (small_site.folder / "data/similar").exists()
     for page in small_site.pages:
         assert "similar.html" not in page.read_text(encoding="utf-8")
-        assert "look alike" not in text_of(html_of(page))
+        assert "Similar heads" not in text_of(html_of(page))
     assert similar_page(results(small_site.study)) is None
 
 

@@ -142,7 +142,7 @@ def test_maps_have_the_numbers_of_the_study(study: Study, page: SpeechPage) -> N
     assert len(cells) == 2 * n_tags * tiny.LAYERS
     for cell in cells:
         where = {"layer": cell["layer"]}
-        if cell["way"] == "looked at":
+        if cell["way"] == "attention received":
             ratio = value(study.layers, "pos_received_ratio", cell["tag"], **where)
             low = value(study.layers, "pos_received_ratio", cell["tag"], "low", **where)
         else:

@@ -24,7 +24,7 @@ from headbook.views.cells import Cell
 from headbook.views.head import head_pages
 from headbook.views.ranked import points
 from headbook.views.syntax import SyntaxPage, syntax_page
-from headbook.wording import number, percent
+from headbook.wording import WAYS, number, percent
 from pages import elements, html_of, text_of
 from sites import Site, make_study
 from treebank import Gold
@@ -58,6 +58,9 @@ def corpus() -> tuple[tuple[Gold, ...], ...]:
     for place in range(RARE):
         found[place] += (Gold("ve", "INTJ", 2, "vocative"),)
     return tuple(found)
+
+
+WAY = {name: code for code, name in WAYS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +102,7 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
     rows = page.sections[0].relations.rows
     assert len(rows) == 10
     for row in rows:
-        label = f"{row.relation}:{row.way.replace(' ', '_')}"
+        label = f"{row.relation}:{WAY[row.way]}"
         n = LABELS.index(label)
         layer, head = np.unravel_index(hits[..., n].argmax(), hits.shape[:2])
         finds = asked[n, 1:]
@@ -128,7 +131,7 @@ def test_rows_are_sorted_by_margin_and_say_whether_it_is_clear(
     assert page.sections[0].relations is not None
     order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.margin.value[n])
     for row, n in zip(page.sections[0].relations.rows, order, strict=True):
-        assert ranked.labels[n] == f"{row.relation}:{row.way.replace(' ', '_')}"
+        assert ranked.labels[n] == f"{row.relation}:{WAY[row.way]}"
         assert row.clear == (ranked.margin.low[n] > 0 or ranked.margin.high[n] < 0)
 
 
@@ -146,7 +149,9 @@ def test_a_relation_that_occurs_twice_is_named_and_not_ranked(page: SyntaxPage) 
     assert counts["vocative"] == RARE
     assert page.sections[0].relations is not None
     assert "vocative" not in {row.relation for row in page.sections[0].relations.rows}
-    assert page.sections[0].relations.left_out == "vocative to head, vocative to dependent"
+    assert page.sections[0].relations.left_out == ", ".join(
+        f"vocative ({way})" for way in WAYS.values()
+    )
 
 
 def test_the_map_has_the_margins_of_the_best_heads_of_layers(
@@ -158,7 +163,7 @@ def test_the_map_has_the_margins_of_the_best_heads_of_layers(
     (cells,) = figure.spec["datasets"].values()
     assert len(cells) == tiny.LAYERS * len(ranked.labels)
     for cell in cells:
-        n = ranked.labels.index(f"{cell['relation']}:{cell['way'].replace(' ', '_')}")
+        n = ranked.labels.index(f"{cell['relation']}:{WAY[cell['way']]}")
         layer = cell["layer"]
         assert cell["margin"] == pytest.approx(ranked.layer_margin.value[layer, n], abs=1e-4)
         assert cell["head"] == f"L{layer}·H{ranked.layer_head[layer, n]}"
@@ -183,7 +188,7 @@ def test_the_example_is_the_listed_sentence_in_which_the_head_finds_most(
         for word, above in enumerate(text.heads):
             if text.relations[word] != example.relation:
                 continue
-            looks, looked = (word, above) if example.way == "to head" else (above, word)
+            looks, looked = (word, above) if WAY[example.way] == "to_head" else (above, word)
             weight = {}
             for other in set(text.words) - {-1, looks}:
                 rows = [i for i, w in enumerate(text.words) if w == looks]
@@ -301,7 +306,7 @@ def test_a_causal_model_is_asked_for_words_that_came_before(tmp_path: Path) -> N
     relations = syntax_page(results(made)).sections[0].relations
     assert relations is not None
     assert {(row.relation, row.way) for row in relations.rows} == {
-        ("obj", "to head"), ("punct", "to head"), ("det", "to dependent"),
+        ("obj", WAYS["to_head"]), ("punct", WAYS["to_head"]), ("det", WAYS["to_dependent"]),
         ("amod", "to dependent"), ("nsubj", "to dependent"),
     }  # fmt: skip
     assert relations.example is not None

@@ -50,7 +50,7 @@ class Config:
     annotator: str = option(
         "embedded",
         "spaCy pipeline for words, parts of speech and dependencies: an installed name, a folder, "
-        "'embedded' (English) or 'none' (words only). CoNLL-U input brings its own.",
+        "'embedded' (English) or 'none' (words only). CoNLL-U input has its own.",
     )
     target_annotator: str = option(
         "none", "The same for the target side of source-target pairs; often another language."

@@ -105,7 +105,7 @@ def relation_rows(results: StackResults, tests: RelationTests) -> Iterator[Relat
         even = results.half(REPORT, METRIC, VIEW, label, of="uniform").value[head.layer]
         yield RelationRow(
             relation=label.rpartition(":")[0],
-            way=label.rpartition(":")[2].replace("_", " "),
+            way=WAYS[label.rpartition(":")[2]],
             words=f"{accuracy.events:,.0f}",
             head=head_name(head),
             href=head_page(head),
