@@ -380,7 +380,7 @@ def test_a_model_outside_the_hook_has_rows_only_and_says_so(
     assert not of.survey.anchors
     page = context_page(results(of))
     assert page is not None
-    assert any("what heads write" in remark for remark in page.remarks)
+    assert any("head outputs" in remark for remark in page.remarks)
 
 
 def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None:

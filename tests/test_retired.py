@@ -1,6 +1,7 @@
 """Pages and help speak of one thing by one name, that of the literature."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner

@@ -35,6 +35,7 @@ from headbook.views.head import head_pages
 from headbook.views.matrices import matrix_pictures
 from headbook.views.neighbours import nats
 from headbook.views.similar import similar_page
+from headbook.wording import VIEWS as NAMED
 from headbook.wording import head_name
 from headbook.writing.images import matrix
 from looks import Row, Viewed
@@ -45,6 +46,7 @@ Floats = NDArray[np.float64]
 Folder = Callable[[str], Path]
 Place = tuple[int, int]  # layer and head
 VIEWS = ("raw", "renorm")
+NAMES = {NAMED[View(view)]: view for view in VIEWS}
 LN2 = math.log(2)
 FAMILIES = {"bert": 1e-9, "gpt2": 1e-9, "llama": 1e-5, "bart": 1e-9}  # llama: softmax in float32
 
@@ -280,8 +282,9 @@ def test_pages_have_the_numbers_of_the_study(study: Study) -> None:
     page = similar_page(results(study))
     assert page is not None
     (section,) = page.sections
-    assert section.views == VIEWS
-    for view, rows in section.closest:
+    assert section.views == tuple(NAMES)
+    for title, rows in section.closest:
+        view = NAMES[title]
         table = study.pairs[study.pairs["view"] == view].sort_values("value")
         listed = [row.other.distances[VIEWS.index(view)].text for row in rows]
         assert listed == [nats(each) for each in table["value"][: len(rows)]]
@@ -306,8 +309,8 @@ def test_the_text_says_how_far_layers_are_apart(study: Study) -> None:
         same = rows["layer"] == rows["other_layer"]
         within, across = rows["value"][same].mean(), rows["value"][~same].mean()
         assert (
-            f"View {view}: heads of one layer are {nats(within)} nats apart on average, heads of "
-            f"different layers {nats(across)}."
+            f"Mean divergence, {NAMED[View(view)]}: {nats(within)} nats within a layer, "
+            f"{nats(across)} between layers."
         ) in page.sections[0].summary
 
 

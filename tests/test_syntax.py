@@ -25,6 +25,7 @@ from headbook.views.head import head_pages
 from headbook.views.ranked import points
 from headbook.views.syntax import SyntaxPage, syntax_page
 from headbook.wording import WAYS, number, percent
+from headbook.wording import small as in_words
 from pages import elements, html_of, text_of
 from sites import Site, make_study
 from treebank import Gold
@@ -141,7 +142,9 @@ def test_the_verdict_counts_relations_with_a_small_p(
     names = {label.rpartition(":")[0] for label in ranked.labels}
     small = {x.rpartition(":")[0] for x, p in zip(ranked.labels, ranked.p, strict=True) if p < 0.05}
     assert page.sections[0].relations is not None
-    assert page.sections[0].relations.verdict.startswith(f"{len(small)} of {len(names)} relations")
+    assert page.sections[0].relations.verdict.startswith(
+        f"In {in_words(len(small))} of {len(names)} relations, a head beats "
+    )
 
 
 def test_a_relation_that_occurs_twice_is_named_and_not_ranked(page: SyntaxPage) -> None:
@@ -307,7 +310,7 @@ def test_a_causal_model_is_asked_for_words_that_came_before(tmp_path: Path) -> N
     assert relations is not None
     assert {(row.relation, row.way) for row in relations.rows} == {
         ("obj", WAYS["to_head"]), ("punct", WAYS["to_head"]), ("det", WAYS["to_dependent"]),
-        ("amod", "to dependent"), ("nsubj", "to dependent"),
+        ("amod", WAYS["to_dependent"]), ("nsubj", WAYS["to_dependent"]),
     }  # fmt: skip
     assert relations.example is not None
 

@@ -64,7 +64,7 @@ LABELS = {
     "head_found:unsplit": "accuracy, unsplit words",
 }
 WAYS = {"to_head": "dependent → head", "to_dependent": "head → dependent"}
-SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+SMALL = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 MEASURES = {"f1": "F1", "pk": "Pk", "windowdiff": "WindowDiff"}  # of ends; a rule follows
 
 

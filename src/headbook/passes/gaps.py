@@ -102,8 +102,8 @@ def _annotation(
                 option = "--annotator" if stack.keys is Side.SOURCE else "--target-annotator"
                 yield Gap(
                     need.value, name,
-                    f"the {stack.keys} texts have none; {option} takes a spaCy pipeline, or give "
-                    "CoNLL-U input",
+                    f"the {stack.keys} texts have none; give a spaCy pipeline with {option}, "
+                    "or CoNLL-U",
                 )  # fmt: skip
 
 
