@@ -1,5 +1,6 @@
 """Pages and help speak of one thing by one name, that of the literature."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,11 +84,12 @@ def test_each_pattern_says_what_took_its_place() -> None:
 
 def test_keys_states_and_references_have_one_name_each() -> None:
     """The same in tables, captions and the choices of charts."""
-    for field, names, codes in (
+    named: tuple[tuple[str, Mapping[Any, str], Any], ...] = (
         ("view", VIEWS, View),
         ("state", STATES, State),
         ("space", SPACES, Space),
-    ):
+    )
+    for field, names, codes in named:
         assert [*names] == [*codes]
         assert len({*names.values()}) == len(names)
         for code in codes:

@@ -26,7 +26,7 @@ ASKED = (
     ("From a verb to its subject", RELATION, "nsubj:to_dependent", False),
     ("From a determiner to its noun", RELATION, "det:to_head", False),
     ("Highest attention distance", "attention_distance", "", False),
-    ("Most attention to special tokens and other sinks", "sink_share", "", False),
+    ("Most attention to the sink", "sink_share", "", False),
     ("Lowest normalised entropy", "relative_entropy", "", True),
     ("Highest induction score", "induction_score", "", False),
 )
