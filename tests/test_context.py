@@ -423,9 +423,9 @@ def test_the_page_stands_in_the_site(packed: Callable[[str], Study], tmp_path: P
     assert again.survey.anchors["self"].names == of.survey.anchors["self"].names
     headbook.render(again, tmp_path / "site")
     page = text_of(html_of(tmp_path / "site" / "context.html"))
-    assert "Ends of sentences" in page
+    assert "Sentence ends" in page
     anchor = text_of(html_of(tmp_path / "site" / "metrics" / "anchor_token.html"))
-    assert "What heads write" in anchor
+    assert "Head outputs" in anchor
 
 
 def test_pairs_are_counted_once() -> None:
