@@ -287,7 +287,9 @@ def test_without_trees_the_page_says_what_to_pass(tmp_path: Path) -> None:
     html = rendered(tmp_path, tmp_path / "some.txt", sentence_pages="0")
     assert "--annotator, or CoNLL-U" in text_of(html)
     assert not elements(html, "figure")
-    assert "table" not in {e.tag for e in elements(html)} or "Words and subword tokens" in text_of(html)
+    assert "table" not in {e.tag for e in elements(html)} or "Words and subword tokens" in text_of(
+        html
+    )
     assert not {"relations", "trees"} & {
         name for e in elements(html, "table") for name in e.attributes["class"].split()
     }

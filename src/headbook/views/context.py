@@ -155,8 +155,8 @@ def _section(results: StackResults) -> ContextSection:
 
 
 def _figures(results: StackResults) -> Iterator[Figure]:
-    thresholds = [Line(label, DISTANCE, label) for label in metric(DISTANCE).labels]
-    odds = [Line(label, PREFERENCE, label) for label in metric(PREFERENCE).labels]
+    thresholds = [Line(label_name(label), DISTANCE, label) for label in metric(DISTANCE).labels]
+    odds = [Line(label_name(label), PREFERENCE, label) for label in metric(PREFERENCE).labels]
     alike = [Line("head outputs", SIMILARITY, "all"), Line("attention rows", ROWS, "all")]
     ends = [Line(label_name(label), ENDS, label) for label in metric(ENDS).labels]
     asked = (
