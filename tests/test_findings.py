@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 
 from fakes import NO_NUMBERS, Fake, fake_results, said
 from headbook import findings
@@ -115,6 +116,16 @@ def test_where_a_model_has_several_stacks_every_finding_names_its_own() -> None:
     for stack in ("encoder", "decoder", "cross"):
         for finding in find(everything(stack)):
             assert stack in finding.text
+
+
+@pytest.mark.parametrize("stack", ["self", "cross"])
+def test_a_sentence_has_at_most_thirty_words_and_begins_with_none_of_its_numbers(
+    stack: str,
+) -> None:
+    for finding in find(everything(stack)):
+        for sentence in re.split(r"(?<=[a-z\])%])[.] (?=[A-Z])", finding.text):
+            assert len(sentence.split()) <= 30, sentence
+            assert not sentence[0].isdigit()
 
 
 def test_what_rests_on_few_observations_is_not_said() -> None:

@@ -132,7 +132,7 @@ def test_positional_heads_are_named_with_their_offset() -> None:
         argmax(1): Fake([[0.0, 0.2], [0.93, 0.1]], uniform=0.12),
     }
     (text,) = said(looks.positional_heads, fake_results(numbers))
-    assert text.startswith("Two positional heads, ")
+    assert text.startswith("Two positional heads: ")
     assert text.index("L0·H0 (the previous token), 97.0") < text.index(
         "L1·H0 (the next token), 93.0"
     )
@@ -147,7 +147,7 @@ def test_a_head_is_positional_only_if_its_interval_is(change: dict[str, Any]) ->
 
 def test_of_many_heads_a_few_are_named_and_the_others_counted() -> None:
     (text,) = said(looks.positional_heads, fake_results({argmax(-1): Fake([[0.95] * 9])}))
-    assert text.startswith("Nine positional heads, ")
+    assert text.startswith("Nine positional heads: ")
     assert len(re.findall(r"L0·H\d", text)) == 2
     assert ", seven more (" in text
 
@@ -169,8 +169,8 @@ def test_heads_on_random_tokens_need_forty_per_cent() -> None:
     fake = Fake([[0.9, 0.39], [0.1, 0.5]], uniform=0.01)
     (finding,) = looks.repeated_tokens(fake_results({column: fake}, causal=True))
     assert "Two induction heads on repeated random tokens" in finding.text
-    assert "the earlier occurrence: L0·H0 90.0" in finding.text
-    assert finding.text.endswith("(threshold 40 %; uniform attention: 1.0\u202f%).")
+    assert "the earlier occurrence. Highest: L0·H0, 90.0" in finding.text
+    assert finding.text.endswith("(uniform attention: 1.0\u202f%).")
     assert finding.behind == "50 random sequences"
     wide = Fake([[0.5]], spread=1)
     assert not said(looks.repeated_tokens, fake_results({column: wide}, causal=True))

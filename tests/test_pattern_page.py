@@ -196,4 +196,4 @@ def test_a_study_without_patterns_has_no_page_and_no_link(make: Make, tmp_path: 
             linked = [a for a in elements(html, "a") if "patterns.html" in a.attributes["href"]]
             assert bool(linked) == there
     assert not elements(pages["patterns.html"], "img")  # nor pictures, without their weights
-    assert "Heads by class" in text_of(pages["patterns.html"])
+    assert "Heads by type" in text_of(pages["patterns.html"])

@@ -122,7 +122,7 @@ def positional_heads(results: StackResults) -> Iterator[Finding]:
     chance = 0.0
     for offset in metric(name).labels:
         for best in reaching(results, name, view, offset, POSITIONAL):
-            heads.append((best, f" ({OFFSETS.get(int(offset), f'offset {signed(int(offset))}')}),"))
+            heads.append((best, f" ({OFFSETS.get(int(offset), f'offset {signed(int(offset))}')})"))
             chance = max(chance, uniform(results, name, view, offset, best.head.layer).value)
     if heads:
         yield finding(
@@ -130,7 +130,7 @@ def positional_heads(results: StackResults) -> Iterator[Finding]:
             name,
             (
                 *opened(results, metric_link(name, heads_of_kind(len(heads), "positional"))),
-                ", with the largest weight at one offset for at least 90 % of queries: ",
+                ": the largest weight at one offset for at least 90 % of queries.",
                 *listed(heads, name),
                 f" (random key: at most {number(chance, share=True)}).",
             ),
@@ -199,11 +199,11 @@ def repeated_tokens(results: StackResults) -> Iterator[Finding]:
                 name,
                 (
                     begun(results, heads_of_kind(len(heads), kind)),
-                    " on repeated random tokens, by attention to ",
+                    " on repeated random tokens: at least 40 % of the attention to ",
                     metric_link(name, where),
-                    ": ",
+                    ".",
                     *listed(heads, name),
-                    f" (threshold 40 %; uniform attention: {number(chance, share=True)}).",
+                    f" (uniform attention: {number(chance, share=True)}).",
                 ),
                 min(best.value.sentences for best, _ in heads),
             )

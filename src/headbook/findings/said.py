@@ -191,10 +191,10 @@ def reaching(
 
 
 def listed(heads: Sequence[tuple[Best, str]], name: str) -> Parts:
-    """Heads by name, each with a remark before its number: the highest few."""
+    """A sentence that is yet to end: the highest few heads, each with a remark and its number."""
     ranked = sorted(heads, key=lambda each: -each[0].value.value)
-    parts: list[str | Link] = []
+    parts: list[str | Link] = [" Highest: " if ranked[1:] else " "]
     for best, remark in ranked[:NAMED]:
-        parts += [", ", head_link(best.head), f"{remark} {said(best.value, name)}"]
+        parts += [", ", head_link(best.head), f"{remark}, {said(best.value, name)}"]
     more = len(ranked) - NAMED
-    return (*parts[1:], *([f", {small(more)} more"] if more > 0 else []))
+    return (parts[0], *parts[2:], *([f", {small(more)} more"] if more > 0 else []))
