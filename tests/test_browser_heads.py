@@ -129,13 +129,14 @@ def test_a_range_leaves_the_heads_whose_numbers_lie_in_it(
 
 def test_filters_leave_the_heads_that_they_name(encoder_site: Site, open_page: Open) -> None:
     page, facts = visit(open_page, encoder_site), head_facts(results(encoder_site.study)["self"])
-    for label, attribute in (("Type", "label"), ("Most attention to", "looks")):
+    for filtered, attribute in (("class", "label"), ("looks", "looks")):
+        select = page.locator(f'select[data-filter="{filtered}"]')
         words = {getattr(f, attribute).word for f in facts} - {""}
         for word in sorted(words):
             wanted = [f.name for f in facts if getattr(f, attribute).word == word]
-            page.get_by_label(label).select_option(word)
+            select.select_option(word)
             assert names(page) == wanted
-        page.get_by_label(label).select_option("")
+        select.select_option("")
     page.get_by_label("Layers from").fill("1")
     assert names(page) == [f.name for f in facts if f.head.layer >= 1]
     page.get_by_label("to", exact=True).fill("1")
