@@ -126,7 +126,7 @@ def test_a_type_is_found_by_part_of_its_name_whatever_its_case(
     types = data_file(encoder_site.folder / "data" / "types.js")[1]["self"]
     body = page.locator("[data-types-of=self]")
     still = body.all_inner_texts()
-    search = page.get_by_label("Find a type")
+    search = page.get_by_label("Find a token")
     search.fill("O")
     wanted = [row for row in types if "o" in row[0].lower()]
     assert 0 < len(wanted) < len(types)

@@ -55,7 +55,7 @@ def test_an_added_column_holds_the_numbers_of_the_study(
     for column in columns(found)[::9]:
         if column.key in (view_of(page).get("columns") or [""])[0].split(" "):
             continue
-        page.get_by_label("Number").select_option(column.key)
+        page.get_by_label("Metric").select_option(column.key)
         page.get_by_role("button", name="Add column").click()
         heading = page.locator(f'th[data-key="{column.key}"]')
         if heading.count() == 0:
@@ -129,13 +129,14 @@ def test_a_range_leaves_the_heads_whose_numbers_lie_in_it(
 
 def test_filters_leave_the_heads_that_they_name(encoder_site: Site, open_page: Open) -> None:
     page, facts = visit(open_page, encoder_site), head_facts(results(encoder_site.study)["self"])
-    for label, attribute in (("Class", "label"), ("Looks most at", "looks")):
+    for filtered, attribute in (("class", "label"), ("looks", "looks")):
+        select = page.locator(f'select[data-filter="{filtered}"]')
         words = {getattr(f, attribute).word for f in facts} - {""}
         for word in sorted(words):
             wanted = [f.name for f in facts if getattr(f, attribute).word == word]
-            page.get_by_label(label).select_option(word)
+            select.select_option(word)
             assert names(page) == wanted
-        page.get_by_label(label).select_option("")
+        select.select_option("")
     page.get_by_label("Layers from").fill("1")
     assert names(page) == [f.name for f in facts if f.head.layer >= 1]
     page.get_by_label("to", exact=True).fill("1")
@@ -168,10 +169,10 @@ def test_search_takes_neither_case_nor_accents_into_account(
 def test_the_address_reproduces_the_view(encoder_site: Site, open_page: Open) -> None:
     """What a reader has set up by hand is there after a reload and in another window."""
     page = visit(open_page, encoder_site)
-    page.get_by_label("Number").select_option(PREVIOUS)
+    page.get_by_label("Metric").select_option(PREVIOUS)
     page.get_by_role("button", name="Add column").click()
     page.locator(f'th[data-key="{PREVIOUS}"] button').click()
-    page.get_by_role("button", name="Remove Sink share").click()
+    page.get_by_role("button", name="Remove Attention to the sink").click()
     page.locator(f'input[data-range="{PREVIOUS}"]').first.fill("1")
     page.get_by_label("Layers from").fill("1")
     page.get_by_label("Across").select_option(PREVIOUS)

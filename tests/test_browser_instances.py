@@ -9,6 +9,7 @@ from playwright.sync_api import Locator, Page, expect
 
 import naive_instances as naive
 from browser import Open, each
+from headbook.wording import VIEWS as NAMED
 from naive_instances import Map, written
 from panels import cells, lightness, picture, switch, tokens
 from sites import Site
@@ -16,7 +17,7 @@ from sites import Site
 pytest_plugins = ["windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-VIEWS = {"raw": "raw", "nosink": "no sink", "renorm": "renormalised", "norm": "norm-weighted"}
+VIEWS = {**{str(view): name for view, name in NAMED.items()}, "norm": "value-weighted"}
 STATES = [(view, units) for units in ("pieces", "words") for view in VIEWS]
 PLACES = [
     ("encoder", "self"),

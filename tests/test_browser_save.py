@@ -71,7 +71,7 @@ def test_the_map_has_a_cell_for_each_weight_that_there_is(
     caption = elements(text, "title")[0].text or ""
     assert decoder_site.study.manifest.model.name in caption
     assert "L1·H2" in caption
-    assert "raw weights" in caption
+    assert "all keys" in caption
 
 
 def test_lines_are_the_fewest_that_hold_the_chosen_share(

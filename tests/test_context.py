@@ -380,7 +380,7 @@ def test_a_model_outside_the_hook_has_rows_only_and_says_so(
     assert not of.survey.anchors
     page = context_page(results(of))
     assert page is not None
-    assert any("what heads write" in remark for remark in page.remarks)
+    assert any("head outputs" in remark for remark in page.remarks)
 
 
 def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None:
@@ -423,9 +423,9 @@ def test_the_page_stands_in_the_site(packed: Callable[[str], Study], tmp_path: P
     assert again.survey.anchors["self"].names == of.survey.anchors["self"].names
     headbook.render(again, tmp_path / "site")
     page = text_of(html_of(tmp_path / "site" / "context.html"))
-    assert "Ends of sentences" in page
+    assert "Sentence ends" in page
     anchor = text_of(html_of(tmp_path / "site" / "metrics" / "anchor_token.html"))
-    assert "What heads write" in anchor
+    assert "Head outputs" in anchor
 
 
 def test_pairs_are_counted_once() -> None:

@@ -3,6 +3,7 @@
 import re
 
 import numpy as np
+import pytest
 
 from fakes import NO_NUMBERS, Fake, fake_results, said
 from headbook import findings
@@ -37,8 +38,8 @@ def test_metrics_in_which_no_layer_differs_from_the_untrained_twin_are_listed() 
     of = fake_results(model, twins={"untrained 0": same, "untrained 1": other})
     (text,) = said(twins.like_untrained, of)
     assert text == (
-        "No layer is shown to differ from the untrained twin (2 seeds) in: "
-        "attention distance, variability (sample of 40)."
+        "No clear difference from the same architecture with random weights (2 seeds), in any "
+        "layer: attention distance, attention variability (sample of 40)."
     )
     one = fake_results({SHARE: Fake([[0.5], [0.1]])}, twins={"untrained 0": {SHARE: same[SHARE]}})
     assert not said(twins.like_untrained, one)
@@ -75,8 +76,8 @@ def test_tokens_lose_their_own_word_only_if_the_last_interval_says_so() -> None:
         return said(travels.own_word, fake_results(NO_NUMBERS, tokens={column: (values, 0.01)}))
 
     (text,) = of([0.0, 0.1, 2.0])
-    assert text.startswith("Up to layer 1 the typical token stays nearest to its own word; ")
-    assert "other words are nearer: 99.0 [" in text
+    assert text.startswith("Up to layer 1, a typical token is nearest to its own vocabulary ")
+    assert "others are nearer: 99.0 [" in text
     assert not of([0.0, 0.1, 0.2])
     assert not of([1.0, 1.0, 2.0])
 
@@ -115,6 +116,16 @@ def test_where_a_model_has_several_stacks_every_finding_names_its_own() -> None:
     for stack in ("encoder", "decoder", "cross"):
         for finding in find(everything(stack)):
             assert stack in finding.text
+
+
+@pytest.mark.parametrize("stack", ["self", "cross"])
+def test_a_sentence_has_at_most_thirty_words_and_begins_with_none_of_its_numbers(
+    stack: str,
+) -> None:
+    for finding in find(everything(stack)):
+        for sentence in re.split(r"(?<=[a-z\])%])[.] (?=[A-Z])", finding.text):
+            assert len(sentence.split()) <= 30, sentence
+            assert not sentence[0].isdigit()
 
 
 def test_what_rests_on_few_observations_is_not_said() -> None:

@@ -29,9 +29,9 @@ def test_a_part_of_speech_is_preferred_only_above_chance() -> None:
         )
 
     (text,) = said(language.parts_of_speech, of(2.5))
-    assert text.startswith("L0·H0 prefers VERB most: 2.50 [")
-    assert "(share of its attention 20.0" in text
-    assert "L0·H1 prefers NOUN" in said(language.parts_of_speech, of(0.5))[0]
+    assert text.startswith("L0·H0 attends most to verbs (VERB): 20.0")
+    assert "of its attention, 2.50 times [" in text
+    assert "L0·H1 attends most to nouns (NOUN)" in said(language.parts_of_speech, of(0.5))[0]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(language, "SENTENCES", 1_000)
         assert not said(language.parts_of_speech, of(2.5))  # too few have it
@@ -50,9 +50,8 @@ def test_dependencies_are_followed_only_above_uniform_attention() -> None:
     }
     numbers = {column: Fake([[0.2, 0.4]], uniform=0.1), **near}
     (text,) = said(language.dependencies, fake_results(numbers))
-    assert text.startswith("L0·H1 follows dependencies most: 40.0")
-    assert text.endswith("70.0\u202f% of its attention goes to neighbouring tokens, where most "
-                         "dependencies are.")  # fmt: skip
+    assert text.startswith("L0·H1 gives most attention along dependencies: 40.0")
+    assert text.endswith("where most dependencies are, receive 70.0\u202f%.")
     numbers = {column: Fake([[0.2, 0.4]], uniform=0.4)}
     assert not said(language.dependencies, fake_results(numbers))
 
@@ -60,9 +59,9 @@ def test_dependencies_are_followed_only_above_uniform_attention() -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({}, "L0·H1 follows dependencies beyond what distance explains most: with 8.0"),
-        ({"spread": 1.0}, "No head is shown to follow dependencies beyond what distance explains"),
-        ({"second": [[0.0, -0.05]]}, "the best on one half of the sentences, L0·H1, has −5.0"),
+        ({}, "L0·H1 aligns most with dependencies: +8.0 points ["),
+        ({"spread": 1.0}, "No head aligns clearly better with dependencies than a baseline"),
+        ({"second": [[0.0, -0.05]]}, "the best, L0·H1: −5.0 points ["),
     ],
 )
 def test_syntax_beyond_distance_is_claimed_only_above_nothing(
@@ -76,7 +75,7 @@ def test_syntax_beyond_distance_is_claimed_only_above_nothing(
 
 TREES = [
     (language.phrase_trees, "phrase_trees", "f1", "right_branching", "right-branching trees"),
-    (language.dependency_trees, "dependency_trees", "uas", "chain", "a chain of words"),
+    (language.dependency_trees, "dependency_trees", "uas", "chain", "linking neighbours"),
 ]
 
 
@@ -90,11 +89,11 @@ def test_trees_beat_their_baseline_or_do_not_or_nothing_is_said(
         return said(rule, fake_results(columns))
 
     (above,) = of([0.3, 0.5])
-    assert above.startswith("L0·H1 draws better ")
-    assert f"than {name}: " in above
+    assert " induced from L0·H1 reach " in above
+    assert f"; {name}: 40.0" in above
     (below,) = of([0.3, 0.2])
-    assert below.startswith("No head draws better ")
-    assert "the best, L0·H0, reaches " in below
+    assert below.startswith(f"No head beats {name} in ")
+    assert "the best, L0·H0: " in below
     assert not of([0.3, 0.4])
     assert not of([0.3, 0.5], spread=0.5)
     assert not of([0.3, 0.2], spread=0.5)
@@ -102,8 +101,8 @@ def test_trees_beat_their_baseline_or_do_not_or_nothing_is_said(
 
 def test_the_rarest_word_is_looked_at_only_above_chance() -> None:
     (text,) = said(language.rare_words, fake_results({RARE: Fake([[0.1, 0.3]], uniform=0.08)}))
-    assert text.startswith("L0·H1 looks at the rarest word of the sentence most: ")
-    assert text.endswith("8.0\u202f% if they picked one at random.")
+    assert text.startswith("L0·H1 attends most to the rarest word of a sentence: ")
+    assert text.endswith("(random choice: 8.0\u202f%).")
     for fake in (Fake([[0.1, 0.3]], uniform=0.3), Fake([[0.3]], uniform=0.1, spread=3)):
         assert not said(language.rare_words, fake_results({RARE: fake}))
 
@@ -133,10 +132,10 @@ def outcomes(margins: list[float], p: list[float], behind: float = 10) -> Relati
 def test_the_relation_is_named_that_is_found_most_beyond_an_offset() -> None:
     of = fake_results(NO_NUMBERS)
     (finding,) = relations(of, outcomes([0.4, 0.5], [0.001, 0.0005]))
-    assert finding.text.startswith("In 2 of 2 relations and directions a head finds more words ")
-    assert "Most so L1·H0 in nsubj, from the head to the word: 80.0" in finding.text
-    assert "offset +1 30.0" in finding.text
-    assert finding.text.endswith("p < 0.001.")
+    assert finding.text.startswith("In two of 2 pairs of relation and direction, a head beats ")
+    assert "L1·H0 attends from a verb to its subject in 80.0" in finding.text
+    assert "+50.0 points [+40.0, +60.0] over the best fixed offset (+1)" in finding.text
+    assert finding.text.endswith("p < 0.001 family-wise.")
     assert finding.behind == "40 sentences of a sample of 100"
     assert find(of, outcomes([0.4, 0.5], [0.001, 0.0005])) == [finding]
 

@@ -39,7 +39,7 @@ def test_a_number_is_that_of_the_second_half_with_its_interval() -> None:
         if half == REPORT
     ]
     expected = ratio(parts, (0, 1))
-    assert "L0·H1 gives more of its attention to the previous token than any other" in text
+    assert text.startswith("Most attention to the previous token: L0·H1, ")
     assert written(*expected[:3], share=True) in text
 
 
@@ -47,23 +47,23 @@ def test_a_head_is_never_chosen_on_the_half_on_which_it_is_reported() -> None:
     lucky = Fake([[0.3, 0.2]], second=[[0.3, 0.9]])
     column = HeadColumn("attention_to", View.RAW, "next")
     (text,) = said(looks.neighbours, fake_results({column: lucky}))
-    assert text.startswith("L0·H0 ")
+    assert ": L0·H0, " in text
     assert CHOICE != REPORT
 
 
 def test_layers_that_look_far_are_set_against_those_that_look_near() -> None:
     of = fake_results({DISTANCE: Fake(ONE_FAR, uniform=5)})
     (text,) = said(looks.trend, of)
-    assert text.startswith("Layer 2 looks farthest, 8.00 tokens [")
-    assert ", against 1.00 tokens [" in text
-    assert text.endswith(" in layer 1; uniform attention would span 5.00 tokens.")
+    assert text.startswith("Layer 2 attends farthest: 8.00 tokens [")
+    assert "on average; layer 1: 1.00 tokens [" in text
+    assert text.endswith(", uniform attention: 5.00 tokens.")
 
 
 def test_runs_of_layers_are_a_quarter_of_all() -> None:
     of = fake_results({DISTANCE: Fake([[n] for n in (2, 1, 1, 3, 5, 6, 7, 4)])})
     (text,) = said(looks.trend, of)
-    assert text.startswith("Layers 5–6 look farthest, 6.50 tokens [")
-    assert " in layers 1–2; " in text
+    assert text.startswith("Layers 5–6 attend farthest: 6.50 tokens [")
+    assert "; layers 1–2: 1.00 tokens [" in text
 
 
 def test_layers_whose_intervals_overlap_are_not_set_against_each_other() -> None:
@@ -79,29 +79,32 @@ def test_a_run_that_is_farthest_by_luck_is_not() -> None:
 @pytest.mark.parametrize(
     ("seeds", "says"),
     [
-        ([[[5], [5], [5], [5]], [[6], [6], [6], [6]]], "shows no such rise: 5.50 (5.00 to 6.00)"),
-        ([[[3], [1], [7], [2]], [[3], [2], [9], [2]]], "shows such a rise, too: 8.00 (7.00 to 9."),
-        ([[[5], [5], [5], [5]]], "shows no such rise: 5.00 (5.00 to 5.00) against 5.00"),
+        (
+            [[[5], [5], [5], [5]], [[6], [6], [6], [6]]],
+            "no such difference: 5.50 [5.00, 6.00]",
+        ),
+        ([[[3], [1], [7], [2]], [[3], [2], [9], [2]]], "differs likewise: 8.00 [7.00, 9."),
+        ([[[5], [5], [5], [5]]], "shows no such difference: 5.00 [5.00, 5.00] and 5.00"),
     ],
 )
-def test_the_trend_says_what_the_untrained_twin_shows(seeds: list[Any], says: str) -> None:
+def test_the_trend_says_what_random_weights_show(seeds: list[Any], says: str) -> None:
     twins_ = {f"untrained {n}": {DISTANCE: Fake(each)} for n, each in enumerate(seeds)}
     of = fake_results({DISTANCE: Fake([[3], [1], [8], [2]])}, twins=twins_)
     (text,) = said(looks.trend, of)
     assert says in text
-    assert text.endswith("2 seeds, least to most." if len(seeds) > 1 else "1 seed, 95 % interval.")
+    assert text.endswith("2 seeds, range in brackets." if len(seeds) > 1 else "one seed.")
 
 
 def test_without_an_untrained_twin_nothing_is_said_of_it() -> None:
     shuffled = {"shuffled 0": {DISTANCE: Fake(ONE_FAR)}}
     for twin in ({}, shuffled):
         of = fake_results({DISTANCE: Fake(ONE_FAR)}, twins=twin)
-        assert "untrained" not in said(looks.trend, of)[0]
+        assert "random weights" not in said(looks.trend, of)[0]
 
 
 @pytest.mark.parametrize(
     ("carried", "says"),
-    [(0.06, " It carries only 6.0"), (0.95, " It carries as much as 95.0"), (0.8, "")],
+    [(0.06, " They contribute 6.0"), (0.95, " They contribute 95.0"), (0.8, "")],
 )
 def test_the_sink_is_said_to_carry_another_share_only_if_intervals_are_apart(
     carried: float, says: str
@@ -111,10 +114,10 @@ def test_the_sink_is_said_to_carry_another_share_only_if_intervals_are_apart(
         CARRIED: Fake([[carried]] * 4),
     }
     (text,) = said(looks.sink, fake_results(numbers))
-    assert text.startswith("Layer 2 gives 80.0")
-    assert "to the sink (special tokens), layer 0 10.0" in text
-    assert "uniform attention would give it 15.0\u202f%." in text
-    assert (says in text) if says else ("carries" not in text)
+    assert text.startswith("Layer 2 attends most to special tokens: 80.0")
+    assert "of its attention; layer 0: 10.0" in text
+    assert ", uniform attention: 15.0\u202f%." in text
+    assert (says in text) if says else ("contribute" not in text)
 
 
 def test_a_sink_that_gets_no_more_than_uniform_attention_gives_is_none() -> None:
@@ -129,9 +132,11 @@ def test_positional_heads_are_named_with_their_offset() -> None:
         argmax(1): Fake([[0.0, 0.2], [0.93, 0.1]], uniform=0.12),
     }
     (text,) = said(looks.positional_heads, fake_results(numbers))
-    assert text.startswith("2 heads are positional, ")
-    assert text.index("L0·H0 at −1, 97.0") < text.index("L1·H0 at +1, 93.0")
-    assert "a key picked at random is there in 12.0\u202f% of cases" in text
+    assert text.startswith("Two positional heads: ")
+    assert text.index("L0·H0 (the previous token), 97.0") < text.index(
+        "L1·H0 (the next token), 93.0"
+    )
+    assert "(random key: at most 12.0\u202f%)." in text
 
 
 @pytest.mark.parametrize("change", [{"spread": 0.3}, {"second": [[0.85]]}, {"heads": [[0.89]]}])
@@ -142,17 +147,19 @@ def test_a_head_is_positional_only_if_its_interval_is(change: dict[str, Any]) ->
 
 def test_of_many_heads_a_few_are_named_and_the_others_counted() -> None:
     (text,) = said(looks.positional_heads, fake_results({argmax(-1): Fake([[0.95] * 9])}))
-    assert text.startswith("9 heads are positional")
-    assert len(re.findall(r"L0·H\d", text)) == 4
-    assert " and 5 more; " in text
+    assert text.startswith("Nine positional heads: ")
+    assert len(re.findall(r"L0·H\d", text)) == 2
+    assert ", seven more (" in text
 
 
 def test_variability_names_both_ends_where_they_are_apart() -> None:
     values = [[0.3, 0.05], [0.7, 0.4]]
     (finding,) = looks.variability(fake_results({VARIABILITY: Fake(values, uniform=0.2)}))
-    assert finding.text.startswith("L0·H1 goes by position most (variability 5.0")
-    assert "L1·H0 by content (70.0" in finding.text
-    assert "uniform attention 20.0" in finding.text
+    assert finding.text.startswith(
+        "Attention variability (0: position only) is lowest in L0·H1, 5.0"
+    )
+    assert "highest in L1·H0, 70.0" in finding.text
+    assert "uniform attention: 20.0" in finding.text
     assert finding.behind == "50 sentences of a sample of 40"
     assert not said(looks.variability, fake_results({VARIABILITY: Fake(values, spread=9)}))
 
@@ -161,9 +168,9 @@ def test_heads_on_random_tokens_need_forty_per_cent() -> None:
     column = HeadColumn("induction_score", View.RAW, "")
     fake = Fake([[0.9, 0.39], [0.1, 0.5]], uniform=0.01)
     (finding,) = looks.repeated_tokens(fake_results({column: fake}, causal=True))
-    assert "2 heads give at least 40 %" in finding.text
-    assert "(induction heads; 40 % is a convention): L0·H0 90.0" in finding.text
-    assert finding.text.endswith("; uniform attention 1.0\u202f%.")
+    assert "Two induction heads on repeated random tokens" in finding.text
+    assert "the earlier occurrence. Highest: L0·H0, 90.0" in finding.text
+    assert finding.text.endswith("(uniform attention: 1.0\u202f%).")
     assert finding.behind == "50 random sequences"
     wide = Fake([[0.5]], spread=1)
     assert not said(looks.repeated_tokens, fake_results({column: wide}, causal=True))

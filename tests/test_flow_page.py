@@ -89,7 +89,7 @@ def test_sentences_name_layers_with_least_and_most_and_what_is_left(study: Study
     rows = study.layers.query("metric == 'mixing_ratio' and label == 'mid/all'")
     values = rows["value"].to_numpy()
     least, most = int(values.argmin()), int(values.argmax())
-    assert f"between {percent(values[least])} (layer {least})" in section.said[0]
+    assert f"Context-mixing ratio: {percent(values[least])} (layer {least})" in section.said[0]
     assert f"{percent(values[most])} (layer {most})" in section.said[0]
     last = study.layers.query("metric == 'rollout_self' and label == 'out/all' and layer == 1")
     assert f"{percent(float(last['value'].iloc[0]))} (one half in each layer)" in section.said[-1]
@@ -109,8 +109,8 @@ def test_function_and_content_words_are_told_apart_by_intervals_alone() -> None:
         return page.sections[0].said
 
     told = said([0.5, 0.1, 0.2], [0.2, 0.3, 0.2])
-    assert "more than content words in 1 of 3 layers and less in 1" in told[1]
-    assert "In no layer" in said([0.2, 0.2, 0.2], [0.2, 0.2, 0.2])[1]
+    assert "than content words in one of 3 layers and less in one (95 %" in told[1]
+    assert "No clear difference" in said([0.2, 0.2, 0.2], [0.2, 0.2, 0.2])[1]
 
 
 @pytest.mark.parametrize(
@@ -136,8 +136,8 @@ def test_strongest_and_weakest_are_chosen_on_one_half_and_reported_on_the_other(
     assert line.weakest is not None
     assert (line.strongest.name, line.weakest.name) == ("L0·H0", "L0·H2")
     assert line.strongest.cell.text == line.weakest.cell.text == percent(0.1)
-    assert "L0·H0 with 10.0" in found.said[1]
-    assert "L0·H2 with 10.0" in found.said[1]
+    assert "norm: L0·H0, 10.0" in found.said[1]
+    assert "smallest: L0·H2, 10.0" in found.said[1]
 
 
 def test_without_values_heads_are_left_out() -> None:
@@ -179,10 +179,9 @@ def test_last_states_in_words() -> None:
     assert found is not None
     (mixture,) = found.mixtures
     assert mixture.said == (
-        "Least of itself: the last state of “cat” (token 1) is 30\u202f% its own input, "
-        "50\u202f% “[CLS]”, 20\u202f% “cat” (token 2).",
-        "Most of itself: the last state of “cat” (token 2) is 90\u202f% its own input, "
-        "10\u202f% “cat” (token 1).",
+        "Lowest share of own input: “cat” (token 1), 30\u202f% (50\u202f% “[CLS]”, 20\u202f% “cat” "
+        "(token 2)).",
+        "Highest share of own input: “cat” (token 2), 90\u202f% (10\u202f% “cat” (token 1)).",
     )
     assert [row.token for row in found.rows] == ["0 [CLS]", "1 cat", "2 cat"]
     assert found.rows[0].cells == (("100\u202f%", ""),)
@@ -193,14 +192,14 @@ def test_measured_ratios_come_first_and_pictures_run_to_their_largest_share() ->
     found = sources({"half": half, "measured": measured}, text("a", "b"))
     assert found is not None
     assert [each.title for each in found.mixtures] == [
-        "measured mixing ratios",
+        "measured context-mixing ratios",
         "one half in each layer",
     ]
     for mixture, shares, most in zip(found.mixtures, (measured, half), (255, 102), strict=True):
         data = base64.b64decode(mixture.image.partition(",")[2])
         drawn = np.array(Image.open(io.BytesIO(data)))
         np.testing.assert_array_equal(drawn, np.rint(shares / most * 255))
-        assert f"{round(100 * most / 255)}\u202f%, the largest share" in mixture.note
+        assert f"the largest share here, {round(100 * most / 255)}\u202f%" in mixture.note
 
 
 def test_long_sentences_show_their_first_tokens() -> None:

@@ -146,10 +146,12 @@ def test_sentences_of_the_page_name_its_numbers(study: Study) -> None:
     said = " ".join(section.summary)
     place = next(i for i, c in enumerate(sums.columns) if c == ("anisotropy", "raw"))
     first, *_, last = sums.states.value[:, place]
-    assert f"cosine of {number(first)} in the input and {number(last)} in the last layer" in said
+    assert (
+        f"different sentences: {number(first)} at the input, {number(last)} after the last" in said
+    )
     assert f"CKA {number(float(np.diag(sums.cka, 1).min()))}" in said
-    assert f"The input and the last layer have {number(float(sums.cka[0, -1]))}" in said
-    assert f"{MINIBATCH} tokens use" in said
+    assert f"; input and last layer: {number(float(sums.cka[0, -1]))}" in said
+    assert f"Effective rank of {MINIBATCH} tokens: " in said
 
 
 def test_a_figure_is_written_in_one_font(encoder_site: Site) -> None:

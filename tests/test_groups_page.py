@@ -22,6 +22,7 @@ from headbook.numbers.results import Number, StackResults, results
 from headbook.stored import tables
 from headbook.stored.anonymous import anonymous
 from headbook.stored.study import Study
+from headbook.views.cells import Cell
 from headbook.views.differences import MOST_ROWS
 from headbook.views.groups import FEW_SENTENCES, GroupsPage, groups_page
 from headbook.views.groupvalues import difference_cell
@@ -81,8 +82,8 @@ def page(stack: StackResults) -> GroupsPage:
 def read(text: str) -> float:
     """A number as pages print it, shares as parts of 1."""
     plain = re.sub("[\u202f,+<>]", "", text).replace("−", "-")
-    size = float(re.sub(r"%|pp", "", plain))
-    return size / 100 if plain.endswith(("%", "pp")) else size
+    size = float(re.sub(r"%| points", "", plain))
+    return size / 100 if plain.endswith(("%", " points")) else size
 
 
 def chosen(table: pd.DataFrame, **values: Any) -> pd.DataFrame:
@@ -117,7 +118,7 @@ def test_heads_that_differ_have_the_numbers_of_the_table(page: GroupsPage, study
                 numbers.append(float(at["value"].item()))
                 assert read(cell.text) == pytest.approx(numbers[-1], abs=0.0051)
             assert read(row.difference.text) == pytest.approx(numbers[0] - numbers[1], abs=0.0051)
-            low, high = (read(end) for end in ends(row.difference.interval))
+            low, high = (read(end) for end in ends(row.difference))
             assert low <= read(row.difference.text) <= high
 
 
@@ -126,10 +127,10 @@ def head_name_of(row: Any) -> str:
     return f"L{row.layer}·H{row.head}"
 
 
-def ends(interval: str) -> tuple[str, str]:
-    """The ends of an interval, each with its unit."""
-    inside, unit = interval.removeprefix("[").split("]")
-    low, high = inside.split(", ")
+def ends(cell: Cell) -> tuple[str, str]:
+    """The ends of a difference's interval, each with the unit of the difference."""
+    low, high = cell.interval.strip("[]").split(", ")
+    unit = " points" if cell.text.endswith(" points") else ""
     return low + unit, high + unit
 
 
@@ -239,7 +240,7 @@ def test_a_difference_is_printed_with_its_sign_and_never_as_nothing(
     number = Number(value, value - reach, value + reach, 5, 5.0)
     cell = difference_cell(number, share=share, behind="")
     assert cell.text[0] == ("−" if value < 0 else "+" if value > 0 else "0")
-    assert cell.text.endswith("pp") == share
+    assert cell.text.endswith(" points") == share
     if value and abs(value) > 1e-6:
         assert read(cell.text) != 0
         assert read(cell.text) == pytest.approx(value, rel=0.5)

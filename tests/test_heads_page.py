@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from headbook.findings import CHOICE, REPORT
 from headbook.measures.relations import LABELS, OFFSETS
 from headbook.metrics.base import Chart
-from headbook.numbers.classes import head_classes, value
 from headbook.numbers.headrelations import HeadRelations, head_relations
+from headbook.numbers.headtypes import head_types
 from headbook.numbers.results import StackResults, results
+from headbook.numbers.typeshares import share
 from headbook.summaries.accumulators import Reservoir
 from headbook.summaries.intervals import FEW
 from headbook.summaries.sums import Found
@@ -150,16 +151,17 @@ def test_the_head_that_answers_is_chosen_on_the_other_half(any_site: Site) -> No
     assert checked or any_site.kind == "pair"
 
 
-def test_facts_follow_from_classes_and_kinds_of_keys(encoder_site: Site) -> None:
+def test_facts_follow_from_types_and_kinds_of_keys(encoder_site: Site) -> None:
     r = results(encoder_site.study)["self"]
-    classes = head_classes(r)
+    types = head_types(r)
     for facts in head_facts(r):
         place = facts.head.layer, facts.head.head
-        found = classes[place]
-        assert facts.label.word == (str(found.label) if found else "")
+        found = types[place]
+        assert facts.label.word == (found.family if found else "")
+        assert facts.label.behind == (found.detail if found else "")
         gains = {}
         for kind, word in LOOKS.items():
-            own = value(r, "attention_to", kind, place)
+            own = share(r, "attention_to", View.RAW, kind, place).value
             even = float(r.uniform("attention_to", View.RAW, kind).value[place[0]])
             if not math.isnan(own):
                 gains[word] = own - even

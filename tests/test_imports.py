@@ -34,7 +34,7 @@ ORDER = """
     lens nearest vocabulary embedding tokenview
     judges
     flow cosines segments tokenpairs outputs
-    trees phrases fits mixture classify patterns
+    trees phrases fits mixture patterns
     relations repeats wordtrees
     clouds metrics
     shapes anchors affinities typesums grouped positions sums contrasts packing finish
@@ -45,9 +45,9 @@ ORDER = """
     sampler pairs geometry retrace portrait trajectories flowpass context
     effects slopes
     size record run collection ablation
-    results wording similar findings detail
-    typeshares headtypes relationnames claims roles
-    inference headrelations quantities published classes alignment alignmenttable
+    results wording similar detail
+    typeshares headtypes relationnames claims findings roles
+    inference headrelations quantities published alignment alignmenttable
     images charts
     views
     latex markup export scripts publish handed parallel press stylesheet site papers

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from drawn import MASKS, Floats, N, at_random, maps, noise, visible
-from headbook.measures.classify import Label, Thresholds, classify
 from headbook.measures.mixture import mixture
 
 
@@ -63,35 +62,3 @@ def test_mixture_is_the_best_fit() -> None:
     best = minimize(cost, np.full(14, -1.5), tol=1e-10, options={"maxiter": 5000}).x
     rest = sum(max(own[i, j] - sum(parts(best, i, j)), 0) for i, j in pairs)
     assert mixture(own[None], seen, steps=20000).rest[0] == pytest.approx(rest, abs=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("values", "label"),
-    [
-        ((0.10, 0.00, 0.18), Label.VERTICAL),
-        ((0.06, 0.00, 0.13), Label.VERTICAL),
-        ((0.06, 0.94, 0.00), Label.DIAGONAL),
-        ((0.06, 0.93, 0.01), Label.DIAGONAL),
-        ((0.04, 0.09, 0.00), Label.DIAGONAL),
-        ((0.70, 0.29, 0.01), Label.WINDOW),
-        ((1.00, 0.00, 0.00), Label.BROAD),
-        ((1.00, 1e-17, 0.00), Label.BROAD),
-        ((0.06, 0.80, 0.66), Label.CONTENT),
-        ((0.23, 0.43, 0.27), Label.CONTENT),
-        ((0.06, 0.93, math.nan), Label.CONTENT),
-        ((math.nan, 0.0, 0.0), None),
-    ],
-)
-def test_labels(values: tuple[float, float, float], label: Label | None) -> None:
-    assert classify(*values) == label
-
-
-def test_thresholds_can_be_chosen() -> None:
-    assert classify(0.23, 0.43, 0.27, limits=Thresholds(residual=0.3)) == Label.DIAGONAL
-
-
-def test_heads_that_keep_to_their_segment_are_blocks_unless_offsets_explain_them() -> None:
-    assert classify(0.70, 0.25, 0.24, 2.0) == Label.BLOCK
-    assert classify(0.80, 0.15, 0.14, 3.0) == Label.BLOCK
-    assert classify(0.06, 0.93, 0.01, 3.0) == Label.DIAGONAL
-    assert classify(0.10, 0.00, 0.18, 3.0) == Label.VERTICAL

@@ -35,6 +35,7 @@ from headbook.views.head import head_pages
 from headbook.views.matrices import matrix_pictures
 from headbook.views.neighbours import nats
 from headbook.views.similar import similar_page
+from headbook.wording import VIEWS as NAMED
 from headbook.wording import head_name
 from headbook.writing.images import matrix
 from looks import Row, Viewed
@@ -45,6 +46,7 @@ Floats = NDArray[np.float64]
 Folder = Callable[[str], Path]
 Place = tuple[int, int]  # layer and head
 VIEWS = ("raw", "renorm")
+NAMES = {NAMED[View(view)]: view for view in VIEWS}
 LN2 = math.log(2)
 FAMILIES = {"bert": 1e-9, "gpt2": 1e-9, "llama": 1e-5, "bart": 1e-9}  # llama: softmax in float32
 
@@ -280,8 +282,9 @@ def test_pages_have_the_numbers_of_the_study(study: Study) -> None:
     page = similar_page(results(study))
     assert page is not None
     (section,) = page.sections
-    assert section.views == VIEWS
-    for view, rows in section.closest:
+    assert section.views == tuple(NAMES)
+    for title, rows in section.closest:
+        view = NAMES[title]
         table = study.pairs[study.pairs["view"] == view].sort_values("value")
         listed = [row.other.distances[VIEWS.index(view)].text for row in rows]
         assert listed == [nats(each) for each in table["value"][: len(rows)]]
@@ -306,8 +309,8 @@ def test_the_text_says_how_far_layers_are_apart(study: Study) -> None:
         same = rows["layer"] == rows["other_layer"]
         within, across = rows["value"][same].mean(), rows["value"][~same].mean()
         assert (
-            f"View {view}: heads of one layer are {nats(within)} nats apart on average, heads of "
-            f"different layers {nats(across)}."
+            f"Mean divergence, {NAMED[View(view)]}: {nats(within)} nats within a layer, "
+            f"{nats(across)} between layers."
         ) in page.sections[0].summary
 
 
@@ -323,9 +326,9 @@ def with_distances(study: Study, raw: Floats, renorm: Floats, rows: Floats) -> S
 @pytest.mark.parametrize(
     ("without", "verdict"),
     [
-        (0.3, "most of what made them alike is the sink that they share"),
-        (0.08, "a part of what made them alike is the sink that they share"),
-        (0.02, "the sink is not what makes them alike"),
+        (0.3, "mostly due to the shared sink"),
+        (0.08, "partly due to the shared sink"),
+        (0.02, "not due to the sink"),
     ],
 )
 def test_the_text_says_whether_the_sink_is_what_heads_share(
@@ -337,9 +340,9 @@ def test_the_text_says_whether_the_sink_is_what_heads_share(
     found = with_distances(study, raw, renorm, np.full((8, 8), 100.0))
     page = similar_page({"self": found})
     assert page is not None
-    (sentence,) = [s for s in page.sections[0].summary if s.startswith("The 1 pair of 28")]
+    (sentence,) = [s for s in page.sections[0].summary if s.startswith("Most similar 1 pair of 28")]
     assert sentence.endswith(f"{verdict}.")
-    assert f"are 0.020 nats apart, {100 * 0.02 / ((27 * 0.3 + 0.02) / 28):.1f}" in sentence
+    assert f"all keys: 0.020 nats, {100 * 0.02 / ((27 * 0.3 + 0.02) / 28):.1f}" in sentence
 
 
 def test_heads_that_have_too_few_rows_are_named_and_stand_apart(study: Study) -> None:
@@ -419,7 +422,7 @@ def test_without_the_metric_there_is_no_page_no_link_and_no_section(small_site: 
     assert not (small_site.folder / "data/similar").exists()
     for page in small_site.pages:
         assert "similar.html" not in page.read_text(encoding="utf-8")
-        assert "look alike" not in text_of(html_of(page))
+        assert "Similar heads" not in text_of(html_of(page))
     assert similar_page(results(small_site.study)) is None
 
 

@@ -142,7 +142,7 @@ def test_maps_have_the_numbers_of_the_study(study: Study, page: SpeechPage) -> N
     assert len(cells) == 2 * n_tags * tiny.LAYERS
     for cell in cells:
         where = {"layer": cell["layer"]}
-        if cell["way"] == "looked at":
+        if cell["way"] == "attention received":
             ratio = value(study.layers, "pos_received_ratio", cell["tag"], **where)
             low = value(study.layers, "pos_received_ratio", cell["tag"], "low", **where)
         else:
@@ -297,7 +297,7 @@ def test_cross_attention_looks_from_the_target_at_the_source(pairs: Callable[...
 def test_without_tags_on_one_side_the_other_is_shown(pairs: Callable[..., Study]) -> None:
     page = speech_page(results(pairs(annotator="embedded")))
     ways = {section.stack: [way.way for way in section.ways] for section in page.sections}
-    assert ways == {"encoder": ["looked at", "looking"], "cross": ["looked at"]}
+    assert ways == {"encoder": [*Way], "cross": [Way.LOOKED_AT]}
     (remark,) = page.remarks
     assert "target texts" in remark
     assert "--target-annotator" in remark

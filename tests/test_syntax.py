@@ -24,7 +24,8 @@ from headbook.views.cells import Cell
 from headbook.views.head import head_pages
 from headbook.views.ranked import points
 from headbook.views.syntax import SyntaxPage, syntax_page
-from headbook.wording import number, percent
+from headbook.wording import WAYS, number, percent
+from headbook.wording import small as in_words
 from pages import elements, html_of, text_of
 from sites import Site, make_study
 from treebank import Gold
@@ -58,6 +59,9 @@ def corpus() -> tuple[tuple[Gold, ...], ...]:
     for place in range(RARE):
         found[place] += (Gold("ve", "INTJ", 2, "vocative"),)
     return tuple(found)
+
+
+WAY = {name: code for code, name in WAYS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +103,7 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
     rows = page.sections[0].relations.rows
     assert len(rows) == 10
     for row in rows:
-        label = f"{row.relation}:{row.way.replace(' ', '_')}"
+        label = f"{row.relation}:{WAY[row.way]}"
         n = LABELS.index(label)
         layer, head = np.unravel_index(hits[..., n].argmax(), hits.shape[:2])
         finds = asked[n, 1:]
@@ -128,7 +132,7 @@ def test_rows_are_sorted_by_margin_and_say_whether_it_is_clear(
     assert page.sections[0].relations is not None
     order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.margin.value[n])
     for row, n in zip(page.sections[0].relations.rows, order, strict=True):
-        assert ranked.labels[n] == f"{row.relation}:{row.way.replace(' ', '_')}"
+        assert ranked.labels[n] == f"{row.relation}:{WAY[row.way]}"
         assert row.clear == (ranked.margin.low[n] > 0 or ranked.margin.high[n] < 0)
 
 
@@ -138,7 +142,9 @@ def test_the_verdict_counts_relations_with_a_small_p(
     names = {label.rpartition(":")[0] for label in ranked.labels}
     small = {x.rpartition(":")[0] for x, p in zip(ranked.labels, ranked.p, strict=True) if p < 0.05}
     assert page.sections[0].relations is not None
-    assert page.sections[0].relations.verdict.startswith(f"{len(small)} of {len(names)} relations")
+    assert page.sections[0].relations.verdict.startswith(
+        f"In {in_words(len(small))} of {len(names)} relations, a head beats "
+    )
 
 
 def test_a_relation_that_occurs_twice_is_named_and_not_ranked(page: SyntaxPage) -> None:
@@ -146,7 +152,9 @@ def test_a_relation_that_occurs_twice_is_named_and_not_ranked(page: SyntaxPage) 
     assert counts["vocative"] == RARE
     assert page.sections[0].relations is not None
     assert "vocative" not in {row.relation for row in page.sections[0].relations.rows}
-    assert page.sections[0].relations.left_out == "vocative to head, vocative to dependent"
+    assert page.sections[0].relations.left_out == ", ".join(
+        f"vocative ({way})" for way in WAYS.values()
+    )
 
 
 def test_the_map_has_the_margins_of_the_best_heads_of_layers(
@@ -158,7 +166,7 @@ def test_the_map_has_the_margins_of_the_best_heads_of_layers(
     (cells,) = figure.spec["datasets"].values()
     assert len(cells) == tiny.LAYERS * len(ranked.labels)
     for cell in cells:
-        n = ranked.labels.index(f"{cell['relation']}:{cell['way'].replace(' ', '_')}")
+        n = ranked.labels.index(f"{cell['relation']}:{WAY[cell['way']]}")
         layer = cell["layer"]
         assert cell["margin"] == pytest.approx(ranked.layer_margin.value[layer, n], abs=1e-4)
         assert cell["head"] == f"L{layer}·H{ranked.layer_head[layer, n]}"
@@ -183,7 +191,7 @@ def test_the_example_is_the_listed_sentence_in_which_the_head_finds_most(
         for word, above in enumerate(text.heads):
             if text.relations[word] != example.relation:
                 continue
-            looks, looked = (word, above) if example.way == "to head" else (above, word)
+            looks, looked = (word, above) if WAY[example.way] == "to_head" else (above, word)
             weight = {}
             for other in set(text.words) - {-1, looks}:
                 rows = [i for i, w in enumerate(text.words) if w == looks]
@@ -279,7 +287,9 @@ def test_without_trees_the_page_says_what_to_pass(tmp_path: Path) -> None:
     html = rendered(tmp_path, tmp_path / "some.txt", sentence_pages="0")
     assert "--annotator, or CoNLL-U" in text_of(html)
     assert not elements(html, "figure")
-    assert "table" not in {e.tag for e in elements(html)} or "Words or pieces" in text_of(html)
+    assert "table" not in {e.tag for e in elements(html)} or "Words and subword tokens" in text_of(
+        html
+    )
     assert not {"relations", "trees"} & {
         name for e in elements(html, "table") for name in e.attributes["class"].split()
     }
@@ -301,8 +311,8 @@ def test_a_causal_model_is_asked_for_words_that_came_before(tmp_path: Path) -> N
     relations = syntax_page(results(made)).sections[0].relations
     assert relations is not None
     assert {(row.relation, row.way) for row in relations.rows} == {
-        ("obj", "to head"), ("punct", "to head"), ("det", "to dependent"),
-        ("amod", "to dependent"), ("nsubj", "to dependent"),
+        ("obj", WAYS["to_head"]), ("punct", WAYS["to_head"]), ("det", WAYS["to_dependent"]),
+        ("amod", WAYS["to_dependent"]), ("nsubj", WAYS["to_dependent"]),
     }  # fmt: skip
     assert relations.example is not None
 

@@ -27,10 +27,10 @@ def test_each_label_of_a_metric_has_a_name_of_its_own(metric: object) -> None:
 @pytest.mark.parametrize(
     ("label", "name"),
     [
-        ("obj:to_head", "obj to head"),
-        ("acl:relcl:to_dependent", "acl:relcl to dependent"),
-        ("alignment:sum", "alignment, pieces summed"),
-        ("head_found:unsplit", "head found, unsplit words"),
+        ("obj:to_head", "obj (dependent → head)"),
+        ("acl:relcl:to_dependent", "acl:relcl (head → dependent)"),
+        ("alignment:sum", "alignment, subword tokens summed"),
+        ("head_found:unsplit", "accuracy, unsplit words"),
         ("windowdiff:attention", "WindowDiff by attention"),
         ("uas", "UAS"),
         ("rest_of_word", "rest of word"),

@@ -50,14 +50,14 @@ class Config:
     annotator: str = option(
         "embedded",
         "spaCy pipeline for words, parts of speech and dependencies: an installed name, a folder, "
-        "'embedded' (English) or 'none' (words only). CoNLL-U input brings its own.",
+        "'embedded' (English) or 'none' (words only). CoNLL-U input has its own.",
     )
     target_annotator: str = option(
         "none", "The same for the target side of source-target pairs; often another language."
     )
     language: str = option(
         "en",
-        "Language of the texts, by which rare words are known: a code that wordfreq has, such as "
+        "Language of the texts, for word frequencies: a code that wordfreq has, such as "
         "'en'; any other code takes counts in the input itself; 'none' leaves rare words out.",
     )
     target_language: str = option("none", "The same for the target side of source-target pairs.")
@@ -66,7 +66,7 @@ class Config:
     batch_tokens: int = option(2048, "Tokens, padding included, that a batch may hold.")
     max_length: int | None = option(
         None,
-        "Longest sequence in tokens; longer ones are cut. Default: what the model takes, "
+        "Longest sequence in tokens; longer ones are cut. Default: the limit of the model, "
         "at most 512.",
     )
     pack: int | None = option(
@@ -74,15 +74,14 @@ class Config:
         "Join consecutive sentences of a document into passages of at most so many tokens, with "
         "the model's separator between them.",
     )
-    exemplars: int = option(5, "Sentences with the strongest attention that a head page shows.")
+    exemplars: int = option(5, "Sentences with the largest weights that a head page shows.")
     sentence_pages: str = option(
         "50", "How many sentences, from the first on, get a page of their own; or 'all'."
     )
     neuron_sentences: int = option(
         2,
-        "Of how many of the sentences with pages queries and keys are kept, from the first on, so "
-        "that it can be seen how each weight comes about. One that takes more than 16 MB a stack "
-        "is left out.",
+        "Number of sentences with pages, from the first on, whose query and key vectors are kept, "
+        "to show how each weight is computed; those over 16 MB per attention type are left out.",
     )
     vocabulary_sentences: int = option(
         100, "Sentences, chosen by a hash of their content, on which vocabulary ranks are averaged."
@@ -90,7 +89,7 @@ class Config:
     vocabulary_precision: str = option(
         "float32",
         f"Number format of the product of states and vocabulary: {', '.join(PRECISIONS)}. Faster "
-        "on some devices; what it does to ranks is measured and printed. With --dtype float64 it "
+        "on some devices; its effect on ranks is measured and printed. With --dtype float64 it "
         "stays float64.",
     )
     sample_sentences: int = option(
@@ -106,14 +105,15 @@ class Config:
     )
     pair_member: str | None = option(
         None,
-        "Metadata column that tells the two sentences of a pair_id apart. Default: one whose two "
+        "Metadata column that distinguishes the two sentences of a pair_id. Default: one whose two "
         "values do so in every pair, else their order.",
     )
     control: str = option(
         "none",
-        f"What to run beside the model, separated by commas: {', '.join(Control)}; or 'none'.",
+        f"Controls to run as well, separated by commas: {', '.join(Control)} (the same "
+        "architecture with random weights; the same words in random order); or 'none'.",
     )
-    control_seeds: int = option(3, "How many untrained twins, 1 to 5; several give a band.")
+    control_seeds: int = option(3, "Models with random weights, 1 to 5; several give a band.")
     seed: int = option(0, "Seed of everything random.")
     out: Path | None = option(
         None,
@@ -144,7 +144,7 @@ class Config:
         place=True,
     )
     processes: int = option(
-        0, "Processes that draw pages; 0: one a core where there are many pages.", place=True
+        0, "Processes that render pages; 0: one per core if there are many pages.", place=True
     )
     force: bool = option(
         False,
@@ -155,7 +155,7 @@ class Config:
     open: bool = option(False, "Open the site in the browser when it is done.", place=True)
     quiet: bool = option(False, "Print errors only.", "-q", place=True)
     verbose: bool = option(
-        False, "Print what the libraries say, and where a bug happened.", "-v", place=True
+        False, "Print messages of the libraries, and where a bug happened.", "-v", place=True
     )
 
     def __post_init__(self) -> None:

@@ -34,7 +34,7 @@ Nameless = Annotated[
     bool,
     typer.Option(
         "--anonymous",
-        help="Leave out title, notes, date, links and names of files and folders. It draws the "
+        help="Leave out title, notes, date, links and names of files and folders. It renders the "
         "pages again, so it takes the folder that collect has written.",
     ),
 ]

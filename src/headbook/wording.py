@@ -2,8 +2,9 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from typing import Any
 
 from headbook.metrics.base import Metric
 from headbook.stored.shown import HeadName
@@ -25,17 +26,17 @@ UNITS = ("bytes", "kB", "MB", "GB")
 
 VIEWS = {
     View.RAW: "all keys",
-    View.NOSINK: "without the sink",
-    View.RENORM: "without the sink, renormalised",
+    View.NOSINK: "sink masked",
+    View.RENORM: "sink masked and renormalised",
 }
 STATES = {
     State.INPUT: "input",
-    State.MID: "after attention (mid)",
-    State.OUT: "layer output (out)",
+    State.MID: "after attention",
+    State.OUT: "after the layer",
 }
 SPACES = {
-    Space.POSITIONAL: "word and position (positional)",
-    Space.RAW: "word alone (raw)",
+    Space.POSITIONAL: "token + position embedding",
+    Space.RAW: "token embedding",
 }
 STACKS = {
     "self": "self-attention",
@@ -48,13 +49,22 @@ LABELS = {
     "0.9": "cosine ≥ 0.9",
     "f1": "F1",
     "uas": "UAS",
-    "alignment:sum": "alignment, pieces summed",
-    "alignment:first": "alignment, first pieces",
+    "raw": "unchanged",
+    "vertical": "fixed keys",
+    "diagonal": "fixed distances",
+    "rest": "neither",
+    "same_token": "other occurrences of the token",
+    "same_word": "other subword tokens of the word",
+    "chain": "linking neighbours",
+    "alignment:sum": "alignment, subword tokens summed",
+    "alignment:first": "alignment, first subword tokens",
     "alignment:unsplit": "alignment, unsplit words",
-    "head_found:sum": "head found, pieces summed",
-    "head_found:first": "head found, first pieces",
-    "head_found:unsplit": "head found, unsplit words",
+    "head_found:sum": "accuracy, subword tokens summed",
+    "head_found:first": "accuracy, first subword tokens",
+    "head_found:unsplit": "accuracy, unsplit words",
 }
+WAYS = {"to_head": "dependent → head", "to_dependent": "head → dependent"}
+SMALL = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 MEASURES = {"f1": "F1", "pk": "Pk", "windowdiff": "WindowDiff"}  # of ends; a rule follows
 
 
@@ -90,11 +100,12 @@ def percent(value: float) -> str:
 
 
 def interval(low: float, high: float, *, share: bool = False) -> str:
-    """A confidence interval; empty where there is none."""
+    """A confidence interval, to follow a value with its unit; empty where there is none."""
     if math.isnan(low) or math.isnan(high):
         return ""
     if share:
-        return f"[{percent(low).removesuffix(THIN + '%')}, {percent(high)}]"
+        ends = (percent(end).removesuffix(f"{THIN}%") for end in (low, high))
+        return f"[{', '.join(ends)}]"
     return f"[{number(low, like=high)}, {number(high)}]"
 
 
@@ -126,11 +137,20 @@ def sentence_file(sentence_number: int) -> str:
 
 
 def label_name(label: str) -> str:
-    """A label as words: ``obj to head``, ``F1 by similarity``."""
+    """A label as words: ``obj (dependent → head)``, ``F1 by similarity``."""
     measure, _, rule = label.partition(":")
     if rule and measure in MEASURES:
         return f"{MEASURES[measure]} by {rule}"
-    return LABELS.get(label) or label.replace(":to_", " to ").replace("_", " ")
+    relation, _, way = label.rpartition(":")
+    if relation and way in WAYS:
+        return f"{relation} ({WAYS[way]})"
+    return LABELS.get(label) or WAYS.get(label) or label.replace("_", " ")
+
+
+def option_name(field: str, option: str) -> str:
+    """A value of a column as readers choose it: ``sink masked`` for the view ``nosink``."""
+    names: dict[str, Mapping[Any, str]] = {"view": VIEWS, "state": STATES, "space": SPACES}
+    return names.get(field, {}).get(option, option)
 
 
 def shortened(text: str, most: int) -> str:
@@ -152,6 +172,21 @@ def first_of(values: Iterable[str], order: type[StrEnum]) -> str:
 def counted(amount: int, one: str, many: str = "") -> str:
     """An amount with its noun: ``1 sentence``, ``1,204 sentences``."""
     return f"{amount:,} {one if amount == 1 else many or one + 's'}"
+
+
+def small(amount: int) -> str:
+    """A small count in words, so that no sentence begins with a figure."""
+    return SMALL[amount] if 0 <= amount < len(SMALL) else f"{amount:,}"
+
+
+def tested(p: float) -> str:
+    """A p that holds over all heads and relations: ``p = 0.005 family-wise``."""
+    return f"p {p_text(p) if p < 0.001 else f'= {p_text(p)}'} family-wise"
+
+
+def signed(value: float) -> str:
+    """An offset or a whole difference, with its sign."""
+    return f"{value:+d}".replace("-", "−") if value else "0"
 
 
 def visible(text: str) -> str:

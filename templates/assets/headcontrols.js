@@ -37,7 +37,7 @@
     if (list.stacks.length > 1) {
       const stacks = make("select", { "data-filter": "stack" });
       stacks.append(option("", "all"), ...list.stacks.map(([name, title]) => option(name, title)));
-      parts.push(labelled("Attention", stacks));
+      parts.push(labelled("Attention type", stacks));
     }
     const layer = (end) => input(end, "number", { min: "0", step: "1" });
     const layers = make("span", { class: "layers" });
@@ -48,7 +48,7 @@
     }
     if (list.heads.some((head) => head.beats)) {
       const label = make("label");
-      label.append(input("beats", "checkbox"), " finds it better than a fixed offset");
+      label.append(input("beats", "checkbox"), " above the best fixed offset");
       parts.push(label);
     }
     return parts;
@@ -64,7 +64,7 @@
       if (!state.columns.includes(add.value)) refresh({ columns: [...state.columns, add.value] });
     });
     const adding = make("p", { class: "adding" });
-    adding.append(labelled("Number", add), button);
+    adding.append(labelled("Metric", add), button);
     const again = make("button", { type: "button", "data-reset": "" }, "Reset");
     again.addEventListener("click", reset);
     place.append(...filters(list), adding, again);

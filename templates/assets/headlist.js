@@ -4,7 +4,7 @@
 (() => {
   const { make, root, folded } = window.headbook;
   const { number, interval, MISSING } = window.headbook.numbers;
-  const WORDS = { class: "Class", looks: "Looks most at", relation: "Finds best" };
+  const WORDS = { class: "Type", looks: "Most attention to", relation: "Best relation" };
 
   /* What the data file holds, by name. */
   const opened = (list) => {

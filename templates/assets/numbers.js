@@ -26,7 +26,7 @@
   const interval = (low, high, share) => {
     if (Number.isNaN(low) || Number.isNaN(high)) return "";
     if (!share) return `[${number(low, false, high)}, ${number(high, false)}]`;
-    return `[${percent(low).replace(`${THIN}%`, "")}, ${percent(high)}]`;
+    return `[${percent(low)}, ${percent(high)}]`.replaceAll(`${THIN}%`, "");
   };
 
   /* Numbers of all heads: values in 64 bits, ends of intervals in 32. */

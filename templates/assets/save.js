@@ -122,7 +122,7 @@
     const { source } = document.querySelector("[data-switches]").dataset;
     const where = () => {
       const { view, units, scale } = switches.state, names = instance.views.map(({ name }) => name);
-      return { names, about: `${switches.titles[view]} weights of ${units}, ${scale} colours, in steps of 1/255`, scale };
+      return { names, about: `weights of ${units}, ${switches.titles[view]}, ${scale} colours, stored with 8 bits`, scale };
     };
     const from = () => {
       const { now: { q }, views } = instance;

@@ -4,8 +4,8 @@
 (() => {
   const { make, all, hash, link } = window.headbook;
   const CHOICES = {
-    view: ["Weights", { raw: "raw", nosink: "no sink", renorm: "renormalised", norm: "norm-weighted" }],
-    units: ["Tokens", { pieces: "pieces", words: "words" }],
+    view: ["Keys", { raw: "all keys", nosink: "sink masked", renorm: "sink masked and renormalised", norm: "value-weighted" }],
+    units: ["Tokens", { pieces: "subword tokens", words: "words" }],
     scale: ["Colours", { linear: "linear", log: "log" }],
     mass: ["Lines up to", { 50: "50 %", 80: "80 %", 90: "90 %", 95: "95 %", 99: "99 %" }],
   };

@@ -19,15 +19,17 @@ from headbook.charts.render import (
     shown,
 )
 from headbook.measures.arithmetic import Floats
+from headbook.wording import option_name
 
 CELL = 24  # pixels of a head in a heat map
 LINE = 13  # pixels between two labels
 CURVE = 170  # height of a curve over layers
 UNIFORM = "uniform attention"
-CHANCE = "shared by chance"
+CHANCE = "expected overlap"
 INKS = (BLUE, ORANGE, GREEN, PURPLE)
 
 # Columns that readers choose from: name, what is chosen first, what there is.
+FIELDS = {"view": "Keys", "state": "State", "space": "Compared with", "label": "Label"}
 Choices = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
@@ -168,7 +170,11 @@ def with_choices(chart: Any, choices: Choices, *, again: bool = False) -> Any:
             wanted = alt.param(
                 name=f"{field}_shown",
                 value=chosen,
-                bind=alt.binding_select(options=[*options], name=f"{field} "),
+                bind=alt.binding_select(
+                    options=[*options],
+                    labels=[option_name(field, option) for option in options],
+                    name=f"{FIELDS.get(field, field)} ",
+                ),
             )
             chart = chart if again else chart.add_params(wanted)
         chart = chart.transform_filter(alt.datum[field] == wanted)

@@ -26,7 +26,11 @@ def occurrence_paths(name: str, caption: str, rows: pd.DataFrame, steps: Sequenc
     x = alt.X(
         "step:O", title="layer", scale=alt.Scale(domain=[*steps]), axis=alt.Axis(labelAngle=0)
     )
-    y = alt.Y("value:Q", title="cosine to the input", scale=alt.Scale(domain=[*ends], nice=False))
+    y = alt.Y(
+        "value:Q",
+        title="cosine to the input embedding",
+        scale=alt.Scale(domain=[*ends], nice=False),
+    )
     colour = alt.Color(
         "occurrence:N", scale=alt.Scale(domain=names, range=[*INKS][: len(names)]), legend=None
     )

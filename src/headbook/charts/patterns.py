@@ -1,11 +1,15 @@
 """Shares of stripes and diagonals of every head, one bar a head."""
 
+import json
+
 import altair as alt
 import pandas as pd
 
 from headbook.charts.render import BLUE, GREY, ORANGE, Figure, drawn, finished
+from headbook.wording import label_name
 
 PARTS = {"vertical": BLUE, "diagonal": ORANGE, "rest": GREY}
+NAMES = f"{json.dumps({part: label_name(part) for part in PARTS})}[datum.label]"
 BAR = (5, 14)  # least and most pixels of a head
 WIDTH = 1000  # pixels that the bars of one row of layers may take
 HEIGHT = 64
@@ -46,7 +50,7 @@ def mixture_bars(name: str, caption: str, rows: pd.DataFrame, *, n_heads: int) -
                 "part:N",
                 title=None,
                 scale=alt.Scale(domain=[*PARTS], range=[*PARTS.values()]),
-                legend=alt.Legend(orient="top"),
+                legend=alt.Legend(orient="top", labelExpr=NAMES),
             ),
             tooltip=["head:N", "part:N", alt.Tooltip("share:Q", format=".1%")],
         )

@@ -1,4 +1,4 @@
-"""Heat maps of parts of speech: how many times chance, on a scale of octaves around 1."""
+"""Heat maps of parts of speech: ratio to uniform attention, on a scale of octaves around 1."""
 
 import json
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import pandas as pd
 
 from headbook.charts.render import Figure, drawn, finished
 
-OCTAVES = 2  # the colours end at 1/4 and 4 times chance
+OCTAVES = 2  # the colours end at 1/4 and 4 ratio to uniform attention
 STEPS = 8  # colours of an octave; fewer than could be told apart would show as bands
 THIN_INK = "rgba(128, 128, 128, 0.2)"  # quiet on light and dark paper
 HEIGHT = 16  # pixels of a tag
@@ -99,7 +99,7 @@ def _colour() -> alt.Color:
     power = "pow(2, abs(datum.value))"
     return alt.Color(
         "octaves:Q",
-        title="times chance",
+        title="ratio to uniform attention",
         scale=alt.Scale(scheme="blueorange", domain=[-OCTAVES, OCTAVES], clamp=True),
         legend=alt.Legend(
             orient="top",

@@ -11,18 +11,21 @@ from headbook.findings.said import (
     Best,
     Finding,
     Parts,
+    begun,
     chosen,
     finding,
     head_link,
-    in_percent,
     metric_link,
     said,
     uniform,
 )
+from headbook.numbers.claims import point_estimate
+from headbook.numbers.relationnames import TAGS
 from headbook.numbers.results import Number, StackResults
 from headbook.terms import UPOS, View
-from headbook.wording import FEW_WORDS, STACKS, number
+from headbook.wording import FEW_WORDS, interval, number
 
+CLASS_NAMES = {**TAGS, "PUNCT": "punctuation"}
 SENTENCES = 10  # with a part of speech, in each half: fewer make no finding
 
 
@@ -38,10 +41,11 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
             name,
             (
                 head_link(best.head),
-                f" prefers {tag} most: {said(best.value, name)} times what uniform attention "
-                "would give (",
-                metric_link("pos_received", "share of its attention"),
-                f" {said(share, 'pos_received')}).",
+                " attends most to ",
+                metric_link("pos_received", f"{CLASS_NAMES[tag]} ({tag})"),
+                f": {said(share, 'pos_received')} of its attention, "
+                f"{number(best.value.value)} times "
+                f"{interval(best.value.low, best.value.high)} uniform attention.",
             ),
             best.value.sentences,
         )
@@ -61,7 +65,7 @@ def _favourite(results: StackResults, name: str, view: View) -> str:
 
 
 def dependencies(results: StackResults) -> Iterator[Finding]:
-    """The head that follows dependencies most, and how much of that is adjacency."""
+    """The head most aligned with dependencies, and how much of that is adjacency."""
     view, name, label = results.stack.default_view, "dependency_alignment", "either"
     best = chosen(results, name, view, label)
     if best is None:
@@ -73,9 +77,9 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
             name,
             (
                 head_link(best.head),
-                " follows ",
+                " gives most attention along ",
                 metric_link(name, "dependencies"),
-                f" most: {said(best.value, name)} of its attention, uniform attention "
+                f": {said(best.value, name)} of its attention, uniform attention: "
                 f"{number(even.value, share=True)}.{_near(results, best, view)}",
             ),
             best.value.sentences,
@@ -83,7 +87,7 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
 
 
 def _near(results: StackResults, best: Best, view: View) -> str:
-    """How much a head looks at neighbouring tokens."""
+    """How much attention of a head neighbouring tokens receive."""
     near = [
         results.half(REPORT, "attention_to", view, place).at(*best.place).value
         for place in ("previous", "next")
@@ -92,32 +96,31 @@ def _near(results: StackResults, best: Best, view: View) -> str:
     if not near:
         return ""
     share = number(sum(near), share=True)
-    return f" {share} of its attention goes to neighbouring tokens, where most dependencies are."
+    return f" Neighbouring tokens, where most dependencies are, receive {share}."
 
 
 def beyond_distance(results: StackResults) -> Iterator[Finding]:
-    """The head that follows dependencies most beyond what its distances explain, if any does."""
+    """The head most aligned with dependencies above a distance-matched baseline, if any is."""
     name, view = "dependency_excess", View.NOSINK
     best = chosen(results, name, view)
     if best is None or np.isnan(best.value.low):
         return
-    link = metric_link(name, "beyond what distance explains")
+    link = metric_link(name, "a baseline with the same distances")
     parts: Parts
     if best.value.low > 0:
         parts = (
             head_link(best.head),
-            " follows dependencies ",
+            f" aligns most with dependencies: {point_estimate(best.value)} over ",
             link,
-            f" most: with {in_percent(best.value)} of its attention more than a head of the same "
-            "distances would.",
+            ".",
         )
     else:
         parts = (
-            "No head is shown to follow dependencies ",
+            begun(results, "No head aligns clearly better with dependencies than "),
             link,
-            ": the best on one half of the sentences, ",
+            "; the best, ",
             head_link(best.head),
-            f", has {in_percent(best.value)} on the other; distance alone gives 0.",
+            f": {point_estimate(best.value)}.",
         )
     yield finding(results, name, parts, best.value.sentences)
 
@@ -134,18 +137,20 @@ class _Trees(NamedTuple):
 
 
 def phrase_trees(results: StackResults) -> Iterator[Finding]:
-    """The head whose attention draws the best phrases, against trees that branch to the right."""
+    """The head whose attention induces the best phrases, against trees that branch right."""
     yield from _trees(
         results,
-        _Trees("phrase_trees", "f1", "right_branching", "phrases", "right-branching trees", "F1"),
+        _Trees(
+            "phrase_trees", "f1", "right_branching", "phrase trees", "right-branching trees", "F1"
+        ),
     )
 
 
 def dependency_trees(results: StackResults) -> Iterator[Finding]:
-    """The head whose attention draws the best trees, against a chain of words."""
+    """The head whose attention induces the best trees, against linking neighbours."""
     yield from _trees(
         results,
-        _Trees("dependency_trees", "uas", "chain", "dependency trees", "a chain of words", "UAS"),
+        _Trees("dependency_trees", "uas", "chain", "dependency trees", "linking neighbours", "UAS"),
     )
 
 
@@ -154,21 +159,25 @@ def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
     if best is None:
         return
     base = results.half(REPORT, of.metric, View.NOSINK, of.baseline).at(*best.place)
-    link = metric_link(of.metric, of.trees)
-    reached = f"{of.score} {said(best.value, of.metric)} against {said(base, of.metric)}"
-    if best.value.low > base.high:
+    better = best.value.low > base.high
+    link = metric_link(of.metric, of.trees.capitalize() if better else of.trees)
+    reached = f"{of.score} {said(best.value, of.metric)}"
+    against = f"{of.beaten}: {said(base, of.metric)}"
+    if better:
         yield finding(
             results,
             of.metric,
-            (head_link(best.head), " draws better ", link, f" than {of.beaten}: {reached}."),
+            (link, " induced from ", head_link(best.head), f" reach {reached}; {against}."),
             best.value.sentences,
         )
     elif _all_below(results, of):
         yield finding(
             results,
             of.metric,
-            (f"No head{_where(results)} draws better ", link, f" than {of.beaten}; the best, ",
-             head_link(best.head), f", reaches {reached}."),
+            (
+                begun(results, f"No head beats {of.beaten} in "), link, "; the best, ",
+                head_link(best.head), f": {reached}; {against}.",
+            ),
             best.value.sentences,
         )  # fmt: skip
 
@@ -182,12 +191,8 @@ def _all_below(results: StackResults, of: _Trees) -> bool:
     return bool((heads.high[there] < base.low[there]).all())
 
 
-def _where(results: StackResults) -> str:
-    return "" if results.stack.name == "self" else f" of {STACKS[results.stack.name]}"
-
-
 def rare_words(results: StackResults) -> Iterator[Finding]:
-    """The head that looks at the rarest word most."""
+    """The head that attends most to the rarest word."""
     name, view = "rare_word_focus", View.NOSINK
     best = chosen(results, name, view)
     if best is None:
@@ -200,8 +205,8 @@ def rare_words(results: StackResults) -> Iterator[Finding]:
 def _rarest(best: Best, chance: Number, name: str) -> Parts:
     return (
         head_link(best.head),
-        " looks at the ",
+        " attends most to the ",
         metric_link(name, "rarest word"),
-        f" of the sentence most: it is the strongest of {said(best.value, name)} of the words, "
-        f"{number(chance.value, share=True)} if they picked one at random.",
+        f" of a sentence: the strongest key of {said(best.value, name)} of words "
+        f"(random choice: {number(chance.value, share=True)}).",
     )

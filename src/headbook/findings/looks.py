@@ -1,4 +1,4 @@
-"""Where heads look: distance, the sink, positions, content, repetitions."""
+"""What heads attend to: distance, the sink, positions, content, repetitions."""
 
 from collections.abc import Iterator
 
@@ -11,29 +11,33 @@ from headbook.findings.said import (
     chosen,
     finding,
     head_link,
+    heads_of_kind,
     listed,
     metric,
     metric_link,
+    opened,
     reaching,
     said,
     uniform,
 )
 from headbook.findings.twins import seeds, untrained, with_ends
+from headbook.numbers.claims import sink_words
 from headbook.numbers.results import Number, StackResults
 from headbook.terms import View
-from headbook.wording import counted, is_share, number
+from headbook.wording import is_share, number, signed
 
 POSITIONAL = 0.9  # Voita et al. 2019, section 5.1
 REPEATED = 0.4  # what courses on TransformerLens take
 ON_RANDOM = {
-    "induction_score": ("the token after its earlier place", "induction heads"),
-    "duplicate_score": ("its own earlier place", "duplicate-token heads"),
-    "previous_score": ("the previous token", "previous-token heads"),
+    "induction_score": ("the token after the earlier occurrence", "induction"),
+    "duplicate_score": ("the earlier occurrence", "duplicate-token"),
+    "previous_score": ("the previous token", "previous-token"),
 }
+OFFSETS = {-1: "the previous token", 0: "the token itself", 1: "the next token"}
 
 
 def trend(results: StackResults) -> Iterator[Finding]:
-    """Which layers look farthest, which nearest, and whether an untrained twin does the same."""
+    """Which layers attend farthest, which nearest, and whether random weights do the same."""
     name, view = "attention_distance", results.stack.default_view
     found = runs(results, name, view) if results.has(name, view) else None
     if found is None:
@@ -42,15 +46,15 @@ def trend(results: StackResults) -> Iterator[Finding]:
     if not far.low > near.high:
         return
     span = number(even(results, found.high, name, view).value)
-    verb = "looks" if len(found.high) == 1 else "look"
+    verb = "attends" if len(found.high) == 1 else "attend"
     yield finding(
         results,
         name,
         (
             begun(results, f"{named(found.high).capitalize()} {verb} "),
             metric_link(name, "farthest"),
-            f", {said(far, name)}, against {said(near, name)} in {named(found.low)}; uniform "
-            f"attention would span {span} tokens.",
+            f": {said(far, name)} on average; {named(found.low)}: {said(near, name)}, "
+            f"uniform attention: {span} tokens.",
             *_untrained_trend(results, found.low, found.high),
         ),
         min(near.sentences, far.sentences),
@@ -60,21 +64,20 @@ def trend(results: StackResults) -> Iterator[Finding]:
 def _untrained_trend(
     results: StackResults, low: tuple[int, ...], high: tuple[int, ...]
 ) -> Iterator[str]:
-    """What the untrained twin shows of the same layers."""
+    """What the same layers show with random weights."""
     known, view = metric("attention_distance"), results.stack.default_view
     near, far = (untrained(results, run, known, view) for run in (low, high))
     if near is None or far is None:
         return
-    way = "rise" if high > low else "fall"
-    there = f"{with_ends(far, known)} against {with_ends(near, known)}"
+    there = f"{with_ends(far, known)} and {with_ends(near, known)} tokens, {seeds(results)}"
     if far.low > near.high:
-        yield f" The untrained twin shows such a {way}, too: {there}; {seeds(results)}."
+        yield f" The same architecture with random weights differs likewise: {there}."
     else:
-        yield f" The untrained twin shows no such {way}: {there}; {seeds(results)}."
+        yield f" The same architecture with random weights shows no such difference: {there}."
 
 
 def sink(results: StackResults) -> Iterator[Finding]:
-    """How much attention is parked, where most, and how much of the output comes from there."""
+    """Which layers attend most to the sink, and how much of the output comes from there."""
     name, view = "sink_share", View.RAW
     found = runs(results, name, view) if results.has(name, view) else None
     if found is None:
@@ -83,37 +86,33 @@ def sink(results: StackResults) -> Iterator[Finding]:
     chance = even(results, found.high, name, view)
     if not most.low > chance.value:
         return
-    what = "special tokens and the first position" if results.stack.causal else "special tokens"
-    beside = f", {named(found.low)} {said(least, name)}" if least.high < most.low else ""
-    verb, whose = ("gives", "its") if len(found.high) == 1 else ("give", "their")
+    beside = f"; {named(found.low)}: {said(least, name)}" if least.high < most.low else ""
+    verb, whose = ("attends", "its") if len(found.high) == 1 else ("attend", "their")
     yield finding(
         results,
         name,
         (
-            begun(results, f"{named(found.high).capitalize()} {verb} {said(most, name)} of "),
-            f"{whose} attention to ",
-            metric_link(name, "the sink"),
-            f" ({what}){beside}; uniform attention would give it "
+            begun(results, f"{named(found.high).capitalize()} {verb} most to "),
+            metric_link(name, sink_words(results)),
+            f": {said(most, name)} of {whose} attention{beside}, uniform attention: "
             f"{number(chance.value, share=True)}.",
-            *_carried(results, found.high, most),
+            *_contributed(results, found.high, most),
         ),
         most.sentences,
     )
 
 
-def _carried(results: StackResults, run: tuple[int, ...], given: Number) -> Parts:
-    """What the sink carries, where that is another share than the attention that it gets."""
+def _contributed(results: StackResults, run: tuple[int, ...], given: Number) -> Parts:
+    """What the sink contributes, where that is another share than the attention it receives."""
     name = "sink_norm_share"
     if not results.has(name, View.RAW):
         return ()
-    carried = reported(results, run, name, View.RAW)
-    if carried.high < given.low:
-        link = metric_link(name, "carries only")
-    elif carried.low > given.high:
-        link = metric_link(name, "carries as much as")
-    else:
+    brought = reported(results, run, name, View.RAW)
+    if brought.low <= given.high and brought.high >= given.low:
         return ()
-    return (" It ", link, f" {said(carried, name)} of what these heads move, by length.")
+    where = "that layer's" if len(run) == 1 else "these layers'"
+    link = metric_link(name, "value-weighted norm ‖αvW_O‖")
+    return (f" They contribute {said(brought, name)} of {where} ", link, ".")
 
 
 def positional_heads(results: StackResults) -> Iterator[Finding]:
@@ -123,27 +122,24 @@ def positional_heads(results: StackResults) -> Iterator[Finding]:
     chance = 0.0
     for offset in metric(name).labels:
         for best in reaching(results, name, view, offset, POSITIONAL):
-            sign = f"{int(offset):+d}".replace("-", "−") if int(offset) else "0"
-            heads.append((best, f"at {sign}, "))
+            heads.append((best, f" ({OFFSETS.get(int(offset), f'offset {signed(int(offset))}')})"))
             chance = max(chance, uniform(results, name, view, offset, best.head.layer).value)
     if heads:
         yield finding(
             results,
             name,
             (
-                begun(results, counted(len(heads), "head is ", "heads are ")),
-                metric_link(name, "positional"),
-                ", the strongest key of 90 % of the tokens or more at one offset: ",
+                *opened(results, metric_link(name, heads_of_kind(len(heads), "positional"))),
+                ": the largest weight at one offset for at least 90 % of queries.",
                 *listed(heads, name),
-                f"; a key picked at random is there in {number(chance, share=True)} of cases at "
-                "most.",
+                f" (random key: at most {number(chance, share=True)}).",
             ),
             min(best.value.sentences for best, _ in heads),
         )
 
 
 def neighbours(results: StackResults) -> Iterator[Finding]:
-    """Heads that look at the token before or after."""
+    """Heads that attend to the token before or after."""
     name, view = "attention_to", results.stack.default_view
     for label in ("previous", "next"):
         best = chosen(results, name, view, label)
@@ -155,11 +151,12 @@ def neighbours(results: StackResults) -> Iterator[Finding]:
                 results,
                 name,
                 (
-                    head_link(best.head),
-                    " gives more of its attention to the ",
+                    begun(results, "Most attention to the "),
                     metric_link(name, f"{label} token"),
-                    f" than any other head: {said(best.value, name)}; uniform attention would give "
-                    f"{number(chance.value, share=True)}.",
+                    ": ",
+                    head_link(best.head),
+                    f", {said(best.value, name)} (uniform attention: "
+                    f"{number(chance.value, share=True)}).",
                 ),
                 best.value.sentences,
             )
@@ -177,20 +174,20 @@ def variability(results: StackResults) -> Iterator[Finding]:
         results,
         name,
         (
+            metric_link(name, "Attention variability"),
+            " (0: position only) is lowest in ",
             head_link(least.head),
-            " goes by position most (",
-            metric_link(name, "variability"),
-            f" {said(least.value, name)}), ",
+            f", {said(least.value, name)}, and highest in ",
             head_link(most.head),
-            f" by content ({said(most.value, name)}); 0 is position only, 100 % content only, "
-            f"uniform attention {number(chance.value, share=is_share(metric(name)))}.",
+            f", {said(most.value, name)}; uniform attention: "
+            f"{number(chance.value, share=is_share(metric(name)))}.",
         ),
         min(least.value.sentences, most.value.sentences),
     )
 
 
 def repeated_tokens(results: StackResults) -> Iterator[Finding]:
-    """Heads that look at earlier places of a token, where tokens mean nothing."""
+    """Heads that attend to earlier occurrences of a token, where tokens mean nothing."""
     for name, (where, kind) in ON_RANDOM.items():
         heads = [(best, "") for best in reaching(results, name, View.RAW, "", REPEATED)]
         if heads:
@@ -201,13 +198,12 @@ def repeated_tokens(results: StackResults) -> Iterator[Finding]:
                 results,
                 name,
                 (
-                    begun(results, "On sequences of random tokens, each repeated once, "),
-                    f"{counted(len(heads), 'head gives', 'heads give')} at "
-                    "least 40 % of the attention to ",
+                    begun(results, heads_of_kind(len(heads), kind)),
+                    " on repeated random tokens: at least 40 % of the attention to ",
                     metric_link(name, where),
-                    f" ({kind}; 40 % is a convention): ",
+                    ".",
                     *listed(heads, name),
-                    f"; uniform attention {number(chance, share=True)}.",
+                    f" (uniform attention: {number(chance, share=True)}).",
                 ),
                 min(best.value.sentences for best, _ in heads),
             )

@@ -1,4 +1,4 @@
-"""Which relations heads find where no fixed offset does."""
+"""Which relations heads serve beyond the best fixed offset."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -9,24 +9,24 @@ from headbook.findings.said import (
     Finding,
     begun,
     head_link,
-    in_percent,
     metric_link,
 )
 from headbook.metrics.base import Source
+from headbook.numbers.claims import estimate, point_estimate
+from headbook.numbers.relationnames import way
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import HeadName
 from headbook.summaries.intervals import FEW
-from headbook.wording import p_text
+from headbook.wording import signed, small, tested
 
 if TYPE_CHECKING:
     from headbook.numbers.inference import RelationTests
 
 LEVEL = 0.05  # family-wise
-WAYS = {"to_head": "from the word to its head", "to_dependent": "from the head to the word"}
 
 
 def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding]:
-    """The relation that a head finds most often where the best fixed offset misses it."""
+    """In how many relations a head beats the best fixed offset, and which one most."""
     with np.errstate(invalid="ignore"):
         sure = (tests.p <= LEVEL) & (tests.margin.low > 0) & (tests.margin.effective >= FEW)
     found = np.flatnonzero(sure)
@@ -34,19 +34,17 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
         return
     at = int(found[np.argmax(tests.margin.value[found])])
     head = HeadName(results.stack.name, *map(int, tests.head[at]))
-    relation, _, way = tests.labels[at].rpartition(":")
-    offset = f"{int(tests.offset[at]):+d}".replace("-", "−")
-    many = f"{len(tests.labels):,} relations and directions"
-    p = p_text(float(tests.p[at]))
+    ends, offset = way(tests.labels[at]), signed(int(tests.offset[at]))
     yield Finding(
         (
-            begun(results, f"In {len(found):,} of {many} a head finds "),
-            metric_link("relation_accuracy", "more words than the best fixed offset"),
-            f" (family-wise p ≤ {LEVEL:g}). Most so ",
+            begun(results, f"In {small(len(found))} of {len(tests.labels):,} pairs of relation "),
+            "and direction, a head beats the ",
+            metric_link("relation_accuracy", "best fixed offset"),
+            f" (p ≤ {LEVEL:g} family-wise). ",
             head_link(head),
-            f" in {relation}, {WAYS[way]}: {in_percent(tests.accuracy.at(at))}, offset {offset} "
-            f"{in_percent(tests.at_offset.at(at))}, difference {in_percent(tests.margin.at(at))}, "
-            f"p {p if p.startswith('<') else f'= {p}'}.",
+            f" attends from {ends.query} to {ends.key} in {estimate(tests.accuracy.at(at))} of "
+            f"cases: {point_estimate(tests.margin.at(at))} over the best fixed offset ({offset}), "
+            f"{tested(float(tests.p[at]))}.",
         ),
         int(tests.accuracy.sentences[at]),
         Source.SAMPLE,

@@ -12,10 +12,20 @@ from headbook.numbers.results import Number, Numbers, StackResults
 from headbook.stored.shown import HeadName
 from headbook.summaries.intervals import FEW
 from headbook.terms import View
-from headbook.wording import STACKS, counted, head_name, head_page, interval, is_share, number
+from headbook.wording import (
+    STACKS,
+    counted,
+    head_name,
+    head_page,
+    interval,
+    is_share,
+    number,
+    small,
+)
 
 CHOICE, REPORT = 0, 1  # halves of the sentences
-NAMED = 4  # heads that a sentence names
+MOST_SMALL = 10  # counts in words
+NAMED = 2  # heads that a sentence names: more intervals nobody reads
 
 
 class Link(NamedTuple):
@@ -101,11 +111,6 @@ def said(value: Number, name: str) -> str:
     )
 
 
-def in_percent(value: Number) -> str:
-    """A number with its interval, as parts of a hundred."""
-    return f"{number(value.value, share=True)} {interval(value.low, value.high, share=True)}"
-
-
 def metric_link(name: str, text: str) -> Link:
     """A metric's page."""
     return Link(text, f"metrics/{name}.html")
@@ -121,6 +126,21 @@ def begun(results: StackResults, text: str) -> str:
     if results.stack.name == "self":
         return text
     return f"In {STACKS[results.stack.name]}, {text[0].lower()}{text[1:]}"
+
+
+def opened(results: StackResults, link: Link) -> Parts:
+    """A link as the beginning of a sentence; behind the stack where a model has several."""
+    if results.stack.name == "self":
+        return (link,)
+    text = f"{link.text[0].lower()}{link.text[1:]}"
+    return (f"In {STACKS[results.stack.name]}, ", link._replace(text=text))
+
+
+def heads_of_kind(amount: int, kind: str) -> str:
+    """How many heads of a kind there are, to begin a sentence: ``Two positional heads``."""
+    if amount <= MOST_SMALL:
+        return f"{small(amount).capitalize()} {kind} head{'s' * (amount != 1)}"
+    return f"{kind.capitalize()} heads ({amount:,})"
 
 
 def highest(numbers: Numbers, *, lowest: bool = False) -> tuple[int, int] | None:
@@ -171,10 +191,10 @@ def reaching(
 
 
 def listed(heads: Sequence[tuple[Best, str]], name: str) -> Parts:
-    """Heads by name, each with a remark and its number: the highest few."""
+    """A sentence that is yet to end: the highest few heads, each with a remark and its number."""
     ranked = sorted(heads, key=lambda each: -each[0].value.value)
-    parts: list[str | Link] = []
+    parts: list[str | Link] = [" Highest: " if ranked[1:] else " "]
     for best, remark in ranked[:NAMED]:
-        parts += [", ", head_link(best.head), f" {remark}{said(best.value, name)}"]
+        parts += [", ", head_link(best.head), f"{remark}, {said(best.value, name)}"]
     more = len(ranked) - NAMED
-    return (*parts[1:], *([f" and {more:,} more"] if more > 0 else []))
+    return (parts[0], *parts[2:], *([f", {small(more)} more"] if more > 0 else []))

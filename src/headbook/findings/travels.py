@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from headbook.findings.said import Finding, begun, metric_link
+from headbook.findings.said import Finding, begun, metric_link, opened
 from headbook.numbers.results import StackResults
 from headbook.terms import Space, State
-from headbook.wording import interval, number
+from headbook.wording import SPACES, interval, number
 
 
 def drift(results: StackResults) -> Iterator[Finding]:
@@ -20,8 +20,7 @@ def drift(results: StackResults) -> Iterator[Finding]:
         way = "falls" if last.value < first.value else "rises"
         yield Finding(
             (
-                begun(results, "A token's "),
-                metric_link("cosine_to_input", "cosine to its own input"),
+                *opened(results, metric_link("cosine_to_input", "Cosine to the input embedding")),
                 f" {way} from {number(first.value)} {interval(first.low, first.high)} after layer "
                 f"0 to {number(last.value)} {interval(last.low, last.high)} after layer "
                 f"{len(numbers.value) - 1}.",
@@ -31,7 +30,7 @@ def drift(results: StackResults) -> Iterator[Finding]:
 
 
 def own_word(results: StackResults) -> Iterator[Finding]:
-    """Until which layer tokens stay nearest to their own word."""
+    """Until which layer tokens are nearest to their own vocabulary token."""
     for space in Space:
         numbers = results.tokens("vocabulary_rank", State.OUT, space, "all")
         if numbers is None:
@@ -42,11 +41,11 @@ def own_word(results: StackResults) -> Iterator[Finding]:
             return
         yield Finding(
             (
-                begun(results, f"Up to layer {_end(near)} the typical token stays nearest to its "),
-                "own word; after the last layer ",
-                metric_link("vocabulary_rank", "other words are nearer"),
+                begun(results, f"Up to layer {_end(near)}, a typical token is nearest to its own "),
+                "vocabulary token; after the last layer, ",
+                metric_link("vocabulary_rank", "others are nearer"),
                 f": {number(10**last.value - 1)} {interval(10**last.low - 1, 10**last.high - 1)} "
-                f"(geometric mean, space {space}).",
+                f"(geometric mean, compared with {SPACES[space]}).",
             ),
             last.sentences,
         )

@@ -1,4 +1,4 @@
-"""What the model's twins without training say to its numbers."""
+"""What the same architecture with random weights shows of a model's numbers."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,16 +10,18 @@ from headbook.findings.said import Finding, Link, begun, metric_link, sample_siz
 from headbook.metrics.base import HeadMetric, Source
 from headbook.numbers.results import Number, Numbers, StackResults
 from headbook.terms import Control, View
-from headbook.wording import counted, is_share, number
+from headbook.wording import counted, interval, is_share, number, small
+
+NAMED = 4  # metrics that the sentence names
 
 
 def untrained(
     results: StackResults, run: Sequence[int], metric: HeadMetric, view: View
 ) -> Number | None:
-    """The mean over a run of layers in the untrained twins.
+    """The mean over a run of layers with random weights.
 
     With several seeds the mean over them with the smallest and the largest as ends, with one its
-    interval; None without twins.
+    interval; None without any.
     """
     twins = results.twins.get(Control.UNTRAINED, ())
     each = [mean(twin.layers(metric.id, view), run) for twin in twins]
@@ -30,20 +32,19 @@ def untrained(
 
 
 def with_ends(value: Number, metric: HeadMetric) -> str:
-    """A twin's number with its ends."""
+    """A number with random weights, with its ends."""
     share = is_share(metric)
-    low, high = (number(end, share=share) for end in (value.low, value.high))
-    return f"{number(value.value, share=share)} ({low} to {high})"
+    return f"{number(value.value, share=share)} {interval(value.low, value.high, share=share)}"
 
 
 def seeds(results: StackResults) -> str:
-    """How many twins there are, and what the ends of their numbers are."""
+    """How many models with random weights there are, and what the ends of their numbers are."""
     amount = len(results.twins[Control.UNTRAINED])
-    return f"{amount} seeds, least to most" if amount > 1 else "1 seed, 95 % interval"
+    return f"{amount} seeds, range in brackets" if amount > 1 else "one seed"
 
 
 def like_untrained(results: StackResults) -> Iterator[Finding]:
-    """Metrics in which no layer of the model lies outside the band of its untrained twins."""
+    """Metrics in which no layer lies outside the band of the same model with random weights."""
     if Control.UNTRAINED not in results.twins:
         return
     alike: list[HeadMetric] = []
@@ -58,13 +59,17 @@ def like_untrained(results: StackResults) -> Iterator[Finding]:
                 alike.append(metric)
                 sentences = max(sentences, int(model.sentences.max()))
     if alike:
-        links = [part for metric in alike for part in (", ", *_named(results, metric))][1:]
+        named = alike[:NAMED]
+        links = [part for metric in named for part in (", ", *_named(results, metric))][1:]
+        more = len(alike) - len(named)
         yield Finding(
             (
-                begun(results, "No layer is shown to differ from the untrained twin ("),
-                f"{counted(len(results.twins[Control.UNTRAINED]), 'seed')}) in: ",
+                begun(
+                    results, "No clear difference from the same architecture with random weights "
+                ),
+                f"({counted(len(results.twins[Control.UNTRAINED]), 'seed')}), in any layer: ",
                 *links,
-                ".",
+                f" and {small(more)} more metrics." if more else ".",
             ),
             sentences,
         )

@@ -1,15 +1,15 @@
-"""The token around which a head builds its pairs of high similarity.
+"""The most frequent token of the pairs that receive nearly the same output from a head.
 
-Of the pairs for which a head writes nearly the same, the token that stands most often at either end
-is the head's anchor; its share is that of all ends. If heads specialise, the heads of a layer have
-different anchors. How many there would be by chance is taken from the same pairs with shuffled
-labels: for each head and sentence the tokens change places among the positions that count, once, by
-a seed.
+The anchor of a head is the token that is most often at either end of its pairs of high similarity;
+its share is that of all ends. If heads specialise, the heads of a layer have different anchors.
+The same count with the tokens of each sentence shuffled, once and by a seed, says how many differ
+by chance.
 
 High is a cosine of at least *0.9*, or a head's own *top 1 %* of pairs; see *distance of similar
-tokens*. A head that writes the same everywhere has the most frequent token of the texts as its
-anchor, which says nothing: compare view nosink, and *row similarity*. From a sample of sentences.
-Anchors are no numbers: they stand on the page *Context* only.
+tokens*. A head whose output is the same for every token has the most frequent token of the texts
+as its anchor, which says nothing: compare the numbers with the sink masked, and *similarity of
+attention rows*. From a sample of sentences. Anchors are no numbers: only the page *Head outputs*
+has them.
 """
 
 from typing import TYPE_CHECKING

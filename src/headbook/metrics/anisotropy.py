@@ -1,16 +1,15 @@
-"""How much all tokens point the same way.
+"""Mean cosine of two tokens of different sentences.
 
-The mean cosine of two tokens of different sentences, in each state. 0: directions are spread
-evenly; near 1: all vectors lie in a narrow cone, and a high cosine between two tokens says little.
-It is the baseline of every other cosine of states. Taken over all pairs of tokens of the sample,
-not over random ones: the sum of all unit vectors, squared, less the same of each sentence.
+0: directions are spread evenly; near 1: all vectors lie in a narrow cone, and a high cosine of two
+tokens says little. It is the baseline of every other cosine of states. All pairs of tokens of the
+sample count: the sum of all unit vectors, squared, minus the same of each sentence.
 
-A few dimensions with large values can make it high on their own (Timkey & van Schijndel 2021), so
-it is there three times. *raw*: vectors as they are. *standardised*: every dimension with mean 0 and
+A few dimensions with large values can make it high on their own (Timkey & van Schijndel 2021),
+hence three values. *raw*: vectors unchanged. *standardised*: every dimension with mean 0 and
 deviation 1 over the sample. *without_outliers*: without the three dimensions that add most to it.
 
-Special tokens do not count, nor does the first token of a causal model, whose vector is often a
-hundred times as long as others.
+Special tokens are left out, and in causal models the first token, whose vector is often a hundred
+times as long as others.
 """
 
 from typing import TYPE_CHECKING

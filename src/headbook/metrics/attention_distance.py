@@ -1,11 +1,11 @@
-"""How far a head looks, in tokens.
+"""Mean distance from query to key, in tokens, weighted by attention.
 
-Each attention weight counts the distance that it spans: 0 where a token looks at itself, 1 where
-it looks at a neighbour. The mean over all pairs is weighted by attention, so long sentences weigh
-more than short ones, and so does what a head looks at strongly.
+Each attention weight counts the distance that it spans: 0 for attention to the token itself, 1 for
+a neighbour. The mean over all pairs is weighted by attention, so long sentences and large weights
+count more.
 
-Distance grows with the length of the sentence even for a head that looks nowhere in particular;
-read it beside the distance ratio, which divides that effect out.
+Distance grows with the length of the sentence even under uniform attention; the distance ratio
+divides that effect out.
 """
 
 from typing import TYPE_CHECKING

@@ -1,11 +1,11 @@
-"""How widely a head spreads its attention.
+"""Entropy of attention rows, in nats.
 
-The entropy of a row is 0 when a token looks at one key only, and ln k when it looks at k keys
-alike. Values are in nats, averaged over tokens.
+The entropy of a row is 0 if all attention goes to one key, and ln k if it is spread evenly over k
+keys. Values are averaged over tokens.
 
-Without the sink the rows no longer sum to 1, and the entropy is that of what is left. Renormalised
-rows are dropped where more than 90 % of the attention went to the sink: what remains there is
-mostly noise. Entropy grows with the number of keys; the relative entropy divides that out.
+With the sink masked, rows no longer sum to 1, and the entropy is that of the remaining weights.
+Renormalised rows are dropped if more than 90 % of the attention went to the sink: the rest is
+mostly noise. Entropy grows with the number of keys; the normalised entropy divides that out.
 """
 
 import math

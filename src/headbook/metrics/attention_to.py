@@ -1,18 +1,18 @@
-"""What kind of token a head looks at.
+"""Share of attention that each kind of key receives.
 
 The mean over tokens of the attention that goes to one kind of key:
 
 - **previous**, **next**, **self**: by position.
 - **first**: the first token of the text; position 0.
-- **special**: all special tokens; **separator**: those that close a sentence, such as `[SEP]`
-  or `</s>`.
+- **special**: all special tokens; **separator**: those that close a sentence, such as `[SEP]` or
+  `</s>`.
 - **punctuation**: tokens of nothing but punctuation.
-- **same_token**: other places where the very same token stands.
-- **same_word**: the other pieces of the token's own word; **rest_of_word**: the same, for
-  continuation pieces only, such as `##ly` in `secret ##ly`.
+- **same_token**: other occurrences of the same token.
+- **same_word**: the other subword tokens of the token's own word; **rest_of_word**: the same, for
+  continuation tokens only, such as `##ly` in `secret ##ly`.
 
-Tokens for which there is no such key do not count: the last token has no next one. Kinds overlap,
-so the shares need not sum to 1. Attention across two texts has only the kinds that do not compare
+Tokens without such a key do not count: the last token has no next one. Kinds overlap, so the
+shares need not sum to 1. Attention across two texts has only the kinds that do not compare
 positions or tokens: first, special, separator and punctuation.
 """
 

@@ -32,11 +32,11 @@ Bounds = Callable[[float], tuple[float, float]]
 class Section(StrEnum):
     """Where a metric stands in lists; in this order."""
 
-    LOOKS = "Where a head looks"
+    LOOKS = "Attention patterns"
     LANGUAGE = "Attention and language"
-    TRAVELS = "How a token travels"
-    WRITES = "What a head writes"
-    CONTRIBUTES = "What a head contributes"
+    TRAVELS = "Token states"
+    WRITES = "Head outputs"
+    CONTRIBUTES = "Contributions of heads"
 
 
 class Chart(StrEnum):

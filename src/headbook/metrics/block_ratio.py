@@ -1,13 +1,13 @@
-"""How far a head keeps to the sentence that a token stands in, where texts hold several.
+"""Attention to the query's own sentence, over that of uniform attention.
 
-The attention that goes to a token's own sentence, over what even attention would put there. 1: the
-head does not see where sentences end. Two sentences of the same length allow 2 at most, three 3.
+For texts of several sentences. 1: sentence boundaries make no difference. Two sentences of the
+same length allow 2 at most, three 3.
 
 Sentences end at separator tokens, such as `[SEP]`, which belong to the sentence that they close;
-other special tokens belong to the one they stand in. Texts without a separator in the middle take
-no part, and no other sign of a sentence's end is looked for. As for the *pattern* of a head,
-special tokens are kept as keys and as queries, tokens that see a single key do not count, and
-it is taken on a sample of the texts.
+other special tokens belong to the sentence around them. Texts without a separator in the middle
+are left out, and no other sign of a sentence's end counts. As for the *pattern* of a head, special
+tokens are kept as keys and as queries, tokens that see a single key do not count, and the texts
+are a sample.
 """
 
 import math

@@ -1,14 +1,12 @@
-"""How sure a head is of where to look.
+"""Mean over tokens of the largest attention weight.
 
-The mean over tokens of the strongest attention weight. 1: every token looks at a single key. A head
-that looks everywhere alike has 1 over the number of keys, so that short sentences give higher
-values; read the value beside that of uniform attention.
+1: every token attends to a single key. Uniform attention has 1 over the number of keys, so short
+sentences give higher values; compare with the value of uniform attention.
 
-Where the sink is removed, the strongest weight is taken among the other keys: in the view that does
-not renormalise, a head that parks most of its attention is not confident. Where rows are
-renormalised, those with over 90 % on the sink do not count, since what is left of them is noise.
-Tokens that see no key but the sink count in the view of all keys only. Voita et al. leave out the
-end-of-sentence token alone.
+With the sink masked, the largest weight is taken among the other keys; without renormalising, a
+head with most of its attention on the sink has a low value. In renormalised rows, those with over
+90 % on the sink do not count. Tokens that see no key but the sink count with all keys only. Voita
+et al. leave out the end-of-sentence token alone.
 """
 
 from typing import TYPE_CHECKING
@@ -30,7 +28,7 @@ def measure(layer: "LayerView") -> Ratio:
 
 
 METRIC = HeadMetric(
-    title="Confidence",
+    title="Mean maximum weight (confidence)",
     formula=r"\frac{1}{N}\sum_i \max_j A_{ij}",
     reference="Voita et al. (2019), section 4, arXiv:1905.09418",
     bounds=lambda _: (0, 1),

@@ -1,17 +1,15 @@
-"""How alike what a head writes for two tokens is, by their distance.
+"""Cosine of a head's outputs for two tokens, by their distance.
 
-For each token a head writes the mean of the values it looks at, weighted by its attention; this is
-taken before the output projection, where every head has a vector of its own. The similarity of two
-tokens is the cosine of their vectors: 1 where the head writes the same for both. Label *all* is the
-mean over all pairs of a sentence, the others over pairs so many tokens apart.
+The output of a head for a token is the mean of the values, weighted by attention, before the
+output projection. The similarity of two tokens is the cosine of these vectors: 1 if the outputs
+are the same. Label *all* is the mean over all pairs of a sentence, the others over pairs so many
+tokens apart.
 
-A head whose rows of attention are all the same writes the same for every token: high similarity
-says nothing then. *Row similarity* shows where that is so, and view nosink takes the sink's keys
-out of the sum and compares what is left. Lengths do not count, so that renormalised rows would give
-the same. Special tokens have no part in it.
+If all rows of attention are the same, all outputs are, whatever the tokens mean. *Similarity of
+attention rows* shows where that is so; with the sink masked, the sink's keys are left out of the
+sum. Norms do not count, so renormalised rows would give the same. Special tokens are left out.
 
-From a sample of sentences. Uniform attention has no values, so that there is nothing to compare
-with.
+From a sample of sentences. Uniform attention has no values and therefore no number.
 """
 
 from typing import TYPE_CHECKING
@@ -32,7 +30,7 @@ def measure(heads: "HeadOutputs") -> Ratio:
 
 
 METRIC = ContextMetric(
-    title="Context similarity",
+    title="Similarity of head outputs",
     formula=r"S_{ij} = \frac{\langle o_i, o_j \rangle}{\|o_i\|\,\|o_j\|}, \qquad "
     r"o_i = \sum_m A_{im}\, v_m",
     reference="Halevi et al. (2025), arXiv:2512.21956; its details are not public, so that this is "

@@ -1,12 +1,12 @@
-"""How alike what a head writes for two tokens is, beside what it writes for all of them.
+"""Cosine of a head's outputs for two tokens, minus their mean over the sentence.
 
-The same as *context similarity* after the mean over the sentence has been taken away from each
-vector. What a head writes everywhere, such as the value of a separator that all tokens look at,
-counts no more; what is left says which tokens the head puts together. Over all pairs it lies near
-0, since deviations from a mean cancel each other.
+The same as *similarity of head outputs* after subtracting the mean over the sentence from each
+vector. What is common to all outputs, such as the value of a separator that all tokens attend to,
+drops out; the rest says which tokens a head groups. Over all pairs it lies near 0, since
+deviations from a mean cancel.
 
-Tokens that do not differ from the mean, by more than rounding, have no direction and do not count;
-a head with the same rows of attention everywhere has no number at all. From a sample of sentences.
+Tokens that do not differ from the mean, beyond rounding, have no direction and do not count; a
+head with the same rows of attention for every query has no number. From a sample of sentences.
 """
 
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ def measure(heads: "HeadOutputs") -> Ratio:
 
 
 METRIC = ContextMetric(
-    title="Context similarity, centred",
+    title="Similarity of head outputs, centred",
     formula=r"\frac{\langle o_i - \bar o,\ o_j - \bar o \rangle}"
     r"{\|o_i - \bar o\|\,\|o_j - \bar o\|}, \qquad \bar o = \frac{1}{n} \sum_i o_i",
     reference="Halevi et al. (2025), arXiv:2512.21956, centred",

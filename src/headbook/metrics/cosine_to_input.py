@@ -1,12 +1,12 @@
-"""How much of a token's original encoding its state still holds.
+"""How much of a token's input embedding its state retains.
 
-The cosine between a token's vector in a layer and the vector with which it entered layer 0 (word,
-position and type embedding, after the embedding norm where the model has one). 1 means unchanged
-in direction. It is taken twice in each layer: `mid`, where the attention block's output has been
-added to the residual, and `out`, the layer's output. In stack `cross`, `mid` is the state after
-cross-attention.
+The cosine between a token's vector in a layer and the vector with which it entered layer 0 (token,
+position and type embedding, after the embedding norm if the model has one). 1: unchanged in
+direction. It is taken twice in each layer: after attention (in files `mid`), where the attention
+output has been added to the residual, and after the layer (`out`). In cross-attention, `mid` is
+the state after cross-attention.
 
-All vectors come from the model's own activations, never from a recomputation with its weights.
+All vectors are the model's own activations, never recomputed from its weights.
 """
 
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ def measure(view: "TokenView", _: "Space | None" = None) -> "torch.Tensor":
 
 
 METRIC = TokenMetric(
-    title="Cosine to the input",
+    title="Cosine to the input embedding",
     unit="cosine",
     formula=r"\cos(x^{(l)}_i,\ x^{\mathrm{input}}_i)",
     reference="The residual stream against its own start; "

@@ -1,13 +1,13 @@
-"""How much attention runs along dependencies.
+"""Share of attention along syntactic dependencies.
 
 The share of attention between two words of which one is the other's syntactic head:
 
 - **either**: in any direction;
-- **to_head**: from a word to its head;
+- **to_head**: from a dependent to its head;
 - **to_dependent**: from a head to its dependents.
 
-Most dependencies are short, so a head that looks at the neighbouring word scores high without
-knowing any syntax. Read it beside the attention to the previous and the next token.
+Most dependencies are short, so attention to the neighbouring word scores high without any syntax.
+Compare attention to the previous and the next token.
 """
 
 from typing import TYPE_CHECKING

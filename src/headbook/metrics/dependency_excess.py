@@ -1,14 +1,14 @@
-"""How much more a head follows dependencies than the distances it spans explain.
+"""Attention along dependencies beyond what the distances of a head explain.
 
-Most dependencies are short, so a head that always looks one token back follows many of them
-without knowing any grammar. From the head's alignment with dependencies is taken what a head with
-the same distances would get: at each distance the share of word pairs that are linked, weighted by
-the head's attention at that distance. A head that looks at fixed distances scores 0, whatever its
-alignment; above 0, the head picks linked words among equally distant ones; below 0, it avoids them.
+Most dependencies are short, so a head that always attends to the previous token follows many of
+them without any grammar. From the head's alignment with dependencies, the expectation for a head
+with the same distances is subtracted: at each distance the share of word pairs that are linked,
+weighted by the head's attention at that distance. A head of fixed distances scores 0, whatever its
+alignment. Above 0: linked words are preferred among equally distant ones; below 0: avoided.
 
-Attention between words, without the sink: to a word the sum over its pieces, from a word the mean.
-Distances are counted in words; 32 and more are one. Taken on a sample of the sentences, because
-how often words at a distance are linked has to be known first.
+Attention between words, sink masked: to a word the sum over its subword tokens, from a word the
+mean. Distances are counted in words; 32 and more are one. Taken on a sample of the sentences,
+because the share of linked pairs at each distance has to be known first.
 """
 
 from typing import TYPE_CHECKING
@@ -81,7 +81,7 @@ def finish(stats: "NDArray[np.float64]", told: "NDArray[np.float64]") -> Finishe
 
 
 METRIC = SampledMetric(
-    title="Dependency alignment beyond distance",
+    title="Dependency alignment above a distance-matched baseline",
     formula=r"\frac{\sum_{i,j} A_{ij}\,\mathrm{dep}(i,j)}{\sum_{i,j} A_{ij}} - "
     r"\sum_d P(|i-j| = d)\,P(\mathrm{dep} \mid d)",
     reference="Dependency alignment (Vig & Belinkov, 2019, eq. 4) minus its expectation given the "

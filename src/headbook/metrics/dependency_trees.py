@@ -1,22 +1,22 @@
-"""How much of the dependency tree a head's attention draws.
+"""Agreement of trees induced from attention with the dependency tree.
 
-The words of a sentence are a complete graph in which the weight of one word as the head of another
-is the attention from the other to the one. With the gold root given, the tree of the largest total
-weight is found, and compared with the gold tree edge by edge, whichever end is the head.
+The words of a sentence are a complete graph; the weight of one word as the head of another is the
+attention from the other to the one. Given the gold root, the tree of maximum total weight is
+compared with the gold tree edge by edge, ignoring direction.
 
-- **uas**: the undirected attachment score, the share of the gold tree's edges that are found;
-- **chain**: the same for a tree that links each word to the next, whatever the sentence. Most
-  dependencies are short: it is hard to beat.
+- **uas**: undirected attachment score, the share of the gold tree's edges in the induced tree;
+- **chain**: the same for a tree that links each word to the next (linking neighbours). Most
+  dependencies are short: it is a strong baseline.
 
-Punctuation is left out of both trees; words below a punctuation mark hang on its head. A sentence
-with several roots keeps them all. Attention to a word is the sum over its pieces, from a word the
-mean; the sink is left out, for it is no word or, in causal models, would head them all. There, a
-word does not see a head that comes after it, so that such edges are found by accident only.
+Punctuation is left out of both trees; words below a punctuation mark attach to its head. A
+sentence with several roots keeps them all. Attention to a word is the sum over its subword tokens,
+from a word the mean; the sink is masked, since it is no word or, in causal models, would head all
+others. There, a word does not see a head that comes after it, so such edges are correct by
+accident only.
 
-Weights are rounded to some five digits, so that equal ones are equal, and where trees weigh the
-same, the first words head the others: so it is with the tree of uniform attention. Edges are
-counted over all sentences together. Taken on a sample of the sentences; texts of more than 100
-words take no part.
+Weights are rounded to some five digits, so that equal ones are equal; among trees of equal weight,
+the first words head the others, as in the tree of uniform attention. Edges are counted over all
+sentences together. Taken on a sample of the sentences; texts of more than 100 words are left out.
 """
 
 from typing import TYPE_CHECKING
@@ -58,7 +58,7 @@ def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> Finished:
 
 
 METRIC = SampledMetric(
-    title="Dependency trees",
+    title="Dependency trees induced from attention",
     formula=r"\frac{|T \cap G|}{|G|},\quad T = \operatorname{argmax}_T "
     r"\sum_{(w,\,\mathrm{head}(w)) \in T} A_{w,\,\mathrm{head}(w)}",
     reference="Raganato & Tiedemann (2018), https://aclanthology.org/W18-5431; undirected after "

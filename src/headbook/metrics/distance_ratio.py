@@ -1,11 +1,11 @@
-"""How far a head looks, against a head that looks at all visible tokens alike.
+"""Attention distance over that of uniform attention.
 
-1 means: as far as uniform attention over the same keys would reach. Below 1 the head keeps near,
-above 1 it prefers what is far away. Unlike the distance in tokens it can be compared between short
-and long sentences, and between layers whose windows differ.
+1: as far as uniform attention over the same keys. Below 1: nearer; above 1: farther. Unlike the
+distance in tokens it is comparable between short and long sentences, and between layers with
+different windows.
 
-Where the sink is removed without renormalising, each row of the uniform head has the mass that the
-row has in the measured head, so that both sides of the ratio carry the same weights.
+With the sink masked without renormalising, each row of uniform attention has the mass of the
+measured row, so that both sides of the ratio have the same weight.
 """
 
 from typing import TYPE_CHECKING

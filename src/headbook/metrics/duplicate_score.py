@@ -1,11 +1,10 @@
-"""How much a head looks at an earlier place of the same token.
+"""Attention to the earlier occurrence of the same token, on repeated random tokens.
 
-On 50 sequences of random tokens, each repeated once, every token of the second half has exactly one
-twin, in the first half. The score is the mean attention to it. Random tokens mean nothing, so
-nothing but the repetition can draw attention there.
+In 50 sequences of random tokens, each repeated once, every token of the second half has exactly
+one earlier occurrence. The score is the mean attention to it. Random tokens have no meaning, so
+nothing but the repetition can attract attention there.
 
-The numbers come from these sequences, which are the same for every corpus; intervals are over
-sequences.
+The sequences are the same for every corpus; intervals are over sequences.
 """
 
 from typing import TYPE_CHECKING

@@ -1,13 +1,13 @@
-"""How many dimensions the states really use.
+"""Effective number of dimensions of the states.
 
-The vectors of 256 tokens, minus their mean, make a matrix. Its singular values divided by their sum
-are a distribution; the value is e to the power of its entropy: 1 where all vectors lie on one line,
-and at most 255, or the width where that is less, where all directions are used alike.
+The vectors of 256 tokens, minus their mean, make a matrix. Its singular values divided by their
+sum are a distribution; the value is e to the power of its entropy: 1 if all vectors lie on one
+line, and at most 255, or the width where that is less, if all directions are equally strong.
 
-The value grows with the number of tokens until there are far more of them than dimensions, so it is
-always taken on 256, and averaged over the sample's minibatches of that size, whose tokens come from
-as many sentences as there are. Compare layers, and models of one width; a sample of fewer tokens
-has no value. There is no interval, since minibatches share sentences.
+The value grows with the number of tokens until there are far more of them than dimensions, so it
+is always taken on 256 and averaged over the sample's minibatches of that size, whose tokens come
+from as many sentences as possible. Compare layers, and models of one width; a sample of fewer
+tokens has no value. There is no interval, since minibatches share sentences.
 """
 
 from typing import TYPE_CHECKING

@@ -1,17 +1,16 @@
-"""How differently two heads look from the same tokens.
+"""How different the attention of two heads is for the same queries.
 
-The rows of both heads for one query are two ways of spreading attention over the same keys. Their
-Jensen-Shannon divergence is 0 where they are the same and ln 2, 0.69 nats, where no key gets weight
-from both. The value of a pair is the mean over queries. Every pair of heads of a stack is compared,
-across layers, too.
+The rows of both heads for one query are two distributions over the same keys. Their Jensen–Shannon
+divergence is 0 if they are the same and ln 2, 0.69 nats, if no key receives weight from both. The
+value of a pair is the mean over queries. Every two heads of an attention type are compared, across
+layers, too.
 
-Heads that park their attention on the same sink are near each other whatever else they do. In view
-renorm the sink is gone and rows sum to 1 again; rows of which it took more than 90 % say little and
-are dropped, and a query counts for two heads only where both rows are kept, so that each pair has
-its own number of rows.
+Heads with the same sink are similar for that reason alone; with the sink masked and renormalised
+it is gone. Rows with more than 90 % on the sink are dropped then, and a query counts for two heads
+only if both rows are kept, so each pair has its own number of rows.
 
-Clark et al. add divergences up over tokens, and their code mixes a little uniform attention into
-each row first. Here it is the mean over tokens, of the rows as they are. Taken on a sample of the
+Clark et al. add divergences over tokens, and their code mixes a little uniform attention into each
+row first. Here it is the mean over tokens, of the rows as computed. Taken on a sample of the
 sentences; large models take fewer, and the files say how many.
 """
 
@@ -52,7 +51,7 @@ def _negentropy(weights: "torch.Tensor") -> "torch.Tensor":
 
 
 METRIC = PairMetric(
-    title="Head distance",
+    title="Jensen–Shannon divergence of two heads",
     unit="nats",
     formula=r"\frac{1}{|R|} \sum_{i \in R} \left[ H\left(\frac{A_i + B_i}{2}\right)"
     r" - \frac{H(A_i) + H(B_i)}{2} \right]",

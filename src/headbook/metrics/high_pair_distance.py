@@ -1,15 +1,14 @@
-"""How far apart the tokens are for which a head writes nearly the same.
+"""Distance of tokens with nearly the same head output, over that of all pairs.
 
-The mean distance of pairs of high *context similarity*, over what the pairs of the same sentences
-have on average. 1: similarity does not depend on distance. Below 1 the head puts neighbours
-together, above 1 tokens far apart.
+The mean distance of pairs of high *similarity of head outputs*, over the average distance of pairs
+in the same sentences. 1: similarity does not depend on distance. Below 1: near tokens are grouped,
+above 1: distant ones.
 
-High is what belongs to the head's own most similar pairs, *top 1 %* or *top 5 %*, or has a cosine
-of at least *0.9*: the threshold of the paper is not public, so that all three are shown. Where the
-top shares begin is found in a pass of its own over the same sample; where that has more than
-100,000 pairs, from every second, third or n-th pair of each sentence. Similarities are compared to
-six decimals. In a study that was merged the beginnings stay those of each part. From a sample of
-sentences.
+High means the head's own most similar pairs, *top 1 %* or *top 5 %*, or a cosine of at least
+*0.9*: the threshold of the paper is not public, hence all three. The limits of the top shares come
+from a pass of their own over the same sample; with more than 100,000 pairs, from every second,
+third or n-th pair of each sentence. Similarities are compared to six decimals. In a merged study
+the limits stay those of each part. From a sample of sentences.
 """
 
 from typing import TYPE_CHECKING

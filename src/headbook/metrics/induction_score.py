@@ -1,12 +1,11 @@
-"""How much a head looks at the token that came after an earlier place of the same token.
+"""Attention to the token after the earlier occurrence, on repeated random tokens.
 
-On 50 sequences of random tokens, each repeated once, such a head predicts the sequence the second
-time: having seen *A B … A*, it looks at *B*. The score is the mean attention of the second half's
-tokens to the one after their twin in the first half. Random tokens mean nothing, so nothing but the
-repetition can draw attention there.
+In 50 sequences of random tokens, each repeated once, an induction head predicts the second half:
+after *A B … A* it attends to *B*. The score is the mean attention of tokens of the second half to
+the token after their earlier occurrence. Random tokens have no meaning, so nothing but the
+repetition can attract attention there.
 
-Causal stacks only. The numbers come from these sequences, which are the same for every corpus;
-intervals are over sequences.
+Causal attention only. The sequences are the same for every corpus; intervals are over sequences.
 """
 
 from typing import TYPE_CHECKING

@@ -1,13 +1,12 @@
-"""How alike the tokens of one sentence are.
+"""Similarity of the tokens of one sentence.
 
-The cosine of each token's vector with the mean vector of its sentence, averaged over tokens; a
-sentence of one token does not count. *adjusted* is that minus the anisotropy of the same state.
-High and adjusted still high: tokens take on the context they share; high and adjusted near 0: all
-tokens are alike, sentence or not.
+The cosine of each token's vector with the mean vector of its sentence, averaged over tokens;
+sentences of one token do not count. *adjusted* is that minus the anisotropy of the same state.
+Both high: tokens take on the context they share. High, and adjusted near 0: all tokens are
+similar, in one sentence or not.
 
-The mean is over tokens, so that long sentences weigh more; Ethayarajh averages over sentences. A
-token is part of its sentence's mean, which lifts the value in short sentences, as it does in the
-paper.
+The mean is over tokens, so long sentences count more; Ethayarajh averages over sentences. A token
+is part of its sentence's mean, which raises the value in short sentences, as in the paper.
 """
 
 from typing import TYPE_CHECKING

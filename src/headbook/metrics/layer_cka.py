@@ -1,15 +1,15 @@
-"""How alike two layers arrange the same tokens.
+"""Similarity of the arrangement of the same tokens in two layers.
 
-Linear centred kernel alignment compares the products of all tokens in one layer with those in
-another. It does not change when a layer's space is rotated or stretched evenly, so that layers need
-not share dimensions. A layer with itself has 1; 0: how tokens stand to each other in one says
-nothing about the other.
+Linear centred kernel alignment compares the inner products of all tokens in one layer with those
+in another. It is invariant to rotation and uniform scaling of a layer's space, so layers need not
+share dimensions. A layer with itself has 1; 0: the arrangement in one layer says nothing about the
+other.
 
-The plain value is too high where there are not far more tokens than dimensions. Here the unbiased
+The plain value is too high unless there are far more tokens than dimensions. Here the unbiased
 estimate of Song et al. is taken on minibatches of 256 tokens and added up before the division, as
-Nguyen et al. do, so that it does not depend on their size. It can fall a little below 0. A token
-whose vector is very long weighs much: the first of a causal model and special tokens are left out.
-There is no interval, since minibatches share sentences.
+Nguyen et al. do, so it does not depend on their size. It can fall a little below 0. Tokens with
+very long vectors would dominate: special tokens and the first token of a causal model are left
+out. There is no interval, since minibatches share sentences.
 """
 
 from typing import TYPE_CHECKING

@@ -1,14 +1,14 @@
-"""Which words the model would say if it stopped after a layer.
+"""Predictions of the model if it stopped after a layer.
 
-The model's own final norm and language-model head are put on the output of each layer: the ten
-entries with the largest logits, layer by layer, beside the rank and probability of the true token
-and the divergence from what the model says in the end. The number in the token tables is the
-probability of the first of the ten; the entries themselves are in `nearest.csv`, space `logits`.
+The model's own final norm and language-model head are applied to the output of each layer: the ten
+vocabulary tokens with the largest logits, beside the rank and probability of the true token and
+the divergence from the final prediction. The number in the token tables is the probability of the
+first of the ten; the tokens themselves are in `nearest.csv`, space `logits`.
 
-Only for checkpoints that have a language-model head. What lies between the last layer and the
-logits (norm, head, biases, scaling) is the model's own code, run on the state as if it had left
-the last layer. Heads are trained on the last layer alone: what they read earlier may be poor
-because the state is not yet in their basis, not because the model does not know.
+Only for checkpoints with a language-model head. Everything between the last layer and the logits
+(norm, head, biases, scaling) is the model's own code, run on the state as if it had left the last
+layer. Heads are trained on the last layer alone: earlier predictions may be poor because the state
+is not yet in their basis.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,8 @@
-"""How far the model still is from what it says in the end.
+"""Divergence of the prediction after each layer from the final one.
 
-The logit lens puts the model's own final norm and language-model head on the output of each layer.
-The number is the Kullback-Leibler divergence of the model's final distribution over the vocabulary
-from the one that this layer would give, in nats: what it costs to take the layer's word for the
-model's. 0 after the last layer, by definition.
+The logit lens applies the model's own final norm and language-model head to the output of each
+layer. The number is the Kullback–Leibler divergence of the model's final distribution over the
+vocabulary from the one after this layer, in nats. 0 after the last layer, by definition.
 """
 
 from typing import TYPE_CHECKING

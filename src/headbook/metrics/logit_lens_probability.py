@@ -1,8 +1,8 @@
-"""How probable the true word is to the model after each layer.
+"""Probability of the true token after each layer.
 
-The logit lens puts the model's own final norm and language-model head on the output of each layer.
-The number is the probability that this gives to the true token t: the next token in causal models
-and decoders, the token itself in masked models. After the last layer it is the model's own
+The logit lens applies the model's own final norm and language-model head to the output of each
+layer. The number is the probability of the true token t: the next token in causal models and
+decoders, the token itself in masked models. After the last layer it is the model's own
 probability. The last token of a causal text has no next one and no value.
 """
 

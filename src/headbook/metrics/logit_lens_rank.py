@@ -1,10 +1,10 @@
-"""How many words the model would rather say than the true one, after each layer.
+"""Vocabulary tokens more probable than the true one, after each layer.
 
-The logit lens puts the model's own final norm and language-model head on the output of each layer.
-Counted are the vocabulary entries with a strictly larger logit than the true token t: the next
-token in causal models and decoders, the token itself in masked models (which see it: their rank
-tells how soon the word is restored, not how well it is guessed). 0 means that the true token comes
-first. The last token of a causal text has no next one and no value.
+The logit lens applies the model's own final norm and language-model head to the output of each
+layer. Vocabulary tokens with a strictly larger logit than the true token t are counted: the next
+token in causal models and decoders, the token itself in masked models (which see it: the rank
+tells how soon the token is restored, not how well it is guessed). 0: the true token comes first.
+The last token of a causal text has no next one and no value.
 
 Ranks span several orders of magnitude; averages are of log10(1 + rank).
 """
@@ -27,7 +27,7 @@ def measure(view: "TokenView", _: Space | None) -> "torch.Tensor":
 
 METRIC = TokenMetric(
     title="Logit lens: rank of the true token",
-    unit="entries more probable than the true token",
+    unit="vocabulary tokens more probable than the true token",
     formula=r"\#\{v : p^{(l)}_i(v) > p^{(l)}_i(t_i)\}",
     reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
     bounds=lambda _: (0, float("inf")),

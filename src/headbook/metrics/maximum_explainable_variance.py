@@ -1,16 +1,17 @@
-"""How much of a token's vectors in all contexts one fixed vector could stand for.
+"""Share of a token's vectors in all contexts that one fixed vector explains.
 
-The vectors of one vocabulary entry in different sentences, one below the other, make a matrix; the
-value is the share of its first singular value squared in the sum of all of them, averaged over the
-entries that occur in five sentences or more. Near 1: a static embedding would lose little. From
-each sentence the first occurrence is taken, from at most 16 sentences.
+The vectors of one vocabulary token in different sentences, one below the other, make a matrix; the
+value is the share of its first singular value squared in the sum of all of them, averaged over
+vocabulary tokens that occur in five sentences or more. Near 1: a static embedding would lose
+little. From each sentence the first occurrence is taken, from at most 16 sentences.
 
 The share is high for few vectors whatever they are, so *baseline* is the same for as many random
-tokens as the entry has occurrences, each from another sentence, and *adjusted* is the difference.
-Nothing is centred, in either. The paper's code centres the matrix of the word but not that of the
-random tokens. Its baseline is one set of many tokens; here it has the size of the set it is for.
+tokens, each from another sentence, and *adjusted* is the difference. Neither is centred. The
+paper's code centres the matrix of the word but not that of the random tokens. Its baseline is one
+set of many tokens; here it has the size of the set it is for.
 
-When the interval leaves a sentence out, entries and random tokens stay those of the whole sample.
+When the interval leaves a sentence out, vocabulary tokens and random tokens stay those of the
+whole sample.
 """
 
 from typing import TYPE_CHECKING

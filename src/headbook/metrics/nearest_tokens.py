@@ -1,8 +1,8 @@
-"""Which words a token's state is nearest to.
+"""Vocabulary tokens nearest to a token's state.
 
-The ten vocabulary entries whose original encodings have the highest cosine to the state, layer by
-layer: a table that can be read like a story of what the model makes of the word. The number in
-the token tables is the cosine to the nearest entry; the entries themselves are in `nearest.csv`.
+The ten vocabulary tokens whose embeddings have the highest cosine to the state, layer by layer.
+The number in the token tables is the cosine to the nearest one; the tokens themselves are in
+`nearest.csv`.
 """
 
 from typing import TYPE_CHECKING

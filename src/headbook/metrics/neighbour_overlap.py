@@ -1,14 +1,13 @@
-"""How much of a token's neighbourhood a layer leaves in place.
+"""Share of a token's nearest vocabulary tokens that a layer keeps.
 
-The 100 vocabulary entries whose original encodings are nearest to a token's state are compared
-with the 100 nearest one layer earlier (the same kind of state; before layer 0 comes the input):
-the share that is still there. 1 means that the layer changed nothing that the vocabulary can see,
-0 that the token has moved to another part of it altogether.
+The 100 vocabulary tokens whose embeddings are nearest to a token's state are compared with the 100
+nearest one layer earlier (the same kind of state; before layer 0: the input). 1: the neighbourhood
+is unchanged; 0: it is replaced.
 
-Two numbers stand beside it. *Another token* is the share of the 100 that another token of the same
-sentence, chosen at random, has among its own 100 at the same layer: some entries are near to
-everything (hubs), and only what exceeds this share is the token's own. *By chance* is the share of
-100 random entries, 100 / V for a vocabulary of V.
+Two baselines. *Another token*: the share of the 100 that another token of the same sentence,
+chosen at random, has among its own 100 in the same layer. Some vocabulary tokens are near to
+everything (hubs), and only what exceeds this share is the token's own. *By chance*: the share of
+100 random vocabulary tokens, 100 / V for a vocabulary of V.
 """
 
 from typing import TYPE_CHECKING

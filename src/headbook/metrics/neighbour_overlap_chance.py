@@ -1,8 +1,8 @@
-"""How much two random choices of vocabulary entries have in common.
+"""Expected overlap of two random sets of vocabulary tokens.
 
-Of 100 entries, the share that is expected among 100 others drawn at random from a vocabulary of V
-entries: 100 / V, the same for every token, state and layer. It stands beside the neighbour overlap;
-where the vocabulary has no more than 100 entries it is 1, and overlaps say nothing.
+Of 100 vocabulary tokens, the share expected among 100 others drawn at random from a vocabulary of
+V: 100 / V, the same for every token, state and layer. A baseline of the neighbour overlap; in
+vocabularies of at most 100 it is 1, and overlaps say nothing.
 """
 
 from typing import TYPE_CHECKING

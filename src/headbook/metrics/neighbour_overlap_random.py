@@ -1,11 +1,10 @@
-"""How much of its neighbourhood a token shares with another token.
+"""Share of nearest vocabulary tokens in common with another token.
 
-The share of the 100 vocabulary entries nearest to a token's state that are also among the 100
+The share of the 100 vocabulary tokens nearest to a token's state that are also among the 100
 nearest to another token of the same sentence, in the same layer. It is what the neighbour overlap
-from layer to layer must exceed: entries that are near to many states (hubs) stay near whatever
-happens to the token. The other token is one of the sentence that is not special, so many places
-further on as the sum of the sentence's token ids says: at random, but the same in every run. A
-sentence of one token has no value.
+from layer to layer must exceed: vocabulary tokens that are near to many states (hubs) stay near.
+The other token is not special, and as many places further on as the sum of the sentence's token
+ids says: at random, but the same in every run. A sentence of one token has no value.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,8 @@
-"""Where a head looks, by distance and direction.
+"""Share of attention at each offset from query to key.
 
-The share of attention at each offset: key position minus query position. Negative offsets look
-back, positive ones look ahead, 0 is the token itself. Offsets beyond 32 are pooled into the ends.
-A head with one sharp peak knows positions only; a flat profile tells that something else than
-position decides.
+Offset: key position minus query position. Negative offsets are earlier keys, positive ones later
+keys, 0 is the token itself. Offsets beyond 32 are pooled into the ends. One sharp peak: position
+decides; a flat profile: something else does.
 """
 
 from typing import TYPE_CHECKING

@@ -1,13 +1,13 @@
-"""How much of the cosine of any two tokens comes from single dimensions.
+"""Contribution of single dimensions to the cosine of any two tokens.
 
 The mean cosine of two tokens of different sentences is a sum over dimensions: the product of the
-two unit vectors in each. *largest* is what the dimension that adds most gives, *three* what the
-three give that add most; compare the anisotropy, which is the sum of all. Where one dimension of
-hundreds gives most of it, cosines of that layer say little but whether tokens agree in that
-dimension; look at the numbers that are standardised or taken without outliers.
+two unit vectors in each. *largest* is the contribution of the largest dimension, *three* that of
+the three largest; their sum over all is the anisotropy. If one dimension of hundreds contributes
+most of it, cosines of that layer mostly say whether tokens agree in that dimension; compare the
+values that are standardised or without outliers.
 
-The page of the geometry names the dimensions; the files have the ten largest of each state. They
-are found on the same sample.
+The page *Geometry* names the dimensions; the files have the ten largest of each state. They come
+from the same sample.
 """
 
 from typing import TYPE_CHECKING

@@ -1,14 +1,13 @@
-"""How much of what a layer's attention block puts out is this head's.
+"""Share of a head in the output norm of its layer's attention block.
 
-The length of what the head adds to a token, compared with the lengths of all heads of its layer:
-weights times values, through the head's part of the output projection. Where twelve heads write
-alike, each has 1/12; one far below writes next to nothing, wherever it looks. Averaged over the
-tokens that count.
+The norm of what a head adds to a token, over the norms of all heads of its layer: weights times
+values, through the head's part of the output projection. Twelve equal heads have 1/12 each; a head
+far below contributes little, whatever it attends to. Averaged over the tokens that count.
 
-In the view without the sink, what comes from the sink is left out for every head. Heads may write
-in opposite directions, so that their lengths add up to more than the length of the block's output.
+With the sink masked, the contribution of the sink is left out for every head. Outputs of heads may
+have opposite directions, so their norms can add up to more than the norm of the block's output.
 The heads of a layer together have 1 over their number, by definition. Taken on a sample of the
-sentences. Uniform attention has no values, so that there is nothing to compare with.
+sentences. Uniform attention has no values and therefore no number.
 """
 
 import math
@@ -47,7 +46,7 @@ def finish(stats: "Floats", _: "Floats") -> Finished:
 
 
 METRIC = SampledMetric(
-    title="Share of the output",
+    title="Share of the layer's output norm",
     formula=r"\frac1n \sum_i \frac{\|\sum_j A^h_{ij} v^h_j W_O^h\|}"
     r"{\sum_{h'} \|\sum_j A^{h'}_{ij} v^{h'}_j W_O^{h'}\|}",
     reference="Kobayashi et al. (2020), arXiv:2004.10102",

@@ -1,29 +1,30 @@
-"""What a head's maps look like: stripes down columns, stripes along diagonals, or neither.
+"""How well fixed keys and fixed distances explain a head's attention.
 
-Each head is compared with the best map that looks at the same *keys* from everywhere, and with the
-best that looks at the same *offsets*:
+Each head is compared with the best map with the same *keys* for every query, and with the best map
+with the same *offsets*:
 
-- **spread**: how evenly a query spreads its attention, entropy over that of even attention. 0: on
-  one key. 1: on all alike.
-- **column**: what one weight per key of the sentence leaves unexplained, as divergence from the
-  fit over the logarithm of the number of keys. 0: all queries look at the same keys.
-- **offset**: the same with one weight per distance, shared by all sentences. 0: where the key
-  stands, seen from the query, decides everything.
-- **vertical**, **diagonal**, **rest**: shares of the attention. Weights per key, an even background
-  and weights per offset are fitted together; keys and background are vertical, offsets diagonal,
-  and what lies above the fit is the rest. Many heads are mixtures, half sink and half previous
-  token, which one word does not describe.
+- **spread**: how even a row is, entropy over that of uniform attention. 0: one key. 1: all
+  equally.
+- **column**: unexplained by one weight per key of the sentence, as divergence from the fit over
+  the logarithm of the number of keys. 0: all queries attend to the same keys.
+- **offset**: the same with one weight per distance, shared by all sentences. 0: the relative
+  position of the key decides everything.
+- `vertical`, `diagonal`, `rest`: shares of the attention explained by fixed keys, by fixed
+  distances, and by neither. Weights per key, a uniform background and weights per offset are
+  fitted together; keys and background are the first, offsets the second, and what exceeds the fit
+  is the rest. Many heads are mixtures, half sink and half previous token, which one word does not
+  describe.
 
-Special tokens are kept as keys and, unlike in other metrics, as queries: a stripe on `[SEP]` is
-what there is to see, and a line goes through all rows. Hence there is one view, of all keys. Tokens
-that see a single key do not count. Rows count 1 over the logarithm of the number of their keys in
-both fits, which makes them those with the least residual, at most 1 minus the spread; it moves the
-values by less than 0.01 where all rows see alike many keys.
+Special tokens are kept as keys and, unlike in other metrics, as queries: a column at `[SEP]` runs
+through all rows. Hence all keys only. Tokens that see a single key do not count. Rows count 1 over
+the logarithm of the number of their keys in both fits, which makes them those with the least
+residual, at most 1 minus the spread; it changes the values by less than 0.01 where all rows see
+about as many keys.
 
-Taken on a sample of the sentences. Those of more than 64 tokens take no part. Short sentences leave
-less unexplained, having fewer rows for each weight: random targets leave a rest of 0.6 in eight
-tokens and 0.9 in sixty. Across two texts there are no offsets: spread and column only. Offsets are
-missing, too, where what a token sees is no run of tokens around itself.
+Taken on a sample of the sentences, of at most 64 tokens. Short sentences leave less unexplained,
+having fewer rows for each weight: random targets leave a rest of 0.6 in eight tokens and 0.9 in
+sixty. Across two texts there are no offsets: spread and column only. Offsets are missing, too,
+where the visible keys are no run of tokens around the query.
 """
 
 import math

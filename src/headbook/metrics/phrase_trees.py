@@ -1,24 +1,24 @@
-"""How far the phrases that a head draws together are those of syntax.
+"""Agreement of phrases induced from attention with those of syntax.
 
-Where several neighbouring words look most at the same word, they make a candidate phrase, and the
-candidates choose the best binary tree over the sentence. Its brackets are compared with the phrases
-that the dependency tree implies: each word with everything below it, where that stands together.
-Neither single words nor the whole sentence count, as they are in every tree; sentences of one or
-two words take no part.
+Neighbouring words with the same strongest word make a candidate phrase, and the candidates choose
+the best binary tree over the sentence. Its brackets are compared with the phrases that the
+dependency tree implies: each word with everything below it, if contiguous. Neither single words
+nor the whole sentence count, as they are in every tree; sentences of one or two words are left
+out.
 
 - **f1**: the tree of this head alone;
 - **joint**: the tree of all heads of the layer together, so the same for each of them;
-- **right_branching**, **left_branching**, **balanced**: trees that know nothing of the words. For
-  English the first is the one to beat;
-- **ceiling**: what the best binary tree would reach. It has two brackets fewer than words, and a
+- **right_branching**, **left_branching**, **balanced**: trees that ignore the words. For English
+  the first is the strongest baseline;
+- **ceiling**: the score of the best binary tree. It has two brackets fewer than words, and a
   dependency tree mostly implies even fewer, so that 1 is out of reach.
 
-Punctuation is left out of both trees; words below a punctuation mark hang on its head. Attention to
-a word is the sum over its pieces, from a word the mean. The sink is left out, for a token at which
-all words look would make one phrase of the whole sentence. Weights are rounded to some five digits,
-so that equal ones are equal. Between equal trees the latest split wins, as in the authors' code;
-what no candidate decides therefore branches to the left. Brackets are counted over all sentences
-together. Taken on a sample of the sentences; texts of more than 100 words take no part.
+Punctuation is left out of both trees; words below a punctuation mark attach to its head. Attention
+to a word is the sum over its subword tokens, from a word the mean. The sink is masked, since a
+token to which all words attend would make one phrase of the whole sentence. Weights are rounded to
+some five digits, so that equal ones are equal. Between equal trees the latest split wins, as in
+the authors' code; undecided parts therefore branch to the left. Brackets are counted over all
+sentences together. Taken on a sample of the sentences; texts of more than 100 words are left out.
 """
 
 from typing import TYPE_CHECKING
@@ -97,7 +97,7 @@ def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> Finished:
 
 
 METRIC = SampledMetric(
-    title="Phrase trees",
+    title="Phrase trees induced from attention",
     formula=r"F_1 = \frac{2\,|T \cap G|}{|T| + |G|}",
     reference="Mareček & Rosa (2019), section 6, arXiv:1906.01958; against phrases of the "
     "dependency tree",

@@ -1,16 +1,16 @@
-"""How much the numbers of words depend on how pieces are made into words.
+"""How much numbers of words depend on how subword tokens are combined.
 
-A tokenizer cuts words into pieces, and there is no one way back. Two numbers of each head are
-computed three times: its alignment with dependencies (either way), and the share of words whose
-strongest other word is their head.
+A tokenizer splits words into subword tokens, and there is no one way back. Two numbers of each
+head are computed three times: its alignment with dependencies (either direction), and the share of
+words whose strongest other word is their head.
 
-- **sum**: attention to a word is the sum over its pieces, from a word the mean. The rule of all
-  other metrics of words.
-- **first**: only the first piece of each word looks and is looked at.
-- **unsplit**: only words of one piece take part.
+- **sum**: attention to a word is the sum over its subword tokens, from a word the mean. The rule
+  of all other metrics of words.
+- **first**: only the first subword token of each word counts, as query and as key.
+- **unsplit**: only words of one subword token take part.
 
-Where the three agree, pieces do not matter. Where they do not, the sum can favour long words:
-more pieces, more chances. Without the sink, on a sample of the sentences.
+If the three agree, subword tokens do not matter. If not, the sum can favour long words: more
+tokens, more weight. Sink masked, on a sample of the sentences.
 """
 
 from typing import TYPE_CHECKING
@@ -81,7 +81,7 @@ def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> Finished:
 
 
 METRIC = SampledMetric(
-    title="Sensitivity to word pieces",
+    title="Sensitivity to subword tokens",
     formula=r"\frac{\sum_{v,w} A^{\mathrm{rule}}_{vw}\,\mathrm{dep}(v,w)}"
     r"{\sum_{v,w} A^{\mathrm{rule}}_{vw}}",
     reference="Rules of Clark et al. (2019), section 4.1, arXiv:1906.04341, and of their code",

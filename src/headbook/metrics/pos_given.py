@@ -1,13 +1,12 @@
-"""Which parts of speech a head looks from.
+"""Share of a head's attention given by words of each part of speech.
 
-The share of a head's attention that words of each tag give, the sink left out: how much of what a
-head gives to words comes from nouns, from verbs and so on. Attention from a word is the mean over
-its pieces, so that every word counts once. Special tokens give nothing here.
+Sink masked: how much of the attention to words comes from nouns, from verbs and so on. Attention
+from a word is the mean over its subword tokens, so every word counts once. Special tokens are left
+out as queries.
 
-There is one view, without the sink. In the others each row has the mass 1, so that the value would
-be the tag's own share of the words that look, whatever the head does. Here a word counts less the
-more it parks on the sink. Read the value beside that of uniform attention, which is that share, but
-for what a uniform row gives to the sink.
+Only with the sink masked: otherwise each row has the mass 1, and the value would be the tag's own
+share of the words, whatever the head does. Here a word counts less the more it attends to the
+sink. Compare uniform attention, which gives that share, except for its attention to the sink.
 """
 
 from typing import TYPE_CHECKING
@@ -37,7 +36,7 @@ def measure(layer: "LayerView") -> Ratio:
 
 
 METRIC = HeadMetric(
-    title="Attention from parts of speech",
+    title="Attention given by parts of speech",
     formula=r"P(t) = \frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(i)=t]}{\sum_{i,j} A_{ij}}",
     reference="Vig & Belinkov (2019), eq. 3, for queries instead of keys, arXiv:1906.04284; "
     "word level after Clark et al. (2019)",

@@ -1,11 +1,10 @@
-"""Which parts of speech a head looks at.
+"""Share of a head's attention received by words of each part of speech.
 
-The share of a head's attention that goes to words of each tag. Attention to a word is the sum over
-its pieces, attention from a word the mean over its pieces. Special tokens have no tag, so in the
-raw view the shares sum to less than 1.
+Attention to a word is the sum over its subword tokens, attention from a word the mean. Special
+tokens have no tag, so with all keys the shares sum to less than 1.
 
-A tag that is frequent receives much attention from any head. Read the share beside the value for
-uniform attention, or look at the ratio of the two.
+A frequent tag receives much attention from any head. Compare the value of uniform attention, or
+the ratio of the two.
 """
 
 from typing import TYPE_CHECKING
@@ -39,7 +38,7 @@ def measure(layer: "LayerView") -> Ratio:
 
 
 METRIC = HeadMetric(
-    title="Attention to parts of speech",
+    title="Attention received by parts of speech",
     formula=r"P(t) = \frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(j)=t]}{\sum_{i,j} A_{ij}}",
     reference="Vig & Belinkov (2019), eq. 3, arXiv:1906.04284; "
     "word level after Clark et al. (2019)",

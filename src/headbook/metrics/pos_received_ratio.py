@@ -1,8 +1,7 @@
-"""Which parts of speech a head looks at more than chance.
+"""Attention received by words of each part of speech, over uniform attention.
 
-The attention to each tag over what uniform attention would give it: 2 means twice as much as a
-head that looks at all visible tokens alike. Where the sink is removed without renormalising, each
-row of the uniform head has the mass of the measured one.
+2: twice as much as under equal weights on all visible keys. With the sink masked without
+renormalising, each row of uniform attention has the mass of the measured row.
 """
 
 from typing import TYPE_CHECKING
@@ -39,7 +38,7 @@ def measure(layer: "LayerView") -> Ratio:
 
 
 METRIC = HeadMetric(
-    title="Attention to parts of speech, against chance",
+    title="Attention received by parts of speech, ratio to uniform attention",
     formula=r"\frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(j)=t]}"
     r"{\sum_{i,j} U_{ij}\,[\mathrm{pos}(j)=t]}, \qquad "
     r"U_{ij} = \frac{1}{k_i} \sum_{m} A_{im}",

@@ -1,14 +1,12 @@
-"""Where the strongest key stands, seen from the token.
+"""Share of queries whose largest weight is at each offset.
 
-The share of tokens whose strongest key is at each offset, key position minus query position, from
-five back to five ahead. A head with 90 % or more at one offset is a *positional head*: it looks at
-a place, whatever stands there. The shares need not sum to 1, since the strongest key may be further
-away. Of equal weights the first one is the strongest.
+Offset: key position minus query position, from five back to five ahead. A head with 90 % or more
+at one offset is a *positional head* (Voita et al. 2019). The shares need not sum to 1, since the
+strongest key may be further away. Among equal weights the first counts.
 
-In causal models the first two tokens do not count: they have hardly a choice. Where the sink is
-removed, the strongest of the other keys is taken, however weak it is; rows that give nothing to any
-of them do not count. The value beside it is that of a head that picks one of the visible keys at
-random.
+In causal models the first two tokens do not count: they have hardly a choice. With the sink
+masked, the strongest of the other keys counts, however weak; rows without weight on any of them do
+not count. The baseline chooses one of the visible keys at random.
 """
 
 from typing import TYPE_CHECKING
@@ -64,7 +62,7 @@ def chance(scope: "Scope") -> Ratio:
 
 
 METRIC = HeadMetric(
-    title="Offset of the strongest key",
+    title="Offset of the largest weight",
     formula=r"P(\delta) = \frac{1}{N}\sum_i [\operatorname{argmax}_j A_{ij} = i + \delta]",
     reference="Voita et al. (2019), section 5.1, arXiv:1905.09418",
     bounds=lambda _: (0, 1),

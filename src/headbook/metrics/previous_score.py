@@ -1,11 +1,10 @@
-"""How much a head looks at the token before, where tokens mean nothing.
+"""Attention to the previous token, on repeated random tokens.
 
-The mean attention to the previous token, on 50 sequences of random tokens, each repeated once. A
-head that scores high here does so by position alone: there is no word, phrase or grammar that it
-could follow. Compare `attention_to`, whose kind *previous* says the same of real sentences.
+The mean attention to the previous token in 50 sequences of random tokens, each repeated once. A
+high score is due to position alone: there is no word, phrase or grammar. Compare `attention_to`,
+label *previous*, on real sentences.
 
-Causal stacks only. The numbers come from these sequences, which are the same for every corpus;
-intervals are over sequences.
+Causal attention only. The sequences are the same for every corpus; intervals are over sequences.
 """
 
 from typing import TYPE_CHECKING

@@ -1,16 +1,15 @@
-"""How often a word's strongest key is the rarest word of the sentence.
+"""Share of words whose strongest key is the rarest word of the sentence.
 
-The share of words that look at it more than at any other word, themselves included. Some heads of
-the first layers do so in most sentences. Attention to a word is the sum over its pieces, from a
-word the mean; the sink is left out. The value beside it is that of a head that picks one of the
-visible words at random: one over their number. In causal models the words before the rarest one do
-not see it and do not count.
+The word itself counts among the keys. Some heads of the first layers do so in most sentences.
+Attention to a word is the sum over its subword tokens, from a word the mean; the sink is masked.
+The baseline chooses one of the visible words at random: one over their number. In causal models,
+words before the rarest one do not see it and do not count.
 
 The rarest word is the one with the lowest Zipf frequency in the language of the texts, by the
-library wordfreq; for languages that it does not have, the one that is least frequent in the input.
-Of equally rare words the first is taken. Only words with a letter can be the rarest, and only
-sentences count whose rarest word is rarer than each of the 500 most frequent words. In
-cross-attention it is the rarest word of the source.
+library wordfreq; for languages that it lacks, the least frequent word of the input. Among equally
+rare words the first counts. Only words with a letter can be the rarest, and only sentences count
+whose rarest word is rarer than each of the 500 most frequent words. In cross-attention it is the
+rarest word of the source.
 """
 
 import math
@@ -57,7 +56,7 @@ def chance(scope: "Scope") -> Ratio:
 
 
 METRIC = HeadMetric(
-    title="Focus on the rarest word",
+    title="Attention to the rarest word",
     formula=r"\frac{1}{N}\sum_w [\operatorname{argmax}_v A_{wv} = \mathrm{rarest}]",
     reference="Voita et al. (2019), section 5.3, arXiv:1905.09418; frequencies by Speer (2022), "
     "wordfreq, doi:10.5281/zenodo.7199437",

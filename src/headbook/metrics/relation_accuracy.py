@@ -1,15 +1,16 @@
-"""How often a head's strongest word is the one that grammar links.
+"""How often the strongest other word is the syntactic head or a dependent.
 
-For each dependency relation, two questions. *To head*: of the words with this relation, for how
-many is the strongest other word their head? *To dependent*: for how many are they the strongest
-other word of their head? Attention to a word is the sum over its pieces, from a word the mean;
-special tokens and, in causal stacks, the first position are never chosen, nor is the word itself.
-In a causal stack only the words that stand before can be looked at, so only they are asked for.
+For each dependency relation, in two directions. *Dependent → head* (in files `to_head`): share of
+words with this relation whose strongest other word is their head. *Head → dependent*
+(`to_dependent`): share of words that are the strongest other word of their head. Attention to a
+word is the sum over its subword tokens, from a word the mean; special tokens and, in causal
+attention, the first position are never chosen, nor is the word itself. In causal attention only
+earlier words can be keys, so only they count.
 
-A head that always looks two words to the right finds many objects without knowing any grammar.
-The page on syntax therefore sets each head beside the best fixed offset on the same words, and
-`relation_accuracy_far` leaves near words out. Uniform attention is a choice among all other words
-that are visible. Numbers do not compare across annotation schemes.
+A head that always attends two words to the right is correct for many objects without any grammar.
+The page on syntax therefore compares each head with the best fixed offset on the same words, and
+`relation_accuracy_far` leaves near words out. Uniform attention: a random choice among all other
+visible words. Numbers do not compare across annotation schemes.
 """
 
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ def chance(scope: "Scope") -> Ratio:
 
 
 METRIC = HeadMetric(
-    title="Relations found",
+    title="Relation accuracy",
     formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
     r"{|\{w : \mathrm{rel}(w) = r\}|}",
     reference="Clark et al. (2019), section 4.2, arXiv:1906.04341",

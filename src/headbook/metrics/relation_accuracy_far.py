@@ -1,8 +1,8 @@
-"""How often a head finds the word that grammar links where it stands three words away or more.
+"""Relation accuracy for words at least three words from their head.
 
-The same as `relation_accuracy`, for words at least three words from their head. Most dependents
-stand beside their head, where any head that looks at neighbours finds them; at a distance a head
-needs more than position. Uniform attention is a choice among all other words that are visible.
+The same as `relation_accuracy` at a distance. Most dependents are next to their head, where
+attention to neighbours is enough; at a distance it is not. Uniform attention: a random choice
+among all other visible words.
 """
 
 import math
@@ -34,7 +34,7 @@ def chance(scope: "Scope") -> Ratio:
 
 
 METRIC = HeadMetric(
-    title="Relations found far away",
+    title="Relation accuracy at distance ≥ 3",
     formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
     r"{|\{w : |w - \mathrm{head}(w)| \ge 3\}|}",
     reference="Clark et al. (2019), section 4.2, arXiv:1906.04341; at distance 3 or more",

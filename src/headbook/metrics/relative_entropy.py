@@ -1,9 +1,8 @@
-"""How widely a head spreads its attention, between a single key and all of them.
+"""Entropy of attention rows, from 0 (one key) to 1 (all keys equally).
 
-Each row's entropy is divided by the most it could be, the logarithm of the number of keys the
-token sees: 0 is one key, 1 is all keys alike. Tokens that see a single key are left out. This is
-the entropy to compare between short and long sentences, and between the first and the last tokens
-of a causal model.
+Each row's entropy is divided by its maximum, the logarithm of the number of visible keys. Tokens
+that see a single key are left out. It is comparable between short and long sentences, and between
+the first and the last tokens of a causal model.
 """
 
 import math
@@ -28,7 +27,7 @@ def measure(layer: "LayerView") -> Ratio:
 
 
 METRIC = HeadMetric(
-    title="Relative entropy",
+    title="Normalised entropy",
     formula=r"\frac{1}{N}\sum_i \frac{-\sum_j A_{ij} \ln A_{ij}}{\ln k_i}",
     reference="Attention entropy over its maximum for the number of visible keys",
     # Two keys left by the sink can hold p, q with p + q < 1 and -p ln p - q ln q > ln 2.

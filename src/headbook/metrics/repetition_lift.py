@@ -1,10 +1,10 @@
-"""Whether a head writes the same where the same token stands again.
+"""Similar head outputs for occurrences of the same token, against chance.
 
-Pairs of the same token among the pairs of high *context similarity*, over how many there would be
-if high pairs were drawn from all pairs of their sentence. 1: no more than chance; 20: twenty times
-as many. Sentences in which no token stands twice add nothing.
+Pairs of the same token among the pairs of high *similarity of head outputs*, over their number if
+high pairs were drawn from all pairs of their sentence. 1: no more than chance; 20: twenty times as
+many. Sentences without a repeated token add nothing.
 
-High is a head's own top 1 % or top 5 % of pairs, or a cosine of at least 0.9; see *distance of
+High means a head's own top 1 % or top 5 % of pairs, or a cosine of at least 0.9; see *distance of
 similar tokens*. From a sample of sentences.
 """
 

@@ -1,14 +1,12 @@
-"""How much of a token's state is still its own input, if each layer keeps one half.
+"""Share of a token's own input in its state, if each layer keeps one half.
 
-Attention rollout takes a state to be a mixture of the inputs: in each layer one half of it is what
-it was before, the other half is shared out by attention, averaged over heads. Multiplied through
-all layers up to this one, the mixture tells what each state is made of; this is the share of the
-token's own input.
+Attention rollout takes a state as a mixture of inputs: in each layer one half is the state before,
+the other half is distributed by attention, averaged over heads. The product over all layers up to
+this one gives the composition of each state; the value is the share of the token's own input.
 
-The half is an assumption: where *mixing ratios* are far below 1/2, tokens keep more of themselves
-than this says; see the same share with *measured* ratios. Rollout knows neither the lengths nor
-the directions of values, and no feed-forward layer. In a decoder that also looks at another text,
-what comes from there is left out.
+The half is an assumption: if *context-mixing ratios* are far below 1/2, tokens keep more of
+themselves; see the same share with *measured* ratios. Rollout ignores norms and directions of
+values, and feed-forward layers. In a decoder with cross-attention, the other text is left out.
 """
 
 from typing import TYPE_CHECKING
@@ -28,7 +26,7 @@ def measure(view: "FlowView") -> "torch.Tensor | None":
 
 
 METRIC = FlowMetric(
-    title="Own input by rollout",
+    title="Attention rollout: own input",
     formula=r"\tilde A^{(l)}_{ii},\quad \tilde A^{(l)} = "
     r"(\tfrac12 \bar A^{(l)} + \tfrac12 I)\, \tilde A^{(l-1)},\quad \tilde A^{(-1)} = I",
     reference="Abnar & Zuidema (2020), arXiv:2005.00928",

@@ -1,13 +1,11 @@
-"""How much of a token's state is still its own input, by measured mixing ratios.
+"""Share of a token's own input in its state, by measured context-mixing ratios.
 
-Attention rollout with what each token keeps in each layer measured instead of taken to be one half:
-the *mixing ratio* of token and layer goes to the other tokens, shared out by attention averaged
-over heads, and the rest is the token as it was. After the first layer the share is therefore 1
-minus the mixing ratio.
+Attention rollout with a measured share instead of one half: the *context-mixing ratio* of token
+and layer is distributed by attention, averaged over heads, and the rest is the token as it was.
+After the first layer the share is therefore 1 minus the context-mixing ratio.
 
-How much is mixed in is measured by lengths of vectors, from whom it comes by attention alone; no
-feed-forward layer is known to it. In a decoder that also looks at another text, what comes from
-there is left out.
+How much is mixed in is measured by norms of vectors, from which tokens by attention alone;
+feed-forward layers are ignored. In a decoder with cross-attention, the other text is left out.
 """
 
 from typing import TYPE_CHECKING
@@ -27,7 +25,7 @@ def measure(view: "FlowView") -> "torch.Tensor | None":
 
 
 METRIC = FlowMetric(
-    title="Own input by measured rollout",
+    title="Attention rollout with measured ratios: own input",
     formula=r"\tilde A^{(l)}_{ii},\quad \tilde A^{(l)}_{i\cdot} = "
     r"\left(r^{(l)}_i\, \frac{\bar A^{(l)}_{i\cdot} - \bar A^{(l)}_{ii} I_{i\cdot}}"
     r"{1 - \bar A^{(l)}_{ii}} + (1 - r^{(l)}_i)\, I_{i\cdot}\right) \tilde A^{(l-1)}",

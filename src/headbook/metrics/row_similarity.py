@@ -1,13 +1,12 @@
-"""How alike the rows of attention of two tokens are, by their distance.
+"""Cosine of the attention rows of two tokens, by their distance.
 
-The cosine of two rows of weights: 1 where two tokens look at the same tokens to the same parts. It
-stands beside *context similarity*: what a head writes for two tokens is the same wherever their
-rows are the same, whatever the tokens mean. A head in which both numbers are high looks alike from
-everywhere; one whose similarity is high with rows that differ brings the same content from
-different places.
+1: two tokens attend to the same keys in the same proportions. A control of *similarity of head
+outputs*: outputs are the same wherever rows are the same, whatever the tokens mean. Both high: the
+same keys for every query; similar outputs from different rows: the same content from different
+places.
 
-Of two rows in a causal model the later one sees more. From the same sample of sentences as context
-similarity.
+Of two rows in a causal model the later one sees more keys. From the same sample of sentences as
+similarity of head outputs.
 """
 
 from typing import TYPE_CHECKING
@@ -27,7 +26,7 @@ def measure(heads: "HeadOutputs") -> Ratio:
 
 
 METRIC = ContextMetric(
-    title="Row similarity",
+    title="Similarity of attention rows",
     formula=r"\frac{\sum_m A_{im} A_{jm}}{\|A_i\|\,\|A_j\|}",
     reference="control beside Halevi et al. (2025), arXiv:2512.21956",
     bounds=lambda _: (0, 1),

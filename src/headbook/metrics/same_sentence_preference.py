@@ -1,14 +1,14 @@
-"""Whether a head writes alike within a sentence, beyond what distance explains.
+"""Similar head outputs within a sentence, beyond what distance explains.
 
-In passages of several sentences, tokens of one sentence are near each other, so that a head that
-puts neighbours together prefers its own sentence for that alone. Here pairs are compared with pairs
-of the same passage and the same distance: the odds that a pair of high *context similarity* lies
-within one sentence, over the odds of other pairs, after Mantel and Haenszel. 1: sentences make no
+In passages of several sentences, tokens of one sentence are near each other, so a head that groups
+neighbours prefers its own sentence for that reason alone. Here pairs are compared with pairs of
+the same passage and the same distance: the odds that a pair of high *similarity of head outputs*
+lies within one sentence, over the odds of other pairs, after Mantel and Haenszel. 1: no
 difference; 2: twice the odds.
 
-High is a head's own top 1 % or top 5 % of pairs, or a cosine of at least 0.9; see *distance of
-similar tokens*. From a sample of the passages that `--pack` makes; intervals are over passages. One
-that has nothing to divide by still adds what it has above the line.
+High means a head's own top 1 % or top 5 % of pairs, or a cosine of at least 0.9; see *distance of
+similar tokens*. From a sample of the passages that `--pack` makes; intervals are over passages. A
+passage with denominator 0 still adds its numerator.
 """
 
 import math

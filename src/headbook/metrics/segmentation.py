@@ -1,16 +1,15 @@
-"""How well a passage falls apart into its sentences where a head says so.
+"""How well sentence ends can be recovered from a head.
 
-Two ways to propose where sentences end. *similarity*: the mean centred *context similarity* of up
-to ten tokens before a gap with as many after it; an end is proposed at each gap that is the lowest
-of five on both sides and half a standard deviation below the mean of the passage. *attention*: an
-end is proposed after each `.`, `!` or `?` that gets more attention than the mean token of the
-passage. Special tokens, which mark the true ends wherever the tokenizer has put them, take no part.
+Two rules propose sentence ends. *similarity*: the mean centred *similarity of head outputs* of up
+to ten tokens before a gap with as many after it; an end at each gap that is the lowest of five on
+both sides and half a standard deviation below the mean of the passage. *attention*: an end after
+each `.`, `!` or `?` that receives more attention than the mean token of the passage. Special
+tokens, which mark the true ends, are left out.
 
-*f1* compares ends, and is better when high; *pk* and *windowdiff* are shares of windows, half a
-mean sentence long, that see another picture than the truth, and better when low. Beside them two
-rules that know no model: an end after every `.`, `!` or `?` (*punctuation*), and as many ends as
-there are at even distances (*even*). A layer's number is that of its heads together: gaps and
-attention are averaged over heads before ends are proposed.
+*f1* compares ends: higher is better; *pk* and *windowdiff* are shares of windows, half a mean
+sentence long, that differ from the truth: lower is better. Two baselines without a model: an end
+after every `.`, `!` or `?` (*punctuation*), and as many ends at even distances (*even*). A layer's
+number is that of all its heads: gaps and attention are averaged over heads first.
 
 Only passages of several sentences take part (`--pack`), of the sample.
 """

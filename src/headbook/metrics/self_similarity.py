@@ -1,12 +1,12 @@
-"""How alike a token's vectors are in different sentences.
+"""Similarity of a token's vectors in different sentences.
 
-For each vocabulary entry that occurs in two sentences of the sample or more, the mean cosine of its
-vectors over all pairs of occurrences in different sentences; then the mean over entries, each of
-which counts once. 1: the vector does not depend on the context. *adjusted* is that minus the
-anisotropy of the same state: how much more alike occurrences of one entry are than any two tokens.
+For each vocabulary token that occurs in two sentences of the sample or more, the mean cosine of
+its vectors over all pairs of occurrences in different sentences; then the mean over vocabulary
+tokens, each of which counts once. 1: the vector does not depend on the context. *adjusted* is that
+minus the anisotropy of the same state.
 
-Tokens are pieces of words, not whole words, and punctuation does not count. Ethayarajh takes words
-with five contexts or more and counts pairs inside one sentence, too.
+Tokens are subword tokens, and punctuation does not count. Ethayarajh takes words with five
+contexts or more and counts pairs inside one sentence, too.
 """
 
 from typing import TYPE_CHECKING

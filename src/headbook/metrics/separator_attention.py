@@ -1,13 +1,13 @@
-"""How much a head looks at what ends sentences.
+"""Attention to separators, and to final punctuation.
 
-Of the tokens that see one, the share of attention that goes to separators, special tokens such as
-`[SEP]` or `</s>` that close a sentence (*separator*), and the share that goes to `.`, `!` and `?`
-(*sentence end*): two different things that papers call sentence separators. The same with each
-weight multiplied by the length of what it brings, the key's value after the head's part of the
-output projection (*by norm*): a separator may get half of the attention and give next to nothing.
+Of the tokens that see one, the share of attention to separators, special tokens such as `[SEP]` or
+`</s>` that close a sentence (*separator*), and the share to `.`, `!` and `?` (*sentence end*): two
+different things that papers call sentence separators. *By norm*: the same with each weight
+multiplied by the norm of the key's value after the head's part of the output projection. A
+separator may receive half of the attention and contribute little.
 
-The special token at the very end counts as a separator, too. Texts that have no such token do not
-take part. On a sample of the sentences.
+The special token at the very end counts as a separator, too. Texts without such a token are left
+out. On a sample of the sentences.
 """
 
 from typing import TYPE_CHECKING
@@ -66,7 +66,7 @@ def finish(stats: "NDArray[np.float64]", _: "NDArray[np.float64]") -> Finished:
 
 
 METRIC = SampledMetric(
-    title="Attention to ends of sentences",
+    title="Attention to sentence ends",
     formula=r"\frac{1}{N_c}\sum_{i\ \mathrm{sees\ a}\ c}\ \sum_{j\ \mathrm{is}\ c} A_{ij}, \qquad "
     r"\frac{\sum_{i,\ j\ \mathrm{is}\ c} \|A_{ij}\, v_j W_O\|}{\sum_{i,j} \|A_{ij}\, v_j W_O\|}",
     reference="Halevi et al. (2025), arXiv:2512.21956; Clark et al. (2019), section 3.2, "

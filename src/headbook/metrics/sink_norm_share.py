@@ -1,13 +1,13 @@
-"""How much of what a head moves comes from the sink.
+"""Share of the sink in a head's value-weighted norm ‖αvW_O‖.
 
-The share of the sink again, with each weight multiplied by the length of what it brings: the key's
-value vector after the head's part of the output projection. A head that parks its attention takes
-next to nothing from there, because the sink's values are short. A *sink share* of 80 % with a few
-per cent here says: parked, not used.
+*Attention to the sink* again, with each weight multiplied by the norm of the key's value vector
+after the head's part of the output projection. Values of sink keys are often short: a head can
+give 80 % of its attention to special tokens while they contribute a few per cent of its output
+norm.
 
-Values are taken with their bias, as the model computes them. A length is not a direction: vectors
-from several keys may cancel each other. Uniform attention has no values, so that there is nothing
-to compare with. Models whose values or output projection are out of reach have no number here.
+Values include their bias, as the model computes them. A norm has no direction: vectors of several
+keys may cancel. Uniform attention has no values and therefore no number. Models whose values or
+output projection are out of reach have no number here.
 """
 
 import math
@@ -33,7 +33,7 @@ def measure(layer: "LayerView") -> Ratio:
 
 
 METRIC = HeadMetric(
-    title="Sink share by norm",
+    title="Value-weighted norm from the sink",
     formula=r"\frac{\sum_i \sum_{j\ \mathrm{in\ sink}} \|A_{ij}\, v_j W_O\|}"
     r"{\sum_{i,j} \|A_{ij}\, v_j W_O\|}",
     reference="Kobayashi et al. (2020), arXiv:2004.10102; Xiao et al. (2023), arXiv:2309.17453",

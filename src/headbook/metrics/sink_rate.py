@@ -1,20 +1,20 @@
-"""How many places are attention sinks.
+"""Share of tokens that are attention sinks.
 
-A token is a sink of a head if the tokens that see it give it more than 30 % of their attention on
-average. This is the share of tokens that are, by where they stand or what they are:
+A token is a sink of a head if it receives more than 30 % of the attention of the tokens that see
+it, on average. The value is the share of such tokens, by position or kind:
 
-- **all**: every token that is seen.
+- **all**: every visible token.
 - **first**: the first token of the text; position 0.
 - **special**: all special tokens; **separator**: those that close a sentence, such as `[SEP]`.
 - **punctuation**: tokens of nothing but punctuation.
 - **other**: none of these.
 
-Kinds overlap, but for the last. Each token of each sentence counts once, whatever its weight.
+Kinds overlap, except the last. Each token of each sentence counts once, whatever its weight.
 
-Keys at the end of a causal text are seen by few tokens, the last one by itself alone, so that one
-or two strong weights make a sink: read *all* and *other* of causal models with that in mind. In
-short texts a share of 30 % is close to chance; the value of uniform attention stands beside it. Gu
-et al. average the same indicator over heads and layers, for the first token and texts of 64 tokens.
+Keys at the end of a causal text are seen by few tokens, the last one by itself alone, so one or
+two strong weights make a sink: mind this for *all* and *other* of causal models. In short texts a
+share of 30 % is close to uniform attention, the baseline. Gu et al. average the same indicator
+over heads and layers, for the first token and texts of 64 tokens.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""How much attention goes to the sink.
+"""Share of attention to special tokens; in causal attention, also to the first position.
 
-A head that has nothing to say must still give its attention somewhere, since each row sums to 1.
-Models park it: encoders on their special tokens, causal models on the first position. This is the
-share that the views without the sink leave out; read their values beside it.
+Attention weights sum to 1, so a head with nothing to add must attend somewhere: in encoders often
+to special tokens, in causal models to the first position (attention sink). Numbers with the sink
+masked leave this share out.
 """
 
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ def measure(layer: "LayerView") -> Ratio:
 
 
 METRIC = HeadMetric(
-    title="Sink share",
+    title="Attention to the sink",
     formula=r"\frac{1}{N}\sum_i \sum_{j\ \mathrm{in\ sink}} A_{ij}",
     reference="Xiao et al. (2023), arXiv:2309.17453; Clark et al. (2019), arXiv:1906.04341",
     bounds=lambda _: (0, 1),

@@ -1,13 +1,12 @@
-"""The path of tokens away from their input, without what a few dimensions do to cosines.
+"""Cosine to the input embedding, without the effect of a few dimensions.
 
 The cosine of each token's vector to the vector with which it entered layer 0, averaged over the
-sample, three times. *raw*: as it is. *standardised*: every dimension of either state with mean 0
-and deviation 1 over the sample, so that no dimension outweighs others and what all tokens share is
-gone. *without_outliers*: without the three dimensions of either state that add most to its
-anisotropy.
+sample, three times. *raw*: unchanged. *standardised*: every dimension of either state with mean 0
+and deviation 1 over the sample, so that no dimension dominates and the common part is gone.
+*without_outliers*: without the three dimensions of either state that add most to its anisotropy.
 
-Where raw jumps between two layers and standardised does not, the jump belongs to a few dimensions
-and not to the token's path. In the input itself it is 1.
+If raw jumps between two layers and standardised does not, the jump is due to a few dimensions. At
+the input it is 1.
 """
 
 from typing import TYPE_CHECKING
@@ -39,7 +38,7 @@ def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
 
 
 METRIC = LayerMetric(
-    title="Cosine to the input, standardised",
+    title="Cosine to the input embedding, standardised",
     unit="cosine",
     formula=r"\cos(z^{(l)}_i,\ z^{\mathrm{input}}_i), \quad"
     r" z_{i,d} = \frac{x_{i,d} - \mu_d}{\sigma_d}",

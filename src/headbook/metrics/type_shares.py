@@ -1,20 +1,20 @@
-"""The shares of attention that decide what type a head is called.
+"""Shares of attention that decide the type of a head.
 
-Taken from rows with the sink masked and renormalised. Rows with more than 90 % of their mass on the
-sink take no part; **left_out** is their share.
+Rows with the sink masked and renormalised. Rows with more than 90 % of their mass on the sink take
+no part; **left_out** is their share.
 
-- **previous**, **next**, **self**: mass on the token before, on the one after, on the token itself;
-  **near**: on tokens two or three away; **-8** to **8**: on the token at one offset.
+- **previous**, **next**, **self**: mass on the token before, on the one after, on the token
+  itself; **near**: on tokens two or three away; **-8** to **8**: on the token at one offset.
 - **punctuation**, **repeated**, **before**, **after**: mass on keys four or more tokens away that
-  are punctuation, or else the same token, or else stand before or after the query. With the four
-  above these sum to 1. Attention across two texts has only **punctuation**, at any distance.
+  are punctuation, or else the same token, or else before or after the query. With the four above
+  these sum to 1. Attention across two texts has only **punctuation**, at any distance.
 - **same_token**: mass on other occurrences of the same token, over the queries that see one.
-- **column**: what one weight per key leaves unexplained of these rows, as in *pattern*: 0 where all
-  queries attend to the same keys. Sentences of more than 64 tokens take no part in it.
-  **key_punctuation** and the like: in how many sentences the key of largest weight is of a class:
-  punctuation, or else the first or the last key, or else a function or a content word, or none.
+- **column**: unexplained by one weight per key, as in *pattern*: 0 if all queries attend to the
+  same keys. Sentences of more than 64 tokens take no part in it. **key_punctuation** and the like:
+  in how many sentences the key of largest weight is of a class: punctuation, or else the first or
+  the last key, or else a function or a content word, or none.
 - **own_sentence**: mass on the query's own sentence, in texts of several that separators divide;
-  **own_sentence_even**: what equal weights would put there.
+  **own_sentence_even**: the same under uniform attention.
 
 Taken on a sample of the sentences. Queries that see no key but the sink do not count.
 """

@@ -1,11 +1,11 @@
-"""How much a head's attention depends on what the text says, not on where the words stand.
+"""How much attention depends on content rather than position.
 
 For the first ten tokens of every sentence, each weight is compared with the mean weight of the
-same pair of positions over all sentences. 0: the head looks at the same positions in every
-sentence; it knows position only. 1: no two sentences agree; content decides everything.
+same pair of positions over all sentences. 0: the same positions in every sentence, position only.
+1: no two sentences agree, content only.
 
 Taken on a sample of the sentences, since the mean has to be known first. A pair of positions takes
-part where the query counts and sees the key.
+part if the query counts and sees the key.
 """
 
 from typing import TYPE_CHECKING
@@ -59,7 +59,7 @@ def finish(weights: "NDArray[np.float64]", there: "NDArray[np.float64]") -> Fini
 
 
 METRIC = SampledMetric(
-    title="Variability",
+    title="Attention variability",
     formula=r"\frac{\sum_x \sum_{i,j \le 10} |A_{ij}(x) - \bar A_{ij}|}"
     r"{2 \sum_x \sum_{i,j \le 10} A_{ij}(x)}",
     reference="Vig & Belinkov (2019), eq. 5, arXiv:1906.04284",

@@ -1,13 +1,12 @@
-"""How many other words are nearer to a token's state than the token's own word.
+"""Vocabulary tokens nearer to a token's state than its own.
 
-For each state all original encodings of the vocabulary are compared by cosine, and those strictly
-nearer than the token's own are counted. 0 means that the token's own encoding is still the
-nearest.
+For each state all embeddings of the vocabulary are compared by cosine, and those strictly nearer
+than the token's own are counted. 0: the token's own embedding is still the nearest.
 
-- `positional`: the encoding of an entry is what the embedding block would give it *at the token's
-  own position* (word, position and type embedding, norm included). Only for models that add
-  positions at their input.
-- `raw`: the word embedding alone.
+- token + position embedding (in files `positional`): what the embedding block gives for a
+  vocabulary token *at the token's own position* (token, position and type embedding, norm
+  included). Only for models that add positions at their input.
+- token embedding (in files `raw`): the token embedding alone.
 
 Ranks span several orders of magnitude; averages are of log10(1 + rank).
 """
@@ -31,7 +30,7 @@ def measure(view: "TokenView", space: Space | None) -> "torch.Tensor":
 
 METRIC = TokenMetric(
     title="Vocabulary rank",
-    unit="entries nearer than the token's own",
+    unit="vocabulary tokens nearer than the token's own",
     formula=r"\#\{v : \cos(x^{(l)}_i, e_{v,i}) > \cos(x^{(l)}_i, e_{w_i,i})\}",
     reference="After the exploration of RoBERTa by D. Avery (2024-25), recomputed from activations",
     bounds=lambda _: (0, float("inf")),

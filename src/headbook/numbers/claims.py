@@ -42,7 +42,7 @@ class Claim(NamedTuple):
 
 def estimate(value: Number, *, share: bool = True) -> str:
     """A number with its interval, the unit once: ``84.4 % [72.0, 96.9]``."""
-    ends = interval(value.low, value.high, share=share).replace(f"{THIN}%", "")
+    ends = interval(value.low, value.high, share=share)
     return f"{number(value.value, share=share)} {ends}".strip()
 
 

@@ -22,7 +22,7 @@ from enum import StrEnum
 
 from headbook.numbers.results import StackResults
 from headbook.numbers.typeshares import SOME_SINK, Place, Shares, shares_of
-from headbook.wording import percent
+from headbook.wording import percent, signed
 
 SINK, HALF, EVEN, KEYS_LEFT, ODDS = 0.5, 0.5, 0.8, 0.15, 2.0
 MARGIN = 0.1  # of a threshold
@@ -109,6 +109,23 @@ class HeadType:
         return sink + (self._rest or "unknown")
 
     @property
+    def family(self) -> str:
+        """The first part of its name, by which lists group and filter; empty where unknown."""
+        return "sink" if self.sink else str(self.rest)
+
+    @property
+    def detail(self) -> str:
+        """What its name says beyond the family: a share, an offset, a second part."""
+        if self.sink:
+            rest = "" if self.rest in {Rest.MIXED, Rest.NONE} else f" + {self._rest}"
+            return f"{percent(self.shares.sink)}{rest}"
+        if self.rest is Rest.MIXED:
+            return " + ".join(PART_NAMES.get(part, part) for part in self.parts)
+        about = self._rest.removeprefix(str(self.rest)).strip(" ()")
+        sink = f"sink {percent(self.shares.sink)}" if self.some_sink else ""
+        return ", ".join(part for part in (about, sink) if part)
+
+    @property
     def near(self) -> str:
         """What it borders on, in words; empty where it is clear."""
         return f"near the border of {' and of '.join(self.border)}" if self.border else ""
@@ -117,7 +134,7 @@ class HeadType:
     def _rest(self) -> str:
         """The name of the rest."""
         if self.rest is Rest.OFFSET:
-            return f"offset {self.offset:+d}".replace("-", "−")
+            return f"offset {signed(self.offset)}"
         if self.rest is Rest.KEYS and self.shares.keys:
             best = max(self.shares.keys, key=lambda kind: self.shares.keys[kind])
             return f"key-driven ({KEY_NAMES[best]})" if best != "other" else "key-driven"

@@ -93,26 +93,27 @@ VIG = Group(
     differs=(
         "Texts: 10,000 sentences of English Wikipedia, 27.7 tokens long on average. Distance and "
         "entropy grow with the length of the texts.",
-        "Annotation: spaCy 2, its features copied to every piece of a word; here, attention to a "
-        "word is the sum over its pieces and from a word the mean, and the parser is another one.",
-        "Attention to the first token is left out without renormalising, as in the view nosink; "
-        "for the entropy the rows are renormalised and those with over 90 % on the first token "
-        "dropped, as in the view renorm. The paper does not name the base of the logarithm.",
+        "Annotation: spaCy 2, its features copied to every subword token of a word; here, "
+        "attention to a word is the sum over its subword tokens and from a word the mean, and the "
+        "parser is another one.",
+        "Attention to the first token is masked without renormalising, as with the sink masked "
+        "here; for the entropy the rows are renormalised and those with over 90 % on the first "
+        "token dropped. The paper does not name the base of the logarithm.",
     ),
     figures=(
         Published("Attention to the first token, all heads", "57 %", "section 5", MeanOver(FIRST)),
-        Published("The head that looks at it most", "over 97 %", "section 5", Largest(FIRST)),
+        Published("Attention to it, the highest", "over 97 %", "section 5", Largest(FIRST)),
         Published("Attention to nouns, the highest", "43 %", "section 5", AtHead(NOUN, 9, 0)),
         Published("The same, mean head", "21 %", "section 5", MeanOver(NOUN)),
         Published(
-            "Tags that some head looks at twice as much as the mean head does",
+            "Tags that receive from some head twice the attention of the mean head",
             "13 of 16",
             "section 5",
             TagsAbove("pos_received", View.NOSINK, 2),
             TAGS,
         ),
         Published(
-            "Tags from which some head looks twice as much as the mean head does",
+            "Tags that give in some head twice the attention of the mean head",
             "7 of 16",
             "section 5",
             TagsAbove("pos_given", View.NOSINK, 2),
@@ -125,7 +126,7 @@ VIG = Group(
             AtHead(ALIGNMENT, 4, 11),
         ),
         Published(
-            "Variability of the same head, the lowest of all",
+            "Attention variability of the same head, the lowest of all",
             "0.004 (0.4 %)",
             "section 5",
             AtHead(HeadColumn("variability", View.NOSINK, ""), 4, 11),
@@ -198,19 +199,19 @@ RELATIONS = Group(
         "object on its preposition, case the preposition on its object.",
         "Published heads were chosen among 144 heads and two directions on the very sentences on "
         "which they are reported, offsets among −3 to +2; here the head is the published one.",
-        "The paper takes the mean over a word's pieces as what the word looks at, as does this "
-        "site; the released code takes the first piece, and gives a word before 's what the 's "
-        "predicts.",
+        "The paper takes the mean over a word's subword tokens as the attention from the word, as "
+        "does this site; the released code takes the first one, and gives a word before 's what "
+        "the 's predicts.",
     ),
     figures=(
         Published(
-            "det: words whose head is found", "94.3 %", "table 1", AtHead(_found("det"), 7, 10)
+            "det: accuracy, dependent → head", "94.3 %", "table 1", AtHead(_found("det"), 7, 10)
         ),
         Published(
             "The same with the best fixed offset", "51.7 % (+1)", "table 1", AtOffset(_found("det"))
         ),
         Published(
-            "dobj: words whose head is found",
+            "dobj: accuracy, dependent → head",
             "86.8 %",
             "table 1",
             AtHead(_found("obj"), 7, 9),
@@ -222,19 +223,19 @@ RELATIONS = Group(
             AtOffset(_found("obj")),
         ),
         Published(
-            "pobj: prepositions that find their object",
+            "pobj: accuracy, preposition → object",
             "76.3 %",
             "table 1",
             AtHead(_found("case"), 8, 5),
         ),
         Published(
-            "poss: words whose head is found",
+            "poss: accuracy, dependent → head",
             "80.5 %",
             "table 1",
             AtHead(_found("nmod:poss"), 6, 5),
         ),
         Published(
-            "auxpass: words whose head is found",
+            "auxpass: accuracy, dependent → head",
             "94.1 %",
             "the authors' notebook; table 1 prints 82.5 %, which there is the offset's",
             AtHead(_found("aux:pass"), 3, 9),

@@ -28,7 +28,7 @@ from headbook.numbers.results import StackResults
 from headbook.numbers.typeshares import Place
 from headbook.stored.shown import HeadName
 from headbook.summaries.intervals import FEW
-from headbook.wording import counted, p_text, percent
+from headbook.wording import counted, percent, signed, tested
 
 if TYPE_CHECKING:
     from headbook.numbers.inference import RelationTests
@@ -108,15 +108,14 @@ def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:
     if tests is None or n is None:
         return
     ends, label = way(tests.labels[n]), tests.labels[n]
-    found, offset = tests.accuracy.at(n), f"{int(tests.offset[n]):+d}".replace("-", "−")
+    found, offset = tests.accuracy.at(n), signed(int(tests.offset[n]))
     other, p = float(tests.at_offset.value[n]), float(tests.p[n])
-    sign = p_text(p) if p_text(p).startswith("<") else f"= {p_text(p)}"
     yield Claim(
         "relation",
         f"attends {relation_words(label)}",
         f"It attends most from {ends.query} to {ends.key} in {estimate(found)} of "
         f"{counted(round(found.events), 'case')}: {point_estimate(tests.margin.at(n))} over the "
-        f"best fixed offset ({offset}: {percent(other)}), p {sign} family-wise.",
+        f"best fixed offset ({offset}: {percent(other)}), {tested(p)}.",
         found,
         other,
         f"best fixed offset ({offset})",

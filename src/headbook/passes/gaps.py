@@ -50,7 +50,7 @@ def _architecture(model: Model, anatomy: Anatomy) -> Iterator[Gap]:
         )  # fmt: skip
     if not anatomy.layers:
         yield Gap(
-            "states of tokens", "", f"the layers of '{kind}' do not hand on one vector a token"
+            "states of tokens", "", f"the layers of '{kind}' do not pass on one vector per token"
         )
     elif anatomy.family is None:
         yield Gap(
@@ -88,7 +88,7 @@ def _lens(anatomy: Anatomy, metrics: Iterable[Metric], lens: Lens | NoLens) -> I
         return
     for name in anatomy.stacks:
         if name != lens.stack:
-            yield Gap(LENS, name, "the language-model head reads what the decoder's layers give")
+            yield Gap(LENS, name, "the language-model head reads the decoder's layers only")
 
 
 def _annotation(
@@ -102,7 +102,7 @@ def _annotation(
                 option = "--annotator" if stack.keys is Side.SOURCE else "--target-annotator"
                 yield Gap(
                     need.value, name,
-                    f"the {stack.keys} texts came without; give a spaCy pipeline with {option}, "
+                    f"the {stack.keys} texts have none; give a spaCy pipeline with {option}, "
                     "or CoNLL-U",
                 )  # fmt: skip
 
@@ -159,7 +159,7 @@ def _two_texts(anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
             if isinstance(metric, HeadMetric) and stack.crosses and not metric.applies(stack):
                 yield Gap(metric.title, name, "positions and words of two texts do not compare")
             elif isinstance(metric, FlowMetric) and stack.crosses:
-                yield Gap(metric.title, name, "what is looked at is all of another text")
+                yield Gap(metric.title, name, "all keys are of another text")
 
 
 def _demonstration(model: Model, anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:

@@ -6,8 +6,9 @@ from typing import Any, ClassVar
 
 from headbook.metrics.base import Metric
 from headbook.stored.manifest import Check, Manifest, Rounding
+from headbook.terms import Space, View
 from headbook.views.page import Page, gap_texts
-from headbook.wording import MISSING, STACKS, VIEWS, percent
+from headbook.wording import MISSING, SPACES, STACKS, VIEWS, percent
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,13 @@ class MethodsPage(Page):
     versions: tuple[tuple[str, str], ...]
     causal: bool
     crosses: bool
+
+
+KEYS = {
+    View.RAW: "weights as the model computes them",
+    View.NOSINK: "keys of the sink removed, other weights unchanged",
+    View.RENORM: "keys of the sink removed, rows divided by what remains, so that they sum to 1",
+}
 
 
 @dataclass(frozen=True)
@@ -126,7 +134,7 @@ def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
         checked_sentences=manifest.checked_sentences,
         gaps=tuple(gap_texts(manifest.gaps)),
         roundings=tuple(_rounding(each, manifest) for each in manifest.roundings),
-        views=tuple((str(view), text) for view, text in VIEWS.items()),
+        views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
         metrics=tuple(
             MetricRow(m.title, f"metrics/{m.id}.html", m.summary, m.formula, m.reference)
             for m in metrics
@@ -182,8 +190,8 @@ def _rounding(found: Rounding, manifest: Manifest) -> str:
     return (
         "States are multiplied with the vocabulary in "
         f"{manifest.options['vocabulary_precision']}. Of {found.states:,} ranks on the sentences "
-        f"of the self-checks ({found.side} side, space {found.space}) {share} are not what an "
-        f"exact product gives; the largest difference is {found.largest:,}."
+        f"of the self-checks ({found.side} side, {SPACES[Space(found.space)]}), {share} differ "
+        f"from an exact product; largest difference: {found.largest:,}."
     )
 
 

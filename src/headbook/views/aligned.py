@@ -175,5 +175,5 @@ def _strokes(
         if place == NO_SOURCE or place >= len(sources):
             continue
         weight = int(made.weight[head.layer, head.head, row]) / STEPS
-        note = f"“{name}” looks at “{sources[place]}”: {percent(weight)}"
+        note = f"“{name}” attends to “{sources[place]}”: {percent(weight)}"
         yield Stroke(LINE * (place + 0.5), LINE * (row + 0.5), round(0.5 + 4 * weight, 2), note)

@@ -17,7 +17,7 @@ from headbook.terms import View
 from headbook.views.aligned import AlignedSentence, address, aligned_sentence
 from headbook.views.cells import Cell
 from headbook.views.page import Page
-from headbook.wording import counted, head_name, head_page, interval, number, shortened
+from headbook.wording import VIEWS, counted, head_name, head_page, interval, number, shortened
 
 PEAKED = ("confidence", "relative_entropy")  # metrics of how peaked rows are
 MOST_ROWS = 100  # heads of the table
@@ -88,10 +88,10 @@ def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
     return AlignmentPage(
         path="alignment.html",
         title="Cross-attention",
-        description=f"Which source tokens the target tokens of {model} look at, head by head, and "
-        "how monotone their alignments are.",
+        description=f"Source tokens with the largest weights from the target tokens of {model}, "
+        "head by head, and how monotone these alignments are.",
         behind=counted(found.sentences, "sentence"),
-        peaked=tuple((all_metrics()[n].title, n, str(v)) for n, v in _peaked(crossing)),
+        peaked=tuple((all_metrics()[n].title, n, VIEWS[v]) for n, v in _peaked(crossing)),
         gold=int(found.error.sentences.max()) if found.error else 0,
         even=tuple(_even(crossing, found)),
         lines=tuple(_line(crossing, found, head) for head in order[:MOST_ROWS]),

@@ -1,4 +1,4 @@
-"""Why maps collapse into stripes: arguments from the literature, and what a study's numbers say.
+"""Questions about sinks and positions: arguments of the literature, and a study's numbers.
 
 Each sentence follows from numbers by rule, names how many heads it speaks of, and is left out
 where its numbers are missing.
@@ -11,25 +11,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from headbook.findings import Finding, Link
-from headbook.measures.classify import Label
-from headbook.numbers.classes import KINDS, OTHER, PATTERN, Classes, Place
+from headbook.numbers.claims import sink_words
+from headbook.numbers.headtypes import Rest, Types
 from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.typeshares import Place, share
 from headbook.stored.shown import HeadName
 from headbook.terms import View
-from headbook.wording import counted, head_name, head_page, number
+from headbook.wording import THIN, counted, head_name, head_page, number, small
 
 Parts = list[str | Link]
-Rule = Callable[[StackResults, Classes], Iterator[Finding]]
+Rule = Callable[[StackResults, Types], Iterator[Finding]]
 
-KEYS = dict(
-    zip(
-        (*KINDS, OTHER),
-        ("first token", "separators", "other special tokens", "punctuation", "other tokens"),
-        strict=True,
-    )
-)
-NAMED = 6  # heads that a sentence names
-BY_DISTANCE = (Label.DIAGONAL, Label.WINDOW)
+PATTERN = "pattern"
+# Kinds of sink keys; the first token and separators count as special tokens once more.
+KEYS = {
+    "first": "the first token",
+    "separator": "separators",
+    "special": "other special tokens",
+}
+NAMED = 4  # heads that a sentence names
+POSITIONAL = (Rest.PREVIOUS, Rest.NEXT, Rest.SELF, Rest.OFFSET, Rest.WINDOW)
 
 
 @dataclass(frozen=True)
@@ -41,41 +42,31 @@ class Answer:
     findings: tuple[Finding, ...]
 
 
-def answers(results: StackResults, classes: Classes) -> Iterator[Answer]:
+def answers(results: StackResults, types: Types) -> Iterator[Answer]:
     """The questions that a stack's numbers say something to."""
     for question, (argument, rules) in QUESTIONS.items():
-        found = tuple(finding for rule in rules for finding in rule(results, classes))
+        found = tuple(finding for rule in rules for finding in rule(results, types))
         if found:
             yield Answer(question, argument, found)
 
 
-def offset_name(offset: int) -> str:
-    """An offset as pages write it."""
-    return f"{offset:+d}".replace("-", "−") if offset else "0"
-
-
-def sink_name(results: StackResults) -> str:
-    """What the sink of a stack is, in words."""
-    return "special tokens or the first token" if results.stack.causal else "special tokens"
-
-
-def _layers(results: StackResults, classes: Classes) -> Iterator[Finding]:
-    """How many heads are vertical, and in which layer most."""
-    known = _having(classes, *Label)
-    vertical = _having(classes, Label.VERTICAL)
-    text = f"{len(vertical):,} of {counted(len(known), 'head')} are vertical"
-    if vertical:
-        per_layer = Counter(layer for layer, _ in vertical)
+def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
+    """How many heads are sink heads, and in which layer most."""
+    known, sinks = _known(types), _sinks(types)
+    if not known:
+        return
+    text = f"Sink heads: {len(sinks):,} of {len(known):,}"
+    if sinks:
+        per_layer = Counter(layer for layer, _ in sinks)
         layer, most = min(per_layer.items(), key=lambda item: (-item[1], item[0]))
         size = sum(place[0] == layer for place in known)
-        text += f"; layer {layer} has most of them, {most:,} of {size:,}"
-    broad = len(_having(classes, Label.BROAD))
-    text += f". Of the others, {broad:,} look at the same keys from everywhere, too, but at many"
-    yield Finding((f"{text}.",), _sentences(results))
+        text += f", most of them in layer {layer} ({most:,} of {size:,} heads)"
+    even = sum(each.rest is Rest.UNIFORM and not each.sink for each in types.values() if each)
+    yield Finding((f"{text}. Near-uniform heads: {even:,}.",), _sentences(results))
 
 
-def _stripes(results: StackResults, classes: Classes) -> Iterator[Finding]:
-    """Shares by layer: how much stripes explain, heads of all classes together."""
+def _columns(results: StackResults, types: Types) -> Iterator[Finding]:
+    """Shares by layer: how much fixed keys explain, all heads together."""
     if not results.has(PATTERN, View.RAW, "vertical"):
         return
     layers = results.layers(PATTERN, View.RAW, "vertical")
@@ -84,135 +75,145 @@ def _stripes(results: StackResults, classes: Classes) -> Iterator[Finding]:
     said = {at: number(float(layers.value[at]), share=True) for at in (low, top)}
     yield Finding(
         (
-            "Stripes and even attention together explain ",
-            Link(f"{said[top]} of the attention", f"metrics/{PATTERN}.html"),
-            f" of layer {top}" + (f" and {said[low]} of that of layer {low}" if low != top else ""),
-            f", the most and the least of {counted(len(there), 'layer')}." if low != top else ".",
+            "Attention to the same keys from every query, or to all alike, explains ",
+            Link(said[top], f"metrics/{PATTERN}.html"),
+            f" of the attention in layer {top}",
+            f" (most) and {said[low]} in layer {low} (least)." if low != top else ".",
         ),
         int(layers.sentences[top]),
     )
 
 
-def _kinds(results: StackResults, classes: Classes) -> Iterator[Finding]:
-    """What the stripes of vertical heads stand on."""
-    vertical = _having(classes, Label.VERTICAL)
-    keys = {place: each.keys for place in vertical if (each := classes[place]) and each.keys}
-    if not keys:
-        return
-    counts = Counter(keys.values()).most_common()
-    listed = ", ".join(f"{KEYS[kind]} ({n:,})" for kind, n in counts)
-    parts: Parts = [f"What the stripes of {counted(len(keys), 'vertical head')} stand on: {listed}"]
-    words = [place for place, kind in keys.items() if kind in {KINDS[3], OTHER}]
-    if words:
-        parts += [". Stripes on punctuation or on words: ", *_named(results, words)]
-    yield Finding((*parts, "."), _sentences(results))
+def _kinds(results: StackResults, types: Types) -> Iterator[Finding]:
+    """Which of the sink's keys receive most in sink heads."""
+    kinds = Counter(kind for place in _sinks(types) if (kind := _key(results, place)))
+    if kinds:
+        listed = ", ".join(f"{KEYS[kind]} ({n:,})" for kind, n in kinds.most_common())
+        heads = counted(sum(kinds.values()), "sink head")
+        yield Finding(
+            (f"Largest part of the attention to the sink, over {heads}: {listed}.",),
+            _sentences(results),
+        )
 
 
-def _parked(results: StackResults, classes: Classes) -> Iterator[Finding]:
-    """How much vertical heads give to the sink, beside all others."""
+def _key(results: StackResults, place: Place) -> str:
+    """The kind of sink key that receives most from a head; empty where it is not known."""
+    own = {k: share(results, "attention_to", View.RAW, k, place).value for k in KEYS}
+    own = {kind: 0.0 if np.isnan(value) else value for kind, value in own.items()}
+    own["special"] = max(own["special"] - own["first"] - own["separator"], 0.0)
+    best = max(own, key=lambda kind: own[kind])
+    return best if own[best] > 0 else ""
+
+
+def _given(results: StackResults, types: Types) -> Iterator[Finding]:
+    """How much sink heads give to the sink, beside all others."""
     if not results.has("sink_share", View.RAW):
         return
-    given = results.heads("sink_share", View.RAW)
-    vertical = _having(classes, Label.VERTICAL)
-    own = _values(given, vertical)
-    rest = _values(given, [place for place in _having(classes, *Label) if place not in vertical])
+    given, sinks = results.heads("sink_share", View.RAW), _sinks(types)
+    own = _values(given, sinks)
+    rest = _values(given, [place for place in _known(types) if place not in sinks])
     if own:
         even = float(np.nanmax(results.uniform("sink_share", View.RAW).value))
-        beside = f"; the other {len(rest):,} give {_mean(rest)}" if rest else ""
+        beside = f"; the other {len(rest):,}: {_mean(rest)}" if rest else ""
         yield Finding(
             (
-                f"The {counted(len(own), 'vertical head')} give {_mean(own)} of their attention to "
-                f"{sink_name(results)}",
-                f"{beside}; uniform attention would give {number(even, share=True)}.",
+                f"Mean attention to {sink_words(results)} in {counted(len(own), 'sink head')}: ",
+                f"{_mean(own)}{beside}; uniform attention: {number(even, share=True)}.",
             ),
             int(given.sentences.max()),
         )
 
 
-def _carried(results: StackResults, classes: Classes) -> Iterator[Finding]:
-    """How much of the output of vertical heads comes from the sink."""
+def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
+    """How much of the output of sink heads comes from the sink."""
     if not all(results.has(name, View.RAW) for name in ("sink_share", "sink_norm_share")):
         return
-    given, carried = (results.heads(m, View.RAW) for m in ("sink_share", "sink_norm_share"))
-    vertical = [place for place in _having(classes, Label.VERTICAL) if given.value[place] > 0]
-    brought = _values(carried, vertical)
-    idle = [place for place in vertical if carried.high[place] < given.low[place] / 2]
-    if brought:
+    given, brought = (results.heads(m, View.RAW) for m in ("sink_share", "sink_norm_share"))
+    sinks = [place for place in _sinks(types) if given.value[place] > 0]
+    values = _values(brought, sinks)
+    idle = [place for place in sinks if brought.high[place] < given.low[place] / 2]
+    if values:
         yield Finding(
             (
-                f"Of the length of what {counted(len(brought), 'vertical head')} bring, ",
-                Link(_mean(brought), "metrics/sink_norm_share.html"),
-                f" comes from {sink_name(results)}. In {len(idle):,} of them that is less than "
-                "half of its share of their attention, intervals apart.",
+                f"In {counted(len(values), 'sink head')}, {sink_words(results)} contribute ",
+                Link(_mean(values), "metrics/sink_norm_share.html"),
+                " of the value-weighted norm. Less than half of their share of attention, "
+                f"95 % intervals apart: in {small(len(idle))} of these heads.",
             ),
-            int(carried.sentences.max()),
+            int(brought.sentences.max()),
         )
 
 
-def _distances(results: StackResults, classes: Classes) -> Iterator[Finding]:
-    """Which heads go by distance, and which distance."""
-    slanted, known = _having(classes, *BY_DISTANCE), _having(classes, *Label)
-    offsets = [each.offset for p in slanted if (each := classes[p]) and each.offset is not None]
-    of = f"of {counted(len(known), 'head')}"
-    parts: Parts = [f"{len(slanted):,} {of} go by distance: diagonal, or in a window"]
-    if slanted:
-        parts += [" (", *_named(results, slanted), ")"]
-    if offsets:
-        listed = ", ".join(f"{offset_name(o)} ({n:,})" for o, n in Counter(offsets).most_common())
-        parts.append(f". Their strongest offsets, key minus query: {listed}")
-        own = offsets.count(0)
-        parts.append(f"; {own:,} of {len(offsets):,} look at the token itself most")
+def _positions(results: StackResults, types: Types) -> Iterator[Finding]:
+    """Which heads are positional, and of which type."""
+    positional, known = _positional(types), _known(types)
+    if not known:
+        return
+    parts: Parts = [f"Positional heads: {len(positional):,} of {len(known):,}"]
+    if positional:
+        names = Counter(each.rest for p in positional if (each := types[p]))
+        listed = ", ".join(f"{rest} ({n:,})" for rest, n in names.most_common())
+        parts += [f", by type {listed}: ", *_named(results, positional)]
     yield Finding((*parts, "."), _sentences(results))
 
 
-def _sure(results: StackResults, classes: Classes) -> Iterator[Finding]:
-    """How confident heads that go by distance are, and how much they park."""
-    slanted = _having(classes, *BY_DISTANCE)
-    others = [place for place in _having(classes, *Label) if place not in slanted]
+def _sure(results: StackResults, types: Types) -> Iterator[Finding]:
+    """The largest weights of positional heads, and their attention to the sink."""
+    positional = _positional(types)
+    others = [place for place in _known(types) if place not in positional]
     for metric, what in (
-        ("confidence", "The strongest weight of a row is on average"),
-        ("sink_share", f"The share of attention that {sink_name(results)} get is"),
+        ("confidence", "Mean maximum weight"),
+        ("sink_share", f"Attention to {sink_words(results)}"),
     ):
         if results.has(metric, View.RAW):
             numbers = results.heads(metric, View.RAW)
-            own, rest = _values(numbers, slanted), _values(numbers, others)
+            own, rest = _values(numbers, positional), _values(numbers, others)
             if own and rest:
                 yield Finding(
                     (
-                        *(what, " ", Link(_mean(own), f"metrics/{metric}.html")),
-                        f" in the {counted(len(own), 'head')} by distance, {_mean(rest)} in the "
-                        f"other {len(rest):,}.",
+                        f"{what}: ",
+                        Link(_mean(own), f"metrics/{metric}.html"),
+                        f" in {counted(len(own), 'positional head')}, {_mean(rest)} in the other "
+                        f"{len(rest):,}.",
                     ),
                     int(numbers.sentences.max()),
                 )
 
 
 QUESTIONS: dict[str, tuple[str, tuple[Rule, ...]]] = {
-    "Why do whole layers collapse into vertical lines?": (
-        "The usual explanation: every query must give all of its attention somewhere, and a head "
-        "with nothing to say parks it where next to nothing is brought, on special tokens or on "
-        "the first one (Clark et al. 2019, Kobayashi et al. 2020, Xiao et al. 2023). Then stripes "
-        "stand on the sink, and the sink carries little. Another one is that tokens have become "
-        "alike, so that all queries ask the same (Dong et al. 2021); this page does not test it.",
-        (_layers, _stripes, _kinds, _parked, _carried),
+    "Why do most heads of a layer attend to the same token?": (
+        "A common explanation: weights sum to 1, so a head with nothing to add attends to tokens "
+        "whose values are near zero, such as special tokens or the first (Clark et al. 2019, "
+        "Kobayashi et al. 2020, Xiao et al. 2023). Another: tokens have become alike, and with "
+        "them all queries (Dong et al. 2021); not tested here.",
+        (_layers, _kinds, _given, _contributed, _columns),
     ),
-    "And why not into diagonals?": (
-        "A place to park must bring next to nothing to every query. One fixed token can learn "
-        "such a value; the token itself cannot, its value being content. That is an inference, "
-        "and the numbers can only agree with it: heads on the token itself should be rare.",
-        (_distances,),
+    "Why not to the token itself?": (
+        "A sink needs values near zero for every query. One fixed token can learn such a value; "
+        "the token itself cannot, because its value depends on its content. Under this inference "
+        "self heads are rare.",
+        (_positions,),
     ),
-    "Are near-diagonal heads dead?": (
-        "Elsewhere they are not: in translation models, heads that look one token to the side are "
-        "the most confident and among the last to be pruned (Voita et al. 2019). Whether this "
-        "model needs its own, only taking them away would tell, which is not measured here.",
+    "Do positional heads contribute?": (
+        "In translation models, previous-token and next-token heads have the highest confidence "
+        "and are among the last to be pruned (Voita et al. 2019). Only ablation would show "
+        "whether this holds here; it is not measured.",
         (_sure,),
     ),
 }
 
 
-def _having(classes: Classes, *labels: Label) -> list[Place]:
-    return [place for place, each in classes.items() if each is not None and each.label in labels]
+def _known(types: Types) -> list[Place]:
+    return [place for place, each in types.items() if each is not None]
+
+
+def _sinks(types: Types) -> list[Place]:
+    return [place for place, each in types.items() if each is not None and each.sink]
+
+
+def _positional(types: Types) -> list[Place]:
+    """Heads of one offset or a window whose name does not begin with the sink."""
+    return [p for p, each in types.items() if each and not each.sink and each.rest in POSITIONAL]
 
 
 def _sentences(results: StackResults) -> int:
@@ -225,7 +226,7 @@ def _named(results: StackResults, places: Sequence[Place]) -> Parts:
     for place in places[:NAMED]:
         head = HeadName(results.stack.name, *place)
         parts += [", ", Link(head_name(head), head_page(head))]
-    more = [f" and {len(places) - NAMED:,} more"] if len(places) > NAMED else []
+    more = [f" and {small(len(places) - NAMED)} more"] if len(places) > NAMED else []
     return [*parts[1:], *more]
 
 
@@ -238,4 +239,5 @@ def _mean(values: Sequence[float]) -> str:
     """A mean over heads with the least and the most."""
     mean = number(float(np.mean(values)), share=True)
     least, most = (number(end(values), share=True) for end in (min, max))
-    return mean if len(values) == 1 else f"{mean} ({least} to {most})"
+    ends = f"{least.removesuffix(f'{THIN}%')}–{most}"
+    return mean if len(values) == 1 else f"{mean} (range over heads {ends})"

@@ -30,7 +30,7 @@ from headbook.views.contextwords import (
 )
 from headbook.views.page import Page, gap_text
 from headbook.views.rows import LayerRow
-from headbook.wording import STACKS, head_name, head_page, label_name
+from headbook.wording import STACKS, VIEWS, head_name, head_page, label_name
 
 TOP = "top 1 %"
 REPEATING = 10  # heads that the list of repetitions shows
@@ -120,9 +120,9 @@ def context_page(results: Mapping[str, StackResults]) -> ContextPage | None:
     manifest = next(iter(results.values())).study.manifest
     return ContextPage(
         path="context.html",
-        title="What heads write",
-        description=f"For which tokens the heads of {manifest.model.name} write nearly the same: "
-        "how far apart they are, repetitions, anchors and ends of sentences.",
+        title="Head outputs",
+        description=f"Which tokens receive nearly the same output from the heads of "
+        f"{manifest.model.name}: distance, repeated tokens, anchors and sentence ends.",
         sections=tuple(_section(r) for r in results.values() if _has_any(r)),
         remarks=tuple(
             gap_text(gap)
@@ -155,22 +155,21 @@ def _section(results: StackResults) -> ContextSection:
 
 
 def _figures(results: StackResults) -> Iterator[Figure]:
-    thresholds = [Line(label, DISTANCE, label) for label in metric(DISTANCE).labels]
-    odds = [Line(label, PREFERENCE, label) for label in metric(PREFERENCE).labels]
-    alike = [Line("what is written", SIMILARITY, "all"), Line("rows of attention", ROWS, "all")]
+    thresholds = [Line(label_name(label), DISTANCE, label) for label in metric(DISTANCE).labels]
+    odds = [Line(label_name(label), PREFERENCE, label) for label in metric(PREFERENCE).labels]
+    alike = [Line("head outputs", SIMILARITY, "all"), Line("attention rows", ROWS, "all")]
     ends = [Line(label_name(label), ENDS, label) for label in metric(ENDS).labels]
     asked = (
-        ("drift", "times as far apart as all pairs", thresholds,
-         "How far apart the tokens are for which heads write nearly the same, by layer"),
+        ("drift", "distance over that of all pairs", thresholds,
+         "Distance of tokens with nearly the same head output, over that of all pairs, by layer"),
         ("alike", "mean cosine", alike,
-         "Mean similarity of all pairs of tokens by layer: of what heads write and, beside it, of "
-         "rows of attention"),
+         "Mean similarity of all pairs of tokens by layer: of head outputs and of attention rows"),
         ("odds", "odds ratio", odds,
          "Odds that similar tokens are of one sentence, over those of other pairs of the same "
          "distance, by layer"),
         ("ends", "share of attention", ends,
-         "Attention to separators and to ., ! and ? by layer, of tokens that see one; as it is, "
-         "and by norm"),
+         "Attention to separators and to ., ! and ? by layer, of tokens that see one; also "
+         "value-weighted (by norm)"),
     )  # fmt: skip
     for name, title, lines, what in asked:
         figure = curve(results, f"context-{results.stack.name}-{name}", what, title, lines)
@@ -187,7 +186,7 @@ def _tables(results: StackResults) -> Iterator[LayerTable]:
             if name in there and results.has(name, view, label)
         }
         yield LayerTable(
-            view=view,
+            view=VIEWS[view],
             columns=tuple((title, f"metrics/{name}.html") for title, (name, _) in columns.items()),
             rows=tuple(
                 LayerRow(

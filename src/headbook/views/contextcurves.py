@@ -10,7 +10,7 @@ from headbook.charts import Figure, layer_curve
 from headbook.findings.said import metric
 from headbook.numbers.results import StackResults
 from headbook.terms import View
-from headbook.wording import STACKS
+from headbook.wording import STACKS, VIEWS
 
 
 class Line(NamedTuple):
@@ -39,7 +39,7 @@ def curve(
     view = str(rows["view"][0])
     sentences = _sentences(results, lines, View(view))
     caption = (
-        f"{what}. Heads together, with 95 % intervals clustered by sentence; view {view}, "
+        f"{what}. All heads of a layer, 95 % intervals clustered by sentence; {VIEWS[View(view)]}, "
         f"{STACKS[results.stack.name]}{results.some(sentences, ', on')}."
     )
     return layer_curve(name, caption, rows, title=title, show={"view": view})

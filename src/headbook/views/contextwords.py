@@ -44,18 +44,18 @@ def _drift(results: StackResults) -> Iterator[str]:
     layers = results.stack.attention_layers
     first, last = numbers.at(layers[0]), numbers.at(layers[-1])
     if last.high < first.low:
-        verdict = "nearer than in the first: from long range to short range"
+        verdict = "nearer than in the first"
     elif last.low > first.high:
-        verdict = "farther than in the first, against what the paper reports"
+        verdict = "farther than in the first, unlike in the paper"
     else:
-        verdict = "about as far as in the first; intervals overlap"
+        verdict = "no clear difference"
     values = np.where(np.isnan(numbers.value), np.inf, numbers.value)
     least = int(values.argmin())
     yield (
-        "Tokens for which a head writes nearly the same (its top 1 % of pairs) are "
-        f"{_said(first, DISTANCE)} times as far apart as all pairs in layer {layers[0]} and "
-        f"{_said(last, DISTANCE)} times in layer {layers[-1]}, {verdict}. They are nearest in "
-        f"layer {least}, with {_said(numbers.at(least), DISTANCE)}."
+        "Distance of tokens with nearly the same head output (top 1 % of pairs), over that of all "
+        f"pairs: {_said(first, DISTANCE)} in layer {layers[0]}, {_said(last, DISTANCE)} in layer "
+        f"{layers[-1]} ({verdict}). Smallest in layer {least}: "
+        f"{_said(numbers.at(least), DISTANCE)}."
     )
 
 
@@ -69,13 +69,13 @@ def _rows(results: StackResults) -> Iterator[str]:
         return
     r = float(np.corrcoef(written[both], rows[both])[0, 1])
     verdict = (
-        "heads write alike mostly where they look alike from everywhere"
+        "similar outputs mostly come from similar rows"
         if r >= CLOSE
-        else "to write alike is not just to look alike from everywhere"
+        else "similar outputs are not only due to similar rows"
     )
     yield (
-        f"Over {int(both.sum()):,} heads, the mean similarity of what is written goes with that of "
-        f"the rows of attention with r = {number(r)}: {verdict}."
+        f"Across {int(both.sum()):,} heads, similarity of outputs correlates with similarity of "
+        f"attention rows (r = {number(r)}): {verdict}."
     )
 
 
@@ -85,9 +85,9 @@ def _anchors(results: StackResults) -> Iterator[str]:
         return
     true, mixed, heads = (sum(layer.distinct[0][i] for layer in layers) for i in range(3))
     yield (
-        f"The {counted(heads, 'head')} that have pairs with a cosine of at least 0.9 have "
-        f"{counted(true, 'anchor')}, different ones in each layer counted; where the tokens of "
-        f"each sentence are shuffled once, {mixed:,}."
+        f"Different anchors per layer, summed over layers: {true:,} for the "
+        f"{counted(heads, 'head')} with pairs of cosine ≥ 0.9; {mixed:,} with the tokens of each "
+        "sentence shuffled."
     )
 
 
@@ -99,14 +99,14 @@ def _ends(results: StackResults) -> Iterator[str]:
         numbers = results.layers(ENDS, View.RAW, label)
         most = int(np.nanargmax(numbers.value))
         by_norm = results.layers(ENDS, View.RAW, f"{label}_by_norm").at(most)
-        carried = (
-            f"; of what attention brings, {number(by_norm.value, share=True)}"
+        weighted = (
+            f", value-weighted {number(by_norm.value, share=True)}"
             if not np.isnan(by_norm.value)
             else ""
         )
         yield (
             f"Attention to {name} is highest in layer {most}: "
-            f"{_said(numbers.at(most), ENDS)} of the attention of tokens that see one{carried}."
+            f"{_said(numbers.at(most), ENDS)}{weighted}, from tokens that see one."
         )
 
 
@@ -116,8 +116,8 @@ def _preference(results: StackResults) -> Iterator[str]:
     numbers = results.layers(PREFERENCE, View.RAW, TOP)
     most = int(np.nanargmax(numbers.value))
     yield (
-        "At the same distance, similar tokens are of one sentence with up to "
-        f"{_said(numbers.at(most), PREFERENCE)} times the odds of other pairs (layer {most})."
+        "Odds that similar tokens are of one sentence, over those of other pairs of the same "
+        f"distance: at most {_said(numbers.at(most), PREFERENCE)} (layer {most})."
     )
 
 
@@ -134,7 +134,7 @@ def _segments(results: StackResults) -> Iterator[str]:
         for rule in ("punctuation", "even")
     }
     yield (
-        f"Ends of sentences by dips of similarity reach F1 {found['similarity']} at best, by "
-        f"attention to ., ! and ? {found['attention']}; every ., ! and ? alone "
-        f"{plain['punctuation']}, even distances {plain['even']}."
+        f"Sentence ends, best F1: {found['similarity']} by dips of similarity, "
+        f"{found['attention']} by attention to ., ! and ?. Baselines: {plain['punctuation']} for "
+        f"every ., ! and ?, {plain['even']} at even distances."
     )

@@ -19,21 +19,21 @@ from headbook.views.text import Token, distinct, running_text
 from headbook.wording import MISSING, number, percent, visible
 
 COMPUTATIONS = {PUBLIC: "as the demonstration computes it", OWN: "the model's own activations"}
-MEASURES = {"cosine": "cosine to the token's own encoding", "rank": AXES["vocabulary_rank"]}
+MEASURES = {"cosine": "cosine to the token's embedding", "rank": AXES["vocabulary_rank"]}
 FEWEST = 4  # layers that a story about how steps grow and shrink needs
 STORIES = (
     (
-        "Tokens drift away early.",
-        "The mean cosine falls faster by layer in the first half of the layers than in the rest.",
+        "Tokens move away from their embedding early.",
+        "The mean cosine falls faster per layer in the first half of the layers than in the rest.",
     ),
     (
         "The rank is stable until a final jump.",
         "The mean of log10(1 + rank) changes more in the last layer than in all layers before.",
     ),
     (
-        "Churn speeds up, then slows down.",
-        f"Of the {AROUND} nearest entries, most are replaced in a layer that is neither the "
-        "first nor the last to replace some.",
+        "Replacement of neighbours speeds up, then slows down.",
+        f"Of the {AROUND} nearest vocabulary tokens, most are replaced in a layer that is neither "
+        "the first nor the last to replace some.",
     ),
 )
 

@@ -137,7 +137,7 @@ def _contrast(results: StackResults, found: _Found, family: int) -> HeadContrast
         headline=headline,
         groups=(found.groups[0].value, found.groups[1].value),
         cells=(first, second),
-        difference=difference_cell(value, share=share, behind=f"p {p_text(found.p)} alone"),
+        difference=difference_cell(value, share=share, behind=f"p {p_text(found.p)}, uncorrected"),
         uniform=difference_cell(uniform, share=share, behind="").text,
         p=p_text(min(1.0, found.p * family)),
     )

@@ -68,16 +68,16 @@ def entries_tables(near: pd.DataFrame) -> Iterator[EntriesTable]:
         space = first_of(nearest["space"], Space)
         chosen = nearest[(nearest["state"] == state) & (nearest["space"] == space)]
         caption = (
-            "The three entries whose original encodings are nearest to the token after each layer, "
-            f"with cosine (state {state}, space {space})"
+            "Three nearest vocabulary tokens "
+            f"{STATES[State(state)]}, by cosine to their {SPACES[Space(space)]}"
         )
-        yield _table("Nearest vocabulary entries", caption, chosen, shares=False)
+        yield _table("Nearest vocabulary tokens", caption, chosen, shares=False)
     if lens.any():
         caption = (
-            "The three entries that are most probable if the model's own norm and language-model "
-            "head are put on the token's state after each layer (logit lens)"
+            "Three most probable vocabulary tokens after each layer, by the model's own norm and "
+            "language-model head (logit lens)"
         )
-        yield _table("What the model would say", caption, near[lens], shares=True)
+        yield _table("Predictions after each layer", caption, near[lens], shares=True)
 
 
 def story(near: pd.DataFrame) -> Story | None:

@@ -39,7 +39,7 @@ GROUPS = {
         "Ranked by the mean share of attention that queries give to other keys than the sink.",
     ),
     Ranking.VARIABILITY: (
-        "Largest contribution to variability",
+        "Largest contribution to attention variability",
         "Ranked by the part of the head's attention variability, sink masked, that the sentence "
         "makes.",
     ),
@@ -211,7 +211,7 @@ def _score(exemplar: Exemplar) -> str:
     if exemplar.ranking is Ranking.MASS:
         return f"{percent(exemplar.score)} off the sink"
     if exemplar.ranking is Ranking.VARIABILITY:
-        return f"{percent(exemplar.score)} of its variability"
+        return f"{percent(exemplar.score)} of its attention variability"
     return ""
 
 

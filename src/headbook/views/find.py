@@ -91,7 +91,7 @@ def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
     for page in pages:
         for asked in page.questions if isinstance(page, HeadsPage) else ():
             answer = "".join(p if isinstance(p, str) else p.text for p in asked.answer)
-            yield [f"Which head {asked.text}", f"{page.path}#{asked.view}", answer]
+            yield [asked.text, f"{page.path}#{asked.view}", answer]
 
 
 def _sentence(sentence: ShownSentence) -> list[Any]:

@@ -16,7 +16,7 @@ from headbook.views.metric import study_metrics
 from headbook.views.outputs import Outputs, outputs
 from headbook.views.page import Page, gap_text
 from headbook.views.rows import LayerRow, layer_frame
-from headbook.wording import STACKS, percent
+from headbook.wording import STACKS, percent, small
 
 MIXING, HALF, MEASURED = "mixing_ratio", "rollout_self", "rollout_self_measured"
 STATES = {MIXING: State.MID, HALF: State.OUT, MEASURED: State.OUT}
@@ -26,8 +26,11 @@ DRAWN = {
     "function": "function words",
     "special": "special tokens",
 }
-KINDS = {MEASURED: "measured mixing ratios", HALF: "one half in each layer"}
-TITLES = {MIXING: "mixing ratio", **{name: f"own input, {kind}" for name, kind in KINDS.items()}}
+KINDS = {MEASURED: "measured ratios", HALF: "one half in each layer"}
+TITLES = {
+    MIXING: "context-mixing ratio",
+    **{name: f"own input, {kind}" for name, kind in KINDS.items()},
+}
 
 
 @dataclass(frozen=True)
@@ -93,8 +96,8 @@ def flow_page(results: Mapping[str, StackResults]) -> FlowPage | None:
     return FlowPage(
         path="flow.html",
         title="Flow",
-        description=f"How much the attention of {manifest.model.name} carries from token to token, "
-        "what is left of a token's own input, and which heads write.",
+        description=f"How much information the attention of {manifest.model.name} moves between "
+        "tokens, what remains of a token's own input, and which heads contribute.",
         metrics=tuple(metric.id for metric in study_metrics(results)),
         sections=tuple(section for section in sections.values() if section),
         remarks=tuple(dict.fromkeys(told)),
@@ -135,18 +138,14 @@ def _said(results: StackResults, there: Mapping[str, Numbers]) -> Iterator[str]:
     ends = [f"{percent(n.value[-1])} ({KINDS[k]})" for k, n in there.items() if k in KINDS]
     if ends:
         last = results.stack.n_layers - 1
-        yield (
-            f"After layer {last}, the last, a token's state is made of its own input to "
-            f"{' and '.join(ends)}, by rollout, averaged over tokens."
-        )
+        yield (f"Attention rollout, mean share of own input after layer {last}: {', '.join(ends)}.")
 
 
 def _mixing_said(results: StackResults, numbers: Numbers) -> Iterator[str]:
     least, most = int(np.nanargmin(numbers.value)), int(np.nanargmax(numbers.value))
     yield (
-        f"Other tokens bring between {percent(numbers.value[least])} (layer {least}) and "
-        f"{percent(numbers.value[most])} (layer {most}) of what attention blocks put out; "
-        "rollout as published takes one half."
+        f"Context-mixing ratio: {percent(numbers.value[least])} (layer {least}) to "
+        f"{percent(numbers.value[most])} (layer {most}); attention rollout assumes 50 %."
     )
     function, content = (_tokens(results, MIXING, name) for name in ("function", "content"))
     if function is None or content is None:
@@ -155,12 +154,12 @@ def _mixing_said(results: StackResults, numbers: Numbers) -> Iterator[str]:
     more = [int(i) for i in apart if function.value[i] > content.value[i]]
     if len(apart):
         yield (
-            f"Function words take in more than content words in {len(more)} of "
-            f"{results.stack.n_layers} layers and less in {len(apart) - len(more)}, by 95 % "
-            "intervals that do not overlap."
+            f"Function words mix in more context than content words in {small(len(more))} of "
+            f"{results.stack.n_layers} layers and less in {small(len(apart) - len(more))} "
+            "(95 % intervals apart)."
         )
     else:
-        yield "In no layer do the 95 % intervals of function words and content words lie apart."
+        yield "No clear difference between function words and content words in any layer."
 
 
 def _figures(results: StackResults, there: Mapping[str, Numbers]) -> Iterator[Figure]:
@@ -170,16 +169,16 @@ def _figures(results: StackResults, there: Mapping[str, Numbers]) -> Iterator[Fi
     if MIXING in there:
         series = {title: _tokens(results, MIXING, name) for name, title in DRAWN.items()}
         caption = (
-            f"Mixing ratio by layer and class of tokens ({STACKS[stack.name]}): the share of an "
-            f"attention block's output that other tokens bring. {behind}, with 95 % intervals."
+            f"Context-mixing ratio by layer and class of tokens ({STACKS[stack.name]}): share of "
+            f"other tokens in the output of an attention block. {behind}, 95 % intervals."
         )
-        yield _curve(f"flow-mixing-{stack.name}", caption, series, "mixing ratio")
+        yield _curve(f"flow-mixing-{stack.name}", caption, series, "context-mixing ratio")
     kinds = {KINDS[name]: numbers for name, numbers in there.items() if name in KINDS}
     if kinds:
         caption = (
-            f"Share of a token's own input in its state after each layer ({STACKS[stack.name]}), "
-            "by rollout: with the mixing ratios measured here, and as published, with one half in "
-            f"each layer. {behind}, with 95 % intervals."
+            f"Attention rollout, share of own input after each layer ({STACKS[stack.name]}): with "
+            f"measured context-mixing ratios, and as published, with one half in each layer. "
+            f"{behind}, 95 % intervals."
         )
         yield _curve(f"flow-rollout-{stack.name}", caption, kinds, "share of own input")
 
@@ -205,4 +204,4 @@ def _all(numbers: Numbers) -> Sequence[int]:
 
 def _class_name(label: str) -> str:
     """A part of speech as it is; other classes as words."""
-    return label if label.isupper() else f"{label} pieces of words"
+    return label if label.isupper() else f"{label} subword tokens"

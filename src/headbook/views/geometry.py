@@ -28,7 +28,7 @@ ANISOTROPY = "anisotropy"
 LEAST = 0.01  # mean cosine of which parts are told
 MOST_STATES = 40  # rows of a table of every two states
 HEADINGS = {
-    "raw": "as it is",
+    "raw": "unchanged",
     "adjusted": "minus baseline",
     "baseline": "random tokens",
     "standardised": "standardised",
@@ -36,9 +36,9 @@ HEADINGS = {
 }
 # Each table's metrics; what is said of the outliers has a table of its own.
 TABLES = {
-    "How alike tokens are": (ANISOTROPY, "self_similarity", "intra_sentence_similarity"),
-    "How many directions there are": ("maximum_explainable_variance", "effective_rank"),
-    "The path away from the input": ("standardised_cosine",),
+    "Similarity of tokens": (ANISOTROPY, "self_similarity", "intra_sentence_similarity"),
+    "Dimensions": ("maximum_explainable_variance", "effective_rank"),
+    "Cosine to the input embedding": ("standardised_cosine",),
 }
 
 
@@ -140,8 +140,8 @@ def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage | None:
     return GeometryPage(
         path="geometry.html",
         title="Geometry",
-        description=f"How alike tokens are in the layers of {study.manifest.model.name}, how many "
-        "directions their vectors use, and how alike the layers are.",
+        description=f"Similarity of token states in the layers of {study.manifest.model.name}, "
+        "their effective dimensions, and similarity of layers.",
         sections=tuple(_section(r, found[name]) for name, r in results.items() if name in found),
         without=tuple(_without(results[name]) for name in results if name not in found),
         named=NAMED,
@@ -152,7 +152,7 @@ def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage | None:
 def _without(results: StackResults) -> str:
     stack = results.stack
     why = (
-        "it has no states of its own; those of the decoder are above"
+        "no states of its own; those of the decoder are above"
         if stack.crosses
         else "no sentence of the sample has a token that counts"
     )
@@ -190,14 +190,14 @@ def _remarks(sums: GeometrySums) -> Iterator[str]:
     }
     asked = {*there} | ({CKA} if sums.products.size else set())
     if sums.sentences < 2 and ANISOTROPY in asked:
-        yield "anisotropy, and what it is taken from: the sample has one sentence only"
+        yield "anisotropy, and what builds on it: the sample has one sentence only"
     if sums.minibatches == 0 and asked & {CKA, "effective_rank"}:
         what = "effective rank and similarity of layers"
         yield f"{what}: they need {MINIBATCH} tokens; the sample has {sums.tokens:,}"
     if there.get("self_similarity") is False:
-        yield "self-similarity: no vocabulary entry occurs in two sentences of the sample"
+        yield "self-similarity: no vocabulary token occurs in two sentences of the sample"
     if there.get("maximum_explainable_variance") is False:
-        yield "maximum explainable variance: no vocabulary entry occurs in five of its sentences"
+        yield "maximum explainable variance: no vocabulary token occurs in five of its sentences"
     if sums.sentences > 1 and not sums.weights.all():
         states = np.array(short_names(len(sums.weights)))[sums.weights == 0]
         yield f"cosines of {', '.join(states)}: some vector there is 0, or not a finite number"

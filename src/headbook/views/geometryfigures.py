@@ -25,21 +25,21 @@ class Line(NamedTuple):
     baseline: bool = False
 
 
-SIMILAR, ONE, RANK = "How alike tokens are", "What one vector could stand for", "Effective rank"
-COSINE, PATH = "Cosine of two tokens", "Cosine to the input"
+SIMILAR, ONE, RANK = "Similarity of tokens", "Best single direction", "Effective rank"
+COSINE, PATH = "Cosine of two tokens", "Cosine to the input embedding"
 SHAPES = (
-    Line(SIMILAR, "cosine", "one entry", "self_similarity"),
-    Line(SIMILAR, "cosine", "one sentence", "intra_sentence_similarity"),
+    Line(SIMILAR, "cosine", "same token", "self_similarity"),
+    Line(SIMILAR, "cosine", "same sentence", "intra_sentence_similarity"),
     Line(SIMILAR, "cosine", "any two", "anisotropy", baseline=True),
-    Line(ONE, "share", "one entry", "maximum_explainable_variance"),
-    Line(ONE, "share", "random", "maximum_explainable_variance", "baseline", baseline=True),
+    Line(ONE, "share", "same token", "maximum_explainable_variance"),
+    Line(ONE, "share", "random tokens", "maximum_explainable_variance", "baseline", baseline=True),
     Line(RANK, f"dimensions ({MINIBATCH} tokens)", "rank", "effective_rank", ""),
 )
 TREATED = tuple(
     Line(panel, "cosine", series, metric, label)
     for panel, metric in ((COSINE, "anisotropy"), (PATH, "standardised_cosine"))
     for label, series in {
-        "raw": "as it is",
+        "raw": "unchanged",
         "without_outliers": "without three",
         "standardised": "standardised",
     }.items()
@@ -51,20 +51,20 @@ def figures(results: StackResults, sums: GeometrySums) -> Iterator[Figure]:
     stack = results.stack.name
     behind = f"{counted(sums.tokens, 'token')}{results.some(sums.sentences, ' of')}"
     ranked = StateColumn("effective_rank", "") in sums.columns and sums.minibatches
-    rank = " On the right, how many dimensions tokens use." if ranked else ""
+    rank = " Right: effective rank." if ranked else ""
     captions = {
         f"geometry-{stack}": (
             SHAPES,
-            "Occurrences of one vocabulary entry in different sentences, tokens with the mean of "
-            "their sentence, and any two tokens of different sentences (grey, the baseline); the "
-            "share of one entry's vectors that their best single direction holds, beside as many "
-            f"random tokens (grey).{rank} Bands: 95 % intervals.",
+            "Cosine of occurrences of one vocabulary token in different sentences, of tokens with "
+            "the mean of their sentence, and of any two tokens (grey: baseline). Variance along "
+            "the best single direction: one vocabulary token, and as many random tokens (grey)."
+            f"{rank} Bands: 95 % intervals.",
         ),
         f"geometry-dimensions-{stack}": (
             TREATED,
-            "Cosine of two tokens of different sentences, and of each token to its own input: as "
-            "it is, without the three dimensions that add most to it, and with every dimension "
-            "standardised. Where the lines part, a few dimensions make the cosine.",
+            "Cosine of two tokens of different sentences, and of each token to its input "
+            "embedding: unchanged, without the three dimensions that add most to it, and with "
+            "every dimension standardised. Where lines differ, a few dimensions dominate.",
         ),
     }
     for name, (lines, caption) in captions.items():
@@ -105,8 +105,8 @@ def _matrix(name: str, sums: GeometrySums) -> Figure:
         if not np.isnan(value)
     ]
     caption = (
-        "How alike every two layers arrange the same tokens, 1: the same up to rotation and scale. "
-        f"Linear CKA, unbiased, over {counted(sums.minibatches, 'minibatch', 'minibatches')} of "
+        "Similarity of every two layers by linear CKA, unbiased (1: the same up to rotation and "
+        f"scale), over {counted(sums.minibatches, 'minibatch', 'minibatches')} of "
         f"{MINIBATCH} tokens."
     )
     return state_matrix(name, caption, pd.DataFrame(rows), states=states, title="CKA")

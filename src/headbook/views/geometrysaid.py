@@ -33,9 +33,9 @@ def _anisotropy(sums: GeometrySums) -> Iterator[str]:
         return
     top = int(found.argmax())
     yield (
-        f"Two tokens of different sentences have a mean cosine of {number(found[0])} in the input "
-        f"and {number(found[-1])} in the last layer; it is highest {_place(sums, top)}, "
-        f"{number(found[top])}."
+        f"Mean cosine of two tokens of different sentences: {number(found[0])} at the input, "
+        f"{number(found[-1])} after the last layer, highest {_place(sums, top)} "
+        f"({number(found[top])})."
     )
 
 
@@ -51,29 +51,29 @@ def _outlier(sums: GeometrySums) -> Iterator[str]:
     state = int(parts.argmax())
     if parts[state] < DOMINANT:
         yield (
-            f"No single dimension gives as much as {percent(DOMINANT)} of the mean cosine of two "
-            "tokens in any layer."
+            f"No single dimension contributes {percent(DOMINANT)} or more of the mean cosine of "
+            "two tokens in any layer."
         )
         return
     named = sums.largest(state, 1)[0]
     yield (
-        f"Dimension {named} alone gives {number(largest[state])} of the mean cosine of "
-        f"{number(whole[state])} {_place(sums, state)}; without the three largest dimensions of "
-        f"that state it is {number(rest[state])}."
+        f"Dimension {named} contributes {number(largest[state])} of the mean cosine of "
+        f"{number(whole[state])} {_place(sums, state)}; without its three largest dimensions: "
+        f"{number(rest[state])}."
     )
 
 
 def _alike(sums: GeometrySums) -> Iterator[str]:
     for metric, what in (
-        ("self_similarity", "Occurrences of one vocabulary entry in different sentences are"),
-        ("intra_sentence_similarity", "Tokens and the mean of their sentence are"),
+        ("self_similarity", "Self-similarity"),
+        ("intra_sentence_similarity", "Intra-sentence similarity"),
     ):
         found = sums.of(metric, "adjusted").value
-        # Without an interval above 0, nothing is more alike.
+        # Without an interval above 0, nothing is more similar.
         if (sums.of(metric, "adjusted").interval()[0][[0, -1]] > 0).all():
             yield (
-                f"{what} more alike than any two tokens by a cosine of {number(found[0])} in the "
-                f"input and {number(found[-1])} in the last layer."
+                f"{what} above the anisotropy baseline: {number(found[0])} at the input, "
+                f"{number(found[-1])} after the last layer."
             )
 
 
@@ -83,8 +83,9 @@ def _variance(sums: GeometrySums) -> Iterator[str]:
     )
     if not np.isnan([raw[-1], baseline[-1]]).any():
         yield (
-            f"In the last layer, one fixed direction holds {percent(raw[-1])} of an entry's "
-            f"vectors in all its sentences, and {percent(baseline[-1])} of as many random tokens."
+            "Variance along the best single direction after the last layer: "
+            f"{percent(raw[-1])} for one vocabulary token in all its sentences, "
+            f"{percent(baseline[-1])} for as many random tokens."
         )
 
 
@@ -94,9 +95,9 @@ def _rank(sums: GeometrySums) -> Iterator[str]:
         return
     most = int(np.nanargmax(found))
     yield (
-        f"{MINIBATCH} tokens use {number(found[0])} of {sums.dimensions.shape[1]:,} dimensions in "
-        f"the input and {number(found[-1])} in the last layer; most {_place(sums, most)}, "
-        f"{number(found[most])}."
+        f"Effective rank of {MINIBATCH} tokens: {number(found[0])} of "
+        f"{sums.dimensions.shape[1]:,} dimensions at the input, {number(found[-1])} after the last "
+        f"layer, highest {_place(sums, most)} ({number(found[most])})."
     )
 
 
@@ -106,8 +107,8 @@ def _path(sums: GeometrySums) -> Iterator[str]:
     )
     if not np.isnan([raw[-1], treated[-1]]).any():
         yield (
-            f"In the last layer a token's cosine to its own input is {number(raw[-1])}, and "
-            f"{number(treated[-1])} with every dimension standardised."
+            f"Cosine to the input embedding after the last layer: {number(raw[-1])}; with every "
+            f"dimension standardised: {number(treated[-1])}."
         )
 
 
@@ -118,7 +119,6 @@ def _cka(sums: GeometrySums) -> Iterator[str]:
     turn = int(steps.argmin())
     before, after = (_place(sums, state).removeprefix("in ") for state in (turn, turn + 1))
     yield (
-        f"Of all states one after the other, {before} and {after} are least alike: CKA "
-        f"{number(float(steps[turn]))}. The input and the last layer have "
-        f"{number(float(sums.cka[0, -1]))}."
+        f"Least similar consecutive states: {before} and {after}, CKA "
+        f"{number(float(steps[turn]))}; input and last layer: {number(float(sums.cka[0, -1]))}."
     )

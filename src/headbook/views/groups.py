@@ -15,7 +15,7 @@ from headbook.views.differences import Contrasts, PairSection, head_contrasts, p
 from headbook.views.groupvalues import GroupRow, Headline, groups_of, numbers_of, stack_headlines
 from headbook.views.page import Page, gap_text
 from headbook.views.rows import layer_frame
-from headbook.wording import STACKS, label_name, visible
+from headbook.wording import STACKS, VIEWS, label_name, visible
 
 FEW_SENTENCES = 10  # groups with fewer are not compared
 MOST_LINES = 6  # groups of a figure
@@ -148,8 +148,8 @@ def _figure(
     stack = results.stack.name
     return layer_curve(
         f"groups-{stack}-{number + 1}-{column.metric}",
-        f"{headline.title} of each layer, heads together, by {visible(groups[0].column)}{which}; "
-        f"view {column.view}, bands 95 % intervals. {STACKS[stack].capitalize()}.",
+        f"{headline.title} of each layer, all heads, by {visible(groups[0].column)}{which}; "
+        f"{VIEWS[column.view]}; bands: 95 % intervals. {STACKS[stack].capitalize()}.",
         rows.dropna(subset=["value"], ignore_index=True),
         title=label_name(column.label) or headline.title,
         show={"view": str(column.view), "label": column.label},

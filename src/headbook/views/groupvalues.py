@@ -141,19 +141,19 @@ def members_of(results: StackResults) -> tuple[str, ...]:
 
 
 def difference_cell(value: Number, *, share: bool, behind: str) -> Cell:
-    """A difference with its interval; of shares in percentage points.
+    """A difference with its interval; of shares in points.
 
     The interval has two digits that count, and a value that is not nothing at least one.
     """
     if math.isnan(value.value):
         return Cell(MISSING, "", "no data", thin=False)
-    times, unit = (100, f"{THIN}pp") if share else (1, "")
+    times, unit = (100, " points") if share else (1, "")
     parts = [times * part for part in (value.value, value.low, value.high)]
     reach = (parts[2] - parts[1]) / 2
     places = [1 - _power(reach), -_power(parts[0])]
     digits = min(max(0, *places), MOST_DIGITS)
     middle, low, high = (_signed(part, digits) for part in parts)
-    ends = "" if math.isnan(reach) else f"[{low}, {high}]{unit}"
+    ends = "" if math.isnan(reach) else f"[{low}, {high}]"
     return Cell(f"{middle}{unit}", ends, behind, thin=False)
 
 

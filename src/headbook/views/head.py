@@ -26,7 +26,6 @@ from headbook.views.inspector import roles_of
 from headbook.views.neighbours import Neighbours, neighbours
 from headbook.views.offsets import Offsets, offsets
 from headbook.views.page import EVERY, Page, gap_texts
-from headbook.views.plain import plain
 from headbook.views.relationtable import Measured, found_relations
 from headbook.views.toptokens import TopTokens, top_tokens
 from headbook.views.triptych import Triptych, alike, triptych
@@ -187,7 +186,7 @@ def _page(
         "both counted from 0",
         previous=_neighbour(before),
         next=_neighbour(after),
-        views=tuple(View),
+        views=tuple(VIEWS[view] for view in View),
         default_view=list(View).index(stack.default_view),
         controls=tuple(control_title(results, control) for control in results.twins),
         rows=tuple(metric_rows(results, head, first=True)),
@@ -218,7 +217,7 @@ def _lead(results: StackResults, head: HeadName, role: Role) -> Lead:
         style=style_of(found) if found else "",
         border=found.near if found else "",
         short=f"{short[:1].upper()}{short[1:]}" if short else "",
-        text=role.text or plain(results, (head.layer, head.head)),
+        text=role.text,
     )
 
 

@@ -1,4 +1,4 @@
-"""What the list of heads says of each: its class, what it looks at most, what it finds best."""
+"""What the list of heads says of each: its type, what it attends to, its best relation."""
 
 import math
 from collections.abc import Iterator
@@ -8,28 +8,28 @@ import numpy as np
 
 from headbook.measures.arithmetic import Floats
 from headbook.measures.relations import LABELS
-from headbook.numbers.classes import Classes, Place, head_classes, value
 from headbook.numbers.headrelations import HeadRelation, HeadRelations, head_relations
+from headbook.numbers.headtypes import Types, head_types
+from headbook.numbers.relationnames import relation_words
 from headbook.numbers.results import StackResults
+from headbook.numbers.typeshares import Place, share
 from headbook.stored.shown import HeadName, heads_of
 from headbook.terms import View
-from headbook.views.answers import offset_name
-from headbook.views.plain import detail
 from headbook.views.ranked import METRIC, VIEW, points
-from headbook.wording import head_name, head_page, number
+from headbook.wording import head_name, head_page, number, signed
 
 LOOKS = {
     "previous": "previous token",
     "next": "next token",
-    "self": "itself",
+    "self": "the token itself",
     "first": "first token",
     "separator": "separators",
     "special": "other special tokens",
     "punctuation": "punctuation",
-    "same_token": "same token elsewhere",
-    "same_word": "other pieces of its word",
+    "same_token": "other occurrences of the token",
+    "same_word": "other subword tokens of the word",
 }
-LEAST = 0.01  # beyond uniform attention; less is nothing that a head looks at
+LEAST = 0.01  # beyond uniform attention; less is not worth a name
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class HeadFacts:
     Attributes:
         head: its stack, layer and number.
         name, href: the head and its page.
-        label: what its maps look like.
-        looks: the kind of key that gets most beyond uniform attention.
-        relation: what it finds best, with the best fixed offset beside it.
-        beats: whether it finds more than that offset does, by an interval.
+        label: its type.
+        looks: the kind of key that receives most beyond uniform attention.
+        relation: the one it serves best, with the best fixed offset beside it.
+        beats: whether it is above that offset, by an interval.
     """
 
     head: HeadName
@@ -75,20 +75,20 @@ def head_facts(results: StackResults) -> tuple[HeadFacts, ...]:
 
 
 def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
-    classes, relations = head_classes(results), _relations(results)
-    return tuple(_of(results, head, classes, relations) for head in heads_of(results.stack))
+    types, relations = head_types(results), _relations(results)
+    return tuple(_of(results, head, types, relations) for head in heads_of(results.stack))
 
 
 def _of(
-    results: StackResults, head: HeadName, classes: Classes, relations: HeadRelations | None
+    results: StackResults, head: HeadName, types: Types, relations: HeadRelations | None
 ) -> HeadFacts:
     place = head.layer, head.head
-    found, best = classes.get(place), relations.at(*place) if relations else None
+    found, best = types.get(place), relations.at(*place) if relations else None
     return HeadFacts(
         head=head,
         name=head_name(head),
         href=head_page(head),
-        label=Fact(str(found.label), detail(found)) if found else Fact(),
+        label=Fact(found.family, found.detail) if found else Fact(),
         looks=_looks(results, place),
         relation=_relation(best) if best else Fact(),
         beats=best is not None and best.margin.low > 0,
@@ -99,10 +99,10 @@ def _looks(results: StackResults, place: Place) -> Fact:
     """Among all keys; the first token and separators are not counted as special once more."""
     own, gain = {}, {}
     for kind in LOOKS:
-        share = value(results, "attention_to", kind, place)
-        if not math.isnan(share):
+        given = share(results, "attention_to", View.RAW, kind, place).value
+        if not math.isnan(given):
             even = results.uniform("attention_to", View.RAW, kind).value[place[0]]
-            own[kind], gain[kind] = share, share - float(even)
+            own[kind], gain[kind] = given, given - float(even)
     if "special" in own:
         own["special"] -= own.get("first", 0) + own.get("separator", 0)
         gain["special"] -= gain.get("first", 0) + gain.get("separator", 0)
@@ -110,28 +110,22 @@ def _looks(results: StackResults, place: Place) -> Fact:
     if not ranked:
         return Fact()
     shares = [number(own[kind], share=True) for kind in ranked[:2]]
-    behind = f"{shares[0]}, then {LOOKS[ranked[1]]} {shares[1]}" if ranked[1:] else shares[0]
+    behind = f"{shares[0]}, {LOOKS[ranked[1]]} {shares[1]}" if ranked[1:] else shares[0]
     return Fact(LOOKS[ranked[0]], behind, own[ranked[0]])
 
 
 def _relation(best: HeadRelation) -> Fact:
-    offset = f"offset {offset_name(best.offset)}"
+    offset = f"offset {signed(best.offset)}"
     other = number(best.at_offset.value, share=True)
     if best.margin.low > 0:
         ends = f"[{points(best.margin.low)}, {points(best.margin.high)}]"
-        compared = f"beats {offset} ({other}) by {points(best.margin.value)} {ends}"
+        compared = f"{points(best.margin.value)} points {ends} over {offset} ({other})"
     elif best.margin.high < 0:
-        compared = f"{offset} finds more, {other}"
+        compared = f"below {offset} ({other})"
     else:
-        compared = f"{offset} finds {other}, no clear difference"
+        compared = f"no clear difference from {offset} ({other})"
     accuracy = best.accuracy.value
-    return Fact(relation_name(best.label), f"{number(accuracy, share=True)}; {compared}", accuracy)
-
-
-def relation_name(label: str) -> str:
-    """A relation with its direction, as words."""
-    relation, _, way = label.rpartition(":")
-    return f"{relation} {way.replace('_', ' ')}"
+    return Fact(relation_words(best.label), f"{number(accuracy, share=True)}, {compared}", accuracy)
 
 
 def _relations(results: StackResults) -> HeadRelations | None:

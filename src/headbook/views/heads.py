@@ -71,8 +71,8 @@ def heads_page(results: Results) -> HeadsPage | None:
     return HeadsPage(
         path="heads.html",
         title="Heads",
-        description=f"All {counted(len(heads), 'head')} of {model}: what each looks at, what it "
-        "finds, and any of its numbers, to sort and filter.",
+        description=f"All {counted(len(heads), 'head')} of {model}: type, attention, "
+        "relations and all metrics, to sort and filter.",
         questions=tuple(questions(results, offered, shown)),
         columns=tuple((column.title, column.unit) for column in shown),
         rows=tuple(_line(results, facts, shown) for facts in heads[:MOST_ROWS]),
@@ -101,7 +101,7 @@ def _figure(results: StackResults, pair: Sequence[Column]) -> Figure:
         rows[place] = values[[*stack.attention_layers]].ravel()
     titles = [f"{column.title} ({column.unit})" for column in pair]
     caption = (
-        f"Every point is a head, its colour the layer: {pair[0].title} and {pair[1].title}. "
+        f"Each point is a head, colour: layer. {pair[0].title} and {pair[1].title}. "
         f"{STACKS[stack.name].capitalize()}."
     )
     rows = rows.dropna(ignore_index=True)

@@ -21,7 +21,7 @@ KINDS = {
     "previous": "Attention to the previous token",
     "next": "Attention to the next token",
     "self": "Attention to the token itself",
-    "same_token": "Attention to the same token elsewhere",
+    "same_token": "Attention to other occurrences of the token",
     "same_word": "Attention within the word",
     "punctuation": "Attention to punctuation",
 }

@@ -16,7 +16,7 @@ from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.views.grid import FIRST, key, offered_labels
 from headbook.views.headfacts import Fact, HeadFacts, head_facts
-from headbook.wording import STACKS, is_share, label_name
+from headbook.wording import STACKS, VIEWS, is_share, label_name
 from headbook.writing.images import base64_of
 
 AXES = FIRST[:2]  # what the list's picture shows first
@@ -50,8 +50,8 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """Unit and views, for a small line below the heading; shares say % themselves."""
-        views = " or ".join(dict.fromkeys(map(str, self.views.values())))
+        """Unit and keys, for a small line below the heading; shares say % themselves."""
+        views = " or ".join(dict.fromkeys(VIEWS[view] for view in self.views.values()))
         return f"{self.metric.unit}, {views}" if self.metric.unit else views
 
     def at(self, results: Results, head: HeadName) -> Number:

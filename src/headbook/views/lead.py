@@ -19,7 +19,6 @@ from headbook.views.ranked import tests_of
 from headbook.wording import STACKS, counted, head_name, head_page
 
 HALF = 0.5
-SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 MOST_ROLES = 3
 
 
@@ -37,11 +36,6 @@ def lead(results: Mapping[str, StackResults]) -> Parts:
             *roles,
         ]
     return tuple(parts)
-
-
-def words(number: int) -> str:
-    """A small count in words."""
-    return SMALL[number] if number < len(SMALL) else f"{number:,}"
 
 
 def _whole(results: StackResults) -> Iterator[str]:

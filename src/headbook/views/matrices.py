@@ -10,7 +10,7 @@ from headbook.measures.arithmetic import Ints
 from headbook.numbers.results import StackResults
 from headbook.numbers.similar import Likeness, likeness
 from headbook.terms import View
-from headbook.wording import head_name, head_page
+from headbook.wording import VIEWS, head_name, head_page
 from headbook.writing import images
 
 SIDE = 460  # pixels of a matrix
@@ -57,9 +57,9 @@ def _orders(found: Mapping[View, Likeness]) -> Iterator[tuple[str, str, View, In
     views = list(found)
     for view in views:
         if view is not views[0]:
-            title = f"{view}, in the order of {views[0]}"
+            title = f"{VIEWS[view]}, in the order of {VIEWS[views[0]]}"
             yield f"{view}-as-{views[0]}", title, view, found[views[0]].order
-        yield view, f"{view}, in its own order", view, found[view].order
+        yield view, f"{VIEWS[view]}, in its own order", view, found[view].order
 
 
 def matrices(stack: str, found: Mapping[View, Likeness], *, listed: bool) -> Iterator[Matrix]:

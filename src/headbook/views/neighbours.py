@@ -9,7 +9,7 @@ from headbook.numbers.results import StackResults
 from headbook.numbers.similar import Likeness, likeness
 from headbook.stored.shown import HeadName
 from headbook.terms import View
-from headbook.wording import FEW_WORDS, MISSING, THIN, head_name, head_page
+from headbook.wording import FEW_WORDS, MISSING, THIN, VIEWS, head_name, head_page
 
 NEAREST = 5
 
@@ -26,7 +26,7 @@ class Distance:
     def of(cls, found: Likeness, one: int, other: int) -> "Distance":
         """In nats."""
         value, rows = found.value[one, other], int(found.rows[one, other])
-        behind = f"{found.sentences:,} sentences, {rows:,} rows that count in both heads"
+        behind = f"{found.sentences:,} sentences, {rows:,} rows that count for both heads"
         return cls(nats(value), behind, not np.isnan(value) and rows < FEW_WORDS)
 
 
@@ -51,6 +51,16 @@ class Neighbours:
     view: str
     views: tuple[str, ...]
     rows: tuple[Neighbour, ...]
+
+    @property
+    def title(self) -> str:
+        """The keys that decide which heads are nearest, in words."""
+        return VIEWS[View(self.view)]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Headings of the table."""
+        return tuple(VIEWS[View(view)] for view in self.views)
 
 
 def neighbours(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...]]:

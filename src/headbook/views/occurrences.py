@@ -126,7 +126,7 @@ def _compared(
     study: Study, stack: Stack, nearest: pd.DataFrame, name: str, places: Places, *, number: int
 ) -> Compared:
     name, title = visible(name.strip()), STACKS[stack.name]
-    caption = f"Cosine of “{name}” to its input after each layer, by sentence ({title})."
+    caption = f"Cosine of “{name}” to its input embedding after each layer, by sentence ({title})."
     return Compared(
         name=name,
         figure=occurrence_paths(

@@ -96,9 +96,8 @@ def _said(results: StackResults, numbers: Numbers) -> Iterator[str]:
         return
     least, most = int(np.nanargmin(counts)), int(np.nanargmax(counts))
     yield (
-        f"Layer {least} spreads its output over the fewest heads, as {number(counts[least])} equal "
-        f"heads would, layer {most} over the most, {number(counts[most])}; a layer has "
-        f"{stack.n_heads}."
+        f"Effective heads: fewest in layer {least} ({number(counts[least])}), most in layer {most} "
+        f"({number(counts[most])}), of {stack.n_heads} heads per layer."
     )
     chosen, report = (results.half(half, OUTPUT, VIEW).value for half in (CHOICE, REPORT))
     if np.isnan(chosen).all() or np.isnan(report).all():
@@ -107,12 +106,12 @@ def _said(results: StackResults, numbers: Numbers) -> Iterator[str]:
         np.unravel_index(int(pick(chosen)), chosen.shape) for pick in (np.nanargmax, np.nanargmin)
     )
     told = [
-        f"{head_name(HeadName(stack.name, int(at[0]), int(at[1])))} with {percent(report[at])}"
+        f"{head_name(HeadName(stack.name, int(at[0]), int(at[1])))}, {percent(report[at])}"
         for at in (strongest, weakest)
     ]
     yield (
-        f"The head with the largest part of its layer's output is {told[0]}, the one with the "
-        f"smallest {told[1]}; equal heads would have {percent(1 / stack.n_heads)} each."
+        f"Largest share of a layer's output norm: {told[0]}; smallest: {told[1]}; equal heads: "
+        f"{percent(1 / stack.n_heads)} each."
     )
 
 
@@ -121,14 +120,14 @@ def _figure(results: StackResults, numbers: Numbers) -> Figure:
     columns = dict(zip(("layer", "head"), there, strict=True))
     values = {n: getattr(numbers, n)[there] for n in ("value", "low", "high")}
     caption = (
-        f"Share of each head in the output of its layer ({STACKS[results.stack.name]}), by the "
-        "lengths of what heads add to tokens; all keys count. Rows are layers, columns are heads."
+        f"Share of each head in its layer's output norm ({STACKS[results.stack.name]}), all keys. "
+        "Rows: layers, columns: heads."
     )
     return heat_map(
         f"flow-outputs-{results.stack.name}",
         caption,
         pd.DataFrame({**columns, **values}).assign(view=str(VIEW), label=""),
-        title="share of the layer's output",
+        title="share of the layer's output norm",
         domain=domain(numbers.value, all_metrics()[OUTPUT].limits),
         show={"view": str(VIEW), "label": ""},
     )

@@ -23,7 +23,7 @@ from headbook.views.ranked import tests_of
 from headbook.wording import STACKS, counted, percent
 
 CARDS = 6  # findings that stand there at once
-ESTIMATE = re.compile(r"(?:[<>]\u202f)?[−+]?\d[\d,.]*(?:\u202f%| tokens| entries)?(?= \[)")
+ESTIMATE = re.compile(r"(?:[<>]\u202f)?[−+]?\d[\d,.]*(?:\u202f%| tokens| points)?(?= \[)")
 
 
 @dataclass(frozen=True)

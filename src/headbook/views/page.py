@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from headbook.metrics.base import Need
 from headbook.stored.manifest import Gap, Manifest
-from headbook.wording import STACKS, counted
+from headbook.terms import State
+from headbook.wording import SPACES, STACKS, STATES, counted
 
 EVERY = slice(None)  # of the pages of a kind
 
@@ -72,10 +74,21 @@ class Page:
         return "../" * self.path.count("/")
 
 
+# What studies store, as readers meet it.
+SHOWN = {
+    str(Need.OUTPUTS): "head outputs (values)",
+    f"state {State.MID}": f"states {STATES[State.MID]}",
+    **{f"space {space}": f"comparison with {name}" for space, name in SPACES.items()},
+}
+
+
 def gap_text(gap: Gap) -> str:
     """What is missing, where and why."""
     where = f" in {STACKS[gap.stack]}" if gap.stack else ""
-    return f"{gap.what}{where}: {gap.why}"
+    what = gap.what
+    for stored, shown in SHOWN.items():
+        what = what.replace(stored, shown)
+    return f"{what}{where}: {gap.why}"
 
 
 def gap_texts(gaps: Iterable[Gap]) -> list[str]:

@@ -15,8 +15,8 @@ from headbook.wording import percent
 
 METRIC = "segmentation"
 TITLES = {
-    "similarity": "Similarity of what heads write",
-    "attention": "Attention to stops",
+    "similarity": "Similarity of head outputs",
+    "attention": "Attention to ., ! and ?",
     "punctuation": "Every . ! ?",
     "even": "Even distances",
 }

@@ -11,21 +11,21 @@ from headbook.metrics.base import TokenMetric
 from headbook.stored.shown import ShownText
 from headbook.terms import CONTENT, FUNCTION, Space, Stack, State
 from headbook.views.text import distinct
-from headbook.wording import STACKS, first_of, sentence_file, visible
+from headbook.wording import STACKS, first_of, option_name, sentence_file, visible
 
 START = {"cosine_to_input": 1.0, "vocabulary_rank": 0.0}  # the input state's own, where it has one
 AXES = {
-    "cosine_to_input": "cosine to the token's input",
-    "vocabulary_rank": "entries nearer than its own",
+    "cosine_to_input": "cosine to the input embedding",
+    "vocabulary_rank": "vocabulary tokens nearer than its own",
     "neighbour_overlap": "share of neighbours kept",
-    "logit_lens_rank": "entries more probable than the true token",
-    "mixing_ratio": "share that other tokens bring",
+    "logit_lens_rank": "vocabulary tokens more probable than the true token",
+    "mixing_ratio": "context-mixing ratio",
     "logit_lens_kl": "nats from the final distribution",
 }
 RANKS = {"vocabulary_rank", "logit_lens_rank"}
 BESIDE = {  # what stands beside paths, as the sentence's mean
     "neighbour_overlap_random": "another token (mean)",
-    "neighbour_overlap_chance": "chance",
+    "neighbour_overlap_chance": "expected by chance",
 }
 AFTER = 1_000_000  # place of the first of them among the tokens
 
@@ -68,13 +68,13 @@ def _paths(every: pd.DataFrame, metric: str, stack: Stack, number: int, text: Sh
         frame = pd.concat([_inputs(frame, START[metric]), frame], ignore_index=True)
         steps = [str(State.INPUT), *steps]
     shown = {"state": first_of(frame["state"], State), "space": first_of(frame["space"], Space)}
-    about = ", ".join(f"{key} {value}" for key, value in shown.items() if value)
+    about = ", ".join(option_name(key, value) for key, value in shown.items() if value)
     caption = (
         f"{all_metrics()[metric].title} of each token of sentence {number} through the layers "
         f"({STACKS[stack.name]}; {about})."
     )
     if beside:
-        caption += " Dashed: the mean over its tokens of what they share with another, and chance."
+        caption += " Dashed: overlap with another token (mean), and expected by chance."
     name = f"{metric}-{stack.name}-{sentence_file(number)}"
     title, ranks = AXES[metric], metric in RANKS
     return trajectories(name, caption, frame, title=title, steps=steps, show=shown, ranks=ranks)

@@ -1,4 +1,4 @@
-"""What heads' maps look like: all heads by class, their mixtures, and what stripes are for."""
+"""What heads' maps look like: all heads by type, two fits to each, and questions on sinks."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -9,30 +9,44 @@ import pandas as pd
 
 from headbook.charts import Figure, mixture_bars
 from headbook.charts.patterns import PARTS
-from headbook.measures.classify import Label
-from headbook.numbers.classes import PATTERN, Classes, HeadClass, Place, head_classes, value
+from headbook.numbers.claims import sink
+from headbook.numbers.headtypes import HeadType, Rest, Types, head_types
 from headbook.numbers.results import StackResults
+from headbook.numbers.typeshares import Place, share
 from headbook.stored.shown import HeadName
 from headbook.terms import View
-from headbook.views.answers import Answer, answers
+from headbook.views.answers import PATTERN, Answer, answers
 from headbook.views.page import Page
-from headbook.views.plain import MEANING, detail, parks
 from headbook.views.thumbs import pictures
-from headbook.wording import STACKS, counted, head_name, head_page, number
+from headbook.wording import STACKS, counted, head_name, head_page, label_name, number
 
 MOST_ROWS = 150  # of all tables of the page; the files have them all
 MOST_HEADS = 300  # of all groups of the page
 SHARES = ("spread", "column", "offset", *PARTS)
+MEANING = {
+    "sink": "at least half of the attention on special tokens (causal: or on the first position)",
+    Rest.PREVIOUS: "at least half of the rest on the previous token",
+    Rest.NEXT: "at least half of the rest on the next token",
+    Rest.SELF: "at least half of the rest on the token itself",
+    Rest.OFFSET: "at least half of the rest at one offset",
+    Rest.SAME: "at least half of the rest on other occurrences of the token",
+    Rest.WINDOW: "at least half of the rest within three tokens",
+    Rest.UNIFORM: "normalised entropy of the rest at least 0.8",
+    Rest.KEYS: "the same keys from every query",
+    Rest.OWN: "the query's own sentence",
+    Rest.MIXED: "none of these; the two largest shares are named",
+    "": "nothing but the sink",
+}
 
 
 @dataclass(frozen=True)
 class Thumb:
-    """A head in its class.
+    """A head in its type.
 
     Attributes:
         name, href: the head and its page.
         picture: mean attention by position as an image address; empty where it was not kept.
-        detail: what its stripes stand on, or its offset.
+        detail: what its type says beyond the first part.
         numbers: spread, column and offset residual.
     """
 
@@ -44,8 +58,8 @@ class Thumb:
 
 
 @dataclass(frozen=True)
-class ClassGroup:
-    """The heads of a class; ``left_out`` more are not shown."""
+class TypeGroup:
+    """The heads of a type; ``left_out`` more are not shown."""
 
     label: str
     meaning: str
@@ -60,9 +74,9 @@ class PatternRow:
 
     Attributes:
         name, href: the head and its page; no page for uniform attention.
-        label: its class with the detail.
+        label: its type with the detail.
         shares: by `SHARES`.
-        sentence: what it parks and what that carries, in words.
+        sentence: what the sink receives and contributes, in words.
     """
 
     name: str
@@ -80,8 +94,8 @@ class StackSection:
         stack, title: as files and as pages call it.
         behind: how many sentences stand behind the numbers, in words.
         answers: questions with what the numbers say.
-        groups: heads by class.
-        unknown: how many heads have no class.
+        groups: heads by type.
+        unknown: how many heads have no type.
         figures: mixtures.
         even: the numbers of uniform attention.
         rows: all heads; ``left_out`` more are in the files.
@@ -91,7 +105,7 @@ class StackSection:
     title: str
     behind: str
     answers: tuple[Answer, ...]
-    groups: tuple[ClassGroup, ...]
+    groups: tuple[TypeGroup, ...]
     unknown: int
     figures: tuple[Figure, ...]
     even: tuple[str, ...]
@@ -104,48 +118,48 @@ class PatternsPage(Page):
     """Patterns in all stacks.
 
     Attributes:
-        sections: by stack, the heads in their classes and what their numbers say.
+        sections: by stack, the heads by type and what their numbers say.
         pictured: whether there are pictures.
-        shares: columns of the tables.
+        columns: of the tables.
     """
 
     template: ClassVar[str] = "patterns.html"
     sections: tuple[StackSection, ...]
     pictured: bool
-    shares: tuple[str, ...] = SHARES
+    columns: tuple[str, ...] = tuple(map(label_name, SHARES))
 
 
 def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage | None:
     """The page of patterns; None for a study without them."""
-    classes = {name: head_classes(r) for name, r in results.items()}
-    there = [name for name in results if classes[name]]
+    there = [name for name, r in results.items() if r.has(PATTERN, View.RAW, "spread")]
     if not there:
         return None
-    sections = tuple(_section(results[name], classes[name], len(there)) for name in there)
+    sections = tuple(_section(results[name], len(there)) for name in there)
     model = next(iter(results.values())).study.manifest.model.name
     return PatternsPage(
         path="patterns.html",
         title="Patterns",
-        description=f"What the attention maps of {model} look like: stripes, diagonals, blocks "
-        "or neither, and what the stripes are for.",
+        description=f"The heads of {model} by type: sinks, positions, near-uniform and mixed, with "
+        "mean attention maps.",
         sections=sections,
         pictured=any(t.picture for s in sections for g in s.groups for t in g.heads),
     )
 
 
-def _section(results: StackResults, classes: Classes, n_stacks: int) -> StackSection:
+def _section(results: StackResults, n_stacks: int) -> StackSection:
     stack = results.stack
     sentences = int(results.heads(PATTERN, View.RAW, "spread").sentences.max())
-    rows = tuple(_rows(results, classes))
+    types = head_types(results)
+    rows = tuple(_rows(results, types))
     most = MOST_ROWS // n_stacks
     layer = stack.attention_layers[0]
     return StackSection(
         stack=stack.name,
         title=STACKS[stack.name],
         behind=counted(sentences, "sentence"),
-        answers=tuple(answers(results, classes)),
-        groups=tuple(_groups(results, classes, MOST_HEADS // n_stacks)),
-        unknown=sum(each is None for each in classes.values()),
+        answers=tuple(answers(results, types)),
+        groups=tuple(_groups(results, types, MOST_HEADS // n_stacks)),
+        unknown=sum(each is None for each in types.values()),
         figures=tuple(_mixtures(results, sentences)),
         even=tuple(_even(results, label, layer) for label in SHARES),
         rows=rows[:most],
@@ -163,47 +177,53 @@ def _name(results: StackResults, place: Place) -> tuple[str, str]:
     return head_name(head), head_page(head)
 
 
-def _groups(results: StackResults, classes: Classes, most: int) -> Iterator[ClassGroup]:
-    """Classes in order of size; where there are too many heads, all lose the same share."""
+def _groups(results: StackResults, types: Types, most: int) -> Iterator[TypeGroup]:
+    """Types in order of size; where there are too many heads, all lose the same share."""
     pictured = pictures(results)
-    members: dict[Label, list[tuple[Place, HeadClass]]] = {}
-    for place, each in classes.items():
+    members: dict[str, list[tuple[Place, HeadType]]] = {}
+    for place, each in types.items():
         if each is not None:
-            members.setdefault(each.label, []).append((place, each))
+            members.setdefault(each.family, []).append((place, each))
     total = sum(map(len, members.values()))
-    for label, heads in sorted(members.items(), key=lambda item: -len(item[1])):
+    for family, heads in sorted(members.items(), key=lambda item: -len(item[1])):
         shown = len(heads) if total <= most else max(len(heads) * most // total, 1)
         thumbs = tuple(_thumb(results, *each, pictured) for each in heads[:shown])
-        yield ClassGroup(label, MEANING[label], len(heads), thumbs, len(heads) - shown)
+        yield TypeGroup(
+            family or "unknown", MEANING[family], len(heads), thumbs, len(heads) - shown
+        )
 
 
 def _thumb(
-    results: StackResults, place: Place, found: HeadClass, pictured: Mapping[Place, str]
+    results: StackResults, place: Place, found: HeadType, pictured: Mapping[Place, str]
 ) -> Thumb:
-    spread, column, offset = (number(value(results, PATTERN, x, place)) for x in SHARES[:3])
+    spread, column, offset = (number(_fit(results, x, place)) for x in SHARES[:3])
     return Thumb(
         *_name(results, place),
         picture=pictured.get(place, ""),
-        detail=detail(found),
+        detail=found.detail,
         numbers=(spread, column, offset),
     )
 
 
-def _rows(results: StackResults, classes: Classes) -> Iterator[PatternRow]:
-    for place, found in classes.items():
+def _rows(results: StackResults, types: Types) -> Iterator[PatternRow]:
+    for place, found in types.items():
         if found is not None:
-            about = detail(found)
-            shares = ((x, value(results, PATTERN, x, place)) for x in SHARES)
+            shares = ((x, _fit(results, x, place)) for x in SHARES)
             yield PatternRow(
                 *_name(results, place),
-                label=f"{found.label}, {about}" if about else found.label,
+                label=found.name,
                 shares=tuple(number(share, share=x in PARTS) for x, share in shares),
-                sentence=parks(results, place),
+                sentence=" ".join(claim.text for claim in sink(results, place, found)),
             )
 
 
+def _fit(results: StackResults, label: str, place: Place) -> float:
+    """One of the numbers of the fits; NaN where there is none."""
+    return share(results, PATTERN, View.RAW, label, place).value
+
+
 def _mixtures(results: StackResults, sentences: int) -> Iterator[Figure]:
-    """Vertical, diagonal and rest of every head; none across two texts."""
+    """What fixed keys, fixed distances and neither explain; none across two texts."""
     if not results.has(PATTERN, View.RAW, "vertical"):
         return
     stack, frames = results.stack, []
@@ -215,9 +235,9 @@ def _mixtures(results: StackResults, sentences: int) -> Iterator[Figure]:
         frames.append(pd.DataFrame(columns | {"share": shares[layer, place], "part": part}))
     yield mixture_bars(
         f"patterns-{stack.name}",
-        "What stripes and even attention, diagonals, and neither explain of every head's "
-        f"attention, a bar a head; {STACKS[stack.name]}{results.some(sentences, ', on')}. Uniform "
-        "attention is vertical throughout.",
+        "Share of each head's attention explained by fixed keys (or all alike), by fixed "
+        f"distances, and by neither: one bar per head; {STACKS[stack.name]}"
+        f"{results.some(sentences, ', on')}. Uniform attention is fixed keys throughout.",
         pd.concat(frames, ignore_index=True),
         n_heads=stack.n_heads,
     )

@@ -1,34 +1,34 @@
-"""Questions that readers come with, each answered by a head and led to the list in that order."""
+"""What readers ask for, each answered by a head and led to the list in that order."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from headbook.findings import Link
-from headbook.findings.said import Best, Parts, chosen, head_link, in_percent, said
+from headbook.findings.said import Best, Parts, chosen, head_link, said
+from headbook.numbers.claims import estimate
 from headbook.numbers.results import StackResults
-from headbook.views.answers import offset_name
 from headbook.views.headvalues import Column, Results
 from headbook.views.ranked import place_of, tests_of
-from headbook.wording import number
+from headbook.wording import percent, signed
 
 RELATION = "relation_accuracy"
 # What is asked, and the metric, its label and whether its lowest value answers.
 ASKED = (
-    ("looks at the previous token?", "attention_to", "previous", False),
-    ("looks at the next token?", "attention_to", "next", False),
-    ("looks at the first token?", "attention_to", "first", False),
-    ("looks at separators such as [SEP]?", "attention_to", "separator", False),
-    ("looks at the same token elsewhere?", "attention_to", "same_token", False),
-    ("looks at the rest of its own word?", "attention_to", "rest_of_word", False),
-    ("finds the direct object of a verb?", RELATION, "obj:to_dependent", False),
-    ("finds the verb of a direct object?", RELATION, "obj:to_head", False),
-    ("finds the subject of a verb?", RELATION, "nsubj:to_dependent", False),
-    ("finds the noun of a determiner?", RELATION, "det:to_head", False),
-    ("looks farthest?", "attention_distance", "", False),
-    ("parks most on the sink?", "sink_share", "", False),
-    ("has the sharpest attention?", "relative_entropy", "", True),
-    ("continues repeated sequences?", "induction_score", "", False),
+    ("Most attention to the previous token", "attention_to", "previous", False),
+    ("Most attention to the next token", "attention_to", "next", False),
+    ("Most attention to the first token", "attention_to", "first", False),
+    ("Most attention to separators such as [SEP]", "attention_to", "separator", False),
+    ("Most attention to other occurrences of the token", "attention_to", "same_token", False),
+    ("Most attention to the rest of the word", "attention_to", "rest_of_word", False),
+    ("From a verb to its direct object", RELATION, "obj:to_dependent", False),
+    ("From a direct object to its verb", RELATION, "obj:to_head", False),
+    ("From a verb to its subject", RELATION, "nsubj:to_dependent", False),
+    ("From a determiner to its noun", RELATION, "det:to_head", False),
+    ("Highest attention distance", "attention_distance", "", False),
+    ("Most attention to the sink", "sink_share", "", False),
+    ("Lowest normalised entropy", "relative_entropy", "", True),
+    ("Highest induction score", "induction_score", "", False),
 )
 
 
@@ -78,10 +78,16 @@ def _answer(results: Results, column: Column, *, lowest: bool) -> Parts:
         found = _tested(r, column.label) if column.metric.id == RELATION else ()
         if not found:
             best = chosen(r, column.metric.id, column.views[name], column.label, lowest=lowest)
-            found = (head_link(best.head), f" {said(best.value, column.metric.id)}") if best else ()
+            found = (
+                (head_link(best.head), f", {said(best.value, column.metric.id)}") if best else ()
+            )
         if found:
             parts += ["; " if parts else "", *found]
     return tuple(part for part in parts if part)
+
+
+def _said(best: Best, metric: str) -> Parts:
+    return head_link(best.head), f", {said(best.value, metric)}"
 
 
 def _tested(results: StackResults, label: str) -> Parts:
@@ -91,9 +97,10 @@ def _tested(results: StackResults, label: str) -> Parts:
         return ()
     n = tests.labels.index(label)
     best = Best(place_of(tests, n, results.stack.name), tests.accuracy.at(n))
-    offset = number(float(tests.at_offset.value[n]), share=True)
-    more = "" if tests.margin.low[n] > 0 else ", not surely less"
-    return (
-        head_link(best.head),
-        f" {in_percent(best.value)} (offset {offset_name(int(tests.offset[n]))}: {offset}{more})",
-    )
+    share = percent(float(tests.at_offset.value[n]))
+    offset = f"best fixed offset ({signed(int(tests.offset[n]))})"
+    if tests.margin.low[n] > 0:
+        beside = f", {offset} {share}"
+    else:
+        beside = f"; no clear difference from the {offset}, {share}"
+    return head_link(best.head), f", {estimate(best.value)}{beside}"

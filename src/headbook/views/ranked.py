@@ -13,9 +13,18 @@ from headbook.numbers.inference import RelationTests, relation_tests
 from headbook.numbers.results import Number, StackResults
 from headbook.stored.shown import HeadName
 from headbook.terms import View
-from headbook.views.answers import offset_name
 from headbook.views.cells import Cell
-from headbook.wording import STACKS, counted, head_name, head_page, number, p_text
+from headbook.wording import (
+    STACKS,
+    WAYS,
+    counted,
+    head_name,
+    head_page,
+    number,
+    p_text,
+    signed,
+    small,
+)
 
 METRIC, FAR = "relation_accuracy", "relation_accuracy_far"
 VIEW = View.NOSINK
@@ -80,10 +89,9 @@ def verdict(tests: RelationTests) -> str:
     asked = {label.rpartition(":")[0] for label in tests.labels}
     found = {tests.labels[n].rpartition(":")[0] for n in np.flatnonzero(tests.p < ALPHA)}
     return (
-        f"{len(found)} of {counted(len(asked), 'relation')} "
-        f"{'has' if len(found) == 1 else 'have'} a head that beats the best fixed offset in one "
-        f"direction at least (p < {ALPHA}, family-wise over {tests.family:,} pairs of a head and a "
-        "relation with its direction)."
+        f"In {small(len(found))} of {counted(len(asked), 'relation')}, a head beats the best fixed "
+        f"offset in at least one direction (p < {ALPHA} family-wise, over {tests.family:,} pairs "
+        "of a head and a relation with its direction)."
     )
 
 
@@ -97,12 +105,12 @@ def relation_rows(results: StackResults, tests: RelationTests) -> Iterator[Relat
         even = results.half(REPORT, METRIC, VIEW, label, of="uniform").value[head.layer]
         yield RelationRow(
             relation=label.rpartition(":")[0],
-            way=label.rpartition(":")[2].replace("_", " "),
+            way=WAYS[label.rpartition(":")[2]],
             words=f"{accuracy.events:,.0f}",
             head=head_name(head),
             href=head_page(head),
             accuracy=Cell.of(accuracy, metric),
-            offset=offset_name(int(tests.offset[n])),
+            offset=signed(int(tests.offset[n])),
             at_offset=number(float(tests.at_offset.value[n]), share=True),
             uniform=number(float(even), share=True),
             margin=_margin(margin),
@@ -144,7 +152,7 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
         columns
         | {
             "relation": [tests.labels[n].rpartition(":")[0] for n in label],
-            "way": [tests.labels[n].rpartition(":")[2].replace("_", " ") for n in label],
+            "way": [WAYS[tests.labels[n].rpartition(":")[2]] for n in label],
             "layer": layer,
             "head": heads,
             "margin": numbers.value[layer, label],
@@ -154,10 +162,10 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
     rows["unclear"] = ~((rows["low"] > 0) | (rows["high"] < 0))
     order = rows.groupby("relation")["words"].max().sort_values(ascending=False, kind="stable")
     caption = (
-        "Share of the words that the best head of each layer finds, minus what the best fixed "
-        "offset finds; head and offset are chosen on one half of the sentences and compared on "
-        f"the other; {STACKS[stack.name]}. Orange: better than the offset, "
-        "blue: worse, grey: the 95 % interval holds 0. The relations with most words come first."
+        "Relation accuracy of the best head of each layer minus that of the best fixed offset; "
+        "both are chosen on one half of the sentences and compared on the other; "
+        f"{STACKS[stack.name]}. Orange: above the offset, blue: below, grey: the 95 % interval "
+        "holds 0. Relations by number of words."
     )
     return relation_layers(
         f"syntax-{stack.name}-layers", caption, rows, relations=[*map(str, order.index)]

@@ -17,9 +17,8 @@ from headbook.numbers.roles import LEVEL, estimate
 from headbook.stored.shown import HeadName
 from headbook.summaries.intervals import FEW
 from headbook.terms import View
-from headbook.views.answers import offset_name
 from headbook.views.ranked import tests_of
-from headbook.wording import p_text, percent
+from headbook.wording import percent, signed, tested
 
 METRIC = "relation_accuracy"
 VIEW = View.NOSINK
@@ -99,15 +98,15 @@ def _relation(
     if n is None or tests is None:
         offset, share = offsets.get(label, (0, math.nan))
         known = (
-            "" if math.isnan(share) else f"best offset {offset_name(offset)}: {percent(share)}; "
+            "" if math.isnan(share) else f"best fixed offset ({signed(offset)}): {percent(share)}; "
         )
         baseline, supported = f"{known}not tested", False
     else:
         accuracy, share = tests.accuracy.at(n), float(tests.at_offset.value[n])
-        p = p_text(float(tests.p[n]))
-        tested = p if p.startswith("<") else f"= {p}"
-        offset_text = offset_name(int(tests.offset[n]))
-        baseline = f"best offset {offset_text}: {percent(share)}; p {tested} family-wise"
+        baseline = (
+            f"best fixed offset ({signed(int(tests.offset[n]))}): {percent(share)}; "
+            f"{tested(float(tests.p[n]))}"
+        )
         supported = bool(
             tests.p[n] < LEVEL and tests.margin.low[n] > 0 and accuracy.effective >= FEW
         )

@@ -8,8 +8,9 @@ from typing import ClassVar
 from headbook.metrics import all_metrics
 from headbook.numbers.published import GROUPS, Group, Published
 from headbook.numbers.results import StackResults
+from headbook.terms import View
 from headbook.views.page import Page
-from headbook.wording import MISSING, counted, interval, is_share, label_name
+from headbook.wording import MISSING, VIEWS, counted, interval, is_share, label_name
 
 
 @dataclass(frozen=True)
@@ -157,5 +158,5 @@ def _used(figure: Published, there: set[str]) -> Iterator[Used]:
         yield Used(
             title=all_metrics()[metric].title,
             href=f"metrics/{metric}.html" if metric in there else "",
-            about=f"view {view}" + (f", {written}" if written else ""),
+            about=VIEWS[View(view)] + (f", {written}" if written else ""),
         )

@@ -17,7 +17,7 @@ from headbook.terms import View
 from headbook.views.cells import Cell, domain
 from headbook.views.rows import HeadRow, LayerRow
 from headbook.views.twins import control_title
-from headbook.wording import STACKS, counted, label_name
+from headbook.wording import STACKS, VIEWS, counted, label_name
 
 MOST_HEADS = 150  # lines of a table of heads; the files have them all
 DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that the heat map offers
@@ -72,16 +72,16 @@ def head_section(results: StackResults, metric: HeadMetric) -> StackSection | No
     label = metric.headline if metric.headline in labels else labels[0]
     view = results.view(metric, label)
     drawn = _drawn(results, metric, labels, label)
-    about = f", label {label_name(label)}" if label else ""
+    about = f": {label_name(label)}" if label else ""
     heads = _head_rows(results, metric, view, label)
     return StackSection(
         title=STACKS[stack.name],
-        shown=f"view {view}{about}",
+        shown=f"{VIEWS[view]}{about}",
         figures=(
             _heat_map(results, metric, drawn, view, label),
             *([_curve(results, metric, drawn, view, label)] if metric.layerwide else []),
         ),
-        columns=tuple(metric.views),
+        columns=tuple(VIEWS[view] for view in metric.views),
         layers=tuple(
             LayerRow(
                 layer,
@@ -168,8 +168,8 @@ def _heat_map(
 ) -> Figure:
     rows = _table(results, metric, labels, "heads")
     caption = (
-        f"{metric.title} of every head, view {view}{_of(label)}"
-        f"{_behind(results, metric, view, label)}. Rows are layers, columns are heads."
+        f"{metric.title}{_of(label)} of every head, {VIEWS[view]}"
+        f"{_behind(results, metric, view, label)}. Rows: layers, columns: heads."
     )
     return heat_map(
         f"{metric.id}-{results.stack.name}",
@@ -194,9 +194,9 @@ def _curve(
         twin = partial(results.band, control)
         series.append(_rows(metric, labels, twin).assign(series=titles[-1]))
     caption = (
-        f"{metric.title} by layer, heads together, view {view}{_of(label)}"
-        f"{_behind(results, metric, view, label)}, with 95 % intervals clustered "
-        f"by sentence; beside it the same for {', '.join(titles)}."
+        f"{metric.title}{_of(label)} by layer, all heads, {VIEWS[view]}"
+        f"{_behind(results, metric, view, label)}; 95 % intervals clustered by sentence. "
+        f"Baselines: {', '.join(titles)}."
     )
     return layer_curve(
         f"{metric.id}-{results.stack.name}-layers",
@@ -216,4 +216,4 @@ def _behind(results: StackResults, metric: HeadMetric, view: View, label: str) -
 
 
 def _of(label: str) -> str:
-    return f", label {label_name(label)}" if label else ""
+    return f" ({label_name(label)})" if label else ""

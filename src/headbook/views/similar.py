@@ -15,7 +15,7 @@ from headbook.terms import View
 from headbook.views.matrices import STRIP, Matrix, matrices, most
 from headbook.views.neighbours import NEAREST, Neighbour, nats, neighbour
 from headbook.views.page import Page
-from headbook.wording import STACKS, counted, head_name, head_page, number, percent
+from headbook.wording import STACKS, VIEWS, counted, head_name, head_page, number, percent
 
 CLOSEST = 15  # pairs that the table shows
 MOST_HEADS = 150  # of all stacks; with more, neither lists of heads nor rows that lead to them
@@ -104,8 +104,8 @@ def similar_page(results: Mapping[str, StackResults]) -> SimilarPage | None:
     return SimilarPage(
         path="similar.html",
         title="Similar heads",
-        description=f"Which heads of {model} look alike: a map, an ordered matrix and the nearest "
-        "heads of each, with the attention sink and without.",
+        description=f"Which heads of {model} attend alike: a map, an ordered matrix and the most "
+        "similar heads of each, with all keys and with the sink masked.",
         sections=tuple(
             _section(results[name], each, listed=total <= MOST_HEADS)
             for name, each in found.items()
@@ -122,7 +122,7 @@ def _section(
         stack=stack,
         title=STACKS[stack],
         summary=tuple(_summary(found)),
-        views=tuple(found),
+        views=tuple(VIEWS[view] for view in found),
         figure=_map(results, found),
         matrices=tuple(matrices(stack, found, listed=listed)),
         low=number(0),
@@ -130,7 +130,7 @@ def _section(
         strip=STRIP,
         first=results.stack.attention_layers[0],
         last=results.stack.attention_layers[-1],
-        closest=tuple((view, tuple(_closest(found, view))) for view in found),
+        closest=tuple((VIEWS[view], tuple(_closest(found, view))) for view in found),
         nearest=tuple(_lines(found)) if listed else (),
     )
 
@@ -146,8 +146,8 @@ def _summary(found: Mapping[View, Likeness]) -> Iterator[str]:
     for view, apart in values.items():
         if same.any() and not same.all():
             yield (
-                f"View {view}: heads of one layer are {nats(apart[same].mean())} nats apart on "
-                f"average, heads of different layers {nats(apart[~same].mean())}."
+                f"Mean divergence, {VIEWS[view]}: {nats(apart[same].mean())} nats within a layer, "
+                f"{nats(apart[~same].mean())} between layers."
             )
     if {View.RAW, View.RENORM} <= values.keys() and there.sum() > 1:
         yield _without_sink(values[View.RAW], values[View.RENORM])
@@ -157,8 +157,8 @@ def _summary(found: Mapping[View, Likeness]) -> Iterator[str]:
         more = f" and {len(rest) - NAMED} more" if len(rest) > NAMED else ""
         if len(rest):
             yield (
-                f"Not on the map and at the end of the matrix in view {view}, since they have too "
-                f"few rows in common with some other head: {names}{more}."
+                f"Not on the map and last in the matrix ({VIEWS[view]}), with too few rows in "
+                f"common with some other head: {names}{more}."
             )
 
 
@@ -170,23 +170,23 @@ def _without_sink(raw: Floats, renorm: Floats) -> str:
     before, after = (float(each[near].mean() / (each.mean() or 1)) for each in (raw, renorm))
     lost = (after - before) / (1 - before) if before < 1 else 0.0
     verdict = (
-        "most of what made them alike is the sink that they share"
+        "mostly due to the shared sink"
         if lost >= 1 / 2
-        else "a part of what made them alike is the sink that they share"
+        else "partly due to the shared sink"
         if lost >= 1 / 10
-        else "the sink is not what makes them alike"
+        else "not due to the sink"
     )
     return (
-        f"The {counted(amount, 'pair')} of {len(raw):,} that are nearest in view raw are "
-        f"{nats(raw[near].mean())} nats apart, {percent(before)} of the mean over all pairs; "
-        f"without the sink they are {nats(renorm[near].mean())} apart, {percent(after)} of the "
-        f"mean: {verdict}."
+        f"Most similar {counted(amount, 'pair')} of {len(raw):,}, all keys: "
+        f"{nats(raw[near].mean())} nats, {percent(before)} of the mean of all pairs. Sink masked "
+        f"and renormalised: {nats(renorm[near].mean())} nats, {percent(after)} of the mean; their "
+        f"similarity is {verdict}."
     )
 
 
 def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
     panels = {
-        view: f"{view}: two dimensions hold {percent(each.plane.share)} of the variation"
+        view: f"{VIEWS[view]}: {percent(each.plane.share)} of the variation in two dimensions"
         for view, each in found.items()
     }
     first = next(iter(found.values()))
@@ -198,9 +198,8 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
         frames.append(frame.assign(panel=panels[view], x=points[:, 0], y=points[:, 1]))
     turn = " The second map is turned to match the first." if len(found) > 1 else ""
     caption = (
-        "Every point is a head, its number and colour the layer; heads that look alike stand "
-        "together. Two dimensions do not hold everything: heads that meet here can be apart in the "
-        "distances below. Classical scaling of the square roots of mean "
+        "Each point is a head (number and colour: layer); similar heads are close. Two dimensions "
+        "lose part of the divergences below. Classical scaling of the square roots of mean "
         f"divergences{results.some(first.sentences, ' over')}.{turn}"
     )
     rows = pd.concat(frames, ignore_index=True)

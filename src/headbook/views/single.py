@@ -18,15 +18,12 @@ SHARE = 0.9  # of a row, which the lines of a query hold
 KINDS = ("map", "lines")
 COLUMNS = ("query_position", "query", "key_position", "key", "weight")
 SHOWN = {
-    Weighting.RAW: "Weights before any view (raw), in steps of 1/255",
-    Weighting.NOSINK: "Weights without the sink (nosink), stored in steps of 1/255",
-    Weighting.RENORM: (
-        "Weights without the sink, each row divided by what is left (renorm), stored in steps of "
-        "1/255"
-    ),
+    Weighting.RAW: "Weights of all keys, stored with 8 bits",
+    Weighting.NOSINK: "Weights with the sink masked, stored with 8 bits",
+    Weighting.RENORM: "Weights with the sink masked and renormalised, stored with 8 bits",
     Weighting.NORM: (
-        "Weights times the length of the key's value after W_O, each row divided by its sum "
-        "(norm-weighted), stored in steps of 1/255"
+        "Weights times the norm of the key's value after W_O, each row divided by its sum, stored "
+        "with 8 bits"
     ),
 }
 
@@ -124,13 +121,13 @@ def _caption(single: Single, kind: str, variant: Variant) -> str:
     units = "words" if variant.words else "tokens"
     title = f"Attention of head {head_name(single.head)} in sentence {single.sentence.number}"
     if kind == "map":
-        shown = f"Rows are the {units} that look, columns what they look at"
+        shown = f"Rows: query {units}, columns: key {units}"
         if single.map.causal:
-            shown += "; keys that come later are left blank"
+            shown += "; later keys are blank"
     else:
         shown = (
-            f"{units.capitalize()} that look are on the left, on the right what they look at; of "
-            f"each the fewest links that hold {SHARE:.0%} of its weights".replace("%", " %")
+            f"Left: query {units}, right: key {units}; of each query the fewest links with "
+            f"{SHARE:.0%} of its weights".replace("%", " %")
         )
     weights = SHOWN[variant.weighting]
     if variant.words:

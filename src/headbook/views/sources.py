@@ -19,7 +19,7 @@ OTHERS = 3  # sources that a cell names beside the token itself
 CELL = 10  # units of a weight in the picture
 LETTERS = 14  # of a token's name beside the picture
 NAMES = {
-    Rollout.MEASURED: "measured mixing ratios",
+    Rollout.MEASURED: "measured context-mixing ratios",
     Rollout.HALF: "one half in each layer",
 }
 Steps = NDArray[np.uint8]
@@ -115,8 +115,8 @@ def _mixture(kind: Rollout, steps: Steps, names: list[str], text: ShownText) -> 
     return Mixture(
         title=NAMES[kind],
         said=tuple(_said(steps, _quoted(text), text.special)),
-        note="Rows are the last states of tokens, columns the inputs they are made of; dark is "
-        f"nothing, the lightest colour is {_share(most)}, the largest share here.",
+        note="Rows: states after the last layer, columns: inputs. Dark: 0, lightest: the largest "
+        f"share here, {_share(most)}.",
         image=images.preview(scaled, colours(STEPS + 1)),
         side=CELL * len(shown),
         left=6 * longest + 10,
@@ -143,14 +143,14 @@ def _said(steps: Steps, names: list[str], special: tuple[bool, ...]) -> Iterator
         return
     own = steps[ordinary, ordinary]
     least, most = (int(ordinary[place]) for place in (own.argmin(), own.argmax()))
-    yield f"Least of itself: {_sentence(steps[least], least, names)}"
+    yield f"Lowest share of own input: {_sentence(steps[least], least, names)}"
     if most != least:
-        yield f"Most of itself: {_sentence(steps[most], most, names)}"
+        yield f"Highest share of own input: {_sentence(steps[most], most, names)}"
 
 
 def _sentence(shares: Steps, place: int, names: list[str]) -> str:
-    parts = [f"{_share(shares[place])} its own input", *_others(shares, place, names)]
-    return f"the last state of {names[place]} is {', '.join(parts)}."
+    others = ", ".join(_others(shares, place, names))
+    return f"{names[place]}, {_share(shares[place])}" + (f" ({others})." if others else ".")
 
 
 def _cell(shares: Steps, place: int, names: list[str]) -> tuple[str, str]:
@@ -165,6 +165,6 @@ def _others(shares: Steps, place: int, names: list[str]) -> Iterator[str]:
 
 
 def _share(steps: int | np.uint8) -> str:
-    """A share in whole per cent, which is as exact as steps of 1/255 are."""
+    """A share in whole per cent, which is as exact as 8 bits are."""
     percent = 100 * int(steps) / STEPS
     return f"<{THIN}1{THIN}%" if 0 < percent < 0.5 else f"{percent:.0f}{THIN}%"

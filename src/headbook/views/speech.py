@@ -134,8 +134,8 @@ def speech_page(results: Mapping[str, StackResults]) -> SpeechPage:
     return SpeechPage(
         path="speech.html",
         title="Parts of speech",
-        description=f"Which parts of speech the heads of {manifest.model.name} look at, and which "
-        "look, against uniform attention.",
+        description=f"Attention of the heads of {manifest.model.name} to and from parts of speech, "
+        "against uniform attention.",
         sections=tuple(_section(r, ways[name]) for name, r in results.items() if ways[name]),
         remarks=tuple(
             dict.fromkeys(

@@ -87,8 +87,8 @@ def syntax_page(results: Mapping[str, StackResults]) -> SyntaxPage:
     return SyntaxPage(
         path="syntax.html",
         title="Syntax",
-        description=f"Which heads of {manifest.model.name} find dependency relations better than "
-        "a fixed offset does, and which trees their attention draws.",
+        description=f"Which heads of {manifest.model.name} attend along dependency relations more "
+        "often than a fixed offset, and trees induced from their attention.",
         sections=tuple(s for s in sections if s.relations or s.trees or s.pieces),
         remarks=tuple(dict.fromkeys(remark for r in within for remark in _remarks(manifest, r))),
     )
@@ -101,7 +101,7 @@ def _remarks(manifest: Manifest, results: StackResults) -> Iterator[str]:
             yield gap_text(gap)
     lacking = [m for m in METRICS if m not in {metric.id for metric in results.metrics}]
     if lacking:
-        yield f"this study was made without {', '.join(lacking)} (--metrics)"
+        yield f"{', '.join(lacking)} (not chosen with --metrics)"
 
 
 def _section(results: StackResults) -> StackSection:

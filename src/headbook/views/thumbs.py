@@ -6,8 +6,8 @@ import numpy as np
 
 from headbook.charts import colours
 from headbook.measures.arithmetic import Floats
-from headbook.numbers.classes import Place
 from headbook.numbers.results import StackResults
+from headbook.numbers.typeshares import Place
 from headbook.summaries.finish import ABOUT
 from headbook.terms import View
 from headbook.writing import images

@@ -12,7 +12,7 @@ from headbook.terms import Space, State
 from headbook.views.cells import Cell
 from headbook.views.rows import LayerRow, layer_frame
 from headbook.views.sections import StackSection
-from headbook.wording import STACKS
+from headbook.wording import SPACES, STACKS, STATES
 
 DRAWN_CLASSES = {"all": "all tokens", "content": "content words", "function": "function words"}
 
@@ -24,19 +24,23 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> StackSectio
         frame = layer_frame(numbers, title)
         frames.append(frame.assign(state=str(state), space=str(space or "")))
         behind = max(behind, int(numbers.sentences.max()))
-        columns.append(" · ".join(part for part in (state, space, title) if part))
+        columns.append(
+            " · ".join(part for part in (STATES[state], space and SPACES[space], title) if part)
+        )
         cells.append([Cell.of(numbers.at(i), metric) for i in range(len(numbers.value))])
     if not frames:
         return None
     rows = pd.concat(frames, ignore_index=True)
     show = {"state": str(rows["state"][0]), "space": str(rows["space"][0])}
-    about = f"state {show['state']}" + (f", space {show['space']}" if show["space"] else "")
+    about = STATES[State(show["state"])]
+    if show["space"]:
+        about += f", compared with {SPACES[Space(show['space'])]}"
     unit = metric.averaged.unit or metric.unit
     axis = unit or metric.title.lower()
     caption = (
-        f"{metric.title} by layer, {about}, averaged over tokens{results.some(behind, ' of')}"
+        f"{metric.title} by layer, {about}, mean over tokens{results.some(behind, ' of')}"
         + (f" as {unit}" if metric.averaged.unit else "")
-        + ", with 95 % intervals clustered by sentence."
+        + "; 95 % intervals clustered by sentence."
     )
     name = f"{metric.id}-{results.stack.name}-layers"
     return StackSection(

@@ -88,7 +88,7 @@ def _row(sums: Affinities, found: Favoured, head: int, place: int) -> TopRow:
         key=visible(key),
         ratio=f"{number(float(found.ratio[at]))}×",
         mean=percent(mean),
-        interval=interval(low, high, share=True).replace("\u202f%", ""),
+        interval=interval(low, high, share=True),
         count=f"{int(found.count[at]):,}",
         clear=bool(found.clear[at]),
     )

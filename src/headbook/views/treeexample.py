@@ -24,7 +24,7 @@ from headbook.terms import known_relation
 from headbook.views.instance import text_data
 from headbook.views.ranked import ALPHA, place_of
 from headbook.views.treetables import VIEW, best_head
-from headbook.wording import head_name, head_page, sentence_file
+from headbook.wording import WAYS, head_name, head_page, sentence_file
 
 MOST_WORDS = 20  # of a sentence that fits a window
 LEAST_WEIGHT = 0.1  # of an arc
@@ -101,13 +101,13 @@ def example_of(results: StackResults, tests: RelationTests) -> Example | None:
     shown, found = max(seen, key=lambda each: sum(link.found for link in each[1]))
     which = f" among those with p < {ALPHA}" if clear.any() else ""
     return Example(
-        rule=f"the relation and direction with the largest margin{which}, its best head, and the "
-        f"listed sentence of at most {MOST_WORDS} words (of any length, where there is none) in "
-        "which that head finds most; the first of equals.",
+        rule=f"the relation and direction with the largest difference{which}, its best head, and "
+        f"the listed sentence of at most {MOST_WORDS} words (else of any length) with the highest "
+        "accuracy of that head; the first of equals.",
         sentence=shown.sentence.number,
         sentence_href=_view(shown, head, found),
         relation=label.rpartition(":")[0],
-        way=label.rpartition(":")[2].replace("_", " "),
+        way=WAYS[label.rpartition(":")[2]],
         head=head_name(head),
         href=head_page(head),
         found=sum(link.found for link in found),
@@ -167,10 +167,9 @@ def _arcs(results: StackResults, shown: _Listed, head: HeadName, found: Sequence
     ]
     caption = (
         f"Sentence {shown.sentence.number}. Above: its dependency tree, arrows from head to "
-        f"dependent. Below: where head {head_name(head)} looks, arrows from the word that looks, "
-        "as wide as the weight without the sink; weights of less than "
-        f"{LEAST_WEIGHT:.0%} and attention of words to themselves left out. Orange: the relation, "
-        "and where the head finds it."
+        f"dependent. Below: attention of head {head_name(head)}, arrows from query to key, as wide "
+        f"as the weight (sink masked); weights under {LEAST_WEIGHT:.0%} and of words to themselves "
+        "left out. Orange: the relation, and where the head attends along it."
     )
     return arc_diagram(f"syntax-{results.stack.name}-tree", caption, words, tree, looks)
 
@@ -189,8 +188,8 @@ def _phrases(results: StackResults, shown: _Listed) -> Phrases | None:
     names = word_names(shown.text)
     caption = (
         f"Sentence {shown.sentence.number} without punctuation. Above: phrases of its dependency "
-        f"tree. Below: the phrase tree of head {head_name(head)}, from its stored weights, which "
-        "are in steps of 1/255. Thick and blue: brackets that both have."
+        f"tree. Below: the phrase tree induced from head {head_name(head)}. Thick and blue: "
+        "brackets in both."
     )
     return Phrases(
         head=head_name(head),

@@ -13,7 +13,7 @@ from headbook.stored.shown import HeadName
 from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.views.cells import Cell
-from headbook.wording import head_name, head_page, number
+from headbook.wording import VIEWS, head_name, head_page, number
 
 VIEW = View.NOSINK
 PIECES, REST = "attention_to", "rest_of_word"
@@ -151,7 +151,7 @@ def pieces_of(results: StackResults) -> Pieces | None:
         words=f"{count('words'):,}",
         split=f"{count('split_words'):,}",
         share=number(count("split_words") / count("words"), share=True),
-        view=view,
+        view=VIEWS[view],
         heads=tuple(_piece_heads(results, view)),
         layers=tuple((n, Cell.of(layers.at(n), metric)) for n in stack.attention_layers),
         compared=SENSITIVITY in {each.id for each in results.metrics},

@@ -55,14 +55,14 @@ def triptych(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych |
     sink, raw = text.sink(causal=results.stack.causal), exemplar.attention
     panels = [
         _panel("all keys", "weights as the model computes them", raw),
-        _panel("without the sink", "the sink's columns left out", np.where(sink, 0, raw)),
+        _panel("sink masked", "without the columns of the sink", np.where(sink, 0, raw)),
     ]
     if len(exemplar.norms):
         carried = raw * exemplar.norms
         most = float(carried.max()) or 1.0
         scaled = (carried / most * STEPS).round().astype(np.uint8)
-        note = "each weight times the length of its value after W_O, over the largest"
-        panels.append(_panel("by what is carried", note, scaled))
+        note = "each weight times the norm of its value after W_O, over the largest"
+        panels.append(_panel("value-weighted", note, scaled))
     return Triptych(sentence.number, tuple(panels), (raw.shape[0], raw.shape[1]))
 
 
@@ -79,8 +79,8 @@ def alike(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych | No
     panels = tuple(
         _panel(*each)
         for each in (
-            ("what is written", "cosine of what the head writes for two tokens", written),
-            ("rows of attention", "cosine of the rows of two tokens", rows),
+            ("head outputs", "cosine of the outputs for two tokens", written),
+            ("attention rows", "cosine of the rows of two tokens", rows),
         )
     )
     sentence = results.study.portrait.sentences[exemplar.index]

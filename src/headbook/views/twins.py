@@ -13,7 +13,7 @@ def control_title(results: StackResults, control: Control) -> str:
     seeds = len(results.twins[control])
     if control is Control.SHUFFLED:
         return "shuffled words"
-    return "untrained twin" if seeds == 1 else f"untrained twin ({seeds} seeds)"
+    return "random weights" if seeds == 1 else f"random weights ({seeds} seeds)"
 
 
 def beside(

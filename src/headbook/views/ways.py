@@ -12,10 +12,10 @@ from headbook.measures.arithmetic import Floats
 from headbook.numbers.results import Numbers, StackResults
 from headbook.stored.shown import HeadName, heads_of
 from headbook.terms import UPOS, Side, View
-from headbook.wording import FEW_WORDS, STACKS, head_name
+from headbook.wording import FEW_WORDS, STACKS, VIEWS, head_name
 
 MOST_CELLS, FEWEST_TAGS = 8_000, 4  # of the map of all heads
-VIEW = View.NOSINK  # what heads park is no part of speech, and would hide what they look at
+VIEW = View.NOSINK  # the sink is no part of speech, and would hide the others
 RATIO, SHARE, GIVEN = "pos_received_ratio", "pos_received", "pos_given"
 
 Take = Callable[[str, View, str], Numbers]  # one of the tables of `StackResults`, or half of one
@@ -24,8 +24,8 @@ Take = Callable[[str, View, str], Numbers]  # one of the tables of `StackResults
 class Way(StrEnum):
     """The two ends of attention."""
 
-    LOOKED_AT = "looked at"
-    LOOKING = "looking"
+    LOOKED_AT = "attention received"
+    LOOKING = "attention given"
 
 
 METRICS = {Way.LOOKED_AT: (RATIO, SHARE), Way.LOOKING: (GIVEN,)}
@@ -119,9 +119,8 @@ def table(results: StackResults, way: Way, tag: str, name: str) -> pd.DataFrame:
 
 def _caption(results: StackResults, what: str) -> str:
     return (
-        f"{what}, over what uniform attention would give; {STACKS[results.stack.name]}, the "
-        f"sink left out (view {VIEW}). Blue: less than uniform attention, orange: more, grey: "
-        f"fewer than {FEW_WORDS} words."
+        f"{what}, ratio to uniform attention; {STACKS[results.stack.name]}, {VIEWS[VIEW]}. Blue: "
+        f"below uniform attention, orange: above, grey: fewer than {FEW_WORDS} words."
     )
 
 
@@ -133,7 +132,7 @@ def layer_map(results: StackResults, ways: Sequence[Way]) -> Figure:
     what = " and ".join(said[way] for way in ways)
     return tag_layers(
         f"speech-{results.stack.name}-layers",
-        _caption(results, f"By layer, heads together: {what}"),
+        _caption(results, f"By layer, all heads: {what}"),
         pd.concat(frames, ignore_index=True),
         tags=[*tags],
     )

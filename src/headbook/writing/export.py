@@ -37,7 +37,8 @@ NUMBERS = {
 PLACE = {"stack": "self; or encoder, decoder, cross", "layer": "counted from 0"}
 METRIC = {
     "metric": "as in the addresses of the metrics' pages",
-    "view": "raw, nosink or renorm; empty for token metrics",
+    "view": "keys: raw (all), nosink (sink masked) or renorm (sink masked and renormalised); "
+    "empty for token metrics",
     "label": "what the value is about where a metric has several; else empty",
 }
 TOKEN = {
@@ -45,7 +46,7 @@ TOKEN = {
     "position": "of the token in the sequence, counted from 0",
     "token": "in the text's own spelling",
     **PLACE,
-    "state": "mid: after attention and residual; out: layer output",
+    "state": "mid: after attention; out: after the layer",
 }
 
 
@@ -66,11 +67,11 @@ TABLES = {
         PLACE | METRIC | NUMBERS,
     ),
     "controls": Table(
-        "The same measures on attention that looks at all visible keys alike.",
+        "The same measures on uniform attention: equal weights on all visible keys.",
         {"control": "which comparison"} | PLACE | METRIC | NUMBERS,
     ),
     "pairs": Table(
-        "Metrics of every two heads of a stack, each pair once.",
+        "Metrics of every two heads of an attention type, each pair once.",
         PLACE
         | {
             "head": "counted from 0",
@@ -135,11 +136,11 @@ TABLES = {
             "low": "lower end of the 95 % confidence interval, a jackknife over sentences",
             "high": "upper end",
             "sentences": "sentences of the sample",
-            "events": "tokens, or vocabulary entries, or minibatches behind the value",
+            "events": "tokens, vocabulary tokens, or minibatches behind the value",
         },
     ),
     "compared": Table(
-        "The same measures of every head on what the model is compared with: twins of the same "
+        "The same measures of every head on what the model is compared with: the same "
         "architecture with random weights, and the same words in random order.",
         {"control": "which comparison, and its seed"}
         | PLACE
@@ -154,8 +155,8 @@ TABLES = {
         PLACE
         | {
             "head": "counted from 0",
-            "what": "query: what the token gives to all keys off the sink; key: what it gets from "
-            "all queries; pair: what the query gives to the key",
+            "what": "query: attention of the token to all keys off the sink; key: attention it "
+            "receives from all queries; pair: attention of the query to the key",
             "query": "vocabulary token; empty for all",
             "key": "the same of the key",
             "count": "occurrences",
@@ -172,16 +173,16 @@ TABLES = {
         TOKEN
         | {
             "metric": "as in the addresses of the metrics' pages",
-            "space": "positional, raw, or empty",
+            "space": "positional (token + position embedding), raw (token embedding), or empty",
             "value": "see the metric's page",
         },
     ),
     "types": Table(
-        "The mean path of every token type of the corpus: cosine to the input after each layer.",
+        "Mean cosine to the input embedding of every vocabulary token of the corpus, by layer.",
         {
             "stack": PLACE["stack"],
             "entry": "number in the vocabulary",
-            "token": "the entry in letters",
+            "token": "the vocabulary token in letters",
             "layer": "counted from 0",
             "state": TOKEN["state"],
             "value": "mean over occurrences",
@@ -191,13 +192,13 @@ TABLES = {
         },
     ),
     "nearest": Table(
-        "The nearest vocabulary entries of each of those tokens in each layer.",
+        "The nearest vocabulary tokens of each of those tokens in each layer.",
         TOKEN
         | {
             "space": "positional or raw; logits: what the logit lens gives",
             "rank": "1: nearest, or most probable",
-            "neighbour": "vocabulary entry",
-            "cosine": "of its original encoding to the state; in space logits its probability",
+            "neighbour": "vocabulary token",
+            "cosine": "of its embedding to the state; in space logits its probability",
         },
     ),
 }
@@ -219,13 +220,12 @@ OPTIONAL = {
 EXEMPLARS = {
     "stack, layer, head": "the head",
     "ranking, rank": "why it is shown, and the place in that ranking, from 1. strongest, q90, q75, "
-    "median: by the largest single weight without the sink, from the top and near the 90th, 75th "
+    "median: by the largest single weight, sink masked, from the top and near the 90th, 75th "
     "and 50th percentile; mass: by the mean attention off the sink; variability: by the share of "
-    "the head's variability",
+    "the head's attention variability",
     "sentence, id": "number in the input, counted from 1, and the input's own name for it",
-    "score": "what the ranking is by",
-    "query, key": "positions of the tokens that the largest weight without the sink runs from and "
-    "to",
+    "score": "number of the ranking",
+    "query, key": "positions of query and key of the largest weight, sink masked",
     "query_token, key_token": "the same in letters",
     "texts": "the sentence's texts by side",
     "metadata": "other columns of the input",

@@ -1,0 +1,128 @@
+"""Sentences about sinks and positions, from types of heads whose numbers are chosen."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tiny
+import treebank
+from headbook.numbers.headtypes import head_types
+from headbook.numbers.results import Numbers, StackResults
+from headbook.stored.study import Study
+from headbook.terms import View
+from headbook.views.answers import Answer, answers
+from sites import make_study
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """Any study with as many heads."""
+    folder = tmp_path_factory.mktemp("answers")
+    inputs = treebank.write_trees(folder / "trees.conllu", treebank.TREES[:2])
+    model = tiny.write("bert", folder / "model")
+    return make_study(inputs, model, metrics="sink_share", sentence_pages="0")
+
+
+class Chosen(StackResults):
+    """Results whose numbers are chosen; uniform attention gives everything 0.1."""
+
+    def __init__(self, study: Study, numbers: dict[tuple[str, str], list[float]]) -> None:
+        super().__init__(study, study.manifest.stacks[0])
+        object.__setattr__(self, "_chosen", numbers)
+
+    def has(self, metric: str, view: View, label: str = "") -> bool:
+        """Whether it was chosen."""
+        return (metric, label) in self._numbers_chosen
+
+    def heads(self, metric: str, view: View, label: str = "") -> Numbers:
+        """What was chosen; NaN for other heads."""
+        values = np.full((tiny.LAYERS, tiny.HEADS), math.nan)
+        chosen = self._numbers_chosen[metric, label]
+        values.ravel()[: len(chosen)] = chosen
+        return numbers_of(values)
+
+    def uniform(self, metric: str, view: View, label: str = "") -> Numbers:
+        """The same everywhere."""
+        return numbers_of(np.full(tiny.LAYERS, 0.1))
+
+    def layers(self, metric: str, view: View, label: str = "") -> Numbers:
+        """The mean over the heads of layer 0."""
+        return numbers_of(
+            np.nanmean(self.heads(metric, view, label).value[:1], 1, keepdims=False).repeat(
+                tiny.LAYERS
+            )
+        )
+
+    @property
+    def _numbers_chosen(self) -> dict[tuple[str, str], list[float]]:
+        found: dict[tuple[str, str], list[float]] = self.__dict__["_chosen"]
+        return found
+
+
+def numbers_of(values: "np.ndarray[Any, np.dtype[np.float64]]") -> Numbers:
+    """Values with an interval of 0.01 to either side, from 50 sentences."""
+    behind = np.full(values.shape, 50)
+    return Numbers(values, values - 0.01, values + 0.01, behind, behind * 10.0, behind * 1.0)
+
+
+@pytest.fixture
+def chosen(study: Study) -> Callable[..., StackResults]:
+    """Four heads: two sinks, a previous-token head, a mixed one; of the rest no type is known."""
+
+    def of(**more: list[float]) -> StackResults:
+        offsets = {-1: [0.2, 0.2, 0.9, 0.2], -6: [0.4, 0.4, 0.1, 0.4], 6: [0.4, 0.4, 0.0, 0.4]}
+        numbers = {("offset_profile", str(k)): offsets.get(k, [0.0] * 4) for k in range(-32, 33)}
+        numbers |= {("pattern", label): [0.2] * 4 for label in ("spread", "column", "offset")}
+        numbers["attention_to", "first"] = [0.6, 0.1, 0.1, 0.1]
+        numbers["attention_to", "separator"] = [0.1, 0.5, 0.0, 0.1]
+        numbers |= {(name, ""): values for name, values in more.items()}
+        return Chosen(study, numbers)
+
+    return of
+
+
+def said(found: Answer) -> str:
+    return " ".join(finding.text for finding in found.findings)
+
+
+def test_answers_name_their_numbers_of_heads(chosen: Callable[..., StackResults]) -> None:
+    own = chosen(
+        sink_share=[0.8, 0.6, 0.1, 0.2],
+        sink_norm_share=[0.1, 0.55, 0.1, 0.3],
+        confidence=[0.5, 0.5, 0.9, 0.6],
+    )
+    sinks, positions, largest = map(said, answers(own, head_types(own)))
+    assert "Sink heads: 2 of 4, most of them in layer 0 (2 of 4 heads)." in sinks
+    assert "over 2 sink heads: the first token (1), separators (1)." in sinks
+    assert (
+        "special tokens in 2 sink heads: 70.0\u202f% (range over heads 60.0–80.0\u202f%); the "
+        "other 2: 15.0\u202f% (range over heads 10.0–20.0\u202f%); uniform attention: 10.0\u202f%."
+    ) in sinks
+    assert "contribute 32.5\u202f% (range over heads 10.0–55.0\u202f%) of the value" in sinks
+    assert "intervals apart: in one of these heads." in sinks
+    assert positions == "Positional heads: 1 of 4, by type previous-token (1): L0·H2."
+    assert "Mean maximum weight: 90.0\u202f% in 1 positional head, 53.3\u202f%" in largest
+    for answer in answers(own, head_types(own)):
+        assert {finding.sentences for finding in answer.findings} == {50}
+
+
+def test_without_the_numbers_there_are_no_sentences(chosen: Callable[..., StackResults]) -> None:
+    own = chosen()
+    assert set(head_types(own).values()) == {None}
+    assert [*answers(own, head_types(own))] == []
+
+
+def test_a_family_and_its_detail_say_what_the_name_says(
+    chosen: Callable[..., StackResults],
+) -> None:
+    types = head_types(chosen(sink_share=[0.8, 0.3, 0.1, 0.2]))
+    found = [types[0, head] for head in range(4)]
+    assert [(each.family, each.detail) for each in found if each] == [
+        ("sink", "80.0\u202f%"),
+        ("mixed", "sink + distant earlier tokens"),
+        ("previous-token", ""),
+        ("mixed", "distant earlier tokens + distant later tokens"),
+    ]
