@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser import DARK, LIGHT, Open, background, come_alive, each
+from browser import DARK, LIGHT, Open, background, come_alive, each, sideways
 from sites import Site
 
 pytest_plugins = ["windows"]
@@ -91,6 +91,85 @@ def test_theme_is_remembered_on_the_next_page(encoder_site: Site, open_page: Ope
     page.emulate_media(color_scheme="light")
     switch.click()
     assert background(page) == DARK
+
+
+MENU = ["Overview", "Heads", "Sentences", "Tokens", "Analyses", "Methods"]
+
+
+HEADER = """() => {
+  const box = (name) => document.querySelector(name).getBoundingClientRect();
+  const { y, height } = box(".top"), ends = (name) => [box(name).left, box(name).right];
+  const entries = [...document.querySelectorAll(".top nav > ul > li")];
+  const rows = entries.map((each) => Math.round(each.getBoundingClientRect().y));
+  return [[y, height], ends(".top nav"), ends(".search"), rows];
+}"""
+
+
+def entries(page: Page) -> list[str]:
+    """The menu's entries that are always in sight."""
+    found = page.locator(".top nav > ul > li > a, .top nav summary")
+    return [text.strip() for text in found.all_text_contents()]
+
+
+@pytest.mark.parametrize(
+    ("path", "marked"),
+    [
+        ("index.html", ["Overview"]),
+        ("heads/L00-H01.html", ["Heads"]),
+        ("sentences/0001.html", ["Sentences"]),
+        ("tokens.html", ["Tokens"]),
+        ("flow.html", ["Analyses", "Attention flow"]),
+        ("metrics/attention_to.html", ["Analyses", "All metrics"]),
+        ("data.html", ["Methods"]),
+    ],
+)
+def test_the_menu_is_one_row_that_stays_and_marks_the_page(
+    encoder_site: Site, open_page: Open, path: str, marked: list[str]
+) -> None:
+    page = open_page(encoder_site.folder / path)
+    assert entries(page) == MENU
+    assert page.locator(".top [aria-current]").all_text_contents() == marked
+    for width in (701, 800, 1280, 1440):
+        assert sideways(page, width) == 0
+        page.evaluate("scrollTo(0, 400)")
+        (top, height), (_, nav), (search, _), rows = page.evaluate(HEADER)
+        assert (top, height, len({*rows})) == (0, 52, 1)
+        assert nav <= search
+    for width in (360, 390):
+        assert sideways(page, width) == 0
+
+
+def test_analyses_open_and_close_by_click_and_escape(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "index.html")
+    summary, links = page.locator(".drop summary"), page.locator(".drop a")
+    expect(links.first).to_be_hidden()
+    summary.click()
+    expect(links.first).to_be_visible()
+    page.locator("main").click(position={"x": 5, "y": 5})
+    expect(links.first).to_be_hidden()
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(links.first).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(links.first).to_be_hidden()
+    expect(summary).to_be_focused()
+    page.set_viewport_size({"width": 390, "height": 800})
+    summary.click()
+    for link in links.all():
+        shown = link.bounding_box()
+        assert shown
+        assert shown["x"] >= 0
+        assert shown["x"] + shown["width"] <= 390
+    links.last.click()
+    expect(page.locator("h1")).to_have_text("Metrics")
+
+
+def test_analyses_open_without_scripts(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "methods.html", java_script_enabled=False)
+    page.locator(".drop summary").click()
+    expect(page.locator(".drop a").first).to_be_visible()
+    expect(page.locator(".search")).to_be_hidden()
 
 
 def outline(page: Page) -> tuple[str, str]:

@@ -142,7 +142,7 @@ def test_back_returns_to_the_page_its_view_and_its_place(
     encoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(encoder_site.folder / "heads.html")
-    page.get_by_label("Search").fill("L01")
+    page.get_by_label("Filter by words").fill("L01")
     shown = page.locator("[data-count]").inner_text()
     page.locator("table.finding tbody a").last.scroll_into_view_if_needed()
     height = page.evaluate("scrollY")

@@ -2,8 +2,7 @@
 /* The overview: the card follows pointer and focus in the atlas, arrow keys walk it, strips show any
    metric, and the heat map's choice stands in the address. Without this the page is complete. */
 (() => {
-  const { all, make, load, root, hash, link, folded } = window.headbook;
-  const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+  const { all, make, load, root, hash, link, folded, rove } = window.headbook;
   const TOP = 20; /* the last step of the colour scale */
 
   /* What the address says, and the address with something else in it. */
@@ -51,29 +50,10 @@
     return show;
   };
 
-  /* One tab stop; arrow keys move inside, Home and End along a row. */
-  const walk = (table, event) => {
-    const { links, heads } = table, now = links.indexOf(document.activeElement);
-    if (now < 0) return;
-    const row = Math.floor(now / heads), column = now % heads;
-    const step = STEPS[event.key];
-    let next;
-    if (step && column + step[1] >= 0 && column + step[1] < heads) next = (row + step[0]) * heads + column + step[1];
-    if (event.key === "Home") next = row * heads;
-    if (event.key === "End") next = (row + 1) * heads - 1;
-    if (next === undefined && !step) return;
-    event.preventDefault();
-    if (!links[next]) return;
-    links[now].tabIndex = -1;
-    links[next].tabIndex = 0;
-    links[next].focus();
-  };
-
   const startTiles = (box) => {
     const links = all("td a", box), heads = all("thead th", box).length;
     const table = { stack: box.dataset.tiles, side: Number(box.dataset.side), sheet: box.querySelector("img"), box, links, heads };
-    links.forEach((each, n) => { each.tabIndex = n ? -1 : 0; });
-    box.addEventListener("keydown", (event) => walk(table, event));
+    rove(box, links, heads);
     return table;
   };
 

@@ -54,14 +54,18 @@
   const remembered = () => {
     try { return localStorage.getItem("headbook-theme") || "system"; } catch { return "system"; }
   };
+  const nameTheme = (button) => {
+    button.firstElementChild.textContent = `Theme: ${remembered()}`;
+    button.title = `Theme: ${remembered()}`;
+  };
   const setTheme = (theme) => {
     document.documentElement.dataset.theme = theme;
     try { localStorage.setItem("headbook-theme", theme); } catch { /* private windows */ }
-    for (const button of all("[data-theme-switch]")) button.textContent = `Theme: ${theme}`;
+    all("[data-theme-switch]").forEach(nameTheme);
   };
   document.documentElement.dataset.theme = remembered();
   const startTheme = (button) => {
-    button.textContent = `Theme: ${remembered()}`;
+    nameTheme(button);
     button.addEventListener("click", () => {
       const now = THEMES.indexOf(document.documentElement.dataset.theme);
       setTheme(THEMES[(now + 1) % THEMES.length]);
@@ -160,15 +164,68 @@
       status.textContent = wanted ? `${found.length} of ${types.length} types` : "";
     };
     input.addEventListener("input", show);
-    const asked = new URLSearchParams(hash().slice(1)).get("find");
-    if (asked) {
+    const read = () => {
+      const asked = new URLSearchParams(hash().slice(1)).get("find");
+      if (!asked) return;
       input.value = asked;
       show();
       input.scrollIntoView({ block: "center" });
-    }
+    };
+    window.addEventListener("hashchange", read);
+    read();
   };
 
-  /* The map of all heads in the header: its script is loaded when it is opened. */
+  /* What opens in the header closes on Escape and on a click elsewhere. */
+  const startDrop = (box) => {
+    document.addEventListener("click", ({ target }) => { if (!box.contains(target)) box.open = false; });
+    box.addEventListener("keydown", ({ key }) => {
+      if (key !== "Escape") return;
+      box.open = false;
+      box.querySelector("summary").focus();
+    });
+    box.addEventListener("focusout", ({ relatedTarget }) => {
+      if (relatedTarget && !box.contains(relatedTarget)) box.open = false;
+    });
+  };
+
+  /* Search: script and data are loaded when the field is entered; "/" leads there. */
+  const startFinder = (box) => {
+    const input = box.querySelector("input");
+    input.addEventListener("focus", async () => {
+      await use("find");
+      window.headbook.finder(box);
+    }, { once: true });
+    document.addEventListener("keydown", (event) => {
+      const { key, target, ctrlKey, altKey, metaKey } = event;
+      if (key !== "/" || ctrlKey || altKey || metaKey || target.closest("input, select, textarea")) return;
+      event.preventDefault();
+      input.focus();
+    });
+  };
+
+  /* One Tab stop for many links; arrow keys move between them, Home and End along a row. `columns`: links in a
+     row, or a function that gives them where they follow the width of the page. */
+  const rove = (box, links, columns) => {
+    const stop = (next) => links.forEach((each) => { each.tabIndex = each === next ? 0 : -1; });
+    stop(links.find((each) => each.hasAttribute("aria-current")) || links[0]);
+    box.addEventListener("focusin", ({ target }) => { if (links.includes(target)) stop(target); });
+    box.addEventListener("keydown", (event) => {
+      const now = links.indexOf(document.activeElement);
+      if (now < 0 || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
+      const n = typeof columns === "function" ? columns() : columns, start = now - (now % n);
+      const end = Math.min(start + n, links.length) - 1;
+      const next = {
+        ArrowLeft: Math.max(now - 1, start), ArrowRight: Math.min(now + 1, end),
+        ArrowUp: now - n, ArrowDown: now + n, Home: start, End: end,
+      }[event.key];
+      if (next === undefined) return;
+      event.preventDefault();
+      if (links[next]) links[next].focus();
+    });
+  };
+  window.headbook.rove = rove;
+
+  /* The map of all heads at the foot: its script is loaded when it is opened. */
   const startAtlas = (box) => {
     box.addEventListener("toggle", () => use("atlas"), { once: true });
   };
@@ -180,6 +237,8 @@
     all("figure.chart").forEach(startPicture);
     all("[data-types]").forEach(startTypes);
     all("[data-atlas]").forEach(startAtlas);
+    all("[data-drop]").forEach(startDrop);
+    all("[data-finder]").forEach(startFinder);
     all("[data-story]").forEach(startStory);
   });
 })();
