@@ -28,20 +28,28 @@ def test_grid_shows_the_chosen_metric(
     page = open_page(site.folder / "index.html")
     grids = data(site.folder / "data" / "grid.js")
     assert {*grids} == {stack.name for stack in site.study.manifest.stacks}
-    for stack, choices in grids.items():
-        grid = page.locator(f'[data-grid="{stack}"]')
-        for key in [*choices][::17]:
-            grid.get_by_label("Metric").select_option(key)
+    keys = [*dict.fromkeys(key for choices in grids.values() for key in choices)]
+    assert {*each(page.locator("[data-metric] option"), "value")} == {*keys}
+    for key in [keys[-1], *keys[::17]]:
+        page.get_by_label("Metric").select_option(key)
+        for stack, choices in grids.items():
+            grid = page.locator(f'[data-grid="{stack}"]')
+            cells = grid.locator("td a")
+            if key not in choices:
+                expect(grid.locator("[data-caption]")).to_have_text("Not measured in this stack")
+                assert {*cells.all_text_contents()} == {"–"}
+                expect(grid.locator("[data-files]")).to_be_hidden()
+                continue
             shown = choices[key]
             expect(grid.locator("[data-caption]")).to_have_text(shown["caption"])
-            assert grid.locator("td a").all_text_contents() == shown["texts"]
+            assert cells.all_text_contents() == shown["texts"]
             colours = [f"c{step}" if step >= 0 else "" for step in shown["steps"]]
             assert each(grid.locator("td"), "class") == colours
             ends = [grid.locator(f"[data-{end}]").text_content() for end in ("low", "high")]
             assert ends == [shown["low"], shown["high"]]
-            titles = each(grid.locator("td a"), "title")
+            titles = each(cells, "title")
             names = [f"{title}: {text}" for title, text in zip(titles, shown["texts"], strict=True)]
-            assert each(grid.locator("td a"), "aria-label") == names
+            assert each(cells, "aria-label") == names
 
 
 def test_grid_values_are_those_of_the_table(encoder_site: Site, open_page: Open) -> None:

@@ -13,7 +13,7 @@ from headbook.stored.manifest import Manifest
 from headbook.terms import Side, Stack
 from headbook.views.atlas import Atlas, atlas, many_heads
 from headbook.views.functions import Function, functions
-from headbook.views.grid import Grid, grid
+from headbook.views.grid import Grids, grids
 from headbook.views.inspector import Inspected, notable
 from headbook.views.layercurves import LayerCurve, layer_curves
 from headbook.views.lead import lead
@@ -62,7 +62,7 @@ class OverviewPage(Page):
         stacks: who does what and curves over layers, by stack.
         cards: findings that stand there at once.
         findings: all of them, by stack.
-        grids: all heads under one metric, by stack.
+        grids: all heads under one metric.
         linked: whether the cells of these are links.
         facts: what was run, as terms and values.
         notes: the author's own words, in Markdown.
@@ -83,7 +83,7 @@ class OverviewPage(Page):
     stacks: tuple[StackPart, ...]
     cards: tuple[FindingCard, ...]
     findings: tuple[FindingGroup, ...]
-    grids: tuple[Grid, ...]
+    grids: Grids
     linked: bool
     facts: tuple[tuple[str, str], ...]
     notes: str
@@ -122,7 +122,7 @@ def overview_page(
         ),
         cards=tuple(_cards(found)),
         findings=tuple(group for group in found if group.findings),
-        grids=tuple(r.once(grid) for r in measured.values()),
+        grids=grids(measured.values()),
         linked=not any(map(many_heads, results.values())),
         facts=tuple(_facts(manifest)),
         notes=manifest.notes,
