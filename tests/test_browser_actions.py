@@ -180,6 +180,30 @@ def test_analyses_open_without_scripts(encoder_site: Site, open_page: Open) -> N
     expect(page.locator(".search")).to_be_hidden()
 
 
+def test_contents_stay_in_sight_and_mark_what_is_read(encoder_site: Site, open_page: Open) -> None:
+    """Beside the page where it is wide, else in a row above it, never over what they lead to."""
+    page = open_page(encoder_site.folder / "methods.html", reduced_motion="reduce")
+    contents = page.get_by_role("navigation", name="On this page")
+    for width, top in ((1440, 68), (800, 52), (390, 0)):
+        assert sideways(page, width) == 0
+        for name in ("checks", "states"):
+            contents.locator(f'a[href$="#{name}"]').click()
+            marked = contents.locator("[aria-current]")
+            expect(marked).to_have_attribute("href", f"#{name}")
+            expect(marked).to_be_in_viewport()
+            box, heading = contents.bounding_box(), page.locator(f"#{name}").bounding_box()
+            assert box
+            assert heading
+            assert box["y"] == top
+            beside = heading["x"] + heading["width"] <= box["x"]
+            assert beside or box["y"] + box["height"] <= heading["y"]
+            assert beside == (width == 1440)
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    expect(contents.locator("[aria-current]")).to_have_attribute("href", "#run")
+    page.evaluate("scrollTo(0, 0)")
+    expect(contents.locator("[aria-current]")).to_have_attribute("href", "#rules")
+
+
 def outline(page: Page) -> tuple[str, str]:
     """How the element with the focus is marked."""
     script = "(({outlineStyle, outlineWidth}) => [outlineStyle, outlineWidth])"

@@ -1,5 +1,5 @@
 "use strict";
-/* What every page adds when scripts may run: live charts, light or dark. Scripts
+/* What every page adds when scripts may run: menu, search, contents, light or dark. Scripts
    of some pages stand beside it and use what `headbook` holds. Without them pages are complete and
    still. No fetch, no modules: it works from disk. Text from outside goes into the page through textContent alone. */
 (() => {
@@ -72,45 +72,12 @@
     });
   };
 
-  /* Live charts. */
-  const rows = (given) => {
-    const whole = (column) => (Array.isArray(column) ? column : column.at.map((place) => column.texts[place]));
-    const columns = Object.fromEntries(Object.entries(given).map(([name, column]) => [name, whole(column)]));
-    const names = Object.keys(columns);
-    const length = names.length ? columns[names[0]].length : 0;
-    return Array.from({ length }, (_, i) => Object.fromEntries(names.map((n) => [n, columns[n][i]])));
-  };
-  const OPTIONS = {
-    ast: true, renderer: "svg", actions: false, defaultStyle: false,
-    tooltip: { disableDefaultStyle: true },
-  };
+  /* Live charts: their script is loaded with the first. */
   const startChart = (button) => {
-    const box = button.closest("figure").querySelector(".scroll");
-    const still = [...box.childNodes];
-    const name = button.dataset.chart;
-    const [begin, end] = box.querySelector("svg") ? ["Interactive", "Still picture"] : ["Draw", "Take away"];
-    const show = async () => {
-      button.disabled = true;
-      const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
-      await use("vega");
-      const sets = Object.entries(spec.datasets || {});
-      const datasets = Object.fromEntries(sets.map(([key, value]) => [key, rows(value)]));
-      const stage = make("div", { class: "live" });
-      box.replaceChildren(stage);
-      await window.vegaEmbed(stage, { ...spec, datasets }, OPTIONS);
-      button.textContent = end;
-      button.disabled = false;
-    };
-    const stop = () => {
-      box.replaceChildren(...still);
-      button.textContent = begin;
-      button.disabled = false;
-    };
-    let live = false;
     button.addEventListener("click", async () => {
-      live = !live;
-      if (!live) { stop(); return; }
-      try { await show(); } catch (error) { live = false; stop(); throw error; }
+      button.disabled = true;
+      await use("live");
+      await window.headbook.live(button);
     });
   };
 
@@ -146,35 +113,6 @@
     choosers.forEach((chooser) => chooser.addEventListener("change", show));
   };
 
-  /* Token types by name. */
-  const startTypes = (input) => {
-    const body = document.querySelector(`[data-types-of="${input.dataset.types}"]`);
-    const status = input.closest("p").querySelector("[role=status]");
-    const still = [...body.children];
-    const row = ([name, ...cells]) => {
-      const line = make("tr");
-      line.append(make("th", { scope: "row", dir: "auto" }, name), ...cells.map((cell) => make("td", { class: "number" }, cell)));
-      return line;
-    };
-    const show = async () => {
-      const types = (await load(input.dataset.src, "types"))[input.dataset.types];
-      const wanted = folded(input.value.trim());
-      const found = wanted ? types.filter(([name]) => folded(name).includes(wanted)) : [];
-      body.replaceChildren(...(wanted ? found.slice(0, still.length).map(row) : still));
-      status.textContent = wanted ? `${found.length} of ${types.length} types` : "";
-    };
-    input.addEventListener("input", show);
-    const read = () => {
-      const asked = new URLSearchParams(hash().slice(1)).get("find");
-      if (!asked) return;
-      input.value = asked;
-      show();
-      input.scrollIntoView({ block: "center" });
-    };
-    window.addEventListener("hashchange", read);
-    read();
-  };
-
   /* What opens in the header closes on Escape and on a click elsewhere. */
   const startDrop = (box) => {
     document.addEventListener("click", ({ target }) => { if (!box.contains(target)) box.open = false; });
@@ -186,6 +124,30 @@
     box.addEventListener("focusout", ({ relatedTarget }) => {
       if (relatedTarget && !box.contains(relatedTarget)) box.open = false;
     });
+  };
+
+  /* Contents mark the part that is read, and keep its link in sight. */
+  const startContents = (box) => {
+    const links = all("a", box), parts = links.map((each) => document.getElementById(each.getAttribute("href").split("#").pop()));
+    let waiting = 0, marked = null;
+    const mark = () => {
+      waiting = 0;
+      const edge = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) + 24;
+      const end = scrollY + innerHeight >= document.documentElement.scrollHeight - 2;
+      const place = parts.findLastIndex((part) => part.getBoundingClientRect().top <= (end ? innerHeight : edge));
+      const now = links[Math.max(place, 0)];
+      if (now === marked) return;
+      if (marked) marked.removeAttribute("aria-current");
+      marked = now;
+      now.setAttribute("aria-current", "true");
+      const { left, right, top, bottom } = now.getBoundingClientRect(), frame = box.getBoundingClientRect();
+      if (left < frame.left || right > frame.right) box.scrollLeft += left - frame.left - 16;
+      if (top < frame.top || bottom > frame.bottom) box.scrollTop += top - frame.top - frame.height / 2;
+    };
+    const soon = () => { waiting ||= requestAnimationFrame(mark); };
+    window.addEventListener("scroll", soon, { passive: true });
+    window.addEventListener("resize", soon);
+    mark();
   };
 
   /* Search: script and data are loaded when the field is entered; "/" leads there. */
@@ -235,10 +197,10 @@
     all("[data-theme-switch]").forEach(startTheme);
     all("[data-chart]").forEach(startChart);
     all("figure.chart").forEach(startPicture);
-    all("[data-types]").forEach(startTypes);
     all("[data-atlas]").forEach(startAtlas);
     all("[data-drop]").forEach(startDrop);
     all("[data-finder]").forEach(startFinder);
+    all(".contents").forEach(startContents);
     all("[data-story]").forEach(startStory);
   });
 })();

@@ -68,7 +68,8 @@ class OverviewPage(Page):
         notes: the author's own words, in Markdown.
         failed: the self-checks that failed.
         alarms: what a reader must know before trusting the numbers.
-        warnings: what else is missing or was left out.
+        warnings: what was cut or left out.
+        absent: what is missing, and why.
         sentences: whether there are pages of sentences.
         learned: whether a stack's softmax has a learned sink.
         annotators: who told words, tags and trees.
@@ -90,6 +91,7 @@ class OverviewPage(Page):
     failed: tuple[str, ...]
     alarms: tuple[str, ...]
     warnings: tuple[str, ...]
+    absent: tuple[str, ...]
     sentences: bool
     annotators: str
     counted: str
@@ -129,6 +131,7 @@ def overview_page(
         alarms=tuple(_alarms(manifest)),
         failed=manifest.failed,
         warnings=tuple(_warnings(manifest)),
+        absent=tuple(gap_texts(manifest.gaps)),
         sentences=bool(study.portrait.listed),
         annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
         counted=counted(manifest.counts["sentences"], "sentence"),
@@ -212,8 +215,6 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
         yield f"{counted(written, 'target text')} written by the model itself (greedy decoding)."
     if model.unexpected:
         yield f"The checkpoint holds weights that were not used: {_some(model.unexpected)}."
-    for gap in gap_texts(manifest.gaps):
-        yield f"Not available: {gap}."
 
 
 def _alarms(manifest: Manifest) -> Iterator[str]:
