@@ -64,6 +64,9 @@
     all("[data-theme-switch]").forEach(nameTheme);
   };
   document.documentElement.dataset.theme = remembered();
+  /* Paper is light, for what scripts draw, too. */
+  window.addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; });
+  window.addEventListener("afterprint", () => { document.documentElement.dataset.theme = remembered(); });
   const startTheme = (button) => {
     nameTheme(button);
     button.addEventListener("click", () => {
