@@ -104,6 +104,7 @@ def test_theme_is_remembered_on_the_next_page(encoder_site: Site, open_page: Ope
 MENU = ["Overview", "Heads", "Sentences", "Tokens", "Analyses", "Methods"]
 
 
+TOPS = "found => found.map((each) => each.getBoundingClientRect().y)"
 HEADER = """() => {
   const box = (name) => document.querySelector(name).getBoundingClientRect();
   const { y, height } = box(".top"), ends = (name) => [box(name).left, box(name).right];
@@ -202,6 +203,36 @@ def test_contents_stay_in_sight_and_mark_what_is_read(encoder_site: Site, open_p
     expect(contents.locator("[aria-current]")).to_have_attribute("href", "#run")
     page.evaluate("scrollTo(0, 0)")
     expect(contents.locator("[aria-current]")).to_have_attribute("href", "#rules")
+
+
+@pytest.mark.parametrize(
+    ("path", "tiles"),
+    [
+        ("patterns.html", ".thumbs"),
+        ("sentences/0001.html", ".sheet"),
+        ("heads/L00-H01.html", ".near"),
+    ],
+)
+def test_pictures_of_heads_are_one_tab_stop(
+    encoder_site: Site, open_page: Open, path: str, tiles: str
+) -> None:
+    page = open_page(encoder_site.folder / path)
+    box = page.locator(tiles).first
+    links = box.locator("a")
+    assert links.count() > 1
+    stops = each(links, "tabindex")
+    assert (stops.count("0"), stops.count("-1")) == (1, len(stops) - 1)
+    links.first.focus()
+    for key, place in (("ArrowRight", 1), ("ArrowLeft", 0), ("ArrowLeft", 0)):
+        page.keyboard.press(key)
+        expect(links.nth(place)).to_be_focused()
+    rows = {round(y) for y in links.evaluate_all(TOPS)}
+    if len(rows) > 1:
+        columns = sum(round(y) == min(rows) for y in links.evaluate_all(TOPS))
+        page.keyboard.press("ArrowDown")
+        expect(links.nth(columns)).to_be_focused()
+    page.keyboard.press("Tab")
+    assert not box.evaluate("box => box.contains(document.activeElement)")
 
 
 def outline(page: Page) -> tuple[str, str]:

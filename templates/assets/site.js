@@ -189,6 +189,11 @@
     });
   };
   window.headbook.rove = rove;
+  const startTiles = (list) => {
+    const links = all("a", list);
+    const inRow = () => links.filter((each) => each.offsetTop === links[0].offsetTop).length;
+    if (links.length) rove(list, links, inRow);
+  };
 
   /* The map of all heads at the foot: its script is loaded when it is opened. */
   const startAtlas = (box) => {
@@ -204,6 +209,7 @@
     all("[data-drop]").forEach(startDrop);
     all("[data-finder]").forEach(startFinder);
     all(".contents").forEach(startContents);
+    all(".thumbs, .near").forEach(startTiles);
     all("[data-story]").forEach(startStory);
   });
 })();
