@@ -18,7 +18,7 @@ from headbook.views.inspector import Inspected, notable
 from headbook.views.layercurves import LayerCurve, layer_curves
 from headbook.views.lead import lead
 from headbook.views.metric import MetricPage
-from headbook.views.page import Page, gap_texts
+from headbook.views.page import Page
 from headbook.views.ranked import tests_of
 from headbook.wording import STACKS, counted, percent
 
@@ -69,7 +69,7 @@ class OverviewPage(Page):
         failed: the self-checks that failed.
         alarms: what a reader must know before trusting the numbers.
         warnings: what was cut or left out.
-        absent: what is missing, and why.
+        absent: what is missing; methods say why.
         sentences: whether there are pages of sentences.
         learned: whether a stack's softmax has a learned sink.
         annotators: who told words, tags and trees.
@@ -115,7 +115,7 @@ def overview_page(
         title=manifest.title,
         description=f"Attention heads and token paths of {manifest.model.name} on "
         f"{counted(manifest.counts['sentences'], 'sentence')}: numbers, charts and exemplars.",
-        lead=lead(measured) if measured else (f"{manifest.model.name}.",),
+        lead=(lead(measured) if measured else ()) or (_shown(manifest),),
         atlases=tuple(atlas(r) for r in results.values()),
         inspected=notable(results),
         stacks=tuple(
@@ -131,7 +131,7 @@ def overview_page(
         alarms=tuple(_alarms(manifest)),
         failed=manifest.failed,
         warnings=tuple(_warnings(manifest)),
-        absent=tuple(gap_texts(manifest.gaps)),
+        absent=tuple(dict.fromkeys(gap.what for gap in manifest.gaps)),
         sentences=bool(study.portrait.listed),
         annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
         counted=counted(manifest.counts["sentences"], "sentence"),
@@ -147,6 +147,12 @@ def _cards(groups: Sequence[FindingGroup]) -> Iterator[FindingCard]:
     for each in islice(every, CARDS):
         first = ESTIMATE.search(each.text)
         yield FindingCard(first[0] if first else "", each)
+
+
+def _shown(manifest: Manifest) -> str:
+    """What the page is about, where no number tells more."""
+    sentences = counted(manifest.counts["sentences"], "sentence")
+    return f"Attention heads of {manifest.model.name} on {sentences}."
 
 
 def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
