@@ -1,6 +1,7 @@
 # make demo    build the sample site into site/
 # make check   lint, format, types
 # make test    checks and all tests
+# make gallery pictures of the sample site, for README and docs/gallery.md
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,7 +10,7 @@ WORKERS ?= 2
 # Processes that tests start find what others have compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test browser clean
+.PHONY: demo check test browser gallery clean
 
 # The marker is newer than what it was made from: a second call only runs.
 $(VENV)/demo.done: pyproject.toml constraints.txt
@@ -38,6 +39,9 @@ browser: $(VENV)/test.done
 	|| { command -v apt-get >/dev/null && $$(command -v sudo) apt-get update -qq \
 	&& for package in chromium-headless-shell chromium; do $$(command -v sudo) apt-get install -y -qq $$package >/dev/null && exit; done; } \
 	|| $(BIN)/python -m playwright install --with-deps chromium
+
+gallery: demo browser
+	$(BIN)/python docs/gallery.py site
 
 clean:
 	rm -rf $(VENV) site build dist

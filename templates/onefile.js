@@ -58,7 +58,8 @@
     const href = element.getAttribute("href");
     if (/^[a-z]+:/i.test(href) || element.matches(".skip")) return;
     const table = href.startsWith("#") ? path : address(href).replace(/#.*/, "");
-    const name = stored.has(table) || path === TABLES ? table : table.replace(/\.parquet$/, ".csv");
+    const other = table.endsWith(".parquet") ? table.replace(/parquet$/, "csv") : table.replace(/csv\.gz$/, "parquet");
+    const name = stored.has(table) || path === TABLES ? table : other;
     const fragment = href.includes("#") ? href.slice(href.indexOf("#")) : "";
     if (stored.has(name)) {
       element.setAttribute("href", `#/${name}${fragment}`);

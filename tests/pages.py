@@ -1,12 +1,15 @@
 """What a written page holds: its elements, its text and its links."""
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
+
+from headbook.writing.markup import values
 
 LINKS = ("href", "src", "data-src")
 LINK = re.compile(r"(?:https://(?:arxiv\.org/abs|doi\.org)/\S+)")  # addresses a page may lead to
@@ -98,3 +101,9 @@ def differing(one: Path, other: Path) -> list[str]:
     """Addresses whose bytes differ between two folders, or that only one of them has."""
     mine, theirs = tree(one), tree(other)
     return [name for name in sorted(mine | theirs) if mine.get(name) != theirs.get(name)]
+
+
+def data_file(file: Path) -> tuple[str, Any]:
+    """Name and value of a data file."""
+    name, value = json.loads(values(file.read_text(encoding="ascii")))
+    return name, value

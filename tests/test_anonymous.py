@@ -1,5 +1,6 @@
 """An anonymous archive tells nobody who made it, and is otherwise the same."""
 
+import gzip
 import io
 import json
 import platform
@@ -17,6 +18,7 @@ from headbook.errors import StudyError
 from headbook.resources import DEMO_SHA256
 from headbook.stored.anonymous import LOCAL, anonymous
 from headbook.stored.study import Study
+from headbook.writing.markup import values
 from headbook.writing.pack import TOP, pack
 from pages import tree
 from sites import SOMEBODY, Once, Site, make_study
@@ -83,6 +85,10 @@ def seen(name: str, content: bytes) -> Iterator[bytes]:
     if name.endswith(".pdf"):
         for stream in STREAM.findall(content):
             yield zlib.decompressobj().decompress(stream) if stream[:1] == b"x" else stream
+    if "/data/" in name and name.endswith(".js"):
+        yield values(content.decode()).encode()
+    if name.endswith(".csv.gz"):
+        yield gzip.decompress(content)
     if name.endswith(".parquet"):
         table = pq.read_table(io.BytesIO(content))
         yield repr((table.schema, table.schema.metadata, table.to_pydict())).encode()

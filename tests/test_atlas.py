@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from headbook.views.overview import CARDS, overview_page
 from headbook.views.page import SiteFacts
 from headbook.writing import images
 from headbook.writing.press import Press
-from pages import elements, html_of, text_of
+from pages import data_file, elements, html_of, text_of
 from sites import Site
 
 Pixels = NDArray[np.uint8]
@@ -227,8 +226,7 @@ def test_the_page_begins_with_the_atlas_and_keeps_lists_short(any_site: Site) ->
 
 def test_the_script_of_the_card_knows_every_tile(any_site: Site) -> None:
     """Names and addresses in the order of the tiles."""
-    text = (any_site.folder / "data/atlas.js").read_text(encoding="utf-8")
-    cards = json.loads(text.removeprefix('headbook.take("atlas",').removesuffix(");\n"))
+    _, cards = data_file(any_site.folder / "data/atlas.js")
     html = html_of(any_site.folder / "index.html")
     parts = html.split('data-tiles="')[1:]
     assert len(parts) == len(cards)

@@ -1,23 +1,14 @@
 """Choosing, filtering, themes and the keyboard, in a browser."""
 
-import json
-from pathlib import Path
-from typing import Any
-
 import pytest
 from playwright.sync_api import Page, expect
 
 from browser import DARK, LIGHT, Open, background, come_alive, each, sideways
+from pages import data_file
 from sites import Site
 
 pytest_plugins = ["windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-
-
-def data(file: Path) -> Any:
-    """What a data file hands to the page."""
-    _, _, value = file.read_text(encoding="utf-8").partition(",")
-    return json.loads(value.strip().removesuffix(");"))
 
 
 @pytest.mark.parametrize("kind", ["encoder", pytest.param("pair", marks=pytest.mark.slow)])
@@ -26,7 +17,7 @@ def test_grid_shows_the_chosen_metric(
 ) -> None:
     site: Site = request.getfixturevalue(f"{kind}_site")
     page = open_page(site.folder / "index.html")
-    grids = data(site.folder / "data" / "grid.js")
+    grids = data_file(site.folder / "data" / "grid.js")[1]
     assert {*grids} == {stack.name for stack in site.study.manifest.stacks}
     keys = [*dict.fromkeys(key for choices in grids.values() for key in choices)]
     assert {*each(page.locator("[data-metric] option"), "value")} == {*keys}
@@ -274,7 +265,7 @@ def test_a_type_is_found_by_part_of_its_name_whatever_its_case(
     encoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(encoder_site.folder / "tokens.html")
-    types = data(encoder_site.folder / "data" / "types.js")["self"]
+    types = data_file(encoder_site.folder / "data" / "types.js")[1]["self"]
     body = page.locator("[data-types-of=self]")
     still = body.all_inner_texts()
     search = page.get_by_label("Find a type")

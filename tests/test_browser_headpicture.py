@@ -1,7 +1,6 @@
 """The picture of all heads in a browser; access to the page, and a list of 1,024 heads."""
 
 import base64
-import json
 import math
 import re
 import shutil
@@ -19,6 +18,7 @@ from headbook.stored.shown import HeadName
 from headbook.views.headfacts import head_facts
 from headbook.writing.markup import script
 from headlist import DISTANCE, ENTROPY, PREVIOUS, address, column_of, drawn, names, visit
+from pages import data_file
 from sites import Site
 
 pytest_plugins = ["windows"]
@@ -136,8 +136,7 @@ def large(encoder_site: Site, tmp_path: Path) -> Callable[[], Path]:
         shutil.copytree(encoder_site.folder / "assets", folder / "assets")
         (folder / "data" / "values").mkdir(parents=True)
         shutil.copy(encoder_site.folder / "heads.html", folder)
-        text = (encoder_site.folder / "data" / "headlist.js").read_text(encoding="utf-8")
-        listed = json.loads(text.partition(",")[2].strip().removesuffix(");"))
+        _, listed = data_file(encoder_site.folder / "data" / "headlist.js")
         kinds = [row[4:] for row in listed["heads"]]
         heads = [HeadName("self", *divmod(i, 32)) for i in range(LARGE)]
         listed["heads"] = [

@@ -7,7 +7,6 @@ import pkgutil
 import re
 import shlex
 import typing
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,39 +14,37 @@ import pytest
 from typer.main import get_command
 
 import headbook
+from documents import CONTRIBUTING, DOCUMENTS, README, ROOT, all_commands, blocks, name, prose, read
 from headbook import cli, views
 from headbook.config import Config
 from headbook.metrics import all_metrics, base
 from headbook.views.page import Page
+from sites import Site
 
-ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted(
-    file for file in ROOT.rglob("*.md")
-    if not {".venv", "node_modules", "dist", "build", "site"} & {*file.relative_to(ROOT).parts}
-)  # fmt: skip
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+TEXT = {file: read(file) for file in DOCUMENTS}
 SOURCE = Path(headbook.__file__).parent
 FOLDERS = sorted({
     file.relative_to(SOURCE).parts[0] for file in SOURCE.glob("*/*") if file.name != "__pycache__"
 } - {"__pycache__"})  # fmt: skip
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-
-
-def blocks(text: str, *languages: str) -> list[str]:
-    """Code blocks in some languages."""
-    return [code for language, code in BLOCK.findall(text) if language in languages]
-
-
-def commands(text: str) -> Iterator[list[str]]:
-    """The ``headbook`` commands of a document, as arguments."""
-    for block in blocks(text, "sh", "bash", "shell", "console", "text", ""):
-        for line in block.replace("\\\n", " ").splitlines():
-            words = shlex.split(line.removeprefix("$ "), comments=True)
-            if "|" in words:
-                words = words[words.index("|") + 1 :]
-            if words[:1] == ["headbook"]:
-                yield words[1:]
+GUIDES = [
+    file for file in DOCUMENTS
+    if file.parent in {ROOT, ROOT / "docs"} and file.name != "CHANGELOG.md"
+]  # fmt: skip
+NOT_OURS = {  # what looks like a path of this project or of a site, and whose it is
+    ".github/workflows/pages.yml": "the reader's",
+    "/docs": "a choice on a page of GitHub",
+    "headbook.toml": "the reader's",
+    "site/": "what the demo writes",
+    "groups.csv": "of sites with groups",
+    "minimal_pairs.csv": "of sites with pairs",
+    "compared.csv": "of sites with controls",
+    "figures.tex": "of a folder of figures",
+    "figures.bib": "of a folder of figures",
+}
+SUFFIXES = r"md|py|toml|cff|yml|txt|html|csv|json|tex|bib"
+PATH = re.compile(rf"`(\.?/?(?:[\w.-]+/)+[\w.-]*|[\w.-]+\.(?:{SUFFIXES})|/\w+)`")
+HOST = re.compile(r"(?<![\w./:~])/(?:home|root|tmp|usr|opt|mnt|srv|work|Users)/")
+REGISTRY = re.compile(r"--(?:extra-)?index-url|--proxy|pypi\.org/simple|/simple/|HF_ENDPOINT")
 
 
 def dataclasses_of_views() -> list[type]:
@@ -66,19 +63,21 @@ def dataclasses_of_views() -> list[type]:
     ]
 
 
-def test_the_readme_has_commands_and_code() -> None:
-    assert list(commands(README))
-    assert blocks(README, "python")
+def test_documents_have_commands_and_code() -> None:
+    assert len(all_commands()) > 30
+    assert any(blocks(text, "python") for text in TEXT.values())
 
 
-@pytest.mark.parametrize("words", list(commands(README)), ids=" ".join)
-def test_a_command_of_the_readme_is_one_that_headbook_takes(words: list[str]) -> None:
+OURS = [c for c in all_commands() if c.rpartition(" | ")[2].startswith("headbook ")]
+
+
+@pytest.mark.parametrize("command", OURS)
+def test_a_command_of_a_document_is_one_that_headbook_takes(command: str) -> None:
     """Parsed as the program parses it, without running it."""
     program = get_command(cli.app)
-    if set(words) & {"-h", "--help", "--version"}:
-        return
-    command = typing.cast("Any", program).commands[words[0]]
-    context = command.make_context(words[0], words[1:])
+    words = shlex.split(command.rpartition(" | ")[2])[1:]
+    known = typing.cast("Any", program).commands[words[0]]
+    context = known.make_context(words[0], words[1:])
     given = {name: value for name, value in context.params.items() if value is not None}
     file = given.pop("config", None)
     fields = {field.name for field in dataclasses.fields(Config)}
@@ -87,45 +86,107 @@ def test_a_command_of_the_readme_is_one_that_headbook_takes(words: list[str]) ->
         Config.of(**given)
 
 
-@pytest.mark.parametrize("metric", all_metrics())
-def test_the_readme_lists_every_metric(metric: str) -> None:
-    assert f"`{metric}`" in README
+def test_the_readme_begins_with_a_picture_two_commands_and_three_examples() -> None:
+    """In this order, before anything else has a heading."""
+    text = read(README)
+    parts = ["<picture>", "## Two commands", "## Three examples", "## Documentation"]
+    places = [text.index(part) for part in parts]
+    assert places == sorted(places)
+    assert text.count("\nmake ") == 2
+    examples = text[places[2] : places[3]]
+    assert examples.count("\nheadbook ") == 3
+    assert len(text.splitlines()) < 100
 
 
-@pytest.mark.parametrize("file", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
+def test_the_readme_leads_to_every_document() -> None:
+    links = set(re.findall(r"\]\(([\w/.-]+\.md)\)", read(README)))
+    missing = {name(file) for file in GUIDES} - links
+    assert missing == {"README.md"}
+
+
+def test_the_list_of_metrics_is_that_of_the_program() -> None:
+    """Section by section."""
+    text = read(ROOT / "docs" / "metrics.md")
+    for section in {metric.section for metric in all_metrics().values()}:
+        listed = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+        rows = re.findall(r"^\| `(\w+)` \| \w", listed, re.MULTILINE)
+        assert sorted(rows) == sorted(m.id for m in all_metrics().values() if m.section == section)
+
+
+def test_commands_and_exit_codes_are_those_of_the_program() -> None:
+    text = read(ROOT / "docs" / "commands.md")
+    program = typing.cast("Any", get_command(cli.app))
+    assert set(re.findall(r"^\| `headbook (\w+)` \|", text, re.MULTILINE)) == {*program.commands}
+    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)]
+    assert codes == sorted([cli.DONE, cli.BUG, cli.WRONG, cli.CHECKED])
+
+
+def test_defaults_are_those_of_the_program() -> None:
+    text = read(ROOT / "docs" / "large-corpora.md")
+    rows = dict(re.findall(r"^\| `--([\w-]+)` \| .* \| (.+) \|$", text, re.MULTILINE))
+    defaults = {name.replace("-", "_"): value for name, value in rows.items() if "," not in value}
+    assert len(defaults) > 5
+    assert defaults == {name: str(getattr(Config(), name)) for name in defaults}
+
+
+def test_tables_of_a_study_are_those_that_it_has() -> None:
+    named = set(re.findall(r"`study\.(\w+)`", read(ROOT / "docs" / "python.md")))
+    assert len(named) > 10
+    assert all(hasattr(headbook.Study, each) for each in named)
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=name)
 def test_links_between_documents_lead_somewhere(file: Path) -> None:
-    text = BLOCK.sub("", file.read_text(encoding="utf-8"))
-    for link in re.findall(r"\]\(([^)\s]+)", text):
+    text = prose(read(file))
+    found = re.findall(r"\]\(([^)\s]+)", text) + re.findall(r'(?:src|srcset)="([^"]+)"', text)
+    for link in found:
         place, _, anchor = link.partition("#")
         if re.match(r"[a-z]+:", link):
             continue
         target = file.parent / place if place else file
         assert target.exists(), link
+        assert target.resolve().is_relative_to(ROOT), link
         if anchor:
             assert anchor in anchors(target.read_text(encoding="utf-8")), link
 
 
+@pytest.mark.parametrize("file", GUIDES, ids=name)
+def test_paths_that_documents_name_are_in_the_project_or_in_a_site(
+    file: Path, small_site: Site
+) -> None:
+    site = small_site.folder
+    places = (ROOT, ROOT / "tests", SOURCE.parent, SOURCE, file.parent, site, site / "data")
+    for path in PATH.findall(prose(read(file))):
+        there = any((p / path).exists() or (p / f"{path}.py").exists() for p in places)
+        assert there or path in NOT_OURS, path
+
+
+def test_what_is_not_ours_is_named_somewhere() -> None:
+    named = {path for file in GUIDES for path in PATH.findall(prose(read(file)))}
+    assert {*NOT_OURS} <= named
+    assert len(named) > 2 * len(NOT_OURS)
+
+
+@pytest.mark.parametrize("file", DOCUMENTS, ids=name)
+def test_documents_name_no_place_of_a_machine_and_no_address_of_a_registry(file: Path) -> None:
+    assert not HOST.findall(read(file))
+    assert not REGISTRY.findall(read(file))
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_documents_name_every_folder_of_the_code(folder: str) -> None:
-    assert f"| `src/headbook/{folder}` |" in CONTRIBUTING
-    assert re.search(rf"`headbook[./]{folder}`", README.partition("## In the code")[2])
+    text = read(CONTRIBUTING)
+    assert f"| `src/headbook/{folder}` |" in text
+    assert f"`headbook.{folder}`" in text
 
 
-def test_modules_and_folders_that_documents_name_exist() -> None:
-    """`headbook.x.y` is a module, or a name in one; `src/headbook/x` and its like are paths."""
-    dotted = set(re.findall(r"`(headbook(?:\.\w+)+)`", README + CONTRIBUTING))
-    paths = set(
-        re.findall(r"`(src/[\w/]+|headbook/[\w/]+|templates|tests|benchmarks)`", CONTRIBUTING)
-    )
+def test_modules_that_documents_name_exist() -> None:
+    """`headbook.x.y` is a module, or a name in one."""
+    text = "".join(TEXT.values())
+    dotted = set(re.findall(r"`(headbook(?:\.\w+)+)`", text)) - {"headbook.toml"}
     assert len(dotted) > len(FOLDERS)
-    assert len(paths) > len(FOLDERS)
-    for name in dotted:
-        assert found(name), name
-    for path in paths:
-        assert (ROOT / path).exists(), path
-    for short in re.findall(r"`(\w+/\w+(?:\.py)?)`", CONTRIBUTING):
-        places = (ROOT / short, SOURCE / short, SOURCE / f"{short}.py")
-        assert any(place.exists() for place in places), short
+    for each in dotted:
+        assert found(each), each
 
 
 def found(name: str) -> bool:
@@ -147,30 +208,15 @@ def kinds_of_metrics() -> list[str]:
 
 
 def test_contributing_has_a_row_for_every_kind_of_metric_and_no_other() -> None:
-    rows = re.findall(r"^\| `(\w+Metric)` \|", CONTRIBUTING, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+Metric)` \|", read(CONTRIBUTING), re.MULTILINE)
     assert sorted(rows) == kinds_of_metrics()
     assert len(rows) > 1
 
 
 def anchors(text: str) -> set[str]:
     """The addresses of a document's headings, as forges make them."""
-    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", text), re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", prose(text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-@pytest.mark.parametrize("text", [README, headbook.__doc__], ids=["README", "package"])
-def test_python_in_documents_compiles(text: str) -> None:
-    found = blocks(text, "python")
-    assert found
-    for code in found:
-        compile(code, "example", "exec")
-
-
-def test_names_that_examples_use_exist() -> None:
-    for text in (README, headbook.__doc__ or ""):
-        for code in blocks(text, "python"):
-            for name in re.findall(r"\bheadbook\.(\w+)\(", code):
-                assert name in headbook.__all__
 
 
 def test_every_option_of_every_command_has_help() -> None:
@@ -183,12 +229,13 @@ def test_every_option_of_every_command_has_help() -> None:
 
 
 def test_options_that_documents_name_exist() -> None:
+    """In running text, too; those of other programs stand only in commands."""
     program = typing.cast("Any", get_command(cli.app))
-    known = {name for each in program.commands.values() for p in each.params for name in p.opts}
+    known = {each for c in program.commands.values() for p in c.params for each in p.opts}
     known |= {"--help", "--version"}
-    for words in commands(README):
-        options = {word.partition("=")[0] for word in words if word.startswith("--")}
-        assert options <= known
+    for file in GUIDES:
+        options = set(re.findall(r"`(?:[^`\n]* )?(--[a-z-]+)", prose(read(file))))
+        assert options <= known, file.name
 
 
 def test_there_are_pages_to_explain() -> None:

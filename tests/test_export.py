@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import gzip
 import hashlib
 import json
 import math
@@ -16,6 +17,8 @@ import pytest
 from headbook.listing import LIST
 from headbook.stored.manifest import SCHEMA
 from headbook.writing import export
+from headbook.writing.markup import LEGIBLE, script, values
+from pages import data_file
 from sites import Site
 
 TABLES = (*export.TABLES,)
@@ -25,15 +28,6 @@ TEXTS = ("token", "neighbour")
 def rows_of(file: Path) -> list[dict[str, str]]:
     with file.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
-
-
-def script_of(file: Path) -> tuple[str, Any]:
-    """Name and value of a data file."""
-    call = file.read_text(encoding="ascii")
-    assert call.startswith("headbook.take(")
-    assert call.endswith(");\n")
-    name, value = json.loads(f"[{call[len('headbook.take(') : -len(');') - 1]}]")
-    return name, value
 
 
 def written(site: Site) -> set[str]:
@@ -142,7 +136,7 @@ def test_maps_of_heads_are_the_bytes_of_the_study(any_site: Site) -> None:
         stack, layer, head = exemplar.head
         prefix = "" if stack == "self" else f"{stack}-"
         name = f"{prefix}L{layer:02}-H{head:02}"
-        called, maps = script_of(any_site.folder / f"data/heads/{name}.js")
+        called, maps = data_file(any_site.folder / f"data/heads/{name}.js")
         assert called == name
         found = maps[f"{exemplar.ranking}-{exemplar.rank}"]
         cells = np.frombuffer(base64.b64decode(found["weights"]), np.uint8)
@@ -154,11 +148,11 @@ def test_maps_of_heads_are_the_bytes_of_the_study(any_site: Site) -> None:
 def test_every_script_of_data_can_stand_in_a_page(any_site: Site) -> None:
     for file in sorted((any_site.folder / "data").rglob("*.js")):
         assert not set("<>&") & set(file.read_text(encoding="ascii")), file
-        script_of(file)
+        data_file(file)
 
 
 def test_the_grid_offers_the_numbers_of_the_table(encoder_site: Site) -> None:
-    _, grids = script_of(encoder_site.folder / "data/grid.js")
+    _, grids = data_file(encoder_site.folder / "data/grid.js")
     grid = grids["self"]["attention_distance/"]
     heads = encoder_site.study.heads
     chosen = heads[(heads["metric"] == "attention_distance") & (heads["view"] == "raw")]
@@ -175,6 +169,32 @@ def test_a_table_that_is_too_large_for_csv_stays_in_parquet(
     assert left_out == f"heads.csv would hold {size:,} bytes; use the Parquet file"
     assert not (tmp_path / "heads.csv").exists()
     assert (tmp_path / "heads.parquet").exists()
+
+
+def test_a_large_table_is_compressed_and_holds_the_same(
+    small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The most used ones stay as they are for longer; the same bytes every time."""
+    plain = small_site.folder / "data"
+    size = (plain / "layers.csv").stat().st_size
+    monkeypatch.setattr(export, "PLAIN", 0)
+    monkeypatch.setattr(export, "PLAIN_ONES", {"layers": size})
+    assert export.write_tables(small_site.study, tmp_path) == []
+    assert (tmp_path / "layers.csv").read_bytes() == (plain / "layers.csv").read_bytes()
+    packed = tmp_path / "heads.csv.gz"
+    assert gzip.decompress(packed.read_bytes()) == (plain / "heads.csv").read_bytes()
+    assert not (tmp_path / "heads.csv").exists()
+    first = packed.read_bytes()
+    export.write_tables(small_site.study, tmp_path)
+    assert packed.read_bytes() == first
+
+
+@pytest.mark.parametrize("value", [[1, "é</script>"], {"a": ["<&>" * LEGIBLE, 0.25]}])
+def test_a_data_file_gives_back_what_it_holds(value: Any) -> None:
+    text = script("name", value)
+    assert text.startswith("headbook.packed(" if len(str(value)) > LEGIBLE else "headbook.take(")
+    assert "<" not in text
+    assert json.loads(values(text)) == ["name", value]
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])

@@ -1,7 +1,6 @@
 """What the search looks through is what the site holds."""
 
 import dataclasses
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,15 @@ from headbook.views.grid import grid, map_data
 from headbook.views.questions import ASKED
 from headbook.views.synonyms import KEYWORDS, SAME
 from headbook.writing.site import across_pages
-from pages import html_of, ids
+from pages import data_file, html_of, ids
 from sites import Site
 
 
 def data_of(site: Site, name: str) -> Any:
     """The value of a data file."""
-    text = (site.folder / f"data/{name}.js").read_text(encoding="utf-8")
-    head = f'headbook.take("{name}",'
-    assert text.startswith(head)
-    return json.loads(text.removeprefix(head).removesuffix(");\n"))
+    named, value = data_file(site.folder / f"data/{name}.js")
+    assert named == name
+    return value
 
 
 def addresses(found: Any) -> list[str]:

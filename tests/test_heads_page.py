@@ -1,10 +1,8 @@
 """The list of heads holds the numbers of the study, and its answers follow from them."""
 
 import base64
-import json
 import math
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -27,15 +25,10 @@ from headbook.views.headfacts import LEAST, LOOKS, head_facts
 from headbook.views.heads import HeadsPage, heads_page
 from headbook.views.headvalues import Column, columns, first_columns, list_data
 from headbook.views.questions import ASKED
+from pages import data_file
 from sites import Site
 
 pytestmark = pytest.mark.slow
-
-
-def data(file: Path) -> Any:
-    """What a data file hands to the page."""
-    _, _, text = file.read_text(encoding="utf-8").partition(",")
-    return json.loads(text.strip().removesuffix(");"))
 
 
 def decoded(packed: Mapping[str, str]) -> tuple[np.ndarray[Any, Any], ...]:
@@ -54,7 +47,7 @@ def page_of(site: Site) -> HeadsPage:
 def test_the_files_hold_every_number_of_the_table_of_heads(any_site: Site) -> None:
     """In the order of the list: equal values, intervals to seven digits, NaN where none is."""
     folder, heads = any_site.folder / "data", any_site.study.heads
-    listed = data(folder / "headlist.js")
+    listed = data_file(folder / "headlist.js")[1]
     order = [row[1] for row in listed["heads"]]
     prefix = {"self": ""} | {n: f"{n}-" for n in ("encoder", "decoder", "cross")}
     href = (
@@ -66,7 +59,7 @@ def test_the_files_hold_every_number_of_the_table_of_heads(any_site: Site) -> No
     views = {c.key: c.views for c in columns(results(any_site.study))}
     count = 0
     for metric in listed["metrics"]:
-        values = data(folder / "values" / f"{metric['id']}.js")
+        values = data_file(folder / "values" / f"{metric['id']}.js")[1]
         assert list(values) == sorted(key for key, _, _ in metric["labels"])
         for key, packed in values.items():
             rows = table[(table["metric"] == metric["id"]) & (table["label"] == key.split("/")[1])]

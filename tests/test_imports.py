@@ -30,8 +30,9 @@ ORDER = """
     arithmetic intervals accumulators flips
     tokens rarity encode sequences texts batch passages
     anatomy calls chains frame loops plain compiled capture maps layerview shortcut
-    learned ownattention mapcheck
+    learned ownattention mapcheck replacements intervention
     lens nearest vocabulary embedding tokenview
+    judges
     flow cosines segments tokenpairs outputs
     trees phrases fits mixture classify patterns
     relations repeats wordtrees
@@ -42,7 +43,8 @@ ORDER = """
     likeness study anonymous demonstration
     gaps selfcheck rounding foundtable affinitytable positiontable typetable headtable survey
     sampler pairs geometry retrace portrait trajectories flowpass context
-    size record run collection
+    effects slopes
+    size record run collection ablation
     results wording similar findings detail
     typeshares headtypes relationnames claims roles
     inference headrelations quantities published classes alignment alignmenttable

@@ -53,12 +53,22 @@ def test_the_wheel_carries_its_licences(built: Path) -> None:
     assert {"LICENSE", "NOTICE"} <= names
 
 
+def test_the_readme_is_the_description_of_the_package(built: Path) -> None:
+    """Links to other documents and pictures lead nowhere there; the text says what it is."""
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        head, _, body = archive.read(name).decode().partition("\n\n")
+    assert "Description-Content-Type: text/markdown" in head
+    assert body == (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_the_source_archive_holds_what_tests_need(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    for folder in ("src/headbook", "templates", "sample_inputs", "tests"):
+    for folder in ("src/headbook", "templates", "sample_inputs", "tests", "docs", "benchmarks"):
         assert files_below(folder) <= names
-    assert {"pyproject.toml", "README.md", "LICENSE", "NOTICE", "CHANGELOG.md"} <= names
+    assert {"pyproject.toml", "Makefile", "LICENSE", "NOTICE"} <= names
+    assert {file.name for file in ROOT.glob("*.md")} <= names
 
 
 def test_the_wheel_works_from_another_place(built: Path, tmp_path: Path) -> None:

@@ -1,28 +1,24 @@
-"""What the README says of publishing can be copied."""
+"""What the documents say of publishing can be copied."""
 
-import re
 import shlex
 import typing
-from pathlib import Path
 from typing import Any
 
 import yaml
 from typer.main import get_command
 
+from documents import ROOT, blocks, read
 from headbook import cli
 from sites import Site
 
-ROOT = Path(__file__).parents[1]
-
 
 def yaml_blocks() -> list[Any]:
-    """The YAML of the README, in order."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    found = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    return [next(yaml.safe_load_all(each)) for each in found]
+    """The YAML of the document on publishing, in order."""
+    found = blocks(read(ROOT / "docs" / "publishing.md"), "yaml")
+    return [next(yaml.safe_load_all(code)) for _, code in found]
 
 
-def test_the_workflow_of_the_readme_publishes_the_folder_that_it_builds() -> None:
+def test_the_workflow_publishes_the_folder_that_it_builds() -> None:
     workflow = next(each for each in yaml_blocks() if "jobs" in each)
     assert workflow["permissions"]["pages"] == "write"
     assert workflow["permissions"]["id-token"] == "write"

@@ -12,9 +12,10 @@ headbook.render(study, "site")   # pages that open with a double click
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Study", "__version__", "collect", "render"]
+__all__ = ["Study", "__version__", "ablate", "collect", "render"]
 
 if TYPE_CHECKING:
+    from headbook.ablation import ablate
     from headbook.collection import collect
     from headbook.stored.study import Study
     from headbook.writing.site import render
@@ -25,6 +26,7 @@ def __getattr__(name: str) -> object:
     from importlib import import_module  # noqa: PLC0415
 
     homes = {
+        "ablate": "headbook.ablation",
         "collect": "headbook.collection",
         "render": "headbook.writing.site",
         "Study": "headbook.stored.study",

@@ -117,6 +117,38 @@ class Rollout(StrEnum):
     """What the mixing ratio leaves."""
 
 
+class Replacement(StrEnum):
+    """What stands in place of a head's output where the head is taken away."""
+
+    MEAN = "mean"
+    """Its mean over query tokens of the same class, in the other half of the sentences."""
+    ZERO = "zero"
+    """Nothing."""
+    POSITION_MEAN = "position_mean"
+    """Its mean at the same position, in the other half of the sentences."""
+    UNIFORM = "uniform"
+    """The mean of the values of all visible keys."""
+    SINK_ONLY = "sink_only"
+    """What it would give if all of its attention were on the sink."""
+    WITHOUT_SINK = "without_sink"
+    """What it gives without the sink's keys; the others keep their weights."""
+
+
+class Target(StrEnum):
+    """What of a model's answer changes where a head is taken away."""
+
+    LOSS = "loss"
+    """Minus the log probability of the next token, in nats."""
+    MASKED_LOSS = "masked_loss"
+    """The same of masked tokens."""
+    KL = "kl"
+    """Divergence of what the whole model says from what it says without the head, in nats."""
+    STATE = "state"
+    """1 minus the cosine of a token's last states."""
+    EMBEDDING = "embedding"
+    """1 minus the cosine of a text's vectors."""
+
+
 @dataclass(frozen=True)
 class Stack:
     """One kind of attention in a model: ``self``, or ``encoder``, ``decoder`` and ``cross``.

@@ -12,9 +12,17 @@
     return element;
   };
 
-  /* Data files call headbook.take(name, value). */
-  const taken = new Map();
-  window.headbook = { take: (name, value) => taken.set(name, value) };
+  /* Data files call headbook.take(name, value), or the other one with the value's JSON, deflated, in base64. */
+  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const inflated = (text) => {
+    const stream = new Blob([bytes(text)]).stream();
+    return new Response(stream.pipeThrough(new DecompressionStream("deflate"))).json();
+  };
+  const taken = new Map(); /* values, or promises of them */
+  window.headbook = {
+    take: (name, value) => taken.set(name, value),
+    packed: (name, text) => taken.set(name, inflated(text)),
+  };
   const scripts = new Map();
   const added = (src) => new Promise((resolve, reject) => {
     const element = make("script", { src });
@@ -45,8 +53,6 @@
   const apart = (text) => make("bdi", {}, text);
   /* For searches: accents and case do not count. */
   const folded = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
-  /* What a data file holds in base64. */
-  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   Object.assign(window.headbook, { root, all, make, load, use, offer, hash, link, apart, folded, bytes });
 
   /* Light, dark, or as the system has it. */

@@ -3,7 +3,7 @@
 Everything is handed on while it is alive and dropped after; hooks are removed in ``finally``.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -23,32 +23,39 @@ from headbook.terms import Side, Stack, State, View
 from headbook.text.batch import Batch
 from headbook.text.texts import Texts
 
-OnAttention = Callable[[Call, hook.Attention], None]
+OnAttention = Callable[[Call, hook.Attention], torch.Tensor | None]
 OnState = Callable[[str, int, State, torch.Tensor], None]
 
 
 def forward(
-    model: Model, anatomy: Anatomy, batch: Batch, on_attention: OnAttention | None = None
+    model: Model,
+    anatomy: Anatomy,
+    batch: Batch,
+    on_attention: OnAttention | None = None,
+    *,
+    calls: Iterable[Call] | None = None,
 ) -> Any:
     """Run the model over a batch.
 
     Args:
         on_attention: gets each attention call with its place, while the pass is under way (after
-            it, for models that the hook does not serve).
+            it, for models that the hook does not serve). What it returns, other than None, the
+            model takes for the heads' outputs (not where the hook does not serve).
+        calls: that the pass makes; all of them by default.
 
     Returns:
         What the model returns.
     """
-    places = iter(anatomy.calls)
+    places = iter(anatomy.calls if calls is None else calls)
     with torch.inference_mode():
         if on_attention is None:
             return model.body(**inputs(batch))
         if anatomy.hooked:
 
-            def watcher(attention: hook.Attention) -> None:
+            def watcher(attention: hook.Attention) -> torch.Tensor | None:
                 place = next(places)
                 projection = anatomy.projections.get((place.stack, place.layer))
-                on_attention(place, replace(attention, projection=projection))
+                return on_attention(place, replace(attention, projection=projection))
 
             with hook.watching(watcher):
                 return model.body(**inputs(batch))

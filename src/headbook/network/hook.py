@@ -53,13 +53,16 @@ class NoEagerAttention(Exception):  # noqa: N818 - it reports, it does not fail
     """The model uses the attention interface without an eager function of its own."""
 
 
-Watcher = Callable[[Attention], None]
+Watcher = Callable[[Attention], torch.Tensor | None]
 _watcher: ContextVar[Watcher | None] = ContextVar("headbook_watcher", default=None)
 
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
-    """Show every attention call inside the block to ``watcher``."""
+    """Show every attention call inside the block to ``watcher``.
+
+    What it returns, other than None, takes the place of the heads' outputs.
+    """
     token = _watcher.set(watcher)
     try:
         yield
@@ -91,7 +94,8 @@ def attend(
     if watcher is not None:
         scaling = options.get("scaling")
         seen = (module, query, key, value, attention_mask, weights, output)
-        watcher(Attention(*seen, scaling=scaling))
+        instead = watcher(Attention(*seen, scaling=scaling))
+        output = output if instead is None else instead
     return output, weights
 
 

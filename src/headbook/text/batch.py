@@ -38,6 +38,15 @@ class Batch:
         """The half of the corpus that each sentence belongs to."""
         return half_of(self.key)
 
+    def repeated(self, times: int) -> "Batch":
+        """The same sentences several times, one copy of the batch below the other."""
+        return Batch(
+            items=self.items * times,
+            texts={side: texts.repeated(times) for side, texts in self.texts.items()},
+            index=np.tile(self.index, times),
+            key=np.tile(self.key, times),
+        )
+
     @classmethod
     def of(
         cls, items: Sequence[Encoded], device: torch.device, dtype: torch.dtype = torch.float32

@@ -1,7 +1,7 @@
 """The texts of a batch as padded arrays."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -114,6 +114,10 @@ class Texts:
     def n_tokens(self) -> int:
         """Length of the longest text."""
         return self.ids.shape[1]
+
+    def repeated(self, times: int) -> "Texts":
+        """The same texts several times, one copy of all of them below the other."""
+        return Texts(*(getattr(self, field.name).repeat(times, 1) for field in fields(self)))
 
     @classmethod
     def of(

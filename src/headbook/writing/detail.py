@@ -109,7 +109,9 @@ def _less(detail: Detail, study: Study, sizes: Sizes, most: float) -> Detail:
 
 def _no_tables(detail: Detail, shown: Study, sizes: Sizes, excess: float) -> tuple[Detail, float]:
     del shown, excess
-    saved = sum(sizes.get(f"data/{name}.csv", 0) for name in TOKEN_TABLES)
+    saved = sum(
+        sizes.get(f"data/{name}.csv{packed}", 0) for name in TOKEN_TABLES for packed in ("", ".gz")
+    )
     return (replace(detail, tables=False), saved) if saved else (detail, 0)
 
 

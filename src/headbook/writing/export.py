@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import gzip
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ from headbook.terms import Side
 from headbook.wording import visible
 
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
+PLAIN = 1_000_000  # bytes of a CSV file up to which it is not compressed
+PLAIN_ONES = {"heads": 5_000_000, "layers": 5_000_000}  # the same of the most used
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
 DIGITS = {"tokens": 6, "nearest": 6, "types": 6}  # of single-precision values; all others have 9
 
@@ -238,7 +241,7 @@ def table_of(study: Study, name: str) -> pd.DataFrame:
 
 
 def write_tables(study: Study, folder: Path, without: Collection[str] = ()) -> list[str]:
-    """Every table as CSV and Parquet.
+    """Every table as CSV and Parquet; CSV of the large ones with gzip.
 
     Args:
         without: tables that are written as Parquet alone.
@@ -257,21 +260,27 @@ def write_tables(study: Study, folder: Path, without: Collection[str] = ()) -> l
         if name in without:
             left_out.append(f"{name}.csv would make the site too large; use the Parquet file")
             continue
-        path = folder / f"{name}.csv"
-        _spreadsheet_safe(frame).to_csv(
-            path,
+        text = _csv(frame, DIGITS.get(name, 9))
+        if len(text) > MOST_CSV:
+            left_out.append(f"{name}.csv would hold {len(text):,} bytes; use the Parquet file")
+        elif len(text) > PLAIN_ONES.get(name, PLAIN):
+            (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text, mtime=0))
+        else:
+            (folder / f"{name}.csv").write_bytes(text)
+    return left_out
+
+
+def _csv(frame: pd.DataFrame, digits: int) -> bytes:
+    return (
+        _spreadsheet_safe(frame)
+        .to_csv(
             index=False,
-            float_format=f"%.{DIGITS.get(name, 9)}g",
+            float_format=f"%.{digits}g",
             lineterminator="\n",
-            encoding="utf-8",
             quoting=csv.QUOTE_MINIMAL,
         )
-        if path.stat().st_size > MOST_CSV:
-            left_out.append(
-                f"{name}.csv would hold {path.stat().st_size:,} bytes; use the Parquet file"
-            )
-            path.unlink()
-    return left_out
+        .encode()
+    )
 
 
 def write_exemplars(study: Study, file: Path) -> None:

@@ -3,8 +3,10 @@
 Everything that comes from outside either goes through Jinja's escaping or through a function here.
 """
 
+import base64
 import json
 import re
+import zlib
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -17,6 +19,8 @@ from markupsafe import Markup, escape
 from headbook.wording import unbroken, visible
 from headbook.writing import latex
 
+LEGIBLE = 1_000  # characters of a data file up to which its values stay JSON
+END = ");\n"  # of a data file
 IDENTIFIERS = {
     re.compile(r"arXiv:(\d{4}\.\d{4,5})"): "https://arxiv.org/abs/",
     re.compile(r"doi:(10\.\S+[^\s.,;)])"): "https://doi.org/",
@@ -69,8 +73,26 @@ def safe_json(value: Any) -> str:
 
 
 def script(name: str, value: Any) -> str:
-    """A data file: one call of the function that every page registers."""
-    return f"headbook.take({safe_json(name)},{safe_json(value)});\n"
+    """A data file: one call of a function that every page registers.
+
+    Values of more than `LEGIBLE` characters are deflated, in base64: `values` has them back.
+    """
+    text = safe_json(value)
+    if len(text) <= LEGIBLE:
+        return f"headbook.take({safe_json(name)},{text});\n"
+    packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    return f'headbook.packed({safe_json(name)},"{packed}");\n'
+
+
+def values(text: str) -> str:
+    """The name and the value that a data file holds, as a JSON list."""
+    call, _, rest = text.partition("(")
+    given = f"[{rest.removesuffix(END)}]"
+    if call == "headbook.take":
+        return given
+    name, packed = json.loads(given)
+    value = zlib.decompress(base64.b64decode(packed)).decode()
+    return f"[{safe_json(name)},{value}]"
 
 
 def filters() -> dict[str, Callable[..., Any]]:

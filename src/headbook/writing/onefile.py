@@ -15,16 +15,16 @@ from pathlib import Path
 from headbook.errors import StudyError
 from headbook.resources import folder
 from headbook.writing.export import walk
+from headbook.writing.markup import values
 
 MARK = '<meta name="generator" content="Headbook, one file">'
 # What a folder needs and one file does not: what servers read, and what stands in its own head.
 USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
 USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
-CALL, END = "headbook.take(", ");\n"  # around the values of a data file
 HEAD = 1000  # bytes in which the mark stands
 LINKS = re.compile(r'(<a [^>]*?href=")(?!#|[a-z]+:)')
 PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')  # files, which its body does not reach
-LEFT = "Left out of this one file, since the same rows are in it as CSV: {}."
+LEFT = "Left out of this one file, since the same rows are in it as CSV or Parquet: {}."
 
 
 def is_ours(file: Path) -> bool:
@@ -74,15 +74,15 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
             continue
         content = file.read_bytes()
         if name.startswith("data/") and name.endswith(".js"):
-            values = content.decode().removeprefix(CALL).removesuffix(END)
-            content = f"[{values}]".encode()
+            content = values(content.decode()).encode()
         yield name, content
 
 
 def _redundant(site: Path) -> list[str]:
-    """Parquet files whose rows are there as CSV, in order."""
-    files = sorted((site / "data").glob("*.parquet"))
-    return [f"data/{file.name}" for file in files if file.with_suffix(".csv").exists()]
+    """Files whose rows are there in another one: Parquet beside CSV, large CSV beside Parquet."""
+    data = site / "data"
+    parquet = [file for file in data.glob("*.parquet") if file.with_suffix(".csv").exists()]
+    return [f"data/{file.name}" for file in sorted([*parquet, *data.glob("*.csv.gz")])]
 
 
 def _is_code(name: str) -> bool:

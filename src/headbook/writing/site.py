@@ -289,7 +289,7 @@ class _Writer:
         tables = {
             f"{name}{suffix}": (table.what, table.columns)
             for name, table in export.TABLES.items()
-            for suffix in (".csv", ".parquet")
+            for suffix in (".csv", ".csv.gz", ".parquet")
         }
         return DataPage(
             path="data.html",

@@ -1,0 +1,187 @@
+"""Pictures of a site for README and gallery, and the text of the gallery.
+
+Usage: python docs/gallery.py SITE [--out docs]
+
+SITE is what `headbook demo` wrote. Pages are opened from disk in Chromium, as they look at first;
+nothing is drawn that is not on them. `make gallery` builds the sample site and runs this.
+"""
+
+import argparse
+import io
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+from PIL import Image
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+
+from headbook.stored.shown import HeadName
+from headbook.wording import head_name, head_page
+
+Theme = Literal["light", "dark"]
+
+INSTALLED = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = ["--no-sandbox", "--disable-background-networking"]
+WINDOW: ViewportSize = {"width": 1440, "height": 900}
+WIDTH = 960  # of the gallery's pictures, in pixels
+MARGIN = 6  # around the atlas
+THEMES: tuple[Theme, ...] = ("light", "dark")
+WAIT = 500  # ms after loading, for what scripts draw
+CHOSEN_BY = "dependency_excess"  # the head with the most of it is shown
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A picture of the gallery: the first screen of a page.
+
+    Attributes:
+        name: of the file, without suffix.
+        page: its address in the site; fields in braces are those of `subjects`.
+        title, text: what stands above and below the picture.
+        theme: light or dark.
+    """
+
+    name: str
+    page: str
+    title: str
+    text: str
+    theme: Theme = "light"
+
+
+SHOTS = (
+    Shot(
+        "overview", "index.html", "Overview",
+        "What the model's heads do; the atlas, a tile for each head with its "
+        "mean attention and its type; below it who does what, curves over layers and findings.",
+    ),
+    Shot(
+        "head", "{head}", "Head",
+        "{head_name}, the head whose attention aligns most with dependencies: what it does, its "
+        "mean attention, attention by offset, its strongest exemplars. Further down: its place "
+        "among all heads, relations, exemplars over the whole range, every number.",
+    ),
+    Shot(
+        "sentence", "{sentence}", "Sentence",
+        "A sentence in every head: maps, lines between tokens, every weight, token paths through "
+        "the layers.",
+    ),
+    Shot(
+        "heads", "heads.html", "Heads",
+        "Which head does what; all heads by any number, to sort, filter and draw.",
+    ),
+    Shot(
+        "tokens", "tokens.html", "Tokens",
+        "The mean path of every token type, and where occurrences of the same token part.",
+    ),
+    Shot(
+        "syntax", "syntax.html", "Syntax",
+        "For each relation the best head against the best fixed offset, with a family-wise test; "
+        "trees induced from attention.",
+    ),
+    Shot(
+        "flow", "flow.html", "Flow",
+        "How much information attention moves between tokens, and which heads contribute.",
+    ),
+    Shot(
+        "metric", "metrics/attention_distance.html", "Metric",
+        "Each metric has a page: definition, source, all heads, all layers, all numbers.",
+    ),
+    Shot(
+        "methods", "methods.html", "Methods",
+        "Definitions, self-checks with the largest differences, model, options and versions.",
+    ),
+    Shot(
+        "overview-dark", "index.html", "Dark theme",
+        "Every page follows the system's theme, or the switch in its header.", "dark",
+    ),
+)  # fmt: skip
+
+HEAD = """# Gallery
+
+First screens of the sample site (64 sentences, the demo model, all-MiniLM-L6-v2), 1440 pixels wide,
+scaled down. Built by `make gallery`, which also writes this page.
+"""
+
+
+def subjects(site: Path) -> dict[str, str]:
+    """The head and the sentence that are shown: addresses of their pages, the head's name."""
+    heads = pd.read_csv(site / "data" / "heads.csv")
+    best = heads[heads["metric"] == CHOSEN_BY].nlargest(1, "value").to_dict("records")[0]
+    head = HeadName(best["stack"], best["layer"], best["head"])
+    sentences = sorted((site / "sentences").glob("[0-9]*.html"))
+    sentence = sentences[:3][-1].relative_to(site).as_posix()
+    return {"head": head_page(head), "head_name": head_name(head), "sentence": sentence}
+
+
+def text(shown: Mapping[str, str]) -> str:
+    """The gallery as Markdown."""
+    parts = [HEAD]
+    for shot in SHOTS:
+        picture = f"![First screen: {shot.title.lower()}](gallery/{shot.name}.webp)"
+        parts.append(f"## {shot.title}\n\n{picture}\n\n{shot.text.format_map(shown)}\n")
+    return "\n".join(parts)
+
+
+def opened(browser: Browser, file: Path, theme: Theme) -> Page:
+    """A page in a window of its own."""
+    page = browser.new_context(viewport=WINDOW, color_scheme=theme).new_page()
+    page.goto(file.resolve().as_uri())
+    page.wait_for_timeout(WAIT)
+    return page
+
+
+def shoot(browser: Browser, site: Path, shot: Shot, shown: Mapping[str, str]) -> Image.Image:
+    """The first screen of a page, scaled down."""
+    page = opened(browser, site / shot.page.format_map(shown), shot.theme)
+    image = Image.open(io.BytesIO(page.screenshot()))
+    page.context.close()
+    return image.resize((WIDTH, image.height * WIDTH // image.width), Image.Resampling.LANCZOS)
+
+
+def shoot_atlas(browser: Browser, site: Path, theme: Theme) -> Image.Image:
+    """The atlas of the overview with the head beside it, and a margin."""
+    page = opened(browser, site / "index.html", theme)
+    box = page.locator("#atlas").bounding_box()
+    assert box is not None
+    left, top = box["x"] - MARGIN, box["y"] - MARGIN
+    right, bottom = box["x"] + box["width"] + MARGIN, box["y"] + box["height"] + MARGIN
+    whole = Image.open(io.BytesIO(page.screenshot(full_page=True)))
+    page.context.close()
+    return whole.crop((int(left), int(top), int(right), int(bottom)))
+
+
+def make(site: Path, out: Path, browser: Browser) -> None:
+    """Write all pictures and the gallery below a folder; pictures there are replaced."""
+    shown = subjects(site)
+    shutil.rmtree(out / "gallery", ignore_errors=True)
+    (out / "gallery").mkdir(parents=True)
+    for theme in THEMES:
+        save(shoot_atlas(browser, site, theme), out / f"atlas-{theme}.webp")
+    for shot in SHOTS:
+        save(shoot(browser, site, shot, shown), out / "gallery" / f"{shot.name}.webp")
+    (out / "gallery.md").write_text(text(shown), encoding="utf-8")
+
+
+def save(image: Image.Image, file: Path) -> None:
+    """Write a picture so that its text stays readable."""
+    image.convert("RGB").save(file, quality=82, method=6)
+
+
+def main() -> None:
+    """Make the gallery of a site."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("site", type=Path)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent)
+    given = parser.parse_args()
+    found = next(filter(None, map(shutil.which, INSTALLED)), None)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        make(given.site, given.out, browser)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()

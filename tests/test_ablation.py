@@ -1,0 +1,334 @@
+"""What is lost without a head, against one sentence, one head and one plain hook at a time."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import scipy.special
+import torch
+from numpy.typing import NDArray
+
+import tiny
+from bare import Bare
+from headbook.measures.frame import Frame
+from headbook.measures.replacements import OWN, Heads
+from headbook.network.anatomy import examine
+from headbook.network.intervention import intervened
+from headbook.network.judges import Words, judge_of
+from headbook.network.lens import Lens, read_lens
+from headbook.network.model import load_model
+from headbook.passes.effects import Ablator, Effects, Means
+from headbook.stored.shown import HeadName
+from headbook.terms import Replacement, Side, Stack, Target
+from headbook.text.batch import Batch
+from headbook.text.texts import Texts
+from test_lens import bare
+from views import Marks
+
+Floats = NDArray[np.float64]
+TEXTS = (
+    ("the old dog sees the small bird in the garden .", "a red house , the cat ."),
+    ("water", "red bird"),
+    ("un ##happi fisher sings and sleeps near water !", "the old dog runs ."),
+    ("the cat and the bird sleep", "a garden near the house"),
+    ("a red house runs ?", "the fisher sees the bird and the dog ."),
+)
+KEYS = np.array([2, 5, 9, 12, 7], dtype=np.uint64)  # halves 0, 1, 1, 0, 1
+FAMILIES = ("bert", "gpt2", "llama", "bart")  # masked, causal, grouped queries, pairs
+SMALL = 1e-5  # llama's own softmax is in single precision
+
+
+class Case(NamedTuple):
+    """A tiny model whose heads can be taken away, and some sentences."""
+
+    ablator: Ablator
+    batches: list[Batch]
+    folder: Path
+    family: str
+
+    @property
+    def means(self) -> Means:
+        """Of all batches."""
+        found = Means()
+        for batch in self.batches:
+            found += self.ablator.means(batch)
+        return found
+
+    def effects(self, sets: Sequence[Sequence[HeadName]], replacement: Replacement) -> Effects:
+        """Of all batches."""
+        means = self.means
+        parts = [self.ablator.effects(b, sets, replacement, means) for b in self.batches]
+        return Effects.together(parts)
+
+
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Case]:
+    @cache
+    def of(family: str, *, head: bool = True) -> Case:
+        place = tmp_path_factory.mktemp("model") / family
+        folder = tiny.write(family, place, head=head)
+        model = load_model(str(folder), dtype="float64")
+        anatomy = examine(model)
+        lens = read_lens(model, anatomy)
+        plain = Bare.load(folder, pairs=tiny.ALL[family].pairs)
+        batches = [batch_of(plain, family, rows) for rows in ((0, 1, 2), (3, 4))]
+        heads = intervened(model, anatomy, batches[0])
+        side = anatomy.stacks[heads.read].queries
+        judge = judge_of(
+            lens if isinstance(lens, Lens) else None, side, model.tokenizer.mask_token_id
+        )
+        return Case(Ablator(heads, judge), batches, folder, family)
+
+    return of
+
+
+def ids_of(plain: Bare, family: str, number: int) -> list[list[int]]:
+    return plain.ids(*TEXTS[number][: 2 if tiny.ALL[family].pairs else 1])
+
+
+def specials(plain: Bare, row: Sequence[int]) -> list[int]:
+    t = plain.tokenizer
+    kept = {t.unk_token_id, t.mask_token_id}
+    return [i for i, token in enumerate(row) if token in {*t.all_special_ids} - kept]
+
+
+def batch_of(plain: Bare, family: str, numbers: Sequence[int]) -> Batch:
+    sentences = [ids_of(plain, family, number) for number in numbers]
+    texts = {
+        side: Texts.of(
+            [
+                Marks(len(ids[k]), ids=ids[k], special=specials(plain, ids[k])).tokens()
+                for ids in sentences
+            ],
+            torch.device("cpu"),
+            torch.float64,
+        )
+        for k, side in enumerate(list(Side)[: len(sentences[0])])
+    }
+    return Batch((), texts, np.array(numbers), KEYS[list(numbers)])
+
+
+class Naive:
+    """One sentence at a time; heads are cut out of what goes into output projections."""
+
+    def __init__(self, case: Case, masked: Sequence[Sequence[int]]) -> None:
+        self.case, self.masked = case, masked
+        self.anatomy = case.ablator.heads.anatomy
+        own = dict(case.ablator.heads.model.body.named_modules())
+        self.model = bare(case.folder, case.family)
+        names = {
+            place: next(n for n, m in own.items() if m is projection.module)
+            for place, projection in self.anatomy.projections.items()
+        }
+        body = self.model.network.base_model
+        self.ends = {place: body.get_submodule(name) for place, name in names.items()}
+        self.width = next(iter(self.anatomy.stacks.values())).head_width
+
+    def rows(self, number: int) -> list[list[int]]:
+        """Tokens as the model reads them."""
+        rows = ids_of(self.model, self.case.family, number)
+        mask = self.model.tokenizer.mask_token_id
+        return [[mask if i in self.masked[number] else t for i, t in enumerate(rows[0])], *rows[1:]]
+
+    def run(self, number: int, without: dict[HeadName, Floats]) -> tuple[Floats, dict[Any, Floats]]:
+        """Logits, and what went into each projection before it was changed."""
+        taken: dict[Any, Floats] = {}
+
+        def hook(place: tuple[str, int]) -> Callable[..., Any]:
+            def change(_: Any, given: tuple[Any, ...]) -> Any:
+                z = given[0].reshape(-1, given[0].shape[-1])
+                taken[place] = z.numpy().copy()
+                for head, r in without.items():
+                    if (head.stack, head.layer) == place:
+                        z[:, head.head * self.width : (head.head + 1) * self.width] = (
+                            torch.from_numpy(r)
+                        )
+                return (z.reshape(given[0].shape), *given[1:])
+
+            return change
+
+        handles = [end.register_forward_pre_hook(hook(p)) for p, end in self.ends.items()]
+        try:
+            logits = self.model.run(self.rows(number)).logits[0].numpy()
+        finally:
+            for handle in handles:
+                handle.remove()
+        return logits, taken
+
+    def group(self, head: HeadName, number: int, replacement: Replacement) -> list[int]:
+        """Class or position of each query token."""
+        side = self.anatomy.stacks[head.stack].queries
+        row = self.rows(number)[-1 if side is Side.TARGET else 0]
+        if replacement is Replacement.POSITION_MEAN:
+            return list(range(len(row)))
+        special = specials(
+            self.model,
+            ids_of(self.model, self.case.family, number)[-1 if side is Side.TARGET else 0],
+        )
+        return [0 if i == 0 else 1 if i in special else 2 for i in range(len(row))]
+
+    def instead(self, head: HeadName, number: int, replacement: Replacement) -> Floats:
+        """What stands in place of a head's output in a sentence."""
+        own = self.group(head, number, replacement)
+        if replacement is Replacement.ZERO:
+            return np.zeros((len(own), self.width))
+        others = [n for n in range(len(TEXTS)) if KEYS[n] % 2 != KEYS[number] % 2]
+        z: list[Floats] = []
+        groups: list[int] = []
+        for other in others:
+            _, taken = self.run(other, {})
+            part = slice(head.head * self.width, (head.head + 1) * self.width)
+            z.extend(taken[head.stack, head.layer][:, part])
+            groups.extend(self.group(head, other, replacement))
+        table = np.array(z)
+        chosen = [[i for i, g in enumerate(groups) if g == mine] or range(len(z)) for mine in own]
+        return np.array([table[list(places)].mean(0) for places in chosen])
+
+
+def scored(case: Case) -> list[dict[int, int]]:
+    """The tokens that are scored, by place, of every sentence; as the judge says."""
+    found: dict[int, dict[int, int]] = {}
+    judge = case.ablator.judge
+    assert isinstance(judge, Words)
+    for batch in case.batches:
+        read = judge.prepared(batch)
+        side = judge.side
+        for row, number in enumerate(batch.index):
+            ids, valid = batch.texts[side].ids[row], batch.texts[side].valid[row]
+            n = int(valid.sum())
+            if judge.mask is None:
+                found[int(number)] = {i: int(ids[i + 1]) for i in range(n - 1)}
+            else:
+                changed = (read.texts[side].ids[row] == judge.mask) & valid
+                found[int(number)] = {i: int(ids[i]) for i in range(n) if changed[i]}
+    return [found[number] for number in range(len(TEXTS))]
+
+
+@pytest.mark.parametrize(
+    "replacement", [Replacement.MEAN, Replacement.ZERO, Replacement.POSITION_MEAN]
+)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_effects_equal_plain_hooks_sentence_by_sentence(
+    family: str, replacement: Replacement, case: Callable[..., Case]
+) -> None:
+    it = case(family)
+    places = [(c.stack, c.layer) for c in it.ablator.heads.anatomy.calls]
+    sets = [[HeadName(*place, 1)] for place in places]
+    sets += [[HeadName(*places[0], 0), HeadName(*places[-1], 3)]]
+    found = it.effects(sets, replacement)
+    true = scored(it)
+    masked = [[*row] if family == "bert" else [] for row in true]
+    naive = Naive(it, masked)
+    order = np.argsort(KEYS)
+    loss_name, kl_name = it.ablator.judge.targets
+    assert found.counts[loss_name].tolist() == [len(true[n]) for n in order]
+    for row, number in enumerate(order):
+        whole, _ = naive.run(number, {})
+        logs = scipy.special.log_softmax(whole, -1)
+        loss = sum(-logs[i, t] for i, t in true[number].items())
+        assert found.full[loss_name][row] == pytest.approx(loss, abs=SMALL)
+        for column, heads in enumerate(sets):
+            r = {head: naive.instead(head, number, replacement) for head in heads}
+            changed, _ = naive.run(number, r)
+            other = scipy.special.log_softmax(changed, -1)
+            lost = sum(logs[i, t] - other[i, t] for i, t in true[number].items())
+            kl = sum(float((np.exp(logs[i]) * (logs[i] - other[i])).sum()) for i in true[number])
+            assert found.changes[loss_name][row, column] == pytest.approx(lost, abs=SMALL)
+            assert found.changes[kl_name][row, column] == pytest.approx(kl, abs=SMALL)
+    assert np.abs(found.changes[loss_name]).max() > 1e-3
+
+
+def test_without_a_head_of_words_states_are_compared(case: Callable[..., Case]) -> None:
+    it = case("bert", head=False)
+    assert it.ablator.judge.targets == (Target.STATE, Target.EMBEDDING)
+    found = it.effects([[HeadName("self", 0, 2)]], Replacement.ZERO)
+    plain = Bare.load(it.folder)
+    layer = plain.network.encoder.layer[0].attention.output.dense
+    for row, number in enumerate(np.argsort(KEYS)):
+        ids = plain.ids(TEXTS[number][0])
+
+        def cut(_: Any, given: tuple[Any, ...]) -> Any:
+            z = given[0].clone()
+            z[..., 16:24] = 0
+            return (z,)
+
+        one = plain.run(ids).last_hidden_state[0].numpy()
+        handle = layer.register_forward_pre_hook(cut)
+        other = plain.run(ids).last_hidden_state[0].numpy()
+        handle.remove()
+        tokens = [
+            1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+            for a, b in zip(one, other, strict=True)
+        ]
+        a, b = one.mean(0), other.mean(0)
+        text = 1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b)
+        assert found.changes[Target.STATE][row, 0] == pytest.approx(sum(tokens), abs=1e-9)
+        assert found.changes[Target.EMBEDDING][row, 0] == pytest.approx(text, abs=1e-9)
+        assert found.counts[Target.STATE][row] == len(one)
+        assert found.counts[Target.EMBEDDING][row] == 1
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_replacements_of_a_sentence_itself_equal_loops(causal: bool) -> None:
+    """Grouped queries; padding; the sink is special tokens and, in causal stacks, position 0."""
+    rng = np.random.default_rng(5)
+    n, heads, shared, width = 6, 4, 2, 3
+    lengths, special = (6, 4), ({0, 5}, {0, 3})
+    seen = np.zeros((2, n, n), dtype=bool)
+    for s, length in enumerate(lengths):
+        seen[s, :, :length] = True
+    seen &= np.tri(n, dtype=bool) if causal else True
+    weights = rng.random((2, heads, n, n)) * seen[:, None]
+    weights /= weights.sum(-1, keepdims=True)
+    value = rng.normal(size=(2, shared, n, width))
+    z = np.einsum("shqk,shkw->sqhw", weights, value.repeat(heads // shared, 1))
+    marks = [
+        Marks(m, special=sorted(places)).tokens()
+        for m, places in zip(lengths, special, strict=True)
+    ]
+    texts = Texts.of(marks, torch.device("cpu"), torch.float64)
+    stack = Stack("self", 1, (0,), heads, shared, width, causal, Side.SOURCE, Side.SOURCE)
+    frame = Frame(stack, texts, texts, torch.from_numpy(seen))
+    given = Heads(*map(torch.from_numpy, (weights, value, z)))
+    found = {kind: make(given, frame).numpy() for kind, make in OWN.items()}
+    for s, length in enumerate(lengths):
+        sink = special[s] | ({0} if causal else set())
+        for q in range(length):
+            keys = [k for k in range(length) if seen[s, q, k]]
+            for h in range(heads):
+                v, a = value[s, h // 2], weights[s, h, q]
+                held = [k for k in keys if k in sink]
+                only = sum(a[k] * v[k] for k in held) / sum(a[k] for k in held)
+                wanted = {
+                    Replacement.ZERO: np.zeros(width),
+                    Replacement.UNIFORM: sum(v[k] for k in keys) / len(keys),
+                    Replacement.WITHOUT_SINK: sum(
+                        (a[k] * v[k] for k in keys if k not in sink), np.zeros(width)
+                    ),
+                    Replacement.SINK_ONLY: only,
+                }
+                for kind, expected in wanted.items():
+                    np.testing.assert_allclose(found[kind][s, q, h], expected, atol=1e-12)
+
+
+def test_masked_tokens_are_the_same_wherever_a_sentence_stands(case: Callable[..., Case]) -> None:
+    """Some of every sentence, ordinary ones alone, by the hash of its content."""
+    it = case("bert")
+    assert all(1 <= len(row) <= 3 for row in scored(it))
+    (first, _), judge = it.batches, it.ablator.judge
+    turned = Batch(
+        (),
+        {
+            side: Texts(*(getattr(t, name).flip(0) for name in t.__dataclass_fields__))
+            for side, t in first.texts.items()
+        },
+        first.index[::-1],
+        first.key[::-1],
+    )
+    one, other = (judge.prepared(b).texts[Side.SOURCE].ids for b in (first, turned))
+    assert torch.equal(one, other.flip(0))
+    special = first.texts[Side.SOURCE].special
+    assert torch.equal(one[special], first.texts[Side.SOURCE].ids[special])

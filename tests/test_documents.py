@@ -1,0 +1,247 @@
+"""Commands and code of the documents run: in order, each document in a folder of its own.
+
+Models are tiny random ones and texts few. Where a document does not name its own, there is one
+metric and no annotator; everything else is as the document has it.
+"""
+
+import io
+import logging
+import re
+import runpy
+import shlex
+import shutil
+import subprocess
+import sys
+import tomllib
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+import headbook
+from documents import DOCUMENTS, ROOT, all_commands, blocks, commands, name, read
+from headbook import cli
+
+LANGUAGES = {"sh", "python", "toml", "yaml"}
+FAMILIES = {  # what stands for the models of documents
+    "demo": "bert",
+    "bert-base-uncased": "bert",
+    "./my-model": "bert",
+    "gpt2": "gpt2",
+    "Helsinki-NLP/opus-mt-en-de": "marian",
+}
+CHEAP = {
+    "--metrics": "attention_distance",
+    "--annotator": "none",
+    "--exemplars": "1",
+    "--sentence-pages": "1",
+}
+FEW = "attention_distance,offset_profile"  # metrics of what documents begin with
+NOT_HERE = {  # words of commands that are left out or replaced, and why
+    "en_core_web_trf": ("embedded", "a pipeline that the reader installs"),
+    "cuda": ("cpu", "a machine may have no GPU"),
+    "main": ("", "folders have no revisions"),
+    "--revision": ("", "folders have no revisions"),
+}
+ONLY_LOOKED_AT = {  # programs whose commands do not run, and why
+    "make": "installs, builds and tests everything; its own commands are printed",
+    "pip": "asks a registry; its extras are looked up",
+    "python": "measures for minutes to hours; it is asked for its options",
+}
+TEXTS = "the cat sees a dog\nthe old dog runs near the garden\nthe small bird sings\n"
+FILES = {
+    "sentences.txt": TEXTS,
+    "corpus.txt": TEXTS,
+    "part-1.txt": TEXTS,
+    "part-2.txt": "a red house\nthe fisherman sees the water\n",
+    "more.jsonl": '{"text": "the bird sees a house"}\n',
+    "notes.md": "My *notes*.\n",
+}
+PARTS = {  # files of the sample inputs, and what stands between their texts
+    "sentences.txt": "\n",
+    "pairs.tsv": "\n",
+    "minimal_pairs.jsonl": "\n",
+    "sentences.conllu": "\n\n",
+}
+OPTIONS = re.compile(r"--[\w-]+")
+
+
+@dataclass(frozen=True)
+class World:
+    """Where a document is followed.
+
+    Attributes:
+        place: its folder.
+        models: folder of a tiny model, by its family.
+    """
+
+    place: Path
+    models: Callable[[str], Path]
+
+    def model(self, name: str) -> str:
+        """The folder that stands for a model."""
+        return str(self.models(FAMILIES[name]))
+
+    def provide(self, kind: str = "") -> None:
+        """Put the study or the site there that a command takes and nothing before it has made."""
+        if kind not in {"study", "site"} or (self.place / kind).exists():
+            return
+        study = headbook.collect(
+            "sentences.txt",
+            model=self.model("demo"),
+            metrics=FEW,
+            annotator="none",
+            sentence_pages="1",
+        )
+        if kind == "study":
+            study.save(kind)
+        else:
+            headbook.render(study, kind)
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_folder: Callable[[str], Path]
+) -> Iterator[World]:
+    """A new folder with the files that documents speak of, as the current one."""
+    for file, text in FILES.items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    (tmp_path / "sample_inputs").mkdir()
+    for file, part in PARTS.items():
+        whole = read(ROOT / "sample_inputs" / file).split(part)
+        few = part.join(whole[:8]) + part
+        (tmp_path / "sample_inputs" / file).write_text(few, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        yield World(tmp_path, tiny_folder)
+    logging.disable(logging.NOTSET)
+
+
+def follow(world: World, text: str) -> None:
+    """Do what a document says, in order."""
+    for language, code in blocks(text):
+        if language == "sh":
+            for command in commands(code):
+                run(world, command)
+        elif language == "toml":
+            (world.place / "headbook.toml").write_text(of_tiny(world, code), encoding="utf-8")
+        elif language == "python":
+            exec(compile(of_tiny(world, code), "document", "exec"), {"__name__": "document"})  # noqa: S102
+
+
+def of_tiny(world: World, code: str) -> str:
+    """Python or TOML with a tiny model; Python with one metric and a page."""
+
+    def model(found: re.Match[str]) -> str:
+        name = f'model{found[1]}"{world.model(found[2])}"'
+        more = ', metrics="attention_distance", sentence_pages="1"'
+        return name + more * (found[1] == "=")
+
+    return re.sub(r'\bmodel( ?= ?)"([^"]+)"', model, code)
+
+
+def run(world: World, command: str) -> None:
+    """Run a command, or look at one that cannot run."""
+    before, _, last = command.rpartition(" | ")
+    program, *words = shlex.split(last)
+    if program != "headbook":
+        assert program in ONLY_LOOKED_AT, command
+        LOOKS[program](words)
+        return
+    piped = subprocess.run(["sh", "-c", before], check=True, capture_output=True).stdout
+    words = [each for each in (NOT_HERE.get(word, (word,))[0] for word in words) if each]
+    out = Path(words[words.index("--out") + 1]) if "--out" in words else None
+    if out is not None and "--force" not in words:
+        shutil.rmtree(out, ignore_errors=True)
+        out.unlink(missing_ok=True)
+    world.provide(*words[1:2])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped), encoding="utf-8"))
+        cli.app(tiny_words(world, words), standalone_mode=False)
+    assert out is None or out.exists(), command
+
+
+def tiny_words(world: World, words: list[str]) -> list[str]:
+    """A command with a tiny model, one metric and a page, unless it says itself."""
+    if words[0] not in {"build", "collect", "demo"}:
+        return words
+    words = [*words]
+    if "--model" in words:
+        at = words.index("--model") + 1
+        words[at] = world.model(words[at])
+    elif "--config" not in words:
+        words += ["--model", world.model("demo")]
+    return words + [w for pair in CHEAP.items() if pair[0] not in words for w in pair]
+
+
+def look_at_make(words: list[str]) -> None:
+    """A target of the Makefile, which prints what it would do."""
+    command = ["make", "--dry-run", "--directory", str(ROOT), *words]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def look_at_pip(words: list[str]) -> None:
+    """The package in this folder, with extras that it has."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    command, package = words
+    found = re.fullmatch(r"\.\[(\w+)\]", package)
+    assert command == "install"
+    assert found is not None
+    assert found[1] in project["optional-dependencies"]
+
+
+def look_at_python(words: list[str]) -> None:
+    """A script of this project, which takes the options that stand behind it."""
+    script = ROOT / words[0]
+    said = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [str(script), "--help"])
+        patch.setattr(sys, "path", [str(script.parent), *sys.path])
+        patch.setattr(sys, "stdout", said)
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        with pytest.raises(SystemExit, match="0"):
+            runpy.run_path(str(script), run_name="__main__")
+    given = {option for word in words[1:] for option in OPTIONS.findall(word)}
+    assert given <= {*OPTIONS.findall(said.getvalue())}
+
+
+LOOKS = {"make": look_at_make, "pip": look_at_pip, "python": look_at_python}
+RUNNING = [file for file in DOCUMENTS if blocks(read(file))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", RUNNING, ids=name)
+def test_what_a_document_says_can_be_done(file: Path, world: World) -> None:
+    follow(world, read(file))
+
+
+def test_the_example_of_the_package_runs(world: World) -> None:
+    assert blocks(headbook.__doc__ or "", "python")
+    follow(world, headbook.__doc__ or "")
+    assert (world.place / "site" / "index.html").is_file()
+
+
+@pytest.mark.parametrize("file", RUNNING, ids=name)
+def test_blocks_say_their_language(file: Path) -> None:
+    assert {language for language, _ in blocks(read(file))} <= LANGUAGES
+
+
+def test_every_exemption_is_needed() -> None:
+    found = all_commands()
+    words = {word for command in found for word in shlex.split(command)}
+    assert {*NOT_HERE} <= words
+    assert {*ONLY_LOOKED_AT} <= {command.split()[0] for command in found}
+    assert all(reason for *_, reason in NOT_HERE.values())
+
+
+@pytest.mark.slow
+def test_a_command_that_fails_is_seen(world: World) -> None:
+    """What follows documents must itself be able to fail."""
+    for wrong in ("headbook build missing.txt --out s", "headbook render study --oot s", "rm -r x"):
+        with pytest.raises(Exception, match=r"missing|oot|rm"):
+            follow(world, f"```sh\n{wrong}\n```\n")
+    nowhere = replace(world, models=lambda family: world.place / family)
+    with pytest.raises(headbook.errors.HeadbookError):
+        follow(nowhere, headbook.__doc__ or "")
