@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser import DARK, LIGHT, Open, background, come_alive, each
+from browser import DARK, LIGHT, Open, background, come_alive, each, sideways
 from pages import data_file
 from sites import Site
 
@@ -19,20 +19,28 @@ def test_grid_shows_the_chosen_metric(
     page = open_page(site.folder / "index.html")
     grids = data_file(site.folder / "data" / "grid.js")[1]
     assert {*grids} == {stack.name for stack in site.study.manifest.stacks}
-    for stack, choices in grids.items():
-        grid = page.locator(f'[data-grid="{stack}"]')
-        for key in [*choices][::17]:
-            grid.get_by_label("Metric").select_option(key)
+    keys = [*dict.fromkeys(key for choices in grids.values() for key in choices)]
+    assert {*each(page.locator("[data-metric] option"), "value")} == {*keys}
+    for key in [keys[-1], *keys[::17]]:
+        page.get_by_label("Metric").select_option(key)
+        for stack, choices in grids.items():
+            grid = page.locator(f'[data-grid="{stack}"]')
+            cells = grid.locator("td a")
+            if key not in choices:
+                expect(grid.locator("[data-caption]")).to_have_text("Not measured in this stack")
+                assert {*cells.all_text_contents()} == {"–"}
+                expect(grid.locator("[data-files]")).to_be_hidden()
+                continue
             shown = choices[key]
             expect(grid.locator("[data-caption]")).to_have_text(shown["caption"])
-            assert grid.locator("td a").all_text_contents() == shown["texts"]
+            assert cells.all_text_contents() == shown["texts"]
             colours = [f"c{step}" if step >= 0 else "" for step in shown["steps"]]
             assert each(grid.locator("td"), "class") == colours
             ends = [grid.locator(f"[data-{end}]").text_content() for end in ("low", "high")]
             assert ends == [shown["low"], shown["high"]]
-            titles = each(grid.locator("td a"), "title")
+            titles = each(cells, "title")
             names = [f"{title}: {text}" for title, text in zip(titles, shown["texts"], strict=True)]
-            assert each(grid.locator("td a"), "aria-label") == names
+            assert each(cells, "aria-label") == names
 
 
 def test_grid_values_are_those_of_the_table(encoder_site: Site, open_page: Open) -> None:
@@ -82,6 +90,140 @@ def test_theme_is_remembered_on_the_next_page(encoder_site: Site, open_page: Ope
     page.emulate_media(color_scheme="light")
     switch.click()
     assert background(page) == DARK
+
+
+MENU = ["Overview", "Heads", "Sentences", "Tokens", "Analyses", "Methods"]
+
+
+TOPS = "found => found.map((each) => each.getBoundingClientRect().y)"
+HEADER = """() => {
+  const box = (name) => document.querySelector(name).getBoundingClientRect();
+  const { y, height } = box(".top"), ends = (name) => [box(name).left, box(name).right];
+  const entries = [...document.querySelectorAll(".top nav > ul > li")];
+  const rows = entries.map((each) => Math.round(each.getBoundingClientRect().y));
+  return [[y, height], ends(".top nav"), ends(".search"), rows];
+}"""
+
+
+def entries(page: Page) -> list[str]:
+    """The menu's entries that are always in sight."""
+    found = page.locator(".top nav > ul > li > a, .top nav summary")
+    return [text.strip() for text in found.all_text_contents()]
+
+
+@pytest.mark.parametrize(
+    ("path", "marked"),
+    [
+        ("index.html", ["Overview"]),
+        ("heads/L00-H01.html", ["Heads"]),
+        ("sentences/0001.html", ["Sentences"]),
+        ("tokens.html", ["Tokens"]),
+        ("flow.html", ["Analyses", "Attention flow"]),
+        ("metrics/attention_to.html", ["Analyses", "All metrics"]),
+        ("data.html", ["Methods"]),
+    ],
+)
+def test_the_menu_is_one_row_that_stays_and_marks_the_page(
+    encoder_site: Site, open_page: Open, path: str, marked: list[str]
+) -> None:
+    page = open_page(encoder_site.folder / path)
+    assert entries(page) == MENU
+    assert page.locator(".top [aria-current]").all_text_contents() == marked
+    for width in (701, 800, 1280, 1440):
+        assert sideways(page, width) == 0
+        page.evaluate("scrollTo(0, 400)")
+        (top, height), (_, nav), (search, _), rows = page.evaluate(HEADER)
+        assert (top, height, len({*rows})) == (0, 52, 1)
+        assert nav <= search
+    for width in (360, 390):
+        assert sideways(page, width) == 0
+
+
+def test_analyses_open_and_close_by_click_and_escape(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "index.html")
+    summary, links = page.locator(".drop summary"), page.locator(".drop a")
+    expect(links.first).to_be_hidden()
+    summary.click()
+    expect(links.first).to_be_visible()
+    page.locator("main").click(position={"x": 5, "y": 5})
+    expect(links.first).to_be_hidden()
+    summary.focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(links.first).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(links.first).to_be_hidden()
+    expect(summary).to_be_focused()
+    page.set_viewport_size({"width": 390, "height": 800})
+    summary.click()
+    for link in links.all():
+        shown = link.bounding_box()
+        assert shown
+        assert shown["x"] >= 0
+        assert shown["x"] + shown["width"] <= 390
+    links.last.click()
+    expect(page.locator("h1")).to_have_text("Metrics")
+
+
+def test_analyses_open_without_scripts(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "methods.html", java_script_enabled=False)
+    page.locator(".drop summary").click()
+    expect(page.locator(".drop a").first).to_be_visible()
+    expect(page.locator(".search")).to_be_hidden()
+
+
+def test_contents_stay_in_sight_and_mark_what_is_read(encoder_site: Site, open_page: Open) -> None:
+    """Beside the page where it is wide, else in a row above it, never over what they lead to."""
+    page = open_page(encoder_site.folder / "methods.html", reduced_motion="reduce")
+    contents = page.get_by_role("navigation", name="On this page")
+    for width, top in ((1440, 68), (800, 52), (390, 0)):
+        assert sideways(page, width) == 0
+        for name in ("checks", "states"):
+            contents.locator(f'a[href$="#{name}"]').click()
+            marked = contents.locator("[aria-current]")
+            expect(marked).to_have_attribute("href", f"#{name}")
+            expect(marked).to_be_in_viewport()
+            box, heading = contents.bounding_box(), page.locator(f"#{name}").bounding_box()
+            assert box
+            assert heading
+            assert box["y"] == top
+            beside = heading["x"] + heading["width"] <= box["x"]
+            assert beside or box["y"] + box["height"] <= heading["y"]
+            assert beside == (width == 1440)
+    page.evaluate("scrollTo(0, document.body.scrollHeight)")
+    expect(contents.locator("[aria-current]")).to_have_attribute("href", "#run")
+    page.evaluate("scrollTo(0, 0)")
+    expect(contents.locator("[aria-current]")).to_have_attribute("href", "#rules")
+
+
+@pytest.mark.parametrize(
+    ("path", "tiles"),
+    [
+        ("patterns.html", ".thumbs"),
+        ("sentences/0001.html", ".sheet"),
+        ("heads/L00-H01.html", ".near"),
+    ],
+)
+def test_pictures_of_heads_are_one_tab_stop(
+    encoder_site: Site, open_page: Open, path: str, tiles: str
+) -> None:
+    page = open_page(encoder_site.folder / path)
+    box = page.locator(tiles).first
+    links = box.locator("a")
+    assert links.count() > 1
+    stops = each(links, "tabindex")
+    assert (stops.count("0"), stops.count("-1")) == (1, len(stops) - 1)
+    links.first.focus()
+    for key, place in (("ArrowRight", 1), ("ArrowLeft", 0), ("ArrowLeft", 0)):
+        page.keyboard.press(key)
+        expect(links.nth(place)).to_be_focused()
+    rows = {round(y) for y in links.evaluate_all(TOPS)}
+    if len(rows) > 1:
+        columns = sum(round(y) == min(rows) for y in links.evaluate_all(TOPS))
+        page.keyboard.press("ArrowDown")
+        expect(links.nth(columns)).to_be_focused()
+    page.keyboard.press("Tab")
+    assert not box.evaluate("box => box.contains(document.activeElement)")
 
 
 def outline(page: Page) -> tuple[str, str]:

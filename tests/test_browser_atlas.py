@@ -1,4 +1,4 @@
-"""The map of all heads in the header of pages, in a browser."""
+"""The map of all heads at the foot of pages, in a browser."""
 
 from typing import Any
 
@@ -55,13 +55,14 @@ def test_it_shows_every_head_by_any_metric(
         assert shown(page) == expected(site, key)
 
 
-def test_the_metric_is_remembered(encoder_site: Site, open_page: Open) -> None:
+def test_the_map_of_another_page_begins_as_every_map(encoder_site: Site, open_page: Open) -> None:
+    """Nothing is remembered: a page shows colleagues what it shows its author."""
     page = opened(open_page, encoder_site, "data.html")
     page.locator(".atlas select").select_option("relative_entropy/")
     page.goto((encoder_site.folder / "heads/L01-H02.html").as_uri())
     page.locator(".atlas summary").click()
     page.locator(".atlas table").wait_for()
-    assert shown(page) == expected(encoder_site, "relative_entropy/")
+    assert shown(page) == expected(encoder_site, data_of(encoder_site, "map")["chosen"])
 
 
 def test_the_head_of_the_page_is_marked(encoder_site: Site, open_page: Open) -> None:
@@ -98,7 +99,7 @@ def test_nothing_is_loaded_before_it_is_opened(
 ) -> None:
     open_page(encoder_site.folder / "methods.html")
     assert not any(
-        name in address for address in record.requests for name in ("map.js", "atlas.js")
+        name in address for address in record.requests for name in ("map.js", "atlas.js", "find.js")
     )
 
 

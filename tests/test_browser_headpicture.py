@@ -88,7 +88,7 @@ def test_filters_hold_for_the_points_too(encoder_site: Site, open_page: Open) ->
     hidden = page.locator("[data-stage] a[hidden]")
     assert hidden.count() > 0
     assert not any(dot.is_visible() for dot in hidden.all())
-    page.get_by_label("Search").fill("no head is called this")
+    page.get_by_label("Filter by words").fill("no head is called this")
     expect(page.locator("[data-count]")).to_contain_text("0 of ")
     assert names(page) == []
     assert page.locator("[data-stage] a:not([hidden])").count() == 0

@@ -141,7 +141,7 @@ def test_filters_leave_the_heads_that_they_name(encoder_site: Site, open_page: O
     assert names(page) == [f.name for f in facts if f.head.layer >= 1]
     page.get_by_label("to", exact=True).fill("1")
     assert names(page) == [f.name for f in facts if f.head.layer == 1]
-    page.get_by_label("Search").fill("l1h0")
+    page.get_by_label("Filter by words").fill("l1h0")
     assert names(page) == ["L1·H0"]
     page.get_by_role("button", name="Reset").click()
     expect(page.locator("[data-count]")).to_have_text(f"{len(facts)} of {len(facts)} heads")
@@ -155,7 +155,7 @@ def test_search_takes_neither_case_nor_accents_into_account(
     page, facts = visit(open_page, encoder_site), head_facts(results(encoder_site.study)["self"])
     word = facts[0].label.word
     accented = word.replace("a", "á").replace("o", "ö").upper()
-    page.get_by_label("Search").fill(accented)
+    page.get_by_label("Filter by words").fill(accented)
     parts = [
         " ".join(
             (f.name, f.href, *(f"{x.word} {x.behind}" for x in (f.label, f.looks, f.relation)))

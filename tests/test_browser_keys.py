@@ -46,9 +46,12 @@ def tab_to(page: Page, target: Locator, most: int = 150) -> None:
 
 
 def test_keyboard_leads_from_thumbnails_to_one_weight(encoder_site: Site, open_page: Open) -> None:
-    """Tab, Enter on a thumbnail, arrows over tokens, Enter keeps, Escape lets go."""
+    """Tab and arrows, Enter on a thumbnail, arrows over tokens, Enter keeps, Escape lets go."""
     page = open_page(encoder_site.folder / SENTENCE)
-    tab_to(page, page.get_by_role("link", name="L0·H2", exact=True).first)
+    tab_to(page, page.get_by_role("link", name="L0·H0", exact=True).first)
+    for _ in range(2):
+        page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("link", name="L0·H2", exact=True).first).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator(".maptitle")).to_have_text("L0·H2")
     looks, looked = page.locator(".tokens.queries"), page.locator(".tokens.keys")

@@ -1,4 +1,4 @@
-"""Links to views of attention and switches that are remembered, in a browser."""
+"""Links to views of attention, in a browser."""
 
 import re
 from typing import Any
@@ -111,16 +111,14 @@ def test_an_ordinary_fragment_stays_one(encoder_site: Site, open_page: Open) -> 
     assert page.url.endswith("#exemplars")
 
 
-def test_switches_are_remembered_on_other_pages(encoder_site: Site, open_page: Open) -> None:
+def test_another_page_begins_as_for_everybody(encoder_site: Site, open_page: Open) -> None:
+    """What its address does not say, it does not show."""
     page = open_page(encoder_site.folder / SENTENCE)
-    chosen = {"view": "nosink", "units": "words", "scale": "log", "mass": "95"}
-    switch(page, **chosen)
-    for path in (HEAD, "heads/L01-H02.html", "sentences/0002.html"):
+    switch(page, view="nosink", units="words", scale="log", mass="95")
+    for path in (HEAD, "sentences/0002.html", SENTENCE):
         page.goto((encoder_site.folder / path).as_uri())
-        assert switches(page) == chosen
-    page.goto((encoder_site.folder / HEAD).as_uri())
-    status = page.locator(".exemplar [data-status]").first
-    expect(status).to_contain_text("looks at")
+        assert switches(page) == DEFAULTS
+    assert page.evaluate("Object.keys(localStorage).filter((key) => !/theme/.test(key))") == []
 
 
 def test_pages_work_where_nothing_can_be_remembered(encoder_site: Site, open_page: Open) -> None:

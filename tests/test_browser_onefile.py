@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 import test_browser_actions as actions
+import test_browser_find as find
 import test_browser_heads as heads
 import test_browser_instances as instances
 import test_browser_links as links
@@ -31,6 +32,7 @@ AGAIN = (
     actions.test_live_chart_filters_its_numbers,
     actions.test_one_token_is_followed_through_its_nearest_entries,
     actions.test_theme_is_remembered_on_the_next_page,
+    find.test_search_is_on_every_page_and_keys_alone_lead_through_it,
     heads.test_headings_sort_by_keyboard,
     instances.test_every_view_shows_the_weights_of_the_study,
     links.test_a_link_opens_the_exemplar_and_its_pair,
@@ -142,7 +144,7 @@ def test_back_returns_to_the_page_its_view_and_its_place(
     encoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(encoder_site.folder / "heads.html")
-    page.get_by_label("Search").fill("L01")
+    page.get_by_label("Filter by words").fill("L01")
     shown = page.locator("[data-count]").inner_text()
     page.locator("table.finding tbody a").last.scroll_into_view_if_needed()
     height = page.evaluate("scrollY")

@@ -74,10 +74,11 @@ def test_the_atlas_begins_early_and_few_words_stand_before_it(
     site: Site = request.getfixturevalue(f"{kind}_site")
     page = opened(open_page, site, viewport={"width": 1440, "height": 900})
     top = "document.querySelector('.tiles').getBoundingClientRect().top"
-    assert page.evaluate(top) <= 320
+    assert page.evaluate(top) <= 220
     assert page.evaluate(WORDS) <= 120
     phone = opened(open_page, site, viewport={"width": 390, "height": 844})
-    assert phone.evaluate(top) <= 2 * 844
+    assert phone.evaluate(top) <= 844
+    expect(page.locator(".stack .hint").first).to_contain_text("with all keys")
 
 
 def test_the_card_follows_pointer_and_focus(encoder_site: Site, open_page: Open) -> None:
@@ -169,21 +170,60 @@ def test_choices_stand_in_the_address_and_survive_reload_and_back(
     grid = page.locator("[data-grid=self]")
     caption = grid.locator("[data-caption]")
     usual = caption.text_content() or ""
-    grid.locator("[data-metric]").select_option("relative_entropy/")
+    page.locator("[data-metric]").select_option("relative_entropy/")
     page.locator("[data-strip]").select_option("attention_to/previous")
     expect(caption).to_contain_text("Normalised entropy")
-    expect(page).to_have_url(re.compile("self=relative_entropy.*strip=attention_to"))
+    expect(page).to_have_url(re.compile("metric=relative_entropy.*strip=attention_to"))
     page.reload()
     expect(caption).to_contain_text("Normalised entropy")
-    expect(grid.locator("[data-metric]")).to_have_value("relative_entropy/")
+    expect(page.locator("[data-metric]")).to_have_value("relative_entropy/")
     expect(page.locator("[data-strip]")).to_have_value("attention_to/previous")
     tile(page, 1).click()
     expect(page.locator("h1")).to_have_text("Head L0·H1")
     page.go_back()
     expect(caption).to_contain_text("Normalised entropy")
-    expect(grid.locator("[data-metric]")).to_have_value("relative_entropy/")
+    expect(page.locator("[data-metric]")).to_have_value("relative_entropy/")
     plain = opened(open_page, encoder_site)
     expect(plain.locator("[data-grid=self] [data-caption]")).to_have_text(usual)
+
+
+def test_back_and_forward_show_the_metric_that_they_name(
+    encoder_site: Site, open_page: Open
+) -> None:
+    """Picker, caption, strip and its note agree, wherever history leads."""
+    page, grids = opened(open_page, encoder_site), data_of(encoder_site, "grid")["self"]
+    metric, strip = page.locator("[data-metric]"), page.locator("[data-strip]")
+    usual = metric.input_value()
+
+    def agree(shown: str, bars: str) -> None:
+        expect(page.locator("[data-caption]")).to_have_text(grids[shown]["caption"])
+        expect(metric).to_have_value(shown)
+        expect(strip).to_have_value(bars)
+        note = page.locator("[data-strip-note]")
+        expect(note).to_contain_text(grids[bars]["caption"]) if bars else expect(note).to_be_empty()
+
+    page.get_by_role("link", name="What these numbers cannot say").click()
+    metric.select_option("relative_entropy/")
+    strip.select_option("attention_to/previous")
+    agree("relative_entropy/", "attention_to/previous")
+    page.go_back()
+    agree(usual, "")
+    page.go_forward()
+    agree("relative_entropy/", "attention_to/previous")
+    tile(page, 1).click()
+    expect(page.locator("h1")).to_have_text("Head L0·H1")
+    page.go_back()
+    agree("relative_entropy/", "attention_to/previous")
+
+
+def test_the_heat_map_is_one_tab_stop(encoder_site: Site, open_page: Open) -> None:
+    page = opened(open_page, encoder_site)
+    cells = page.locator("[data-grid=self] td a")
+    assert sorted(each(cells, "tabindex")) == ["-1"] * 7 + ["0"]
+    cells.first.focus()
+    for key, place in (("ArrowDown", 4), ("End", 7), ("ArrowUp", 3), ("Home", 0)):
+        page.keyboard.press(key)
+        expect(cells.nth(place)).to_be_focused()
 
 
 def test_files_of_a_metric_follow_its_choice_and_are_there(
@@ -192,7 +232,7 @@ def test_files_of_a_metric_follow_its_choice_and_are_there(
     page = opened(open_page, encoder_site)
     grid = page.locator("[data-grid=self]")
     for key in [*data_of(encoder_site, "grid")["self"]][::7]:
-        grid.locator("[data-metric]").select_option(key)
+        page.locator("[data-metric]").select_option(key)
         metric = key.partition("/")[0]
         about = grid.locator("[data-about]")
         expect(about).to_have_attribute("href", f"metrics/{metric}.html#{metric}-self")
@@ -202,13 +242,12 @@ def test_files_of_a_metric_follow_its_choice_and_are_there(
 
 def test_metrics_are_found_by_part_of_their_name(encoder_site: Site, open_page: Open) -> None:
     page = opened(open_page, encoder_site)
-    grid = page.locator("[data-grid=self]")
-    grid.locator("[data-narrow]").fill("entropy")
-    shown = grid.locator("[data-metric] option:not([hidden])").all_text_contents()
+    page.locator("[data-narrow]").fill("entropy")
+    shown = page.locator("[data-metric] option:not([hidden])").all_text_contents()
     assert shown
     assert all("entropy" in text.lower() for text in shown)
-    grid.locator("[data-narrow]").fill("")
-    assert grid.locator("[data-metric] option[hidden]").count() == 0
+    page.locator("[data-narrow]").fill("")
+    assert page.locator("[data-metric] option[hidden]").count() == 0
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "pair"])

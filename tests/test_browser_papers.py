@@ -75,3 +75,39 @@ def test_paper_has_the_figures_whole_and_nothing_to_press(
         assert box["x"] + box["width"] <= WIDTH
     link = page.locator("main p a").first
     assert link.evaluate("link => getComputedStyle(link).color") in {INK, "rgb(86, 93, 104)"}
+
+
+BOXES = """() => [".between canvas", ".between", ".tokens.queries"].map((name) => {
+  const { top, height, width } = document.querySelector(name).getBoundingClientRect();
+  return [top, height, name === ".tokens.queries" ? 0 : width];
+})"""
+
+
+@pytest.mark.slow
+def test_printed_lines_end_at_their_tokens(encoder_site: Site, open_page: Open) -> None:
+    """Paper has smaller letters, and nothing draws the lines for it: they go with their tokens."""
+    page = open_page(encoder_site.folder / "methods.html")
+    page.add_init_script("window.ResizeObserver = class { observe() {} }")
+    address = (encoder_site.folder / "sentences/0001.html").as_uri()
+    page.goto(f"{address}#at=self&heads=0.1&q=1")
+    page.locator(".pair").wait_for()
+    page.evaluate("document.querySelector('.instance').scrollIntoView()")
+    page.emulate_media(media="print")
+    lines, between, tokens = page.evaluate(BOXES)
+    assert lines == pytest.approx(between, abs=0.5)
+    assert lines[:2] == pytest.approx(tokens[:2], abs=0.5)
+    header = page.locator("header.top").bounding_box()
+    assert header
+    assert header["y"] < 0  # it stays at the top of the first sheet
+
+
+@pytest.mark.slow
+def test_scripts_draw_for_light_paper(encoder_site: Site, open_page: Open) -> None:
+    page = open_page(encoder_site.folder / "index.html", color_scheme="dark")
+    page.get_by_role("button", name="Theme").click(click_count=2)
+    theme = "document.documentElement.dataset.theme"
+    assert page.evaluate(theme) == "dark"
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate(theme) == "light"
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(theme) == "dark"

@@ -1,4 +1,4 @@
-"""What the overview's search looks through is what the site holds."""
+"""What the search looks through is what the site holds."""
 
 import dataclasses
 from collections import Counter
@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
+from headbook.metrics import all_metrics
 from headbook.numbers.results import results
 from headbook.stored.shown import ShownText
 from headbook.stored.study import Study
-from headbook.views import find
-from headbook.views.find import find_data
+from headbook.views import find, menu
+from headbook.views.find import RELATION_WORDS, find_data
 from headbook.views.grid import grid, map_data
+from headbook.views.questions import ASKED
+from headbook.views.synonyms import KEYWORDS, SAME
 from headbook.writing.site import across_pages
 from pages import data_file, html_of, ids
 from sites import Site
@@ -40,11 +43,11 @@ def test_every_address_leads_to_a_page(any_site: Site) -> None:
 
 
 def test_every_page_is_found_but_those_of_heads(any_site: Site) -> None:
-    """And the overview, where the search stands, and lists that the header leads to."""
+    """Which the list of heads has."""
     found = {address.partition("#")[0] for address in addresses(data_of(any_site, "find"))}
     pages = {page.relative_to(any_site.folder).as_posix() for page in any_site.pages}
     heads = {page for page in pages if page.startswith("heads/")}
-    assert found == pages - heads - {"index.html", "404.html", "sentences/index.html"}
+    assert found == pages - heads - {"404.html"}
 
 
 def test_each_piece_has_its_sentences(any_site: Site) -> None:
@@ -91,7 +94,7 @@ def many(study: Study, amount: int) -> Study:
 
 
 def test_only_the_first_sentences_of_very_many_are_searched(small_site: Site) -> None:
-    found = find_data(many(small_site.study, find.MOST_SENTENCES + 3), ())
+    found = find_data(results(many(small_site.study, find.MOST_SENTENCES + 3)), ())
     assert len(found["sentences"]) == find.MOST_SENTENCES
     assert found["total"] == find.MOST_SENTENCES + 3
     assert [row[1:4] for row in found["tokens"] if row[0] == "water"] == [
@@ -105,6 +108,18 @@ def test_questions_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
     assert [(row[0], row[1]) for row in data_of(encoder_site, "find")["questions"]] == [
         (q.text, f"heads.html#{q.view}") for q in asked.questions
     ]
+
+
+def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Site) -> None:
+    """A page that is renamed must take its other names with it."""
+    known = {
+        address.partition("#columns")[0] for address in addresses(data_of(encoder_site, "find"))
+    }
+    metrics = {f"metrics/{name}.html" for name in all_metrics()}
+    asked = {f"{name}/{label.partition(':')[0]}" for _, name, label, _ in ASKED}
+    across = {*menu.FIRST, *menu.ANALYSES}
+    assert {*KEYWORDS} <= known | metrics | asked | across
+    assert {name for names in SAME.values() for name in names if ":" in name} <= {*RELATION_WORDS}
 
 
 def test_the_map_holds_every_head_of_every_stack(any_site: Site) -> None:

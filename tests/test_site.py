@@ -132,6 +132,20 @@ def test_ids_are_unique_on_a_page(any_site: Site) -> None:
         assert [name for name, count in Counter(ids(html_of(page))).items() if count > 1] == []
 
 
+def test_what_is_not_available_is_one_line_at_the_end(any_site: Site) -> None:
+    """After every heading, picture and table, with the place that tells all of it."""
+    lines = 0
+    for page in any_site.pages:
+        main = html_of(page).partition("<main")[2].partition("</main>")[0]
+        before, line, after = main.partition('<p class="hint absent">Not available: ')
+        lines += bool(line)
+        assert "Not available: " not in before + after, page
+        if line:
+            assert 'methods.html#gaps">All that is missing</a></p>' in after
+            assert not [e for e in elements(after) if e.tag not in {"a", "p"}], page
+    assert lines or not any_site.study.manifest.gaps
+
+
 def test_the_site_keeps_within_its_budgets(any_site: Site) -> None:
     for page in any_site.pages:
         html, size = html_of(page), page.stat().st_size

@@ -175,8 +175,8 @@ def test_neighbours_of_heads_and_sentences_lead_through_all_of_them(pair_site: S
 def test_the_grid_shows_its_own_data(any_site: Site) -> None:
     found = results(any_site.study)
     page = overview_page(found, [])  # without curves
-    assert [grid.stack for grid in page.grids] == [*found]
-    for grid in page.grids:
+    assert [grid.stack for grid in page.grids.each] == [*found]
+    for grid in page.grids.each:
         shown = grid_data(found[grid.stack])[grid.chosen]
         assert [cell.text for _, row in grid.rows for cell in row] == shown["texts"]
         assert {key for _, choices in grid.choices for key, _ in choices} == {

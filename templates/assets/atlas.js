@@ -1,16 +1,11 @@
 "use strict";
-/* The map of all heads in the header of pages: a table of links for each stack, coloured by any
+/* The map of all heads at the foot of pages: a table of links for each stack, coloured by any
    metric. One Tab stop a table; arrow keys move inside. */
 (() => {
-  const { all, make, load, root } = window.headbook;
-  const KEPT = "headbook-map";
-  const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-  const remembered = () => {
-    try { return localStorage.getItem(KEPT); } catch { return null; }
-  };
+  const { all, make, load, root, rove } = window.headbook;
 
   const chooserOf = ({ choices }, chosen) => {
-    const label = make("label", {}, "Metric "), select = make("select");
+    const label = make("label", {}, "Metric "), select = make("select", { autocomplete: "off" });
     for (const [title, options] of choices) {
       const into = options.length > 1 ? make("optgroup", { label: title }) : select;
       for (const [key, name] of options) into.append(make("option", { value: key }, options.length > 1 ? `${title}: ${name}` : title));
@@ -29,7 +24,7 @@
       const line = make("tr");
       line.append(make("th", { scope: "row" }, `L${layer}`));
       for (let n = row * heads; n < (row + 1) * heads; n += 1) {
-        const link = make("a", { href: root() + addresses[n], tabindex: "-1" });
+        const link = make("a", { href: root() + addresses[n] });
         if (location.href.startsWith(link.href)) link.setAttribute("aria-current", "page");
         const cell = make("td");
         cell.append(link);
@@ -41,8 +36,8 @@
     top.append(head);
     table.append(caption, top, body);
     const links = all("a", table);
-    (links.find((link) => link.hasAttribute("aria-current")) || links[0]).tabIndex = 0;
-    return { stack, names, heads, title: several ? `${title[0].toUpperCase()}${title.slice(1)}. ` : "", table, caption, links };
+    rove(table, links, heads);
+    return { stack, names, title: several ? `${title[0].toUpperCase()}${title.slice(1)}. ` : "", table, caption, links };
   };
   const colour = ({ names, title, caption, links }, shown) => {
     caption.textContent = title + (shown ? `${shown.caption}: from ${shown.low} (dark) to ${shown.high} (light).` : "Not measured here.");
@@ -53,22 +48,9 @@
       link.setAttribute("aria-label", `${names[i]}: ${link.dataset.value}`);
     });
   };
-  const move = ({ heads, links }, event) => {
-    const step = STEPS[event.key], now = links.indexOf(document.activeElement);
-    if (!step || now < 0) return;
-    event.preventDefault();
-    const row = Math.floor(now / heads) + step[0], column = (now % heads) + step[1];
-    const next = column >= 0 && column < heads ? links[row * heads + column] : undefined;
-    if (!next) return;
-    links[now].tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
-  };
-
   const draw = async (box) => {
     const data = await load(`${root()}data/map.js`, "map");
-    const keys = data.choices.flatMap(([, options]) => options.map(([key]) => key));
-    const { label, select } = chooserOf(data, keys.includes(remembered()) ? remembered() : data.chosen);
+    const { label, select } = chooserOf(data, data.chosen);
     const tables = data.stacks.map((stack) => tableOf(stack, data.stacks.length > 1));
     const told = make("p", { class: "status" });
     const tell = ({ target }) => {
@@ -80,14 +62,12 @@
       if (chosen === select.value) tables.forEach((each) => colour(each, all ? all[each.stack]?.[chosen] : data.first[each.stack]));
     };
     select.addEventListener("change", () => {
-      try { localStorage.setItem(KEPT, select.value); } catch { /* private windows */ }
       told.textContent = "";
       show();
     });
     const room = make("div", { class: "row" });
     for (const each of tables) {
       const scroll = make("div", { class: "scroll" });
-      each.table.addEventListener("keydown", (event) => move(each, event));
       for (const event of ["focusin", "pointerover"]) each.table.addEventListener(event, tell);
       scroll.append(each.table);
       room.append(scroll);

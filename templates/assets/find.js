@@ -1,10 +1,12 @@
 "use strict";
-/* Search on the overview: parts of words, whatever their case and accents, in questions, heads,
-   metrics, pages, sentences and tokens. Data are loaded when the box is entered. */
+/* Search in the header of every page: parts of words, whatever their case and accents, in questions,
+   heads, metrics, pages, sentences and tokens. It follows the pattern of a combobox: the field keeps the
+   focus, arrow keys choose, Enter opens. */
 (() => {
-  const { all, make, load, folded, root, hash, link } = window.headbook;
-  const SHOWN = 10, WINDOW = 220, BEFORE = 60;
-  const PLACE = /^(?:(encoder|decoder|cross|self)(?=[\s\d])\s*)?(?:(l|layer)?\s*(\d+))?[\s·.,:]*(?:(h|head)?\s*(\d+))?$/;
+  const { all, make, load, folded, root } = window.headbook;
+  const SHOWN = 5, MOST = 1000, WINDOW = 160, BEFORE = 50;
+  const PLACE = /^(?:(encoder|decoder|cross|self)(?=[\s\d])\s*)?(?:(l|layer)?\s*(\d+))?[\s·.,:/-]*(?:(h|head)?\s*(\d+))?$/;
+  const NUMBER = /^(?:sentence|nr|no|#)?[\s.]*(\d+)$/;
 
   /* A head by its place: "L2 H3", "layer 2 head 3", "2.3", "decoder L2". */
   const placeOf = (query) => {
@@ -14,57 +16,62 @@
   };
   const sits = (place, { at }) => place && at && (!place.stack || place.stack === at.stack)
     && (place.layer === undefined || place.layer === at.layer) && (place.head === undefined || place.head === at.head);
+  const numbered = (query) => Number((query.match(NUMBER) || [])[1] || 0);
 
-  /* What is searched, by kind: titles, addresses and notes beside them. */
-  const entry = (title, href, note = "", rest = {}) => {
+  /* What is searched, by kind: titles, addresses, notes beside them, and words that are found but not shown. */
+  const entry = (title, href, note = "", unseen = "", rest = {}) => {
     const heading = folded(title);
-    return { title, href, note, heading, text: `${heading}\n${folded(note)}`, ...rest };
+    return { title, href, note, heading, text: `${heading}\n${folded(note)}`, unseen: ` ${folded(unseen)}`, ...rest };
   };
-  const headEntry = (words) => ([name, href, stack, layer, label, looks, relation]) => {
-    const spelled = words[relation[0].split(" ")[0]] || "";
-    const said = [label[0], looks[0] && `looks most at ${looks[0]}`, relation[0] && `best at ${relation[0]}${spelled && ` (${spelled})`}`];
-    return entry(name, href, said.filter(Boolean).join("; "), { at: { stack, layer, head: Number(name.split("H").pop()) } });
+  const headEntry = ({ relations, types }) => ([name, href, stack, layer, label, looks, relation], i) => {
+    const spelled = relations[relation[0].split(" ")[0]] || "";
+    const said = [types[i] || label[0], looks[0] && `attends most to ${looks[0]}`, relation[0] && `best at ${relation[0]}${spelled && ` (${spelled})`}`];
+    return entry(name, href, said.filter(Boolean).join("; "), "", { at: { stack, layer, head: Number(name.split("H").pop()) } });
   };
   const times = (n, one) => `${n.toLocaleString("en-US")} ${one}${n === 1 ? "" : "s"}`;
-  const tokenEntry = (sentences) => ([name, count, within, numbers, typed]) => {
-    const own = numbers.map((number) => [`${number}`, sentences.get(number)]);
-    const href = typed ? `tokens.html#${new URLSearchParams({ find: name })}` : own[0][1];
-    const note = count ? `${times(count, "time")} in ${times(within, "sentence")}` : "in other sentences only";
-    return entry(name, href, note, { links: own, more: within - own.length });
+  const tokenEntry = (addresses) => ([name, count, within, numbers, typed]) => {
+    const href = typed ? `tokens.html#${new URLSearchParams({ find: name })}` : addresses.get(numbers[0]);
+    return entry(name, href, count ? `${times(count, "time")} in ${times(within, "sentence")}` : "in other sentences only");
   };
-  const prepare = async () => {
+  const prepare = async (box) => {
     const [found, heads] = await Promise.all([
       load(`${root()}data/find.js`, "find"),
-      document.querySelector("[data-finder]").dataset.heads ? load(`${root()}data/headlist.js`, "headlist") : { heads: [] },
+      box.dataset.heads ? load(`${root()}data/headlist.js`, "headlist") : { heads: [] },
     ]);
     const addresses = new Map(found.sentences.map(([number, href]) => [number, href]));
-    const plain = ([title, href, note]) => entry(title, href, note);
+    const plain = ([title, href, note, unseen]) => entry(title, href, note, unseen);
     const kinds = [
       ["Questions", found.questions.map(plain)],
-      ["Heads", heads.heads.map(headEntry(found.relations))],
-      ["Metrics", found.metrics.map(plain)],
+      ["Heads", heads.heads.map(headEntry(found))],
       ["Pages", found.pages.map(plain)],
-      ["Sentences", found.sentences.map(([number, href, text, other]) => entry(text, href, other, { number }))],
+      ["Metrics", found.metrics.map(plain)],
+      ["Sentences", found.sentences.map(([number, href, text, other]) => entry(text, href, other, "", { number }))],
       ["Tokens", found.tokens.map(tokenEntry(addresses))],
     ];
-    return { kinds, cut: found.total > found.sentences.length && found.sentences.length };
+    return { kinds, same: found.same, cut: found.total > found.sentences.length && found.sentences.length };
   };
 
+  /* Each word of a query with what else it is called. */
+  const meant = (query, same) => {
+    const words = [...new Set(query.split(" "))].filter(Boolean);
+    return words.map((word) => [word, ...(Object.hasOwn(same, word) ? same[word] : [])]);
+  };
   /* All words must be there; where they stand together, in a title or at its start, comes first. */
-  const search = (entries, query, words, place) => {
+  const has = ({ text, unseen }, name) => text.includes(name) || unseen.includes(` ${name}`);
+  const search = (entries, { query, words, place, number }) => {
     const ranks = [[], [], [], []];
     for (const each of entries) {
-      if (sits(place, each)) ranks[0].push(each);
-      else if (words.every((word) => each.text.includes(word))) {
+      if (sits(place, each) || (number && each.number === number)) ranks[0].push(each);
+      else if (words.every((names) => names.some((name) => has(each, name)))) {
         const at = each.heading.indexOf(query);
         ranks[at === 0 ? 0 : at > 0 ? 1 : each.text.includes(query) ? 2 : 3].push(each);
       }
     }
-    return ranks.flat();
+    return { found: ranks.flat(), best: ranks.findIndex((rank) => rank.length) };
   };
 
   /* Letters of a text, and whether each was found; folded letters can be more or fewer. */
-  const lettersOf = (text, words) => {
+  const lettersOf = (text, names) => {
     const letters = [...text], from = [], on = new Uint8Array(letters.length);
     const bare = letters.map((letter, i) => {
       const own = folded(letter);
@@ -72,16 +79,16 @@
       return own;
     });
     const joined = bare.join("");
-    for (const word of words) {
-      for (let at = joined.indexOf(word); at >= 0; at = joined.indexOf(word, at + word.length)) {
-        for (let n = 0; n < word.length; n += 1) on[from[at + n]] = 1;
+    for (const name of names) {
+      for (let at = joined.indexOf(name); at >= 0; at = joined.indexOf(name, at + name.length)) {
+        for (let n = 0; n < name.length; n += 1) on[from[at + n]] = 1;
       }
     }
     bare.forEach((own, i) => { if (!own && i) on[i] = on[i - 1]; }); /* accents go with their letter */
     return { letters, on };
   };
-  const fill = (element, text, words) => {
-    const { letters, on } = lettersOf(text, words);
+  const fill = (element, text, names) => {
+    const { letters, on } = lettersOf(text, names);
     const first = on.indexOf(1);
     const start = letters.length > WINDOW && first > BEFORE ? first - BEFORE : 0;
     const end = Math.min(letters.length, start + WINDOW);
@@ -96,96 +103,110 @@
     if (end < letters.length) element.append("…");
     return element;
   };
-  const line = (each, words, place) => {
-    const item = make("li");
-    const hit = make("a", { href: root() + each.href, dir: "auto", class: "hit" });
-    if (sits(place, each)) hit.append(make("mark", {}, each.title));
-    else fill(hit, each.title, words);
-    if (each.number) item.append(make("small", {}, `${each.number} `));
-    item.append(hit);
-    if (each.note) item.append(" ", fill(make("small", { dir: "auto" }), each.note, words));
-    if (each.links?.length) {
-      item.append(" ");
-      const small = make("small", {}, each.links.length > 1 ? "sentences" : "sentence");
-      for (const [text, href] of each.links) small.append(" ", make("a", { href: root() + href }, text));
-      if (each.more > 0) small.append(" …");
-      item.append(small);
-    }
-    return item;
-  };
 
-  const group = (title, found, words, place) => {
-    const section = make("section");
-    const heading = make("h2", {}, title);
-    heading.append(" ", make("small", {}, found.length.toLocaleString("en-US")));
-    const list = make("ul");
-    const add = (some) => list.append(...some.map((each) => line(each, words, place)));
-    add(found.slice(0, SHOWN));
-    section.append(heading, list);
+  let made = 0;
+  const optionOf = (each, { words, place }) => {
+    const names = words.flat();
+    made += 1;
+    const option = make("a", { href: root() + each.href, role: "option", id: `found-${made}`, tabindex: "-1", "aria-selected": "false" });
+    const title = make("span", { dir: "auto", class: "hit" });
+    if (sits(place, each)) title.append(make("mark", {}, each.title));
+    else fill(title, each.title, names);
+    if (each.number) option.append(make("small", {}, `${each.number} `));
+    option.append(title);
+    if (each.note) option.append(" ", fill(make("small", { dir: "auto" }), each.note, names));
+    return option;
+  };
+  const groupOf = (title, found, asked) => {
+    const many = found.length.toLocaleString("en-US");
+    const group = make("div", { role: "group", "aria-label": `${title}, ${many}` });
+    const heading = make("p", { "aria-hidden": "true" }, `${title} `);
+    heading.append(make("small", {}, many));
+    group.append(heading, ...found.slice(0, SHOWN).map((each) => optionOf(each, asked)));
     if (found.length > SHOWN) {
-      const button = make("button", { type: "button" }, `Show all ${found.length.toLocaleString("en-US")} ${title.toLowerCase()}`);
-      button.addEventListener("click", () => {
-        add(found.slice(SHOWN));
-        button.remove();
-        list.children[SHOWN].querySelector("a").focus();
+      made += 1;
+      const rest = Math.min(found.length, MOST).toLocaleString("en-US");
+      const more = make("a", { role: "option", id: `found-${made}`, "aria-selected": "false", class: "more" }, `Show ${rest === many ? "all" : "the first"} ${rest}`);
+      more.addEventListener("click", () => {
+        const others = found.slice(SHOWN, MOST).map((each) => optionOf(each, asked));
+        more.replaceWith(...others);
+        [more.next] = others;
       });
-      section.append(button);
+      group.append(more);
     }
-    return section;
+    return group;
   };
 
-  const start = (box) => {
+  window.headbook.finder = (box) => {
     const input = box.querySelector("input"), status = box.querySelector("[role=status]");
-    const results = box.querySelector("[data-results]");
-    let ready = null, writing = 0;
+    const panel = box.querySelector("[data-found]"), list = box.querySelector("[role=listbox]");
+    const ready = prepare(box);
+    let active = null;
+
+    const options = () => all("[role=option]", list);
+    const choose = (option) => {
+      if (active) active.setAttribute("aria-selected", "false");
+      active = option || null;
+      if (!active) { input.removeAttribute("aria-activedescendant"); return; }
+      active.setAttribute("aria-selected", "true");
+      input.setAttribute("aria-activedescendant", active.id);
+      active.scrollIntoView({ block: "nearest" });
+    };
+    const open = (is) => {
+      panel.hidden = !is;
+      input.setAttribute("aria-expanded", String(is));
+      if (!is) choose(null);
+    };
     const say = ({ cut }, found) => {
       const counts = found.map(([title, some]) => `${title} ${some.length.toLocaleString("en-US")}`);
       const limit = cut ? ` Only the first ${cut.toLocaleString("en-US")} sentences are searched.` : "";
-      status.textContent = (counts.join(", ") || "Nothing found") + "." + limit;
+      status.textContent = `${counts.join(", ") || "Nothing found"}.${limit}`;
     };
     const show = async () => {
-      ready ||= prepare();
       const data = await ready;
       const query = folded(input.value).trim().replace(/\s+/g, " ");
-      const words = [...new Set(query.split(" "))].filter(Boolean), place = placeOf(query);
-      const found = query ? data.kinds.map(([title, entries]) => [title, search(entries, query, words, place)]).filter(([, some]) => some.length) : [];
-      results.replaceChildren(...found.map(([title, some]) => group(title, some, words, place)));
+      const asked = { query, words: meant(query, data.same), place: placeOf(query), number: numbered(query) };
+      const every = query ? data.kinds.map(([title, entries]) => [title, search(entries, asked)]) : [];
+      const found = every.filter(([, { best }]) => best >= 0).sort(([, a], [, b]) => a.best - b.best).map(([title, each]) => [title, each.found]);
+      choose(null);
+      list.replaceChildren(...found.map(([title, some]) => groupOf(title, some, asked)));
       if (query) say(data, found); else status.textContent = "";
+      open(Boolean(query));
     };
-    const typed = () => {
-      clearTimeout(writing);
-      writing = setTimeout(() => {
-        const state = input.value.trim() ? `#${new URLSearchParams({ find: input.value.trim() })}` : "";
-        if (box.isConnected) history.replaceState(null, "", link(state) || location.href.split("#")[0]);
-      }, 250);
-      return show();
+    const follow = (option) => {
+      option.click();
+      if (option.next) choose(option.next);
+      else open(false);
     };
-    const read = () => {
-      const wanted = new URLSearchParams(hash().slice(1)).get("find");
-      if (wanted === null) return;
-      input.value = wanted;
-      box.scrollIntoView();
-      show();
-    };
-    box.addEventListener("keydown", (event) => {
-      const stops = [input, ...all("a.hit, button", results)];
-      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key], now = stops.indexOf(document.activeElement);
-      if (step && now >= 0) {
+    input.addEventListener("keydown", (event) => {
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key], there = options();
+      if (step && there.length) {
         event.preventDefault();
-        stops[Math.min(Math.max(now + step, 0), stops.length - 1)].focus();
-      } else if (event.key === "Escape" && input.value) {
+        open(true);
+        const now = there.indexOf(active) + step;
+        choose(now < 0 ? (step < 0 && active ? null : there.at(-1)) : there[now]);
+      } else if (event.key === "Enter" && !panel.hidden && there.length) {
         event.preventDefault();
-        input.value = "";
-        input.focus();
-        typed();
+        follow(active || there[0]);
+      } else if (event.key === "Escape" && (input.value || !panel.hidden)) {
+        event.preventDefault();
+        if (panel.hidden) input.value = "";
+        open(false);
       }
     });
-    input.addEventListener("focus", () => { ready ||= prepare(); });
-    input.addEventListener("input", typed);
-    window.addEventListener("hashchange", read);
-    read();
-    if (input.value) show(); /* what the browser has kept */
+    input.addEventListener("input", show);
+    input.addEventListener("focus", () => { if (input.value) show(); });
+    list.addEventListener("click", ({ target }) => {
+      const option = target.closest("[role=option]");
+      if (option?.classList.contains("more")) input.focus();
+      else if (option) open(false);
+    });
+    box.addEventListener("focusout", ({ relatedTarget }) => {
+      if (!box.contains(relatedTarget)) open(false);
+    });
+    /* A press inside leaves the focus in the field, which would close the list. */
+    panel.addEventListener("mousedown", (event) => event.preventDefault());
+    ready.then(() => { box.dataset.ready = ""; });
+    if (input.value) show();
   };
-
-  document.addEventListener("DOMContentLoaded", () => all("[data-finder]").forEach(start));
 })();

@@ -33,7 +33,7 @@
     make("input", { type, "data-filter": name, autocomplete: "off", ...attributes }));
 
   const filters = (list) => {
-    const parts = [labelled("Search", input("find", "search"))];
+    const parts = [labelled("Filter by words", input("find", "search"))];
     if (list.stacks.length > 1) {
       const stacks = make("select", { "data-filter": "stack" });
       stacks.append(option("", "all"), ...list.stacks.map(([name, title]) => option(name, title)));

@@ -2,8 +2,7 @@
 /* The overview: the card follows pointer and focus in the atlas, arrow keys walk it, strips show any
    metric, and the heat map's choice stands in the address. Without this the page is complete. */
 (() => {
-  const { all, make, load, root, hash, link, folded } = window.headbook;
-  const STEPS = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+  const { all, make, load, root, hash, link, folded, rove } = window.headbook;
   const TOP = 20; /* the last step of the colour scale */
 
   /* What the address says, and the address with something else in it. */
@@ -51,46 +50,18 @@
     return show;
   };
 
-  /* One tab stop; arrow keys move inside, Home and End along a row. */
-  const walk = (table, event) => {
-    const { links, heads } = table, now = links.indexOf(document.activeElement);
-    if (now < 0) return;
-    const row = Math.floor(now / heads), column = now % heads;
-    const step = STEPS[event.key];
-    let next;
-    if (step && column + step[1] >= 0 && column + step[1] < heads) next = (row + step[0]) * heads + column + step[1];
-    if (event.key === "Home") next = row * heads;
-    if (event.key === "End") next = (row + 1) * heads - 1;
-    if (next === undefined && !step) return;
-    event.preventDefault();
-    if (!links[next]) return;
-    links[now].tabIndex = -1;
-    links[next].tabIndex = 0;
-    links[next].focus();
-  };
-
   const startTiles = (box) => {
     const links = all("td a", box), heads = all("thead th", box).length;
     const table = { stack: box.dataset.tiles, side: Number(box.dataset.side), sheet: box.querySelector("img"), box, links, heads };
-    links.forEach((each, n) => { each.tabIndex = n ? -1 : 0; });
-    box.addEventListener("keydown", (event) => walk(table, event));
+    rove(box, links, heads);
     return table;
   };
 
   /* Strips by type, or as bars of a metric. */
   const startStrip = (select, tables) => {
     const note = document.querySelector("[data-strip-note]");
-    /* The choices of all heat maps, each once. */
-    const known = new Set();
-    const fresh = (option) => !known.has(option.value) && Boolean(known.add(option.value));
-    for (const part of all("[data-metric] > *")) {
-      const single = part.matches("option");
-      const options = (single ? [part] : all("option", part)).filter(fresh).map(({ value, textContent }) => make("option", { value }, textContent));
-      if (single || !options.length) { select.append(...options); continue; }
-      const group = make("optgroup", { label: part.label });
-      group.append(...options);
-      select.append(group);
-    }
+    for (const part of all("[data-metric] > *")) select.append(part.cloneNode(true));
+    for (const option of all("option", select)) option.defaultSelected = false;
     const letters = tables.map(({ links }) => links.map((each) => each.textContent));
     const labels = tables.map(({ links }) => links.map((each) => each.getAttribute("aria-label")));
     const show = async () => {
@@ -120,45 +91,44 @@
     return set;
   };
 
-  /* The heat map of one metric. */
+  /* A heat map. */
+  const ABSENT = { caption: "Not measured in this stack", low: "", high: "", steps: [], texts: [] };
   const startGrid = (grid) => {
-    const chooser = grid.querySelector("[data-metric]"), narrow = grid.querySelector("[data-narrow]");
-    const usual = chooser.value, name = grid.dataset.grid;
-    const cells = all("td", grid);
-    const titles = cells.map((cell) => {
-      const inside = cell.firstElementChild;
-      if (!inside) return "";
-      inside.title = inside.getAttribute("aria-label").replace(/:.*/, "");
-      return inside.title;
-    });
-    const show = async () => {
-      const key = chooser.value, grids = await load(`${root()}data/grid.js`, "grid");
-      if (key !== chooser.value) return;
-      const shown = grids[name][key], [metric] = key.split("/");
+    const name = grid.dataset.grid, files = grid.querySelector("[data-files]");
+    const cells = all("td", grid), links = all("td a", grid);
+    const titles = links.map((each) => each.getAttribute("aria-label").replace(/:.*/, ""));
+    links.forEach((each, n) => { each.title = titles[n]; });
+    if (links.length) rove(grid.querySelector("table"), links, all("thead th", grid).length - 1);
+    return (key, grids) => {
+      const shown = grids[name][key] || ABSENT, [metric] = key.split("/");
       for (const part of ["caption", "low", "high"]) grid.querySelector(`[data-${part}]`).textContent = shown[part];
       cells.forEach((cell, n) => {
-        cell.className = shown.steps[n] < 0 ? "" : `c${shown.steps[n]}`;
-        const inside = cell.firstElementChild;
-        (inside || cell).textContent = shown.texts[n];
-        if (inside) inside.setAttribute("aria-label", `${titles[n]}: ${shown.texts[n]}`);
+        cell.className = shown.steps[n] >= 0 ? `c${shown.steps[n]}` : "";
+        (cell.firstElementChild || cell).textContent = shown.texts[n] ?? "–";
       });
-      for (const each of all("[data-files] a", grid)) {
+      links.forEach((each, n) => each.setAttribute("aria-label", `${titles[n]}: ${each.textContent}`));
+      files.hidden = shown === ABSENT;
+      for (const each of all("a", files)) {
         const format = each.textContent.toLowerCase();
         each.href = "about" in each.dataset ? `${root()}metrics/${metric}.html#${metric}-${name}` : `${root()}figures/${metric}-${name}.${format}`;
       }
     };
-    const set = () => {
-      const wanted = state().get(name) || usual;
-      const there = all("option", chooser).some(({ value }) => value === wanted);
-      const next = there ? wanted : usual;
-      if (chooser.value === next && next === usual && !grid.dataset.moved) return;
-      chooser.value = next;
-      grid.dataset.moved = "1";
-      show();
+  };
+  /* All heat maps, of the metric that is chosen. */
+  const startGrids = (box) => {
+    const chooser = box.querySelector("[data-metric]"), narrow = box.querySelector("[data-narrow]");
+    const usual = chooser.value, draws = all("[data-grid]", box).map(startGrid);
+    let drawn = usual;
+    const show = async () => {
+      const key = chooser.value;
+      if (key === drawn) return;
+      const grids = await load(`${root()}data/grid.js`, "grid");
+      if (key !== chooser.value) return;
+      drawn = key;
+      draws.forEach((draw) => draw(key, grids));
     };
     chooser.addEventListener("change", () => {
-      grid.dataset.moved = "1";
-      keep(name, chooser.value, usual);
+      keep("metric", chooser.value, usual);
       show();
     });
     narrow.addEventListener("input", () => {
@@ -166,7 +136,11 @@
       for (const option of all("option", chooser)) option.hidden = !folded(option.textContent).includes(wanted);
       for (const group of all("optgroup", chooser)) group.hidden = all("option", group).every(({ hidden }) => hidden);
     });
-    return set;
+    return () => {
+      const wanted = state().get("metric");
+      chooser.value = all("option", chooser).some(({ value }) => value === wanted) ? wanted : usual;
+      show();
+    };
   };
 
   document.addEventListener("DOMContentLoaded", () => {
@@ -182,7 +156,7 @@
         for (const event of ["pointerover", "focusin"]) table.box.addEventListener(event, on);
       }
     }
-    const sets = [...(strip ? [startStrip(strip, tables)] : []), ...all("[data-grid]").map(startGrid)];
+    const sets = [...(strip ? [startStrip(strip, tables)] : []), ...all("[data-grids]").map(startGrids)];
     const set = () => sets.forEach((each) => each());
     set();
     window.addEventListener("hashchange", set);

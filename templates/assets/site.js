@@ -1,5 +1,5 @@
 "use strict";
-/* What every page adds when scripts may run: live charts, light or dark. Scripts
+/* What every page adds when scripts may run: menu, search, contents, light or dark. Scripts
    of some pages stand beside it and use what `headbook` holds. Without them pages are complete and
    still. No fetch, no modules: it works from disk. Text from outside goes into the page through textContent alone. */
 (() => {
@@ -60,59 +60,33 @@
   const remembered = () => {
     try { return localStorage.getItem("headbook-theme") || "system"; } catch { return "system"; }
   };
+  const nameTheme = (button) => {
+    button.firstElementChild.textContent = `Theme: ${remembered()}`;
+    button.title = `Theme: ${remembered()}`;
+  };
   const setTheme = (theme) => {
     document.documentElement.dataset.theme = theme;
     try { localStorage.setItem("headbook-theme", theme); } catch { /* private windows */ }
-    for (const button of all("[data-theme-switch]")) button.textContent = `Theme: ${theme}`;
+    all("[data-theme-switch]").forEach(nameTheme);
   };
   document.documentElement.dataset.theme = remembered();
+  /* Paper is light, for what scripts draw, too. */
+  window.addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; });
+  window.addEventListener("afterprint", () => { document.documentElement.dataset.theme = remembered(); });
   const startTheme = (button) => {
-    button.textContent = `Theme: ${remembered()}`;
+    nameTheme(button);
     button.addEventListener("click", () => {
       const now = THEMES.indexOf(document.documentElement.dataset.theme);
       setTheme(THEMES[(now + 1) % THEMES.length]);
     });
   };
 
-  /* Live charts. */
-  const rows = (given) => {
-    const whole = (column) => (Array.isArray(column) ? column : column.at.map((place) => column.texts[place]));
-    const columns = Object.fromEntries(Object.entries(given).map(([name, column]) => [name, whole(column)]));
-    const names = Object.keys(columns);
-    const length = names.length ? columns[names[0]].length : 0;
-    return Array.from({ length }, (_, i) => Object.fromEntries(names.map((n) => [n, columns[n][i]])));
-  };
-  const OPTIONS = {
-    ast: true, renderer: "svg", actions: false, defaultStyle: false,
-    tooltip: { disableDefaultStyle: true },
-  };
+  /* Live charts: their script is loaded with the first. */
   const startChart = (button) => {
-    const box = button.closest("figure").querySelector(".scroll");
-    const still = [...box.childNodes];
-    const name = button.dataset.chart;
-    const [begin, end] = box.querySelector("svg") ? ["Interactive", "Still picture"] : ["Draw", "Take away"];
-    const show = async () => {
-      button.disabled = true;
-      const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
-      await use("vega");
-      const sets = Object.entries(spec.datasets || {});
-      const datasets = Object.fromEntries(sets.map(([key, value]) => [key, rows(value)]));
-      const stage = make("div", { class: "live" });
-      box.replaceChildren(stage);
-      await window.vegaEmbed(stage, { ...spec, datasets }, OPTIONS);
-      button.textContent = end;
-      button.disabled = false;
-    };
-    const stop = () => {
-      box.replaceChildren(...still);
-      button.textContent = begin;
-      button.disabled = false;
-    };
-    let live = false;
     button.addEventListener("click", async () => {
-      live = !live;
-      if (!live) { stop(); return; }
-      try { await show(); } catch (error) { live = false; stop(); throw error; }
+      button.disabled = true;
+      await use("live");
+      await window.headbook.live(button);
     });
   };
 
@@ -148,33 +122,86 @@
     choosers.forEach((chooser) => chooser.addEventListener("change", show));
   };
 
-  /* Token types by name. */
-  const startTypes = (input) => {
-    const body = document.querySelector(`[data-types-of="${input.dataset.types}"]`);
-    const status = input.closest("p").querySelector("[role=status]");
-    const still = [...body.children];
-    const row = ([name, ...cells]) => {
-      const line = make("tr");
-      line.append(make("th", { scope: "row", dir: "auto" }, name), ...cells.map((cell) => make("td", { class: "number" }, cell)));
-      return line;
-    };
-    const show = async () => {
-      const types = (await load(input.dataset.src, "types"))[input.dataset.types];
-      const wanted = folded(input.value.trim());
-      const found = wanted ? types.filter(([name]) => folded(name).includes(wanted)) : [];
-      body.replaceChildren(...(wanted ? found.slice(0, still.length).map(row) : still));
-      status.textContent = wanted ? `${found.length} of ${types.length} types` : "";
-    };
-    input.addEventListener("input", show);
-    const asked = new URLSearchParams(hash().slice(1)).get("find");
-    if (asked) {
-      input.value = asked;
-      show();
-      input.scrollIntoView({ block: "center" });
-    }
+  /* What opens in the header closes on Escape and on a click elsewhere. */
+  const startDrop = (box) => {
+    document.addEventListener("click", ({ target }) => { if (!box.contains(target)) box.open = false; });
+    box.addEventListener("keydown", ({ key }) => {
+      if (key !== "Escape") return;
+      box.open = false;
+      box.querySelector("summary").focus();
+    });
+    box.addEventListener("focusout", ({ relatedTarget }) => {
+      if (relatedTarget && !box.contains(relatedTarget)) box.open = false;
+    });
   };
 
-  /* The map of all heads in the header: its script is loaded when it is opened. */
+  /* Contents mark the part that is read, and keep its link in sight. */
+  const startContents = (box) => {
+    const links = all("a", box), parts = links.map((each) => document.getElementById(each.getAttribute("href").split("#").pop()));
+    let waiting = 0, marked = null;
+    const mark = () => {
+      waiting = 0;
+      const edge = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) + 24;
+      const end = scrollY + innerHeight >= document.documentElement.scrollHeight - 2;
+      const place = parts.findLastIndex((part) => part.getBoundingClientRect().top <= (end ? innerHeight : edge));
+      const now = links[Math.max(place, 0)];
+      if (now === marked) return;
+      if (marked) marked.removeAttribute("aria-current");
+      marked = now;
+      now.setAttribute("aria-current", "true");
+      const { left, right, top, bottom } = now.getBoundingClientRect(), frame = box.getBoundingClientRect();
+      if (left < frame.left || right > frame.right) box.scrollLeft += left - frame.left - 16;
+      if (top < frame.top || bottom > frame.bottom) box.scrollTop += top - frame.top - frame.height / 2;
+    };
+    const soon = () => { waiting ||= requestAnimationFrame(mark); };
+    window.addEventListener("scroll", soon, { passive: true });
+    window.addEventListener("resize", soon);
+    mark();
+  };
+
+  /* Search: script and data are loaded when the field is entered; "/" leads there. */
+  const startFinder = (box) => {
+    const input = box.querySelector("input");
+    input.addEventListener("focus", async () => {
+      await use("find");
+      window.headbook.finder(box);
+    }, { once: true });
+    document.addEventListener("keydown", (event) => {
+      const { key, target, ctrlKey, altKey, metaKey } = event;
+      if (key !== "/" || ctrlKey || altKey || metaKey || target.closest("input, select, textarea")) return;
+      event.preventDefault();
+      input.focus();
+    });
+  };
+
+  /* One Tab stop for many links; arrow keys move between them, Home and End along a row. `columns`: links in a
+     row, or a function that gives them where they follow the width of the page. */
+  const rove = (box, links, columns) => {
+    const stop = (next) => links.forEach((each) => { each.tabIndex = each === next ? 0 : -1; });
+    stop(links.find((each) => each.hasAttribute("aria-current")) || links[0]);
+    box.addEventListener("focusin", ({ target }) => { if (links.includes(target)) stop(target); });
+    box.addEventListener("keydown", (event) => {
+      const now = links.indexOf(document.activeElement);
+      if (now < 0 || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
+      const n = typeof columns === "function" ? columns() : columns, start = now - (now % n);
+      const end = Math.min(start + n, links.length) - 1;
+      const next = {
+        ArrowLeft: Math.max(now - 1, start), ArrowRight: Math.min(now + 1, end),
+        ArrowUp: now - n, ArrowDown: now + n, Home: start, End: end,
+      }[event.key];
+      if (next === undefined) return;
+      event.preventDefault();
+      if (links[next]) links[next].focus();
+    });
+  };
+  window.headbook.rove = rove;
+  const startTiles = (list) => {
+    const links = all("a", list);
+    const inRow = () => links.filter((each) => each.offsetTop === links[0].offsetTop).length;
+    if (links.length) rove(list, links, inRow);
+  };
+
+  /* The map of all heads at the foot: its script is loaded when it is opened. */
   const startAtlas = (box) => {
     box.addEventListener("toggle", () => use("atlas"), { once: true });
   };
@@ -184,8 +211,11 @@
     all("[data-theme-switch]").forEach(startTheme);
     all("[data-chart]").forEach(startChart);
     all("figure.chart").forEach(startPicture);
-    all("[data-types]").forEach(startTypes);
     all("[data-atlas]").forEach(startAtlas);
+    all("[data-drop]").forEach(startDrop);
+    all("[data-finder]").forEach(startFinder);
+    all(".contents").forEach(startContents);
+    all(".thumbs, .near").forEach(startTiles);
     all("[data-story]").forEach(startStory);
   });
 })();

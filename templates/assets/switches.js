@@ -1,6 +1,6 @@
 "use strict";
-/* Switches of attention views: the same on every page, remembered, and in the address, so that a
-   link reproduces the view. What an address holds and no choice has is ignored. */
+/* Switches of attention views. They stand in the address and nowhere else, so that a link shows everybody the
+   same view. What an address holds and no choice has is ignored. */
 (() => {
   const { make, all, hash, link } = window.headbook;
   const CHOICES = {
@@ -10,7 +10,6 @@
     mass: ["Lines up to", { 50: "50 %", 80: "80 %", 90: "90 %", 95: "95 %", 99: "99 %" }],
   };
   const DEFAULTS = { view: "raw", units: "pieces", scale: "linear", mass: "90" };
-  const MEMORY = "headbook-views";
   const state = { ...DEFAULTS };
   let place = {};
   const followers = [];
@@ -21,14 +20,9 @@
       if (typeof value === "string" && Object.hasOwn(CHOICES[name][1], value)) state[name] = value;
     }
   };
-  const remember = () => {
-    try { localStorage.setItem(MEMORY, JSON.stringify(state)); } catch { /* private windows */ }
-  };
-  const recall = () => {
-    try { take(JSON.parse(localStorage.getItem(MEMORY)) || {}); } catch { /* nothing usable */ }
-  };
   const fromAddress = () => {
     const found = Object.fromEntries(new URLSearchParams(hash().slice(1)));
+    take(DEFAULTS);
     take(found);
     const { at, heads, q, k, neurons } = found;
     place = { at, heads, q, k, neurons };
@@ -63,7 +57,6 @@
     }
     select.addEventListener("change", () => {
       state[name] = select.value;
-      remember();
       write();
       tell();
     });
@@ -88,7 +81,6 @@
     box.append(...Object.keys(CHOICES).map((name) => choice(box, name)), button, place, status);
   };
 
-  recall();
   fromAddress();
   window.headbook.switches = {
     state, point, address,

@@ -2,7 +2,7 @@
 /* The maps of all heads of a sentence as links. Of many heads the page has a link a layer only: one
    of these moves from map to map, by pointer or keys, and is in every place that map's link. */
 (() => {
-  const { all, make } = window.headbook;
+  const { all, make, rove } = window.headbook;
   const nameOf = (link) => link.getAttribute("aria-label");
 
   /* A link each. `list`: the heads in the order of the data, {name, href, head}. */
@@ -10,6 +10,8 @@
     constructor(sheet) {
       this.links = all("a", sheet);
       this.list = this.links.map((link) => ({ name: nameOf(link), href: link.getAttribute("href"), head: link.dataset.head }));
+      const [first] = this.list[0].head.split(".");
+      rove(sheet, this.links, this.list.filter(({ head }) => head.startsWith(`${first}.`)).length);
       sheet.addEventListener("pointerover", ({ target }) => {
         const link = target.closest("a");
         sheet.parentElement.title = link ? nameOf(link) : "";

@@ -1,23 +1,33 @@
-"""What the overview's search looks through, beside the list of heads."""
+"""What the search of every page looks through, beside the list of heads."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
-from headbook.stored.shown import ShownSentence
+from headbook.numbers.headtypes import head_types
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import ShownSentence, heads_of
 from headbook.stored.study import Study
+from headbook.views.atlas import kinds_of
 from headbook.views.heads import HeadsPage
 from headbook.views.metric import MetricPage
 from headbook.views.page import Page
+from headbook.views.synonyms import KEYWORDS, SAME
 from headbook.wording import sentence_file, visible
 
 MOST_SENTENCES = 5000  # without an index, more would make typing slow
 NAMED = 5  # sentences that a token leads to
 MARKS = ("␣", "##")  # how vocabulary entries begin that stand in texts without it
-# Pages that every study has, and what they hold.
+SENTENCES = ("Sentences", "sentences/index.html", "All sentences that have a page of their own.")
+# Pages and parts of pages that every study has, and what they hold.
 ALWAYS = (
-    ("Metrics", "metrics/index.html", "Definitions of all metrics, in groups."),
+    ("Overview", "index.html", "All heads at once, who does what, and findings."),
+    ("All metrics", "metrics/index.html", "Definitions of all metrics, in groups."),
     ("Methods", "methods.html", "How every number is defined, counted and checked."),
+    ("Methods: rules for all numbers", "methods.html#rules", "Intervals, samples, controls."),
+    ("Methods: views of the sink", "methods.html#views", "All keys, or without the sink."),
+    ("Methods: types of heads", "methods.html#types", "How each type is decided."),
+    ("Methods: self-checks", "methods.html#checks", "What was read is what the model computes."),
     ("Data", "data.html", "Every number of this site as a file."),
     ("About", "about.html", "How to cite this site; versions and licences."),
 )
@@ -57,33 +67,50 @@ RELATION_WORDS = {
 }
 
 
-def find_data(study: Study, pages: Sequence[Page]) -> dict[str, Any]:
+def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dict[str, Any]:
     """Everything that the search needs beside ``data/headlist.js``.
 
     Args:
+        results: by stack.
         pages: those of metrics, and across metrics.
 
     Returns:
-        ``questions``, ``metrics`` and ``pages``: title, address, more words; ``sentences``: number,
-        address, text, other text; ``total``: how many sentences have a page; ``tokens``: see
-        `_tokens`; ``relations``: words for labels.
+        ``questions``, ``metrics`` and ``pages``: title, address, more words, words that are found
+        but not shown; ``sentences``: number, address, text, other text; ``total``: how many
+        sentences have a page; ``tokens``: see `_tokens`; ``relations``: words for labels;
+        ``same``: what words of a query may mean as well; ``types``: of the heads, in their order.
     """
+    study = next(iter(results.values())).study
     chosen = study.portrait.listed
     searched = chosen[:MOST_SENTENCES]
     return {
         "questions": [*_questions(pages)],
         "metrics": [_line(page) for page in pages if isinstance(page, MetricPage)],
         "pages": [_line(page) for page in pages if not isinstance(page, MetricPage)]
-        + [*map(list, ALWAYS)],
+        + [_words(*each) for each in (*ALWAYS, *([SENTENCES] if chosen else []))],
         "sentences": [_sentence(sentence) for sentence in searched],
         "total": len(chosen),
         "tokens": _tokens(study, searched),
         "relations": RELATION_WORDS,
+        "same": {word: [*others] for word, others in SAME.items()},
+        "types": [name for each in results.values() for name in _types(each)],
     }
 
 
+def _types(results: StackResults) -> Iterator[str]:
+    """What type each head has, as the atlas calls it; empty where it has none."""
+    known = results.once(head_types)
+    for head in heads_of(results.stack):
+        found = known.get((head.layer, head.head))
+        yield f"{' + '.join(kind.name for kind in kinds_of(found))} head" if found else ""
+
+
 def _line(page: Page) -> list[str]:
-    return [page.title, page.path, page.description]
+    return _words(page.title, page.path, page.description)
+
+
+def _words(title: str, path: str, note: str) -> list[str]:
+    return [title, path, note, KEYWORDS.get(path, "")]
 
 
 def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
@@ -91,7 +118,9 @@ def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
     for page in pages:
         for asked in page.questions if isinstance(page, HeadsPage) else ():
             answer = "".join(p if isinstance(p, str) else p.text for p in asked.answer)
-            yield [asked.text, f"{page.path}#{asked.view}", answer]
+            label = asked.key.partition("/")[2].partition(":")[0]
+            unseen = " ".join(filter(None, (KEYWORDS.get(asked.key), label)))
+            yield [asked.text, f"{page.path}#{asked.view}", answer, unseen]
 
 
 def _sentence(sentence: ShownSentence) -> list[Any]:

@@ -1,6 +1,6 @@
 """All heads of a stack under any metric of theirs: the map of a site."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from headbook.wording import (
 
 FIRST = ("attention_distance", "relative_entropy", "sink_share")  # the grid begins with one of them
 NO_STEP = -1
+NOT_MEASURED = "Not measured in this stack"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Grid:
 
     Attributes:
         stack, title: the kind of attention, as files and as pages call it.
-        chosen: the metric that the page shows first, as a key of `grid_data`.
+        chosen: the metric that is shown, as a key of `grid_data`.
         choices: all metrics by key, grouped by the metric's title.
         caption: what is shown, in words.
         low, high: ends of the colour scale.
@@ -67,15 +68,59 @@ class Grid:
     rows: tuple[tuple[int, tuple[GridCell, ...]], ...]
 
 
+@dataclass(frozen=True)
+class Grids:
+    """The heads of all stacks under one metric, which is chosen for all of them.
+
+    Attributes:
+        chosen: the metric that is shown, one that all stacks have if they begin with any.
+        choices: the metrics that any stack has, as in `Grid`.
+        each: by stack; cells without values where it lacks the metric.
+    """
+
+    chosen: str
+    choices: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    each: tuple[Grid, ...]
+
+
+def grids(results: Iterable[StackResults]) -> Grids:
+    """The heads of all stacks, under the metric that pages show first."""
+    measured = [r for r in results if r.metrics]
+    shown = [r.once(grid) for r in measured]
+    choices: dict[str, dict[str, str]] = {}
+    for own in shown:
+        for title, options in own.choices:
+            choices.setdefault(title, {}).update(options)
+    asked = [own.chosen for own in shown]
+    everywhere = (key for key in asked if all(key in _keys(own) for own in shown))
+    chosen = next(everywhere, asked[0] if asked else "")
+    every = tuple((title, tuple(options.items())) for title, options in choices.items())
+    return Grids(chosen, every, tuple(_under(chosen, r) for r in measured))
+
+
+def _keys(shown: Grid) -> set[str]:
+    return {key for _, options in shown.choices for key, _ in options}
+
+
 def grid(results: StackResults) -> Grid:
-    """The heads of one stack, under the metric that pages show first."""
-    stack = results.stack
-    offered = [(m, tuple(_labels(results, m))) for m in results.metrics]
-    offered = [(metric, labels) for metric, labels in offered if labels]
+    """The heads of one stack, under the metric that it shows first."""
+    offered = _offered(results)
     first = next((m for name in FIRST for m, _ in offered if m.id == name), offered[0][0])
     labels = {m.id: x for m, x in offered}[first.id]
-    label = first.headline if first.headline in labels else labels[0]
-    shown = _choice(results, first, label)
+    return _under(key(first, first.headline if first.headline in labels else labels[0]), results)
+
+
+def _offered(results: StackResults) -> list[tuple[HeadMetric, tuple[str, ...]]]:
+    offered = [(m, tuple(_labels(results, m))) for m in results.metrics]
+    return [(metric, labels) for metric, labels in offered if labels]
+
+
+def _under(chosen: str, results: StackResults) -> Grid:
+    """The heads of one stack under some metric."""
+    stack, offered = results.stack, _offered(results)
+    named = {key(metric, x): (metric, x) for metric, labels in offered for x in labels}
+    cells_of = stack.n_heads * len(stack.attention_layers)
+    shown = _choice(results, *named[chosen]) if chosen in named else _absent(cells_of)
     heads = tuple(range(stack.n_heads))
     cells = iter(zip(shown["texts"], shown["steps"], strict=True))
     rows = tuple(
@@ -85,7 +130,7 @@ def grid(results: StackResults) -> Grid:
     return Grid(
         stack=stack.name,
         title=STACKS[stack.name],
-        chosen=key(first, label),
+        chosen=chosen,
         choices=tuple(
             (metric.title, tuple((key(metric, x), label_name(x) or metric.title) for x in labels))
             for metric, labels in offered
@@ -112,32 +157,24 @@ def grid_data(results: StackResults) -> dict[str, Any]:
 
 
 def map_data(
-    results: Mapping[str, StackResults], grids: Mapping[str, Mapping[str, Any]]
+    results: Mapping[str, StackResults], data: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The small map of all heads that every page opens, without what `grid_data` holds.
 
     Args:
-        grids: `grid_data` of each stack.
+        data: `grid_data` of each stack.
 
     Returns:
         ``stacks``: name, title, layers, number of heads, names and addresses of all heads, row by
-        row; ``choices``: metrics as in `Grid`, those of all stacks; ``chosen``: the one to begin
-        with, one that all stacks have if they begin with any; ``first``: its data by stack.
+        row; ``choices`` and ``chosen`` as in `Grids`; ``first``: the data of that by stack.
     """
-    shown = [r.once(grid) for r in results.values() if r.metrics]
-    choices: dict[str, dict[str, str]] = {}
-    for each in shown:
-        for title, options in each.choices:
-            choices.setdefault(title, {}).update(options)
-    asked = [each.chosen for each in shown]
-    everywhere = (key for key in asked if all(key in grids[each.stack] for each in shown))
-    chosen = next(everywhere, asked[0] if asked else "")
-    first = {each.stack: grids[each.stack][chosen] for each in shown if chosen in grids[each.stack]}
+    shown = grids(results.values())
+    first = {each.stack: data[each.stack].get(shown.chosen) for each in shown.each}
     return {
-        "stacks": [_place(each) for each in shown],
-        "choices": [[title, [*options.items()]] for title, options in choices.items()],
-        "chosen": chosen,
-        "first": first,
+        "stacks": [_place(each) for each in shown.each],
+        "choices": [[title, [*map(list, options)]] for title, options in shown.choices],
+        "chosen": shown.chosen,
+        "first": {stack: value for stack, value in first.items() if value},
     }
 
 
@@ -182,6 +219,12 @@ def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, 
         "steps": [_step(value, ends) for value in values.ravel()],
         "texts": [_short(value, share=share) for value in values.ravel()],
     }
+
+
+def _absent(cells: int) -> dict[str, Any]:
+    """The same of a metric that a stack lacks."""
+    told = {"caption": NOT_MEASURED, "low": "", "high": ""}
+    return told | {"steps": [NO_STEP] * cells, "texts": [MISSING] * cells}
 
 
 def _step(value: float, ends: tuple[float, float]) -> int:

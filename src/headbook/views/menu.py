@@ -1,35 +1,80 @@
-"""The menu at the top of every page."""
+"""The menu at the top of every page, and what else every page leads to."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 
-MENU = {
+Entry = tuple[str, str]  # address and name
+
+FIRST = {
     "index.html": "Overview",
     "heads.html": "Heads",
-    "alignment.html": "Cross-attention",
-    "metrics/index.html": "Metrics",
-    "speech.html": "Parts of speech",
-    "syntax.html": "Syntax",
-    "patterns.html": "Patterns",
-    "similar.html": "Similar heads",
-    "tokens.html": "Tokens",
-    "flow.html": "Flow",
-    "geometry.html": "Geometry",
-    "context.html": "Context",
-    "groups.html": "Groups",
     "sentences/index.html": "Sentences",
-    "methods.html": "Methods",
+    "tokens.html": "Tokens",
+}
+ALL_METRICS = "metrics/index.html"
+ANALYSES = {
+    "patterns.html": "Attention patterns",
+    "syntax.html": "Syntax: relations and trees",
+    "speech.html": "Parts of speech",
+    "similar.html": "Similar heads",
+    "alignment.html": "Cross-attention",
+    "flow.html": "Attention flow",
+    "geometry.html": "Representation geometry",
+    "context.html": "Context and sentence ends",
+    "groups.html": "Groups of sentences",
+    ALL_METRICS: "All metrics",
+}
+METHODS = {"methods.html": "Methods"}
+FOOT = {
     "data.html": "Data",
+    "reproducing.html": "Published results",
     "about.html": "About",
 }
-ALWAYS = ("index.html", "metrics/index.html", "methods.html", "data.html", "about.html")
+ALWAYS = ("index.html", ALL_METRICS, "methods.html", "data.html", "about.html")
+# Pages that no entry leads to, by how their addresses begin, and the entry that they belong to.
+WITHIN = {
+    "heads/": "heads.html",
+    "sentences/": "sentences/index.html",
+    "metrics/": ALL_METRICS,
+    "data.html": "methods.html",
+    "reproducing.html": "methods.html",
+    "demonstration.html": "methods.html",
+    "about.html": "methods.html",
+}
 
 
-def menu(across: Collection[str], *, sentence_pages: bool) -> tuple[tuple[str, str], ...]:
-    """Address and name of each page of the menu that the site has.
+@dataclass(frozen=True)
+class Menu:
+    """Addresses and names of the pages that a site has.
+
+    Attributes:
+        first: entries before the analyses; ``last``: those after.
+        analyses: entries that open below one.
+        foot: what the foot of each page leads to.
+    """
+
+    first: tuple[Entry, ...]
+    analyses: tuple[Entry, ...]
+    last: tuple[Entry, ...]
+    foot: tuple[Entry, ...]
+
+    def entry(self, path: str) -> str:
+        """Address of the entry that a page belongs to; empty where there is none."""
+        if path in FIRST or path in ANALYSES:
+            return path
+        return next((entry for start, entry in WITHIN.items() if path.startswith(start)), path)
+
+
+def menu(across: Collection[str], *, sentence_pages: bool) -> Menu:
+    """The menu of a site.
 
     Args:
         across: addresses of its pages across metrics.
         sentence_pages: whether there are pages of sentences.
     """
     there = {*ALWAYS, *across, *(["sentences/index.html"] if sentence_pages else [])}
-    return tuple((path, name) for path, name in MENU.items() if path in there)
+
+    def some(entries: Mapping[str, str]) -> Iterator[Entry]:
+        return ((path, name) for path, name in entries.items() if path in there)
+
+    return Menu(*(tuple(some(entries)) for entries in (FIRST, ANALYSES, METHODS, FOOT)))

@@ -13,12 +13,12 @@ from headbook.stored.manifest import Manifest
 from headbook.terms import Side, Stack
 from headbook.views.atlas import Atlas, atlas, many_heads
 from headbook.views.functions import Function, functions
-from headbook.views.grid import Grid, grid
+from headbook.views.grid import Grids, grids
 from headbook.views.inspector import Inspected, notable
 from headbook.views.layercurves import LayerCurve, layer_curves
 from headbook.views.lead import lead
 from headbook.views.metric import MetricPage
-from headbook.views.page import Page, gap_texts
+from headbook.views.page import Page
 from headbook.views.ranked import tests_of
 from headbook.wording import STACKS, counted, percent
 
@@ -62,13 +62,14 @@ class OverviewPage(Page):
         stacks: who does what and curves over layers, by stack.
         cards: findings that stand there at once.
         findings: all of them, by stack.
-        grids: all heads under one metric, by stack.
+        grids: all heads under one metric.
         linked: whether the cells of these are links.
         facts: what was run, as terms and values.
         notes: the author's own words, in Markdown.
         failed: the self-checks that failed.
         alarms: what a reader must know before trusting the numbers.
-        warnings: what else is missing or was left out.
+        warnings: what was cut or left out.
+        absent: what is missing; methods say why.
         sentences: whether there are pages of sentences.
         learned: whether a stack's softmax has a learned sink.
         annotators: who told words, tags and trees.
@@ -83,13 +84,14 @@ class OverviewPage(Page):
     stacks: tuple[StackPart, ...]
     cards: tuple[FindingCard, ...]
     findings: tuple[FindingGroup, ...]
-    grids: tuple[Grid, ...]
+    grids: Grids
     linked: bool
     facts: tuple[tuple[str, str], ...]
     notes: str
     failed: tuple[str, ...]
     alarms: tuple[str, ...]
     warnings: tuple[str, ...]
+    absent: tuple[str, ...]
     sentences: bool
     annotators: str
     counted: str
@@ -113,7 +115,7 @@ def overview_page(
         title=manifest.title,
         description=f"Attention heads and token paths of {manifest.model.name} on "
         f"{counted(manifest.counts['sentences'], 'sentence')}: numbers, charts and exemplars.",
-        lead=lead(measured) if measured else (f"{manifest.model.name}.",),
+        lead=(lead(measured) if measured else ()) or (_shown(manifest),),
         atlases=tuple(atlas(r) for r in results.values()),
         inspected=notable(results),
         stacks=tuple(
@@ -122,13 +124,14 @@ def overview_page(
         ),
         cards=tuple(_cards(found)),
         findings=tuple(group for group in found if group.findings),
-        grids=tuple(r.once(grid) for r in measured.values()),
+        grids=grids(measured.values()),
         linked=not any(map(many_heads, results.values())),
         facts=tuple(_facts(manifest)),
         notes=manifest.notes,
         alarms=tuple(_alarms(manifest)),
         failed=manifest.failed,
         warnings=tuple(_warnings(manifest)),
+        absent=tuple(dict.fromkeys(gap.what for gap in manifest.gaps)),
         sentences=bool(study.portrait.listed),
         annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
         counted=counted(manifest.counts["sentences"], "sentence"),
@@ -144,6 +147,12 @@ def _cards(groups: Sequence[FindingGroup]) -> Iterator[FindingCard]:
     for each in islice(every, CARDS):
         first = ESTIMATE.search(each.text)
         yield FindingCard(first[0] if first else "", each)
+
+
+def _shown(manifest: Manifest) -> str:
+    """What the page is about, where no number tells more."""
+    sentences = counted(manifest.counts["sentences"], "sentence")
+    return f"Attention heads of {manifest.model.name} on {sentences}."
 
 
 def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -212,8 +221,6 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
         yield f"{counted(written, 'target text')} written by the model itself (greedy decoding)."
     if model.unexpected:
         yield f"The checkpoint holds weights that were not used: {_some(model.unexpected)}."
-    for gap in gap_texts(manifest.gaps):
-        yield f"Not available: {gap}."
 
 
 def _alarms(manifest: Manifest) -> Iterator[str]:

@@ -40,11 +40,13 @@ class Question:
         text: what is asked.
         answer: heads with their numbers.
         view: the list in the order that answers it, as addresses write it after their #.
+        key: the number that answers it, as a column of the list.
     """
 
     text: str
     answer: Parts
     view: str
+    key: str
 
 
 def questions(
@@ -60,7 +62,7 @@ def questions(
         column = there.get((name, label))
         answer = _answer(results, column, lowest=lowest) if column else ()
         if column and answer:
-            yield Question(text, answer, _view(column, shown, lowest=lowest))
+            yield Question(text, answer, _view(column, shown, lowest=lowest), column.key)
 
 
 def _view(column: Column, shown: Sequence[Column], *, lowest: bool) -> str:

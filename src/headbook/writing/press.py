@@ -14,6 +14,7 @@ from headbook.charts import Figure
 from headbook.resources import folder as resource_folder
 from headbook.views.page import Page
 from headbook.writing import markup, publish
+from headbook.writing.contents import WITHOUT, with_contents
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Press:
             if figure.interactive and not path.exists():
                 path.write_text(markup.script(f"chart-{figure.name}", charts.columnar(figure)))
         root = publish.root(self.base, page)
-        self.text(page.path, self.drawn(page.template, page=page, root=root))
+        html = self.drawn(page.template, page=page, root=root)
+        self.text(page.path, html if page.template in WITHOUT else with_contents(html))
 
     def drawn(self, template: str, **given: Any) -> str:
         """A template as text."""

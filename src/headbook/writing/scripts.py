@@ -60,9 +60,9 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
             _write(folder / "sentences" / f"{name}.js", stories)
 
 
-def write_find(study: Study, pages: Sequence[Page], folder: Path) -> None:
-    """What the overview's search looks through; see `headbook.views.find.find_data`."""
-    _write(folder / "find.js", script("find", find_data(study, pages)))
+def write_find(results: Mapping[str, StackResults], pages: Sequence[Page], folder: Path) -> None:
+    """What the search looks through; see `headbook.views.find.find_data`."""
+    _write(folder / "find.js", script("find", find_data(results, pages)))
 
 
 def write_list(results: Mapping[str, StackResults], folder: Path) -> None:

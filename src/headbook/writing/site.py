@@ -265,7 +265,7 @@ class _Writer:
         left_out = export.write_tables(self.study, data, without)
         export.write_exemplars(self.study, data / "exemplars.jsonl")
         scripts.write_scripts(self._results, data)
-        scripts.write_find(self.study, (*self._metric_pages, *self._across), data)
+        scripts.write_find(self._results, (*self._metric_pages, *self._across), data)
         manifest = json.loads(self.study.manifest.to_json())
         manifest["left_out"] = self.left_out
         manifest["sizes"] = {k: v for k, v in export.sizes(data).items() if "/" not in k}

@@ -1,0 +1,51 @@
+"use strict";
+/* Live charts in the place of their pictures, and back. */
+(() => {
+  const { root, make, load, use } = window.headbook;
+  const rows = (given) => {
+    const whole = (column) => (Array.isArray(column) ? column : column.at.map((place) => column.texts[place]));
+    const columns = Object.fromEntries(Object.entries(given).map(([name, column]) => [name, whole(column)]));
+    const names = Object.keys(columns);
+    const length = names.length ? columns[names[0]].length : 0;
+    return Array.from({ length }, (_, i) => Object.fromEntries(names.map((n) => [n, columns[n][i]])));
+  };
+  const OPTIONS = {
+    ast: true, renderer: "svg", actions: false, defaultStyle: false,
+    tooltip: { disableDefaultStyle: true },
+  };
+  /* The way from a chart's picture to the live chart and back. */
+  const turned = (button) => {
+    const box = button.closest("figure").querySelector(".scroll");
+    const still = [...box.childNodes];
+    const name = button.dataset.chart;
+    const [begin, end] = box.querySelector("svg") ? ["Interactive", "Still picture"] : ["Draw", "Take away"];
+    const show = async () => {
+      button.disabled = true;
+      const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
+      await use("vega");
+      const sets = Object.entries(spec.datasets || {});
+      const datasets = Object.fromEntries(sets.map(([key, value]) => [key, rows(value)]));
+      const stage = make("div", { class: "live" });
+      box.replaceChildren(stage);
+      await window.vegaEmbed(stage, { ...spec, datasets }, OPTIONS);
+      button.textContent = end;
+      button.disabled = false;
+    };
+    const stop = () => {
+      box.replaceChildren(...still);
+      button.textContent = begin;
+      button.disabled = false;
+    };
+    let live = false;
+    return async () => {
+      live = !live;
+      if (!live) { stop(); return; }
+      try { await show(); } catch (error) { live = false; stop(); throw error; }
+    };
+  };
+  const known = new WeakMap();
+  window.headbook.live = (button) => {
+    if (!known.has(button)) known.set(button, turned(button));
+    return known.get(button)();
+  };
+})();
