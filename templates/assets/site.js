@@ -125,23 +125,6 @@
     tools.append(button);
   };
 
-  /* One token of a sentence: the entries nearest to it, a row a layer. */
-  const startStory = (box) => {
-    const choosers = all("select", box);
-    const show = async () => {
-      const stacks = await load(box.dataset.src, box.dataset.name);
-      const [token, choice] = choosers.map((chooser) => chooser.value);
-      const { layers, cells } = stacks[box.dataset.story][choice];
-      const lines = layers.map((layer, i) => {
-        const line = make("tr");
-        line.append(make("th", { scope: "row" }, `L${layer}`), ...cells[token][i].map((entry) => make("td", { dir: "auto" }, entry)));
-        return line;
-      });
-      box.querySelector("tbody").replaceChildren(...lines);
-    };
-    choosers.forEach((chooser) => chooser.addEventListener("change", show));
-  };
-
   /* Token types by name. */
   const startTypes = (input) => {
     const body = document.querySelector(`[data-types-of="${input.dataset.types}"]`);
@@ -180,6 +163,5 @@
     all("figure.chart").forEach(startPicture);
     all("[data-types]").forEach(startTypes);
     all("[data-atlas]").forEach(startAtlas);
-    all("[data-story]").forEach(startStory);
   });
 })();

@@ -68,7 +68,7 @@ def find_data(study: Study, pages: Sequence[Page]) -> dict[str, Any]:
         address, text, other text; ``total``: how many sentences have a page; ``tokens``: see
         `_tokens`; ``relations``: words for labels.
     """
-    chosen = study.portrait.listed
+    chosen = study.portrait.paged
     searched = chosen[:MOST_SENTENCES]
     return {
         "questions": [*_questions(pages)],

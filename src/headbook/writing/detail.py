@@ -1,8 +1,8 @@
 """How much detail a site shows, and what is left out first where it may not be large.
 
 What is least needed goes first. The tables of tokens as CSV, since Parquet holds the same rows; the
-numbers behind single weights; pages of sentences, the last ones first; exemplars beyond the third;
-more pages of sentences; exemplars beyond the first. Heads, metrics and their numbers stay.
+numbers behind single weights; maps of all heads on pages of sentences, the last ones first;
+exemplars beyond the third; more of those maps; exemplars beyond the first. Heads, metrics and their numbers stay.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +28,7 @@ class Detail:
     Attributes:
         tables: whether tables of tokens are there as CSV, too.
         neurons: whether queries and keys are there.
-        sentences: how many sentences have pages; None: all that are listed.
+        sentences: how many sentences have pages with all heads; None: all that are listed.
         exemplars: how many each ranking of a head shows; None: all.
     """
 
@@ -44,7 +44,7 @@ class Detail:
         if not self.neurons:
             yield "queries and keys behind single weights"
         if self.sentences is not None:
-            yield f"pages of sentences beyond the first {self.sentences:,}"
+            yield f"maps of all heads for sentences beyond the first {self.sentences:,}"
         if self.exemplars is not None:
             yield f"exemplars beyond the first {self.exemplars} of each ranking"
 
