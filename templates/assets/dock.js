@@ -4,18 +4,12 @@
 (() => {
   const { make, apart, switches, drawing } = window.headbook;
   const { sorted, most, written, viewOf } = window.headbook.weights;
-  const SVG = "http://www.w3.org/2000/svg";
+  const { svg: draw } = drawing;
   const LETTERS = "AB", WIDE = 270, NAMES = 86, ROW = 15;
   const FAINT = 0.05; /* weights below it are no line of a token that is not chosen */
   const MOST_ROWS = 64; /* tokens up to which lines of all are drawn */
   const LISTED = 100, OTHERS = 24; /* lines of the ranked lists */
 
-  const draw = (name, attributes, text = "") => {
-    const element = document.createElementNS(SVG, name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    if (text) element.textContent = text;
-    return element;
-  };
   const cut = (text) => { const all = [...text]; return all.length > 13 ? `${all.slice(0, 12).join("")}…` : text; };
 
   class Dock {

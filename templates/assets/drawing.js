@@ -37,6 +37,14 @@
   const colour = (part, scheme = schemeNow()) => between(stopsOf("q", scheme), part);
   /* Of a difference of two weights: the root of its size, so that it compares with those of weights. */
   const sided = (value) => between(stopsOf("v", schemeNow()), (1 + Math.sign(value) * Math.sqrt(Math.min(1, Math.abs(value)))) / 2);
+  /* An element of a picture in lines. */
+  const { namespaceURI } = new DOMParser().parseFromString("<svg></svg>", "text/html").querySelector("svg");
+  const svg = (name, attributes, text = "") => {
+    const element = document.createElementNS(namespaceURI, name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    if (text) element.textContent = text;
+    return element;
+  };
   const inkOf = (element) => getComputedStyle(element).color;
 
   /* A canvas of some size in CSS pixels, sharp on every screen; its pen. */
@@ -184,5 +192,5 @@
     return canvas.toDataURL();
   };
 
-  window.headbook.drawing = { DASHES, REACH, colour, sided, paintMap, cellAt, paintLines, paintSheet, inkOf, sized };
+  window.headbook.drawing = { svg, DASHES, REACH, colour, sided, paintMap, cellAt, paintLines, paintSheet, inkOf, sized };
 })();

@@ -3,19 +3,13 @@
    them: drawn from data. The chosen token of the page is marked; pointing at a path dims the others. */
 (() => {
   const { all, load, make, offer, steps } = window.headbook;
-  const SVG = "http://www.w3.org/2000/svg";
   const WIDTH = 1100, HEIGHT = 380, LEFT = 64, RIGHT = 250, TOP = 12, BOTTOM = 34;
   const APART = 12.6; /* between two names at the ends of paths */
   const RANK_TICKS = [0, 1, 10, 100, 1000, 10000, 100000, 1000000];
   const CLASS = { "content words": "content", "function words": "function" };
   const CSV = ["token_position", "token", "layer", "value"];
 
-  const draw = (name, attributes, text = "") => {
-    const element = document.createElementNS(SVG, name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    if (text) element.textContent = text;
-    return element;
-  };
+  const { svg: draw } = window.headbook.drawing;
   const known = (values) => values.filter((value) => value !== null && !Number.isNaN(value));
   const written = (value) => (Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(2)).replace("-", "−");
 
@@ -217,7 +211,7 @@
     }
   }
 
-  document.addEventListener("DOMContentLoaded", async () => {
+  window.headbook.paths = async () => {
     const followers = all("[data-entries]").map((section) => ({ stack: section.dataset.entries, of: new Entries(section) }));
     let last = null;
     const tell = ({ place, stacks, name }) => followers.forEach(({ stack, of }) => { if (stacks.includes(stack)) of.token(place, name); });
@@ -232,5 +226,5 @@
       followers.push({ stack, of: paths });
       if (last && last.stacks.includes(stack)) paths.token(last.place);
     }
-  });
+  };
 })();

@@ -2,7 +2,7 @@
 /* A sentence as a workspace: its words choose a query or a key, its maps a head; the panel shows what
    the head does there. All of it stands in the address. */
 (() => {
-  const { all, load, make, use, hash, root, steps, switches, drawing, Dock, tiles: tilesOf } = window.headbook;
+  const { all, load, make, use, hash, root, steps, switches, drawing, tiles: tilesOf } = window.headbook;
   const { mapOf, seen } = window.headbook.weights;
   const none = { q: null, k: null };
 
@@ -35,7 +35,8 @@
       this.startCards();
       this.startWords();
       this.startBar();
-      this.dock = new Dock(this.box, this);
+      await use("dock");
+      this.dock = new window.headbook.Dock(this.box, this);
       this.grids.forEach((grid) => grid.follow((tile, mark) => {
         this.choose(tile);
         mark.scrollIntoView({ block: "nearest" });
@@ -313,6 +314,10 @@
   document.addEventListener("DOMContentLoaded", async () => {
     const page = document.querySelector(".sentence-page");
     const grids = all("[data-maps]").map(tilesOf), box = document.querySelector(".dock");
+    if (page.querySelector("[data-paths], [data-entries]")) {
+      await use("paths");
+      await window.headbook.paths();
+    }
     if (box) await new Workspace(page, box).start(grids);
   });
 })();
