@@ -8,9 +8,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Locator, Page
 
-ABOVE, BESIDE = 84, 96  # room for a map's names
-
-DEFAULTS = {"view": "raw", "units": "pieces", "scale": "linear", "mass": "90"}
+DEFAULTS = {"view": "raw", "units": "pieces", "scale": "root", "mass": "90"}
 
 
 def switches(page: Page) -> dict[str, str]:
@@ -20,6 +18,8 @@ def switches(page: Page) -> dict[str, str]:
 
 def switch(page: Page, **choices: str) -> None:
     """Set switches."""
+    for options in page.locator("details.options:not([open]) > summary").all():
+        options.click()
     for name, value in choices.items():
         page.locator(f"[data-switch={name}]").first.select_option(value)
 
@@ -37,9 +37,10 @@ def picture(address: str) -> Any:
 
 def cells(box: Locator, shape: tuple[int, int]) -> Any:
     """The colour in the middle of each cell of the map. *Shape:* ``(query, key, 4)``."""
-    canvas = box.locator("canvas.cells")
-    pixels = picture(canvas.evaluate("(canvas) => canvas.toDataURL()"))[ABOVE:, BESIDE:]
-    size = len(pixels) // shape[0]
+    canvas = box.locator("canvas.cells").first
+    grid = (canvas.get_attribute("data-grid") or "").split()
+    left, above, size = (round(float(each)) for each in grid)
+    pixels = picture(canvas.evaluate("(canvas) => canvas.toDataURL()"))[above:, left:]
     return pixels[size // 2 :: size, size // 2 :: size][: shape[0], : shape[1]]
 
 

@@ -5,33 +5,28 @@ import pytest
 from playwright.sync_api import expect
 
 from browser import Open
+from headbook.stored.shown import HeadName
 from panels import cells, lightness, switch
 from sites import Site
+from test_browser_instances import opened
 from test_browser_maps import check_canvas
 
 pytest_plugins = ["windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-def test_the_chosen_map_changes_to_what_is_carried_and_back(
-    encoder_site: Site, open_page: Open
-) -> None:
-    study = encoder_site.study
-    (stack,) = study.manifest.stacks
-    maps, norms = study.portrait.maps[stack.name, 0], study.portrait.norms[stack.name, 0]
-    pieces = study.portrait.sentences[0].texts[stack.keys].pieces
-    page = open_page(encoder_site.folder / "sentences/0001.html")
-    layer, head = 1, 2
-    page.get_by_role("link", name=f"L{layer}·H{head}", exact=True).first.click()
-    box = page.locator(".full")
-    check_canvas(box, (pieces, pieces), maps[layer, head])
-    switch(page, view="norm")
+def test_the_map_changes_to_what_is_carried_and_back(encoder_site: Site, open_page: Open) -> None:
+    box, shown = opened(encoder_site, open_page, HeadName("self", 1, 2))
+    pieces, weights = shown.keys.pieces, np.array(shown.steps)
+    home = int(box.get_attribute("data-looks") or ""), int(box.get_attribute("data-looked") or "")
+    check_canvas(box.locator("[data-full]"), (pieces, pieces), weights, home)
+    switch(box.page, view="norm")
     expect(box).to_contain_text("each weight times the length of its value after W_O")
-    carried = maps[layer, head] * norms[layer, head].astype(float)
+    carried = weights * np.array(shown.norms)
     shares = carried / carried.sum(1, keepdims=True)
     shades = lightness(cells(box, shares.shape)).ravel()
-    assert (np.diff(shades[np.argsort(shares, axis=None)]) > -3).all()  # colours are rounded
+    assert (np.diff(shades[np.argsort(shares, axis=None)]) < 3).all()  # colours are rounded
     assert np.ptp(shades) > 70 * np.ptp(shares)
-    switch(page, view="raw")
-    page.keyboard.press("Escape")
-    check_canvas(box, (pieces, pieces), maps[layer, head])
+    switch(box.page, view="raw")
+    box.page.keyboard.press("Escape")
+    check_canvas(box.locator("[data-full]"), (pieces, pieces), weights, home)

@@ -1,17 +1,18 @@
-"""Views of one sentence's attention in a browser: every number on screen is the study's own."""
+"""An exemplar's attention in a browser: every number on screen is the study's own."""
 
-import re
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, expect
 
 import naive_instances as naive
 from browser import Open, each
+from headbook.stored.shown import HeadName, Ranking
 from headbook.wording import VIEWS as NAMED
+from headbook.wording import head_page
 from naive_instances import Map, written
-from panels import cells, lightness, picture, switch, tokens
+from panels import cells, lightness, switch, tokens
 from sites import Site
 
 pytest_plugins = ["windows"]
@@ -26,22 +27,18 @@ PLACES = [
 ]
 
 
-def map_of(site: Site, stack: str, layer: int, head: int, index: int = 0) -> Map:
-    """One head over one sentence, from the stored study."""
-    portrait, terms = site.study.portrait, site.study.manifest.stack(stack)
-    texts = portrait.sentences[index].texts
-    maps, norms = portrait.maps[stack, index], portrait.norms[stack, index]
-    queries, keys = texts[terms.queries], texts[terms.keys]
-    return Map(maps[layer, head], queries, keys, terms.causal, norms[layer, head].tolist())
-
-
-def choose(page: Page, name: str) -> Locator:
-    """Choose a head by its thumbnail; the box with its views."""
-    link = page.get_by_role("link", name=name, exact=True).first
-    link.click()
-    box = page.locator(".full").filter(has=page.get_by_role("link", name=f"Page of {name}"))
-    expect(box.locator(".maptitle")).to_contain_text(name.rsplit(maxsplit=1)[-1])
-    return box
+def opened(site: Site, open_page: Open, head: HeadName) -> tuple[Locator, Map]:
+    """The longest of a head's strongest exemplars, open, and its map from the stored study."""
+    page = open_page(site.folder / head_page(head))
+    portrait, terms = site.study.portrait, site.study.manifest.stack(head.stack)
+    mine = [e for e in portrait.exemplars if (e.head, e.ranking) == (head, Ranking.STRONGEST)]
+    own = max(mine, key=lambda e: e.attention.size)
+    article = page.locator(f'[data-map="{own.ranking}-{own.rank}"]')
+    article.locator("summary").click()
+    article.locator(".weights tbody tr").first.wait_for()
+    texts = portrait.sentences[own.index].texts
+    sides = texts[terms.queries], texts[terms.keys]
+    return article, Map(own.attention, *sides, terms.causal, own.norms.tolist())
 
 
 def table(box: Locator) -> list[list[str]]:
@@ -82,9 +79,8 @@ def test_every_view_shows_the_weights_of_the_study(
 ) -> None:
     """Table, numbers beside keys and titles in the text, in each view, by pieces and by words."""
     site: Site = request.getfixturevalue(f"{kind}_site")
-    page = open_page(site.folder / "sentences/0001.html")
-    box = choose(page, "L1·H2" if stack == "self" else f"{stack} L1·H2")
-    shown = map_of(site, stack, 1, 2)
+    box, shown = opened(site, open_page, HeadName(stack, 1, 2))
+    page = box.page
     for view, units in STATES:
         switch(page, view=view, units=units)
         rows = naive.weights(shown, view, units)
@@ -106,7 +102,7 @@ def test_every_view_shows_the_weights_of_the_study(
 
 def check_text(box: Locator, shown: Map, row: list[float], units: str) -> None:
     """Each token's title tells what it, or its word, is given; its shade says the same."""
-    tokens = box.locator(".sentence").last.locator(".t")
+    tokens = box.locator(".looked .t")
     names = naive.names(shown.keys, units)
     groups = [[i] for i in range(len(shown.keys.pieces))]
     unit = {i: u for u, own in enumerate(naive.groups(shown.keys)) for i in own}
@@ -120,12 +116,11 @@ def check_text(box: Locator, shown: Map, row: list[float], units: str) -> None:
 
 
 def test_words_say_the_weight_between_two_tokens(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "sentences/0001.html")
-    box = choose(page, "L0·H3")
+    box, shown = opened(encoder_site, open_page, HeadName("self", 0, 3))
+    page = box.page
     switch(page, units="words")
-    shown = map_of(encoder_site, "self", 0, 3)
     names = naive.names(shown.keys, "words")
-    assert "Fisherman" in names
+    assert len(names) < len(shown.keys.pieces)
     for view in ("raw", "renorm", "nosink"):
         switch(page, view=view)
         rows = naive.weights(shown, view, "words")
@@ -133,48 +128,23 @@ def test_words_say_the_weight_between_two_tokens(encoder_site: Site, open_page: 
             tokens(box, "queries").nth(query).click()
             tokens(box, "keys").nth(key).click()
             page.locator("h1").hover()
-            said = f"L0·H3: “{names[query]}” ({query}) looks at “{names[key]}” ({key}) with "
-            why = "" if naive.seen(rows[query][key]) else ": it is the sink, which is left out"
+            said = f"L0·H3: “{names[query]}” ({query}) attends to “{names[key]}” ({key}) with "
+            why = "" if naive.seen(rows[query][key]) else ": it is the sink, which is masked"
             expect(box.locator(".pair")).to_have_text(f"{said}{written(rows[query][key])}{why}.")
 
 
 def test_what_comes_later_is_missing_and_not_nothing(decoder_site: Site, open_page: Open) -> None:
-    page = open_page(decoder_site.folder / "sentences/0001.html")
-    box = choose(page, "L0·H1")
+    box, _ = opened(decoder_site, open_page, HeadName("self", 0, 1))
     tokens(box, "queries").nth(2).click()
     tokens(box, "keys").nth(3).click()
     expect(box.locator(".pair")).to_contain_text("with –: it comes later and cannot be seen.")
     assert len(table(box)) == 3
 
 
-def test_several_heads_are_told_apart_by_letters(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "sentences/0001.html")
-    box = choose(page, "L1·H3")
-    box.get_by_label("Compare with").select_option("L0·H2")
-    maps = [map_of(encoder_site, "self", 1, 3), map_of(encoder_site, "self", 0, 2)]
-    rows = [naive.weights(shown, "raw", "pieces")[4] for shown in maps]
-    tokens(box, "queries").nth(4).click()
-    heading = box.locator(".weights thead th").all_text_contents()
-    assert heading == ["Key", "L1·H3", "L0·H2", "cumulative share"]
-    assert [row[1:3] for row in table(box)] == [
-        [written(row[k]) for row in rows] for k in naive.ranked(rows[0])
-    ]
-    for key, text in enumerate(box.locator(".tokens.keys small").all_text_contents()):
-        there = [
-            (name, row)
-            for name, row in zip("AB", rows, strict=True)
-            if key in naive.fewest(row, 0.9)
-        ]
-        assert text == " · ".join(f"{name} {written(row[key])}" for name, row in there)
-    assert page.locator(".sheet a[aria-current]").count() == 2
-    box.get_by_role("button", name="Take L1·H3 away").click()
-    expect(page.locator(".maptitle")).to_have_text("L0·H2")
-
-
 def test_lines_hold_the_share_that_is_asked_for(encoder_site: Site, open_page: Open) -> None:
-    page = open_page(encoder_site.folder / "sentences/0001.html")
-    box = choose(page, "L1·H1")
-    row = naive.weights(map_of(encoder_site, "self", 1, 1), "raw", "pieces")[3]
+    box, shown = opened(encoder_site, open_page, HeadName("self", 1, 1))
+    page = box.page
+    row = naive.weights(shown, "raw", "pieces")[3]
     tokens(box, "queries").nth(3).click()
     counts = []
     for share in ("50", "80", "99"):
@@ -188,37 +158,18 @@ def test_lines_hold_the_share_that_is_asked_for(encoder_site: Site, open_page: O
 def test_maps_leave_the_sink_blank_and_logarithms_lift_what_is_small(
     encoder_site: Site, open_page: Open
 ) -> None:
-    page = open_page(encoder_site.folder / "sentences/0001.html")
-    box = choose(page, "L0·H2")
-    weights = np.array(naive.weights(map_of(encoder_site, "self", 0, 2), "raw", "pieces"))
+    box, shown = opened(encoder_site, open_page, HeadName("self", 0, 2))
+    page = box.page
+    weights = np.array(naive.weights(shown, "raw", "pieces"))
+    switch(page, scale="linear")
     before = cells(box, weights.shape)
     assert (before[..., 3] == 255).all()
-    switch(page, scale="log")
-    lifted = cells(box, weights.shape)
     middle = (weights > 0.01) & (weights < 0.5)
-    assert (lightness(lifted)[middle] > lightness(before)[middle]).all()
+    for scale in ("root", "log"):
+        switch(page, scale=scale)
+        lifted = cells(box, weights.shape)
+        assert (lightness(lifted)[middle] < lightness(before)[middle]).all()
+        before = lifted
     switch(page, view="nosink")
-    left = np.array(naive.weights(map_of(encoder_site, "self", 0, 2), "nosink", "pieces"))
+    left = np.array(naive.weights(shown, "nosink", "pieces"))
     assert ((cells(box, weights.shape)[..., 3] == 0) == np.isnan(left)).all()
-
-
-def test_thumbnails_follow_the_switches(encoder_site: Site, open_page: Open) -> None:
-    """Without the sink, columns of special tokens are empty in every head; raw ones come back."""
-    page = open_page(encoder_site.folder / "sentences/0001.html")
-    image = page.locator(".sheet image")
-    still = image.get_attribute("href")
-    switch(page, view="nosink")
-    expect(image).to_have_attribute("href", re.compile("^data:image/png;base64,"))
-    pixels = picture(image.get_attribute("href") or "")
-    stack = encoder_site.study.manifest.stack("self")
-    shown = map_of(encoder_site, "self", 0, 0)
-    n = len(shown.keys.pieces)
-    side = pixels.shape[1] // stack.n_heads
-    zoom = side // n
-    alpha = pixels[..., 3]
-    for layer in range(len(stack.attention_layers)):
-        for head in range(stack.n_heads):
-            row = alpha[layer * side + zoom // 2, head * side + zoom // 2 :: zoom][:n]
-            assert [value == 0 for value in row] == list(shown.keys.special)
-    switch(page, view="raw")
-    expect(image).to_have_attribute("href", still or "")

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser import Open, each
+from desk import choose, pair, ready
 from panels import DEFAULTS, switch, switches, tokens
 from sites import Site
 
@@ -30,26 +31,6 @@ def kept(page: Page) -> dict[str, Any]:
     }
 
 
-def test_a_link_reproduces_the_view(encoder_site: Site, open_page: Open) -> None:
-    """On reload, and in another browser that has its own memory."""
-    page = open_page(encoder_site.folder / SENTENCE)
-    page.get_by_role("link", name="L1·H2", exact=True).first.click()
-    page.get_by_label("Compare with").select_option("L0·H3")
-    switch(page, view="renorm", units="words", scale="log", mass="80")
-    tokens(page, "queries").nth(2).click()
-    tokens(page, "keys").nth(1).click()
-    page.locator("h1").hover()
-    before, address = kept(page), page.url
-    assert before["heads"] == ["L1·H2", "L0·H3"]
-    page.reload()
-    assert kept(page) == before
-    other = open_page(encoder_site.folder / SENTENCE)
-    switch(other, scale="linear", mass="50")
-    other.goto("about:blank")
-    other.goto(address)
-    assert kept(other) == before
-
-
 def test_a_link_opens_the_exemplar_and_its_pair(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / HEAD)
     article = page.locator('[data-map="strongest-2"]')
@@ -70,13 +51,16 @@ def test_the_exemplar_leads_to_the_same_weight_among_all_heads(
     page = open_page(encoder_site.folder / HEAD)
     article = page.locator(".exemplar").filter(has=page.locator("header a")).first
     article.locator("summary").click()
-    pair = article.locator(".pair")
-    expect(pair).to_have_text(
-        re.compile(r"^L0·H1: “.+” \(\d+\) looks at “.+” \(\d+\) with [01]\.\d+\.$")
-    )
-    said = pair.text_content() or ""
+    told = re.compile(r"^L0·H1: “(.+)” \((\d+)\) attends to “(.+)” \((\d+)\) with ([01]\.\d+)\.$")
+    said = article.locator(".pair")
+    expect(said).to_have_text(told)
+    found = told.match(said.text_content() or "")
+    assert found is not None
+    query, q, key, k, weight = found.groups()
     article.locator("header a").first.click()
-    expect(page.locator(".pair")).to_have_text(said)
+    expect(page.locator(".dock [data-title]")).to_have_text("L0·H1")
+    status = page.locator(".dock .status")
+    expect(status).to_have_text(f"{q} {query} attends to {k} {key}: {weight}")
 
 
 @pytest.mark.parametrize(
@@ -93,14 +77,16 @@ def test_the_exemplar_leads_to_the_same_weight_among_all_heads(
 def test_what_an_address_gets_wrong_is_ignored(
     encoder_site: Site, open_page: Open, state: str
 ) -> None:
-    """The page stands as without it; a head that there is opens without a token."""
+    """The page stands as without it; a head that there is opens at its first token."""
     page = open_page(encoder_site.folder / "index.html")
     page.goto(f"{(encoder_site.folder / SENTENCE).as_uri()}#{state}")
     assert switches(page) == DEFAULTS
     opened = "heads=0.1&" in state and "at=self" in state
-    expect(page.locator(".maptitle")).to_have_count(int(opened))
-    if opened:
-        expect(page.locator(".pair")).to_have_text("L0·H1: lines from every token.")
+    panel = ready(page).locator(".dock")
+    expect(panel).to_have_class("dock docked" if opened else "dock")
+    home = panel.get_attribute("data-head") or ""
+    name = "L0·H1" if opened else f"L{home.replace('.', '·H')}"
+    expect(panel.locator("[data-title]")).to_have_text(name)
 
 
 def test_an_ordinary_fragment_stays_one(encoder_site: Site, open_page: Open) -> None:
@@ -129,8 +115,7 @@ def test_pages_work_where_nothing_can_be_remembered(encoder_site: Site, open_pag
     )
     page.goto((encoder_site.folder / SENTENCE).as_uri())
     switch(page, view="nosink")
-    page.get_by_role("link", name="L1·H2", exact=True).first.click()
-    expect(page.locator(".maptitle")).to_have_text("L1·H2")
+    choose(page, "L1·H2")
     assert parse_qs(urlparse(page.url).fragment)["view"] == ["nosink"]
 
 
@@ -138,8 +123,9 @@ def test_link_is_copied(encoder_site: Site, open_page: Open) -> None:
     page = open_page(
         encoder_site.folder / SENTENCE, permissions=["clipboard-read", "clipboard-write"]
     )
-    page.get_by_role("link", name="L0·H0", exact=True).first.click()
-    tokens(page, "queries").nth(1).click()
+    choose(page, "L0·H0")
+    pair(page, 1)
+    page.locator("details.options summary").click()
     page.get_by_role("button", name="Copy link").click()
     expect(page.locator(".switches [role=status]")).to_have_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()") == page.url

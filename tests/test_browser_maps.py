@@ -37,7 +37,7 @@ def written(step: Any) -> str:
 
 
 def strongest(pieces: Sequence[str], row: Any) -> str:
-    """The three keys that a query looks at most, as the page lists them."""
+    """The three keys that a query attends to most, as the page lists them."""
     order = sorted(range(len(row)), key=lambda key: (-int(row[key]), key))[:3]
     return ", ".join(f"{key} {pieces[key]} {written(row[key])}" for key in order)
 
@@ -48,7 +48,7 @@ STEPS = {"ArrowDown": (1, 0), "ArrowRight": (0, 1), "ArrowUp": (-1, 0), "ArrowLe
 def check_canvas(
     box: Locator, texts: tuple[Any, Any], weights: Any, start: tuple[int, int] = (0, 0)
 ) -> None:
-    """Arrow keys read the weights from the kept one on, and stronger weights are lighter."""
+    """Arrow keys read the weights from the kept one on, and stronger weights are darker."""
     canvas, status = box.locator("canvas.cells"), box.locator(".status")
     queries, keys = texts
     canvas.focus()
@@ -63,7 +63,7 @@ def check_canvas(
         expect(status).to_have_text(read)
     shades = lightness(cells(box, weights.shape))
     order = np.argsort(weights, axis=None, kind="stable")
-    assert (np.diff(shades.ravel()[order]) > -3).all()  # colours are rounded
+    assert (np.diff(shades.ravel()[order]) < 3).all()  # colours are rounded
     assert np.ptp(shades) > 0.3 * np.ptp(weights)
 
 
@@ -79,7 +79,7 @@ def test_exemplar_tells_where_the_token_looks(encoder_site: Site, open_page: Ope
 
     def shows(query: int) -> None:
         row = exemplar.attention[query]
-        expect(status).to_have_text(f"{query} {pieces[query]} looks at {strongest(pieces, row)}")
+        expect(status).to_have_text(f"{query} {pieces[query]} attends to {strongest(pieces, row)}")
         assert article.locator(".t.looks").get_attribute("data-i") == str(query)
         tokens = article.locator(".t")
         titles = [f"{i} {piece}: {written(row[i])}" for i, piece in enumerate(pieces)]
@@ -113,7 +113,7 @@ def test_exemplar_of_two_texts_looks_from_one_to_the_other(
     for query in (len(queries) - 1, 0):
         article.locator(f'.looking .t[data-i="{query}"]').hover()
         best = strongest(keys, exemplar.attention[query])
-        told = f"{query} {queries[query]} looks at {best}"
+        told = f"{query} {queries[query]} attends to {best}"
         expect(article.locator("[data-status]")).to_have_text(told)
     last = article.locator(".looking .text")
     last.press("Enter")  # keeps the one that was pointed at
@@ -132,25 +132,3 @@ def test_full_map_tells_every_weight(encoder_site: Site, open_page: Open) -> Non
     article.locator("summary").click()
     box = article.locator("[data-full]")
     check_canvas(box, (pieces, pieces), exemplar.attention, (exemplar.query, exemplar.key))
-
-
-@pytest.mark.parametrize(("kind", "stack"), [("encoder", "self"), ("pair", "cross")])
-def test_sheet_opens_the_map_of_a_head(
-    request: pytest.FixtureRequest, open_page: Open, kind: str, stack: str
-) -> None:
-    site: Site = request.getfixturevalue(f"{kind}_site")
-    page = open_page(site.folder / "sentences/0001.html")
-    texts = site.study.portrait.sentences[0].texts
-    keys = texts[Side.SOURCE].pieces
-    queries = keys if stack == "self" else texts[Side.TARGET].pieces
-    maps = site.study.portrait.maps[stack, 0]
-    box = page.locator(f'[data-full-of="{stack}"]')
-    prefix = "" if stack == "self" else f"{stack}-"
-    for layer, head in ((1, 3), (0, 2)):
-        file = f"{prefix}L{layer:02}-H{head:02}.html"
-        page.locator(f'[data-sheet="{stack}"] a[href$="/{file}"]').click()
-        link = box.get_by_role("link", name="Page of")
-        expect(link).to_have_attribute("href", f"../heads/{file}")
-        check_canvas(box, (queries, keys), maps[layer, head])
-    link.click()
-    expect(page.locator("h1")).to_contain_text("L0·H2")

@@ -9,8 +9,10 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from browser import DARK, Open, background, sideways, violations
+from desk import choose
+from desk import pair as choose_pair
 from naive_scores import Row, row_of
-from panels import picture, switch, tokens
+from panels import picture, switch
 from sites import Site
 
 pytest_plugins = ["windows"]
@@ -31,13 +33,9 @@ def shown(value: float) -> str:
 def opened(page: Page, place: tuple[str, int, int], pair: tuple[int, int]) -> Locator:
     """Choose a head and a pair, and open the view."""
     (stack, layer, head), (query, key) = place, pair
-    name = f"L{layer}·H{head}" if stack == "self" else f"{stack} L{layer}·H{head}"
-    page.get_by_role("link", name=name, exact=True).first.click()
-    box = page.locator(".full").filter(has=page.get_by_role("link", name=f"Page of {name}"))
-    tokens(box, "queries").nth(query).click()
-    tokens(box, "keys").nth(key).click()
-    page.locator("h1").hover()
-    view = box.locator(".neurons")
+    choose(page, f"L{layer}·H{head}" if stack == "self" else f"{stack} L{layer}·H{head}")
+    choose_pair(page, query, key)
+    view = page.locator("[data-more] > .neurons:not([hidden])")
     if view.get_attribute("open") is None:
         view.locator("> summary").click()
     expect(view.locator(".how")).not_to_be_empty()
@@ -163,24 +161,22 @@ def test_arrow_keys_read_single_dimensions(encoder_site: Site, open_page: Open) 
 
 
 def test_the_pair_follows_what_is_chosen(encoder_site: Site, open_page: Open) -> None:
-    """By the keyboard alone: a token, then another head, then words."""
+    """Another key, then another head, then words."""
     page = open_page(encoder_site.folder / SENTENCE)
     opened(page, ("self", 1, 1), (2, 3))
     view = page.locator(".neurons")
-    page.locator(".tokens.keys").focus()
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
+    choose_pair(page, 2, 4)
     kept = encoder_site.study.portrait.scores
     wanted = row_of(kept["self", 0, 1], 1, 2).weights[4]
     expect(view.locator(".how")).to_contain_text(f"(4) with {shown(wanted)}.")
-    page.get_by_role("link", name="L0·H2", exact=True).first.click()
+    choose(page, "L0·H2")
     wanted = row_of(kept["self", 0, 0], 2, 2).weights[4]
     expect(view.locator(".how")).to_have_text(
-        f"L0·H2: “{text_of(encoder_site, 2)}” (2) looks at “{text_of(encoder_site, 4)}” (4) "
+        f"L0·H2: “{text_of(encoder_site, 2)}” (2) attends to “{text_of(encoder_site, 4)}” (4) "
         f"with {shown(wanted)}."
     )
     switch(page, units="words")
-    expect(view.locator(".how")).to_contain_text("choose pieces above")
+    expect(view.locator(".how")).to_contain_text("choose subword tokens above")
     expect(view.locator("canvas.bars")).to_be_hidden()
     switch(page, units="pieces")
     expect(view.locator("canvas.bars")).to_be_visible()
@@ -197,7 +193,7 @@ def test_what_the_mask_hides_has_no_score(decoder_site: Site, open_page: Open) -
     view = opened(page, ("self", 1, 1), (2, 4))
     expect(view.locator(".how")).to_contain_text("(4): the model's mask hides it.")
     expect(view.locator("canvas.bars")).to_be_hidden()
-    tokens(page, "keys").nth(1).click()
+    choose_pair(page, 2, 1)
     view.locator("details").filter(has_text="Every key").locator("summary").click()
     n = len(decoder_site.study.portrait.scores["self", 0, 1].seen)
     dashes = [cells[1:] == ["–"] * 3 for cells in rows(view.locator("details table").nth(1))]
@@ -223,8 +219,8 @@ def test_a_link_opens_the_view(encoder_site: Site, open_page: Open) -> None:
     expect(view.locator("canvas.bars")).to_be_hidden()
     expect(page).not_to_have_url(re.compile("neurons"))
     page.reload()
-    expect(page.locator(".maptitle")).to_have_text("L1·H2")
-    assert page.locator(".neurons").get_attribute("open") is None
+    expect(page.locator(".dock [data-title]")).to_have_text("L1·H2")
+    assert page.locator(".neurons").first.get_attribute("open") is None
 
 
 def test_exemplars_lead_to_how_their_weight_comes_about(
@@ -245,7 +241,7 @@ def test_exemplars_lead_to_how_their_weight_comes_about(
     weight = row_of(kept, 1, exemplar.query).weights[exemplar.key]
     assert abs(weight - exemplar.score) < 1e-5
     expect(page.locator(".neurons .how")).to_contain_text(
-        f"({exemplar.query}) looks at “{text_at(encoder_site, exemplar)}” ({exemplar.key}) "
+        f"({exemplar.query}) attends to “{text_at(encoder_site, exemplar)}” ({exemplar.key}) "
         f"with {shown(weight)}."
     )
 

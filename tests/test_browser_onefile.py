@@ -17,6 +17,7 @@ import test_browser_find as find
 import test_browser_heads as heads
 import test_browser_instances as instances
 import test_browser_links as links
+import test_browser_sentence as sentence
 from browser import WIDE, Open, Record, Windows, each, sideways, violations
 from headbook.writing.pack import pack
 from pages import html_of, ids
@@ -30,14 +31,15 @@ AGAIN = (
     actions.test_a_type_is_found_by_part_of_its_name_whatever_its_case,
     actions.test_keyboard_leads_from_the_overview_to_a_head,
     actions.test_live_chart_filters_its_numbers,
-    actions.test_one_token_is_followed_through_its_nearest_entries,
     actions.test_theme_is_remembered_on_the_next_page,
     find.test_search_is_on_every_page_and_keys_alone_lead_through_it,
     heads.test_headings_sort_by_keyboard,
     instances.test_every_view_shows_the_weights_of_the_study,
     links.test_a_link_opens_the_exemplar_and_its_pair,
-    links.test_a_link_reproduces_the_view,
     links.test_the_exemplar_leads_to_the_same_weight_among_all_heads,
+    sentence.test_nearest_tokens_follow_the_word,
+    sentence.test_ranked_weights_are_those_of_the_study,
+    sentence.test_the_address_alone_brings_the_view_back,
 )
 globals().update({test.__name__: test for test in AGAIN})
 SOME = ("index.html", "heads/L00-H01.html", "metrics/attention_to.html", "data.html")

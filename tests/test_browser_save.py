@@ -12,10 +12,10 @@ from playwright.sync_api import Locator, Page, expect
 
 import naive_instances as naive
 from browser import Open
+from desk import choose, map_of, pair
 from headbook.writing.papers import write_figures
-from panels import switch, tokens
+from panels import switch
 from sites import Site
-from test_browser_instances import choose, map_of
 
 pytest_plugins = ["windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -27,7 +27,7 @@ STATES = [("raw", "pieces"), ("renorm", "pieces"), ("norm", "words"), ("nosink",
 def saved(page: Page, box: Locator, name: str) -> str:
     """What a button hands out."""
     with page.expect_download() as waiting:
-        box.get_by_role("button", name=name).click()
+        box.get_by_role("button", name=name, exact=True).first.click()
     return Path(waiting.value.path()).read_text(encoding="utf-8")
 
 
@@ -40,9 +40,10 @@ def test_the_table_has_every_weight_of_the_view(
     decoder_site: Site, open_page: Open, view: str, units: str
 ) -> None:
     page = open_page(decoder_site.folder / "sentences/0001.html")
-    box, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
+    _, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
     switch(page, view=view, units=units)
-    rows = list(csv.DictReader(io.StringIO(saved(page, box, "Weights (CSV)"))))
+    text = saved(page, page.locator("[data-more]"), "Weights (CSV)")
+    rows = list(csv.DictReader(io.StringIO(text)))
     expected, names = naive.weights(shown, view, units), naive.names(shown.keys, units)
     assert len(rows) == len(expected) * len(names)
     for row in rows:
@@ -57,10 +58,9 @@ def test_the_map_has_a_cell_for_each_weight_that_there_is(
     decoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(decoder_site.folder / "sentences/0001.html")
-    box, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
-    tokens(box, "queries").nth(2).click()
-    tokens(box, "keys").nth(1).click()
-    text = saved(page, box, "Map (SVG)")
+    _, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
+    pair(page, 2, 1)
+    text = saved(page, page.locator("[data-more]"), "Map (SVG)")
     there = sum(not math.isnan(w) for row in naive.weights(shown, "raw", "pieces") for w in row)
     paths = [path.attrib["d"] for path in elements(text, "path")]
     assert sum(d.count("M") for d in paths) == there
@@ -71,17 +71,17 @@ def test_the_map_has_a_cell_for_each_weight_that_there_is(
     caption = elements(text, "title")[0].text or ""
     assert decoder_site.study.manifest.model.name in caption
     assert "L1·H2" in caption
-    assert "all keys" in caption
+    assert "all keys, weights of subword tokens" in caption
 
 
 def test_lines_are_the_fewest_that_hold_the_chosen_share(
     decoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(decoder_site.folder / "sentences/0001.html")
-    box, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
+    _, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
     switch(page, mass="80")
-    tokens(box, "queries").nth(3).click()
-    text = saved(page, box, "Lines (SVG)")
+    pair(page, 3)
+    text = saved(page, page.locator("[data-more]"), "Lines (SVG)")
     row = naive.weights(shown, "raw", "pieces")[3]
     held, expected = 0.0, []
     for key in naive.ranked(row):
@@ -102,7 +102,7 @@ def test_a_command_writes_what_is_open_for_a_paper(
     site: Site = request.getfixturevalue(f"{kind}_site")
     page = open_page(site.folder / "sentences/0002.html")
     box = choose(page, head)
-    command = box.locator(".tools code")
+    command = page.locator("[data-more] .tools code")
     file = "cross-L00-H01" if kind == "pair" else "L01-H02"
     expect(command).to_have_text(f'headbook figures STUDY --only "*-S0002-{file}" --out figures')
     only = shlex.split(command.text_content() or "")[4:-2:2]
@@ -110,7 +110,7 @@ def test_a_command_writes_what_is_open_for_a_paper(
     assert names == [f"map-S0002-{file}", f"lines-S0002-{file}"]
     other = box.get_by_label("Compare with")
     text = str(other.locator("option").last.text_content())
-    other.select_option(text)
+    other.select_option(label=text)
     layer, number = text.rsplit(maxsplit=1)[-1].split("·")
     stack = "cross-" if kind == "pair" else ""
     expect(command).to_contain_text(f'"*-S0002-{stack}L0{layer[1:]}-H0{number[1:]}"')

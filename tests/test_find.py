@@ -52,7 +52,7 @@ def test_every_page_is_found_but_those_of_heads(any_site: Site) -> None:
 
 def test_each_piece_has_its_sentences(any_site: Site) -> None:
     """Counted by looping over the texts of sentences with a page."""
-    sentences = [s for s in any_site.study.portrait.sentences.values() if s.listed]
+    sentences = any_site.study.portrait.paged
     times, places = Counter[str](), dict[str, list[int]]()
     for sentence in sentences:
         for text in sentence.texts.values():

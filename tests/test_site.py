@@ -51,7 +51,7 @@ def expected_pages(site: Site) -> set[str]:
     pages |= {"context.html"} if {"context_similarity", "row_similarity"} <= metrics else set()
     pages |= {"demonstration.html"} if len(study.portrait.demonstration) else set()
     pages |= {f"metrics/{metric}.html" for metric in metrics}
-    return pages | {f"sentences/{number:04}.html" for number in {*study.tokens["sentence"]}}
+    return pages | {f"sentences/{each.number:04}.html" for each in study.portrait.paged}
 
 
 def test_every_page_is_there_and_no_other(any_site: Site) -> None:

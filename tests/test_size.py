@@ -186,7 +186,7 @@ def test_the_least_needed_goes_first_and_the_overview_says_so(listed: Path, tmp_
     total = sum(whole.values())
     tables = sum(whole[f"data/{name}.csv"] for name in TOKEN_TABLES)
     neurons = sum(size for name, size in whole.items() if name.startswith("data/neurons/"))
-    parts = ["tables of tokens", "queries and keys", "exemplars beyond the first 3", "pages of"]
+    parts = ["tables of tokens", "queries and keys", "exemplars beyond the first 3", "maps of all"]
     saved = {0: 0, 2: tables + 1, 4: tables + neurons + 110_000}
     wanted = {total - bytes_saved: parts[:count] for count, bytes_saved in saved.items()}
     for number, (most, out) in enumerate(wanted.items()):
@@ -197,8 +197,9 @@ def test_the_least_needed_goes_first_and_the_overview_says_so(listed: Path, tmp_
         assert said in text_of(html_of(site / "index.html"))
         assert said.count(";") == max(len(out) - 1, 0), said
         assert all(part in said for part in out), said
-        pages = len([*(site / "sentences").glob("0*.html")])
-        assert (f"sentences beyond the first {pages:,};" in said) == ("pages of" in said)
+        whole_pages = len([*(site / "data/sentences").glob("*.png")])
+        beyond = f"sentences beyond the first {whole_pages:,};"
+        assert (beyond in said) == ("maps of all" in said)
         for page in site.rglob("*.html"):
             assert broken_links(site, page) == [], page
     assert differing(listed / "site", tmp_path / "0") == []

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from headbook.charts import colours
+from headbook.charts.ink import ink
 from headbook.metrics import all_metrics
 from headbook.numbers.results import Number, results
 from headbook.stored.manifest import Gap
@@ -205,17 +206,15 @@ def test_a_preview_that_is_shrunk_loses_no_strong_weight() -> None:
 
 
 @pytest.mark.parametrize("length", [1, 5, 21, 45, 130])
-def test_a_sheet_has_a_tile_for_every_head(length: int) -> None:
-    maps = np.full((2, 3, length, length), 200, np.uint8)
-    content, step = images.sheet(maps, colours(256), side=44)
-    picture = Image.open(io.BytesIO(content))
-    assert picture.size == (3 * step, 2 * step)
-    alpha = np.asarray(picture.convert("RGBA"))[..., 3]
-    for layer in range(2):
-        for head in range(3):
-            tile = alpha[layer * step : (layer + 1) * step, head * step : (head + 1) * step]
-            assert tile[0, 0] == 255
-            assert not tile[-1].any()  # a gap between two maps
+def test_a_sheet_has_a_pixel_for_every_weight_and_one_between_two_maps(length: int) -> None:
+    maps = np.full((2, 3, length, length), 50, np.uint8)
+    picture = Image.open(io.BytesIO(images.sheet(maps, ink(), side=44)))
+    n = length if length <= 88 else -(-length // -(-length // 88))
+    assert picture.size == (3 * (n + 1), 2 * (n + 1))
+    alpha = np.asarray(picture.convert("RGBA"))[..., 3].reshape(2, n + 1, 3, n + 1)
+    assert (alpha[:, :n, :, :n] == ink()[50][3]).all()
+    assert not alpha[:, n].any()
+    assert not alpha[..., n].any()
 
 
 def test_every_step_of_the_colour_scale_is_another_colour() -> None:

@@ -76,7 +76,10 @@ class Config:
     )
     exemplars: int = option(5, "Sentences with the largest weights that a head page shows.")
     sentence_pages: str = option(
-        "50", "How many sentences, from the first on, get a page of their own; or 'all'."
+        "50",
+        "How many sentences get a page with the maps of all heads, or 'all': the first ones, then "
+        "those that most heads have among their exemplars. Other exemplars get a page with the "
+        "maps of the heads that cite them.",
     )
     neuron_sentences: int = option(
         2,

@@ -136,6 +136,11 @@ def sentence_file(sentence_number: int) -> str:
     return f"{sentence_number:04d}"
 
 
+def sentence_page(sentence_number: int) -> str:
+    """Address of a sentence's page, from the root of the site."""
+    return f"sentences/{sentence_file(sentence_number)}.html"
+
+
 def label_name(label: str) -> str:
     """A label as words: ``obj (dependent → head)``, ``F1 by similarity``."""
     measure, _, rule = label.partition(":")

@@ -6,6 +6,8 @@
   const { all, apart } = window.headbook;
   const { seen, sorted, shade, written } = window.headbook.weights;
   const { switches } = window.headbook;
+  /* Text is shaded as pages come: by the weight itself, unless by its logarithm. */
+  const tint = (value) => shade(value, switches.state.scale === "log" ? "log" : "linear");
 
   class Instance {
     /* `id`: as in addresses. `home`: what is kept at first, {q, k} in pieces or null. `read`: gives
@@ -129,13 +131,13 @@
         token.classList.toggle("chosen", unit === k);
         token.className = token.className.replace(/ ?\bs\d+\b/g, "");
         token.title = row ? `${unit} ${view.columns[unit]}: ${written(row[unit])}` : "";
-        if (row) token.classList.add(`s${Math.round(10 * shade(row[unit], switches.state.scale))}`);
+        if (row) token.classList.add(`s${Math.round(10 * tint(row[unit]))}`);
       }
       this.lines.keys.classList.toggle("words", this.units === "words");
       this.lines.queries.classList.toggle("words", this.units === "words");
       const best = row ? sorted(row).slice(0, 3) : [];
       const list = best.flatMap(({ key, value }, i) => [`${i ? ", " : ""}${key} `, apart(view.columns[key]), ` ${written(value)}`]);
-      this.told.replaceChildren(...(row ? [`${q} `, apart(view.rows[q]), " looks at ", ...(list.length ? list : ["nothing"])] : []));
+      this.told.replaceChildren(...(row ? [`${q} `, apart(view.rows[q]), " attends to ", ...(list.length ? list : ["nothing"])] : []));
     }
 
     startText(line) {
@@ -149,7 +151,7 @@
       };
       line.tabIndex = 0;
       line.setAttribute("role", "group");
-      line.setAttribute("aria-label", looks ? "Tokens; left and right arrow choose the one that looks, Enter keeps it" : "Tokens that are looked at; left and right arrow choose one, Enter keeps it");
+      line.setAttribute("aria-label", looks ? "Tokens; left and right arrow choose the query, Enter keeps it" : "Keys; left and right arrow choose one, Enter keeps it");
       line.addEventListener("pointermove", async (event) => {
         const unit = await at(event);
         if (unit !== null && line.matches(":hover")) this.look(...(looks ? [unit, null] : [null, unit]), "pointer");

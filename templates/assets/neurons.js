@@ -111,10 +111,10 @@
     /* The pair to show, in pieces; a text where there is none. */
     get pair() {
       const [view] = this.instance.views, { q, k } = this.instance.now;
-      if (switches.state.units === "words") return "A word's weight is made of those of its pieces: choose pieces above to see how one of them comes about.";
-      if (q === null) return "Choose a token that looks, and one that is looked at.";
+      if (switches.state.units === "words") return "A word's weight is made of those of its subword tokens: choose subword tokens above to see how one of them comes about.";
+      if (q === null) return "Choose a query and a key.";
       const [best] = sorted(view.row(q));
-      return k === null && !best ? "Choose a token that is looked at." : { q, k: k ?? best.key };
+      return k === null && !best ? "Choose a key." : { q, k: k ?? best.key };
     }
 
     async draw() {
@@ -130,7 +130,7 @@
       if (Number.isNaN(found.scores[k])) { this.tell([...who, "cannot see ", ...what, ": the model's mask hides it."]); return; }
       const products = [...found.query].map((value, i) => value * found.key(k)[i]);
       this.shown = { ...found, pair, products, product: found.products[k], all: found.products, scaling: data.scaling, map: view.map };
-      this.tell([...who, "looks at ", ...what, ` with ${text(found.weights[k])}.`]);
+      this.tell([...who, "attends to ", ...what, ` with ${text(found.weights[k])}.`]);
       this.fill();
     }
 

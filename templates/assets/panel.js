@@ -7,7 +7,7 @@
   const { switches, drawing } = window.headbook;
   const LETTERS = "ABCD";
   const WHY = {
-    later: "it comes later and cannot be seen", sink: "it is the sink, which is left out",
+    later: "it comes later and cannot be seen", sink: "it is the sink, which is masked",
     none: "nothing is left of its row",
   };
   let count = 0;
@@ -18,9 +18,9 @@
       this.number = count += 1;
       this.title = make("p", { class: "maptitle" });
       this.pair = make("p", { class: "pair", "aria-live": "polite" });
-      this.from = this.list("queries", "Tokens that look; up and down arrow choose one, Enter keeps it");
-      this.to = this.list("keys", "Tokens that are looked at; up and down arrow choose one, Enter keeps it");
-      this.lines = make("canvas", { role: "img", "aria-label": "Lines from the token that looks to those it looks at most" });
+      this.from = this.list("queries", "Queries; up and down arrow choose one, Enter keeps it");
+      this.to = this.list("keys", "Keys; up and down arrow choose one, Enter keeps it");
+      this.lines = make("canvas", { role: "img", "aria-label": "Lines from the query to the keys that it attends to most" });
       this.table = make("table", { class: "numbers" });
       this.map = make("canvas", { class: "cells", role: "img", tabindex: "0", "aria-label": "Map of all weights; arrow keys read single weights, Enter keeps one" });
       this.status = make("p", { class: "status", "aria-live": "polite" }, "Point at the map, or use the arrow keys.");
@@ -29,7 +29,7 @@
       this.between = make("div", { class: "between" });
       this.between.append(this.lines);
       twice.append(this.from, this.between, this.to);
-      const scroll = make("div", { class: "scroll weights", tabindex: "0", role: "group", "aria-label": "All weights of the token that looks" });
+      const scroll = make("div", { class: "scroll weights", tabindex: "0", role: "group", "aria-label": "All weights of the query" });
       scroll.append(this.table);
       const row = make("div", { class: "row instance" });
       this.side = make("div", { class: "side" });
@@ -100,13 +100,13 @@
 
     buildLegend() {
       const { scale, view, units } = switches.state;
-      const steps = Array.from({ length: 11 }, (_, i) => make("i", { class: `c${2 * i}` }));
+      const steps = Array.from({ length: 7 }, (_, i) => make("i", { class: `q${i}` }));
       const box = make("span", { class: "scale" }, scale === "log" ? "≤ 1/255 " : "0 ");
       box.append(...steps, " 1");
       const drawn = viewOf(this.instance.views[0].map, view);
-      const what = drawn === view ? switches.titles[view] : "raw, since lengths of values are not known here";
+      const what = drawn === view ? switches.titles[view] : "all keys, since lengths of values are not known here";
       const more = drawn === "norm" ? ": each weight times the length of its value after W_O, as a share of its row" : "";
-      this.legend.replaceChildren(`Weights of ${units}: ${what}${more}; ${scale} colours${this.instance.views.length > 1 ? `; the map is that of ${this.instance.views[0].name}` : ""}.`, box);
+      this.legend.replaceChildren(`Weights of ${units}: ${what}${more}; ${switches.scales[scale]} colours${this.instance.views.length > 1 ? `; the map is that of ${this.instance.views[0].name}` : ""}.`, box);
     }
 
     draw() {
@@ -180,17 +180,17 @@
     /* What stands behind the values of a view: raw weights, lengths of values. */
     behind({ map }, q, view, units) {
       if (view === "raw") return [];
-      const raw = ["raw", seen(map, "raw", units).row(q)];
+      const raw = ["all keys", seen(map, "raw", units).row(q)];
       return view === "norm" && units === "pieces" && map.norms.length ? [raw, ["length", map.norms]] : [raw];
     }
 
     caption(q) {
       const { views } = this.instance, { view, units } = switches.state, [{ map, rows }] = views;
-      const said = ["What “", apart(rows[q]), `” (${q}) looks at, strongest first.`];
+      const said = ["What “", apart(rows[q]), `” (${q}) attends to, strongest first.`];
       if (view === "raw") said.push(` Stored weights of the row add up to ${total(views[0].row(q)).toFixed(3)}.`);
       if (view !== "nosink" && view !== "renorm") return said;
       const [raw, kept] = ["raw", "nosink"].map((each) => total(seen(map, each, units).row(q)));
-      return [...said, ` On the sink, which is left out: ${((100 * (raw - kept)) / raw).toFixed(1)} %.`];
+      return [...said, ` On the sink, which is masked: ${((100 * (raw - kept)) / raw).toFixed(1)} %.`];
     }
 
     /* A weight in words. */
@@ -200,9 +200,9 @@
       const who = [`${view.name}: “`, apart(view.rows[q])];
       if (k === null && !best) return [...who, `” (${q}): ${WHY.none}.`];
       const key = k ?? best.key, what = ["“", apart(view.columns[key]), `” (${key})`];
-      if (k === null) return [...who, `” (${q}) looks most at `, ...what, `, with ${written(row[key])}.`];
+      if (k === null) return [...who, `” (${q}) attends most to `, ...what, `, with ${written(row[key])}.`];
       const why = Number.isNaN(row[k]) ? `: ${this.missing(view, q, k)}` : "";
-      return [...who, `” (${q}) looks at `, ...what, ` with ${written(row[k])}${why}.`];
+      return [...who, `” (${q}) attends to `, ...what, ` with ${written(row[k])}${why}.`];
     }
 
     missing({ map, row }, q, k) {

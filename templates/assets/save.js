@@ -41,7 +41,7 @@
     const shapes = new Map();
     values.forEach((value, i) => {
       if (Number.isNaN(value)) return;
-      const colour = `rgb(${drawing.colour(shade(value, scale)).join(",")})`;
+      const colour = `rgb(${drawing.colour(shade(value, scale), "light").join(",")})`;
       const place = `M${left + (i % n) * CELL} ${top + Math.floor(i / n) * CELL}`;
       shapes.set(colour, `${shapes.get(colour) || ""}${place}h${CELL}v${CELL}h${-CELL}z`);
     });
@@ -61,7 +61,7 @@
   const legend = (left, top, scale) => [
     label(scale === "log" ? "≤ 1/255" : "0", left - GAP, top + CELL / 2, { "text-anchor": "end" }),
     ...Array.from({ length: 11 }, (_, i) => draw("rect", {
-      x: left + i * CELL, y: top, width: CELL, height: CELL, fill: `rgb(${drawing.colour(i / 10).join(",")})`, "shape-rendering": "crispEdges",
+      x: left + i * CELL, y: top, width: CELL, height: CELL, fill: `rgb(${drawing.colour(i / 10, "light").join(",")})`, "shape-rendering": "crispEdges",
     })),
     label("1", left + 11 * CELL + GAP, top + CELL / 2),
   ];
@@ -122,7 +122,7 @@
     const { source } = document.querySelector("[data-switches]").dataset;
     const where = () => {
       const { view, units, scale } = switches.state, names = instance.views.map(({ name }) => name);
-      return { names, about: `weights of ${units}, ${switches.titles[view]}, ${scale} colours, stored with 8 bits`, scale };
+      return { names, about: `${switches.titles[view]}, weights of ${switches.names[units]}, ${switches.scales[scale]} colours, stored with 8 bits`, scale };
     };
     const from = () => {
       const { now: { q }, views } = instance;

@@ -105,23 +105,6 @@
     tools.append(button);
   };
 
-  /* One token of a sentence: the entries nearest to it, a row a layer. */
-  const startStory = (box) => {
-    const choosers = all("select", box);
-    const show = async () => {
-      const stacks = await load(box.dataset.src, box.dataset.name);
-      const [token, choice] = choosers.map((chooser) => chooser.value);
-      const { layers, cells } = stacks[box.dataset.story][choice];
-      const lines = layers.map((layer, i) => {
-        const line = make("tr");
-        line.append(make("th", { scope: "row" }, `L${layer}`), ...cells[token][i].map((entry) => make("td", { dir: "auto" }, entry)));
-        return line;
-      });
-      box.querySelector("tbody").replaceChildren(...lines);
-    };
-    choosers.forEach((chooser) => chooser.addEventListener("change", show));
-  };
-
   /* What opens in the header closes on Escape and on a click elsewhere. */
   const startDrop = (box) => {
     document.addEventListener("click", ({ target }) => { if (!box.contains(target)) box.open = false; });
@@ -216,6 +199,5 @@
     all("[data-finder]").forEach(startFinder);
     all(".contents").forEach(startContents);
     all(".thumbs, .near").forEach(startTiles);
-    all("[data-story]").forEach(startStory);
   });
 })();

@@ -6,10 +6,10 @@
   const CHOICES = {
     view: ["Keys", { raw: "all keys", nosink: "sink masked", renorm: "sink masked and renormalised", norm: "value-weighted" }],
     units: ["Tokens", { pieces: "subword tokens", words: "words" }],
-    scale: ["Colours", { linear: "linear", log: "log" }],
+    scale: ["Colours", { root: "square root", linear: "linear", log: "log" }],
     mass: ["Lines up to", { 50: "50 %", 80: "80 %", 90: "90 %", 95: "95 %", 99: "99 %" }],
   };
-  const DEFAULTS = { view: "raw", units: "pieces", scale: "linear", mass: "90" };
+  const DEFAULTS = { view: "raw", units: "pieces", scale: "root", mass: "90" };
   const state = { ...DEFAULTS };
   let place = {};
   const followers = [];
@@ -24,15 +24,17 @@
     const found = Object.fromEntries(new URLSearchParams(hash().slice(1)));
     take(DEFAULTS);
     take(found);
-    const { at, heads, q, k, neurons } = found;
-    place = { at, heads, q, k, neurons };
+    const { at, heads, q, k, neurons, dock } = found;
+    place = { at, heads, q, k, neurons, dock };
   };
   const address = (what = place) => {
     const given = Object.entries({ ...what, ...state }).filter(([, value]) => value !== undefined && value !== "");
     return `#${new URLSearchParams(given)}`;
   };
-  const write = () => {
-    try { history.replaceState(null, "", link(address())); } catch { /* too many at once */ }
+  /* `step`: whether Back leads to what was there before. */
+  const write = (step = false) => {
+    const there = address(), kind = step && there !== hash() ? "pushState" : "replaceState";
+    try { history[kind](null, "", link(there)); } catch { /* too many at once */ }
     for (const place of all("[data-view-link]")) place.setAttribute("href", link(address()));
   };
   const tell = () => {
@@ -40,11 +42,16 @@
     followers.forEach((follow) => follow());
   };
 
-  /* What is looked at: an exemplar or a stack, heads, query and key, whether neurons are open; values are
-     text. */
-  const point = (what) => {
+  /* What is shown: an exemplar or a stack, heads, query and key, whether neurons and the panel are
+     open; values are text. */
+  const point = (what, step = false) => {
     place = what;
-    write();
+    write(step);
+  };
+  const set = (name, value) => {
+    state[name] = value;
+    write(true);
+    tell();
   };
 
   const choice = (box, name) => {
@@ -55,11 +62,7 @@
       option.disabled = value === "norm" && !("carried" in box.dataset);
       select.append(option);
     }
-    select.addEventListener("change", () => {
-      state[name] = select.value;
-      write();
-      tell();
-    });
+    select.addEventListener("change", () => set(name, select.value));
     const label = make("label", {}, `${title} `);
     label.append(select);
     return label;
@@ -82,9 +85,12 @@
   };
 
   fromAddress();
+  const first = { ...state };
   window.headbook.switches = {
-    state, point, address,
+    state, point, address, set,
     titles: CHOICES.view[1],
+    scales: CHOICES.scale[1],
+    names: CHOICES.units[1],
     place: () => place,
     changed: () => Object.keys(DEFAULTS).some((name) => name !== "mass" && state[name] !== DEFAULTS[name]),
     follow: (call) => followers.push(call),
@@ -94,7 +100,8 @@
     tell();
   });
   window.addEventListener("hashchange", () => {
-    if (!hash().includes("=")) return;
+    if (hash() === "") Object.assign(state, first); /* back to where the page began */
+    else if (!hash().includes("=")) return;
     fromAddress();
     tell();
   });

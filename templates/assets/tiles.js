@@ -1,127 +1,88 @@
 "use strict";
-/* The maps of all heads of a sentence as links. Of many heads the page has a link a layer only: one
-   of these moves from map to map, by pointer or keys, and is in every place that map's link. */
+/* The maps of a stack's heads in a sentence, to choose from: buttons over one picture of all heads or,
+   where only some have maps, the links of a list. */
 (() => {
-  const { all, make, rove } = window.headbook;
-  const nameOf = (link) => link.getAttribute("aria-label");
+  const { all, make, root, rove } = window.headbook;
+  const two = (number) => String(number).padStart(2, "0");
+  const tileOf = (stack, layer, head) => ({
+    stack, head: `${layer}.${head}`, place: [layer, head],
+    name: `${stack === "self" ? "" : `${stack} `}L${layer}·H${head}`,
+    href: `${root()}heads/${stack === "self" ? "" : `${stack}-`}L${two(layer)}-H${two(head)}.html`,
+  });
 
-  /* A link each. `list`: the heads in the order of the data, {name, href, head}. */
-  class Links {
-    constructor(sheet) {
-      this.links = all("a", sheet);
-      this.list = this.links.map((link) => ({ name: nameOf(link), href: link.getAttribute("href"), head: link.dataset.head }));
-      const [first] = this.list[0].head.split(".");
-      rove(sheet, this.links, this.list.filter(({ head }) => head.startsWith(`${first}.`)).length);
-      sheet.addEventListener("pointerover", ({ target }) => {
-        const link = target.closest("a");
-        sheet.parentElement.title = link ? nameOf(link) : "";
+  class Grid {
+    constructor(box) {
+      const { maps: stack, layers, heads } = box.dataset;
+      this.stack = stack;
+      this.exact = "exact" in box.dataset;
+      this.neurons = box.dataset.neurons;
+      this.columns = Number(heads);
+      this.image = box.querySelector(".field img");
+      this.still = this.image.getAttribute("src");
+      this.list = layers.split(",").flatMap((layer) => Array.from({ length: this.columns }, (_, head) => tileOf(stack, Number(layer), head)));
+      this.marks = this.list.map((tile) => {
+        const mark = this.exact ? make("button", { type: "button" }) : make("a", { href: tile.href });
+        mark.setAttribute("aria-label", tile.name);
+        mark.title = tile.name;
+        return mark;
+      });
+      const over = make("div", { class: "over", role: "group", "aria-label": "Heads; arrow keys move between them" });
+      over.append(...this.marks);
+      box.querySelector(".field").append(over);
+      rove(over, this.marks, this.columns);
+    }
+
+    /* Types of the heads, as strips and in words. */
+    name(cards) {
+      this.marks.forEach((mark, i) => {
+        const [, , type, style] = cards.get(this.list[i].name) || [];
+        if (style) mark.classList.add(...style.split(" "));
+        if (type) {
+          mark.title = `${this.list[i].name}, ${type}`;
+          mark.setAttribute("aria-label", mark.title);
+        }
       });
     }
 
-    /* Show which heads are chosen. */
-    mark(chosen) {
-      this.links.forEach((link, i) => current(link, chosen.includes(this.list[i])));
+    /* The picture with other weights; the page's own without any. */
+    paint(src) { this.image.src = src || this.still; }
+  }
+
+  class Few {
+    constructor(list) {
+      this.stack = list.dataset.maps;
+      this.exact = true;
+      this.neurons = list.dataset.neurons;
+      this.marks = all("a", list);
+      this.list = this.marks.map((link) => tileOf(this.stack, ...link.dataset.head.split(".").map(Number)));
+      this.columns = this.list.length;
+      this.images = this.marks.map((link) => link.querySelector("img"));
+      this.stills = this.images.map((image) => image.getAttribute("src"));
     }
 
-    /* Call with the event and the head when a link is followed. */
-    follow(call) {
-      this.links.forEach((link, i) => link.addEventListener("click", (event) => call(event, this.list[i])));
+    name() { /* Names stand there. */ }
+
+    paint(src, each) {
+      this.images.forEach((image, i) => { image.src = src ? each(i) : this.stills[i]; });
     }
   }
 
-  /* One link for all. */
-  class Moving {
-    constructor(sheet) {
-      this.sheet = sheet;
-      this.image = sheet.querySelector("image");
-      this.columns = Number(sheet.dataset.heads);
-      const layers = all("a", sheet);
-      this.side = Number(sheet.querySelector("image").getAttribute("width")) / this.columns;
-      this.list = layers.flatMap((link) => Array.from({ length: this.columns }, (_, head) => ({
-        name: nameOf(link).replace(/H0$/, `H${head}`),
-        href: link.getAttribute("href").replace(/H00\.html$/, `H${String(head).padStart(2, "0")}.html`),
-        head: link.dataset.head.replace(/0$/, head),
-      })));
-      [this.link] = layers;
-      layers.slice(1).forEach((link) => link.remove());
-      this.chosen = [];
-      this.place = 0;
-      this.link.setAttribute("aria-describedby", sheet.dataset.told);
-      this.told = make("p", { class: "status", "aria-live": "polite" });
-      sheet.parentElement.after(this.told);
-      this.start();
-    }
-
-    get now() { return this.list[this.place]; }
-
-    go(place) {
-      this.place = place;
-      const { name, href, head } = this.now, { link } = this, [rect] = link.children;
-      link.setAttribute("aria-label", name);
-      link.setAttribute("href", href);
-      link.dataset.head = head;
-      current(link, this.chosen.includes(this.now));
-      this.put(rect, place);
-      this.told.textContent = name;
-      this.sheet.parentElement.title = name;
-    }
-
-    put(rect, place) {
-      rect.setAttribute("x", (place % this.columns) * this.side);
-      rect.setAttribute("y", Math.floor(place / this.columns) * this.side);
-    }
-
-    start() {
-      let last = "";
-      const point = ({ clientX, clientY, screenX, screenY }) => {
-        /* The page has moved below the pointer. */
-        const still = last === `${screenX} ${screenY}`;
-        last = `${screenX} ${screenY}`;
-        const { left, top, width } = this.image.getBoundingClientRect(), side = width / this.columns;
-        const column = Math.floor((clientX - left) / side), row = Math.floor((clientY - top) / side);
-        const place = row * this.columns + column;
-        if (!still && column >= 0 && column < this.columns && row >= 0 && this.list[place] && place !== this.place) this.go(place);
-      };
-      for (const kind of ["pointermove", "pointerdown"]) this.sheet.addEventListener(kind, point);
-      this.link.addEventListener("focus", () => this.go(this.place));
-      this.link.addEventListener("keydown", (event) => this.key(event));
-    }
-
-    key(event) {
-      const { columns, place } = this, { ctrlKey, altKey, metaKey, shiftKey } = event;
-      const column = place % columns, last = this.list.length - columns + column;
-      const next = {
-        ArrowLeft: column ? place - 1 : place, ArrowRight: column < columns - 1 ? place + 1 : place,
-        ArrowUp: Math.max(place - columns, column), ArrowDown: Math.min(place + columns, last),
-        Home: place - column, End: place - column + columns - 1, PageUp: column, PageDown: last,
-      }[event.key];
-      if (next === undefined || ctrlKey || altKey || metaKey || shiftKey) return;
-      event.preventDefault();
-      this.go(next);
-      this.link.scrollIntoView({ block: "nearest", inline: "nearest" });
-    }
-
-    mark(chosen) {
-      this.chosen = chosen;
-      all(".kept", this.sheet).forEach((rect) => rect.remove());
-      for (const each of chosen) {
-        const rect = this.link.firstElementChild.cloneNode();
-        rect.setAttribute("class", "kept");
-        this.put(rect, this.list.indexOf(each));
-        this.sheet.append(rect);
-      }
-      current(this.link, chosen.includes(this.now));
-    }
-
-    follow(call) {
-      this.link.addEventListener("click", (event) => call(event, this.now));
-    }
+  for (const kind of [Grid, Few]) {
+    kind.prototype.mark = function mark(chosen) {
+      this.marks.forEach((each, i) => {
+        if (chosen.includes(this.list[i])) each.setAttribute("aria-current", "true");
+        else each.removeAttribute("aria-current");
+      });
+    };
+    kind.prototype.follow = function follow(call) {
+      if (!this.exact) return;
+      this.marks.forEach((each, i) => each.addEventListener("click", (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+        event.preventDefault();
+        call(this.list[i], each);
+      }));
+    };
   }
 
-  const current = (link, is) => {
-    if (is) link.setAttribute("aria-current", "true");
-    else link.removeAttribute("aria-current");
-  };
-
-  window.headbook.tiles = (sheet) => (sheet.dataset.heads ? new Moving(sheet) : new Links(sheet));
+  window.headbook.tiles = (box) => (box.matches("ul") ? new Few(box) : new Grid(box));
 })();

@@ -72,8 +72,10 @@
     const pieces = ofPieces(map, viewOf(map, view));
     const columns = words ? map.keys.names : map.keys.pieces;
     const values = words ? ofWords(map, pieces) : pieces;
-    const row = (q) => values.subarray(q * columns.length, (q + 1) * columns.length);
-    return { rows: words ? map.queries.names : map.queries.pieces, columns, values, row };
+    const rows = words ? map.queries.names : map.queries.pieces, n = columns.length;
+    const row = (q) => values.subarray(q * n, (q + 1) * n);
+    const column = (k) => Float64Array.from(rows, (_, q) => values[q * n + k]);
+    return { rows, columns, values, row, column };
   };
 
   /* Keys from the strongest on, each with the share of the row up to it. */
@@ -94,7 +96,8 @@
   /* The place of a value on the colour scale, 0 to 1; the logarithm begins at one stored step. */
   const shade = (value, scale) => {
     if (!(value > 0)) return 0;
-    return Math.min(1, scale === "log" ? Math.max(0, 1 + Math.log(value) / Math.log(STEPS)) : value);
+    if (scale === "log") return Math.min(1, Math.max(0, 1 + Math.log(value) / Math.log(STEPS)));
+    return Math.min(1, scale === "root" ? Math.sqrt(value) : value);
   };
   const written = (value) => (known(value) ? value.toFixed(3) : "–");
 

@@ -43,7 +43,7 @@ from headbook.passes.sampler import Sampler
 from headbook.passes.survey import Surveyor
 from headbook.passes.trajectories import Tracker
 from headbook.progress import Progress
-from headbook.stored.exemplars import choose
+from headbook.stored.exemplars import choose, most_cited
 from headbook.stored.shown import Portrait
 from headbook.stored.study import Study, head_tables
 from headbook.summaries.sums import Survey
@@ -83,10 +83,11 @@ class Run:
     def study(self, notes: str) -> Study:
         """Survey, portrait and manifest."""
         survey = self._measured()
-        pages = min(len(self.corpus), self.config.n_sentence_pages)
-        listed = range(int(pages))
         sampled = self._sampled(survey)
         choices = list(choose(survey))
+        first, pages = max(1, self.config.neuron_sentences), self.config.n_sentence_pages
+        chosen = most_cited(choices, first, len(self.corpus), pages)
+        listed = frozenset(chosen)
         shown = {*listed, *(choice.index for choice in choices)}
         tracked = {*listed, *sampled}
         flows = self._flows(survey, listed)
@@ -106,7 +107,7 @@ class Run:
             lens if isinstance(lens, Lens) else None,
         )
         alike = bool(context_metrics(self.metrics))
-        traced = listed[: self.config.neuron_sentences]
+        traced = chosen[: self.config.neuron_sentences]
         portrayer = Portrayer(self.model, self.anatomy, listed, choices, alike=alike, traced=traced)
         self.progress.stage("portrait", len(shown) + len(tracked) + len(followed))
         parts = [portrayer.portray(batch) for batch in self._batches(items, shown)]

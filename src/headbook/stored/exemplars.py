@@ -1,6 +1,7 @@
 """Which sentences stand on the page of a head: by rank, never picked by hand."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +81,25 @@ def choose(
             if moved is not None and sampled is not None:
                 ranked = Ranked.of(sampled.stats, moved[:, layer, head])
                 yield from _first(name, Ranking.VARIABILITY, ranked, shown)
+
+
+def most_cited(choices: Iterable[Choice], first: int, total: int, most: float) -> list[int]:
+    """The sentences whose pages show all heads, in order.
+
+    The first ones of the input in any case, then those that exemplars of most heads cite, then
+    the next of the input.
+
+    Args:
+        first: how many of the input's first sentences are taken before any other.
+        total: sentences of the input.
+        most: how many are wanted.
+    """
+    size = int(min(total, most))
+    cited = Counter(index for index, _ in {(c.index, c.head) for c in choices})
+    start = range(min(first, size))
+    others = {*range(size), *cited} - {*start}  # nobody sorts a million sentences
+    ranked = sorted(others, key=lambda index: (-cited[index], index))
+    return sorted([*start, *ranked[: size - len(start)]])
 
 
 def weights_of(sample: Reservoir, head: HeadName) -> Ranked:

@@ -113,7 +113,7 @@ class ShownSentence:
 
     Attributes:
         index: place in the input, counted from 0; pages and tables call it ``index + 1``.
-        listed: whether it has a page of its own.
+        listed: whether its page has all heads; pages of others have those that cite it.
     """
 
     index: int
@@ -201,8 +201,15 @@ class Portrait:
 
     @property
     def listed(self) -> list[ShownSentence]:
-        """The sentences with a page of their own, in order."""
+        """The sentences with a page of all heads, in order."""
         return [sentence for sentence in self.sentences.values() if sentence.listed]
+
+    @property
+    def paged(self) -> list[ShownSentence]:
+        """The sentences with any page, in order: the listed ones, and all that exemplars cite."""
+        cited = {exemplar.index for exemplar in self.exemplars}
+        every = self.sentences.values()
+        return [sentence for sentence in every if sentence.listed or sentence.index in cited]
 
     @classmethod
     def join(cls, parts: "Sequence[Portrait]") -> "Portrait":

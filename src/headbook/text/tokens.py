@@ -93,6 +93,11 @@ class Encoded:
         return b"|".join(tokens.ids.tobytes() for tokens in self.tokens.values())
 
 
+# How byte-level vocabularies and SentencePiece write a space, a line feed, a return and a tab.
+BLANKS = str.maketrans("Ġ▁Ċčĉ", "␣␣␊␍␉")
+BLANK_LETTERS = frozenset(map(chr, BLANKS))
+
+
 def trim(text: str, start: int, end: int) -> tuple[int, int]:
     """A span without the white space at its ends, which some tokenizers count in."""
     while start < end and text[start].isspace():
@@ -105,7 +110,8 @@ def trim(text: str, start: int, end: int) -> tuple[int, int]:
 def spell(text: str, spans: list[tuple[int, int]], names: list[str]) -> tuple[str, ...]:
     """Each token in the text's own letters; the token's name where it has no letters.
 
-    Tokens that share one character, as byte-level vocabularies cut it, are numbered.
+    Tokens that share one character, as byte-level vocabularies cut it, are numbered. Vocabularies
+    write blanks as letters of their own: those stand as the signs for blanks that all know.
     """
     share = Counter(spans)
     number: Counter[tuple[int, int]] = Counter()
@@ -113,7 +119,7 @@ def spell(text: str, spans: list[tuple[int, int]], names: list[str]) -> tuple[st
     for span, name in zip(spans, names, strict=True):
         start, end = span
         if start == end:
-            pieces.append(name)
+            pieces.append(name.translate(BLANKS) if set(name) <= BLANK_LETTERS else name)
             continue
         number[span] += 1
         part = f" {number[span]}/{share[span]}" if share[span] > 1 else ""

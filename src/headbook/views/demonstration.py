@@ -13,8 +13,7 @@ from headbook.numbers.results import StackResults
 from headbook.stored.shown import AROUND, OWN, PUBLIC, ShownText
 from headbook.terms import Side
 from headbook.views.page import Page
-from headbook.views.paths import AXES, token_kind
-from headbook.views.sentencestack import MOST_TOKENS
+from headbook.views.paths import AXES, MOST_TOKENS, token_kind
 from headbook.views.text import Token, distinct, running_text
 from headbook.wording import MISSING, number, percent, visible
 

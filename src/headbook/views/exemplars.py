@@ -20,7 +20,7 @@ from headbook.wording import (
     head_name,
     number,
     percent,
-    sentence_file,
+    sentence_page,
 )
 from headbook.writing import images
 
@@ -69,7 +69,7 @@ class ExemplarView:
     Attributes:
         rank: place in its ranking.
         sentence: number of the sentence.
-        href: page of the sentence, or empty.
+        href: page of the sentence.
         traced: whether that page shows how weights come about.
         score: what the ranking is by, in words, where that is not the largest weight.
         weight: the largest single weight off the sink.
@@ -190,7 +190,7 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
     return ExemplarView(
         rank=exemplar.rank,
         sentence=sentence.number,
-        href=f"sentences/{sentence_file(sentence.number)}.html" if sentence.listed else "",
+        href=sentence_page(sentence.number),
         traced=sentence.listed and traced(results.study, stack, sentence),
         score=_score(exemplar),
         weight=number(exemplar.score if exemplar.ranking in RANGE else weight),

@@ -81,7 +81,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         ``same``: what words of a query may mean as well; ``types``: of the heads, in their order.
     """
     study = next(iter(results.values())).study
-    chosen = study.portrait.listed
+    chosen = study.portrait.paged
     searched = chosen[:MOST_SENTENCES]
     return {
         "questions": [*_questions(pages)],

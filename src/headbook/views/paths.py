@@ -1,18 +1,19 @@
-"""The paths of a sentence's tokens through the layers, as charts."""
+"""The paths of a sentence's tokens through the layers, as the script of its page draws them."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from headbook.charts import BASELINE, Figure, trajectories
 from headbook.metrics import all_metrics
 from headbook.metrics.base import TokenMetric
-from headbook.stored.shown import ShownText
-from headbook.terms import CONTENT, FUNCTION, Space, Stack, State
-from headbook.views.text import distinct
-from headbook.wording import STACKS, first_of, option_name, sentence_file, visible
+from headbook.numbers.results import StackResults
+from headbook.stored.shown import ShownSentence
+from headbook.terms import CONTENT, FUNCTION, Space, State
+from headbook.wording import SPACES, STATES, visible
 
+MOST_TOKENS = 48  # of a sentence that are drawn; the tables have them all
 START = {"cosine_to_input": 1.0, "vocabulary_rank": 0.0}  # the input state's own, where it has one
 AXES = {
     "cosine_to_input": "cosine to the input embedding",
@@ -27,81 +28,117 @@ BESIDE = {  # what stands beside paths, as the sentence's mean
     "neighbour_overlap_random": "another token (mean)",
     "neighbour_overlap_chance": "expected by chance",
 }
-AFTER = 1_000_000  # place of the first of them among the tokens
+CLASSES = {"content": "content words", "function": "function words"}
 
 
-def figures(
-    rows: pd.DataFrame, stack: Stack, sentence_number: int, text: ShownText
-) -> Iterator[Figure]:
-    """The paths of the tokens: one chart a metric.
+def drawn_metrics(rows: pd.DataFrame) -> tuple[str, ...]:
+    """The metrics that have something to draw: ranks only where one is above 0.
 
     Args:
         rows: of `headbook.stored.shown.TOKENS`, of one stack and sentence.
     """
-    rows = rows[rows["value"].notna()]
-    there = set(rows["metric"])
-    for metric in [metric for metric in AXES if metric in there]:
-        yield _paths(rows, metric, stack, sentence_number, text)
+    known = rows[rows["value"].notna()]
+    largest = known.groupby("metric")["value"].max()
+    there = [metric for metric in AXES if metric in largest.index]
+    return tuple(metric for metric in there if metric not in RANKS or largest[metric] > 0)
 
 
-def _paths(every: pd.DataFrame, metric: str, stack: Stack, number: int, text: ShownText) -> Figure:
+def paths_data(
+    results: StackResults, sentence: ShownSentence, rows: pd.DataFrame
+) -> dict[str, Any] | None:
+    """What the script reads of one stack; None where there is nothing to draw.
+
+    Args:
+        rows: of `headbook.stored.shown.TOKENS`, of that stack and sentence.
+
+    Returns:
+        ``kinds`` of the tokens (see `token_kind`), their ``names``, and ``metrics``: each with
+        ``title``, ``axis``, ``start`` (where all paths begin, or None), ``ranks``, and ``views``:
+        name, ``layers``,
+        ``values`` (a list a token, by layer), ``classes`` (means over all sentences by word class)
+        and ``beside`` (what the paths are set against).
+    """
+    rows = rows[rows["value"].notna() & (rows["position"] < MOST_TOKENS)]
+    metrics = drawn_metrics(rows)
+    if not metrics:
+        return None
+    text = sentence.texts[results.stack.queries]
+    kinds = [token_kind(*each) for each in zip(text.tags, text.special, strict=True)]
+    return {
+        "kinds": kinds[:MOST_TOKENS],
+        "names": [visible(piece) for piece in text.pieces[:MOST_TOKENS]],
+        "metrics": [
+            {
+                "id": metric,
+                "title": all_metrics()[metric].title,
+                "axis": AXES[metric],
+                "start": START.get(metric),
+                "ranks": metric in RANKS,
+                "views": [*_views(results, rows, metric)],
+            }
+            for metric in metrics
+        ],
+    }
+
+
+def _views(results: StackResults, every: pd.DataFrame, metric: str) -> Iterator[dict[str, Any]]:
+    """A metric's numbers by state and space, the first of each first."""
     rows = every[every["metric"] == metric]
-    layers = sorted({int(layer) for layer in rows["layer"]})
-    kinds = np.array(list(map(token_kind, text.tags, text.special)))
-    names = np.array([visible(piece) for piece in distinct(text.pieces)])
-    position = rows["position"].to_numpy(int)
-    frame = pd.DataFrame(
-        {
-            "position": position,
-            "token": names[position],
-            "kind": kinds[position],
-            "step": rows["layer"].astype(int).astype(str).to_numpy(),
-            "value": rows["value"].to_numpy(float).round(4),
-            "state": rows["state"].to_numpy(str),
-            "space": rows["space"].to_numpy(str),
-        }
-    )
-    beside = _beside(every, frame, metric)
-    frame = pd.concat([frame, *beside], ignore_index=True)
-    steps = [*map(str, layers)]
-    if metric in START:
-        frame = pd.concat([_inputs(frame, START[metric]), frame], ignore_index=True)
-        steps = [str(State.INPUT), *steps]
-    shown = {"state": first_of(frame["state"], State), "space": first_of(frame["space"], Space)}
-    about = ", ".join(option_name(key, value) for key, value in shown.items() if value)
-    caption = (
-        f"{all_metrics()[metric].title} of each token of sentence {number} through the layers "
-        f"({STACKS[stack.name]}; {about})."
-    )
-    if beside:
-        caption += " Dashed: overlap with another token (mean), and expected by chance."
-    name = f"{metric}-{stack.name}-{sentence_file(number)}"
-    title, ranks = AXES[metric], metric in RANKS
-    return trajectories(name, caption, frame, title=title, steps=steps, show=shown, ranks=ranks)
+    for space in _there(rows["space"], [*Space, ""]):
+        for state in _there(rows["state"], [State.OUT, *State, ""]):
+            own = rows[(rows["state"] == state) & (rows["space"] == space)]
+            if own.empty:
+                continue
+            table = own.pivot(index="position", columns="layer", values="value")
+            layers = [int(layer) for layer in table.columns]
+            names = [SPACES[Space(space)]] if space else []
+            names += [STATES[State(state)]] if state else []
+            yield {
+                "name": ", ".join(names),
+                "layers": layers,
+                "values": [_numbers(line) for line in table.to_numpy(float)],
+                "classes": _classes(results, metric, state, space, layers),
+                "beside": _beside(every, metric, state, space),
+            }
 
 
-def _beside(every: pd.DataFrame, frame: pd.DataFrame, metric: str) -> list[pd.DataFrame]:
-    """What a metric is set against, as paths of their own; in every space of the metric."""
-    known = all_metrics()[metric]
-    companions = known.beside if isinstance(known, TokenMetric) else ()
-    found = []
-    for place, name in enumerate(companions):
-        of_it = every[every["metric"] == name]
-        means = of_it.groupby(["layer", "state", "space"], as_index=False)["value"].mean()
-        if set(means["space"]) != set(frame["space"]):
-            means = means.drop(columns="space").merge(frame[["space"]].drop_duplicates(), "cross")
-        if len(means):
-            means["value"] = means["value"].round(4)
-            means["step"] = means["layer"].astype(int).astype(str)
-            means = means.assign(position=AFTER + place, token=BESIDE[name], kind=BASELINE)
-            found.append(means[[*frame.columns]])
+def _there(values: pd.Series, order: list[Any]) -> list[str]:
+    found = set(values.fillna(""))
+    return [each for each in dict.fromkeys(map(str, order)) if each in found]
+
+
+def _numbers(values: "np.typing.NDArray[np.float64]") -> list[float | None]:
+    return [None if np.isnan(value) else float(f"{value:.4g}") for value in values]
+
+
+def _classes(
+    results: StackResults, metric: str, state: str, space: str, layers: list[int]
+) -> dict[str, list[float | None]]:
+    """Means over all sentences by word class and layer, where they are known."""
+    table = results.study.layers
+    mine = table[(table["stack"] == results.stack.name) & (table["metric"] == metric)]
+    mine = mine[mine["view"].fillna("") == ""]
+    found = {}
+    for label, name in CLASSES.items():
+        wanted = "/".join(part for part in (state, space, label) if part)
+        of_class = mine[mine["label"] == wanted].set_index("layer")["value"]
+        values = of_class.reindex(layers).to_numpy(float)
+        if not np.isnan(values).all():
+            found[name] = _numbers(values)
     return found
 
 
-def _inputs(frame: pd.DataFrame, value: float) -> pd.DataFrame:
-    """Where every path begins: the input state itself."""
-    first = frame.drop_duplicates(["position", "state", "space"])
-    return first.assign(step=str(State.INPUT), value=value)
+def _beside(every: pd.DataFrame, metric: str, state: str, space: str) -> dict[str, Any]:
+    """What a metric is set against: means over the sentence's tokens, by layer."""
+    known = all_metrics()[metric]
+    found = {}
+    for name in known.beside if isinstance(known, TokenMetric) else ():
+        of_it = every[(every["metric"] == name) & (every["state"] == state)]
+        spaces = set(of_it["space"])
+        of_it = of_it[of_it["space"] == (space if space in spaces else min(spaces, default=""))]
+        if len(of_it):
+            found[BESIDE[name]] = _numbers(of_it.groupby("layer")["value"].mean().to_numpy(float))
+    return found
 
 
 def token_kind(tag: str, special: bool) -> str:

@@ -12,7 +12,13 @@ from headbook.views.page import EVERY, Page
 from headbook.views.sentencestack import StackOfSentence, stack_of
 from headbook.views.sentencetree import SentenceTree, sentence_tree
 from headbook.views.text import Token, running_text
-from headbook.wording import counted, sentence_file
+from headbook.wording import counted, sentence_file, sentence_page
+
+ALL_HEADS = (
+    "Attention maps of all heads, the paths of its tokens through the layers, and their nearest "
+    "vocabulary tokens."
+)
+SOME_HEADS = "Attention maps of the heads that have it among their exemplars."
 
 
 @dataclass(frozen=True)
@@ -39,32 +45,38 @@ class SentencePage(Page):
     Attributes:
         number: its number in the input, counted from 1.
         text: as it came.
+        listed: whether all heads are shown, not only those that cite it.
         previous, next: addresses of its neighbours, or None.
         metadata: other columns of the input.
         texts: its texts in tokens.
         stacks: what happens to its tokens, by stack.
         data: script with the maps' numbers.
+        paths, entries: scripts with the paths of its tokens and what is nearest to them.
     """
 
     template: ClassVar[str] = "sentence.html"
     number: int
     text: str
+    listed: bool
     previous: str | None
     next: str | None
     metadata: tuple[tuple[str, str], ...]
     texts: tuple[TextOfSentence, ...]
     stacks: tuple[StackOfSentence, ...]
     data: str
+    paths: str
+    entries: str
 
 
 @dataclass(frozen=True)
 class SentenceLine:
-    """One sentence in the list."""
+    """One sentence in the list; ``listed``: whether its page shows all heads."""
 
     number: int
     href: str
     text: str
     tokens: int
+    listed: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,19 +95,22 @@ class SentencesPage(Page):
 
 def sentences_page(study: Study) -> SentencesPage:
     """The list of sentences."""
-    chosen = study.portrait.listed
+    chosen = study.portrait.paged
+    whole = len(study.portrait.listed)
     total = study.manifest.counts["sentences"]
     return SentencesPage(
         path="sentences/index.html",
         title="Sentences",
-        description=f"{len(chosen):,} of {counted(total, 'sentence')}, each with the paths of its "
-        "tokens and the maps of all heads.",
+        description=f"{len(chosen):,} of {counted(total, 'sentence')}: {whole:,} with the maps of "
+        "all heads and the paths of their tokens, the others with the heads whose exemplars they "
+        "are.",
         lines=tuple(
             SentenceLine(
                 s.number,
-                _path(s.number),
+                sentence_page(s.number),
                 s.texts[Side.SOURCE].text,
                 sum(len(text.pieces) for text in s.texts.values()),
+                s.listed,
             )
             for s in chosen
         ),
@@ -106,13 +121,13 @@ def sentences_page(study: Study) -> SentencesPage:
 def sentence_pages(
     results: Mapping[str, StackResults], share: slice = EVERY
 ) -> Iterator[SentencePage]:
-    """A page for each listed sentence.
+    """A page for each listed sentence, and for each that exemplars cite.
 
     Args:
         share: of these sentences, those whose pages are made.
     """
     study = next(iter(results.values())).study
-    chosen = study.portrait.listed
+    chosen = study.portrait.paged
     tokens, nearest = rows_of(study.tokens), rows_of(study.nearest)
     for place, sentence in [*enumerate(chosen)][share]:
         before = chosen[place - 1].number if place else None
@@ -120,23 +135,21 @@ def sentence_pages(
         rows, near = tokens(sentence.number), nearest(sentence.number)
         stacks = (stack_of(each, sentence, rows, near) for each in results.values())
         yield SentencePage(
-            path=_path(sentence.number),
+            path=sentence_page(sentence.number),
             title=f"Sentence {sentence.number}",
-            description="The paths of its tokens through the layers, their nearest vocabulary "
-            "entries, and the attention maps of all heads.",
+            description=ALL_HEADS if sentence.listed else SOME_HEADS,
             number=sentence.number,
             text=sentence.texts[Side.SOURCE].text,
-            previous=_path(before) if before else None,
-            next=_path(after) if after else None,
+            listed=sentence.listed,
+            previous=sentence_page(before) if before else None,
+            next=sentence_page(after) if after else None,
             metadata=tuple(_metadata(sentence)),
             texts=tuple(_texts(sentence)),
             stacks=tuple(stacks),
             data=f"data/sentences/{sentence_file(sentence.number)}.js",
+            paths=f"data/sentences/{sentence_file(sentence.number)}-paths.js",
+            entries=f"data/sentences/{sentence_file(sentence.number)}-entries.js",
         )
-
-
-def _path(sentence_number: int) -> str:
-    return f"sentences/{sentence_file(sentence_number)}.html"
 
 
 def _metadata(sentence: ShownSentence) -> Iterator[tuple[str, str]]:

@@ -1,50 +1,27 @@
 """What happens in one stack of a model to the tokens of one sentence."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from headbook.charts import Figure
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import HeadName, ShownSentence
+from headbook.stored.shown import ShownSentence
 from headbook.stored.study import Study
 from headbook.terms import Rollout, Stack
-from headbook.views.entries import EntriesTable, Story, entries_tables, story
+from headbook.views.entries import Entries, entries
 from headbook.views.instance import exact
 from headbook.views.neurons import neuron_files, reason
 from headbook.views.passage import Proposal, proposals
-from headbook.views.paths import figures
+from headbook.views.paths import MOST_TOKENS, drawn_metrics
 from headbook.views.sources import Sources, sources
-from headbook.views.text import distinct
-from headbook.wording import STACKS, head_name, head_page, sentence_file
+from headbook.views.workpanel import CitedMap, Start, cited, cited_maps, citing, start
+from headbook.wording import STACKS, sentence_file
 
-MOST_TOKENS = 48  # of a sentence's tokens in charts and tables; the files have them all
-MOST_CHARTS = 8  # pictures on a page; its stacks share them
-MOST_LINES = 250  # of tokens in all pictures of a page
-MOST_POINTS = 4_000  # of these lines, one a state; a page of 300 kB has no room for more
-MOST_LINKS = 400  # to heads from maps on a page; of more heads, one link moves from map to map
-TILE = 44  # units from one map to the next in the grid of maps
-
-
-@dataclass(frozen=True)
-class MapLink:
-    """A head's tile in the grid of maps.
-
-    Attributes:
-        name, href: the head and its page.
-        layer, head: its numbers.
-        x, y: upper left corner, in units of the picture.
-    """
-
-    name: str
-    href: str
-    layer: int
-    head: int
-    x: int
-    y: int
+WIDEST = 1344  # pixels of the grid of maps on the widest page
+LARGEST = 112  # from one map to the next
+SMALLEST = 24  # the same, as small as a target may be
 
 
 @dataclass(frozen=True)
@@ -53,45 +30,41 @@ class StackOfSentence:
 
     Attributes:
         stack, title: the kind of attention, as files and as pages call it.
-        figures: paths of the tokens.
-        live: those that the page has no room for as pictures; scripts draw them.
-        cut: how many tokens charts and tables leave out.
-        entries: tables of vocabulary entries: the nearest, and what the logit lens gives.
-        story: what to choose from, to see all entries of one token; None without any.
-        sheet: picture with all maps; ``tile`` units from one to the next, ``width`` and
-            ``height`` of them all.
-        maps: the tiles as links; where there are too many, the first of each layer.
+        layers: layer numbers from the top of the grid of maps.
         heads: how many heads a layer has.
-        moving: whether scripts make one link of them, which moves over all tiles.
+        sheet: picture with all maps, ``width`` and ``height`` on the widest page; empty where the
+            page has only the maps of the heads that cite the sentence.
+        cited: those maps.
+        uncited: how many more heads cite it, for whose maps there is no room.
         exact: whether the data file holds the maps' numbers, too.
-        queries, keys: tokens of the maps' rows and columns.
-        carried: whether it holds the lengths of values, too.
+        start: what the work panel begins with; None without numbers.
+        carried: whether the data file holds the lengths of values, too.
         neurons: where the files with queries and keys are, up to the layer's number; empty without.
         untraced: why there are none.
+        paths: titles of the metrics whose paths a script draws.
+        cut: how many tokens it leaves out.
+        entries: the vocabulary tokens nearest to the first chosen token; None without any.
         sources: what last states are made of; None where it was not measured.
         proposals: the passage as rules divide it into sentences; none for a single sentence.
     """
 
     stack: str
     title: str
-    figures: tuple[Figure, ...]
-    live: tuple[Figure, ...]
-    cut: int
-    entries: tuple[EntriesTable, ...]
-    story: Story | None
+    layers: tuple[int, ...]
+    heads: int
     sheet: str
-    tile: int
     width: int
     height: int
-    maps: tuple[MapLink, ...]
-    heads: int
-    moving: bool
+    cited: tuple[CitedMap, ...]
+    uncited: int
     exact: bool
-    queries: tuple[str, ...]
-    keys: tuple[str, ...]
+    start: Start | None
     carried: bool
     neurons: str
     untraced: str
+    paths: tuple[str, ...]
+    cut: int
+    entries: Entries | None
     sources: Sources | None
     proposals: tuple[Proposal, ...]
 
@@ -106,44 +79,61 @@ def stack_of(
         near: its rows of `headbook.stored.shown.NEAREST`.
     """
     study, stack = results.study, results.stack
-    queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
-    tokens = tokens[(tokens["stack"] == stack.name) & (tokens["position"] < MOST_TOKENS)]
-    near = near[(near["stack"] == stack.name) & (near["position"] < MOST_TOKENS)]
+    queries = sentence.texts[stack.queries]
+    place = stack.name, sentence.index
+    maps = study.portrait.maps.get(place)
+    some = maps is None  # of its heads
+    near = near[near["stack"] == stack.name]
     if stack.crosses:
         near = near.iloc[:0]  # the layers' outputs are those of the decoder
-    maps = study.portrait.maps.get((stack.name, sentence.index))
     untraced = reason(results, sentence)
-    heads = sum(len(each.attention_layers) * each.n_heads for each in study.manifest.stacks)
-    moving = heads > MOST_LINKS
-    tiles = () if maps is None else tuple(_tiles(stack, 1 if moving else stack.n_heads))
-    charts = tuple(figures(tokens, stack, sentence.number, queries))
-    room = _charts(study, stack, sentence)
+    begun = start(results, sentence, maps)
+    found = cited_maps(results, sentence)
+    width, height = _size(stack, maps)
+    norms = study.portrait.norms
     return StackOfSentence(
         stack=stack.name,
         title=STACKS[stack.name],
-        figures=charts[:room],
-        live=charts[room:],
-        cut=max(0, len(queries.pieces) - MOST_TOKENS),
-        entries=tuple(entries_tables(near)),
-        story=story(near),
-        sheet=f"data/sentences/{sentence_file(sentence.number)}-{stack.name}.png" if tiles else "",
-        tile=TILE,
-        width=TILE * stack.n_heads,
-        height=TILE * len(stack.attention_layers),
-        maps=tiles,
+        layers=stack.attention_layers,
         heads=stack.n_heads,
-        moving=moving,
-        exact=exact(maps),
-        queries=distinct(queries.pieces),
-        keys=distinct(keys.pieces),
-        carried=(stack.name, sentence.index) in study.portrait.norms,
+        sheet="" if some else sheet_file(sentence, stack),
+        width=width,
+        height=height,
+        cited=tuple(cited(found)) if some else (),
+        uncited=citing(results, sentence) - len(found) if some else 0,
+        exact=bool(found) if some else exact(maps),
+        start=begun if some or exact(maps) else None,
+        carried=any(len(e.norms) for each in found.values() for e in each)
+        if some
+        else place in norms,
         neurons="" if untraced else neuron_files(stack, sentence),
-        untraced=untraced,
+        untraced="" if some else untraced,
+        paths=drawn_metrics(tokens[tokens["stack"] == stack.name]),
+        cut=max(0, len(queries.pieces) - MOST_TOKENS),
+        entries=entries(near, begun.query if begun else 0),
         sources=sources(_rollouts(study, stack, sentence), queries),
-        proposals=proposals(
-            results, queries, study.portrait.ends.get((stack.name, sentence.index))
-        ),
+        proposals=proposals(results, queries, study.portrait.ends.get(place)),
     )
+
+
+def sheet_file(sentence: ShownSentence, stack: Stack) -> str:
+    """Where the picture with all maps of a sentence stands."""
+    return f"data/sentences/{sentence_file(sentence.number)}-{stack.name}.png"
+
+
+def pitch(stack: Stack) -> int:
+    """Pixels from one map to the next on the widest page."""
+    return max(SMALLEST, min(LARGEST, WIDEST // stack.n_heads))
+
+
+def _size(stack: Stack, maps: NDArray[np.uint8] | None) -> tuple[int, int]:
+    """Width and height of the grid of maps."""
+    if maps is None:
+        return 0, 0
+    rows, columns = (n + 1 for n in maps.shape[2:])
+    width = pitch(stack) * stack.n_heads
+    height = pitch(stack) * len(stack.attention_layers) * rows / columns
+    return width, round(height)
 
 
 def _rollouts(study: Study, stack: Stack, sentence: ShownSentence) -> dict[str, NDArray[np.uint8]]:
@@ -151,22 +141,3 @@ def _rollouts(study: Study, stack: Stack, sentence: ShownSentence) -> dict[str, 
     places = {str(kind): (stack.name, sentence.index, str(kind)) for kind in Rollout}
     found = study.portrait.rollouts
     return {kind: found[place] for kind, place in places.items() if place in found}
-
-
-def _charts(study: Study, stack: Stack, sentence: ShownSentence) -> int:
-    """How many pictures a stack may have; the first stacks get what does not divide evenly."""
-    stacks = study.manifest.stacks
-    longest = max(len(text.pieces) for text in sentence.texts.values())
-    lines = min(longest, MOST_TOKENS)
-    states = 1 + max(each.n_layers for each in stacks)
-    most = min(MOST_CHARTS, MOST_LINES // lines, MOST_POINTS // (lines * states))
-    return len(range(stacks.index(stack), most, len(stacks)))
-
-
-def _tiles(stack: Stack, heads: int) -> Iterator[MapLink]:
-    """Links to the first heads of each layer."""
-    for row, layer in enumerate(stack.attention_layers):
-        for head in range(heads):
-            name = HeadName(stack.name, layer, head)
-            href = head_page(name)
-            yield MapLink(head_name(name), href, layer, head, TILE * head, TILE * row)

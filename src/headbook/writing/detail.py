@@ -1,13 +1,15 @@
 """How much detail a site shows, and what is left out first where it may not be large.
 
 What is least needed goes first. The tables of tokens as CSV, since Parquet holds the same rows; the
-numbers behind single weights; pages of sentences, the last ones first; exemplars beyond the third;
-more pages of sentences; exemplars beyond the first. Heads, metrics and their numbers stay.
+numbers behind single weights; maps of all heads on pages of sentences, the last ones first;
+exemplars beyond the third; more of those maps; exemplars beyond the first. Heads, metrics and
+their numbers stay.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, TypeVar
 
 from headbook.errors import OutputError
 from headbook.stored.study import Study
@@ -19,6 +21,8 @@ EXEMPLARS, FEWEST_EXEMPLARS = 3, 1  # the same of each ranking of a head
 PAGE = 3  # an exemplar takes about so many bytes on its page for each of its data file
 
 Sizes = Mapping[str, int]
+Place = TypeVar("Place", bound=tuple[Any, ...])
+Each = TypeVar("Each")
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Detail:
     Attributes:
         tables: whether tables of tokens are there as CSV, too.
         neurons: whether queries and keys are there.
-        sentences: how many sentences have pages; None: all that are listed.
+        sentences: how many sentences have pages with all heads; None: all that are listed.
         exemplars: how many each ranking of a head shows; None: all.
     """
 
@@ -44,7 +48,7 @@ class Detail:
         if not self.neurons:
             yield "queries and keys behind single weights"
         if self.sentences is not None:
-            yield f"pages of sentences beyond the first {self.sentences:,}"
+            yield f"maps of all heads for sentences beyond the first {self.sentences:,}"
         if self.exemplars is not None:
             yield f"exemplars beyond the first {self.exemplars} of each ranking"
 
@@ -68,11 +72,18 @@ class Detail:
                 sentences=shown,
                 tokens=portrait.tokens[portrait.tokens["sentence"].isin(numbers)],
                 nearest=portrait.nearest[portrait.nearest["sentence"].isin(numbers)],
-                scores={
-                    place: each for place, each in portrait.scores.items() if place[1] in listed
-                },
+                maps=_within(portrait.maps, listed),
+                norms=_within(portrait.norms, listed),
+                ends=_within(portrait.ends, listed),
+                rollouts=_within(portrait.rollouts, listed),
+                scores=_within(portrait.scores, listed),
             )
         return replace(study, portrait=portrait)
+
+
+def _within(found: Mapping[Place, Each], listed: Collection[int]) -> dict[Place, Each]:
+    """What is kept of some sentences; the second part of a key is a sentence's index."""
+    return {place: each for place, each in found.items() if place[1] in listed}
 
 
 def fitted(study: Study, most: float, write: Callable[[Detail], Sizes]) -> None:

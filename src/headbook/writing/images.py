@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from PIL import Image
 
 Map = NDArray[np.uint8]
-GAP = 2  # pixels between two maps of a sheet
 PREVIEW = 64  # largest side of a preview, in pixels
 BANNER = (1200, 630)  # width and height of pictures that stand for links, in pixels
 MARGIN = 45  # around and between the tables of a banner, in pixels
@@ -26,8 +25,12 @@ def preview(cells: Map, palette: Sequence[str]) -> str:
     Args:
         palette: 256 colours, ``#rrggbb``.
     """
-    blocks = -(-max(cells.shape) // PREVIEW)
-    return inline(_png(_largest(cells, blocks), palette))
+    return inline(_png(shrunk(cells, PREVIEW), palette))
+
+
+def shrunk(cells: Map, most: int) -> Map:
+    """A map of at most so many cells on a side, by the largest weight of each block."""
+    return _largest(cells, -(-max(cells.shape) // most))
 
 
 def base64_of(cells: NDArray[Any]) -> str:
@@ -35,32 +38,20 @@ def base64_of(cells: NDArray[Any]) -> str:
     return base64.b64encode(np.ascontiguousarray(cells).tobytes()).decode("ascii")
 
 
-def sheet(maps: Map, palette: Sequence[str], *, side: int) -> tuple[bytes, int]:
-    """All heads' maps of a sentence on one sheet: rows are layers, columns are heads.
+def sheet(maps: Map, ink: "Ink", *, side: int) -> bytes:
+    """All heads' maps of a sentence on one sheet, a pixel a weight: rows are layers, columns heads.
+
+    Maps that are wider than twice ``side`` are shrunk by the largest weight of each block.
 
     Args:
-        maps: *Shape:* ``(layer, head, query, key)``.
-        side: about how many pixels a map should be wide.
+        maps: steps of ``ink``. *Shape:* ``(layer, head, query, key)``.
+        side: pixels that a map has on the screen.
 
     Returns:
-        The PNG, and the pixels from one map to the next.
+        A PNG.
     """
-    longest = max(maps.shape[2:])
-    blocks = -(-longest // (2 * side))
-    zoom = max(1, side // -(-longest // blocks))
-    n_layers, n_heads = maps.shape[:2]
-    tiles = [[_zoomed(_largest(cell, blocks), zoom) for cell in row] for row in maps]
-    step = max(max(tile.shape) for row in tiles for tile in row) + GAP
-    canvas = np.zeros((n_layers * step, n_heads * step), dtype=np.uint8)
-    shown = np.zeros_like(canvas, dtype=bool)
-    for layer, row in enumerate(tiles):
-        for head, tile in enumerate(row):
-            at = (
-                slice(layer * step, layer * step + tile.shape[0]),
-                slice(head * step, head * step + tile.shape[1]),
-            )
-            canvas[at], shown[at] = tile, True
-    return _png(canvas, palette, transparent=~shown), step
+    tiles = np.array([[shrunk(cell, 2 * side) for cell in row] for row in maps])
+    return sprite(tiles, ink)
 
 
 def matrix(cells: Map, palette: Sequence[str], *, missing: "NDArray[np.bool_]") -> bytes:

@@ -4,9 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headbook.charts import colours
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.charts.ink import ink, ink_steps
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import STEPS, Exemplar, ShownSentence, rows_of
+from headbook.stored.shown import STEPS, Exemplar, ShownSentence, heads_of, rows_of
 from headbook.stored.study import Study
 from headbook.terms import Side
 from headbook.views.atlas import many_heads, sheet, sheet_file
@@ -19,8 +22,10 @@ from headbook.views.instance import attention_data, exact
 from headbook.views.matrices import matrix_pictures
 from headbook.views.neurons import FOLDER, neuron_files, neurons_data
 from headbook.views.page import Page
-from headbook.views.sentencestack import TILE
+from headbook.views.paths import paths_data
+from headbook.views.sentencestack import pitch
 from headbook.views.tokentypes import types_data
+from headbook.views.workpanel import cited_maps
 from headbook.wording import head_file, sentence_file
 from headbook.writing import images
 from headbook.writing.markup import script
@@ -49,15 +54,31 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     for name, exemplars in by_head.items():
         value = {f"{e.ranking}-{e.rank}": _map(study, e) for e in exemplars}
         _write(folder / "heads" / f"{name}.js", script(name, value))
-    nearest = rows_of(study.nearest)
-    for sentence in study.portrait.listed:
-        _write_sentence(study, sentence, folder / "sentences")
+    write_sentences(results, folder)
+
+
+def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
+    """What the pages of sentences read."""
+    study = next(iter(results.values())).study
+    nearest, tokens = rows_of(study.nearest), rows_of(study.tokens)
+    for sentence in study.portrait.paged:
+        _write_sentence(results, sentence, folder / "sentences")
+        if not sentence.listed:
+            continue
         _write_neurons(study, sentence, folder.parent)
         near = nearest(sentence.number)
         if len(near):
-            name = f"{sentence_file(sentence.number)}-entries"
-            stories = script(name, story_data(near))
-            _write(folder / "sentences" / f"{name}.js", stories)
+            _write_more(sentence, "entries", story_data(near), folder)
+        rows = tokens(sentence.number)
+        made = ((n, paths_data(r, sentence, rows[rows["stack"] == n])) for n, r in results.items())
+        paths = {name: each for name, each in made if each is not None}
+        if paths:
+            _write_more(sentence, "paths", paths, folder)
+
+
+def _write_more(sentence: ShownSentence, what: str, value: Any, folder: Path) -> None:
+    name = f"{sentence_file(sentence.number)}-{what}"
+    _write(folder / "sentences" / f"{name}.js", script(name, value))
 
 
 def write_find(results: Mapping[str, StackResults], pages: Sequence[Page], folder: Path) -> None:
@@ -81,27 +102,57 @@ def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:
             (folder / name).write_bytes(picture)
 
 
-def _write_sentence(study: Study, sentence: ShownSentence, folder: Path) -> None:
-    """All maps of a sentence: as a picture, and as numbers unless there are too many."""
+def _write_sentence(
+    results: Mapping[str, StackResults], sentence: ShownSentence, folder: Path
+) -> None:
+    """The maps of a sentence: as a picture, and as numbers unless there are too many."""
     name, found = sentence_file(sentence.number), {}
-    for stack in study.manifest.stacks:
-        maps = study.portrait.maps.get((stack.name, sentence.index))
+    for stack_name, each in results.items():
+        stack, portrait = each.stack, each.study.portrait
+        maps = portrait.maps.get((stack_name, sentence.index))
         if maps is None:
-            continue
-        maps = maps[list(stack.attention_layers)]
-        picture, _ = images.sheet(maps, colours(STEPS + 1), side=TILE)
-        (folder / f"{name}-{stack.name}.png").write_bytes(picture)
-        if exact(maps):
-            layers = list(stack.attention_layers)
-            norms = study.portrait.norms.get((stack.name, sentence.index))
-            found[stack.name] = {
-                **attention_data(stack, sentence, maps, None if norms is None else norms[layers]),
-                "layers": layers,
-                "heads": maps.shape[1],
-                "texts": [_side(sentence, stack.queries), _side(sentence, stack.keys)],
-            }
+            value = _cited(each, sentence)
+        else:
+            maps = maps[list(stack.attention_layers)]
+            picture = images.sheet(ink_steps(maps / STEPS), ink(), side=pitch(stack))
+            (folder / f"{name}-{stack_name}.png").write_bytes(picture)
+            norms = portrait.norms.get((stack_name, sentence.index))
+            norms = None if norms is None else norms[list(stack.attention_layers)]
+            places = [[head.layer, head.head] for head in heads_of(stack)]
+            value = _shown(each, sentence, maps, norms, places) if exact(maps) else None
+        if value is not None:
+            found[stack_name] = value
     if found:
         _write(folder / f"{name}.js", script(f"sentence-{name}", found))
+
+
+def _cited(results: StackResults, sentence: ShownSentence) -> dict[str, Any] | None:
+    """The maps of the heads that have a sentence among their exemplars."""
+    found = {head: each[0] for head, each in cited_maps(results, sentence).items()}
+    if not found:
+        return None
+    maps = np.array([each.attention for each in found.values()])
+    lengths = [each.norms for each in found.values()]
+    norms = np.array(lengths) if all(map(len, lengths)) else None
+    places = [[head.layer, head.head] for head in found]
+    return _shown(results, sentence, maps, norms, places)
+
+
+def _shown(
+    results: StackResults,
+    sentence: ShownSentence,
+    maps: NDArray[np.uint8],
+    norms: NDArray[np.float32] | None,
+    places: list[list[int]],
+) -> dict[str, Any]:
+    """Maps in the order of ``places``, layer and head of each."""
+    stack = results.stack
+    return {
+        **attention_data(stack, sentence, maps, norms),
+        "places": places,
+        "heads": stack.n_heads,
+        "texts": [_side(sentence, stack.queries), _side(sentence, stack.keys)],
+    }
 
 
 def _write_neurons(study: Study, sentence: ShownSentence, root: Path) -> None:

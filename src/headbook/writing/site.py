@@ -204,8 +204,8 @@ class _Writer:
 
     @cached_property
     def _facts(self) -> SiteFacts:
-        listed = self.study.portrait.listed
-        return SiteFacts.of(self.study.manifest, sentence_pages=bool(listed))
+        paged = self.study.portrait.paged
+        return SiteFacts.of(self.study.manifest, sentence_pages=bool(paged))
 
     @cached_property
     def _press(self) -> Press:
@@ -228,10 +228,10 @@ class _Writer:
     def _expected(self) -> int:
         """How many pages there will be, for the progress bar."""
         heads = sum(len(s.attention_layers) * s.n_heads for s in self.study.manifest.stacks)
-        listed = len(self.study.portrait.listed)
+        paged = len(self.study.portrait.paged)
         lists = 1 + self._facts.sentence_pages  # of metrics and of sentences
         alone = 5  # overview, methods, data, about, and the one for wrong addresses
-        return heads + listed + len(self._metric_pages) + len(self._across) + lists + alone
+        return heads + paged + len(self._metric_pages) + len(self._across) + lists + alone
 
     def _single_pages(self, figures: int, left_out: list[str]) -> Iterator[Page]:
         """All pages but those of heads and sentences."""
