@@ -5,7 +5,7 @@ import pytest
 from playwright.sync_api import expect
 
 from browser import Open
-from panels import cells, lightness, switch
+from panels import cells, strength, switch
 from sites import Site
 from test_browser_maps import check_canvas
 
@@ -29,7 +29,7 @@ def test_the_chosen_map_changes_to_what_is_carried_and_back(
     expect(box).to_contain_text("each weight times the length of its value after W_O")
     carried = maps[layer, head] * norms[layer, head].astype(float)
     shares = carried / carried.sum(1, keepdims=True)
-    shades = lightness(cells(box, shares.shape)).ravel()
+    shades = strength(cells(box, shares.shape)).ravel()
     assert (np.diff(shades[np.argsort(shares, axis=None)]) > -3).all()  # colours are rounded
     assert np.ptp(shades) > 70 * np.ptp(shares)
     switch(page, view="raw")

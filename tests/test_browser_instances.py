@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 import naive_instances as naive
 from browser import Open, each
 from naive_instances import Map, written
-from panels import cells, lightness, picture, switch, tokens
+from panels import cells, picture, strength, switch, tokens
 from sites import Site
 
 pytest_plugins = ["windows"]
@@ -195,7 +195,7 @@ def test_maps_leave_the_sink_blank_and_logarithms_lift_what_is_small(
     switch(page, scale="log")
     lifted = cells(box, weights.shape)
     middle = (weights > 0.01) & (weights < 0.5)
-    assert (lightness(lifted)[middle] > lightness(before)[middle]).all()
+    assert (strength(lifted)[middle] > strength(before)[middle]).all()
     switch(page, view="nosink")
     left = np.array(naive.weights(map_of(encoder_site, "self", 0, 2), "nosink", "pieces"))
     assert ((cells(box, weights.shape)[..., 3] == 0) == np.isnan(left)).all()
@@ -218,6 +218,9 @@ def test_thumbnails_follow_the_switches(encoder_site: Site, open_page: Open) -> 
     for layer in range(len(stack.attention_layers)):
         for head in range(stack.n_heads):
             row = alpha[layer * side + zoom // 2, head * side + zoom // 2 :: zoom][:n]
-            assert [value == 0 for value in row] == list(shown.keys.special)
+            assert all(
+                value == 0 for value, off in zip(row, shown.keys.special, strict=True) if off
+            )
+            assert any(value > 0 for value in row)
     switch(page, view="raw")
     expect(image).to_have_attribute("href", still or "")

@@ -7,23 +7,31 @@
   const NAMED = 9; /* pixels of a cell from which on names stand beside it */
   const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 
-  let palette = null;
-  const colours = () => {
-    if (!palette) {
-      const probe = make("i");
-      document.body.append(probe);
-      palette = Array.from({ length: 21 }, (_, step) => {
+  /* The scale of the stylesheet, on the paper of the page or on white paper. */
+  const palettes = new Map();
+  const colours = (white) => {
+    const paper = white ? "white" : getComputedStyle(document.body).backgroundColor;
+    if (!palettes.has(paper)) {
+      const probe = make("i"), box = make("span", { class: white ? "white" : "" });
+      box.append(probe);
+      document.body.append(box);
+      palettes.set(paper, Array.from({ length: 21 }, (_, step) => {
         probe.className = `c${step}`;
         return getComputedStyle(probe).backgroundColor.match(/\d+/g).map(Number);
-      });
-      probe.remove();
+      }));
+      box.remove();
     }
-    return palette;
+    return palettes.get(paper);
   };
-  const colour = (part) => {
+  const colour = (part, white = false) => {
     const place = part * 20, low = Math.min(19, Math.floor(place)), rest = place - low;
-    const [a, b] = [colours()[low], colours()[low + 1]];
+    const [a, b] = [colours(white)[low], colours(white)[low + 1]];
     return a.map((value, i) => Math.round(value + (b[i] - value) * rest));
+  };
+  /* The same on white paper as ink on glass: red, green, blue and opacity, 0 to 255. */
+  const ink = (part) => {
+    const found = colour(part, true), opacity = 1 - Math.min(...found) / 255;
+    return [...found.map((value) => (opacity ? Math.round((value - (1 - opacity) * 255) / opacity) : 0)), Math.round(255 * opacity)];
   };
   const inkOf = (element) => getComputedStyle(element).color;
 
@@ -51,7 +59,7 @@
   /* The cells alone, drawn once for a map; pointing changes only what lies above them. */
   const drawn = new WeakMap();
   const cellsOf = (shown, scale, size) => {
-    const ratio = window.devicePixelRatio || 1, key = `${scale} ${size} ${ratio}`;
+    const ratio = window.devicePixelRatio || 1, key = `${scale} ${size} ${ratio} ${colour(0)}`;
     const before = drawn.get(shown.values);
     if (before && before.key === key) return before.canvas;
     const canvas = make("canvas"), n = shown.columns.length;
@@ -130,7 +138,7 @@
     });
   };
 
-  /* All heads as one picture: rows are layers, columns are heads. */
+  /* All heads as one picture that pages turn round on dark paper: rows are layers, columns are heads. */
   const paintSheet = (views, heads, scale) => {
     const [rows, columns] = [views[0].rows.length, views[0].columns.length];
     const longest = Math.max(rows, columns), zoom = Math.max(1, Math.floor(44 / longest));
@@ -139,7 +147,7 @@
     const pen = canvas.getContext("2d");
     const small = make("canvas", { width: columns, height: rows });
     const pixels = new ImageData(columns, rows);
-    const table = Array.from({ length: 256 }, (_, step) => [...colour(step / 255), 255]);
+    const table = Array.from({ length: 256 }, (_, step) => ink(step / 255));
     pen.imageSmoothingEnabled = false;
     views.forEach(({ values }, place) => {
       values.forEach((value, i) => {

@@ -41,7 +41,7 @@
     const shapes = new Map();
     values.forEach((value, i) => {
       if (Number.isNaN(value)) return;
-      const colour = `rgb(${drawing.colour(shade(value, scale)).join(",")})`;
+      const colour = `rgb(${drawing.colour(shade(value, scale), true).join(",")})`;
       const place = `M${left + (i % n) * CELL} ${top + Math.floor(i / n) * CELL}`;
       shapes.set(colour, `${shapes.get(colour) || ""}${place}h${CELL}v${CELL}h${-CELL}z`);
     });
@@ -61,7 +61,7 @@
   const legend = (left, top, scale) => [
     label(scale === "log" ? "≤ 1/255" : "0", left - GAP, top + CELL / 2, { "text-anchor": "end" }),
     ...Array.from({ length: 11 }, (_, i) => draw("rect", {
-      x: left + i * CELL, y: top, width: CELL, height: CELL, fill: `rgb(${drawing.colour(i / 10).join(",")})`, "shape-rendering": "crispEdges",
+      x: left + i * CELL, y: top, width: CELL, height: CELL, fill: `rgb(${drawing.colour(i / 10, true).join(",")})`, "shape-rendering": "crispEdges",
     })),
     label("1", left + 11 * CELL + GAP, top + CELL / 2),
   ];

@@ -8,7 +8,7 @@ from headbook.charts.occurrences import occurrence_paths
 from headbook.charts.patterns import mixture_bars
 from headbook.charts.profile import Bar, offset_profile
 from headbook.charts.relations import relation_layers
-from headbook.charts.render import Figure, Picture, colours, columnar, files, runtime
+from headbook.charts.render import Figure, Picture, columnar, files, runtime
 from headbook.charts.similar import head_points
 from headbook.charts.tags import tag_heads, tag_layers
 from headbook.charts.trajectories import BASELINE, trajectories
@@ -27,7 +27,6 @@ __all__ = [
     "attention_lines",
     "attention_map",
     "bracket_diagram",
-    "colours",
     "columnar",
     "files",
     "head_points",

@@ -12,10 +12,10 @@ from headbook.charts.render import (
     GREY,
     ORANGE,
     PURPLE,
-    SEQUENTIAL,
     Figure,
     drawn,
     finished,
+    ramp,
     shown,
 )
 from headbook.measures.arithmetic import Floats
@@ -45,7 +45,7 @@ def heat_map(
     Args:
         rows: columns ``layer, head, view, label, value, low, high``.
         title: of the colour legend, with the unit.
-        domain: ends of the colour scale.
+        domain: ends of the colour scale; below 0 it runs both ways from there.
         show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
     """
     table, rows = shown(rows, show), drawn(rows)
@@ -56,9 +56,7 @@ def heat_map(
         color=alt.Color(
             "value:Q",
             title=title,
-            scale=alt.Scale(
-                scheme=SEQUENTIAL, domain=[round(end, 5) for end in domain], clamp=True
-            ),
+            scale=ramp(domain),
         ),
         tooltip=[*named("layer:O", "head:O"), *numbers("value", "low", "high")],
     )

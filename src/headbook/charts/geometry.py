@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts.draw import INKS, LINE, spread
-from headbook.charts.render import GREY, SEQUENTIAL, Figure, drawn, finished
+from headbook.charts.render import GREY, Figure, drawn, finished, letters_on, ramp
 
 SIDE = (190, 200)  # width and height of a panel's curves
 CELLS = 360  # pixels of a matrix, at most
@@ -93,13 +93,12 @@ def state_matrix(
         color=alt.Color(
             "value:Q",
             title=title,
-            scale=alt.Scale(scheme=SEQUENTIAL, domain=[0, 1], clamp=True),
+            scale=ramp((0, 1)),
         ),
         tooltip=["state:N", "other:N", alt.Tooltip("value:Q", format=".3f")],
     )
-    light = alt.condition("datum.value > 0.6", alt.value("black"), alt.value("white"))
     numbers = base.mark_text(fontSize=10).encode(
-        text=alt.Text("value:Q", format=".2f"), color=light
+        text=alt.Text("value:Q", format=".2f"), color=letters_on("value", (0, 1))
     )
     few = len(states) <= NUMBERED
     step = alt.Step(max(8, min(CELL, CELLS // len(states))))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from headbook.charts.render import Figure, drawn, finished
+from headbook.charts.render import Figure, drawn, finished, ramp
 from headbook.charts.tags import HEIGHT, LAYER, THIN_INK
 
 END = 0.4  # the colours end at so much better or worse
@@ -55,10 +55,10 @@ def relation_layers(
 
 
 def _colour() -> alt.Color:
-    """Blue: worse than the offset; orange: better."""
+    """Orange: worse than the offset; blue: better."""
     return alt.Color(
         "better:Q",
         title="better than the best offset by",
-        scale=alt.Scale(scheme="blueorange", domain=[-END, END], clamp=True),
+        scale=ramp((-END, END)),
         legend=alt.Legend(orient="top", format="+.0%", values=[-END, 0, END], gradientLength=200),
     )

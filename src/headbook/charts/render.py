@@ -6,22 +6,24 @@ one picture serves light and dark.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 from xml.etree import ElementTree as ET
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import vl_convert
 
+from headbook.charts.ink import DARK, DIVERGING, STOPS, turns
 from headbook.charts.pdf import in_order
 from headbook.charts.unchecked import checks
 
 SVG = "http://www.w3.org/2000/svg"
 GROUP, PATH = f"{{{SVG}}}g", f"{{{SVG}}}path"
 FONT = "system-ui, sans-serif"
-SEQUENTIAL: Literal["cividis"] = "cividis"
 # Okabe and Ito's colours, told apart by readers with any colour vision.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
 PURPLE = "#AA4499"  # Tol's; lighter ones of Okabe and Ito do not stand out as text
@@ -33,6 +35,9 @@ INHERITED = (
     "fill", "font-size", "font-weight", "stroke", "stroke-opacity", "stroke-width", "text-anchor",
 )  # fmt: skip
 LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+SCALED = ("rgb(", "url(")  # colours that a scale gave
+
+Ends = tuple[float, float]
 
 
 class Picture(Protocol):
@@ -95,6 +100,7 @@ class Figure:
         _prune(root)
         _join(root)
         _share(root)
+        _mark_ink(root)
         for name in ("version", "{http://www.w3.org/1999/xlink}href"):
             root.attrib.pop(name, None)
         root.attrib |= {"role": "img", "aria-label": self.caption, "font-family": FONT}
@@ -147,6 +153,20 @@ def _share(element: ET.Element) -> None:
     ]
 
 
+def _mark_ink(element: ET.Element) -> None:
+    """Group neighbours with colours of a scale, which pages turn round on dark paper."""
+    found: list[ET.Element] = []
+    for child in element:
+        if not child.get("fill", "").startswith(SCALED):
+            _mark_ink(child)
+            found.append(child)
+            continue
+        if not found or found[-1].get("class") != "ink":
+            found.append(ET.Element(GROUP, {"class": "ink"}))
+        found[-1].append(child)
+    element[:] = found
+
+
 def _plain(element: ET.Element) -> bool:
     return element.attrib.keys() == {"d", "fill"} and not len(element)
 
@@ -175,17 +195,33 @@ def runtime() -> str:
     return script
 
 
-@cache
-def colours(steps: int) -> tuple[str, ...]:
-    """The sequential scale in so many steps, ``#rrggbb``, lowest first."""
-    data = pd.DataFrame({"step": range(steps)})
-    scale = alt.Scale(scheme=SEQUENTIAL, domain=[0, steps - 1])
-    chart = alt.Chart(data).mark_rect().encode(
-        x="step:O", color=alt.Color("step:Q", scale=scale, legend=None)
-    )  # fmt: skip
-    picture = vl_convert.vegalite_to_svg(chart.to_dict())
-    found = re.findall(r'fill="rgb\((\d+), (\d+), (\d+)\)"', picture)
-    return tuple("#" + "".join(f"{int(part):02x}" for part in colour) for colour in found)
+def ramp(ends: Ends, stops: Sequence[str] = STOPS) -> alt.Scale:
+    """A scale of colours: from paper at its lower end, or both ways from 0 where that is below 0.
+
+    Args:
+        stops: of a scale that begins at its lower end.
+    """
+    low, high = (round(end, 5) for end in ends)
+    chosen = DIVERGING if low < 0 else stops
+    domain = [float(place) for place in np.linspace(low, high, len(chosen)).round(7)]
+    return alt.Scale(domain=domain, range=[*chosen], interpolate="rgb", clamp=True)
+
+
+def letters_on(
+    field: str, ends: Ends, stops: tuple[str, ...] = STOPS, dark: tuple[str, ...] = DARK
+) -> Any:
+    """Ink of letters on cells of `ramp` from paper to dark, legible on light and on dark paper.
+
+    What is light on light paper is dark on dark paper; in between letters are black on both.
+    """
+    first, second = (ends[0] + part * (ends[1] - ends[0]) for part in turns(stops, dark))
+    return (
+        alt.when(f"datum.{field} < {first:.5f}")
+        .then(alt.value("currentColor"))
+        .when(f"datum.{field} < {second:.5f}")
+        .then(alt.value("black"))
+        .otherwise(alt.value("white"))
+    )
 
 
 def config() -> dict[str, Any]:

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from headbook.charts.render import GREY, SEQUENTIAL, Figure, drawn, finished
+from headbook.charts.ink import LAYERS
+from headbook.charts.render import GREY, Figure, drawn, finished, ramp
 
 WIDTH, HEIGHT = 520, 340  # pixels
 
@@ -26,7 +27,7 @@ def head_scatter(
     )
     colour = alt.Color(
         "layer:Q",
-        scale=alt.Scale(scheme=SEQUENTIAL, domain=[min(layers), max(*layers, min(layers) + 1)]),
+        scale=ramp((min(layers), max(*layers, min(layers) + 1)), LAYERS),
         legend=alt.Legend(orient="top", format="d", tickMinStep=1, gradientLength=200),
     )
     marks = alt.Chart(drawn(rows)).mark_circle(size=70, opacity=1, stroke=GREY, strokeWidth=0.6)

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from headbook.charts.render import Figure, drawn, finished
+from headbook.charts.render import Figure, drawn, finished, ramp
 
 OCTAVES = 2  # the colours end at 1/4 and 4 times chance
 STEPS = 8  # colours of an octave; fewer than could be told apart would show as bands
@@ -95,12 +95,12 @@ def _rectangles(rows: pd.DataFrame, tags: Sequence[str], names: Sequence[str]) -
 
 
 def _colour() -> alt.Color:
-    """Blue below chance, orange above, pale at chance; each step of the legend is an octave."""
+    """Orange below chance, blue above, pale at chance; each step of the legend is an octave."""
     power = "pow(2, abs(datum.value))"
     return alt.Color(
         "octaves:Q",
         title="times chance",
-        scale=alt.Scale(scheme="blueorange", domain=[-OCTAVES, OCTAVES], clamp=True),
+        scale=ramp((-OCTAVES, OCTAVES)),
         legend=alt.Legend(
             orient="top",
             values=[*range(-OCTAVES, OCTAVES + 1)],

@@ -156,8 +156,8 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
     caption = (
         "Share of the words that the best head of each layer finds, minus what the best fixed "
         "offset finds; head and offset are chosen on one half of the sentences and compared on "
-        f"the other; {STACKS[stack.name]}. Orange: better than the offset, "
-        "blue: worse, grey: the 95 % interval holds 0. The relations with most words come first."
+        f"the other; {STACKS[stack.name]}. Blue: better than the offset, "
+        "orange: worse, grey: the 95 % interval holds 0. The relations with most words come first."
     )
     return relation_layers(
         f"syntax-{stack.name}-layers", caption, rows, relations=[*map(str, order.index)]

@@ -120,7 +120,7 @@ def table(results: StackResults, way: Way, tag: str, name: str) -> pd.DataFrame:
 def _caption(results: StackResults, what: str) -> str:
     return (
         f"{what}, over what uniform attention would give; {STACKS[results.stack.name]}, the "
-        f"sink left out (view {VIEW}). Blue: less than uniform attention, orange: more, grey: "
+        f"sink left out (view {VIEW}). Orange: less than uniform attention, blue: more, grey: "
         f"fewer than {FEW_WORDS} words."
     )
 

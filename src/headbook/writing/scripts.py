@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headbook.charts import colours
+from headbook.charts.ink import ink
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import STEPS, Exemplar, ShownSentence, rows_of
 from headbook.stored.study import Study
@@ -89,7 +89,7 @@ def _write_sentence(study: Study, sentence: ShownSentence, folder: Path) -> None
         if maps is None:
             continue
         maps = maps[list(stack.attention_layers)]
-        picture, _ = images.sheet(maps, colours(STEPS + 1), side=TILE)
+        picture, _ = images.sheet(maps, ink(STEPS + 1), side=TILE)
         (folder / f"{name}-{stack.name}.png").write_bytes(picture)
         if exact(maps):
             layers = list(stack.attention_layers)
