@@ -22,7 +22,9 @@ from headbook.charts.pdf import in_order
 from headbook.charts.unchecked import checks
 
 SVG = "http://www.w3.org/2000/svg"
-GROUP, PATH = f"{{{SVG}}}g", f"{{{SVG}}}path"
+GROUP, PATH, LINE = (f"{{{SVG}}}{name}" for name in ("g", "path", "line"))
+AT = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
+JOINED = {"d", "fill", "fill-opacity", "stroke", "stroke-width", "opacity"}  # of what is one shape
 FONT = "system-ui, sans-serif"
 # Okabe and Ito's colours, told apart by readers with any colour vision.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
@@ -120,16 +122,31 @@ def _prune(element: ET.Element) -> None:
 def _join(element: ET.Element) -> None:
     """Draw neighbours that differ in nothing but their place as one shape: a map's cells.
 
-    Only shapes that are filled and no more, which look the same where they touch.
+    Only shapes that are filled or lines and no more, which look the same where they touch.
     """
     last = None
     for child in [*element]:
-        if last is not None and _plain(child) and child.get("fill") == last.get("fill"):
+        _straight(child)
+        if last is not None and _plain(child) and _looks(child) == _looks(last):
             last.set("d", last.attrib["d"] + child.attrib["d"])
             element.remove(child)
         else:
             last = child if _plain(child) else None
             _join(child)
+
+
+def _straight(element: ET.Element) -> None:
+    """Write a line at some place as a path."""
+    at = AT.fullmatch(element.get("transform", ""))
+    if element.tag == LINE and at:
+        x, y = (element.attrib.pop(name, "0") for name in ("x2", "y2"))
+        del element.attrib["transform"]
+        element.tag = PATH
+        element.attrib = {"d": f"M{at[1]},{at[2]}l{x},{y}", **element.attrib}
+
+
+def _looks(element: ET.Element) -> dict[str, str]:
+    return {name: value for name, value in element.attrib.items() if name != "d"}
 
 
 def _share(element: ET.Element) -> None:
@@ -168,7 +185,7 @@ def _mark_ink(element: ET.Element) -> None:
 
 
 def _plain(element: ET.Element) -> bool:
-    return element.attrib.keys() == {"d", "fill"} and not len(element)
+    return "d" in element.attrib and element.attrib.keys() <= JOINED and not len(element)
 
 
 def _short(match: re.Match[str]) -> str:

@@ -15,21 +15,18 @@ from headbook.findings.said import (
 from headbook.metrics.base import Source
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import HeadName
-from headbook.summaries.intervals import FEW
-from headbook.wording import p_text
+from headbook.summaries.flips import LEVEL
+from headbook.wording import p_equals
 
 if TYPE_CHECKING:
     from headbook.numbers.inference import RelationTests
 
-LEVEL = 0.05  # family-wise
 WAYS = {"to_head": "from the word to its head", "to_dependent": "from the head to the word"}
 
 
 def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding]:
     """The relation that a head finds most often where the best fixed offset misses it."""
-    with np.errstate(invalid="ignore"):
-        sure = (tests.p <= LEVEL) & (tests.margin.low > 0) & (tests.margin.effective >= FEW)
-    found = np.flatnonzero(sure)
+    found = np.flatnonzero(tests.supported)
     if not len(found):
         return
     at = int(found[np.argmax(tests.margin.value[found])])
@@ -37,16 +34,15 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
     relation, _, way = tests.labels[at].rpartition(":")
     offset = f"{int(tests.offset[at]):+d}".replace("-", "−")
     many = f"{len(tests.labels):,} relations and directions"
-    p = p_text(float(tests.p[at]))
     yield Finding(
         (
             begun(results, f"In {len(found):,} of {many} a head finds "),
             metric_link("relation_accuracy", "more words than the best fixed offset"),
-            f" (family-wise p ≤ {LEVEL:g}). Most so ",
+            f" (family-wise p < {LEVEL:g}). Most so ",
             head_link(head),
             f" in {relation}, {WAYS[way]}: {in_percent(tests.accuracy.at(at))}, offset {offset} "
             f"{in_percent(tests.at_offset.at(at))}, difference {in_percent(tests.margin.at(at))}, "
-            f"p {p if p.startswith('<') else f'= {p}'}.",
+            f"{p_equals(float(tests.p[at]))}.",
         ),
         int(tests.accuracy.sentences[at]),
         Source.SAMPLE,

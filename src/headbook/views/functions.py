@@ -10,12 +10,11 @@ from headbook.charts.drawing import Drawing
 from headbook.findings.said import chosen, uniform
 from headbook.numbers.relationnames import relation_words
 from headbook.numbers.results import Number, StackResults
-from headbook.numbers.roles import LEVEL, estimate, sink_words
+from headbook.numbers.roles import estimate, sink_words
 from headbook.stored.shown import HeadName
-from headbook.summaries.intervals import FEW
 from headbook.views.answers import offset_name
 from headbook.views.ranked import place_of, tests_of
-from headbook.wording import head_name, head_page, p_text, percent
+from headbook.wording import head_name, head_page, p_equals, percent
 
 # Words, metric and label; the sink's name is put in.
 ASKED = (
@@ -70,17 +69,13 @@ def _relations(results: StackResults) -> Iterator[Function]:
     for n in order[:MOST_RELATIONS]:
         p, offset = float(tests.p[n]), offset_name(int(tests.offset[n]))
         value, other = tests.accuracy.at(n), float(tests.at_offset.value[n])
-        sure = p < LEVEL and tests.margin.low[n] > 0 and value.effective >= FEW
-        written = p_text(p)
-        tested = written if written.startswith("<") else f"= {written}"
         yield _function(
             relation_words(tests.labels[n]),
-            f"offset {offset}: {percent(other)}, "
-            + ("not tested" if np.isnan(p) else f"p {tested}"),
+            f"offset {offset}: {percent(other)}, " + ("not tested" if np.isnan(p) else p_equals(p)),
             place_of(tests, int(n), results.stack.name),
             value,
             other,
-            supported=bool(sure),
+            supported=bool(tests.supported[n]),
         )
 
 

@@ -15,7 +15,7 @@ from headbook.stored.shown import HeadName, heads_of
 from headbook.terms import View
 from headbook.views.answers import offset_name
 from headbook.views.plain import detail
-from headbook.views.ranked import METRIC, VIEW, points
+from headbook.views.ranked import METRIC, VIEW, points, tests_of
 from headbook.wording import head_name, head_page, number
 
 LOOKS = {
@@ -57,7 +57,7 @@ class HeadFacts:
         label: what its maps look like.
         looks: the kind of key that gets most beyond uniform attention.
         relation: what it finds best, with the best fixed offset beside it.
-        beats: whether it finds more than that offset does, by an interval.
+        beats: whether it finds more than that offset does, family-wise.
     """
 
     head: HeadName
@@ -84,14 +84,16 @@ def _of(
 ) -> HeadFacts:
     place = head.layer, head.head
     found, best = classes.get(place), relations.at(*place) if relations else None
+    tests = results.once(tests_of) if best else None
+    beats = best is not None and tests is not None and tests.beats(best.label, place)
     return HeadFacts(
         head=head,
         name=head_name(head),
         href=head_page(head),
         label=Fact(str(found.label), detail(found)) if found else Fact(),
         looks=_looks(results, place),
-        relation=_relation(best) if best else Fact(),
-        beats=best is not None and best.margin.low > 0,
+        relation=_relation(best, beats=beats) if best else Fact(),
+        beats=beats,
     )
 
 
@@ -114,16 +116,14 @@ def _looks(results: StackResults, place: Place) -> Fact:
     return Fact(LOOKS[ranked[0]], behind, own[ranked[0]])
 
 
-def _relation(best: HeadRelation) -> Fact:
+def _relation(best: HeadRelation, *, beats: bool) -> Fact:
     offset = f"offset {offset_name(best.offset)}"
     other = number(best.at_offset.value, share=True)
-    if best.margin.low > 0:
+    if beats:
         ends = f"[{points(best.margin.low)}, {points(best.margin.high)}]"
         compared = f"beats {offset} ({other}) by {points(best.margin.value)} {ends}"
-    elif best.margin.high < 0:
-        compared = f"{offset} finds more, {other}"
     else:
-        compared = f"{offset} finds {other}, no clear difference"
+        compared = f"{offset}: {other}"
     accuracy = best.accuracy.value
     return Fact(relation_name(best.label), f"{number(accuracy, share=True)}; {compared}", accuracy)
 

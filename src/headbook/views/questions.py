@@ -1,49 +1,71 @@
 """Questions that readers come with, each answered by a head and led to the list in that order."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from headbook.findings import Link
-from headbook.findings.said import Best, Parts, chosen, head_link, in_percent, said
+from headbook.findings.said import chosen, head_link, uniform
+from headbook.numbers.relationnames import relation_words
 from headbook.numbers.results import StackResults
+from headbook.numbers.roles import estimate, sink_words
 from headbook.views.answers import offset_name
 from headbook.views.headvalues import Column, Results
 from headbook.views.ranked import place_of, tests_of
-from headbook.wording import number
+from headbook.wording import is_share, p_equals, percent
 
 RELATION = "relation_accuracy"
-# What is asked, and the metric, its label and whether its lowest value answers.
+# What is asked, and the metric, its label and whether its lowest value answers; the sink's name is
+# put in, and relations are named after their label.
 ASKED = (
-    ("looks at the previous token?", "attention_to", "previous", False),
-    ("looks at the next token?", "attention_to", "next", False),
-    ("looks at the first token?", "attention_to", "first", False),
-    ("looks at separators such as [SEP]?", "attention_to", "separator", False),
-    ("looks at the same token elsewhere?", "attention_to", "same_token", False),
-    ("looks at the rest of its own word?", "attention_to", "rest_of_word", False),
-    ("finds the direct object of a verb?", RELATION, "obj:to_dependent", False),
-    ("finds the verb of a direct object?", RELATION, "obj:to_head", False),
-    ("finds the subject of a verb?", RELATION, "nsubj:to_dependent", False),
-    ("finds the noun of a determiner?", RELATION, "det:to_head", False),
-    ("looks farthest?", "attention_distance", "", False),
-    ("parks most on the sink?", "sink_share", "", False),
-    ("has the sharpest attention?", "relative_entropy", "", True),
-    ("continues repeated sequences?", "induction_score", "", False),
+    ("Most attention on the previous token", "attention_to", "previous", False),
+    ("Most attention on the next token", "attention_to", "next", False),
+    ("Most attention on the first token", "attention_to", "first", False),
+    ("Most attention on separators such as [SEP]", "attention_to", "separator", False),
+    ("Most attention on other occurrences of the token", "attention_to", "same_token", False),
+    ("Most attention on the rest of the token's own word", "attention_to", "rest_of_word", False),
+    ("", RELATION, "obj:to_dependent", False),
+    ("", RELATION, "obj:to_head", False),
+    ("", RELATION, "nsubj:to_dependent", False),
+    ("", RELATION, "det:to_head", False),
+    ("Largest attention distance, as a ratio to uniform attention", "distance_ratio", "", False),
+    ("Most attention on {sink}", "sink_share", "", False),
+    ("Lowest normalised entropy", "relative_entropy", "", True),
+    ("Largest induction score", "induction_score", "", False),
 )
 
 
 @dataclass(frozen=True)
+class Answer:
+    """A head with its number.
+
+    Attributes:
+        head: with its address.
+        value, interval: the number; the interval is empty without one, the unit comes last.
+        behind: what it is set against.
+        supported: as everywhere on the site: tested family-wise, or clear of uniform attention.
+    """
+
+    head: Link
+    value: str
+    interval: str
+    behind: str
+    supported: bool
+
+
+@dataclass(frozen=True)
 class Question:
-    """A question with its answer.
+    """A question with its answers.
 
     Attributes:
         text: what is asked.
-        answer: heads with their numbers.
+        answers: a head of each stack.
         view: the list in the order that answers it, as addresses write it after their #.
     """
 
     text: str
-    answer: Parts
+    answers: tuple[Answer, ...]
     view: str
 
 
@@ -58,9 +80,15 @@ def questions(
     there = {(column.metric.id, column.label): column for column in offered}
     for text, name, label, lowest in ASKED:
         column = there.get((name, label))
-        answer = _answer(results, column, lowest=lowest) if column else ()
-        if column and answer:
-            yield Question(text, answer, _view(column, shown, lowest=lowest))
+        found = tuple(_answers(results, column, lowest=lowest)) if column else ()
+        if column and found:
+            named = _named(text, label, next(iter(results.values())))
+            yield Question(named, found, _view(column, shown, lowest=lowest))
+
+
+def _named(text: str, label: str, results: StackResults) -> str:
+    words = text.format(sink=sink_words(results)) or relation_words(label)
+    return words[0].upper() + words[1:]
 
 
 def _view(column: Column, shown: Sequence[Column], *, lowest: bool) -> str:
@@ -69,31 +97,47 @@ def _view(column: Column, shown: Sequence[Column], *, lowest: bool) -> str:
     return urlencode({"columns": " ".join(keys), "sort": sort})
 
 
-def _answer(results: Results, column: Column, *, lowest: bool) -> Parts:
+def _answers(results: Results, column: Column, *, lowest: bool) -> Iterator[Answer]:
     """The head of each stack, chosen on one half of the sentences and reported on the other."""
-    parts: list[str | Link] = []
     for name, r in results.items():
-        if name not in column.views:
-            continue
-        found = _tested(r, column.label) if column.metric.id == RELATION else ()
-        if not found:
-            best = chosen(r, column.metric.id, column.views[name], column.label, lowest=lowest)
-            found = (head_link(best.head), f" {said(best.value, column.metric.id)}") if best else ()
-        if found:
-            parts += ["; " if parts else "", *found]
-    return tuple(part for part in parts if part)
+        if name in column.views:
+            found = _tested(r, column.label) if column.metric.id == RELATION else None
+            found = found or _described(r, column, lowest=lowest)
+            if found is not None:
+                yield found
 
 
-def _tested(results: StackResults, label: str) -> Parts:
+def _described(results: StackResults, column: Column, *, lowest: bool) -> Answer | None:
+    """The best head beside uniform attention, which its interval should leave out."""
+    metric, view = column.metric, column.views[results.stack.name]
+    best = chosen(results, metric.id, view, column.label, lowest=lowest)
+    if best is None:
+        return None
+    even = uniform(results, metric.id, view, column.label, best.head.layer)
+    share, value = is_share(metric), best.value
+    unit = f" {metric.unit}" if metric.unit and not share else ""
+    shown, bracket, ends = (estimate(value, share=share) + unit).partition(" [")
+    clear = value.high < even.value if lowest else value.low > even.value
+    other = percent(even.value) if share else f"{even.value:.3g}"
+    behind = "" if math.isnan(even.value) else f"uniform attention: {other}"
+    return Answer(
+        head_link(best.head), shown, f"{bracket}{ends}".strip(), behind, supported=bool(clear)
+    )
+
+
+def _tested(results: StackResults, label: str) -> Answer | None:
     """The best head for a relation beside the best fixed offset on the same words."""
     tests = results.once(tests_of)
     if tests is None or label not in tests.labels:
-        return ()
+        return None
     n = tests.labels.index(label)
-    best = Best(place_of(tests, n, results.stack.name), tests.accuracy.at(n))
-    offset = number(float(tests.at_offset.value[n]), share=True)
-    more = "" if tests.margin.low[n] > 0 else ", not surely less"
-    return (
-        head_link(best.head),
-        f" {in_percent(best.value)} (offset {offset_name(int(tests.offset[n]))}: {offset}{more})",
-    )
+    other = percent(float(tests.at_offset.value[n]))
+    offset = offset_name(int(tests.offset[n]))
+    if tests.supported[n]:
+        behind = f"best fixed offset ({offset}): {other}, {p_equals(float(tests.p[n]))} family-wise"
+    else:
+        behind = f"no clear difference from the best fixed offset ({offset}), {other}"
+    head = head_link(place_of(tests, n, results.stack.name))
+    value, bracket, ends = estimate(tests.accuracy.at(n)).partition(" [")
+    interval = f"{bracket}{ends}".strip()
+    return Answer(head, value, interval, behind, supported=bool(tests.supported[n]))

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from headbook.charts import Figure, relation_layers
+from headbook.charts import Drawing, Figure, relation_layers
+from headbook.charts.dots import interval_dot
 from headbook.findings import REPORT
 from headbook.metrics import all_metrics
 from headbook.numbers.inference import RelationTests, relation_tests
 from headbook.numbers.results import Number, StackResults
 from headbook.stored.shown import HeadName
+from headbook.summaries.flips import LEVEL
 from headbook.terms import View
 from headbook.views.answers import offset_name
 from headbook.views.cells import Cell
@@ -19,7 +21,6 @@ from headbook.wording import STACKS, counted, head_name, head_page, number, p_te
 
 METRIC, FAR = "relation_accuracy", "relation_accuracy_far"
 VIEW = View.NOSINK
-ALPHA = 0.05
 MINUS = "−"
 
 
@@ -35,7 +36,8 @@ class RelationRow:
         offset, at_offset: the best fixed offset and what it finds.
         uniform: what a look at any other visible word alike would find.
         margin: head minus offset, in percentage points, with its interval.
-        clear: whether that interval leaves 0 out.
+        dot: accuracy, its interval and the offset as a picture.
+        supported: whether the head beats the offset family-wise.
         far: accuracy of the same head at words three or more apart.
         p: family-wise.
     """
@@ -50,7 +52,8 @@ class RelationRow:
     at_offset: str
     uniform: str
     margin: Cell
-    clear: bool
+    dot: Drawing
+    supported: bool
     far: Cell
     p: str
 
@@ -78,11 +81,11 @@ def verdict(tests: RelationTests) -> str:
     if not tests.labels:
         return ""
     asked = {label.rpartition(":")[0] for label in tests.labels}
-    found = {tests.labels[n].rpartition(":")[0] for n in np.flatnonzero(tests.p < ALPHA)}
+    found = {tests.labels[n].rpartition(":")[0] for n in np.flatnonzero(tests.supported)}
     return (
         f"{len(found)} of {counted(len(asked), 'relation')} "
         f"{'has' if len(found) == 1 else 'have'} a head that beats the best fixed offset in one "
-        f"direction at least (p < {ALPHA}, family-wise over {tests.family:,} pairs of a head and a "
+        f"direction at least (p < {LEVEL}, family-wise over {tests.family:,} pairs of a head and a "
         "relation with its direction)."
     )
 
@@ -106,10 +109,18 @@ def relation_rows(results: StackResults, tests: RelationTests) -> Iterator[Relat
             at_offset=number(float(tests.at_offset.value[n]), share=True),
             uniform=number(float(even), share=True),
             margin=_margin(margin),
-            clear=margin.low > 0 or margin.high < 0,
+            dot=_dot(tests, int(n)),
+            supported=bool(tests.supported[n]),
             far=Cell.of(_far(results, label, head), far),
             p=p_text(float(tests.p[n])),
         )
+
+
+def _dot(tests: RelationTests, n: int) -> Drawing:
+    value, other = tests.accuracy.at(n), float(tests.at_offset.value[n])
+    sure = bool(tests.supported[n])
+    dot = interval_dot(value.value, value.low, value.high, other, supported=sure)
+    return Drawing(f"dot-{tests.labels[n]}", tests.labels[n], dot)
 
 
 def _far(results: StackResults, label: str, head: HeadName) -> Number:
@@ -151,13 +162,14 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
             "words": numbers.events[layer, label].astype(int),
         }
     )
-    rows["unclear"] = ~((rows["low"] > 0) | (rows["high"] < 0))
+    rows["supported"] = tests.layer_supported[layer, label]
     order = rows.groupby("relation")["words"].max().sort_values(ascending=False, kind="stable")
     caption = (
         "Share of the words that the best head of each layer finds, minus what the best fixed "
         "offset finds; head and offset are chosen on one half of the sentences and compared on "
         f"the other; {STACKS[stack.name]}. Blue: better than the offset, "
-        "orange: worse, grey: the 95 % interval holds 0. The relations with most words come first."
+        f"orange: worse, hatched: not better at p < {LEVEL} "
+        "family-wise. The relations with most words come first."
     )
     return relation_layers(
         f"syntax-{stack.name}-layers", caption, rows, relations=[*map(str, order.index)]

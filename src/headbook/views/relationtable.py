@@ -13,13 +13,13 @@ from headbook.measures.relations import LABELS
 from headbook.numbers.inference import RelationTests, best_offsets
 from headbook.numbers.relationnames import relation_words
 from headbook.numbers.results import Number, StackResults
-from headbook.numbers.roles import LEVEL, estimate
+from headbook.numbers.roles import estimate
 from headbook.stored.shown import HeadName
 from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.views.answers import offset_name
 from headbook.views.ranked import tests_of
-from headbook.wording import p_text, percent
+from headbook.wording import p_equals, percent
 
 METRIC = "relation_accuracy"
 VIEW = View.NOSINK
@@ -104,13 +104,9 @@ def _relation(
         baseline, supported = f"{known}not tested", False
     else:
         accuracy, share = tests.accuracy.at(n), float(tests.at_offset.value[n])
-        p = p_text(float(tests.p[n]))
-        tested = p if p.startswith("<") else f"= {p}"
-        offset_text = offset_name(int(tests.offset[n]))
-        baseline = f"best offset {offset_text}: {percent(share)}; p {tested} family-wise"
-        supported = bool(
-            tests.p[n] < LEVEL and tests.margin.low[n] > 0 and accuracy.effective >= FEW
-        )
+        offset_text, p = offset_name(int(tests.offset[n])), p_equals(float(tests.p[n]))
+        baseline = f"best offset {offset_text}: {percent(share)}; {p} family-wise"
+        supported = bool(tests.supported[n])
     behind = f"{accuracy.events:,.0f} words"
     return measured(words, baseline, accuracy, share, behind=behind, supported=supported)
 
