@@ -12,7 +12,7 @@ from headbook.charts.tags import HEIGHT, LAYER
 
 END = 0.4  # the colours end at so much better or worse
 COLOURS = 20  # in each half of the scale
-NUMBERED = 26  # pixels of a cell that has room for its number
+NUMBERED = 46  # pixels of a cell that has room for its head and number
 PALE = 0.35  # opacity of what is not supported
 
 
@@ -30,10 +30,12 @@ def relation_layers(
     ways = list(dict.fromkeys(rows["way"]))
     step = END / COLOURS
     rows = rows.assign(better=(rows["margin"].clip(-END, END) / step).round() * step + 0.0)
-    rows = rows.assign(points=[_points(each) for each in rows["margin"]])
+    rows = rows.assign(
+        points=[_points(*each) for each in zip(rows["head"], rows["margin"], strict=True)]
+    )
     # Cells of one colour come together, so that a picture can draw them as one shape.
     rows = rows.sort_values(["way", "supported", "better"], kind="stable", ignore_index=True)
-    pixels = min(max(480 // max(rows["layer"].nunique(), 1), LAYER[0]), LAYER[1])
+    pixels = min(max(600 // max(rows["layer"].nunique(), 1), LAYER[0]), NUMBERED)
     base = alt.Chart(rows).encode(
         x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, ticks=False, domain=False)),
         y=alt.Y(
@@ -47,9 +49,10 @@ def relation_layers(
     return finished(chart.facet(column=column), name, caption, table)
 
 
-def _points(margin: float) -> str:
+def _points(head: str, margin: float) -> str:
+    """The head's number in its layer, and its margin in points."""
     whole = round(100 * margin)
-    return f"{whole:+d}".replace("-", "−") if whole else "0"
+    return f"H{head.rpartition('H')[2]} {f'{whole:+d}'.replace('-', '−') if whole else '0'}"
 
 
 def _cells(base: Any) -> Any:

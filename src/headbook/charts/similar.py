@@ -11,7 +11,7 @@ from headbook.charts.render import GREY, Figure, drawn, finished, letters_on, ra
 
 SIDE = 400  # pixels of a panel
 DOT = 6  # pixels of a point that carries no number
-NUMBERED = 100  # heads that carry the number of their layer; more would hide each other
+NUMBERED = 100  # heads that carry their number; more would hide each other
 
 
 def head_points(
@@ -34,6 +34,7 @@ def head_points(
     )
     axis = alt.Axis(tickCount=5, format=".1f")
     scale = alt.Scale(domain=[*ends], nice=False)
+    rows = rows.assign(short=rows["head"].str.extract(r"L(\d+)·H(\d+)").agg(".".join, axis=1))
     base = alt.Chart(_squares(rows, ends)).encode(
         x=alt.X("x:Q", title="√nats", scale=scale, axis=axis),
         y=alt.Y("y:Q", title="√nats", scale=scale, axis=axis),
@@ -49,11 +50,11 @@ def head_points(
 
 
 def _numbered(base: Any, colour: alt.Color, layers: Sequence[int]) -> Any:
-    """Circles with the number of the layer."""
-    circles = base.mark_circle(size=190, opacity=1, stroke=GREY, strokeWidth=0.6)
+    """Circles with layer and head."""
+    circles = base.mark_circle(size=330, opacity=1, stroke=GREY, strokeWidth=0.6)
     ends = (min(layers), max(*layers, min(layers) + 1))
     ink = letters_on("layer", ends, LAYERS, DARK[1:])
-    numbers = base.mark_text(fontSize=9, baseline="middle").encode(text="layer:Q", color=ink)
+    numbers = base.mark_text(fontSize=9.5, baseline="middle").encode(text="short:N", color=ink)
     return alt.layer(circles.encode(color=colour), numbers)
 
 

@@ -198,9 +198,9 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
         frames.append(frame.assign(panel=panels[view], x=points[:, 0], y=points[:, 1]))
     turn = " The second map is turned to match the first." if len(found) > 1 else ""
     caption = (
-        "Every point is a head, its number and colour the layer; heads that look alike stand "
-        "together. Two dimensions do not hold everything: heads that meet here can be apart in the "
-        "distances below. Classical scaling of the square roots of mean "
+        "Every point is a head, written as layer.head, coloured by layer; heads that look alike "
+        "stand together. Two dimensions do not hold everything: heads that meet here can be apart "
+        "in the distances below. Classical scaling of the square roots of mean "
         f"divergences{results.some(first.sentences, ' over')}.{turn}"
     )
     rows = pd.concat(frames, ignore_index=True)
