@@ -111,8 +111,10 @@ def state_matrix(
         ),
         tooltip=["state:N", "other:N", alt.Tooltip("value:Q", format=".3f")],
     )
-    numbers = base.mark_text(fontSize=10).encode(
-        text=alt.Text("value:Q", format=".2f"), color=letters_on("value", (0, 1))
+    numbers = (
+        base.properties(name="room24")
+        .mark_text(fontSize=10)
+        .encode(text=alt.Text("value:Q", format=".2f"), color=letters_on("value", (0, 1)))
     )
     few = len(states) <= NUMBERED
     step = alt.Step(max(8, min(CELL, CELLS // len(states))))

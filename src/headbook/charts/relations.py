@@ -90,7 +90,8 @@ def _hatches(base: Any, relations: Sequence[str]) -> Any:
 def _numbers(base: Any, *, sure: bool) -> Any:
     """Margins in percentage points, bold where supported."""
     ink = letters_on("better", (0, END), DIVERGING[3:], DARK_DIVERGING[3:])
-    words = base.transform_filter("datum.supported" if sure else "!datum.supported").mark_text(
-        fontSize=9, fontWeight="bold" if sure else "normal", baseline="middle"
+    named = base.properties(name=f"room{NUMBERED - 2}_{int(sure)}")
+    words = named.transform_filter("datum.supported" if sure else "!datum.supported").mark_text(
+        fontSize=9.5, fontWeight="bold" if sure else "normal", baseline="middle"
     )
     return words.encode(text="points:N", color=ink if sure else alt.value("currentColor"))

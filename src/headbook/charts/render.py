@@ -18,7 +18,6 @@ import pandas as pd
 import vl_convert
 
 from headbook.charts.ink import DARK, DIVERGING, STOPS, turns
-from headbook.charts.pdf import in_order
 from headbook.charts.unchecked import checks
 
 SVG = "http://www.w3.org/2000/svg"
@@ -88,25 +87,46 @@ class Figure:
         Element ids get the figure's name, so that several charts share a page; ids that
         vl-convert numbers within a process would differ between builds.
         """
-        root = ET.fromstring(vl_convert.vegalite_to_svg(self.spec))  # noqa: S314 - our own
-        ET.register_namespace("", SVG)
-        ids: dict[str, str] = {}
-        for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
-            ids[element.attrib["id"]] = f"{self.name}-{number}"
-        for element in root.iter():
-            for name, value in [*element.attrib.items()]:
-                if name in USELESS or name.startswith("aria-") or (name, value) in DEFAULTS:
-                    del element.attrib[name]
-                else:
-                    element.attrib[name] = _with_ids(LONG_NUMBER.sub(_short, value), ids)
-        _prune(root)
-        _join(root)
-        _share(root)
-        _mark_ink(root)
-        for name in ("version", "{http://www.w3.org/1999/xlink}href"):
-            root.attrib.pop(name, None)
-        root.attrib |= {"role": "img", "aria-label": self.caption, "font-family": FONT}
-        return ET.tostring(root, encoding="unicode")
+        return svg_of(still(self.spec), self.name, self.caption)
+
+
+def still(spec: dict[str, Any]) -> dict[str, Any]:
+    """The specification with no more rows than its picture shows: others wait for readers."""
+    chosen = {
+        param["name"].removesuffix("_shown"): param["value"]
+        for param in spec.get("params", ())
+        if param["name"].endswith("_shown")
+    }
+    if not chosen:
+        return spec
+    sets = {
+        name: [row for row in rows if all(row.get(k, v) == v for k, v in chosen.items())]
+        for name, rows in spec.get("datasets", {}).items()
+    }
+    return spec | {"datasets": sets}
+
+
+def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
+    """A specification as an SVG element, its ids beginning with a name."""
+    root = ET.fromstring(vl_convert.vegalite_to_svg(spec))  # noqa: S314 - our own
+    ET.register_namespace("", SVG)
+    ids: dict[str, str] = {}
+    for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
+        ids[element.attrib["id"]] = f"{name}-{number}"
+    for element in root.iter():
+        for key, value in [*element.attrib.items()]:
+            if key in USELESS or key.startswith("aria-") or (key, value) in DEFAULTS:
+                del element.attrib[key]
+            else:
+                element.attrib[key] = _with_ids(LONG_NUMBER.sub(_short, value), ids)
+    _prune(root)
+    _join(root)
+    _share(root)
+    _mark_ink(root)
+    for key in ("version", "{http://www.w3.org/1999/xlink}href"):
+        root.attrib.pop(key, None)
+    root.attrib |= {"role": "img", "aria-label": caption, "font-family": FONT}
+    return ET.tostring(root, encoding="unicode")
 
 
 def _prune(element: ET.Element) -> None:
@@ -198,13 +218,6 @@ def _with_ids(value: str, ids: dict[str, str]) -> str:
     return re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{ids.get(match[1], match[1])})", value)
 
 
-def files(figure: Picture) -> dict[str, bytes]:
-    """The chart in black on white, for papers: SVG and PDF by suffix."""
-    start, end, rest = figure.svg.replace('="currentColor"', '="black"').partition(">")
-    drawn = f'{start}{end}<rect width="100%" height="100%" fill="white" />{rest}'
-    return {".svg": drawn.encode(), ".pdf": in_order(vl_convert.svg_to_pdf(drawn))}
-
-
 @cache
 def runtime() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that defines ``vegaEmbed`` and no more."""
@@ -256,7 +269,7 @@ def config() -> dict[str, Any]:
         "header": text,
         "text": {"color": ink},
         # One weight everywhere: a PDF lists two fonts in any order.
-        "title": {"color": ink, "fontSize": 13, "anchor": "start", "fontWeight": "normal"},
+        "title": {"color": ink, "fontSize": 12, "anchor": "start", "fontWeight": "normal"},
         "view": {"stroke": None},
     }
 

@@ -16,6 +16,7 @@ THIN_INK = "rgba(128, 128, 128, 0.2)"  # quiet on light and dark paper
 HEIGHT = 16  # pixels of a tag
 LAYER = (10, 40)  # least and most pixels of a layer
 HEAD = (2, 13)  # least and most pixels of a head
+LEAST = 4  # pixels of a head from which on some heads have their numbers
 NUMBER = 14  # pixels that the number of a head takes
 WIDTH = 1040  # pixels that a map of all heads may take
 
@@ -55,7 +56,7 @@ def tag_heads(
     place = rows["layer"].map(layers.index) * (n_heads + 1) + rows["number"]
     total = len(layers) * (n_heads + 1) - 1
     pixels = _within(WIDTH // max(total, 1), HEAD)
-    axis = _head_axis(layers, n_heads, every=-(-NUMBER // pixels))
+    axis = _head_axis(layers, n_heads)
     scale = alt.Scale(domain=[0, total], nice=False)
     chart = _rectangles(rows.assign(start=place, end=place + 1), tags, ["head:N"])
     chart = chart.encode(x=alt.X("start:Q", title="head", scale=scale, axis=axis), x2="end:Q")
@@ -64,18 +65,16 @@ def tag_heads(
     )
 
 
-def _head_axis(layers: Sequence[int], n_heads: int, *, every: int) -> alt.Axis:
-    """Numbers of heads under their places, and of layers under the middle of theirs.
-
-    Args:
-        every: so many-th heads have room for their number.
-    """
-    step, half = n_heads + 1, n_heads // 2 // every * every
-    head = f"(floor(datum.value) % {step})"
+def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
+    """Numbers of heads under their places where they have room, those of layers below."""
+    step, half = n_heads + 1, n_heads // 2
+    head = f"floor(datum.value) % {step}"
+    room = f"width / {len(layers) * step - 1}"  # pixels of a head
+    number = f"({head}) % ceil({NUMBER} / ({room})) == 0 && {room} > {LEAST} ? {head} : ''"
     layer = f"'layer ' + {json.dumps(layers)}[floor(datum.value / {step})]"
     return alt.Axis(
-        values=[n * step + x + 0.5 for n in range(len(layers)) for x in range(0, n_heads, every)],
-        labelExpr=f"{head} == {half} ? [{head}, {layer}] : [{head}, '']",
+        values=[n * step + x + 0.5 for n in range(len(layers)) for x in range(n_heads)],
+        labelExpr=f"[{number}, {head} == {half} ? {layer} : '']",
         labelFontSize=9.5,
         labelOverlap=False,
         grid=False,

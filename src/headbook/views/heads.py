@@ -101,7 +101,7 @@ def _figure(results: StackResults, pair: Sequence[Column]) -> Figure:
         rows[place] = values[[*stack.attention_layers]].ravel()
     titles = [f"{column.title} ({column.unit})" for column in pair]
     caption = (
-        f"Every point is a head, its colour the layer: {pair[0].title} and {pair[1].title}. "
+        f"{pair[0].title} and {pair[1].title} of every head; colours are layers. "
         f"{STACKS[stack.name].capitalize()}."
     )
     rows = rows.dropna(ignore_index=True)

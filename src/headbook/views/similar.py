@@ -198,9 +198,10 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
         frames.append(frame.assign(panel=panels[view], x=points[:, 0], y=points[:, 1]))
     turn = " The second map is turned to match the first." if len(found) > 1 else ""
     caption = (
-        "Every point is a head, written as layer.head, coloured by layer; heads that look alike "
-        "stand together. Two dimensions do not hold everything: heads that meet here can be apart "
-        "in the distances below. Classical scaling of the square roots of mean "
+        "Heads by the Jensen-Shannon divergence of their attention; every point is a head, written "
+        "as layer.head, coloured by layer, and heads that look alike stand together. Two "
+        "dimensions do not hold everything: heads that meet here can be apart in the distances "
+        "below. Classical scaling of the square roots of mean "
         f"divergences{results.some(first.sentences, ' over')}.{turn}"
     )
     rows = pd.concat(frames, ignore_index=True)
