@@ -186,7 +186,7 @@ def _without_sink(raw: Floats, renorm: Floats) -> str:
 
 def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
     panels = {
-        view: f"{view}: two dimensions hold {percent(each.plane.share)} of the variation"
+        view: f"{view}: {percent(each.plane.share)} of the variation"
         for view, each in found.items()
     }
     first = next(iter(found.values()))
