@@ -44,6 +44,6 @@ def cells(box: Locator, shape: tuple[int, int]) -> Any:
     return pixels[size // 2 :: size, size // 2 :: size][: shape[0], : shape[1]]
 
 
-def lightness(colours: Any) -> Any:
-    """How light colours are, 0 to 255."""
-    return colours[..., :3] @ np.array([0.2126, 0.7152, 0.0722])
+def strength(colours: Any) -> Any:
+    """How far colours are from white paper, 0 to 255."""
+    return 255 - colours[..., :3] @ np.array([0.2126, 0.7152, 0.0722])

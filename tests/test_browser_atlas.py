@@ -50,7 +50,7 @@ def test_it_shows_every_head_by_any_metric(
     assert shown(page) == expected(site, data_of(site, "map")["chosen"])
     for key in ("relative_entropy/", "attention_to/previous"):
         page.locator(".atlas select").select_option(key)
-        expect(page.locator(".atlas caption").first).to_contain_text("(dark)")
+        expect(page.locator(".atlas caption").first).to_contain_text("(strong)")
         page.wait_for_timeout(200)
         assert shown(page) == expected(site, key)
 

@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 from browser import Open
 from headbook.stored.shown import HeadName
-from panels import cells, lightness, switch
+from panels import cells, strength, switch
 from sites import Site
 from test_browser_instances import opened
 from test_browser_maps import check_canvas
@@ -24,8 +24,8 @@ def test_the_map_changes_to_what_is_carried_and_back(encoder_site: Site, open_pa
     expect(box).to_contain_text("each weight times the length of its value after W_O")
     carried = weights * np.array(shown.norms)
     shares = carried / carried.sum(1, keepdims=True)
-    shades = lightness(cells(box, shares.shape)).ravel()
-    assert (np.diff(shades[np.argsort(shares, axis=None)]) < 3).all()  # colours are rounded
+    shades = strength(cells(box, shares.shape)).ravel()
+    assert (np.diff(shades[np.argsort(shares, axis=None)]) > -3).all()  # colours are rounded
     assert np.ptp(shades) > 70 * np.ptp(shares)
     switch(box.page, view="raw")
     box.page.keyboard.press("Escape")

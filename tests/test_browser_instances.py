@@ -12,7 +12,7 @@ from headbook.stored.shown import HeadName, Ranking
 from headbook.wording import VIEWS as NAMED
 from headbook.wording import head_page
 from naive_instances import Map, written
-from panels import cells, lightness, switch, tokens
+from panels import cells, strength, switch, tokens
 from sites import Site
 
 pytest_plugins = ["windows"]
@@ -168,7 +168,7 @@ def test_maps_leave_the_sink_blank_and_logarithms_lift_what_is_small(
     for scale in ("root", "log"):
         switch(page, scale=scale)
         lifted = cells(box, weights.shape)
-        assert (lightness(lifted)[middle] < lightness(before)[middle]).all()
+        assert (strength(lifted)[middle] > strength(before)[middle]).all()
         before = lifted
     switch(page, view="nosink")
     left = np.array(naive.weights(shown, "nosink", "pieces"))

@@ -1,9 +1,10 @@
 """Figures on the site: their numbers as files, and what stands under them."""
 
+import contextlib
 import csv
 import io
 import re
-from collections import Counter
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,12 @@ from sites import Site
 
 pytestmark = pytest.mark.slow
 
-KINDS = (".csv", ".pdf", ".svg")
+KINDS = (".csv", ".pdf", ".svg", "-column.pdf", "-column.svg")
+STRING = re.compile(rb"\((?:\\.|[^\\)])*\)", re.DOTALL)
+OPERATOR = re.compile(
+    rb"(?P<q>\bq\b)|(?P<Q>\bQ\b)|(?P<cm>(?:-?[\d.]+ ){6}cm)|(?P<tm>(?:-?[\d.]+ ){6}Tm)"
+    rb"|/\w+ (?P<tf>[\d.]+) Tf"
+)
 
 
 @cache
@@ -66,10 +72,64 @@ def drawn_rows(figure: Figure) -> pd.DataFrame:
 
 @pytest.mark.slow
 def test_every_figure_is_an_svg_a_pdf_and_a_table(any_site: Site) -> None:
-    found = Counter(file.stem for file in (any_site.folder / "figures").iterdir())
-    assert set(found) == set(figures(any_site.stored))
-    assert set(found.values()) == {len(KINDS)}
-    assert {file.suffix for file in (any_site.folder / "figures").iterdir()} == {*KINDS}
+    found = {file.name for file in (any_site.folder / "figures").iterdir()}
+    assert found == {f"{name}{kind}" for name in figures(any_site.stored) for kind in KINDS}
+
+
+def drawn_sizes(content: bytes, scale: float) -> set[float]:
+    """Sizes that a page's operators give, under all transformations around them."""
+    found: set[float] = set()
+    kept, text = [], 1.0
+    for match in OPERATOR.finditer(STRING.sub(b"", content)):
+        if match["q"]:
+            kept.append(scale)
+        elif match["Q"]:
+            scale = kept.pop()
+        elif match["tf"]:
+            found.add(round(float(match["tf"]) * scale * text, 2))
+        else:
+            a, b, c, d = map(float, match[0].split()[:4])
+            size = abs(a * d - b * c) ** 0.5
+            text = size if match["tm"] else text
+            scale *= 1.0 if match["tm"] else size
+    return found
+
+
+def type_sizes(pdf: bytes, unit: float = 0.75) -> set[float]:
+    """Sizes of all letters of a page, in points.
+
+    Args:
+        unit: points of a pixel, for groups that are drawn apart (forms) and then placed.
+    """
+    found = set()
+    for about, stream in re.findall(
+        rb"obj\s*<<(.{0,900}?)>>\s*stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL
+    ):
+        with contextlib.suppress(zlib.error):
+            content = zlib.decompressobj().decompress(stream)
+            if content.startswith(b"q"):  # what is drawn; others hold fonts
+                found |= drawn_sizes(content, unit if b"/Form" in about else 1.0)
+    return found
+
+
+def test_files_are_as_wide_as_a_page_and_a_column_with_letters_that_can_be_read(
+    encoder_site: Site,
+) -> None:
+    """6.9 and 3.3 inches; 7 to 9 points."""
+    seen = 0
+    for name in figures(encoder_site.stored):
+        for ending, inches in (("", 6.9), ("-column", 3.3)):
+            path = encoder_site.folder / "figures" / f"{name}{ending}"
+            pdf = path.with_suffix(".pdf").read_bytes()
+            box = re.findall(rb"/MediaBox \[([^\]]*)\]", pdf)[0].split()
+            assert float(box[2]) == pytest.approx(72 * inches, abs=0.1), path
+            assert f'width="{inches}in"' in path.with_suffix(".svg").read_text(encoding="utf-8")
+            sizes = type_sizes(pdf)
+            assert sizes, path
+            assert min(sizes) >= 7, path
+            assert max(sizes) <= 9.01, path
+            seen += 1
+    assert seen > 50
 
 
 @pytest.mark.slow
@@ -182,11 +242,13 @@ def test_under_a_figure_stand_source_files_address_and_entry(any_site: Site) -> 
         html = html_of(page)
         there = [e.attributes["href"] for e in elements(html, "a") if "href" in e.attributes]
         files = [link for link in there if re.search(r"(^|/)figures/", link)]
-        for name in dict.fromkeys(Path(link).stem for link in files):
+        for name in dict.fromkeys(Path(link).stem.removesuffix("-column") for link in files):
             figure = figures(any_site.stored)[name]
             assert [Path(link).suffix for link in files if Path(link).stem == name] == [
                 ".svg", ".pdf", ".csv"
             ]  # fmt: skip
+            column = [Path(link).suffix for link in files if Path(link).stem == f"{name}-column"]
+            assert column == ([] if page.name == "index.html" else [".svg", ".pdf"])
             if page.name == "index.html":  # the overview leads to where it stands
                 assert any(link.endswith(f".html#{name}") for link in there), name
                 continue

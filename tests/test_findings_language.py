@@ -123,6 +123,7 @@ def outcomes(margins: list[float], p: list[float], behind: float = 10) -> Relati
         at_offset=numbers([0.9 - margins[0], 0.8 - margins[1]]),
         margin=numbers(margins),
         p=np.array(p),
+        every=np.full((2, 2, 2), np.nan),
         layer_head=np.zeros((2, 2), dtype=np.int64),
         layer_margin=numbers(margins),
         family=8,

@@ -20,7 +20,7 @@ from sites import Site
 
 pytestmark = pytest.mark.slow
 
-KINDS = (".csv", ".pdf", ".svg")
+KINDS = (".csv", ".pdf", ".svg", "-column.pdf", "-column.svg")
 ONLY = ("attention_distance-*", "vocabulary_rank-self-layers")
 CHOSEN = [
     "attention_distance-self", "attention_distance-self-layers", "vocabulary_rank-self-layers"
@@ -46,7 +46,7 @@ def test_figures_alone_are_the_files_of_the_site(small_site: Site, tmp_path: Pat
 @pytest.mark.slow
 def test_without_names_all_figures_are_written(small_site: Site, tmp_path: Path) -> None:
     names = write_figures(small_site.stored, tmp_path / "all")
-    there = {file.stem for file in (small_site.folder / "figures").iterdir()}
+    there = {file.stem for file in (small_site.folder / "figures").glob("*.csv")}
     assert set(names) == there
     assert len(names) == len(there) > len(CHOSEN)
 
@@ -56,12 +56,16 @@ def test_every_figure_has_an_environment_and_an_entry(small_site: Site, tmp_path
     write_figures(small_site.stored, out, ONLY)
     tex, bib = ((out / f"figures.{kind}").read_text(encoding="utf-8") for kind in ("tex", "bib"))
     assert [tex.count(rf"\{word}{{figure}}") for word in ("begin", "end")] == [len(CHOSEN)] * 2
-    included = re.findall(r"\\includegraphics\[width=[\d.]+\\linewidth\]\{(.*)\.pdf\}", tex)
+    included = re.findall(r"\\includegraphics\{(.*)-column\.pdf\}", tex)
     assert included == CHOSEN
     labels = re.findall(r"\\label\{fig:([a-zA-Z0-9-]+)\}", tex)
     cited = re.findall(r"\\cite\{headbook-([a-zA-Z0-9-]+)\}", tex)
     entries = re.findall(r"^@misc\{headbook-([a-zA-Z0-9-]+),$", bib, re.MULTILINE)
     assert labels == cited == entries == [name.replace("_", "-") for name in CHOSEN]
+    titles = re.findall(r"^  title = \{(.*)\},$", bib, re.MULTILINE)
+    model = latex.escaped(small_site.study.manifest.model.name)
+    assert all(model in title for title in titles)
+    assert titles[0].startswith("Attention distance of every head")
     drawn = {figure.name: figure for figure in study_figures(small_site.study)}
     captions = re.findall(r"\\caption\{(.*)\}\n", tex)
     source = SiteFacts.of(small_site.study.manifest, sentence_pages=True).source

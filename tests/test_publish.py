@@ -19,7 +19,7 @@ from playwright.sync_api import Browser
 
 import headbook
 from browser import LIGHT, background
-from headbook.charts import colours
+from headbook.charts.ink import colours
 from headbook.views.cells import COLOUR_STEPS
 from headbook.writing import images
 from headbook.writing.publish import PREVIEW, web_files

@@ -66,6 +66,7 @@ def relation(p: float = 0.005, margin: float = 0.4) -> RelationTests:
         at_offset=one(0.444),
         margin=one(margin),
         p=np.array([p]),
+        every=np.full((1, 1, 1), p),
         layer_head=np.zeros((1, 1), np.int64),
         layer_margin=nothing,
         family=72,

@@ -1,8 +1,11 @@
 """The page of syntax: the study's numbers, each head against the best fixed offset."""
 
+import copy
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
@@ -21,8 +24,12 @@ from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.views import ranked as relations_view
 from headbook.views.cells import Cell
+from headbook.views.functions import functions
 from headbook.views.head import head_pages
+from headbook.views.headfacts import head_facts
+from headbook.views.heads import heads_page
 from headbook.views.ranked import points
+from headbook.views.relationtable import found_relations
 from headbook.views.syntax import SyntaxPage, syntax_page
 from headbook.wording import WAYS, number, percent
 from headbook.wording import small as in_words
@@ -126,14 +133,56 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
             assert row.far.text == "–"
 
 
-def test_rows_are_sorted_by_margin_and_say_whether_it_is_clear(
+def test_rows_are_sorted_by_margin_and_bold_where_supported(
     page: SyntaxPage, ranked: RelationTests
 ) -> None:
     assert page.sections[0].relations is not None
     order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.margin.value[n])
     for row, n in zip(page.sections[0].relations.rows, order, strict=True):
         assert ranked.labels[n] == f"{row.relation}:{WAY[row.way]}"
-        assert row.clear == (ranked.margin.low[n] > 0 or ranked.margin.high[n] < 0)
+        assert row.supported == (ranked.p[n] < 0.05 and ranked.margin.low[n] > 0)
+        assert ('class="dot"' in row.dot.svg) == row.supported
+
+
+def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: RelationTests) -> None:
+    """Questions, list of heads, overview and head pages follow the rule of syntax.
+
+    Every other relation is given a small p, and of those every other one a margin below 0.
+    """
+    n = np.arange(len(ranked.labels))
+    low = np.where(n % 4 == 0, 0.1, -0.1)
+    sure = replace(
+        ranked, p=np.where(n % 2 == 0, 0.01, 0.2), margin=ranked.margin._replace(low=low)
+    )
+    whole = copy.copy(results(study)["self"])
+    object.__setattr__(whole, "_made", {relations_view.tests_of: sure})
+    found = {"self": whole}
+    (section,) = syntax_page(found).sections
+    assert section.relations is not None
+    rows = {f"{r.relation}:{WAY[r.way]}": r for r in section.relations.rows}
+    assert [rows[label].supported for label in sure.labels] == (n % 4 == 0).tolist()
+    heads = heads_page(found)
+    assert heads is not None
+    asked = {parse_qs(q.view)["sort"][0].partition("/")[2]: q for q in heads.questions}
+    for label in rows.keys() & asked.keys():
+        (answer,) = asked[label].answers
+        assert (answer.head.text, answer.supported) == (rows[label].head, rows[label].supported)
+        assert ("no clear difference" in answer.behind) == (not answer.supported)
+        assert ("family-wise" in answer.behind) == answer.supported
+    assert rows.keys() & asked.keys()
+    by_words = {relation_words(label): row for label, row in rows.items()}
+    functions_of = {f.text: f for f in functions(found["self"]) if f.text in by_words}
+    assert functions_of
+    for words, function in functions_of.items():
+        assert function.supported == by_words[words].supported
+    shown = {(row.head, label) for label, row in rows.items() if row.supported}
+    for facts in head_facts(found["self"]):
+        label = facts.relation.word.replace(" to ", ":to_")
+        assert facts.beats == ("beats" in facts.relation.behind) == ((facts.name, label) in shown)
+        served = {
+            each.text for each in found_relations(found["self"], facts.head) if each.supported
+        }
+        assert served <= {relation_words(label) for name, label in shown if name == facts.name}
 
 
 def test_the_verdict_counts_relations_with_a_small_p(
@@ -170,8 +219,9 @@ def test_the_map_has_the_margins_of_the_best_heads_of_layers(
         layer = cell["layer"]
         assert cell["margin"] == pytest.approx(ranked.layer_margin.value[layer, n], abs=1e-4)
         assert cell["head"] == f"L{layer}·H{ranked.layer_head[layer, n]}"
-        low, high = ranked.layer_margin.low[layer, n], ranked.layer_margin.high[layer, n]
-        assert cell["unclear"] == (not (low > 0 or high < 0))
+        low = ranked.layer_margin.low[layer, n]
+        p = ranked.every[layer, ranked.layer_head[layer, n], n]
+        assert cell["supported"] == (p < 0.05 and low > 0)
 
 
 def test_the_example_is_the_listed_sentence_in_which_the_head_finds_most(
@@ -342,8 +392,8 @@ def test_the_page_as_written_has_the_tables_and_leads_to_heads(
     for row in page.sections[0].relations.rows:
         assert row.accuracy.text in text_of(html)
         assert (tmp_path / "site" / row.href).is_file()
-    greyed = [e for e in elements(html, "tr") if e.attributes.get("class") == "thin"]
-    assert len(greyed) == sum(not row.clear for row in page.sections[0].relations.rows)
+    greyed = [e for e in elements(html, "tr") if e.attributes.get("class") == "weak"]
+    assert len(greyed) == sum(not row.supported for row in page.sections[0].relations.rows)
     assert len(elements(html, "figure")) == 3
     assert (tmp_path / "site" / "figures" / "syntax-self-layers.pdf").is_file()
     index = html_of(tmp_path / "site" / "index.html")

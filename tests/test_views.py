@@ -12,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from headbook.charts import colours
-from headbook.charts.ink import ink
+from headbook.charts.ink import (
+    DARK,
+    DARK_DIVERGING,
+    DIVERGING,
+    STOPS,
+    colours,
+    ink,
+    letters,
+    luminance,
+)
 from headbook.metrics import all_metrics
 from headbook.numbers.results import Number, results
 from headbook.stored.manifest import Gap
@@ -187,22 +195,24 @@ def test_the_grid_shows_its_own_data(any_site: Site) -> None:
 
 def test_a_preview_shows_every_weight_in_its_colour() -> None:
     cells = np.arange(12, dtype=np.uint8).reshape(3, 4) * 23
-    address = images.preview(cells, colours(256))
-    picture = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
+    address = images.preview(cells, ink(256))
+    picture = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGBA")
     assert picture.size == (4, 3)
+    paper = Image.new("RGBA", picture.size, "white")
+    on_paper = np.asarray(Image.alpha_composite(paper, picture))[..., :3].astype(int)
     for (row, column), weight in np.ndenumerate(cells):
-        red, green, blue = picture.getpixel((column, row))  # type: ignore[misc]
-        assert f"#{red:02x}{green:02x}{blue:02x}" == colours(256)[weight]
+        wanted = [int(colours(256)[weight][i : i + 2], 16) for i in (1, 3, 5)]
+        np.testing.assert_allclose(on_paper[row, column], wanted, atol=2)
+    assert picture.getpixel((0, 0)) == (0, 0, 0, 0)  # the page itself, light or dark
 
 
 def test_a_preview_that_is_shrunk_loses_no_strong_weight() -> None:
     cells = np.zeros((200, 150), np.uint8)
     cells[133, 77] = 255
-    address = images.preview(cells, colours(256))
-    picture = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGB")
+    address = images.preview(cells, ink(256))
+    picture = Image.open(io.BytesIO(base64.b64decode(address.partition(",")[2]))).convert("RGBA")
     assert max(picture.size) <= images.PREVIEW
-    found = {f"#{r:02x}{g:02x}{b:02x}" for _, (r, g, b) in picture.getcolors() or []}  # type: ignore[misc]
-    assert found == {colours(256)[0], colours(256)[255]}
+    assert {colour for _, colour in picture.getcolors() or []} == {ink(256)[0], ink(256)[255]}
 
 
 @pytest.mark.parametrize("length", [1, 5, 21, 45, 130])
@@ -221,6 +231,19 @@ def test_every_step_of_the_colour_scale_is_another_colour() -> None:
     assert len(set(colours(COLOUR_STEPS))) == COLOUR_STEPS
     assert colours(COLOUR_STEPS)[0] == colours(256)[0]
     assert colours(COLOUR_STEPS)[-1] == colours(256)[-1]
+
+
+@pytest.mark.parametrize("stops", [STOPS, DARK, DIVERGING, DARK_DIVERGING])
+def test_letters_are_legible_on_every_step_of_every_scale(stops: tuple[str, ...]) -> None:
+    """WCAG 2 asks for a contrast of 4.5."""
+    for colour in colours(200, stops):
+        below, above = sorted([luminance(colour), 1.0 if letters(colour) == "#fff" else 0.0])
+        assert (above + 0.05) / (below + 0.05) >= 4.5
+
+
+def test_signed_numbers_have_their_zero_in_the_middle_of_the_scale() -> None:
+    assert domain(np.array([0.1, -0.3, np.nan]), (-1, 1)) == (-0.3, 0.3)
+    assert colour_step(0.0, (-0.3, 0.3)) == (COLOUR_STEPS - 1) / 2
 
 
 def test_gaps_of_one_place_and_one_reason_are_said_together() -> None:

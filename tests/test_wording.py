@@ -5,7 +5,7 @@ import re
 import pytest
 
 from headbook.metrics import all_metrics, head_metrics
-from headbook.wording import THIN, label_name, unbroken
+from headbook.wording import THIN, interval, label_name, number, percent, unbroken
 from pages import elements, html_of, text_of
 from sites import Site
 
@@ -39,6 +39,13 @@ def test_each_label_of_a_metric_has_a_name_of_its_own(metric: object) -> None:
 )
 def test_names_of_labels(label: str, name: str) -> None:
     assert label_name(label) == name
+
+
+def test_what_is_nearly_nothing_keeps_its_sign() -> None:
+    near = [number(value) for value in (0.001, -0.001)]
+    assert near == [f"<{THIN}0.01", f">{THIN}−0.01"]
+    assert percent(-0.0001) == f">{THIN}−0.1{THIN}%"
+    assert interval(-0.001, 0.2) == f"[>{THIN}−0.01, 0.20]"
 
 
 def test_a_line_breaks_neither_before_a_unit_nor_anywhere_else_anew() -> None:

@@ -84,7 +84,7 @@ def number(value: float, *, share: bool = False, like: float | None = None) -> s
     if share:
         return percent(value)
     if 0 < abs(value) < 0.005:
-        return f"{'−' if value < 0 else ''}<{THIN}0.01"
+        return f"<{THIN}0.01" if value > 0 else f">{THIN}−0.01"
     size = abs(value if like is None or math.isnan(like) else like)
     digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
     return f"{value + 0.0:,.{digits}f}".replace("-", "−")  # + 0.0: no minus before 0
@@ -94,6 +94,8 @@ def percent(value: float) -> str:
     """A share of 1 in per cent, one decimal."""
     if 0 < value < 0.0005:
         return f"<{THIN}0.1{THIN}%"
+    if -0.0005 < value < 0:
+        return f">{THIN}−0.1{THIN}%"
     if 0.9995 <= value < 1:
         return f">{THIN}99.9{THIN}%"
     return f"{100 * value + 0.0:.1f}{THIN}%".replace("-", "−")
@@ -221,3 +223,9 @@ def p_text(p: float) -> str:
     if math.isnan(p):
         return MISSING
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_equals(p: float) -> str:
+    """The same as an equation: ``p = 0.005``, ``p < 0.001``."""
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"

@@ -40,10 +40,10 @@
     return { stack, names, title: several ? `${title[0].toUpperCase()}${title.slice(1)}. ` : "", table, caption, links };
   };
   const colour = ({ names, title, caption, links }, shown) => {
-    caption.textContent = title + (shown ? `${shown.caption}: from ${shown.low} (dark) to ${shown.high} (light).` : "Not measured here.");
+    caption.textContent = title + (shown ? `${shown.caption}: from ${shown.low} (faint) to ${shown.high} (strong)${shown.ink === "d" ? "; 0 is pale" : ""}.` : "Not measured here.");
     links.forEach((link, i) => {
       const step = shown ? shown.steps[i] : -1;
-      link.parentElement.className = step < 0 ? "" : `c${step}`;
+      link.parentElement.className = step < 0 ? "" : `${shown.ink}${step}`;
       link.dataset.value = shown ? shown.texts[i] : "–";
       link.setAttribute("aria-label", `${names[i]}: ${link.dataset.value}`);
     });

@@ -12,6 +12,7 @@
   };
   const percent = (value) => {
     if (value > 0 && value < 0.0005) return `<${THIN}0.1${THIN}%`;
+    if (value > -0.0005 && value < 0) return `>${THIN}${MINUS}0.1${THIN}%`;
     if (value >= 0.9995 && value < 1) return `>${THIN}99.9${THIN}%`;
     return `${fixed(100 * value, 1)}${THIN}%`;
   };
@@ -19,7 +20,7 @@
     if (Number.isNaN(value)) return MISSING;
     if (share) return percent(value);
     const own = Math.abs(value), size = Math.abs(Number.isNaN(like) ? value : like);
-    if (own > 0 && own < 0.005) return `${value < 0 ? MINUS : ""}<${THIN}0.01`;
+    if (own > 0 && own < 0.005) return value > 0 ? `<${THIN}0.01` : `>${THIN}${MINUS}0.01`;
     const digits = size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
     return fixed(value, digits).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
   };

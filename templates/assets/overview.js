@@ -74,7 +74,8 @@
         box.classList.toggle("bymetric", Boolean(key));
         links.forEach((each, n) => {
           const known = shown && shown.steps[n] >= 0;
-          each.style.setProperty("--w", known ? shown.steps[n] / TOP : 0);
+          const part = known ? shown.steps[n] / TOP : 0;
+          each.style.setProperty("--w", known && shown.ink === "d" ? Math.abs(2 * part - 1) : part);
           const text = shown ? shown.texts[n] : "–", letter = each.querySelector("b");
           if (letter) letter.textContent = key ? text : letters[t][n];
           each.setAttribute("aria-label", key ? `${labels[t][n]}: ${text}` : labels[t][n]);
@@ -101,9 +102,10 @@
     if (links.length) rove(grid.querySelector("table"), links, all("thead th", grid).length - 1);
     return (key, grids) => {
       const shown = grids[name][key] || ABSENT, [metric] = key.split("/");
+      if (shown.ink) all(".scale i", grid).forEach((each, step) => { each.className = `${shown.ink}${step}`; });
       for (const part of ["caption", "low", "high"]) grid.querySelector(`[data-${part}]`).textContent = shown[part];
       cells.forEach((cell, n) => {
-        cell.className = shown.steps[n] >= 0 ? `c${shown.steps[n]}` : "";
+        cell.className = shown.steps[n] >= 0 ? `${shown.ink}${shown.steps[n]}` : "";
         (cell.firstElementChild || cell).textContent = shown.texts[n] ?? "–";
       });
       links.forEach((each, n) => each.setAttribute("aria-label", `${titles[n]}: ${each.textContent}`));

@@ -5,10 +5,11 @@ from headbook.charts.draw import heat_map, layer_curve
 from headbook.charts.drawing import Drawing
 from headbook.charts.geometry import state_curves, state_matrix
 from headbook.charts.occurrences import occurrence_paths
+from headbook.charts.paper import files
 from headbook.charts.patterns import mixture_bars
 from headbook.charts.profile import Bar, offset_profile
 from headbook.charts.relations import relation_layers
-from headbook.charts.render import Figure, Picture, colours, columnar, files, runtime
+from headbook.charts.render import Figure, Picture, columnar, runtime
 from headbook.charts.similar import head_points
 from headbook.charts.tags import tag_heads, tag_layers
 from headbook.charts.trajectories import BASELINE, trajectories
@@ -27,7 +28,6 @@ __all__ = [
     "attention_lines",
     "attention_map",
     "bracket_diagram",
-    "colours",
     "columnar",
     "files",
     "head_points",

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.charts.drawing import INK, Drawing, drawing, guessed_width, written
-from headbook.charts.render import BLUE, GREY, colours
+from headbook.charts.ink import colours
+from headbook.charts.render import BLUE, GREY
 from headbook.measures.arithmetic import Floats
 from headbook.stored.shown import STEPS
 from headbook.wording import shortened

@@ -12,10 +12,10 @@ from headbook.charts.render import (
     GREY,
     ORANGE,
     PURPLE,
-    SEQUENTIAL,
     Figure,
     drawn,
     finished,
+    ramp,
     shown,
 )
 from headbook.measures.arithmetic import Floats
@@ -47,25 +47,32 @@ def heat_map(
     Args:
         rows: columns ``layer, head, view, label, value, low, high``.
         title: of the colour legend, with the unit.
-        domain: ends of the colour scale.
+        domain: ends of the colour scale; below 0 it runs both ways from there.
         show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
     """
     table, rows = shown(rows, show), drawn(rows)
     chart = with_choices(alt.Chart(rows), choices_of(rows, show))
     chart = chart.mark_rect().encode(
-        x=alt.X("head:O", title="head", axis=alt.Axis(labelAngle=0, ticks=False, domain=False)),
-        y=alt.Y("layer:O", title="layer", axis=alt.Axis(ticks=False, domain=False)),
+        x=alt.X("head:O", title="head", axis=_places(labelAngle=0)),
+        y=alt.Y("layer:O", title="layer", axis=_places()),
         color=alt.Color(
-            "value:Q",
-            title=title,
-            scale=alt.Scale(
-                scheme=SEQUENTIAL, domain=[round(end, 5) for end in domain], clamp=True
-            ),
+            "value:Q", title=title, scale=ramp(domain), legend=_legend(domain, table["head"])
         ),
         tooltip=[*named("layer:O", "head:O"), *numbers("value", "low", "high")],
     )
     size = chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))
     return finished(size, name, caption, table)
+
+
+def _places(**more: Any) -> alt.Axis:
+    return alt.Axis(ticks=False, domain=False, labelOverlap=True, **more)
+
+
+def _legend(ends: tuple[float, float], heads: "pd.Series[Any]") -> alt.Legend:
+    """As wide as the map at most; both ends are named."""
+    wide = min(max(CELL * heads.nunique(), 120), 240)
+    values = [ends[0], (ends[0] + ends[1]) / 2, ends[1]]
+    return alt.Legend(orient="top", titleLimit=0, gradientLength=wide, values=values, format=".3~g")
 
 
 def layer_curve(
@@ -84,10 +91,11 @@ def layer_curve(
     choices = choices_of(rows, show)
     base = with_choices(alt.Chart(rows), choices)
     base = base.encode(x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0)), color=colour)
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False, nice=True))
+    # From 0, or a baseline would look like it.
+    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=True, nice=True))
     # Uniform attention has an interval, too, which would only hide the others.
     band = base.transform_filter(alt.datum.series != UNIFORM).mark_area(opacity=0.18)
-    band = band.encode(y=alt.Y("low:Q", title=title), y2=alt.Y2("high:Q"))
+    band = band.encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q"))
     tooltip = [*named("series:N", "layer:O"), *numbers("value", "low", "high")]
     line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
     line = line.encode(y=y, tooltip=tooltip)
@@ -97,7 +105,13 @@ def layer_curve(
         x=alt.X("layer:O"), y=alt.Y("place:Q"), text=alt.Text("series:N"), color=colour
     )
     chart = alt.layer(band, line, names if len(series) > 1 else line)
-    return finished(chart.properties(width=300, height=CURVE), name, caption, table)
+    chart = chart.properties(width=300, height=CURVE, title=heading(title))
+    return finished(chart, name, caption, table)
+
+
+def heading(title: str) -> alt.Title:
+    """What an axis of values shows, above the chart: there it has room at any height."""
+    return alt.Title(title, fontSize=12, limit=0, offset=8)
 
 
 def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
@@ -105,7 +119,7 @@ def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
     placed: list[pd.DataFrame] = []
     for _, group in rows.groupby([*show], sort=False):
         heights = group[["value", "low", "high"]].to_numpy(float)
-        ends = (float(np.nanmin(heights)), float(np.nanmax(heights)))
+        ends = (min(float(np.nanmin(heights)), 0.0), max(float(np.nanmax(heights)), 0.0))
         last = group[group["layer"] == group["layer"].max()]
         gap = (ends[1] - ends[0]) * LINE / CURVE
         placed.append(last.assign(place=spread(last["value"].to_numpy(float), gap, ends)))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts.draw import INKS, LINE, spread
-from headbook.charts.render import GREY, SEQUENTIAL, Figure, drawn, finished
+from headbook.charts.render import GREY, Figure, drawn, finished, letters_on, ramp
 
 SIDE = (190, 200)  # width and height of a panel's curves
 CELLS = 360  # pixels of a matrix, at most
@@ -28,12 +28,27 @@ def state_curves(
         panels: from left to right.
     """
     table, rows = rows, drawn(rows)
-    sides = [_panel(rows[rows["panel"] == panel], panel, states) for panel in panels]
+    ends = _shared_ends(rows)
+    sides = [_panel(rows[rows["panel"] == panel], panel, states, ends) for panel in panels]
     chart = alt.hconcat(*sides, spacing=24).resolve_scale(color="independent")
     return finished(chart, name, caption, table)
 
 
-def _panel(rows: pd.DataFrame, panel: str, states: Sequence[str]) -> Any:
+def _shared_ends(rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Ends of the vertical axes by title: panels of one unit share theirs, and all hold 0."""
+    found = {}
+    for title, group in rows.groupby("title", sort=False):
+        heights = group[["value", "low", "high"]].to_numpy(float)
+        found[str(title)] = (min(np.nanmin(heights), 0.0), max(np.nanmax(heights), 0.0))
+    return found
+
+
+def _panel(
+    rows: pd.DataFrame,
+    panel: str,
+    states: Sequence[str],
+    shared: dict[str, tuple[float, float]],
+) -> Any:
     series = list(dict.fromkeys(rows["series"]))
     greys = {one: bool(rows[rows["series"] == one]["baseline"].all()) for one in series}
     inks = iter(INKS * len(series))
@@ -47,7 +62,8 @@ def _panel(rows: pd.DataFrame, panel: str, states: Sequence[str]) -> Any:
         axis=alt.Axis(labelAngle=0 if len(states) <= NUMBERED else -90, labelOverlap=True),
     )
     title = rows["title"].iloc[0]
-    y = alt.Y("value:Q", title=title, scale=alt.Scale(zero=False, nice=True))
+    ends = shared[title]
+    y = alt.Y("value:Q", title=title, scale=alt.Scale(domain=[*ends], nice=True))
     numbers = [alt.Tooltip(f"{each}:Q", format=".4~g") for each in ("value", "low", "high")]
     base = alt.Chart(rows).encode(x=x, color=colour)
     band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=title), y2="high:Q")
@@ -58,19 +74,17 @@ def _panel(rows: pd.DataFrame, panel: str, states: Sequence[str]) -> Any:
     dots = base.mark_circle(size=34, opacity=1).encode(
         y=y, tooltip=["series:N", "state:N", *numbers]
     )
-    ends = alt.Chart(_ends(rows, states)).mark_text(align="left", dx=8, fontSize=11)
-    names = ends.encode(x=x, y="place:Q", text="series:N", color=colour)
+    labels = alt.Chart(_ends(rows, states, ends)).mark_text(align="left", dx=8, fontSize=11)
+    names = labels.encode(x=x, y="place:Q", text="series:N", color=colour)
     # Without a name, Altair hashes the rows as printed, which the width of a terminal changes.
     layers = [band, line, dots, names] if len(series) > 1 else [band, line, dots]
     return alt.layer(*layers).properties(width=SIDE[0], height=SIDE[1], title=panel)
 
 
-def _ends(rows: pd.DataFrame, states: Sequence[str]) -> pd.DataFrame:
+def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) -> pd.DataFrame:
     """Where the names of lines stand, moved apart where lines end together."""
     order = rows["state"].map({state: place for place, state in enumerate(states)})
     last = rows.loc[order.groupby(rows["series"], sort=False).idxmax()]
-    heights = rows[["value", "low", "high"]].to_numpy(float)
-    ends = (float(np.nanmin(heights)), float(np.nanmax(heights)))
     gap = (ends[1] - ends[0]) * LINE / SIDE[1]
     return last.assign(place=spread(last["value"].to_numpy(float), gap, ends), state=states[-1])
 
@@ -93,13 +107,14 @@ def state_matrix(
         color=alt.Color(
             "value:Q",
             title=title,
-            scale=alt.Scale(scheme=SEQUENTIAL, domain=[0, 1], clamp=True),
+            scale=ramp((0, 1)),
         ),
         tooltip=["state:N", "other:N", alt.Tooltip("value:Q", format=".3f")],
     )
-    light = alt.condition("datum.value > 0.6", alt.value("black"), alt.value("white"))
-    numbers = base.mark_text(fontSize=10).encode(
-        text=alt.Text("value:Q", format=".2f"), color=light
+    numbers = (
+        base.properties(name="room24")
+        .mark_text(fontSize=10)
+        .encode(text=alt.Text("value:Q", format=".2f"), color=letters_on("value", (0, 1)))
     )
     few = len(states) <= NUMBERED
     step = alt.Step(max(8, min(CELL, CELLS // len(states))))

@@ -6,22 +6,25 @@ one picture serves light and dark.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 from xml.etree import ElementTree as ET
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import vl_convert
 
-from headbook.charts.pdf import in_order
+from headbook.charts.ink import DARK, DIVERGING, STOPS, turns
 from headbook.charts.unchecked import checks
 
 SVG = "http://www.w3.org/2000/svg"
-GROUP, PATH = f"{{{SVG}}}g", f"{{{SVG}}}path"
+GROUP, PATH, LINE = (f"{{{SVG}}}{name}" for name in ("g", "path", "line"))
+AT = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
+JOINED = {"d", "fill", "fill-opacity", "stroke", "stroke-width", "opacity"}  # of what is one shape
 FONT = "system-ui, sans-serif"
-SEQUENTIAL: Literal["cividis"] = "cividis"
 # Okabe and Ito's colours, told apart by readers with any colour vision.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#767676"
 PURPLE = "#AA4499"  # Tol's; lighter ones of Okabe and Ito do not stand out as text
@@ -33,6 +36,9 @@ INHERITED = (
     "fill", "font-size", "font-weight", "stroke", "stroke-opacity", "stroke-width", "text-anchor",
 )  # fmt: skip
 LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+SCALED = ("rgb(", "url(")  # colours that a scale gave
+
+Ends = tuple[float, float]
 
 
 class Picture(Protocol):
@@ -81,24 +87,46 @@ class Figure:
         Element ids get the figure's name, so that several charts share a page; ids that
         vl-convert numbers within a process would differ between builds.
         """
-        root = ET.fromstring(vl_convert.vegalite_to_svg(self.spec))  # noqa: S314 - our own
-        ET.register_namespace("", SVG)
-        ids: dict[str, str] = {}
-        for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
-            ids[element.attrib["id"]] = f"{self.name}-{number}"
-        for element in root.iter():
-            for name, value in [*element.attrib.items()]:
-                if name in USELESS or name.startswith("aria-") or (name, value) in DEFAULTS:
-                    del element.attrib[name]
-                else:
-                    element.attrib[name] = _with_ids(LONG_NUMBER.sub(_short, value), ids)
-        _prune(root)
-        _join(root)
-        _share(root)
-        for name in ("version", "{http://www.w3.org/1999/xlink}href"):
-            root.attrib.pop(name, None)
-        root.attrib |= {"role": "img", "aria-label": self.caption, "font-family": FONT}
-        return ET.tostring(root, encoding="unicode")
+        return svg_of(still(self.spec), self.name, self.caption)
+
+
+def still(spec: dict[str, Any]) -> dict[str, Any]:
+    """The specification with no more rows than its picture shows: others wait for readers."""
+    chosen = {
+        param["name"].removesuffix("_shown"): param["value"]
+        for param in spec.get("params", ())
+        if param["name"].endswith("_shown")
+    }
+    if not chosen:
+        return spec
+    sets = {
+        name: [row for row in rows if all(row.get(k, v) == v for k, v in chosen.items())]
+        for name, rows in spec.get("datasets", {}).items()
+    }
+    return spec | {"datasets": sets}
+
+
+def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
+    """A specification as an SVG element, its ids beginning with a name."""
+    root = ET.fromstring(vl_convert.vegalite_to_svg(spec))  # noqa: S314 - our own
+    ET.register_namespace("", SVG)
+    ids: dict[str, str] = {}
+    for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
+        ids[element.attrib["id"]] = f"{name}-{number}"
+    for element in root.iter():
+        for key, value in [*element.attrib.items()]:
+            if key in USELESS or key.startswith("aria-") or (key, value) in DEFAULTS:
+                del element.attrib[key]
+            else:
+                element.attrib[key] = _with_ids(LONG_NUMBER.sub(_short, value), ids)
+    _prune(root)
+    _join(root)
+    _share(root)
+    _mark_ink(root)
+    for key in ("version", "{http://www.w3.org/1999/xlink}href"):
+        root.attrib.pop(key, None)
+    root.attrib |= {"role": "img", "aria-label": caption, "font-family": FONT}
+    return ET.tostring(root, encoding="unicode")
 
 
 def _prune(element: ET.Element) -> None:
@@ -114,16 +142,31 @@ def _prune(element: ET.Element) -> None:
 def _join(element: ET.Element) -> None:
     """Draw neighbours that differ in nothing but their place as one shape: a map's cells.
 
-    Only shapes that are filled and no more, which look the same where they touch.
+    Only shapes that are filled or lines and no more, which look the same where they touch.
     """
     last = None
     for child in [*element]:
-        if last is not None and _plain(child) and child.get("fill") == last.get("fill"):
+        _straight(child)
+        if last is not None and _plain(child) and _looks(child) == _looks(last):
             last.set("d", last.attrib["d"] + child.attrib["d"])
             element.remove(child)
         else:
             last = child if _plain(child) else None
             _join(child)
+
+
+def _straight(element: ET.Element) -> None:
+    """Write a line at some place as a path."""
+    at = AT.fullmatch(element.get("transform", ""))
+    if element.tag == LINE and at:
+        x, y = (element.attrib.pop(name, "0") for name in ("x2", "y2"))
+        del element.attrib["transform"]
+        element.tag = PATH
+        element.attrib = {"d": f"M{at[1]},{at[2]}l{x},{y}", **element.attrib}
+
+
+def _looks(element: ET.Element) -> dict[str, str]:
+    return {name: value for name, value in element.attrib.items() if name != "d"}
 
 
 def _share(element: ET.Element) -> None:
@@ -147,8 +190,22 @@ def _share(element: ET.Element) -> None:
     ]
 
 
+def _mark_ink(element: ET.Element) -> None:
+    """Group neighbours with colours of a scale, which pages turn round on dark paper."""
+    found: list[ET.Element] = []
+    for child in element:
+        if not child.get("fill", "").startswith(SCALED):
+            _mark_ink(child)
+            found.append(child)
+            continue
+        if not found or found[-1].get("class") != "ink":
+            found.append(ET.Element(GROUP, {"class": "ink"}))
+        found[-1].append(child)
+    element[:] = found
+
+
 def _plain(element: ET.Element) -> bool:
-    return element.attrib.keys() == {"d", "fill"} and not len(element)
+    return "d" in element.attrib and element.attrib.keys() <= JOINED and not len(element)
 
 
 def _short(match: re.Match[str]) -> str:
@@ -161,13 +218,6 @@ def _with_ids(value: str, ids: dict[str, str]) -> str:
     return re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{ids.get(match[1], match[1])})", value)
 
 
-def files(figure: Picture) -> dict[str, bytes]:
-    """The chart in black on white, for papers: SVG and PDF by suffix."""
-    start, end, rest = figure.svg.replace('="currentColor"', '="black"').partition(">")
-    drawn = f'{start}{end}<rect width="100%" height="100%" fill="white" />{rest}'
-    return {".svg": drawn.encode(), ".pdf": in_order(vl_convert.svg_to_pdf(drawn))}
-
-
 @cache
 def runtime() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that defines ``vegaEmbed`` and no more."""
@@ -175,17 +225,33 @@ def runtime() -> str:
     return script
 
 
-@cache
-def colours(steps: int) -> tuple[str, ...]:
-    """The sequential scale in so many steps, ``#rrggbb``, lowest first."""
-    data = pd.DataFrame({"step": range(steps)})
-    scale = alt.Scale(scheme=SEQUENTIAL, domain=[0, steps - 1])
-    chart = alt.Chart(data).mark_rect().encode(
-        x="step:O", color=alt.Color("step:Q", scale=scale, legend=None)
-    )  # fmt: skip
-    picture = vl_convert.vegalite_to_svg(chart.to_dict())
-    found = re.findall(r'fill="rgb\((\d+), (\d+), (\d+)\)"', picture)
-    return tuple("#" + "".join(f"{int(part):02x}" for part in colour) for colour in found)
+def ramp(ends: Ends, stops: Sequence[str] = STOPS) -> alt.Scale:
+    """A scale of colours: from paper at its lower end, or both ways from 0 where that is below 0.
+
+    Args:
+        stops: of a scale that begins at its lower end.
+    """
+    low, high = (round(end, 5) for end in ends)
+    chosen = DIVERGING if low < 0 else stops
+    domain = [float(place) for place in np.linspace(low, high, len(chosen)).round(7)]
+    return alt.Scale(domain=domain, range=[*chosen], interpolate="rgb", clamp=True)
+
+
+def letters_on(
+    field: str, ends: Ends, stops: tuple[str, ...] = STOPS, dark: tuple[str, ...] = DARK
+) -> Any:
+    """Ink of letters on cells of `ramp` from paper to dark, legible on light and on dark paper.
+
+    What is light on light paper is dark on dark paper; in between letters are black on both.
+    """
+    first, second = (ends[0] + part * (ends[1] - ends[0]) for part in turns(stops, dark))
+    return (
+        alt.when(f"datum.{field} < {first:.5f}")
+        .then(alt.value("currentColor"))
+        .when(f"datum.{field} < {second:.5f}")
+        .then(alt.value("black"))
+        .otherwise(alt.value("white"))
+    )
 
 
 def config() -> dict[str, Any]:
@@ -203,7 +269,7 @@ def config() -> dict[str, Any]:
         "header": text,
         "text": {"color": ink},
         # One weight everywhere: a PDF lists two fonts in any order.
-        "title": {"color": ink, "fontSize": 13, "anchor": "start", "fontWeight": "normal"},
+        "title": {"color": ink, "fontSize": 12, "anchor": "start", "fontWeight": "normal"},
         "view": {"stroke": None},
     }
 

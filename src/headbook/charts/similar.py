@@ -1,18 +1,17 @@
 """Heads as points of a plane: near each other where they look alike."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from headbook.charts.render import GREY, SEQUENTIAL, Figure, drawn, finished
+from headbook.charts.ink import DARK, LAYERS
+from headbook.charts.render import GREY, Figure, drawn, finished, letters_on, ramp
 
 SIDE = 400  # pixels of a panel
 DOT = 6  # pixels of a point that carries no number
-NUMBERED = 100  # heads that carry the number of their layer; more would hide each other
-LIGHT = 0.6  # from here up the scale is light, and numbers on it are dark
+NUMBERED = 100  # heads that carry their number; more would hide each other
 
 
 def head_points(
@@ -30,11 +29,12 @@ def head_points(
     colour = alt.Color(
         "layer:Q",
         title="layer",
-        scale=alt.Scale(scheme=SEQUENTIAL, domain=[min(layers), max(*layers, min(layers) + 1)]),
+        scale=ramp((min(layers), max(*layers, min(layers) + 1)), LAYERS),
         legend=alt.Legend(orient="top", format="d", tickMinStep=1, gradientLength=200),
     )
     axis = alt.Axis(tickCount=5, format=".1f")
     scale = alt.Scale(domain=[*ends], nice=False)
+    rows = rows.assign(short=rows["head"].str.extract(r"L(\d+)·H(\d+)").agg(".".join, axis=1))
     base = alt.Chart(_squares(rows, ends)).encode(
         x=alt.X("x:Q", title="√nats", scale=scale, axis=axis),
         y=alt.Y("y:Q", title="√nats", scale=scale, axis=axis),
@@ -50,13 +50,11 @@ def head_points(
 
 
 def _numbered(base: Any, colour: alt.Color, layers: Sequence[int]) -> Any:
-    """Circles with the number of the layer."""
-    circles = base.mark_circle(size=190, opacity=1, stroke=GREY, strokeWidth=0.6)
-    light = min(layers) + LIGHT * (max(layers) - min(layers))
-    ink = alt.condition(
-        f"datum.layer > {json.dumps(light)}", alt.value("black"), alt.value("white")
-    )
-    numbers = base.mark_text(fontSize=9, baseline="middle").encode(text="layer:Q", color=ink)
+    """Circles with layer and head."""
+    circles = base.mark_circle(size=330, opacity=1, stroke=GREY, strokeWidth=0.6)
+    ends = (min(layers), max(*layers, min(layers) + 1))
+    ink = letters_on("layer", ends, LAYERS, DARK[1:])
+    numbers = base.mark_text(fontSize=9.5, baseline="middle").encode(text="short:N", color=ink)
     return alt.layer(circles.encode(color=colour), numbers)
 
 

@@ -8,14 +8,16 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from headbook.charts.render import Figure, drawn, finished
+from headbook.charts.render import Figure, drawn, finished, ramp
 
 OCTAVES = 2  # the colours end at 1/4 and 4 ratio to uniform attention
 STEPS = 8  # colours of an octave; fewer than could be told apart would show as bands
 THIN_INK = "rgba(128, 128, 128, 0.2)"  # quiet on light and dark paper
 HEIGHT = 16  # pixels of a tag
 LAYER = (10, 40)  # least and most pixels of a layer
-HEAD = (2, 12)  # least and most pixels of a head
+HEAD = (2, 13)  # least and most pixels of a head
+LEAST = 4  # pixels of a head from which on some heads have their numbers
+NUMBER = 14  # pixels that the number of a head takes
 WIDTH = 1040  # pixels that a map of all heads may take
 
 
@@ -53,19 +55,32 @@ def tag_heads(
     layers = sorted(set(rows["layer"]))
     place = rows["layer"].map(layers.index) * (n_heads + 1) + rows["number"]
     total = len(layers) * (n_heads + 1) - 1
-    # The axis knows places of heads; a layer's name stands under the middle of its heads.
-    axis = alt.Axis(
-        values=[n * (n_heads + 1) + n_heads / 2 for n in range(len(layers))],
-        labelExpr=f"{json.dumps(layers)}[floor(datum.value / {n_heads + 1})]",
+    pixels = _within(WIDTH // max(total, 1), HEAD)
+    axis = _head_axis(layers, n_heads)
+    scale = alt.Scale(domain=[0, total], nice=False)
+    chart = _rectangles(rows.assign(start=place, end=place + 1), tags, ["head:N"])
+    chart = chart.encode(x=alt.X("start:Q", title="head", scale=scale, axis=axis), x2="end:Q")
+    return finished(
+        chart.properties(width=total * pixels, height=alt.Step(HEIGHT)), name, caption, table
+    )
+
+
+def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
+    """Numbers of heads under their places where they have room, those of layers below."""
+    step, half = n_heads + 1, n_heads // 2
+    head = f"floor(datum.value) % {step}"
+    room = f"width / {len(layers) * step - 1}"  # pixels of a head
+    number = f"({head}) % ceil({NUMBER} / ({room})) == 0 && {room} > {LEAST} ? {head} : ''"
+    layer = f"'layer ' + {json.dumps(layers)}[floor(datum.value / {step})]"
+    return alt.Axis(
+        values=[n * step + x + 0.5 for n in range(len(layers)) for x in range(n_heads)],
+        labelExpr=f"[{number}, {head} == {half} ? {layer} : '']",
+        labelFontSize=9.5,
+        labelOverlap=False,
         grid=False,
         ticks=False,
         domain=False,
     )
-    scale = alt.Scale(domain=[0, total], nice=False)
-    chart = _rectangles(rows.assign(start=place, end=place + 1), tags, ["head:N"])
-    chart = chart.encode(x=alt.X("start:Q", title="layer", scale=scale, axis=axis), x2="end:Q")
-    width = total * _within(WIDTH // max(total, 1), HEAD)
-    return finished(chart.properties(width=width, height=alt.Step(HEIGHT)), name, caption, table)
 
 
 def _rectangles(rows: pd.DataFrame, tags: Sequence[str], names: Sequence[str]) -> Any:
@@ -95,12 +110,12 @@ def _rectangles(rows: pd.DataFrame, tags: Sequence[str], names: Sequence[str]) -
 
 
 def _colour() -> alt.Color:
-    """Blue below chance, orange above, pale at chance; each step of the legend is an octave."""
+    """Orange below chance, blue above, pale at chance; each step of the legend is an octave."""
     power = "pow(2, abs(datum.value))"
     return alt.Color(
         "octaves:Q",
         title="ratio to uniform attention",
-        scale=alt.Scale(scheme="blueorange", domain=[-OCTAVES, OCTAVES], clamp=True),
+        scale=ramp((-OCTAVES, OCTAVES)),
         legend=alt.Legend(
             orient="top",
             values=[*range(-OCTAVES, OCTAVES + 1)],

@@ -179,5 +179,5 @@ def _names(last: pd.DataFrame, chosen: list[str], scale: _Scale, height: int) ->
 
 def _short(value: float, *, ranks: bool) -> str:
     if 0 < abs(value) < 0.005:
-        return f"{'−' if value < 0 else ''}<0.01"
+        return "<0.01" if value > 0 else ">−0.01"
     return f"{value:{',.0f' if ranks else '.2f'}}"

@@ -16,20 +16,16 @@ from headbook.numbers.claims import estimate, point_estimate
 from headbook.numbers.relationnames import way
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import HeadName
-from headbook.summaries.intervals import FEW
+from headbook.summaries.flips import LEVEL
 from headbook.wording import signed, small, tested
 
 if TYPE_CHECKING:
     from headbook.numbers.inference import RelationTests
 
-LEVEL = 0.05  # family-wise
-
 
 def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding]:
     """In how many relations a head beats the best fixed offset, and which one most."""
-    with np.errstate(invalid="ignore"):
-        sure = (tests.p <= LEVEL) & (tests.margin.low > 0) & (tests.margin.effective >= FEW)
-    found = np.flatnonzero(sure)
+    found = np.flatnonzero(tests.supported)
     if not len(found):
         return
     at = int(found[np.argmax(tests.margin.value[found])])

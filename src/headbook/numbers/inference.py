@@ -28,9 +28,23 @@ from headbook.measures.arithmetic import Floats, Ints, divide
 from headbook.measures.relations import LABELS, OFFSETS
 from headbook.numbers.results import Numbers
 from headbook.summaries.accumulators import Ratios
-from headbook.summaries.flips import family_wise
+from headbook.summaries.flips import LEVEL, family_wise
 from headbook.summaries.intervals import FEW
 from headbook.summaries.sums import Found
+
+
+def supported(p: Floats, margin: Numbers) -> NDArray[np.bool_]:
+    """What every page takes as shown: family-wise p below `LEVEL`, and an interval above 0.
+
+    The one rule of the site. All else is drawn hollow and written grey.
+
+    Args:
+        p: family-wise; NaN where there was no test.
+        margin: what is tested, of the same shape.
+    """
+    with np.errstate(invalid="ignore"):
+        found: NDArray[np.bool_] = (p < LEVEL) & (margin.low > 0) & (margin.effective >= FEW)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +60,8 @@ class RelationTests:
         at_offset: share of the same words that the offset finds; the same shape.
         margin: difference of the two; the same shape.
         p: family-wise p of the head; NaN with fewer than two sentences. *Shape:* ``(label,)``.
+        every: the same of every head and label; NaN where there is no head. *Shape:*
+            ``(layer, head, label)``.
         layer_head: the best head of each layer, chosen likewise. *Shape:* ``(layer, label)``.
         layer_margin: its margin; NaN in layers without attention. *Shape:* ``(layer, label)``.
         family: how many heads and labels the p hold for.
@@ -58,9 +74,30 @@ class RelationTests:
     at_offset: Numbers
     margin: Numbers
     p: Floats
+    every: Floats
     layer_head: Ints
     layer_margin: Numbers
     family: int
+
+    @property
+    def supported(self) -> NDArray[np.bool_]:
+        """Whether the best head beats the best offset. *Shape:* ``(label,)``."""
+        return supported(self.p, self.margin)
+
+    @property
+    def layer_supported(self) -> NDArray[np.bool_]:
+        """The same of the best head of each layer. *Shape:* ``(layer, label)``."""
+        p = np.take_along_axis(self.every, self.layer_head[:, None], 1)[:, 0]
+        return supported(p, self.layer_margin)
+
+    def beats(self, label: str, place: tuple[int, int]) -> bool:
+        """Whether a head, by layer and number, is the best one of a label and supported."""
+        return any(
+            name == label and (int(layer), int(head)) == place and bool(sure)
+            for name, (layer, head), sure in zip(
+                self.labels, self.head, self.supported, strict=True
+            )
+        )
 
 
 def relation_tests(found: Found, present: NDArray[np.bool_]) -> RelationTests:
@@ -81,7 +118,8 @@ def relation_tests(found: Found, present: NDArray[np.bool_]) -> RelationTests:
     ahead = hits - by_offset[:, None, None]
     best = choice.head[:, 0], choice.head[:, 1], each
     margin = reported(ahead[:, *best], words, (-1.0, 1.0))
-    p = family_wise(ahead, present, found.hits.key[half])[best]
+    every = family_wise(ahead, present, found.hits.key[half])
+    every = np.where(margin.sentences >= 2, every, np.nan)
     of_layers = np.take_along_axis(ahead, choice.layer_head[None, :, None], 2)[:, :, 0]
     return RelationTests(
         labels=tuple(LABELS[label] for label in choice.labels),
@@ -90,7 +128,8 @@ def relation_tests(found: Found, present: NDArray[np.bool_]) -> RelationTests:
         accuracy=reported(hits[:, *best], words, (0.0, 1.0)),
         at_offset=reported(by_offset, words, (0.0, 1.0)),
         margin=margin,
-        p=np.where(margin.sentences >= 2, p, np.nan),
+        p=every[best],
+        every=every,
         layer_head=choice.layer_head,
         layer_margin=_where(present, reported(of_layers, words[:, None], (-1.0, 1.0))),
         family=int(present.sum()) * len(choice.labels),

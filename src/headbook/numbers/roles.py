@@ -27,15 +27,12 @@ from headbook.numbers.relationnames import relation_words, way
 from headbook.numbers.results import StackResults
 from headbook.numbers.typeshares import Place
 from headbook.stored.shown import HeadName
-from headbook.summaries.intervals import FEW
 from headbook.wording import counted, percent, signed, tested
 
 if TYPE_CHECKING:
     from headbook.numbers.inference import RelationTests
 
-__all__ = ["LEVEL", "Claim", "Role", "estimate", "point_estimate", "role", "served", "sink_words"]
-
-LEVEL = 0.05  # family-wise
+__all__ = ["Claim", "Role", "estimate", "point_estimate", "role", "served", "sink_words"]
 
 
 @dataclass(frozen=True)
@@ -96,9 +93,7 @@ def served(tests: "RelationTests | None", place: Place) -> int | None:
     """Number of the relation in which a head beats the best fixed offset most, family-wise."""
     if tests is None or not len(tests.labels):
         return None
-    with np.errstate(invalid="ignore"):
-        sure = (tests.p < LEVEL) & (tests.margin.low > 0) & (tests.accuracy.effective >= FEW)
-    own = np.flatnonzero(sure & (tests.head == place).all(1))
+    own = np.flatnonzero(tests.supported & (tests.head == place).all(1))
     return int(own[tests.margin.value[own].argmax()]) if len(own) else None
 
 

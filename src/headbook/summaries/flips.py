@@ -17,6 +17,7 @@ from headbook.measures.arithmetic import Floats
 FLIPS = 2000
 CHUNK = 64  # flips at a time: as many bits as a hash has
 TOLERANCE = 1e-9  # relative; statistics that differ by less are equal
+LEVEL = 0.05  # of the family-wise p below which pages take a difference as shown
 GOLDEN, MIX = 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 

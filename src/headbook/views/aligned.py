@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.charts import colours
+from headbook.charts.ink import ink
 from headbook.numbers.alignment import NO_SOURCE, Links, links
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import STEPS, HeadName, ShownSentence
@@ -51,7 +51,7 @@ class Drawn:
         sources, targets: names of the tokens.
         strokes: the links.
         image: its map as an image address, rows are target tokens; ``width`` by ``tall`` pixels.
-        most: its largest weight, which has the lightest colour.
+        most: its largest weight, which has the strongest colour.
     """
 
     name: str
@@ -155,7 +155,7 @@ def _drawn(results: StackResults, sentence: ShownSentence, made: Links, head: He
         sources=labels[0],
         targets=labels[1],
         strokes=tuple(_strokes(made, head, sources, targets)),
-        image=images.preview((cells / most * (COLOURS - 1)).astype(np.uint8), colours(COLOURS)),
+        image=images.preview((cells / most * (COLOURS - 1)).astype(np.uint8), ink(COLOURS)),
         width=min(LINE, PIXELS // len(columns)) * len(columns),
         tall=LINE * len(rows),
         most=percent(most / STEPS),

@@ -56,10 +56,16 @@ def percentile(values: NDArray[np.float64], value: float) -> float:
 
 
 def domain(values: NDArray[np.float64], limits: tuple[float, float]) -> tuple[float, float]:
-    """Ends of the colour scale: from the lower bound, where there is one, to the largest value."""
+    """Ends of the colour scale: from the lower bound, where there is one, to the largest value.
+
+    What may lie on both sides of 0 has its 0 in the middle.
+    """
     finite = values[np.isfinite(values)]
     if not len(finite):
         return 0.0, 1.0
+    if limits[0] < 0 < limits[1]:
+        end = float(np.abs(finite).max()) or 1.0
+        return -end, end
     least = limits[0] if math.isfinite(limits[0]) and limits[0] >= 0 else float(finite.min())
     most = float(finite.max())
     return (least, most) if most > least else (least, least + 1)

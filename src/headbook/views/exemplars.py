@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.charts import Drawing, colours
+from headbook.charts import Drawing
+from headbook.charts.ink import ink
 from headbook.charts.strips import ranking_histogram
 from headbook.numbers.results import StackResults
 from headbook.stored.exemplars import weights_of
@@ -201,7 +202,7 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
         looking=looking,
         tokens=looked,
         links=tuple(_links(exemplar, sentence, results)),
-        preview=images.preview(exemplar.attention // (256 // COLOURS), colours(COLOURS)),
+        preview=images.preview(exemplar.attention // (256 // COLOURS), ink(COLOURS)),
         size=(len(queries.pieces), len(keys.pieces)),
         place=f"{exemplar.ranking}-{exemplar.rank}",
     )

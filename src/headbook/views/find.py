@@ -117,7 +117,9 @@ def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
     """What the list of heads asks; each leads to all heads in the order that answers it."""
     for page in pages:
         for asked in page.questions if isinstance(page, HeadsPage) else ():
-            answer = "".join(p if isinstance(p, str) else p.text for p in asked.answer)
+            answer = "; ".join(
+                f"{each.head.text} {each.value} {each.interval}".strip() for each in asked.answers
+            )
             label = asked.key.partition("/")[2].partition(":")[0]
             unseen = " ".join(filter(None, (KEYWORDS.get(asked.key), label)))
             yield [asked.text, f"{page.path}#{asked.view}", answer, unseen]

@@ -10,9 +10,8 @@ from headbook.charts.drawing import Drawing
 from headbook.findings.said import chosen, uniform
 from headbook.numbers.relationnames import relation_words
 from headbook.numbers.results import Number, StackResults
-from headbook.numbers.roles import LEVEL, estimate, sink_words
+from headbook.numbers.roles import estimate, sink_words
 from headbook.stored.shown import HeadName
-from headbook.summaries.intervals import FEW
 from headbook.views.ranked import place_of, tests_of
 from headbook.wording import head_name, head_page, percent, signed, tested
 
@@ -69,7 +68,6 @@ def _relations(results: StackResults) -> Iterator[Function]:
     for n in order[:MOST_RELATIONS]:
         p, offset = float(tests.p[n]), signed(int(tests.offset[n]))
         value, other = tests.accuracy.at(n), float(tests.at_offset.value[n])
-        sure = p < LEVEL and tests.margin.low[n] > 0 and value.effective >= FEW
         yield _function(
             relation_words(tests.labels[n]),
             f"best fixed offset ({offset}): {percent(other)}, "
@@ -77,7 +75,7 @@ def _relations(results: StackResults) -> Iterator[Function]:
             place_of(tests, int(n), results.stack.name),
             value,
             other,
-            supported=bool(sure),
+            supported=bool(tests.supported[n]),
         )
 
 

@@ -53,6 +53,7 @@ class Grid:
         choices: all metrics by key, grouped by the metric's title.
         caption: what is shown, in words.
         low, high: ends of the colour scale.
+        ink: how the classes of its colours begin: c from 0 on, d both ways from 0.
         heads: head numbers, the table's columns.
         rows: layer numbers with their cells.
     """
@@ -64,6 +65,7 @@ class Grid:
     caption: str
     low: str
     high: str
+    ink: str
     heads: tuple[int, ...]
     rows: tuple[tuple[int, tuple[GridCell, ...]], ...]
 
@@ -138,6 +140,7 @@ def _under(chosen: str, results: StackResults) -> Grid:
         caption=shown["caption"],
         low=shown["low"],
         high=shown["high"],
+        ink=shown["ink"],
         heads=heads,
         rows=rows,
     )
@@ -216,6 +219,7 @@ def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, 
         "caption": f"{metric.title}{about}{unit}, {VIEWS[view]}",
         "low": number(ends[0], share=share),
         "high": number(ends[1], share=share),
+        "ink": "d" if ends[0] < 0 else "c",
         "steps": [_step(value, ends) for value in values.ravel()],
         "texts": [_short(value, share=share) for value in values.ravel()],
     }

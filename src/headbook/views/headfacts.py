@@ -15,7 +15,7 @@ from headbook.numbers.results import StackResults
 from headbook.numbers.typeshares import Place, share
 from headbook.stored.shown import HeadName, heads_of
 from headbook.terms import View
-from headbook.views.ranked import METRIC, VIEW, points
+from headbook.views.ranked import METRIC, VIEW, points, tests_of
 from headbook.wording import head_name, head_page, number, signed
 
 LOOKS = {
@@ -57,7 +57,7 @@ class HeadFacts:
         label: its type.
         looks: the kind of key that receives most beyond uniform attention.
         relation: the one it serves best, with the best fixed offset beside it.
-        beats: whether it is above that offset, by an interval.
+        beats: whether it is above that offset, family-wise.
     """
 
     head: HeadName
@@ -84,14 +84,16 @@ def _of(
 ) -> HeadFacts:
     place = head.layer, head.head
     found, best = types.get(place), relations.at(*place) if relations else None
+    tests = results.once(tests_of) if best else None
+    beats = best is not None and tests is not None and tests.beats(best.label, place)
     return HeadFacts(
         head=head,
         name=head_name(head),
         href=head_page(head),
         label=Fact(found.family, found.detail) if found else Fact(),
         looks=_looks(results, place),
-        relation=_relation(best) if best else Fact(),
-        beats=best is not None and best.margin.low > 0,
+        relation=_relation(best, beats=beats) if best else Fact(),
+        beats=beats,
     )
 
 
@@ -114,14 +116,12 @@ def _looks(results: StackResults, place: Place) -> Fact:
     return Fact(LOOKS[ranked[0]], behind, own[ranked[0]])
 
 
-def _relation(best: HeadRelation) -> Fact:
+def _relation(best: HeadRelation, *, beats: bool) -> Fact:
     offset = f"offset {signed(best.offset)}"
     other = number(best.at_offset.value, share=True)
-    if best.margin.low > 0:
+    if beats:
         ends = f"[{points(best.margin.low)}, {points(best.margin.high)}]"
         compared = f"{points(best.margin.value)} points {ends} over {offset} ({other})"
-    elif best.margin.high < 0:
-        compared = f"below {offset} ({other})"
     else:
         compared = f"no clear difference from {offset} ({other})"
     accuracy = best.accuracy.value

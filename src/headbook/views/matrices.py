@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.charts import colours
+from headbook.charts.ink import ink
 from headbook.measures.arithmetic import Ints
 from headbook.numbers.results import StackResults
 from headbook.numbers.similar import Likeness, likeness
@@ -100,5 +100,5 @@ def matrix_pictures(results: StackResults) -> Iterator[tuple[str, bytes]]:
     for file, _, view, order in _orders(found):
         value = found[view].value[np.ix_(order, order)]
         cells = np.rint(np.nan_to_num(value) / (largest or 1) * (STEPS - 1)).astype(np.uint8)
-        picture = images.matrix(cells, colours(STEPS), missing=np.isnan(value))
+        picture = images.inked(cells, ink(STEPS))
         yield f"{results.stack.name}-{file}.png", picture

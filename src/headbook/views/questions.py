@@ -1,50 +1,72 @@
 """What readers ask for, each answered by a head and led to the list in that order."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from headbook.findings import Link
-from headbook.findings.said import Best, Parts, chosen, head_link, said
+from headbook.findings.said import chosen, head_link, uniform
 from headbook.numbers.claims import estimate
+from headbook.numbers.relationnames import relation_words
 from headbook.numbers.results import StackResults
+from headbook.numbers.roles import sink_words
 from headbook.views.headvalues import Column, Results
 from headbook.views.ranked import place_of, tests_of
-from headbook.wording import percent, signed
+from headbook.wording import is_share, percent, signed, tested
 
 RELATION = "relation_accuracy"
-# What is asked, and the metric, its label and whether its lowest value answers.
+# What is asked, and the metric, its label and whether its lowest value answers; the sink's name is
+# put in, and relations are named after their label.
 ASKED = (
     ("Most attention to the previous token", "attention_to", "previous", False),
     ("Most attention to the next token", "attention_to", "next", False),
     ("Most attention to the first token", "attention_to", "first", False),
     ("Most attention to separators such as [SEP]", "attention_to", "separator", False),
     ("Most attention to other occurrences of the token", "attention_to", "same_token", False),
-    ("Most attention to the rest of the word", "attention_to", "rest_of_word", False),
-    ("From a verb to its direct object", RELATION, "obj:to_dependent", False),
-    ("From a direct object to its verb", RELATION, "obj:to_head", False),
-    ("From a verb to its subject", RELATION, "nsubj:to_dependent", False),
-    ("From a determiner to its noun", RELATION, "det:to_head", False),
-    ("Highest attention distance", "attention_distance", "", False),
-    ("Most attention to the sink", "sink_share", "", False),
+    ("Most attention to the rest of the token's own word", "attention_to", "rest_of_word", False),
+    ("", RELATION, "obj:to_dependent", False),
+    ("", RELATION, "obj:to_head", False),
+    ("", RELATION, "nsubj:to_dependent", False),
+    ("", RELATION, "det:to_head", False),
+    ("Largest attention distance, as a ratio to uniform attention", "distance_ratio", "", False),
+    ("Most attention to {sink}", "sink_share", "", False),
     ("Lowest normalised entropy", "relative_entropy", "", True),
-    ("Highest induction score", "induction_score", "", False),
+    ("Largest induction score", "induction_score", "", False),
 )
 
 
 @dataclass(frozen=True)
+class Answer:
+    """A head with its number.
+
+    Attributes:
+        head: with its address.
+        value, interval: the number; the interval is empty without one, the unit comes last.
+        behind: what it is set against.
+        supported: as everywhere on the site: tested family-wise, or clear of uniform attention.
+    """
+
+    head: Link
+    value: str
+    interval: str
+    behind: str
+    supported: bool
+
+
+@dataclass(frozen=True)
 class Question:
-    """A question with its answer.
+    """A question with its answers.
 
     Attributes:
         text: what is asked.
-        answer: heads with their numbers.
+        answers: a head of each stack.
         view: the list in the order that answers it, as addresses write it after their #.
         key: the number that answers it, as a column of the list.
     """
 
     text: str
-    answer: Parts
+    answers: tuple[Answer, ...]
     view: str
     key: str
 
@@ -60,9 +82,15 @@ def questions(
     there = {(column.metric.id, column.label): column for column in offered}
     for text, name, label, lowest in ASKED:
         column = there.get((name, label))
-        answer = _answer(results, column, lowest=lowest) if column else ()
-        if column and answer:
-            yield Question(text, answer, _view(column, shown, lowest=lowest), column.key)
+        found = tuple(_answers(results, column, lowest=lowest)) if column else ()
+        if column and found:
+            named = _named(text, label, next(iter(results.values())))
+            yield Question(named, found, _view(column, shown, lowest=lowest), column.key)
+
+
+def _named(text: str, label: str, results: StackResults) -> str:
+    words = text.format(sink=sink_words(results)) or relation_words(label)
+    return words[0].upper() + words[1:]
 
 
 def _view(column: Column, shown: Sequence[Column], *, lowest: bool) -> str:
@@ -71,38 +99,47 @@ def _view(column: Column, shown: Sequence[Column], *, lowest: bool) -> str:
     return urlencode({"columns": " ".join(keys), "sort": sort})
 
 
-def _answer(results: Results, column: Column, *, lowest: bool) -> Parts:
+def _answers(results: Results, column: Column, *, lowest: bool) -> Iterator[Answer]:
     """The head of each stack, chosen on one half of the sentences and reported on the other."""
-    parts: list[str | Link] = []
     for name, r in results.items():
-        if name not in column.views:
-            continue
-        found = _tested(r, column.label) if column.metric.id == RELATION else ()
-        if not found:
-            best = chosen(r, column.metric.id, column.views[name], column.label, lowest=lowest)
-            found = (
-                (head_link(best.head), f", {said(best.value, column.metric.id)}") if best else ()
-            )
-        if found:
-            parts += ["; " if parts else "", *found]
-    return tuple(part for part in parts if part)
+        if name in column.views:
+            found = _tested(r, column.label) if column.metric.id == RELATION else None
+            found = found or _described(r, column, lowest=lowest)
+            if found is not None:
+                yield found
 
 
-def _said(best: Best, metric: str) -> Parts:
-    return head_link(best.head), f", {said(best.value, metric)}"
+def _described(results: StackResults, column: Column, *, lowest: bool) -> Answer | None:
+    """The best head beside uniform attention, which its interval should leave out."""
+    metric, view = column.metric, column.views[results.stack.name]
+    best = chosen(results, metric.id, view, column.label, lowest=lowest)
+    if best is None:
+        return None
+    even = uniform(results, metric.id, view, column.label, best.head.layer)
+    share, value = is_share(metric), best.value
+    unit = f" {metric.unit}" if metric.unit and not share else ""
+    shown, bracket, ends = (estimate(value, share=share) + unit).partition(" [")
+    clear = value.high < even.value if lowest else value.low > even.value
+    other = percent(even.value) if share else f"{even.value:.3g}"
+    behind = "" if math.isnan(even.value) else f"uniform attention: {other}"
+    return Answer(
+        head_link(best.head), shown, f"{bracket}{ends}".strip(), behind, supported=bool(clear)
+    )
 
 
-def _tested(results: StackResults, label: str) -> Parts:
+def _tested(results: StackResults, label: str) -> Answer | None:
     """The best head for a relation beside the best fixed offset on the same words."""
     tests = results.once(tests_of)
     if tests is None or label not in tests.labels:
-        return ()
+        return None
     n = tests.labels.index(label)
-    best = Best(place_of(tests, n, results.stack.name), tests.accuracy.at(n))
-    share = percent(float(tests.at_offset.value[n]))
-    offset = f"best fixed offset ({signed(int(tests.offset[n]))})"
-    if tests.margin.low[n] > 0:
-        beside = f", {offset} {share}"
+    other = percent(float(tests.at_offset.value[n]))
+    offset = signed(int(tests.offset[n]))
+    if tests.supported[n]:
+        behind = f"best fixed offset ({offset}): {other}, {tested(float(tests.p[n]))}"
     else:
-        beside = f"; no clear difference from the {offset}, {share}"
-    return head_link(best.head), f", {estimate(best.value)}{beside}"
+        behind = f"no clear difference from the best fixed offset ({offset}), {other}"
+    head = head_link(place_of(tests, n, results.stack.name))
+    value, bracket, ends = estimate(tests.accuracy.at(n)).partition(" [")
+    interval = f"{bracket}{ends}".strip()
+    return Answer(head, value, interval, behind, supported=bool(tests.supported[n]))

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from headbook.charts import Figure, relation_layers
+from headbook.charts import Drawing, Figure, relation_layers
+from headbook.charts.dots import interval_dot
 from headbook.findings import REPORT
 from headbook.metrics import all_metrics
 from headbook.numbers.inference import RelationTests, relation_tests
 from headbook.numbers.results import Number, StackResults
 from headbook.stored.shown import HeadName
+from headbook.summaries.flips import LEVEL
 from headbook.terms import View
 from headbook.views.cells import Cell
 from headbook.wording import (
@@ -28,7 +30,6 @@ from headbook.wording import (
 
 METRIC, FAR = "relation_accuracy", "relation_accuracy_far"
 VIEW = View.NOSINK
-ALPHA = 0.05
 MINUS = "−"
 
 
@@ -44,7 +45,8 @@ class RelationRow:
         offset, at_offset: the best fixed offset and what it finds.
         uniform: what a look at any other visible word alike would find.
         margin: head minus offset, in percentage points, with its interval.
-        clear: whether that interval leaves 0 out.
+        dot: accuracy, its interval and the offset as a picture.
+        supported: whether the head beats the offset family-wise.
         far: accuracy of the same head at words three or more apart.
         p: family-wise.
     """
@@ -59,7 +61,8 @@ class RelationRow:
     at_offset: str
     uniform: str
     margin: Cell
-    clear: bool
+    dot: Drawing
+    supported: bool
     far: Cell
     p: str
 
@@ -87,10 +90,10 @@ def verdict(tests: RelationTests) -> str:
     if not tests.labels:
         return ""
     asked = {label.rpartition(":")[0] for label in tests.labels}
-    found = {tests.labels[n].rpartition(":")[0] for n in np.flatnonzero(tests.p < ALPHA)}
+    found = {tests.labels[n].rpartition(":")[0] for n in np.flatnonzero(tests.supported)}
     return (
         f"In {small(len(found))} of {counted(len(asked), 'relation')}, a head beats the best fixed "
-        f"offset in at least one direction (p < {ALPHA} family-wise, over {tests.family:,} pairs "
+        f"offset in at least one direction (p < {LEVEL} family-wise, over {tests.family:,} pairs "
         "of a head and a relation with its direction)."
     )
 
@@ -114,10 +117,18 @@ def relation_rows(results: StackResults, tests: RelationTests) -> Iterator[Relat
             at_offset=number(float(tests.at_offset.value[n]), share=True),
             uniform=number(float(even), share=True),
             margin=_margin(margin),
-            clear=margin.low > 0 or margin.high < 0,
+            dot=_dot(tests, int(n)),
+            supported=bool(tests.supported[n]),
             far=Cell.of(_far(results, label, head), far),
             p=p_text(float(tests.p[n])),
         )
+
+
+def _dot(tests: RelationTests, n: int) -> Drawing:
+    value, other = tests.accuracy.at(n), float(tests.at_offset.value[n])
+    sure = bool(tests.supported[n])
+    dot = interval_dot(value.value, value.low, value.high, other, supported=sure)
+    return Drawing(f"dot-{tests.labels[n]}", tests.labels[n], dot)
 
 
 def _far(results: StackResults, label: str, head: HeadName) -> Number:
@@ -159,13 +170,13 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
             "words": numbers.events[layer, label].astype(int),
         }
     )
-    rows["unclear"] = ~((rows["low"] > 0) | (rows["high"] < 0))
+    rows["supported"] = tests.layer_supported[layer, label]
     order = rows.groupby("relation")["words"].max().sort_values(ascending=False, kind="stable")
     caption = (
         "Relation accuracy of the best head of each layer minus that of the best fixed offset; "
         "both are chosen on one half of the sentences and compared on the other; "
-        f"{STACKS[stack.name]}. Orange: above the offset, blue: below, grey: the 95 % interval "
-        "holds 0. Relations by number of words."
+        f"{STACKS[stack.name]}. Blue: above the offset, orange: below, hatched: no clear "
+        f"difference (p ≥ {LEVEL} family-wise). Relations by number of words."
     )
     return relation_layers(
         f"syntax-{stack.name}-layers", caption, rows, relations=[*map(str, order.index)]

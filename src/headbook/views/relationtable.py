@@ -13,7 +13,7 @@ from headbook.measures.relations import LABELS
 from headbook.numbers.inference import RelationTests, best_offsets
 from headbook.numbers.relationnames import relation_words
 from headbook.numbers.results import Number, StackResults
-from headbook.numbers.roles import LEVEL, estimate
+from headbook.numbers.roles import estimate
 from headbook.stored.shown import HeadName
 from headbook.summaries.intervals import FEW
 from headbook.terms import View
@@ -107,9 +107,7 @@ def _relation(
             f"best fixed offset ({signed(int(tests.offset[n]))}): {percent(share)}; "
             f"{tested(float(tests.p[n]))}"
         )
-        supported = bool(
-            tests.p[n] < LEVEL and tests.margin.low[n] > 0 and accuracy.effective >= FEW
-        )
+        supported = bool(tests.supported[n])
     behind = f"{accuracy.events:,.0f} words"
     return measured(words, baseline, accuracy, share, behind=behind, supported=supported)
 

@@ -22,6 +22,9 @@ from headbook.wording import STACKS, VIEWS, counted, label_name
 MOST_HEADS = 150  # lines of a table of heads; the files have them all
 DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that the heat map offers
 DRAWN_DISTANCES = ("all", "1", "2", "3", "4", "6", "8", "12", "16", "24", "32+")
+# Numbers that grow with the length of sentences, and the same over uniform attention: only these
+# are drawn beside it, for the intervals of the others overlap whatever heads do.
+PAIRED = {"attention_distance": "distance_ratio"}
 MOST_DRAWN = 24  # labels that charts offer: those with most observations
 
 
@@ -80,6 +83,7 @@ def head_section(results: StackResults, metric: HeadMetric) -> StackSection | No
         figures=(
             _heat_map(results, metric, drawn, view, label),
             *([_curve(results, metric, drawn, view, label)] if metric.layerwide else []),
+            *_ratio_curve(results, metric),
         ),
         columns=tuple(VIEWS[view] for view in metric.views),
         layers=tuple(
@@ -184,11 +188,11 @@ def _heat_map(
 def _curve(
     results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View, label: str
 ) -> Figure:
-    series = [
-        _table(results, metric, labels, "layers").assign(series="model"),
-        _table(results, metric, labels, "uniform").assign(series=UNIFORM),
-    ]
-    titles = [UNIFORM]
+    series = [_table(results, metric, labels, "layers").assign(series="model")]
+    titles = []
+    if metric.id not in PAIRED or PAIRED[metric.id] not in {m.id for m in results.metrics}:
+        series.append(_table(results, metric, labels, "uniform").assign(series=UNIFORM))
+        titles.append(UNIFORM)
     for control in results.twins:
         titles.append(control_title(results, control))
         twin = partial(results.band, control)
@@ -205,6 +209,13 @@ def _curve(
         title=_unit_title(metric),
         show={"view": str(view), "label": label_name(label)},
     )
+
+
+def _ratio_curve(results: StackResults, metric: HeadMetric) -> Iterator[Figure]:
+    """The same as a ratio to uniform attention on the same sentences, where lengths cancel."""
+    ratio = {m.id: m for m in results.metrics}.get(PAIRED.get(metric.id, ""))
+    if ratio is not None:
+        yield _curve(results, ratio, [""], results.view(ratio, ""), "")
 
 
 def _behind(results: StackResults, metric: HeadMetric, view: View, label: str) -> str:

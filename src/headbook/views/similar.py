@@ -186,7 +186,7 @@ def _without_sink(raw: Floats, renorm: Floats) -> str:
 
 def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
     panels = {
-        view: f"{VIEWS[view]}: {percent(each.plane.share)} of the variation in two dimensions"
+        view: f"{view}: {percent(each.plane.share)} of the variation"
         for view, each in found.items()
     }
     first = next(iter(found.values()))
@@ -198,7 +198,7 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
         frames.append(frame.assign(panel=panels[view], x=points[:, 0], y=points[:, 1]))
     turn = " The second map is turned to match the first." if len(found) > 1 else ""
     caption = (
-        "Each point is a head (number and colour: layer); similar heads are close. Two dimensions "
+        "Each point is a head (layer.head; colour: layer); similar heads are close. Two dimensions "
         "lose part of the divergences below. Classical scaling of the square roots of mean "
         f"divergences{results.some(first.sentences, ' over')}.{turn}"
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.charts import colours
+from headbook.charts.ink import ink
 from headbook.stored.shown import STEPS, ShownText
 from headbook.terms import Rollout
 from headbook.views.text import distinct
@@ -115,9 +115,9 @@ def _mixture(kind: Rollout, steps: Steps, names: list[str], text: ShownText) -> 
     return Mixture(
         title=NAMES[kind],
         said=tuple(_said(steps, _quoted(text), text.special)),
-        note="Rows: states after the last layer, columns: inputs. Dark: 0, lightest: the largest "
-        f"share here, {_share(most)}.",
-        image=images.preview(scaled, colours(STEPS + 1)),
+        note="Rows: states after the last layer, columns: inputs. Paper: 0, strongest colour: "
+        f"{_share(most)}, the largest share here.",
+        image=images.preview(scaled, ink(STEPS + 1)),
         side=CELL * len(shown),
         left=6 * longest + 10,
         top=5 * longest + 12,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from headbook.charts import colours
+from headbook.charts.ink import ink
 from headbook.measures.arithmetic import Floats
 from headbook.numbers.results import StackResults
 from headbook.numbers.typeshares import Place
@@ -46,7 +46,7 @@ def mean_maps(results: StackResults) -> dict[Place, Floats]:
 
 def pictures(results: StackResults) -> Mapping[Place, str]:
     """The same as addresses of images; colours run with the square root of the weight."""
-    palette = colours(COLOURS)
+    palette = ink(COLOURS)
     return {
         place: images.preview(
             np.rint(np.sqrt(each.clip(0, 1)) * (COLOURS - 1)).astype(np.uint8), palette

@@ -20,9 +20,10 @@ from headbook.stored.wordmaps import (
     word_attention,
     word_names,
 )
+from headbook.summaries.flips import LEVEL
 from headbook.terms import known_relation
 from headbook.views.instance import text_data
-from headbook.views.ranked import ALPHA, place_of
+from headbook.views.ranked import place_of
 from headbook.views.treetables import VIEW, best_head
 from headbook.wording import WAYS, head_name, head_page, sentence_file
 
@@ -94,12 +95,12 @@ def example_of(results: StackResults, tests: RelationTests) -> Example | None:
     listed = list(_listed(results))
     if not tests.labels or not listed:
         return None
-    clear = tests.p < ALPHA
+    clear = tests.supported
     number = int(np.argmax(np.where(clear == clear.any(), tests.margin.value, -np.inf)))
     label, head = tests.labels[number], place_of(tests, number, results.stack.name)
     seen = [(each, _links(each, head, label, results)) for each in listed]
     shown, found = max(seen, key=lambda each: sum(link.found for link in each[1]))
-    which = f" among those with p < {ALPHA}" if clear.any() else ""
+    which = f" among those with p < {LEVEL}" if clear.any() else ""
     return Example(
         rule=f"the relation and direction with the largest difference{which}, its best head, and "
         f"the listed sentence of at most {MOST_WORDS} words (else of any length) with the highest "

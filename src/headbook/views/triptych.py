@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.charts import colours
+from headbook.charts.ink import DIVERGING, STOPS, ink
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import STEPS, Exemplar, Ranking
 from headbook.writing import images
@@ -77,7 +77,7 @@ def alike(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych | No
     exemplar = min(shown, key=lambda e: e.rank)
     written, rows = exemplar.written
     panels = tuple(
-        _panel(*each)
+        _panel(*each, signed=True)
         for each in (
             ("head outputs", "cosine of the outputs for two tokens", written),
             ("attention rows", "cosine of the rows of two tokens", rows),
@@ -87,5 +87,7 @@ def alike(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych | No
     return Triptych(sentence.number, panels, (written.shape[0], written.shape[1]))
 
 
-def _panel(title: str, note: str, cells: "NDArray[np.uint8]") -> Panel:
-    return Panel(title, note, images.preview(cells // (256 // COLOURS), colours(COLOURS)))
+def _panel(title: str, note: str, cells: "NDArray[np.uint8]", *, signed: bool = False) -> Panel:
+    """A map; ``signed`` ones run from -1 to 1."""
+    palette = ink(COLOURS, DIVERGING if signed else STOPS)
+    return Panel(title, note, images.preview(cells // (256 // COLOURS), palette))

@@ -120,7 +120,7 @@ def table(results: StackResults, way: Way, tag: str, name: str) -> pd.DataFrame:
 def _caption(results: StackResults, what: str) -> str:
     return (
         f"{what}, ratio to uniform attention; {STACKS[results.stack.name]}, {VIEWS[VIEW]}. Blue: "
-        f"below uniform attention, orange: above, grey: fewer than {FEW_WORDS} words."
+        f"above uniform attention, orange: below, grey: fewer than {FEW_WORDS} words."
     )
 
 

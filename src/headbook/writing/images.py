@@ -10,22 +10,23 @@ from numpy.typing import NDArray
 from PIL import Image
 
 Map = NDArray[np.uint8]
+Ink = Sequence[tuple[int, int, int, int]]
 PREVIEW = 64  # largest side of a preview, in pixels
 BANNER = (1200, 630)  # width and height of pictures that stand for links, in pixels
 MARGIN = 45  # around and between the tables of a banner, in pixels
 PAPER = "#ffffff"
 
 
-def preview(cells: Map, palette: Sequence[str]) -> str:
+def preview(cells: Map, ink: Ink) -> str:
     """A map as a ``data:`` address of a PNG, one pixel a weight.
 
     Maps with a side over `PREVIEW` are shrunk by the largest weight of each block, so that no
     strong link is lost.
 
     Args:
-        palette: 256 colours, ``#rrggbb``.
+        ink: red, green, blue and opacity of each step.
     """
-    return inline(_png(shrunk(cells, PREVIEW), palette))
+    return inline(inked(shrunk(cells, PREVIEW), ink))
 
 
 def shrunk(cells: Map, most: int) -> Map:
@@ -38,7 +39,7 @@ def base64_of(cells: NDArray[Any]) -> str:
     return base64.b64encode(np.ascontiguousarray(cells).tobytes()).decode("ascii")
 
 
-def sheet(maps: Map, ink: "Ink", *, side: int) -> bytes:
+def sheet(maps: Map, ink: Ink, *, side: int) -> bytes:
     """All heads' maps of a sentence on one sheet, a pixel a weight: rows are layers, columns heads.
 
     Maps that are wider than twice ``side`` are shrunk by the largest weight of each block.
@@ -52,11 +53,6 @@ def sheet(maps: Map, ink: "Ink", *, side: int) -> bytes:
     """
     tiles = np.array([[shrunk(cell, 2 * side) for cell in row] for row in maps])
     return sprite(tiles, ink)
-
-
-def matrix(cells: Map, palette: Sequence[str], *, missing: "NDArray[np.bool_]") -> bytes:
-    """A matrix as a PNG, one pixel a cell, transparent where a value is missing."""
-    return _png(cells, palette, transparent=missing)
 
 
 def banner(tables: Sequence[Map], palette: Sequence[str]) -> bytes:
@@ -80,7 +76,8 @@ def banner(tables: Sequence[Map], palette: Sequence[str]) -> bytes:
         place = canvas[top : top + cells.shape[0], left : left + cells.shape[1]]
         place[:] = (cells * np.outer(*within))[: place.shape[0], : place.shape[1]]
         left += cells.shape[1] + MARGIN
-    return _png(canvas, [PAPER, *palette])
+    colours = [tuple(int(c[i : i + 2], 16) for i in (1, 3, 5)) for c in (PAPER, *palette)]
+    return inked(canvas, [(r, g, b, 255) for r, g, b in colours])
 
 
 def _largest(cells: Map, block: int) -> Map:
@@ -96,27 +93,6 @@ def _largest(cells: Map, block: int) -> Map:
 
 def _zoomed(cells: Map, zoom: int) -> Map:
     return cells.repeat(zoom, 0).repeat(zoom, 1)
-
-
-def _png(
-    cells: Map, palette: Sequence[str], transparent: "NDArray[np.bool_] | None" = None
-) -> bytes:
-    """A palette image; entry 0 is given up for transparency where that is asked for."""
-    colours = [int(colour[i : i + 2], 16) for colour in palette for i in (1, 3, 5)]
-    pixels, options = cells, {}
-    if transparent is not None:
-        # The lowest colour moves to entry 1, which differs from it by one step of 255.
-        pixels = np.where(transparent, 0, np.maximum(cells, 1)).astype(np.uint8)
-        colours[3:6] = colours[0:3]
-        options = {"transparency": 0}
-    image = Image.fromarray(np.ascontiguousarray(pixels), mode="P")
-    image.putpalette(colours)
-    stream = io.BytesIO()
-    image.save(stream, format="PNG", optimize=True, **options)
-    return stream.getvalue()
-
-
-Ink = Sequence[tuple[int, int, int, int]]
 
 
 def sprite(maps: Map, ink: Ink) -> bytes:
@@ -140,7 +116,9 @@ def inked(cells: Map, ink: Ink) -> bytes:
     image = Image.fromarray(np.ascontiguousarray(cells), mode="P")
     image.putpalette([part for colour in ink for part in colour[:3]])
     stream = io.BytesIO()
-    image.save(stream, format="PNG", optimize=True, transparency=bytes(c[3] for c in ink))
+    opacity = bytes(colour[3] for colour in ink)
+    clear = {"transparency": opacity} if min(opacity) < 255 else {}
+    image.save(stream, format="PNG", optimize=True, **clear)
     return stream.getvalue()
 
 

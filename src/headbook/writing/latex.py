@@ -3,12 +3,10 @@
 import re
 from collections.abc import Iterable
 
-from headbook.charts import Picture
+from headbook.charts import Figure, Picture
 from headbook.views.page import SiteFacts
 from headbook.wording import unbroken, visible
 
-WIDE = 600  # pixels of a figure that takes the whole line
-NARROW = 0.5  # of the line, at least
 WORDS = {
     "\\": r"\textbackslash{}",
     "{": r"\textbraceleft{}",  # BibTeX counts bare braces, escaped or not
@@ -38,6 +36,7 @@ LETTERS = str.maketrans(
     | {sign: f"${command}$" for sign, command in SIGNS.items()}
 )
 HEAD = r"""% Needs \usepackage{graphicx}; letters beyond Latin need XeLaTeX or LuaLaTeX.
+% Figures are 3.3 inches wide, one column; those without -column in their name 6.9, for figure*.
 % Each figure's data is in the CSV file of its name; figures.bib has an entry to cite it.
 """
 
@@ -58,14 +57,12 @@ def snippet(figure: Picture, source: str) -> str:
     Args:
         source: what the figure is made from; ends the caption.
     """
-    match = re.search(r'\bwidth="([\d.]+)"', figure.svg)
-    pixels = float(match[1]) if match else WIDE
-    share = min(1.0, max(NARROW, pixels / WIDE))
+    column = "-column" if isinstance(figure, Figure) else ""
     return rf"""
 % Cite as \cite{{headbook-{key(figure)}}}.
 \begin{{figure}}
   \centering
-  \includegraphics[width={share:.2g}\linewidth]{{{figure.name}.pdf}}
+  \includegraphics{{{figure.name}{column}.pdf}}
   \caption{{{escaped(f"{figure.caption} {source}")}}}
   \label{{fig:{key(figure)}}}
 \end{{figure}}
@@ -73,8 +70,9 @@ def snippet(figure: Picture, source: str) -> str:
 
 
 def entry(figure: Picture, site: SiteFacts, year: str) -> str:
-    """A BibTeX entry of a figure; without a year where none is known."""
-    title = re.split(r"[.;:] |\.$", figure.caption)[0]
+    """A BibTeX entry of a figure with the model in its title; no year where none is known."""
+    shown = re.split(r"[.;] |\.$", figure.caption)[0]
+    title = shown if site.model in shown else f"{shown} ({site.model})"
     dated = f"\n  year = {{{year}}}," if year else ""
     return f"""@misc{{headbook-{key(figure)},
   key = {{Headbook}},

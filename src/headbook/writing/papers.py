@@ -27,6 +27,7 @@ from headbook.writing.site import across_pages, exported
 Results = Mapping[str, StackResults]
 PROFILE = "profile-"  # how names of attention by offset begin
 SINGLE = re.compile(rf"(?:{'|'.join(KINDS)})-|.*-S")  # how names of single sentences begin
+KINDS_OF_FILES = (".svg", ".pdf", "-column.svg", "-column.pdf", ".csv")
 NEAR = 3  # names that are offered for one that is not there
 ALIKE = 0.4  # from 0 to 1, how near they are at least
 
@@ -41,8 +42,9 @@ def write_figures(
 ) -> list[str]:
     """Write a study's figures into a folder, without its site.
 
-    Each figure is an SVG, a PDF and a CSV file; ``figures.tex`` has an environment for each,
-    ``figures.bib`` an entry. The same study gives the same bytes every time.
+    Each figure is an SVG and a PDF, 6.9 and 3.3 inches wide, and a CSV file; ``figures.tex`` has
+    an environment for each, ``figures.bib`` an entry. The same study gives the same bytes every
+    time.
 
     Args:
         study: a study, or the folder of a stored one.
@@ -72,7 +74,7 @@ def write_figures(
     chosen = _chosen([*(() if own else study_figures(study)), *asked], only, results)
     progress = progress or Silent()
     progress.stage("figures", len(chosen))
-    names = {f"{figure.name}{suffix}" for figure in chosen for suffix in (".svg", ".pdf", ".csv")}
+    names = {f"{figure.name}{suffix}" for figure in chosen for suffix in KINDS_OF_FILES}
     check_replaceable(Path(out), Kind.FIGURES, force=force, names=names)
     with written_whole(Path(out), Kind.FIGURES, force=force) as draft:
         for figure in chosen:

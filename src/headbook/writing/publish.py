@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 
 import numpy as np
 
-from headbook.charts import colours
+from headbook.charts.ink import DIVERGING, colours
 from headbook.numbers.results import StackResults
 from headbook.views.cells import COLOUR_STEPS
 from headbook.views.grid import Grid, grid
@@ -14,6 +14,7 @@ from headbook.views.page import Page
 from headbook.writing import images
 
 PREVIEW = "assets/preview.png"
+PALETTE = colours(COLOUR_STEPS) + colours(COLOUR_STEPS, DIVERGING)  # of the picture
 MISSING = "404.html"  # the page that a server shows for a wrong address
 SITEMAP = "http://www.sitemaps.org/schemas/sitemap/0.9"  # its name by the protocol
 
@@ -62,10 +63,11 @@ def preview(results: Mapping[str, StackResults]) -> tuple[bytes, str]:
     if not grids:
         return b"", ""
     said = "; ".join(f"All heads, {each.title}: {each.caption}" for each in grids)
-    return images.banner([_steps(each) for each in grids], colours(COLOUR_STEPS)), said
+    return images.banner([_steps(each) for each in grids], PALETTE), said
 
 
 def _steps(shown: Grid) -> images.Map:
-    """Colours of a grid's cells, counted from 1; 0 where a value is missing."""
-    rows = [[cell.step + 1 for cell in cells] for _, cells in shown.rows]
-    return np.array(rows, dtype=np.uint8)
+    """Colours of a grid's cells in `PALETTE`, counted from 1; 0 where a value is missing."""
+    first = 1 + (COLOUR_STEPS if shown.ink == "d" else 0)
+    steps = np.array([[cell.step for cell in cells] for _, cells in shown.rows])
+    return np.where(steps < 0, 0, first + steps).astype(np.uint8)

@@ -2,27 +2,45 @@
 
 from collections.abc import Iterator
 
-from headbook import charts
+from headbook.charts.ink import DARK, DARK_DIVERGING, DIVERGING, STOPS, colours, letters
 from headbook.views.cells import COLOUR_STEPS
 
+PAPER = "var(--paper)"  # of any page
 MOST_TILES = 128  # heads of a layer, or layers
 
 
 def colour_rules() -> Iterator[str]:
-    """A class for each step of the colour scale, its letters black or white by contrast."""
-    for step, colour in enumerate(charts.colours(COLOUR_STEPS)):
-        ink = "#000" if _luminance(colour) > 0.179 else "#fff"
-        yield f".c{step},.c{step} a{{background:{colour};color:{ink};fill:{colour}}}\n"
+    """The stops of the scale as variables, and a class for each step of both scales.
+
+    ``c0`` is paper and the last step dark, or bright on dark paper; ``d0`` is the lower end of the
+    scale of signed values. Letters are black or white by contrast.
+    """
+    yield from _variables()
+    yield from _steps("c", STOPS, DARK)
+    yield from _steps("d", DIVERGING, DARK_DIVERGING)
+
+
+def _variables() -> Iterator[str]:
+    stops = [PAPER, *(_both(*each) for each in zip(STOPS[1:], DARK[1:], strict=True))]
+    yield f":root{{{''.join(f'--q{n}:{stop};' for n, stop in enumerate(stops))}}}\n"
+    for n, each in enumerate(zip(DIVERGING, DARK_DIVERGING, strict=True)):
+        yield f".v{n}{{background:{_both(*each)}}}\n"
+
+
+def _steps(name: str, light: tuple[str, ...], dark: tuple[str, ...]) -> Iterator[str]:
+    scales = (colours(COLOUR_STEPS, stops) for stops in (light, dark))
+    for step, pair in enumerate(zip(*scales, strict=True)):
+        paper = step == 0 and light is STOPS
+        colour, text = PAPER if paper else _both(*pair), _both(*map(letters, pair))
+        rule = f"background:{colour};color:{text};fill:{colour}"
+        yield f".{name}{step},.{name}{step} a{{{rule}}}\n"
+
+
+def _both(light: str, dark: str) -> str:
+    return f"light-dark({light},{dark})"
 
 
 def size_rules() -> Iterator[str]:
     """How many columns and rows a table of tiles has, which no attribute may say."""
     for number in range(1, MOST_TILES + 1):
         yield f".n{number}{{--cols:{number}}}.r{number}{{--rows:{number}}}\n"
-
-
-def _luminance(colour: str) -> float:
-    """Relative luminance as WCAG 2 defines it."""
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
-    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
