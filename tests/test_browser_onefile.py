@@ -157,9 +157,11 @@ def test_back_returns_to_the_page_its_view_and_its_place(
     page.locator("[data-switch=view]").first.select_option("renorm")
     assert re.search(r"#/heads/L01-H\d\d\.html#.*view=renorm", page.url)
     address = page.url
+    page.go_back()  # to the choice before
     page.go_back()
     expect(page.locator("h1")).to_have_text("Heads")
     expect(page.locator("[data-count]")).to_have_text(shown)
+    page.go_forward()
     page.go_forward()
     expect(page.locator("[data-switch=view]").first).to_have_value("renorm")
     assert page.url == address

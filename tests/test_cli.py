@@ -272,7 +272,9 @@ def test_pack_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -> 
     assert (said.code, said.err) == (0, "")
     name, sizes, *limits = said.out.splitlines()
     assert name == str(out)
-    assert re.fullmatch(rf"{len(tree(small_site.folder)) + 2} files, .* kB, unpacked .* MB", sizes)
+    assert re.fullmatch(
+        rf"{len(tree(small_site.folder)) + 2} files, .* [kM]B, unpacked .* MB", sizes
+    )
     assert [line[:13] for line in limits] == ["within 50 MB:", "within 100 MB"]
     refused(run("pack", small_site.folder, "--out", out), "exists already; pass --force")
     assert run("pack", small_site.folder, "--out", out, "-fq") == Said(0, "", "")

@@ -76,7 +76,7 @@ def test_captions_say_what_is_drawn(encoder_site: Site, tmp_path: Path) -> None:
     for caption in re.findall(r"\\caption\{(.*)\}\n", tex):
         plain = caption.replace(r"\_", "_").replace(r"\textperiodcentered{}", "·")
         assert plain.startswith("Attention of head L1·H0 in sentence 2, ")
-        assert "before any view (raw), in steps of 1/255" in plain
+        assert "Weights of all keys, stored with 8 bits" in plain
         assert plain.endswith(facts.source)
     assert r"hold 90\,\% of" in tex
     assert len(re.findall("^@misc", (out / "figures.bib").read_text(), re.MULTILINE)) == 2

@@ -178,7 +178,7 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
     shown = {(row.head, label) for label, row in rows.items() if row.supported}
     for facts in head_facts(found["self"]):
         label = facts.relation.word.replace(" to ", ":to_")
-        assert facts.beats == ("beats" in facts.relation.behind) == ((facts.name, label) in shown)
+        assert facts.beats == (" over " in facts.relation.behind) == ((facts.name, label) in shown)
         served = {
             each.text for each in found_relations(found["self"], facts.head) if each.supported
         }

@@ -185,10 +185,7 @@ def _without_sink(raw: Floats, renorm: Floats) -> str:
 
 
 def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
-    panels = {
-        view: f"{view}: {percent(each.plane.share)} of the variation"
-        for view, each in found.items()
-    }
+    panels = {view: f"{VIEWS[view]}: {percent(each.plane.share)}" for view, each in found.items()}
     first = next(iter(found.values()))
     frames = []
     for view, each in found.items():
@@ -199,7 +196,8 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
     turn = " The second map is turned to match the first." if len(found) > 1 else ""
     caption = (
         "Each point is a head (layer.head; colour: layer); similar heads are close. Two dimensions "
-        "lose part of the divergences below. Classical scaling of the square roots of mean "
+        "lose part of the divergences below; beside the keys, the share of the variation that they "
+        "hold. Classical scaling of the square roots of mean "
         f"divergences{results.some(first.sentences, ' over')}.{turn}"
     )
     rows = pd.concat(frames, ignore_index=True)
