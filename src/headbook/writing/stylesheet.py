@@ -53,4 +53,4 @@ def compact(style: str) -> str:
     lines = (line.strip() for line in bare.splitlines())
     text = re.sub(r"\s*([{};,])\s*", r"\1", "\n".join(filter(None, lines)))
     text = re.sub(r":\s+", ":", text)
-    return text.replace(";}", "}").replace("}", "}\n")
+    return text.replace(";}", "}") + "\n"
