@@ -6,6 +6,7 @@ together; equal sentences count once. All that is measured needs tokens of all o
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -60,7 +61,7 @@ class Geometer:
             if total <= self._most_tokens or number == 0
         ]
 
-    @property
+    @cached_property
     def _most_tokens(self) -> int:
         states = sum(stack.n_layers + 1 for stack in self.stacks)
         return min(TOKENS, CELLS // (states * width_of(self.model, self.anatomy)))
