@@ -40,6 +40,7 @@ ORDER = """
     reduce tokentable
     scores manifest facets shown wordmaps exemplars storage tables toptokens
     likeness study anonymous demonstration
+    watch
     gaps selfcheck rounding foundtable affinitytable positiontable typetable headtable survey
     sampler pairs geometry retrace portrait trajectories flowpass context
     size record run collection
