@@ -27,7 +27,6 @@ import numpy as np
 
 from headbook.measures.arithmetic import Floats
 from headbook.measures.fits import Bools
-from headbook.measures.loops import mixture_loop
 
 STEPS = 50  # shares of ordinary maps then stand within 0.02 of those after 2,000
 
@@ -66,6 +65,8 @@ def mixture(attention: Floats, visible: Bools, steps: int = STEPS) -> Mixture:
     keys, even, offsets = _start(mass, mask, share, along)
     rows, found = int((seen > 1).sum()), np.zeros((2, len(mass)))
     under = mask.sum(0)
+    from headbook.measures.loops import mixture_loop  # noqa: PLC0415 - pages need no compiler
+
     mixture_loop(
         mass, share, under, along, max(share.sum(), 1.0), steps, keys, even, offsets, found
     )

@@ -43,7 +43,7 @@ from headbook.passes.sampler import Sampler
 from headbook.passes.survey import Surveyor
 from headbook.passes.trajectories import Tracker
 from headbook.passes.watch import Found, Watcher, look
-from headbook.progress import Progress
+from headbook.progress import Inside, Progress
 from headbook.stored.exemplars import choose
 from headbook.stored.shown import Portrait
 from headbook.stored.study import Study, head_tables
@@ -54,7 +54,7 @@ from headbook.text.batch import Batch, by_budget
 from headbook.text.encode import Encoder
 from headbook.text.facets import Facets
 from headbook.text.passages import Passages
-from headbook.text.sequences import SEQUENCES, random_sequences
+from headbook.text.sequences import RANDOM_TOKENS, random_sequences
 from headbook.text.tokens import Encoded
 
 Portraits = tuple[Portrait, ...]
@@ -81,6 +81,7 @@ class Run:
     arrange: Callable[[Sentence], Sentence] = as_it_is
     facets: Facets = field(default_factory=Facets)
     tokens: bool = True  # whether sums of single tokens and pairs of tokens are taken
+    length: float = 1.0  # tokens of a sentence, about; for progress alone
 
     def study(self, notes: str) -> Study:
         """Survey, portrait and manifest."""
@@ -117,9 +118,10 @@ class Run:
             self._flows((), {*listed} - _smallest(survey, self.config.sample_sentences)),
         )
         tracked = {*listed, *sampled}
-        self.progress.stage("portrait", len(shown | tracked))
         # Together, so that each product with the vocabulary is of many rows.
-        for some in (tracked, shown - tracked):
+        for stage, some in (("portrait", tracked), ("exemplars", shown - tracked)):
+            if some:
+                self.progress.stage(stage, tokens_of(items[index] for index in some))
             found = self._look(self._batches(items, some), watchers)
             survey += found.survey
             parts += found.portraits
@@ -146,24 +148,45 @@ class Run:
             gaps=(*gaps, *untraced(self.anatomy, portrait, traced)),
             rounded=roundings(self.model, self.anatomy, few, embeddings),
         )
-        twins = {
-            name: head_tables(self._twin(kind, seed)._measured(())[0])  # noqa: SLF001 - of this kind
-            for name, kind, seed in twins_of(self.config.control, self.config.control_seeds)
-        }
+        twins = {}
+        for name, kind, seed in twins_of(self.config.control, self.config.control_seeds):
+            twin = self._twin(kind, seed)
+            self.progress.stage(name, twin._measured_tokens)  # noqa: SLF001
+            twins[name] = head_tables(twin._measured(())[0])  # noqa: SLF001 - of this kind
         return Study(manifest, survey, portrait, twins)
+
+    @property
+    def _tokens(self) -> int:
+        """Tokens of the whole corpus, about."""
+        return round(self.length * len(self.corpus))
+
+    @property
+    def _measured_tokens(self) -> int:
+        """Tokens of the passes over the corpus, random sequences and the sample, about."""
+        sample = min(len(self.corpus), self.config.sample_sentences) if self._sampling else 0
+        random = RANDOM_TOKENS if head_metrics(self.metrics, Source.RANDOM) else 0
+        return self._tokens + random + round(2 * sample * self.length)
+
+    @property
+    def _sampling(self) -> bool:
+        """Whether anything is taken on the sample."""
+        return bool(sampled_metrics(self.metrics) or context_metrics(self.metrics))
 
     def _twin(self, kind: Control, seed: int) -> "Run":
         """The same run with another model, or with other texts."""
-        metrics = tuple(head_metrics(self.metrics))
+        same = replace(
+            self,
+            metrics=tuple(head_metrics(self.metrics)),
+            facets=Facets(),
+            tokens=False,
+            progress=Inside(self.progress),
+        )
         if kind is Control.SHUFFLED:
-            arrange = partial(shuffled, seed=seed)
-            return replace(self, metrics=metrics, arrange=arrange, facets=Facets(), tokens=False)
+            return replace(same, arrange=partial(shuffled, seed=seed))
         model, mine = untrained(self.model, seed), self.anatomy
         anatomy = examine(model, instead=mine.unhooked)
         anatomy = replace(anatomy, stacks=mine.stacks, padded=mine.padded)
-        return replace(
-            self, metrics=metrics, model=model, anatomy=anatomy, facets=Facets(), tokens=False
-        )
+        return replace(same, model=model, anatomy=anatomy)
 
     def _measured(self, listed: Collection[int]) -> tuple[Survey, Portraits]:
         """What is kept of all sentences, of random sequences and of the sample."""
@@ -181,7 +204,7 @@ class Run:
             self.config.exemplars,
             self.facets,
         )
-        self.progress.stage("survey", len(self.corpus))
+        self.progress.stage("survey", self._tokens)
         return reduce(add, map(surveyor.survey, self._in_batches(self._encode(self.corpus))))
 
     def _sample(self, survey: Survey, listed: Collection[int]) -> tuple[Survey, Portraits]:
@@ -197,7 +220,7 @@ class Run:
         flows = self._flows(smallest, smallest & {*listed})
         watchers = (self._sampler(items), pairs, geometry, first, flows)
         asked = [each for each in watchers if each is not None]
-        self.progress.stage("sample", len(items) * (2 if first else 1))
+        self.progress.stage("sample", tokens_of(items) * (2 if first else 1))
         budget = pairs.tokens(max(item.length for item in items)) if pairs else None
         found = self._look(self._in_batches(items, budget), asked)
         sums = found.survey + (geometry.sums() if geometry else Survey())
@@ -247,7 +270,7 @@ class Run:
         if not metrics:
             return Survey()
         surveyor = Surveyor(self.model, self.anatomy, metrics, (), exemplars=1)
-        self.progress.stage("random sequences", SEQUENCES)
+        self.progress.stage("random sequences", RANDOM_TOKENS)
         sequences = self._in_batches(random_sequences(self.encoder, self.config.seed))
         heads = reduce(add, map(surveyor.survey, sequences)).heads
         return Survey(random={name: sums.table for name, sums in heads.items()})
@@ -306,8 +329,8 @@ class Run:
         alike = not self.anatomy.padded
         for group in by_budget(items, budget or self.config.batch_tokens, alike=alike):
             yield self._batch(group)
-            tokens = sum(len(text) for item in group for text in item.tokens.values())
-            self.progress.advance(len(group), tokens)
+            tokens = tokens_of(group)
+            self.progress.advance(tokens, tokens)
 
     def _batch(self, group: Sequence[Encoded]) -> Batch:
         dtype = torch.float64 if self.config.dtype == "float64" else torch.float32
@@ -322,6 +345,11 @@ class Run:
             if self.anatomy.padded or item.lengths == few[0].lengths:
                 few.append(item)
         return self._batch(few)
+
+
+def tokens_of(items: Iterable[Encoded]) -> int:
+    """How many they have, on all sides."""
+    return sum(len(text) for item in items for text in item.tokens.values())
 
 
 def _smallest(survey: Survey, size: int) -> frozenset[int]:
