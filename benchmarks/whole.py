@@ -304,3 +304,7 @@ def main() -> None:
         for name in given.only:
             for line in PARTS[name](given, Path(folder)):
                 print(line, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -117,7 +117,7 @@ class Bar(Shown):
 
 
 class Lines(Shown):
-    """A line when a stage begins and every few seconds, for logs."""
+    """A line when a stage begins, every few seconds and at its end, for logs."""
 
     _last = 0.0
 
@@ -127,9 +127,9 @@ class Lines(Shown):
         self._print()
 
     def advance(self, amount: int, tokens: int) -> None:
-        """Say how far it has come, now and then."""
+        """Say how far it has come, now and then and at its end."""
         super().advance(amount, tokens)
-        if time.monotonic() - self._last >= PAUSE:
+        if self._estimate.over or time.monotonic() - self._last >= PAUSE:
             self._print()
 
     def _print(self) -> None:

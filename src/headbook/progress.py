@@ -91,6 +91,11 @@ class Estimate:
         self._done += amount
 
     @property
+    def over(self) -> bool:
+        """Whether all of the stage is done."""
+        return self._done >= self._amount
+
+    @property
     def share(self) -> float:
         """Part of the whole that is done, 0 to 1."""
         total = sum(self._plan.values())
