@@ -126,7 +126,7 @@ def test_a_run_keeps_to_its_plan(tiny_folder: Callable[[str], Path], tmp_path: P
     assert told.planned[-1] == "pages"
     assert [*told.stages] == told.planned[:-1]
     assert "shuffled 0" in told.stages
-    for name in ("sample", "portrait", "exemplars"):
+    for name in ("sample", "sample again", "portrait", "exemplars"):
         expected, done = told.stages[name]
         assert done == expected > 0
     for expected, done in told.stages.values():

@@ -220,7 +220,7 @@ class Run:
         flows = self._flows(smallest, smallest & {*listed})
         watchers = (self._sampler(items), pairs, geometry, first, flows)
         asked = [each for each in watchers if each is not None]
-        self.progress.stage("sample", tokens_of(items) * (2 if first else 1))
+        self.progress.stage("sample", tokens_of(items))
         budget = pairs.tokens(max(item.length for item in items)) if pairs else None
         found = self._look(self._in_batches(items, budget), asked)
         sums = found.survey + (geometry.sums() if geometry else Survey())
@@ -229,6 +229,7 @@ class Run:
         if context is not None and first is not None:
             again.append(SecondLook(context, first.thresholds()))
         if again:
+            self.progress.stage("sample again", tokens_of(items))
             sums += self._look(self._in_batches(items, budget if near else None), again).survey
         return sums, found.portraits
 

@@ -67,8 +67,8 @@ TABLES = {
         {"control": "which comparison"} | PLACE | METRIC | NUMBERS,
     ),
     "pairs": Table(
-        "Metrics of every two heads of a stack, each pair once; in stacks of more than 144 heads of "
-        "near pairs only, and beside them the squared Hellinger distance of all pairs.",
+        "Metrics of every two heads of a stack, each pair once; in stacks of more than 144 heads "
+        "of near pairs only, and beside them the squared Hellinger distance of all pairs.",
         PLACE
         | {
             "head": "counted from 0",
