@@ -57,7 +57,6 @@ from headbook.text.passages import Passages
 from headbook.text.sequences import RANDOM_TOKENS, random_sequences
 from headbook.text.tokens import Encoded
 
-Portraits = tuple[Portrait, ...]
 CHECKED_TOKENS = 512  # the self-checks run on one batch of this size
 
 
@@ -87,7 +86,8 @@ class Run:
         """Survey, portrait and manifest."""
         pages = min(len(self.corpus), self.config.n_sentence_pages)
         listed = range(int(pages))
-        survey, parts = self._measured(listed)
+        survey = self._measured()
+        parts: list[Portrait] = []
         choices = list(choose(survey))
         sampled = self._sampled(survey)
         shown = {*listed, *(choice.index for choice in choices)}
@@ -115,7 +115,7 @@ class Run:
                 embeddings,
                 lens if isinstance(lens, Lens) else None,
             ),
-            self._flows((), {*listed} - _smallest(survey, self.config.sample_sentences)),
+            self._flows((), listed),
         )
         tracked = {*listed, *sampled}
         # Together, so that each product with the vocabulary is of many rows.
@@ -126,7 +126,7 @@ class Run:
             survey += found.survey
             parts += found.portraits
         if listed:
-            parts += (self._demonstration(items[0], embeddings[Side.SOURCE]),)
+            parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
         portrait = Portrait.join(parts).sorted()
         few = self._few(list(items.values()))
         checks = self_checks(self.model, self.anatomy, few, embeddings, lens)
@@ -152,7 +152,7 @@ class Run:
         for name, kind, seed in twins_of(self.config.control, self.config.control_seeds):
             twin = self._twin(kind, seed)
             self.progress.stage(name, twin._measured_tokens)  # noqa: SLF001
-            twins[name] = head_tables(twin._measured(())[0])  # noqa: SLF001 - of this kind
+            twins[name] = head_tables(twin._measured())  # noqa: SLF001 - of this kind
         return Study(manifest, survey, portrait, twins)
 
     @property
@@ -188,11 +188,10 @@ class Run:
         anatomy = replace(anatomy, stacks=mine.stacks, padded=mine.padded)
         return replace(same, model=model, anatomy=anatomy)
 
-    def _measured(self, listed: Collection[int]) -> tuple[Survey, Portraits]:
+    def _measured(self) -> Survey:
         """What is kept of all sentences, of random sequences and of the sample."""
         survey = self._survey() + self._random()
-        sums, portraits = self._sample(survey, listed)
-        return survey + sums, portraits
+        return survey + self._sample(survey)
 
     def _survey(self) -> Survey:
         """The pass over all sentences."""
@@ -207,7 +206,7 @@ class Run:
         self.progress.stage("survey", self._tokens)
         return reduce(add, map(surveyor.survey, self._in_batches(self._encode(self.corpus))))
 
-    def _sample(self, survey: Survey, listed: Collection[int]) -> tuple[Survey, Portraits]:
+    def _sample(self, survey: Survey) -> Survey:
         """What is taken on the sentences with the smallest hashes: in one pass, or in two.
 
         What heads write is looked at twice: first for what is similar, then for the rest.
@@ -217,7 +216,7 @@ class Run:
         pairs, geometry = self._pairs(), self._geometry(items)
         context = self._context()
         first = FirstLook(context, context.step(items)) if context else None
-        flows = self._flows(smallest, smallest & {*listed})
+        flows = self._flows(smallest, ())
         watchers = (self._sampler(items), pairs, geometry, first, flows)
         asked = [each for each in watchers if each is not None]
         self.progress.stage("sample", tokens_of(items))
@@ -231,7 +230,7 @@ class Run:
         if again:
             self.progress.stage("sample again", tokens_of(items))
             sums += self._look(self._in_batches(items, budget if near else None), again).survey
-        return sums, found.portraits
+        return sums
 
     def _look(self, batches: Iterable[Batch], watchers: Sequence[Watcher]) -> Found:
         """One pass over some batches."""
