@@ -27,7 +27,8 @@ def test_grid_shows_the_chosen_metric(
             grid = page.locator(f'[data-grid="{stack}"]')
             cells = grid.locator("td a")
             if key not in choices:
-                expect(grid.locator("[data-caption]")).to_have_text("Not measured in this stack")
+                said = "Not measured for this attention type"
+                expect(grid.locator("[data-caption]")).to_have_text(said)
                 assert {*cells.all_text_contents()} == {"–"}
                 expect(grid.locator("[data-files]")).to_be_hidden()
                 continue

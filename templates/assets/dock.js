@@ -246,7 +246,7 @@
       if (name !== undefined) {
         const lines = sorted(lists[0]).slice(0, LISTED);
         list.append(...lines.map(({ key, value }) => this.item(make("small", {}, `${key} `), names[key], value, lists[1] ? ` · ${written(lists[1][key])}` : "")));
-        if (!lines.length) list.append(make("li", {}, "nothing is left of its row"));
+        if (!lines.length) list.append(make("li", {}, "no attention is left"));
       }
       const { view } = switches.state, drawn = viewOf(views[0].map, view);
       const note = drawn === "raw" ? "" : `Weights: ${switches.titles[drawn]}.`;

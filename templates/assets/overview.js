@@ -93,7 +93,7 @@
   };
 
   /* A heat map. */
-  const ABSENT = { caption: "Not measured in this stack", low: "", high: "", steps: [], texts: [] };
+  const ABSENT = { caption: "Not measured for this attention type", low: "", high: "", steps: [], texts: [] };
   const startGrid = (grid) => {
     const name = grid.dataset.grid, files = grid.querySelector("[data-files]");
     const cells = all("td", grid), links = all("td a", grid);

@@ -7,8 +7,8 @@
   const { switches, drawing } = window.headbook;
   const LETTERS = "ABCD";
   const WHY = {
-    later: "it comes later and cannot be seen", sink: "it is the sink, which is masked",
-    none: "nothing is left of its row",
+    later: "the causal mask hides later keys", sink: "this key is a sink, which is masked",
+    none: "no key of its row is left",
   };
   let count = 0;
 
@@ -104,9 +104,9 @@
       const box = make("span", { class: "scale" }, scale === "log" ? "≤ 1/255 " : "0 ");
       box.append(...steps, " 1");
       const drawn = viewOf(this.instance.views[0].map, view);
-      const what = drawn === view ? switches.titles[view] : "all keys, since lengths of values are not known here";
-      const more = drawn === "norm" ? ": each weight times the length of its value after W_O, as a share of its row" : "";
-      this.legend.replaceChildren(`Weights of ${units}: ${what}${more}; ${switches.scales[scale]} colours${this.instance.views.length > 1 ? `; the map is that of ${this.instance.views[0].name}` : ""}.`, box);
+      const what = drawn === view ? switches.titles[view] : "all keys, since norms of values are not stored here";
+      const more = drawn === "norm" ? ": ‖αvW_O‖, as a share of its row" : "";
+      this.legend.replaceChildren(`Weights of ${switches.names[units]}: ${what}${more}; ${switches.scales[scale]} colours${this.instance.views.length > 1 ? `; the map is that of ${this.instance.views[0].name}` : ""}.`, box);
     }
 
     draw() {
@@ -177,25 +177,25 @@
       this.table.replaceChildren(caption, head, body);
     }
 
-    /* What stands behind the values of a view: raw weights, lengths of values. */
+    /* What stands behind the values of a view: raw weights, norms of values. */
     behind({ map }, q, view, units) {
       if (view === "raw") return [];
       const raw = ["all keys", seen(map, "raw", units).row(q)];
-      return view === "norm" && units === "pieces" && map.norms.length ? [raw, ["length", map.norms]] : [raw];
+      return view === "norm" && units === "pieces" && map.norms.length ? [raw, ["‖vW_O‖", map.norms]] : [raw];
     }
 
     caption(q) {
       const { views } = this.instance, { view, units } = switches.state, [{ map, rows }] = views;
-      const said = ["What “", apart(rows[q]), `” (${q}) attends to, strongest first.`];
+      const said = ["Where “", apart(rows[q]), `” (${q}) attends, largest weight first.`];
       if (view === "raw") said.push(` Stored weights of the row add up to ${total(views[0].row(q)).toFixed(3)}.`);
       if (view !== "nosink" && view !== "renorm") return said;
       const [raw, kept] = ["raw", "nosink"].map((each) => total(seen(map, each, units).row(q)));
-      return [...said, ` On the sink, which is masked: ${((100 * (raw - kept)) / raw).toFixed(1)} %.`];
+      return [...said, ` Attention to the sink, which is masked: ${((100 * (raw - kept)) / raw).toFixed(1)} %.`];
     }
 
     /* A weight in words. */
     said(view, { q, k }) {
-      if (q === null) return [`${view.name}: lines from every token.`];
+      if (q === null) return [`${view.name}: lines from all queries.`];
       const row = view.row(q), [best] = sorted(row);
       const who = [`${view.name}: “`, apart(view.rows[q])];
       if (k === null && !best) return [...who, `” (${q}): ${WHY.none}.`];
