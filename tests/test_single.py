@@ -78,7 +78,7 @@ def test_captions_say_what_is_drawn(encoder_site: Site, tmp_path: Path) -> None:
         assert plain.startswith("Attention of head L1·H0 in sentence 2, ")
         assert "Weights of all keys, stored with 8 bits" in plain
         assert plain.endswith(facts.source)
-    assert r"hold 90\,\% of" in tex
+    assert r"the fewest links with 90\,\% of its weights" in tex
     assert len(re.findall("^@misc", (out / "figures.bib").read_text(), re.MULTILINE)) == 2
     write_figures(encoder_site.study, tmp_path / "again", ["*-S0002-L01-H00"])
     assert differing(out, tmp_path / "again") == []
