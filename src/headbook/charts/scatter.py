@@ -41,11 +41,12 @@ def head_scatter(
     few = _roomy(rows, NARROW, np.zeros(len(rows), dtype=bool))
     more = _roomy(rows, WIDTH, few) & ~few
     names = [
-        alt.Chart(drawn(rows[chosen]), **about)
+        alt.Chart(drawn(rows[chosen]))
         .mark_text(align="left", dx=6, fontSize=LETTERS)
         .encode(x=x, y=y, text="head:N")
-        for chosen, about in ((few, {}), (more, {"name": f"room{ROOM}"}))
+        for chosen in (few, more)
     ]
+    names[1] = names[1].properties(name=f"room{ROOM}")
     layers_of = alt.layer(marks.encode(x=x, y=y, color=colour), *names)
     chart = layers_of.properties(width=WIDTH, height=HEIGHT)
     return finished(chart, name, caption, rows, interactive=False)
