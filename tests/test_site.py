@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import headbook
+from headbook.writing.stylesheet import compact
 from pages import broken_links, data_file, differing, elements, html_of, ids, links, text_of, tree
 from sites import SOMEBODY, Site
 
@@ -144,6 +145,16 @@ def test_what_is_not_available_is_one_line_at_the_end(any_site: Site) -> None:
             assert 'methods.html#gaps">All that is missing</a></p>' in after
             assert not [e for e in elements(after) if e.tag not in {"a", "p"}], page
     assert lines or not any_site.study.manifest.gaps
+
+
+def test_a_style_sheet_is_written_without_what_browsers_skip() -> None:
+    style = """a, b { c: d; }
+/* why: { */
+@media (w: 1px) {
+  .e :is(.f, .g)::after { h: " ▲" / ""; }
+}
+"""
+    assert compact(style) == 'a,b{c:d}@media (w:1px){.e :is(.f,.g)::after{h:" ▲" / ""}}\n'
 
 
 def test_the_site_keeps_within_its_budgets(any_site: Site) -> None:

@@ -34,7 +34,7 @@ def _steps(name: str, light: tuple[str, ...], dark: tuple[str, ...]) -> Iterator
         paper = step == 0 and light is STOPS
         colour, text = PAPER if paper else _both(*pair), _both(*map(letters, pair))
         rule = f"background:{colour};color:{text};fill:{colour}"
-        yield f".{name}{step},.{name}{step} a{{{rule}}}\n"
+        yield f".{name}{step},.{name}{step} a{{{rule}}}"
 
 
 def _both(light: str, dark: str) -> str:
@@ -44,7 +44,7 @@ def _both(light: str, dark: str) -> str:
 def size_rules() -> Iterator[str]:
     """How many columns and rows a table of tiles has, which no attribute may say."""
     for number in range(1, MOST_TILES + 1):
-        yield f".n{number}{{--cols:{number}}}.r{number}{{--rows:{number}}}\n"
+        yield f".n{number}{{--cols:{number}}}.r{number}{{--rows:{number}}}"
 
 
 def compact(style: str) -> str:
