@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from browser import DARK, Open, Record, each, sideways, violations
 from headbook.numbers.results import results
 from headbook.views.headfacts import head_facts
+from pages import data_file
 from sites import Site
 from test_find import data_of
 
@@ -163,9 +165,7 @@ def test_what_newcomers_type_leads_to_questions(overview: Page, query: str) -> N
 
 def data_of_questions(page: Page) -> list[list[str]]:
     folder = urlsplit(page.url).path.rpartition("/")[0]
-    with open(f"{folder}/data/find.js", encoding="utf-8") as stream:  # noqa: PTH123
-        text = stream.read()
-    rows: list[list[str]] = json.loads(text.partition(",")[2].removesuffix(");\n"))["questions"]
+    rows: list[list[str]] = data_file(Path(folder) / "data/find.js")[1]["questions"]
     return rows
 
 

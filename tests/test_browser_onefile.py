@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import test_browser_actions as actions
 import test_browser_find as find
+import test_browser_headpage as headpage
 import test_browser_heads as heads
 import test_browser_instances as instances
 import test_browser_links as links
@@ -35,6 +36,7 @@ AGAIN = (
     find.test_search_is_on_every_page_and_keys_alone_lead_through_it,
     heads.test_headings_sort_by_keyboard,
     instances.test_every_view_shows_the_weights_of_the_study,
+    headpage.test_numbers_come_where_a_reader_opens_them,
     links.test_a_link_opens_the_exemplar_and_its_pair,
     links.test_the_exemplar_leads_to_the_same_weight_among_all_heads,
     sentence.test_nearest_tokens_follow_the_word,

@@ -1,6 +1,5 @@
 """Which sentences have a page, and what stands there without scripts and in its data."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from headbook.views.entries import ENTRIES
 from headbook.views.paths import drawn_metrics
 from headbook.views.sentence import SentencePage, sentence_pages
 from headbook.wording import number
+from pages import data_file
 from sites import Site
 
 AXIS_NAME = re.compile(r'<text transform="translate\(([\d.]+),16\)">(\w+)</text>')
@@ -32,10 +32,7 @@ def first_page(site: Site) -> SentencePage:
 
 def read(site: Site, name: str) -> Any:
     """A data file of the site's sentences."""
-    text = (site.folder / f"data/sentences/{name}.js").read_text(encoding="utf-8")
-    return json.loads(
-        re.sub(r'^headbook\.take\("[^"]+",(.*)\);?\s*$', r"\1", text, flags=re.DOTALL)
-    )
+    return data_file(site.folder / f"data/sentences/{name}.js")[1]
 
 
 def test_pages_of_all_heads_go_to_the_first_sentences_then_to_those_that_most_heads_cite() -> None:
