@@ -35,7 +35,7 @@ def read(site: Site, name: str) -> Any:
     return data_file(site.folder / f"data/sentences/{name}.js")[1]
 
 
-def test_pages_of_all_heads_go_to_the_first_sentences_then_to_those_that_most_heads_cite() -> None:
+def test_pages_of_all_heads_go_to_the_first_sentences_and_to_those_that_most_heads_cite() -> None:
     heads = [HeadName("self", 0, head) for head in range(3)]
     cited = {7: heads, 4: heads[:2], 300: heads[:2], 9: heads[:1]}
     choices = [Choice(h, Ranking.STRONGEST, 1, i, 1.0) for i, by in cited.items() for h in by]
@@ -45,6 +45,7 @@ def test_pages_of_all_heads_go_to_the_first_sentences_then_to_those_that_most_he
     assert most_cited(choices, 2, 400, 4) == [0, 1, 4, 7]
     assert most_cited(choices, 2, 400, 5) == [0, 1, 4, 7, 300]
     assert most_cited(choices, 2, 400, 7) == [0, 1, 2, 4, 7, 9, 300]
+    assert most_cited(choices, 2, 400, 9)[:4] == [0, 1, 2, 3]  # half of them, at least
     assert most_cited(choices, 2, 301, float("inf")) == [*range(301)]
 
 

@@ -86,17 +86,17 @@ def choose(
 def most_cited(choices: Iterable[Choice], first: int, total: int, most: float) -> list[int]:
     """The sentences whose pages show all heads, in order.
 
-    The first ones of the input in any case, then those that exemplars of most heads cite, then
+    Half of them are the first ones of the input, then those that exemplars of most heads cite, then
     the next of the input.
 
     Args:
-        first: how many of the input's first sentences are taken before any other.
+        first: how many of the input's first sentences are taken at least.
         total: sentences of the input.
         most: how many are wanted.
     """
     size = int(min(total, most))
     cited = Counter(index for index, _ in {(c.index, c.head) for c in choices})
-    start = range(min(first, size))
+    start = range(min(max(first, size // 2), size))
     others = {*range(size), *cited} - {*start}  # nobody sorts a million sentences
     ranked = sorted(others, key=lambda index: (-cited[index], index))
     return sorted([*start, *ranked[: size - len(start)]])
