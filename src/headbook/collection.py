@@ -103,7 +103,11 @@ def _expected(run: Run) -> tuple[Expected, Expected]:
     listed = (sentence for sentence in run.corpus if sentence.index < pages)
     lengths = [*run.encoder.lengths(listed)]
     given = [*run.anatomy.stacks.values()], run.metrics, run.config, lengths
-    return expected(*given), expected(*given, least=True)
+    sentences = len(run.corpus)
+    return (
+        expected(*given, sentences=sentences),
+        expected(*given, sentences=sentences, least=True),
+    )
 
 
 def _rarities(config: Config, corpus: Corpus, model: Model) -> dict[Side, Rarity]:

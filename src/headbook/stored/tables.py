@@ -39,6 +39,8 @@ TYPES = (
 )  # fmt: skip
 UNIFORM = "uniform attention"
 MOST_ROWS = 2_000_000  # of the table of groups
+PLAIN = 250_000  # bytes of most tables as CSV up to which it is not compressed
+MOST_OF = {"tokens": 2_500_000, "nearest": 2_500_000}  # and from which there is Parquet alone
 
 
 def heads_table(

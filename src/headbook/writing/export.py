@@ -17,13 +17,11 @@ from headbook.numbers.alignmenttable import alignment_table
 from headbook.numbers.results import results
 from headbook.stored.shown import Exemplar
 from headbook.stored.study import Study
-from headbook.stored.tables import MOST_ROWS
+from headbook.stored.tables import MOST_OF, MOST_ROWS, PLAIN
 from headbook.terms import Side
 from headbook.wording import visible
 
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
-MOST_OF = {"tokens": 2_500_000, "nearest": 2_500_000}  # the same of what grows with sentences
-PLAIN = 250_000  # bytes of a CSV file up to which it is not compressed
 PLAIN_ONES = {"heads": 5_000_000, "layers": 5_000_000}  # the same of the most used
 LEVEL = 12  # of compression: a seventh of the time of 19, a hundredth more bytes
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
