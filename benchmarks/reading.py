@@ -1,11 +1,11 @@
 """How fast pages are written, and how soon a browser shows them.
 
-Usage: python benchmarks/reading.py STUDY [--only write paint]
+Usage: python benchmarks/reading.py STUDY [--only write paint weigh]
 
 STUDY is a folder that `headbook collect` wrote. `write` draws pages of heads and of sentences in
 one process, without the first one, which loads libraries. `paint` renders the whole site and opens
 the overview and a page of a head from disk in Chromium (Debian's, or Playwright's own), each
-several times in a fresh context; the median counts.
+several times in a fresh context; the median counts. `weigh` renders the site and sums up its bytes.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
@@ -21,6 +22,8 @@ from playwright.sync_api import Browser, sync_playwright
 import headbook
 from headbook.progress import Silent
 from headbook.stored.study import Study
+from headbook.writing.export import sizes
+from headbook.writing.pack import pack
 
 TURNS = 7
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
@@ -45,9 +48,9 @@ def write(study: Study) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         headbook.render(study, Path(folder) / "site", progress=clock)
         heads = len([*(Path(folder) / "site" / "heads").iterdir()])
-    listed = sum(each.listed for each in study.portrait.sentences.values())
+    sentences = len(study.portrait.paged)
     # Sentences come last, heads before them; the list of sentences is one of the single pages.
-    ends = len(clock.times) - listed - heads, len(clock.times) - listed, len(clock.times)
+    ends = len(clock.times) - sentences - heads, len(clock.times) - sentences, len(clock.times)
     for kind, start, end in zip(("head", "sentence"), ends, ends[1:], strict=False):
         if end - start > 1:
             seconds = clock.times[end - 1] - clock.times[start]
@@ -92,7 +95,28 @@ def _marks(browser: Browser, file: Path) -> tuple[float, float, float]:
     return *marks, nodes
 
 
-PARTS = {"write": write, "paint": paint}
+def weigh(study: Study) -> dict[str, float]:
+    """Megabytes of the site by what they show, and of the same as one file."""
+    found: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder) / "site"
+        headbook.render(study, site, progress=Silent())
+        for name, size in sizes(site).items():
+            found[_kind(Path(name))] += size
+        one = pack(site, Path(folder) / "site.html", single_file=True).size
+    kinds = {name: size / 1e6 for name, size in found.most_common()}
+    return {"all": found.total() / 1e6, **kinds, "in one file": one / 1e6}
+
+
+def _kind(name: Path) -> str:
+    if len(name.parts) == 1:
+        return "other pages"
+    if name.parts[0] != "data":
+        return name.parts[0]
+    return "tables" if name.suffix != ".js" and len(name.parts) == 2 else f"{name.parent}"
+
+
+PARTS = {"write": write, "paint": paint, "weigh": weigh}
 
 
 def main() -> None:

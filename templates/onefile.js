@@ -10,9 +10,23 @@
   const heights = new Map(); /* how far pages were scrolled, by address in the bar */
   let path = FIRST, home = "", asked = 0, clicked = false, page = new AbortController();
 
-  const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  /* Bytes from letters of base 85, as `headbook.writing.markup.letters` writes them. */
+  const LETTERS = [..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~"];
+  const VALUES = new Uint8Array(128);
+  LETTERS.forEach((letter, value) => { VALUES[letter.charCodeAt(0)] = value; });
+  const unpacked = (text) => {
+    const groups = Math.ceil(text.length / 5), view = new DataView(new ArrayBuffer(4 * groups));
+    for (let group = 0; group < groups; group += 1) {
+      let number = 0;
+      for (let i = 5 * group; i < 5 * group + 5; i += 1) {
+        number = 85 * number + (i < text.length ? VALUES[text.charCodeAt(i)] : 84);
+      }
+      view.setUint32(4 * group, number);
+    }
+    return new Uint8Array(view.buffer, 0, 4 * groups - (5 * groups - text.length));
+  };
   const inflated = (name) => {
-    const stream = new Blob([bytes(stored.get(name))]).stream();
+    const stream = new Blob([unpacked(stored.get(name))]).stream();
     return new Response(stream.pipeThrough(new DecompressionStream("deflate")));
   };
   const picture = (name) => `data:image/png;base64,${stored.get(name)}`;
@@ -41,7 +55,7 @@
     if (name.startsWith("assets/")) execute(text);
     else window.headbook.take(...JSON.parse(text));
   };
-  window.oneFile = { hash: () => parted(location.hash)[1], link, run };
+  window.oneFile = { hash: () => parted(location.hash)[1], link, run, aimed: (body) => aimed(body) };
 
   const save = async (name) => {
     const type = TYPES[name.slice(name.lastIndexOf(".") + 1)] || "application/octet-stream";
@@ -61,7 +75,9 @@
     const other = table.endsWith(".parquet") ? table.replace(/parquet$/, "csv") : table.replace(/csv\.gz$/, "parquet");
     const name = stored.has(table) || path === TABLES ? table : other;
     const fragment = href.includes("#") ? href.slice(href.indexOf("#")) : "";
-    if (stored.has(name)) {
+    if (name.endsWith(".pdf")) {
+      element.remove();
+    } else if (stored.has(name)) {
       element.setAttribute("href", `#/${name}${fragment}`);
       if (!name.endsWith(".html")) element.dataset.save = name;
     } else {
@@ -69,9 +85,13 @@
       element.setAttribute("title", ABSENT);
     }
   };
+  const aimed = (body) => {
+    body.querySelectorAll("a[href]").forEach(aim);
+    return body;
+  };
   const prepared = (body) => {
     body.dataset.root = "#/";
-    body.querySelectorAll("a[href]").forEach(aim);
+    aimed(body);
     for (const [selector, name] of [["img", "src"], ["image", "href"]]) {
       for (const element of body.querySelectorAll(`${selector}[${name}]`)) {
         const source = element.getAttribute(name);

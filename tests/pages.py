@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from headbook.writing.markup import values
 
+LATER = re.compile(r'<div data-later="(?P<place>\d+)" data-src="(?P<src>[^"]*)"></div>')
 LINKS = ("href", "src", "data-src")
 LINK = re.compile(r"(?:https://(?:arxiv\.org/abs|doi\.org)/\S+)")  # addresses a page may lead to
 
@@ -55,8 +56,20 @@ def text_of(html: str) -> str:
 
 
 def html_of(file: Path) -> str:
+    """The page with what waits in a file until readers open it."""
+    return LATER.sub(lambda match: _waiting(file, match), written_html(file))
+
+
+def written_html(file: Path) -> str:
     """The page as it was written."""
     return file.read_bytes().decode("utf-8")
+
+
+def _waiting(page: Path, match: "re.Match[str]") -> str:
+    name, parts = data_file(page.parent / match["src"])
+    assert name == f"later-{Path(match['src']).stem}"
+    found: str = parts[int(match["place"])]
+    return found
 
 
 def links(html: str) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from browser import Open, Record, sideways, violations
+from pages import html_of
 from sites import Site
 
 pytest_plugins = ["windows"]
@@ -91,7 +92,22 @@ def test_an_open_page_breaks_no_rule(encoder_site: Site, open_page: Open, theme:
     page.locator("canvas.cells").wait_for()
     page.evaluate("for (const each of document.querySelectorAll('main details')) each.open = true")
     expect(page.locator("canvas.cells")).to_have_count(page.locator(".exemplar").count())
+    expect(page.locator("[data-later]:empty")).to_have_count(0)
     assert violations(page) == []
+
+
+def test_numbers_come_where_a_reader_opens_them(encoder_site: Site, open_page: Open) -> None:
+    """All of them, with links that lead where they should."""
+    page = open_page(encoder_site.folder / HEAD)
+    part = page.locator("section:has(#numbers)")
+    assert part.locator("table").count() == 0
+    part.locator("summary").click()
+    part.locator("table").first.wait_for()
+    whole = html_of(encoder_site.folder / HEAD)
+    tables = re.findall(r'<table class="numbers all">.*?</table>', whole, re.DOTALL)
+    assert part.locator("tbody tr").count() == sum(t.count('<tr><th scope="row">') for t in tables)
+    part.locator("tbody a").first.click()
+    expect(page.locator("h2#definition")).to_be_visible()
 
 
 def test_without_scripts_weights_and_maps_can_be_read(encoder_site: Site, open_page: Open) -> None:

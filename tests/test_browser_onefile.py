@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import test_browser_actions as actions
 import test_browser_find as find
+import test_browser_headpage as headpage
 import test_browser_heads as heads
 import test_browser_instances as instances
 import test_browser_links as links
@@ -35,6 +36,7 @@ AGAIN = (
     find.test_search_is_on_every_page_and_keys_alone_lead_through_it,
     heads.test_headings_sort_by_keyboard,
     instances.test_every_view_shows_the_weights_of_the_study,
+    headpage.test_numbers_come_where_a_reader_opens_them,
     links.test_a_link_opens_the_exemplar_and_its_pair,
     links.test_the_exemplar_leads_to_the_same_weight_among_all_heads,
     sentence.test_nearest_tokens_follow_the_word,
@@ -121,6 +123,8 @@ def test_every_page_shows_what_it_shows_in_the_folder(
         if path.startswith("sentences/0"):  # whose data comes after the page
             for page in (one, other):
                 page.wait_for_timeout(1000)
+        prints = other.locator("a[href$='.pdf']")  # which one file does without
+        prints.evaluate_all("(links) => links.forEach((each) => each.remove())")
         assert seen(one) == seen(other), path
     other.close()
 
@@ -142,7 +146,7 @@ def test_every_link_leads_to_a_page_or_a_file_that_is_there(
             assert not place or "=" in place or place in ids(html_of(target)), href
         left = page.locator("main a:not([href])")
         assert (left.count() > 0) == (path == "data.html")
-        assert all(text.endswith(".parquet") for text in left.all_text_contents())
+        assert all(text.endswith((".parquet", ".csv.gz")) for text in left.all_text_contents())
 
 
 def test_back_returns_to_the_page_its_view_and_its_place(
@@ -186,7 +190,8 @@ def test_back_returns_to_the_height_of_the_page(encoder_site: Site, open_page: O
 
 def test_files_are_saved_as_they_are_in_the_folder(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "metrics/attention_distance.html")
-    for suffix in ("SVG", "PDF", "CSV"):
+    expect(page.get_by_role("link", name="PDF", exact=True)).to_have_count(0)
+    for suffix in ("SVG", "CSV"):
         link = page.get_by_role("link", name=suffix, exact=True).first
         name = each(link, "href")[0].removeprefix("#/")
         with page.expect_download() as saved:

@@ -4,6 +4,7 @@ import base64
 import csv
 import gzip
 import hashlib
+import io
 import json
 import math
 from pathlib import Path
@@ -13,11 +14,13 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headbook.listing import LIST
 from headbook.stored.manifest import SCHEMA
 from headbook.writing import export
-from headbook.writing.markup import LEGIBLE, script, values
+from headbook.writing.markup import LEGIBLE, from_letters, letters, script, values
 from pages import data_file
 from sites import Site
 
@@ -26,8 +29,10 @@ TEXTS = ("token", "neighbour")
 
 
 def rows_of(file: Path) -> list[dict[str, str]]:
-    with file.open(newline="", encoding="utf-8") as stream:
-        return list(csv.DictReader(stream))
+    """The rows of a CSV file, which may be compressed."""
+    packed = file.with_name(f"{file.name}.gz")
+    content = gzip.decompress(packed.read_bytes()) if packed.exists() else file.read_bytes()
+    return list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline="")))
 
 
 def written(site: Site) -> set[str]:
@@ -127,7 +132,8 @@ def test_the_manifest_says_how_the_site_was_made(any_site: Site) -> None:
     assert manifest["checks"]
     for name, size in manifest["sizes"].items():
         assert (data / name).stat().st_size == size
-    assert {f"{name}.csv" for name in written(any_site)} <= set(manifest["sizes"])
+    there = {name.removesuffix(".gz") for name in manifest["sizes"]}
+    assert {f"{name}.csv" for name in written(any_site)} <= there
 
 
 def test_maps_of_heads_are_the_bytes_of_the_study(any_site: Site) -> None:
@@ -169,6 +175,10 @@ def test_a_table_that_is_too_large_for_csv_stays_in_parquet(
     assert left_out == f"heads.csv would hold {size:,} bytes; use the Parquet file"
     assert not (tmp_path / "heads.csv").exists()
     assert (tmp_path / "heads.parquet").exists()
+    monkeypatch.undo()
+    monkeypatch.setattr(export, "MOST_OF", {"tokens": 100})
+    (left_out,) = export.write_tables(small_site.study, tmp_path)
+    assert left_out.startswith("tokens.csv would hold")
 
 
 def test_a_large_table_is_compressed_and_holds_the_same(
@@ -195,6 +205,13 @@ def test_a_data_file_gives_back_what_it_holds(value: Any) -> None:
     assert text.startswith("headbook.packed(" if len(str(value)) > LEGIBLE else "headbook.take(")
     assert "<" not in text
     assert json.loads(values(text)) == ["name", value]
+
+
+@given(st.binary(max_size=40))
+def test_letters_give_back_their_bytes_and_mean_nothing_to_html(content: bytes) -> None:
+    text = letters(content)
+    assert from_letters(text) == content
+    assert not set("<>&'\"\\") & set(text)
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])

@@ -26,7 +26,7 @@ from sites import Site
 
 pytestmark = pytest.mark.slow
 
-KINDS = (".csv", ".pdf", ".svg", "-column.pdf", "-column.svg")
+KINDS = (".csv", ".pdf", ".svg")
 STRING = re.compile(rb"\((?:\\.|[^\\)])*\)", re.DOTALL)
 OPERATOR = re.compile(
     rb"(?P<q>\bq\b)|(?P<Q>\bQ\b)|(?P<cm>(?:-?[\d.]+ ){6}cm)|(?P<tm>(?:-?[\d.]+ ){6}Tm)"
@@ -117,13 +117,13 @@ def test_files_are_as_wide_as_a_page_and_a_column_with_letters_that_can_be_read(
 ) -> None:
     """6.9 and 3.3 inches; 7 to 9 points."""
     seen = 0
-    for name in figures(encoder_site.stored):
+    for name, figure in figures(encoder_site.stored).items():
+        drawn = figure_files(figure)
         for ending, inches in (("", 6.9), ("-column", 3.3)):
-            path = encoder_site.folder / "figures" / f"{name}{ending}"
-            pdf = path.with_suffix(".pdf").read_bytes()
+            pdf, path = drawn[f"{ending}.pdf"], f"{name}{ending}"
             box = re.findall(rb"/MediaBox \[([^\]]*)\]", pdf)[0].split()
             assert float(box[2]) == pytest.approx(72 * inches, abs=0.1), path
-            assert f'width="{inches}in"' in path.with_suffix(".svg").read_text(encoding="utf-8")
+            assert f'width="{inches}in"' in drawn[f"{ending}.svg"].decode("utf-8")
             sizes = type_sizes(pdf)
             assert sizes, path
             assert min(sizes) >= 7, path
@@ -242,13 +242,11 @@ def test_under_a_figure_stand_source_files_address_and_entry(any_site: Site) -> 
         html = html_of(page)
         there = [e.attributes["href"] for e in elements(html, "a") if "href" in e.attributes]
         files = [link for link in there if re.search(r"(^|/)figures/", link)]
-        for name in dict.fromkeys(Path(link).stem.removesuffix("-column") for link in files):
+        for name in dict.fromkeys(Path(link).stem for link in files):
             figure = figures(any_site.stored)[name]
             assert [Path(link).suffix for link in files if Path(link).stem == name] == [
                 ".svg", ".pdf", ".csv"
             ]  # fmt: skip
-            column = [Path(link).suffix for link in files if Path(link).stem == f"{name}-column"]
-            assert column == ([] if page.name == "index.html" else [".svg", ".pdf"])
             if page.name == "index.html":  # the overview leads to where it stands
                 assert any(link.endswith(f".html#{name}") for link in there), name
                 continue

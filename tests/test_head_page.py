@@ -10,9 +10,10 @@ from headbook.charts.strips import MARGIN, range_strip, ranking_histogram
 from headbook.numbers.results import results
 from headbook.stored.exemplars import weights_of
 from headbook.stored.shown import HeadName, Ranking
+from headbook.terms import Side
 from headbook.views.head import HeadPage, head_pages
 from headbook.views.headstrips import ordinal
-from pages import elements, html_of, text_of
+from pages import elements, html_of, text_of, written_html
 from sites import Site
 
 ORDER = ("where", "exemplars", "among", "contributes", "alike", "relations", "range", "rankings",
@@ -73,7 +74,8 @@ def test_query_and_key_are_marked_in_the_text(encoder_site: Site) -> None:
         [looked] = re.findall(r'data-looked="(\d+)"', article)
         assert len(re.findall(rf'class="t[^"]* looks[^"]*" data-i="{looks}"', article)) == 1
         assert len(re.findall(rf'class="t[^"]* chosen[^"]*" data-i="{looked}"', article)) == 1
-        assert article.count("<li>") > 0
+        first = re.search(r'data-map="strongest-[123]"', article)
+        assert (article.count("<li>") > 0) == bool(first)
 
 
 def test_the_histogram_counts_every_sentence_once(encoder_site: Site) -> None:
@@ -104,6 +106,37 @@ def test_a_strip_has_a_hairline_a_head_and_its_dot_in_place() -> None:
     [at] = re.findall(r'circle cx="([\d.]+)%"', svg)
     assert float(at) == pytest.approx(MARGIN + (100 - 2 * MARGIN) / 4, abs=0.06)
     assert range_strip(np.array([2.0, 2.0]), 2.0).count("<circle") == 1
+
+
+def test_numbers_of_a_head_wait_in_a_file_and_are_named_without_scripts(
+    encoder_site: Site,
+) -> None:
+    """The page as it is written has no row of them; what brings them back has every one."""
+    file = encoder_site.folder / "heads/L00-H01.html"
+    bare, whole = written_html(file), html_of(file)
+    assert 'class="numbers all"' not in bare
+    assert 'href="../data.html">heads.csv</a>' in bare[bare.index('id="numbers"') :]
+    [page] = [p for p in head_pages(results(encoder_site.study)["self"]) if p.name == "L0·H1"]
+    tables = re.findall(r'<table class="numbers all">.*?</table>', whole, re.DOTALL)
+    rows = sum(table.count('<tr><th scope="row">') for table in tables)
+    assert rows == len(page.rows) + len(page.more) > 0
+    assert len(bare.encode()) < 0.9 * len(whole.encode())
+
+
+def test_tokens_are_numbered_where_their_order_does_not_tell(encoder_site: Site) -> None:
+    """As scripts count them: each follows the one before unless it has a number."""
+    html = html_of(encoder_site.folder / "heads/L01-H02.html")
+    portrait = encoder_site.study.portrait
+    pieces = {s.number: len(s.texts[Side.SOURCE].pieces) for s in portrait.sentences.values()}
+    for article in re.findall(r'<article class="exemplar".*?</article>', html, re.DOTALL):
+        [sentence] = re.findall(r'data-sentence="(\d+)"', article)
+        places, at = [], 0
+        for number in re.findall(r'<i(?: class="[^"]*")?(?: data-i="(\d+)")?[ >]', article):
+            at = int(number) if number else at
+            places.append(at)
+            at += 1
+        assert places == sorted({*places})
+        assert places[-1] < pieces[int(sentence)]
 
 
 @pytest.mark.parametrize(

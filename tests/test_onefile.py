@@ -14,7 +14,7 @@ import pytest
 from headbook.errors import OutputError, StudyError
 from headbook.resources import folder
 from headbook.writing import onefile
-from headbook.writing.markup import values
+from headbook.writing.markup import from_letters, values
 from headbook.writing.pack import Packed, pack
 from pages import elements, html_of, links, text_of, tree
 from sites import Site
@@ -42,17 +42,21 @@ def held(file: Path) -> dict[str, bytes]:
     for name, text in re.findall(
         r'<script type="text/plain" data-file="([^"]*)">(.*)</script>\n', html_of(file)
     ):
-        content = base64.b64decode(text, validate=True)
-        found[name] = content if name.endswith(".png") else zlib.decompress(content)
+        if name.endswith(".png"):
+            found[name] = base64.b64decode(text, validate=True)
+        else:
+            found[name] = zlib.decompress(from_letters(text))
     return found
 
 
 def test_everything_of_the_folder_is_in_it(small_site: Site, one: Packed) -> None:
-    """Byte for byte; of data files the values, and of tables the CSV alone."""
+    """Byte for byte; of data files the values, of tables the CSV alone, of figures no PDF."""
     files, found = tree(small_site.folder), held(one.path)
     tables = {name for name in files if name.endswith(".parquet")}
     assert tables
-    assert set(found) == set(files) - OUTSIDE - tables
+    prints = {name for name in files if name.endswith(".pdf")}
+    assert {name.replace(".pdf", ".svg") for name in prints} <= set(found)
+    assert set(found) == set(files) - OUTSIDE - tables - prints
     for name, content in found.items():
         if name.startswith("data/") and name.endswith(".js"):
             assert content.decode() == values(files[name].decode()), name

@@ -160,11 +160,13 @@ def test_a_style_sheet_is_written_without_what_browsers_skip() -> None:
 def test_the_site_keeps_within_its_budgets(any_site: Site) -> None:
     for page in any_site.pages:
         html, size = html_of(page), page.stat().st_size
-        limit = 120 if page.parent.name == "heads" else 200 if page.name == "index.html" else 300
+        limit = 80 if page.parent.name == "heads" else 200 if page.name == "index.html" else 300
         assert size <= limit * KB, page
         assert len(elements(html)) <= 5000, page
         charts = [e for e in elements(html, "figure") if e.attributes.get("class") == "chart"]
         assert len(charts) <= 8, page
+    waiting = [*(any_site.folder / "data/later").iterdir()]
+    assert max(file.stat().st_size for file in waiting) <= 12 * KB
     ours = [any_site.folder / "assets" / name for name in ("site.css", "site.js")]
     assert sum(file.stat().st_size for file in ours) <= 60 * KB
     for page in any_site.pages:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,12 @@ from headbook.writing.size import FAR, Expected, check_limit, expected
 from pages import broken_links, differing, html_of, text_of, tree
 from sites import Once, Site, make_study
 
+KB = 1000
+# Kilobytes that folders of a site may take: 24 sample sentences, 5 metrics, 72 heads.
+SAMPLE = {
+    "heads": 3_000, "data/heads": 400, "data/later": 120, "sentences": 900, "data/sentences": 500,
+    "figures": 300, "metrics": 200, "data/charts": 60,
+}  # fmt: skip
 NEAR = 0.3  # a prediction's largest error, as a share of the size
 
 
@@ -33,7 +40,9 @@ def predicted(study: Study, *, least: bool = False) -> Expected:
     lengths = [{side: len(text.pieces) for side, text in texts.items()} for texts in shown]
     config = Config(**{name: options[name] for name in names})
     metrics = [*chosen_metrics(config.metrics).values()]
-    return expected(study.manifest.stacks, metrics, config, lengths, least=least)
+    sentences = study.manifest.counts["sentences"]
+    given = study.manifest.stacks, metrics, config, lengths
+    return expected(*given, sentences=sentences, least=least)
 
 
 def near(study: Study, site: Path) -> bool:
@@ -62,6 +71,12 @@ def test_a_site_of_sample_sentences_is_as_large_as_was_told(once: Once) -> None:
 
     place = once("sample-size", fill)
     assert near(Study.load(place / "study"), place / "site")
+    found: Counter[str] = Counter()
+    for name, size in sizes(place / "site").items():
+        found[name.rpartition("/")[0]] += size
+    over = {name: found[name] for name, most in SAMPLE.items() if found[name] > most * KB}
+    assert not over
+    assert found.total() <= 9_000 * KB
 
 
 class _Told(Silent):
@@ -153,6 +168,8 @@ def test_more_costs_more() -> None:
     for options in ({"neuron_sentences": 1}, {"neuron_sentences": 0, "control": "untrained"}):
         assert expected(**(base | {"config": Config(**options)})).total > least
     assert expected(**(base | {"lengths": base["lengths"] * 2})).sentences == 2
+    assert expected(**base, sentences=100).total > expected(**base, sentences=2).total > least
+    assert expected(**base, sentences=1).total == least  # it is listed
 
 
 @pytest.fixture(scope="session")

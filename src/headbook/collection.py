@@ -129,7 +129,11 @@ def _planned(run: Run, listed: int) -> dict[str, float]:
 def _expected(run: Run, lengths: list[dict[Side, int]]) -> tuple[Expected, Expected]:
     """How large the site will be, and how large with the least detail."""
     given = [*run.anatomy.stacks.values()], run.metrics, run.config, lengths
-    return expected(*given), expected(*given, least=True)
+    sentences = len(run.corpus)
+    return (
+        expected(*given, sentences=sentences),
+        expected(*given, sentences=sentences, least=True),
+    )
 
 
 def _rarities(config: Config, corpus: Corpus, model: Model) -> dict[Side, Rarity]:

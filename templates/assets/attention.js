@@ -7,7 +7,8 @@
 
   /* An exemplar: its text at once, the rest where a reader opens it. */
   const startExemplar = (article) => {
-    const { map: place, src, looks, looked, name, sentence } = article.dataset;
+    const { map: place, looks, looked, sentence } = article.dataset;
+    const { src, name } = article.closest("[data-src]").dataset;
     const file = src.slice(src.lastIndexOf("/") + 1, -3);
     const keys = article.querySelector(".looked .text");
     const details = article.querySelector("details");

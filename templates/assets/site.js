@@ -12,10 +12,25 @@
     return element;
   };
 
-  /* Data files call headbook.take(name, value), or the other one with the value's JSON, deflated, in base64. */
+  /* Data files call headbook.take(name, value), or the other one with the value's JSON, deflated. */
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  /* Bytes from letters of base 85, as `headbook.writing.markup.letters` writes them. */
+  const LETTERS = [..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~"];
+  const VALUES = new Uint8Array(128);
+  LETTERS.forEach((letter, value) => { VALUES[letter.charCodeAt(0)] = value; });
+  const unpacked = (text) => {
+    const groups = Math.ceil(text.length / 5), view = new DataView(new ArrayBuffer(4 * groups));
+    for (let group = 0; group < groups; group += 1) {
+      let number = 0;
+      for (let i = 5 * group; i < 5 * group + 5; i += 1) {
+        number = 85 * number + (i < text.length ? VALUES[text.charCodeAt(i)] : 84);
+      }
+      view.setUint32(4 * group, number);
+    }
+    return new Uint8Array(view.buffer, 0, 4 * groups - (5 * groups - text.length));
+  };
   const inflated = (text) => {
-    const stream = new Blob([bytes(text)]).stream();
+    const stream = new Blob([unpacked(text)]).stream();
     return new Response(stream.pipeThrough(new DecompressionStream("deflate"))).json();
   };
   const taken = new Map(); /* values, or promises of them */
@@ -195,7 +210,33 @@
     box.addEventListener("toggle", () => use("atlas"), { once: true });
   };
 
+  /* Closed parts wait in a file until they are opened. */
+  const startLater = (box) => {
+    const details = box.closest("details"), { later, src } = box.dataset;
+    const fill = async () => {
+      const file = src.slice(src.lastIndexOf("/") + 1, -3);
+      const parts = await load(src, `later-${file}`);
+      const { body } = new DOMParser().parseFromString(parts[Number(later)], "text/html");
+      box.replaceChildren(...(window.oneFile ? window.oneFile.aimed(body) : body).childNodes);
+    };
+    if (details.open) fill();
+    else details.addEventListener("toggle", fill, { once: true });
+  };
+
+  /* Tokens of a text without a number follow the one before. */
+  const startText = (text) => {
+    let place = 0;
+    for (const token of all("i", text)) {
+      place = Number(token.dataset.i ?? place);
+      token.dataset.i = place;
+      token.classList.add("t");
+      place += 1;
+    }
+  };
+
   document.addEventListener("DOMContentLoaded", () => {
+    all(".text").forEach(startText);
+    all("[data-later]").forEach(startLater);
     for (const part of all(".js, .chooser, [data-chart], [data-theme-switch]")) part.hidden = false;
     all("[data-theme-switch]").forEach(startTheme);
     all("[data-chart]").forEach(startChart);

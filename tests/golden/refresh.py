@@ -62,8 +62,10 @@ class _Outline(HTMLParser):
 
 def outline(page: Path) -> str:
     """A page without what fonts and compression decide."""
+    from pages import html_of
+
     reader = _Outline()
-    reader.feed(page.read_text(encoding="utf-8"))
+    reader.feed(html_of(page))
     return "\n".join(reader.lines) + "\n"
 
 
@@ -74,7 +76,6 @@ def stored(name: str) -> Path:
 
 def collect_again(place: Path) -> Path:
     """Collect the stored study anew into an empty folder; returns where it is."""
-    sys.path.insert(0, str(HERE.parent))
     import tiny
     import treebank
     from sites import make_study
@@ -87,6 +88,7 @@ def collect_again(place: Path) -> Path:
 
 def main() -> None:
     """Write every golden page."""
+    sys.path.insert(0, str(HERE.parent))
     if "--study" in sys.argv:
         with tempfile.TemporaryDirectory() as folder:
             shutil.copytree(collect_again(Path(folder)), STUDY, dirs_exist_ok=True)

@@ -1,5 +1,6 @@
 """Pictures drawn as SVG by hand: those that Vega has no mark for, and those that are many."""
 
+import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from headbook.charts.render import FONT
 from headbook.wording import visible
 
 INK = "currentColor"  # that of the page
+TAG = re.compile(r"<[^>]*>")
+WHOLE = re.compile(r"(?<=\d)\.0(?=\D)")  # behind numbers in shapes
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,13 +35,17 @@ class Drawing:
 
 
 def drawing(name: str, caption: str, width: float, height: float, parts: Iterable[str]) -> Drawing:
-    """A picture from its elements, so many pixels wide and high."""
+    """A picture from its elements, so many pixels wide and high.
+
+    Letters stand in the middle and have the page's ink where they do not say otherwise.
+    """
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     return Drawing(
         name,
         caption,
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" '
-        f'aria-label="{escape(visible(caption))}" font-family="{FONT}">{"".join(parts)}</svg>',
+        f'aria-label="{escape(visible(caption))}" font-family="{FONT}" text-anchor="middle" '
+        f'fill="{INK}">{"".join(_short(part) for part in parts)}</svg>',
     )
 
 
@@ -46,10 +53,14 @@ def written(
     text: str, x: float, y: float, size: float, ink: str = INK, *, anchor: str = "middle"
 ) -> str:
     """Text in a picture."""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{ink}">'
-        f"{escape(visible(text))}</text>"
-    )
+    more = f' text-anchor="{anchor}"' if anchor != "middle" else ""
+    more += f' fill="{ink}"' if ink != INK else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}"{more}>{escape(visible(text))}</text>'
+
+
+def _short(part: str) -> str:
+    """An element without decimals that say nothing; texts stay."""
+    return TAG.sub(lambda tag: WHOLE.sub("", tag[0]), part)
 
 
 def guessed_width(text: str, letter: float, wide: float) -> float:

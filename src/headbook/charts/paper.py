@@ -30,13 +30,17 @@ ROOM = re.compile(r"room(\d+)")  # the name of a layer that needs cells or a plo
 Spec = dict[str, Any]
 
 
-def files(picture: Picture) -> dict[str, bytes]:
-    """A picture in black on white by the ending of its name: SVG and PDF, a column's as well.
+def files(picture: Picture, *, columns: bool = True) -> dict[str, bytes]:
+    """A picture in black on white by the ending of its name: SVG and PDF.
 
     Drawings keep their layout and are there once, as wide as the narrower one that holds them.
+
+    Args:
+        columns: charts as wide as a column, too.
     """
     if isinstance(picture, Figure):
-        drawn = {end: (laid_out(picture, wide), wide) for end, wide in WIDTHS.items()}
+        ends = [*WIDTHS] if columns else [""]
+        drawn = {end: (laid_out(picture, WIDTHS[end]), WIDTHS[end]) for end in ends}
     else:
         wide, _ = _size(picture.svg)
         fitting = (inches for inches in sorted(WIDTHS.values()) if wide <= inches * PIXELS)

@@ -40,6 +40,8 @@ TYPES = (
 UNIFORM = "uniform attention"
 HELLINGER = "squared Hellinger distance"  # of heads, in the table of pairs
 MOST_ROWS = 2_000_000  # of the table of groups
+PLAIN = 250_000  # bytes of most tables as CSV up to which it is not compressed
+MOST_OF = {"tokens": 2_500_000, "nearest": 2_500_000}  # and from which there is Parquet alone
 
 
 def heads_table(

@@ -1,7 +1,7 @@
 """Sentences with one head's attention, for its page."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -78,8 +78,8 @@ class ExemplarView:
         position, looked: positions of the query and of the key.
         looking: the text of the queries, where it is another one than that of the keys.
         tokens: the text of the keys, shaded by the attention of ``query``.
-        links: the strongest weights.
-        preview: the whole map as an image address.
+        links: the strongest weights, and ``preview``, the whole map as an image address, of the
+            first ones; scripts show those of the others. Else empty.
         size: queries, keys.
         place: key of the map in the page's data file.
     """
@@ -151,7 +151,7 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
         if each
     }
     return Exemplars(
-        tuple(_exemplar(results, e, WINDOW) for e in first),
+        tuple(_with_map(results, e, _exemplar(results, e, WINDOW)) for e in first),
         tuple(group for ranking, group in made.items() if ranking in RANGE),
         tuple(group for ranking, group in made.items() if ranking not in RANGE),
         _histogram(results, head, exemplars),
@@ -201,11 +201,18 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
         looked=exemplar.key,
         looking=looking,
         tokens=looked,
-        links=tuple(_links(exemplar, sentence, results)),
-        preview=images.preview(exemplar.attention // (256 // COLOURS), ink(COLOURS)),
+        links=(),
+        preview="",
         size=(len(queries.pieces), len(keys.pieces)),
         place=f"{exemplar.ranking}-{exemplar.rank}",
     )
+
+
+def _with_map(results: StackResults, exemplar: Exemplar, view: ExemplarView) -> ExemplarView:
+    """With what readers without scripts see of its map."""
+    sentence = results.study.portrait.sentences[exemplar.index]
+    picture = images.preview(exemplar.attention // (256 // COLOURS), ink(COLOURS))
+    return replace(view, links=tuple(_links(exemplar, sentence, results)), preview=picture)
 
 
 def _score(exemplar: Exemplar) -> str:

@@ -1,7 +1,7 @@
 """The paths of a sentence's tokens through the layers, as the script of its page draws them."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -29,6 +29,13 @@ BESIDE = {  # what stands beside paths, as the sentence's mean
     "neighbour_overlap_chance": "expected by chance",
 }
 CLASSES = {"content": "content words", "function": "function words"}
+
+
+class Table(NamedTuple):
+    """Numbers of tokens (rows) by layer (columns); NaN where there is none."""
+
+    layers: list[int]
+    values: "np.typing.NDArray[np.float64]"
 
 
 def drawn_metrics(rows: pd.DataFrame) -> tuple[str, ...]:
@@ -62,7 +69,7 @@ def paths_data(
     metrics = drawn_metrics(rows)
     if not metrics:
         return None
-    text = sentence.texts[results.stack.queries]
+    tables, text = _tables(rows), sentence.texts[results.stack.queries]
     kinds = [token_kind(*each) for each in zip(text.tags, text.special, strict=True)]
     return {
         "kinds": kinds[:MOST_TOKENS],
@@ -74,37 +81,54 @@ def paths_data(
                 "axis": AXES[metric],
                 "start": START.get(metric),
                 "ranks": metric in RANKS,
-                "views": [*_views(results, rows, metric)],
+                "views": [*_views(results, tables, metric)],
             }
             for metric in metrics
         ],
     }
 
 
-def _views(results: StackResults, every: pd.DataFrame, metric: str) -> Iterator[dict[str, Any]]:
+def _tables(rows: pd.DataFrame) -> dict[tuple[str, str, str], Table]:
+    """The numbers of each metric, state and space by position and layer.
+
+    Without pandas' own tables, which take ten times as long for so few numbers.
+    """
+    cells: dict[tuple[str, str, str], list[tuple[int, int, float]]] = {}
+    names = ("metric", "state", "space", "position", "layer", "value")
+    for metric, state, space, *cell in zip(*(rows[name].tolist() for name in names), strict=True):
+        place, layer, value = cell
+        cells.setdefault((metric, state, space), []).append((int(place), int(layer), float(value)))
+    return {key: _table(each) for key, each in cells.items()}
+
+
+def _table(cells: list[tuple[int, int, float]]) -> Table:
+    places, layers, values = (np.array(each) for each in zip(*cells, strict=True))
+    rows, row = np.unique(places, return_inverse=True)
+    columns, column = np.unique(layers, return_inverse=True)
+    found = np.full((len(rows), len(columns)), np.nan)
+    found[row, column] = values
+    return Table([int(layer) for layer in columns], found)
+
+
+def _views(
+    results: StackResults, tables: Mapping[tuple[str, str, str], Table], metric: str
+) -> Iterator[dict[str, Any]]:
     """A metric's numbers by state and space, the first of each first."""
-    rows = every[every["metric"] == metric]
-    for space in _there(rows["space"], [*Space, ""]):
-        for state in _there(rows["state"], [State.OUT, *State, ""]):
-            own = rows[(rows["state"] == state) & (rows["space"] == space)]
-            if own.empty:
+    own = {key[1:]: table for key, table in tables.items() if key[0] == metric}
+    for space in dict.fromkeys([*map(str, Space), ""]):
+        for state in dict.fromkeys(map(str, [State.OUT, *State, ""])):
+            if (state, space) not in own:
                 continue
-            table = own.pivot(index="position", columns="layer", values="value")
-            layers = [int(layer) for layer in table.columns]
+            layers, values = own[state, space]
             names = [SPACES[Space(space)]] if space else []
             names += [STATES[State(state)]] if state else []
             yield {
                 "name": ", ".join(names),
                 "layers": layers,
-                "values": [_numbers(line) for line in table.to_numpy(float)],
+                "values": [_numbers(line) for line in values],
                 "classes": _classes(results, metric, state, space, layers),
-                "beside": _beside(every, metric, state, space),
+                "beside": _beside(tables, metric, state, space),
             }
-
-
-def _there(values: pd.Series, order: list[Any]) -> list[str]:
-    found = set(values.fillna(""))
-    return [each for each in dict.fromkeys(map(str, order)) if each in found]
 
 
 def _numbers(values: "np.typing.NDArray[np.float64]") -> list[float | None]:
@@ -115,29 +139,38 @@ def _classes(
     results: StackResults, metric: str, state: str, space: str, layers: list[int]
 ) -> dict[str, list[float | None]]:
     """Means over all sentences by word class and layer, where they are known."""
-    table = results.study.layers
-    mine = table[(table["stack"] == results.stack.name) & (table["metric"] == metric)]
-    mine = mine[mine["view"].fillna("") == ""]
-    found = {}
+    means, found = results.once(_class_means), {}
     for label, name in CLASSES.items():
-        wanted = "/".join(part for part in (state, space, label) if part)
-        of_class = mine[mine["label"] == wanted].set_index("layer")["value"]
-        values = of_class.reindex(layers).to_numpy(float)
+        by_layer = means.get((metric, "/".join(part for part in (state, space, label) if part)), {})
+        values = np.array([by_layer.get(layer, np.nan) for layer in layers], float)
         if not np.isnan(values).all():
             found[name] = _numbers(values)
     return found
 
 
-def _beside(every: pd.DataFrame, metric: str, state: str, space: str) -> dict[str, Any]:
+def _class_means(results: StackResults) -> dict[tuple[str, str], dict[int, float]]:
+    """The numbers of layers without a view, by metric and label, then by layer."""
+    table = results.study.layers
+    table = table[(table["stack"] == results.stack.name) & (table["view"].fillna("") == "")]
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    columns = (table[name].tolist() for name in ("metric", "label", "layer", "value"))
+    for metric, label, layer, value in zip(*columns, strict=True):
+        found.setdefault((metric, label), {})[int(layer)] = float(value)
+    return found
+
+
+def _beside(
+    tables: Mapping[tuple[str, str, str], Table], metric: str, state: str, space: str
+) -> dict[str, Any]:
     """What a metric is set against: means over the sentence's tokens, by layer."""
     known = all_metrics()[metric]
     found = {}
     for name in known.beside if isinstance(known, TokenMetric) else ():
-        of_it = every[(every["metric"] == name) & (every["state"] == state)]
-        spaces = set(of_it["space"])
-        of_it = of_it[of_it["space"] == (space if space in spaces else min(spaces, default=""))]
-        if len(of_it):
-            found[BESIDE[name]] = _numbers(of_it.groupby("layer")["value"].mean().to_numpy(float))
+        spaces = {key[2] for key in tables if key[:2] == (name, state)}
+        chosen = space if space in spaces else min(spaces, default="")
+        if (name, state, chosen) in tables:
+            means = np.nanmean(tables[name, state, chosen].values, axis=0)
+            found[BESIDE[name]] = _numbers(means)
     return found
 
 

@@ -14,6 +14,7 @@ from headbook.views.text import distinct
 from headbook.wording import THIN, visible
 from headbook.writing import images
 
+COLOURS = 32  # of a picture; it carries its palette
 MOST_TOKENS = 48  # rows and columns of a picture, and rows of the table
 OTHERS = 3  # sources that a cell names beside the token itself
 CELL = 10  # units of a weight in the picture
@@ -109,7 +110,7 @@ def sources(found: Mapping[str, Steps], text: ShownText) -> Sources | None:
 def _mixture(kind: Rollout, steps: Steps, names: list[str], text: ShownText) -> Mixture:
     shown = steps[:MOST_TOKENS, :MOST_TOKENS]
     most = max(int(shown.max()), 1)
-    scaled = np.rint(shown / most * STEPS).astype(np.uint8)
+    scaled = np.rint(shown / most * (COLOURS - 1)).astype(np.uint8)
     longest = max(len(name[:LETTERS]) for name in names)
     labels = [Label(CELL * (i + 0.5), name[:LETTERS]) for i, name in enumerate(names[: len(shown)])]
     return Mixture(
@@ -117,7 +118,7 @@ def _mixture(kind: Rollout, steps: Steps, names: list[str], text: ShownText) -> 
         said=tuple(_said(steps, _quoted(text), text.special)),
         note="Rows: states after the last layer, columns: inputs. Background: 0, strongest colour: "
         f"{_share(most)}, the largest share here.",
-        image=images.preview(scaled, ink(STEPS + 1)),
+        image=images.preview(scaled, ink(COLOURS)),
         side=CELL * len(shown),
         left=6 * longest + 10,
         top=5 * longest + 12,

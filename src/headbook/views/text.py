@@ -38,6 +38,11 @@ class Token:
     chosen: bool = False
     gap: bool = False
 
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is shown of it but its letters."""
+        return not (self.special or self.looks or self.chosen or self.shade)
+
 
 def running_text(
     text: ShownText,

@@ -18,7 +18,7 @@ from headbook.wording import sentence_file, written
 TOKEN_TABLES = ("tokens", "nearest")  # the largest ones; they grow with every listed sentence
 SENTENCES, FEWEST_SENTENCES = 10, 1  # pages that are kept, if possible and in any case
 EXEMPLARS, FEWEST_EXEMPLARS = 3, 1  # the same of each ranking of a head
-PAGE = 3  # an exemplar takes about so many bytes on its page for each of its data file
+PAGE = 2  # an exemplar takes about so many bytes on its page for each of its data file
 
 Sizes = Mapping[str, int]
 Place = TypeVar("Place", bound=tuple[Any, ...])

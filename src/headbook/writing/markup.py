@@ -21,6 +21,7 @@ from headbook.writing import latex
 
 LEGIBLE = 1_000  # characters of a data file up to which its values stay JSON
 END = ");\n"  # of a data file
+OURS, THEIRS = str.maketrans("&<>", ",.:"), str.maketrans(",.:", "&<>")
 IDENTIFIERS = {
     re.compile(r"arXiv:(\d{4}\.\d{4,5})"): "https://arxiv.org/abs/",
     re.compile(r"doi:(10\.\S+[^\s.,;)])"): "https://doi.org/",
@@ -75,13 +76,30 @@ def safe_json(value: Any) -> str:
 def script(name: str, value: Any) -> str:
     """A data file: one call of a function that every page registers.
 
-    Values of more than `LEGIBLE` characters are deflated, in base64: `values` has them back.
+    Values of more than `LEGIBLE` characters are deflated, as `letters`: `values` has them back.
     """
     text = safe_json(value)
     if len(text) <= LEGIBLE:
         return f"headbook.take({safe_json(name)},{text});\n"
-    packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    packed = letters(zlib.compress(text.encode(), 9))
     return f'headbook.packed({safe_json(name)},"{packed}");\n'
+
+
+def letters(content: bytes) -> str:
+    """Bytes as letters that mean nothing to HTML or in a string: five for every four.
+
+    Base 85 of RFC 1924, but for three of its letters; base64 takes a fifteenth more.
+    """
+    return base64.b85encode(content).decode().translate(OURS)
+
+
+def from_letters(text: str) -> bytes:
+    """The bytes that `letters` wrote.
+
+    Raises:
+        ValueError: the text has other letters.
+    """
+    return base64.b85decode(text.translate(THEIRS))
 
 
 def values(text: str) -> str:
@@ -91,7 +109,7 @@ def values(text: str) -> str:
     if call == "headbook.take":
         return given
     name, packed = json.loads(given)
-    value = zlib.decompress(base64.b64decode(packed)).decode()
+    value = zlib.decompress(from_letters(packed)).decode()
     return f"[{safe_json(name)},{value}]"
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from headbook.errors import StudyError
 from headbook.resources import folder
 from headbook.writing.export import walk
-from headbook.writing.markup import values
+from headbook.writing.markup import letters, values
 
 MARK = '<meta name="generator" content="Headbook, one file">'
 # What a folder needs and one file does not: what servers read, and what stands in its own head.
@@ -24,7 +24,10 @@ USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.cs
 HEAD = 1000  # bytes in which the mark stands
 LINKS = re.compile(r'(<a [^>]*?href=")(?!#|[a-z]+:)')
 PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')  # files, which its body does not reach
-LEFT = "Left out of this one file, since the same rows are in it as CSV or Parquet: {}."
+LEFT = (
+    "Left out of this one file, since the same rows are in it as CSV or Parquet: {}. The same goes "
+    "for figures as PDF, which are in it as SVG."
+)
 
 
 def is_ours(file: Path) -> bool:
@@ -72,6 +75,8 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
         name = file.relative_to(site).as_posix()
         if name in unwanted or any(part.startswith(".") for part in Path(name).parts):
             continue
+        if name.endswith(".pdf"):  # the same picture as SVG is there
+            continue
         content = file.read_bytes()
         if name.startswith("data/") and name.endswith(".js"):
             content = values(content.decode()).encode()
@@ -90,10 +95,10 @@ def _is_code(name: str) -> bool:
 
 
 def _packed(name: str, content: bytes) -> str:
-    """A file's bytes as text; pictures are compressed already."""
-    return base64.b64encode(
-        content if name.endswith(".png") else zlib.compress(content, 9)
-    ).decode()
+    """A file's bytes as text; pictures are compressed already, and stand in addresses."""
+    if name.endswith(".png"):
+        return base64.b64encode(content).decode()
+    return letters(zlib.compress(content, 9))
 
 
 def _policy(scripts: list[str], style: str) -> str:

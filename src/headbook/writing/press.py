@@ -13,7 +13,7 @@ from headbook import charts
 from headbook.charts import Figure
 from headbook.resources import folder as resource_folder
 from headbook.views.page import Page
-from headbook.writing import markup, publish
+from headbook.writing import later, markup, publish
 from headbook.writing.contents import WITHOUT, with_contents
 
 
@@ -55,6 +55,9 @@ class Press:
                 path.write_text(markup.script(f"chart-{figure.name}", charts.columnar(figure)))
         root = publish.root(self.base, page)
         html = self.drawn(page.template, page=page, root=root)
+        html, parts = later.taken_out(html, root, page.path)
+        if parts:
+            self.text(later.file_of(page.path), markup.script(later.name_of(page.path), parts))
         self.text(page.path, html if page.template in WITHOUT else with_contents(html))
 
     def drawn(self, template: str, **given: Any) -> str:
@@ -64,7 +67,7 @@ class Press:
     def text(self, path: str, text: str) -> None:
         """Write a file of the site."""
         file = self.folder / path
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -279,7 +279,7 @@ class _Writer:
         folder.mkdir()
         figures = exported((*self._metric_pages, *self._across))
         for figure in figures:
-            export.write_figure(figure, folder)
+            export.write_figure(figure, folder, columns=False)
         return len(figures)
 
     def _data_page(self, figures: int, left_out: list[str]) -> DataPage:

@@ -13,17 +13,22 @@ from headbook.metrics import token_metrics
 from headbook.metrics.base import Metric
 from headbook.network.controls import twins
 from headbook.stored import scores
+from headbook.stored.tables import MOST_OF, PLAIN
 from headbook.terms import Side, Stack
 
 FRAME = 1_200_000  # scripts, style and the runtime of live charts
-ACROSS, ACROSS_METRIC, ACROSS_HEAD = 150_000, 6_000, 8_000  # overview, syntax, patterns, ...
-METRIC, METRIC_STACK, METRIC_HEAD = 30_000, 30_000, 800  # a metric's page, figures and live charts
-HEAD, HEAD_METRIC = 17_000, 1_100  # a head's page, without exemplars
-EXEMPLAR, EXEMPLAR_TOKEN, EXEMPLAR_PAIR = 1_200, 130, 1.4  # on that page, and its map
-VALUE = 1_900  # a head and metric in the tables and in what scripts read
-SENTENCE, SENTENCE_METRIC = 15_000, 9_000  # a sentence's page and live charts
-STATE, STATE_METRIC, STATE_NEAREST = 120, 240, 1_400  # a token's state in a layer: page and tables
-WEIGHT, LENGTH = 2, 6  # a weight of a listed sentence as number and picture; length of a value
+ACROSS, ACROSS_METRIC = 150_000, 6_000  # overview, syntax, tables of layers, ...
+ACROSS_HEAD, ACROSS_VALUE = 3_500, 470
+METRIC, METRIC_STACK, METRIC_HEAD = 13_000, 19_000, 550  # a metric's page, figures and live charts
+HEAD, HEAD_METRIC = 20_000, 500  # a head's page, without exemplars
+EXEMPLAR, EXEMPLAR_TOKEN, EXEMPLAR_PAIR = 900, 25, 0.8  # on that page, and its map
+VALUE = 1_150  # a head and metric in the tables and in what scripts read
+TWIN = 0.5  # times that for each model that it is compared with
+SENTENCE, OTHER = 30_000, 12_000  # the page of a sentence with all heads, and of any other
+STATE = 230  # a token's state in a layer: Parquet and what scripts read
+STATE_METRIC, STATE_NEAREST = 110, 900  # rows of a state as CSV, by table
+PACKED = 7  # times as small CSV is with gzip
+WEIGHT, LENGTH = 1.3, 4  # a weight of a listed sentence as number and picture; length of a value
 BASE64 = 4 / 3
 OTHERS = 3  # exemplars that every head has beside its strongest
 FAR = 1.5  # times a limit: beyond what a prediction is wrong by
@@ -66,6 +71,7 @@ def expected(
     config: Config,
     lengths: Sequence[Mapping[Side, int]],
     *,
+    sentences: int = 0,
     least: bool = False,
 ) -> Expected:
     """Predict a site.
@@ -75,6 +81,7 @@ def expected(
         metrics: that are computed.
         config: what is asked for.
         lengths: tokens of each listed sentence by side.
+        sentences: of the input; those that heads cite have a page, too.
         least: with the least detail that `headbook.writing.detail` can leave.
     """
     traced = lengths[: 0 if least else config.neuron_sentences]
@@ -85,17 +92,25 @@ def expected(
     mean = sum(usual) / len(usual)
     exemplar = EXEMPLAR + EXEMPLAR_TOKEN * mean + EXEMPLAR_PAIR * mean**2
     page = HEAD + HEAD_METRIC * amount + (2 if least else shown) * exemplar  # of each ranking one
-    told = len(token_metrics(metrics))
+    told, states = len(token_metrics(metrics)), _states(stacks, lengths)
+    others = max(0, min(sentences - len(lengths), heads * (2 if least else shown)))
     return Expected(
         heads,
         amount,
         len(lengths),
         {
-            "heads": heads * (page + VALUE * amount * (1 + len(compared))),
-            "sentences": sum(_sentence(stacks, told, each) for each in lengths)
-            + sum(_neurons(stacks, each) for each in traced),
+            "heads": heads * (page + VALUE * amount * (1 + TWIN * len(compared))),
+            "sentences": sum(_sentence(stacks, each) for each in lengths)
+            + OTHER * others
+            + sum(_neurons(stacks, each) for each in traced)
+            + STATE * states
+            + (0 if least else _as_csv("tokens", STATE_METRIC * told * states))
+            + (0 if least else _as_csv("nearest", STATE_NEAREST * states * (told > 0))),
             "metrics": amount * (METRIC + METRIC_STACK * len(stacks) + METRIC_HEAD * heads),
-            "rest": FRAME + ACROSS + ACROSS_METRIC * amount + ACROSS_HEAD * heads,
+            "rest": FRAME
+            + ACROSS
+            + ACROSS_METRIC * amount
+            + (ACROSS_HEAD + ACROSS_VALUE * amount) * heads,
         },
     )
 
@@ -116,15 +131,23 @@ def check_limit(least: Expected, most: float | None) -> None:
         )
 
 
-def _sentence(stacks: Sequence[Stack], metrics: int, lengths: Mapping[Side, int]) -> float:
+def _states(stacks: Sequence[Stack], lengths: Sequence[Mapping[Side, int]]) -> int:
+    """Tokens of the listed sentences in all layers."""
+    return sum(each[stack.queries] * stack.n_layers for each in lengths for stack in stacks)
+
+
+def _as_csv(name: str, size: float) -> float:
+    """What a table of so many bytes takes as CSV: large ones are compressed or left out."""
+    if size > MOST_OF[name]:
+        return 0
+    return size if size <= PLAIN else size / PACKED
+
+
+def _sentence(stacks: Sequence[Stack], lengths: Mapping[Side, int]) -> float:
     size: float = SENTENCE
     for stack in stacks:
         heads = len(stack.attention_layers) * stack.n_heads
         n_queries, n_keys = lengths[stack.queries], lengths[stack.keys]
-        states = n_queries * stack.n_layers
-        size += SENTENCE_METRIC * metrics + states * (
-            STATE + STATE_METRIC * metrics + STATE_NEAREST * (metrics > 0)
-        )
         size += heads * (n_queries * n_keys * WEIGHT + n_keys * LENGTH)
     return size
 

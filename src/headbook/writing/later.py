@@ -1,0 +1,39 @@
+"""Closed parts of pages, which wait in a file of their own until a reader opens them.
+
+What a template puts between two marks leaves the page; ``templates/assets/site.js`` brings it back.
+The file is compressed, so that the many numbers of a head weigh a fifth of what they would there.
+"""
+
+import re
+
+FOLDER = "data/later"
+PART = re.compile(r"<!--later-->\n?(.*?)\n?<!--/later-->", re.DOTALL)
+
+
+def taken_out(html: str, root: str, path: str) -> tuple[str, list[str]]:
+    """A page without its parts that wait, and these.
+
+    Args:
+        root: the way from the page to the site's root.
+        path: of the page.
+    """
+    parts: list[str] = PART.findall(html)
+    if not parts:
+        return html, parts
+    places = iter(range(len(parts)))
+    source = f"{root}{file_of(path)}"
+
+    def mark(_: re.Match[str]) -> str:
+        return f'<div data-later="{next(places)}" data-src="{source}"></div>'
+
+    return PART.sub(mark, html), parts
+
+
+def name_of(path: str) -> str:
+    """What scripts call the parts of a page."""
+    return f"later-{path.removesuffix('.html').replace('/', '-')}"
+
+
+def file_of(path: str) -> str:
+    """Where they are, from the site's root."""
+    return f"{FOLDER}/{name_of(path).removeprefix('later-')}.js"
