@@ -29,10 +29,11 @@ from headbook.metrics import (
 from headbook.metrics.base import Metric, SampledMetric, Source
 from headbook.network.anatomy import Anatomy, examine
 from headbook.network.model import Model, load_model
-from headbook.passes.context import ContextSampler
+from headbook.passes.context import ContextSampler, FirstLook, SecondLook
 from headbook.passes.flowpass import FlowTracker
 from headbook.passes.sampler import Sampler
 from headbook.passes.survey import Surveyor
+from headbook.passes.watch import look
 from headbook.summaries.accumulators import FIELDS, Ratios
 from headbook.summaries.finish import ABOUT
 from headbook.summaries.sums import HeadColumn, HeadTable, SampleSums, TokenColumn, TokenSums
@@ -144,20 +145,22 @@ def columns(
     yield from tables.columns()
     context = ContextSampler(model, anatomy, tuple(context_metrics(metrics)), (), SEED)
     if context.metrics:
-        known = context.thresholds(batches, context.step(batch.items[0] for batch in batches))
-        tables = Tables()
+        first = FirstLook(context, context.step(batch.items[0] for batch in batches))
         for batch in batches:
-            tables.take(context.sample(batch, known).context, "heads")
+            look(model, anatomy, batch, [first])
+        second, tables = SecondLook(context, first.thresholds()), Tables()
+        for batch in batches:
+            tables.take(look(model, anatomy, batch, [second]).survey.context, "heads")
         yield from tables.columns()
     flows = FlowTracker(model, anatomy, tuple(flow_metrics(metrics)), (), range(len(batches)))
     if flows.metrics:
         tables = Tables()
         for batch in batches:
-            tables.take(flows.track(batch)[1], "layers")
+            tables.take(look(model, anatomy, batch, [flows]).survey.flows, "layers")
         yield from tables.columns()
     sampler = Sampler(model, anatomy, tuple(sampled_metrics(metrics)), len(batches))
     if sampler.metrics:
-        parts = [sampler.sample(batch).sampled for batch in batches]
+        parts = [look(model, anatomy, batch, [sampler]).survey.sampled for batch in batches]
         for name in parts[0]:
             yield from _finished([each[name] for each in parts])
 

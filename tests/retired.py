@@ -64,6 +64,7 @@ ALLOWED_TAGS = {
     "code": "names of files, columns, metrics and options",
     "pre": "commands and BibTeX entries",
     "bdi": "words of the input",
+    "text": "in pictures: tokens beside maps, words and relations of trees",
     "math": "formulas",
 }
 ALLOWED_CLASSES = {

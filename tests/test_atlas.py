@@ -168,11 +168,12 @@ def test_a_dot_stands_where_its_value_is() -> None:
 def test_names_of_lines_stand_apart_and_lines_stay_inside() -> None:
     values = [np.array([0.5, -0.3]), np.array([0.4, -0.31]), np.array([0.1, -0.32])]
     none = np.full(2, np.nan)
-    lines = [Line(f"line {n}", v, none, none, "x") for n, v in enumerate(values)]
+    lines = [Line(f"line {n}", v, none, none, ("x", "y")) for n, v in enumerate(values)]
     drawn = layer_lines("a", "b", lines, layers=(0, 1), ends=(-0.4, 0.6), ticks=((0, "0"),)).svg
     height = float(re.findall(r'viewBox="0 0 \d+ (\d+)"', drawn)[0])
     names = sorted(float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)"[^>]*weight', drawn))
     assert len(names) == 3
+    assert re.findall("<title>([^<]*)", drawn)[:2] == ["line 0, layer 0: x", "line 0, layer 1: y"]
     assert np.diff(names).min() >= APART - 0.1
     places = [float(y) for y in re.findall(r'cy="([-\d.]+)"', drawn)]
     assert len(places) == 6

@@ -27,7 +27,8 @@ def test_grid_shows_the_chosen_metric(
             grid = page.locator(f'[data-grid="{stack}"]')
             cells = grid.locator("td a")
             if key not in choices:
-                expect(grid.locator("[data-caption]")).to_have_text("Not measured in this stack")
+                said = "Not measured for this attention type"
+                expect(grid.locator("[data-caption]")).to_have_text(said)
                 assert {*cells.all_text_contents()} == {"–"}
                 expect(grid.locator("[data-files]")).to_be_hidden()
                 continue
@@ -200,7 +201,7 @@ def test_contents_stay_in_sight_and_mark_what_is_read(encoder_site: Site, open_p
     ("path", "tiles"),
     [
         ("patterns.html", ".thumbs"),
-        ("sentences/0001.html", ".sheet"),
+        ("sentences/0001.html", ".over"),
         ("heads/L00-H01.html", ".near"),
     ],
 )
@@ -209,7 +210,8 @@ def test_pictures_of_heads_are_one_tab_stop(
 ) -> None:
     page = open_page(encoder_site.folder / path)
     box = page.locator(tiles).first
-    links = box.locator("a")
+    links = box.locator("a, button")
+    links.nth(1).wait_for()
     assert links.count() > 1
     stops = each(links, "tabindex")
     assert (stops.count("0"), stops.count("-1")) == (1, len(stops) - 1)

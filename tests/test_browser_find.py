@@ -165,7 +165,8 @@ def test_what_newcomers_type_leads_to_questions(overview: Page, query: str) -> N
 
 def data_of_questions(page: Page) -> list[list[str]]:
     folder = urlsplit(page.url).path.rpartition("/")[0]
-    rows: list[list[str]] = data_file(Path(folder) / "data/find.js")[1]["questions"]
+    _, found = data_file(Path(f"{folder}/data/find.js"))
+    rows: list[list[str]] = found["questions"]
     return rows
 
 
@@ -195,7 +196,9 @@ def test_sentences_are_those_with_the_letters(encoder_site: Site, overview: Page
         assert ask(overview, query).get("Sentences", 0) == len(wanted)
         if len(wanted) > 5:
             options(overview, "Sentences").last.click()
-        assert {*hits(overview, "Sentences")} == {*wanted}
+        shown = [text.removesuffix("…").rstrip() for text in hits(overview, "Sentences")]
+        assert len(shown) == len(wanted)
+        assert all(any(text.startswith(each) for each in shown) for text in wanted)
 
 
 def test_what_was_found_is_marked(overview: Page) -> None:

@@ -21,7 +21,7 @@ def test_the_map_changes_to_what_is_carried_and_back(encoder_site: Site, open_pa
     home = int(box.get_attribute("data-looks") or ""), int(box.get_attribute("data-looked") or "")
     check_canvas(box.locator("[data-full]"), (pieces, pieces), weights, home)
     switch(box.page, view="norm")
-    expect(box).to_contain_text("each weight times the length of its value after W_O")
+    expect(box).to_contain_text("‖αvW_O‖, as a share of its row")
     carried = weights * np.array(shown.norms)
     shares = carried / carried.sum(1, keepdims=True)
     shades = strength(cells(box, shares.shape)).ravel()

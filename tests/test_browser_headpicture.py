@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from browser import Open, each, sideways, violations
+from headbook.charts.ink import LAYERS
 from headbook.numbers.results import results
 from headbook.stored.shown import HeadName
 from headbook.views.headfacts import head_facts
@@ -52,6 +53,58 @@ def test_points_stand_where_their_numbers_are(
         slope, start = np.polyfit([*known.values()], at, 1)
         assert slope * sign > 0
         np.testing.assert_allclose(at, start + slope * np.array([*known.values()]), atol=0.12)
+        if min(known.values()) >= 0:  # the axis begins at 0, as that of the still picture
+            line = page.locator("[data-stage] .axis").get_attribute("d") or ""
+            corner = re.findall(r"-?[\d.]+", line)
+            assert abs(start - float(corner[0 if axis == 0 else 2])) < 1
+
+
+def test_the_head_nearest_to_the_pointer_is_told(encoder_site: Site, open_page: Open) -> None:
+    """Beside a point as on it, and none where all are out of reach."""
+    page = visit(open_page, encoder_site)
+    page.locator("[data-stage] svg").scroll_into_view_if_needed()
+    box = page.locator("[data-stage] svg").bounding_box()
+    assert box is not None
+    found, said = places(page), page.locator("[data-stage] .status")
+    for dx, dy in ((0, 0), (9, 3), (-4, -9)):
+        for x, y in found.values():
+            away = {n: math.dist((x + dx, y + dy), place) for n, place in found.items()}
+            if sorted(away.values())[1] - min(away.values()) < 1:
+                continue  # two are as near
+            page.mouse.move(box["x"] + x + dx, box["y"] + y + dy)
+            nearest = min(away, key=lambda n: away[n])
+            expect(said).to_contain_text(f"{nearest}: ")
+            expect(page.locator("[data-stage] .near")).to_have_attribute(
+                "aria-label", re.compile(rf"^{nearest}: ")
+            )
+    page.mouse.move(box["x"] + 2, box["y"] + 2)
+    expect(page.locator("[data-stage] .near")).to_have_count(0)
+
+
+def test_layers_have_the_colours_of_the_still_picture(encoder_site: Site, open_page: Open) -> None:
+    page = visit(open_page, encoder_site)
+    fills = page.locator("[data-stage] a path").evaluate_all(
+        "found => found.map((each) => getComputedStyle(each).fill.match(/[\\d.]+/g).map(Number))"
+    )
+    layers = [int(name[1]) for name in places(page)]
+    assert {*layers} == {0, 1}
+    for layer, fill in zip(layers, fills, strict=True):
+        wanted = [int(LAYERS[-layer][i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        np.testing.assert_allclose(fill, wanted, atol=0.005)
+
+
+def test_names_hide_no_point_and_no_name(encoder_site: Site, open_page: Open) -> None:
+    page = visit(open_page, encoder_site)
+    boxes = page.locator("[data-stage] a text:not([hidden])").evaluate_all(
+        """found => found.map((each) => {
+          const { left, right, top, bottom } = each.getBoundingClientRect();
+          return [left, right, top + 2, bottom - 2];  // letters do not fill their line
+        })"""
+    )
+    assert len(boxes) > 2
+    for n, (left, right, top, bottom) in enumerate(boxes):
+        for other in boxes[:n]:
+            assert right <= other[0] or other[1] <= left or bottom <= other[2] or other[3] <= top
 
 
 def test_points_lead_to_their_heads_by_keyboard(encoder_site: Site, open_page: Open) -> None:

@@ -129,7 +129,7 @@ def test_words_say_the_weight_between_two_tokens(encoder_site: Site, open_page: 
             tokens(box, "keys").nth(key).click()
             page.locator("h1").hover()
             said = f"L0·H3: “{names[query]}” ({query}) attends to “{names[key]}” ({key}) with "
-            why = "" if naive.seen(rows[query][key]) else ": it is the sink, which is masked"
+            why = "" if naive.seen(rows[query][key]) else ": this key is a sink, which is masked"
             expect(box.locator(".pair")).to_have_text(f"{said}{written(rows[query][key])}{why}.")
 
 
@@ -137,7 +137,7 @@ def test_what_comes_later_is_missing_and_not_nothing(decoder_site: Site, open_pa
     box, _ = opened(decoder_site, open_page, HeadName("self", 0, 1))
     tokens(box, "queries").nth(2).click()
     tokens(box, "keys").nth(3).click()
-    expect(box.locator(".pair")).to_contain_text("with –: it comes later and cannot be seen.")
+    expect(box.locator(".pair")).to_contain_text("with –: the causal mask hides later keys.")
     assert len(table(box)) == 3
 
 

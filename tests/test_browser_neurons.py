@@ -70,7 +70,7 @@ def check_steps(view: Locator, row: Row, key: int, width: int) -> None:
     sees = sum(not math.isnan(weight) for weight in row.weights)
     how = [how for _, _, how in found]
     assert how[0] == f"sum of the {width} products"
-    assert how[2] == f"log of the sum of exp(score) over the {sees} keys it sees"
+    assert how[2] == f"log of the sum of exp(score) over the {sees} keys visible to it"
 
 
 @pytest.mark.parametrize(("kind", "place"), PLACES)
@@ -89,7 +89,7 @@ def test_numbers_are_those_of_queries_and_keys(
         check_steps(view, row, key, kept.queries.shape[2])
         assert abs(row.weights[key] * 255 - steps[query, key]) < 0.51
         stored = f"{steps[query, key]}/255 = {steps[query, key] / 255:.3f}"
-        expect(view.get_by_text("Stored for the other views")).to_contain_text(stored)
+        expect(view.get_by_text("Stored with 8 bits as")).to_contain_text(stored)
         for name in ("Every dimension", "Every key"):
             details = view.locator("details").filter(has_text=name)
             if details.get_attribute("open") is None:

@@ -106,7 +106,7 @@ def seen(page: Page) -> list[object]:
         page.title(),
         page.locator("body").inner_text(),
         page.locator("img").evaluate_all(pictures),
-        page.locator("main *").evaluate_all(boxes),
+        page.locator("main *:not(noscript *)").evaluate_all(boxes),
     ]
 
 
@@ -122,6 +122,9 @@ def test_every_page_shows_what_it_shows_in_the_folder(
             one.locator("h1 + .warnings").evaluate("(note) => note.remove()")
         prints = other.locator("a[href$='.pdf']")  # which one file does without
         prints.evaluate_all("(links) => links.forEach((each) => each.remove())")
+        if path.startswith("sentences/0"):  # whose data comes after the page
+            for page in (one, other):
+                page.wait_for_timeout(1000)
         assert seen(one) == seen(other), path
     other.close()
 
@@ -161,9 +164,11 @@ def test_back_returns_to_the_page_its_view_and_its_place(
     page.locator("[data-switch=view]").first.select_option("renorm")
     assert re.search(r"#/heads/L01-H\d\d\.html#.*view=renorm", page.url)
     address = page.url
+    page.go_back()  # to the choice before
     page.go_back()
     expect(page.locator("h1")).to_have_text("Heads")
     expect(page.locator("[data-count]")).to_have_text(shown)
+    page.go_forward()
     page.go_forward()
     expect(page.locator("[data-switch=view]").first).to_have_value("renorm")
     assert page.url == address

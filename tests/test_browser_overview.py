@@ -95,6 +95,41 @@ def test_the_card_follows_pointer_and_focus(encoder_site: Site, open_page: Open)
     assert page.locator("[data-tiles] [aria-current]").count() == 1
 
 
+def test_the_tile_nearest_to_the_pointer_is_told(encoder_site: Site, open_page: Open) -> None:
+    """Between two tiles and beside the outermost ones."""
+    page, known = opened(open_page, encoder_site), cards(encoder_site)
+    places = page.evaluate(BOXES)[4]
+    (left, top, wide), (after, *_) = places[0], places[1]
+    last, below = places[3], places[4]
+    for x, y, place in (
+        ((left + wide + after) / 2 - 1, top + 9, 0),
+        ((left + wide + after) / 2 + 1, top + 9, 1),
+        (last[0] + wide + 10, last[1] + 9, 3),
+        (below[0] + 9, below[1] + wide + 10, 4),
+    ):
+        page.mouse.move(x, y)
+        expect(page.locator("[data-name]")).to_have_text(known[place][0])
+
+
+def test_the_mark_nearest_to_the_pointer_is_told(encoder_site: Site, open_page: Open) -> None:
+    page = opened(open_page, encoder_site)
+    curve = page.locator(".curve").first
+    mark, tip = curve.locator("circle").nth(1), curve.locator(".tip")
+    still = open_page(encoder_site.folder / "index.html", java_script_enabled=False)
+    text = still.locator(".curve").first.locator("circle").nth(1).locator("title").text_content()
+    assert re.fullmatch(r"[a-z ]+, layer 1: .+", text or "")
+    mark.scroll_into_view_if_needed()
+    box = mark.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    for dx, dy in ((0, 0), (8, -6), (-6, -8)):
+        page.mouse.move(x + dx, y + dy)
+        expect(tip).to_have_text(text or "")
+        expect(curve.locator("circle.near")).to_have_count(1)
+    page.mouse.move(x, y - 40)
+    expect(tip).to_be_hidden()
+
+
 def test_the_card_draws_the_map_of_its_tile(encoder_site: Site, open_page: Open) -> None:
     """Pixel by pixel what stands in the picture of all maps."""
     page = opened(open_page, encoder_site)

@@ -42,7 +42,9 @@ def test_a_choice_is_shown_as_it_is(model: Path, tmp_path: Path, metrics: str, p
     assert [p.stem for p in sorted((tmp_path / "site" / "metrics").iterdir())] == sorted(
         [metrics, "index"]
     )
-    assert (tmp_path / "site" / "sentences").exists() == (pages == "1")
+    assert (tmp_path / "site" / "sentences").exists() == (
+        pages == "1" or bool(study.portrait.exemplars)
+    )
 
 
 def test_others_may_read_a_stored_study(model: Path, tmp_path: Path) -> None:

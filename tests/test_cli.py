@@ -212,8 +212,8 @@ def test_render_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -
     shown = rf"{re.escape(str(out))}/index\.html\n{pages} pages, [\d.]+ MB, [\d.]+ s\n"
     assert re.fullmatch(shown, said.out)
     first, *_, last = said.err.splitlines()
-    assert first == f"pages: 0/{pages}"
-    assert last == f"pages: {pages}/{pages}"
+    assert first == "pages: 0 %"
+    assert last == "pages: 100 %"
     assert "\x1b" not in said.out + said.err
     assert differing(small_site.folder, out) == []
 
@@ -260,7 +260,7 @@ def test_figures_says_what_it_wrote_or_which_names_there_are(
     assert len(list(out.glob("*.csv"))) == 3
     refused(run("figures", small_site.stored, "--out", out), "exists already; pass --force")
     said = run("figures", small_site.stored, "-f", "--only", "attention_to-self", "--out", out)
-    assert said == Said(0, f"{out}/figures.tex\nfigures: 1\n", "figures: 0/1\nfigures: 1/1\n")
+    assert said == Said(0, f"{out}/figures.tex\nfigures: 1\n", "figures: 0 %\nfigures: 100 %\n")
     wrong = run("figures", small_site.stored, "--only=attention_too", "--out", tmp_path / "no")
     refused(wrong, "--only: 'attention_too' .* such as attention_to-self, ")
     assert not (tmp_path / "no").exists()
@@ -272,7 +272,9 @@ def test_pack_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -> 
     assert (said.code, said.err) == (0, "")
     name, sizes, *limits = said.out.splitlines()
     assert name == str(out)
-    assert re.fullmatch(rf"{len(tree(small_site.folder)) + 2} files, .* kB, unpacked .* MB", sizes)
+    assert re.fullmatch(
+        rf"{len(tree(small_site.folder)) + 2} files, .* [kM]B, unpacked .* MB", sizes
+    )
     assert [line[:13] for line in limits] == ["within 50 MB:", "within 100 MB"]
     refused(run("pack", small_site.folder, "--out", out), "exists already; pass --force")
     assert run("pack", small_site.folder, "--out", out, "-fq") == Said(0, "", "")

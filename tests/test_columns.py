@@ -6,8 +6,7 @@ import pytest
 
 from headbook import charts
 from headbook.numbers.results import results
-from headbook.views.sentence import sentence_pages
-from headbook.writing.press import figures_of
+from headbook.writing.site import across_pages, exported
 from sites import Site
 
 
@@ -22,8 +21,7 @@ def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_columns_hold_the_rows_and_repeated_texts_once(encoder_site: Site) -> None:
-    page = next(iter(sentence_pages(results(encoder_site.study))))
-    figures = [*figures_of(page)]
+    figures = exported(across_pages(results(encoder_site.study)))
     assert figures
     coded = 0
     for figure in figures:

@@ -27,7 +27,7 @@ from headbook.views.flow import FlowPage, flow_page
 from headbook.views.outputs import outputs
 from headbook.views.sources import MOST_TOKENS, sources
 from headbook.wording import percent, unbroken
-from pages import elements, html_of, text_of
+from pages import data_file, elements, html_of, text_of
 from sites import make_study
 
 METRICS = "output_norm_share," + ",".join(m.id for m in flow_metrics(all_metrics().values()))
@@ -199,7 +199,7 @@ def test_measured_ratios_come_first_and_pictures_run_to_their_largest_share() ->
         data = base64.b64decode(mixture.image.partition(",")[2])
         drawn = np.array(Image.open(io.BytesIO(data)))
         np.testing.assert_array_equal(drawn, np.rint(shares / most * 255))
-        assert f"the largest share here, {round(100 * most / 255)}\u202f%" in mixture.note
+        assert f"{round(100 * most / 255)}\u202f%, the largest share here" in mixture.note
 
 
 def test_long_sentences_show_their_first_tokens() -> None:
@@ -230,8 +230,8 @@ def test_the_site_shows_both(study: Study, tmp_path: Path) -> None:
     pictures = [e for e in elements(sentence, "image") if e.attributes["href"].startswith("data:")]
     assert len(pictures) == 2
     assert any("data-carried" in e.attributes for e in elements(sentence, "p"))
-    data = html_of(tmp_path / "site" / "data" / "sentences" / "0001.js")
-    assert '"norms"' in data
+    _, data = data_file(tmp_path / "site" / "data" / "sentences" / "0001.js")
+    assert "norms" in data["self"]
     shares = html_of(tmp_path / "site" / "metrics" / "output_norm_share.html")
     assert not elements(shares, "table")  # a layer's heads together say nothing
     index = html_of(tmp_path / "site" / "index.html")

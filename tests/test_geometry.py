@@ -312,11 +312,10 @@ def recorded(folder: Path, place: Path, budget: int) -> tuple[list[Cloud], list[
             taken.extend(item.sentence.text for item in found)
             return found
 
-        def measure(self, batches: Any) -> Any:
+        def sums(self, found: Any) -> Any:
             metric = METRICS["effective_rank"]
             fake = LayerMetric(**{**vars(metric), "measure": keep})
-            other = geometry.Geometer(self.model, self.anatomy, (fake,), (), 0)
-            return other.measure(batches)
+            return geometry.Geometer(self.model, self.anatomy, (fake,), (), 0).sums(found)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headbook.passes.run.Geometer", Recording)

@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from golden.refresh import COMMAND, PAGES, STUDY, outline, stored
+from golden.refresh import COMMAND, PAGES, STUDY, collect_again, outline, stored
 from headbook import render
 from headbook.stored.study import Study
+from same import WITHIN, differences
+
+LATER = {"exemplars", "top_tokens"}  # of which the stored study has less, or none
 
 
 @pytest.fixture(scope="module")
@@ -27,3 +30,11 @@ def test_a_stored_study_is_read_as_it_was_written() -> None:
     assert study.manifest.title == "A stored study"
     assert len(study.heads) > 0
     assert len(study.portrait.maps) > 0
+
+
+def test_numbers_are_those_of_the_stored_study(tmp_path: Path) -> None:
+    again = Study.load(collect_again(tmp_path))
+    every = differences(Study.load(STUDY), again)
+    found = [each for each in every if each.table not in LATER]
+    assert sum(each.rows for each in found) > 1000
+    assert not [each for each in found if each.largest > WITHIN]

@@ -41,6 +41,7 @@ ORDER = """
     reduce tokentable
     scores manifest facets shown wordmaps exemplars storage tables toptokens
     likeness study anonymous demonstration
+    watch costs
     gaps selfcheck rounding foundtable affinitytable positiontable typetable headtable survey
     sampler pairs geometry retrace portrait trajectories flowpass context
     effects slopes
@@ -175,3 +176,31 @@ def test_pages_need_neither_torch_nor_transformers_nor_spacy() -> None:
 def test_a_name_that_headbook_does_not_have_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'headbook' has no attribute 'colect'"):
         _ = headbook.colect
+
+
+SLOW = ("torch", "transformers", "spacy", "pandas", "altair", "scipy", "numba", "wordfreq")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-c", "import headbook"),
+        ("-m", "headbook", "--help"),
+        ("-m", "headbook", "build", "--help"),
+        ("-m", "headbook", "metrics"),
+        ("-m", "headbook", "build", "nothing.txt", "--out", "nowhere", "--dtype", "int3"),
+        ("-m", "headbook", "build", "nothing.txt", "--outt", "nowhere"),
+        ("-m", "headbook", "collect", "nothing.txt"),
+    ],
+)
+def test_what_answers_at_once_loads_nothing_slow(arguments: tuple[str, ...]) -> None:
+    """Help, lists and faults in options; what is imported is counted, not timed."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", *arguments], check=False, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert done.returncode in {0, 2}
+    lines = (line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if "|" in line)
+    loaded = {name.partition(".")[0] for name in lines}
+    assert "headbook" in loaded
+    assert not loaded & {*SLOW}

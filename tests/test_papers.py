@@ -89,6 +89,13 @@ def test_a_name_that_no_figure_has_is_refused_with_names_near_it(
     assert not (tmp_path / "out").exists()
 
 
+def test_what_was_not_measured_is_not_offered(small_site: Site, tmp_path: Path) -> None:
+    said = "'profile-L00-H01' is the name of no figure; the study has no offset_profile"
+    with pytest.raises(ConfigError, match=said) as e:
+        write_figures(small_site.stored, tmp_path / "out", ["profile-L00-H01"])
+    assert "profile-L00" not in str(e.value).partition(";")[2]
+
+
 @pytest.mark.slow
 def test_only_a_folder_of_headbook_is_replaced(small_site: Site, tmp_path: Path) -> None:
     out = tmp_path / "figures"

@@ -239,7 +239,7 @@ def test_values_stand_beside_the_figures_of_the_same_model_only(name: str) -> No
 def test_the_page_says_that_a_study_is_of_another_model(any_site: Site) -> None:
     html = html_of(any_site.folder / "reproducing.html")
     text = text_of(html)
-    assert text.count("This study is of another model than") == len(GROUPS)
+    assert text.count("This study has another model than") == len(GROUPS)
     for group, figure in FIGURES:
         assert figure.value in text
         assert group.command in text

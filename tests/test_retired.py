@@ -1,10 +1,14 @@
 """Pages and help speak of one thing by one name, that of the literature."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pygments.lexers import JavascriptLexer
+from pygments.token import String
 from typer.testing import CliRunner
 
 import headbook
@@ -17,9 +21,13 @@ from pages import html_of
 from retired import RETIRED, retired_in, visible
 from sites import Site
 
+MANY = re.compile(r"(?<=heads/).*|(?<=sentences/)\d.*")  # of each of these kinds one page
 COMMANDS = ("", "build", "demo", "collect", "render", "pack", "figures", "metrics")
-# Pages whose words are held elsewhere: those of sentences are mostly words of the input.
-NOT_HERE = ("sentences/",)
+TEXTS = {String.Double, String.Single, String.Backtick}  # of scripts
+NO_TEXT = re.compile(r"[.#\[]|[\w-]+\[")  # how selectors begin
+
+
+SCRIPTS = sorted((folder("templates") / "assets").glob("*.js"))
 
 
 def found_in(site: Site, page: Path) -> list[str]:
@@ -32,11 +40,32 @@ def test_pages_hold_no_retired_word(any_site: Site) -> None:
     kinds: dict[str, Path] = {}
     for page in any_site.pages:
         path = page.relative_to(any_site.folder).as_posix()
-        if not path.startswith(NOT_HERE):
-            kinds.setdefault(path if "heads/" not in path else "heads/", page)
-    assert len(kinds) > 15
+        kinds.setdefault(MANY.sub("", path), page)
+    assert len(kinds) > 16
+    assert {"heads/", "sentences/", "sentences/index.html"} <= kinds.keys()
     wrong = {path: found for path, page in kinds.items() if (found := found_in(any_site, page))}
     assert not wrong
+
+
+def texts_of(script: str) -> Iterator[str]:
+    """Texts in quotation marks, those with gaps piece by piece, without selectors."""
+    tokens = JavascriptLexer().get_tokens(script)
+    for kind, group in groupby(tokens, key=lambda token: token[0]):
+        text = "".join(value for _, value in group).strip("\"'`")
+        if kind in TEXTS and text and not NO_TEXT.match(text):
+            yield text
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+def test_scripts_say_no_retired_word(script: Path) -> None:
+    """What is shown only after a click or under the pointer; a lone word is a name of code."""
+    found = [text for text in texts_of(script.read_text(encoding="utf-8")) if " " in text.strip()]
+    assert not [each for text in found for each in retired_in(text)]
+
+
+def test_texts_of_scripts_are_found() -> None:
+    script = 'tell(`It ${seen ? "looks up" : `finds ${1}`} here`); /* "no" */ all(".looked .t");'
+    assert [*texts_of(script)] == ["It ", "looks up", "finds ", " here"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

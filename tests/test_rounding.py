@@ -71,7 +71,7 @@ def test_the_methods_page_prints_the_effect_and_stored_studies_keep_it(
     text = methods_page(manifest, []).roundings[0]
     assert "bfloat16" in text
     assert f"Of {first.states:,} ranks" in text
-    assert text.endswith(f"the largest difference is {first.largest:,}.")
+    assert text.endswith(f"largest difference: {first.largest:,}.")
 
 
 def test_studies_that_add_up_add_their_effects(tiny_folder: Folder, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from headbook.charts import trees
 from headbook.stored.shown import ShownText
 from headbook.terms import Side
 from headbook.views.sentencetree import MOST_WORDS, SentenceTree, sentence_tree
@@ -53,7 +54,7 @@ def texts(tree: SentenceTree) -> dict[str, list[tuple[str, float]]]:
     """Words and labels with their places from the left, told apart by their size."""
     found: dict[str, list[tuple[str, float]]] = {"words": [], "labels": []}
     for text in parts(tree, "text"):
-        kind = "words" if text.get("font-size") == "13" else "labels"
+        kind = "words" if text.get("font-size") == str(trees.TEXT) else "labels"
         found[kind].append((text.text or "", float(text.get("x", "nan"))))
     return found
 

@@ -21,14 +21,12 @@ import treebank
 from bare import Bare, Given, given
 from headbook.collection import collect
 from headbook.metrics import all_metrics, head_distance
-from headbook.network.anatomy import examine
-from headbook.network.model import load_model
 from headbook.numbers.results import StackResults, results
 from headbook.numbers.similar import Likeness, likeness, scaled, turned
 from headbook.passes import pairs
-from headbook.passes.pairs import PairSampler
 from headbook.stored.shown import HeadName
 from headbook.stored.study import Study
+from headbook.stored.tables import HELLINGER
 from headbook.summaries.sums import Distances, PairColumn
 from headbook.terms import View
 from headbook.views.head import head_pages
@@ -169,35 +167,88 @@ def test_the_size_of_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     np.testing.assert_allclose(distances(rows), whole, atol=1e-12)
 
 
-def test_many_heads_take_fewer_sentences(tiny_folder: Folder) -> None:
-    model = load_model(str(tiny_folder("bert")))
-    anatomy = examine(model)
-    (stack,) = anatomy.stacks.values()
-
-    def sentences(n_heads: int, size: int) -> int:
-        wide = replace(stack, n_heads=n_heads, attention_layers=(0, 1))
-        return PairSampler(model, replace(anatomy, stacks={"self": wide}), ()).sentences(size)
-
-    assert sentences(36, 200) == sentences(72, 200) == 200
-    assert sentences(144, 200) == 50
-    assert sentences(512, 200) == sentences(5000, 200) == 10
-    assert sentences(5000, 7) == 7
+@given_any(attention())
+def test_affinities_are_inner_products_of_roots(rows: Floats) -> None:
+    given_rows, counts = torch.tensor(rows), torch.ones(rows.shape[:2], dtype=torch.float64)
+    found = head_distance.alike(given_rows, counts).numpy()
+    for one in range(len(rows)):
+        for other in range(len(rows)):
+            naive = np.sqrt(rows[one] * rows[other]).sum()
+            assert found[one, other] == pytest.approx(naive, abs=1e-9)
+    # The divergence lies above the squared distance, and below it over ln 2 (nats to bits).
+    apart = rows.shape[1] - found
+    assert (distances(rows) / LN2 >= apart - 1e-9).all()
 
 
-def test_the_sentences_are_those_with_the_smallest_hashes(
+@given_any(attention(), st.randoms(use_true_random=False))
+def test_chosen_pairs_are_as_far_apart_as_among_all(rows: Floats, draw: Any) -> None:
+    trusted = np.array([[draw.random() < 0.7 for _ in row] for row in rows], float)
+    one, other = (torch.tensor([draw.randrange(len(rows)) for _ in range(7)]) for _ in range(2))
+    found = head_distance.some(torch.tensor(rows), torch.tensor(trusted), one, other)
+    np.testing.assert_allclose(found, distances(rows, trusted)[one, other], atol=1e-12)
+
+
+@pytest.fixture
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stacks of some heads count as those of many."""
+    monkeypatch.setattr(pairs, "MOST", 3)
+    monkeypatch.setattr(pairs, "NEAR", 2)
+
+
+@pytest.mark.usefixtures("_few")
+def test_of_many_heads_the_nearest_are_compared_and_all_by_their_roots(
     tiny_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pairs, "MOST", 1)
-    monkeypatch.setattr(pairs, "LEAST", 2)
+    """By the same rows as all pairs are without the bound, in batches of any size."""
+    some = run(tmp_path, tiny_folder("bert"), batch_tokens=40)
+    with monkeypatch.context() as patch:
+        patch.setattr(pairs, "MOST", 144)
+        every = run(tmp_path, tiny_folder("bert"))
+    found, whole = some.survey.distances["self"], every.survey.distances["self"]
+    assert found.alike is not None
+    np.testing.assert_array_equal(found.alike.rows, whole.rows)
+    compared = found.rows > 0
+    assert found.sentences == whole.sentences
+    assert not compared[:, np.eye(compared.shape[1], dtype=bool)].any()
+    np.testing.assert_array_equal(found.rows[compared], whole.rows[compared])
+    np.testing.assert_allclose(found.total[compared], whole.total[compared], atol=1e-9)
+    apart = found.alike.apart
+    for view in range(len(found.columns)):
+        for head, row in enumerate(apart[view]):
+            others = np.delete(np.arange(len(row)), head)
+            nearest = others[np.argsort(row[others], kind="stable")[: pairs.NEAR]]
+            assert compared[view, head, nearest].all()
+    assert 0 < compared[0].sum() < len(apart[0]) * (len(apart[0]) - 1)
+
+
+@pytest.mark.usefixtures("_few")
+def test_pages_of_many_heads_say_what_map_and_matrix_rest_on(
+    tiny_folder: Folder, tmp_path: Path
+) -> None:
     study = run(tmp_path, tiny_folder("bert"))
-    chosen = study.survey.heads["self"].sample.index[:2]
-    bare = Bare.load(tiny_folder("bert"))
-    looks = [next(bare.looks(given(treebank.TREES[place])))[3] for place in chosen]
-    (sums,) = study.survey.distances.values()
-    assert sums.sentences == 2
-    assert set(study.pairs["sentences"]) == {2}
-    n_rows = sum(len(Viewed(look, "raw").rows) for look in looks)
-    assert set(study.pairs["rows"][study.pairs["view"] == "raw"]) == {n_rows}
+    study.save(tmp_path / "study")
+    study = Study.load(tmp_path / "study")
+    by_name = results(study)
+    page = similar_page(by_name)
+    assert page is not None
+    (section,) = page.sections
+    assert not section.unit
+    assert "squared Hellinger distances" in section.figure.caption
+    near = likeness(by_name["self"])[View.RAW]
+    assert near.roots is not None
+    assert sorted(near.order) == [*range(len(near.heads))]
+    for head in range(len(near.heads)):
+        assert len(near.nearest(head, pairs.NEAR)) == pairs.NEAR
+    table = study.pairs
+    of_all = table[table["metric"] == HELLINGER]
+    assert len(of_all) == 2 * len(near.heads) * (len(near.heads) - 1) / 2
+    assert (table["rows"] > 0).all()
+    assert 0 < len(table) - len(of_all) < len(of_all)
+    twice = study.survey.distances["self"] + study.survey.distances["self"]
+    assert twice.alike is not None
+    once = study.survey.distances["self"].alike
+    assert once is not None
+    np.testing.assert_allclose(twice.alike.apart, once.apart)
 
 
 def test_a_study_keeps_its_distances(tiny_folder: Folder, tmp_path: Path) -> None:

@@ -76,9 +76,9 @@ def test_captions_say_what_is_drawn(encoder_site: Site, tmp_path: Path) -> None:
     for caption in re.findall(r"\\caption\{(.*)\}\n", tex):
         plain = caption.replace(r"\_", "_").replace(r"\textperiodcentered{}", "·")
         assert plain.startswith("Attention of head L1·H0 in sentence 2, ")
-        assert "before any view (raw), in steps of 1/255" in plain
+        assert "Weights of all keys, stored with 8 bits" in plain
         assert plain.endswith(facts.source)
-    assert r"hold 90\,\% of" in tex
+    assert r"the fewest links with 90\,\% of its weights" in tex
     assert len(re.findall("^@misc", (out / "figures.bib").read_text(), re.MULTILINE)) == 2
     write_figures(encoder_site.study, tmp_path / "again", ["*-S0002-L01-H00"])
     assert differing(out, tmp_path / "again") == []
@@ -115,6 +115,25 @@ def test_cross_attention_has_the_target_in_its_rows(pair_site: Site, tmp_path: P
     assert rows["query_position"].max() + 1 == len(sides[Side.TARGET].pieces)
     assert rows["key_position"].max() + 1 == len(sides[Side.SOURCE].pieces)
     assert len(rows) == pair_site.study.portrait.maps["cross", 0][1, 2].size
+
+
+@pytest.mark.parametrize("tokens", [5, 38, 48, 100])
+def test_a_map_fits_its_page_with_letters_that_can_be_read(tokens: int) -> None:
+    """Of many tokens with smaller cells, where need be without every name; never scaled down."""
+    names = [f"token{n}" for n in range(tokens)]
+    weights = np.full((tokens, tokens), 1 / tokens)
+    drawn = attention_map("n", "Caption.", names, names, weights=weights, about="weight")
+    root = ET.fromstring(drawn.svg)  # noqa: S314 - our own
+    assert float(root.get("width", "")) <= 6.9 * 96
+    sizes = {float(each.get("font-size", "")) for each in root.iter(TEXT)}
+    assert 7 <= min(sizes) * 0.75 <= max(sizes) * 0.75 <= 9
+    said = [text for text in texts(drawn.svg) if text in names]
+    if tokens <= 48:
+        assert said == names * 2
+    own = [each for each in root.iter(TEXT) if each.text in names and each.get("x") != "0.0"]
+    down = [float(each.get("y", "")) for each in own]
+    assert len(down) == len(said) / 2
+    assert min(np.diff(down)) >= min(sizes)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import treebank
 from headbook.config import Config
 from headbook.errors import ConfigError, OutputError
 from headbook.metrics import all_metrics, chosen_metrics
+from headbook.progress import Silent
 from headbook.resources import demo_model, folder
 from headbook.stored.study import Study
 from headbook.writing.detail import TOKEN_TABLES, Detail
@@ -78,17 +79,14 @@ def test_a_site_of_sample_sentences_is_as_large_as_was_told(once: Once) -> None:
     assert found.total() <= 9_000 * KB
 
 
-class _Told:
+class _Told(Silent):
     """What a run says, stages by name."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def stage(self, name: str, sentences: int) -> None:
+    def stage(self, name: str, amount: int) -> None:
         self.lines.append(name)
-
-    def advance(self, sentences: int, tokens: int) -> None:
-        pass
 
     def say(self, text: str) -> None:
         self.lines.append(text)

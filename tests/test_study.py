@@ -14,6 +14,7 @@ from headbook.collection import collect
 from headbook.errors import OutputError, StudyError
 from headbook.stored.manifest import Manifest
 from headbook.stored.study import Study
+from treebank import write_trees
 
 FRAMES = ("heads", "layers", "controls", "tokens", "nearest")
 METRICS = "attention_to,pos_received,cosine_to_input,vocabulary_rank,nearest_tokens"
@@ -95,6 +96,25 @@ def test_a_study_saved_again_has_the_same_bytes(stored: Path, tmp_path: Path) ->
     Study.load(stored).save(tmp_path / "again")
     for file in stored.iterdir():
         assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes(), file.name
+
+
+def test_fits_are_stored_and_made_again_where_they_are_not(
+    tiny_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Older versions have stored none; in a study of two they are of the sentences of both."""
+    file = write_trees(tmp_path / "trees.conllu")
+    model, some = str(tiny_folder("bert")), "pattern,variability"
+    fresh = collect(file, model=model, metrics=some, annotator="none")
+    fresh.save(tmp_path / "study")
+    loaded = Study.load(tmp_path / "study")
+    assert loaded.fitted is not None
+    columns = {column.metric for column in loaded.fitted["self"].columns}
+    assert columns == {"pattern", "variability"}
+    pd.testing.assert_frame_equal(loaded.heads, fresh.heads)
+    pd.testing.assert_frame_equal(replace(loaded, fitted=None).heads, fresh.heads)
+    both = loaded + loaded
+    assert both.fitted is None
+    assert (both.heads["sentences"] >= fresh.heads["sentences"]).all()
 
 
 def test_two_halves_add_to_what_both_files_give_at_once(

@@ -176,9 +176,13 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
     for words, function in functions_of.items():
         assert function.supported == by_words[words].supported
     shown = {(row.head, label) for label, row in rows.items() if row.supported}
+    named = {(name, relation_words(label)) for name, label in shown}
     for facts in head_facts(found["self"]):
-        label = facts.relation.word.replace(" to ", ":to_")
-        assert facts.beats == ("beats" in facts.relation.behind) == ((facts.name, label) in shown)
+        assert (
+            facts.beats
+            == (" over " in facts.relation.behind)
+            == ((facts.name, facts.relation.word) in named)
+        )
         served = {
             each.text for each in found_relations(found["self"], facts.head) if each.supported
         }

@@ -5,6 +5,8 @@ from itertools import product
 import pytest
 import torch
 
+from headbook.measures.loops import SPAN
+from headbook.measures.threads import own_threads
 from headbook.network import nearest, vocabulary
 from headbook.network.vocabulary import Linear, Norm, Vocabulary
 from headbook.terms import Space
@@ -123,6 +125,23 @@ def test_a_rank_counts_the_entries_strictly_nearer(kind: str, space: Space) -> N
     assert torch.equal(found[:, given.valid].long(), expected[:, given.valid])
     assert bool(found[:, ~given.valid].isnan().all())
     assert float(found[:, given.valid].max()) > ENTRIES / 2
+
+
+@pytest.mark.parametrize(("entries", "k"), [(320, 10), (333, 10), (333, 3), (40, 1)])
+def test_one_reading_of_the_scores_finds_what_sorting_finds(entries: int, k: int) -> None:
+    """The last chunk may be short; some scores are equal, some own entries are among the first."""
+    assert entries >= k * SPAN, "else it would not be the loop"
+    torch.manual_seed(3)
+    scores = (torch.randn(50, entries) * 20).round() / 20
+    own = torch.randint(0, entries, (50,))
+    own[::2] = scores.argmax(1)[::2]
+    with own_threads():
+        found = nearest.compared(scores, own, k)
+    order = scores.argsort(dim=1, descending=True, stable=True)
+    assert torch.equal(found.ids, order[:, :k])
+    assert torch.equal(found.cosines, scores.gather(1, found.ids))
+    mine = scores.gather(1, own[:, None])
+    assert torch.equal(found.ranks.long(), (scores > mine).sum(1))
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -101,7 +101,7 @@ def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
     out = checked_out(config, inputs, Kind.STUDY)
-    with _progress(config) as progress:
+    with _progress(config, "pages") as progress:
         study = _collect(inputs, config, progress)
     study.save(out, force=config.force)
     _say(config, f"Study: {out}")
@@ -236,11 +236,13 @@ def _config(options: dict[str, Any]) -> Config:
     return Config.of(file, **given)
 
 
-def _progress(config: Config) -> AbstractContextManager[Progress]:
+def _progress(config: Config, *without: str) -> AbstractContextManager[Progress]:
+    """Shows how far a command has come, which leaves out some stages of what could be done."""
     console = Console(file=cast("IO[str]", Patient(sys.stderr)))
     if config.quiet:
         return nullcontext(Silent())
-    return Bar(console) if console.is_terminal else Lines(console)
+    kind = Bar if console.is_terminal else Lines
+    return kind(console, without=without, verbose=config.verbose)
 
 
 def _finish(config: Config, summary: "Summary", start: float) -> None:

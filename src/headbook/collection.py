@@ -1,6 +1,7 @@
 """From input files and a model to a study."""
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ from headbook.dates import today
 from headbook.errors import ConfigError
 from headbook.inputs import Corpus, open_corpus
 from headbook.measures.threads import own_threads
-from headbook.metrics import chosen_metrics
+from headbook.metrics import chosen_metrics, head_metrics, token_metrics
+from headbook.metrics.base import Source
 from headbook.network.anatomy import examine
+from headbook.network.controls import twins
 from headbook.network.model import Model, load_model
 from headbook.network.ownattention import settle
 from headbook.network.randomness import own_randomness
+from headbook.passes.costs import Sizes, parameters_of, plan
 from headbook.passes.run import Run
 from headbook.progress import Progress, Silent
 from headbook.stored.study import Study
@@ -25,8 +29,10 @@ from headbook.text.encode import Encoder
 from headbook.text.facets import facets
 from headbook.text.passages import Passages, packed
 from headbook.text.rarity import Rarity
-from headbook.text.sequences import probes
+from headbook.text.sequences import RANDOM_TOKENS, probes
 from headbook.writing.size import Expected, check_limit, expected
+
+USUAL = 32  # tokens of a sentence, where none is looked at before the run begins
 
 
 def collect(
@@ -74,6 +80,9 @@ def collect(
             targets=Annotator.load(config.target_annotator),
             rarities=_rarities(config, corpus, model),
         )
+        listed = islice(texts, int(min(config.n_sentence_pages, len(texts))))
+        lengths = [*encoder.lengths(listed)]
+        amounts = [sum(each.values()) for each in lengths] or [USUAL]
         run = Run(
             texts,
             config,
@@ -84,9 +93,11 @@ def collect(
             Annotator.load(config.annotator),
             encoder,
             facets=columns,
+            length=sum(amounts) / len(amounts),
         )
-        whole, least = _expected(run)
+        whole, least = _expected(run, lengths)
         run.progress.say(whole.said())
+        run.progress.plan(_planned(run, len(lengths)))
         check_limit(least, config.max_bytes)
         return run.study(notes)
 
@@ -97,11 +108,26 @@ def _graphics(device: str) -> list[int]:
     return [torch.cuda.current_device()] if asked else []
 
 
-def _expected(run: Run) -> tuple[Expected, Expected]:
+def _planned(run: Run, listed: int) -> dict[str, float]:
+    """Seconds that each stage may take."""
+    parameters, vocabulary = parameters_of(run.model)
+    asked = any(metric.sampled for metric in token_metrics(run.metrics))
+    sizes = Sizes(
+        tokens=run.length,
+        sentences=len(run.corpus),
+        listed=listed,
+        metrics=len(run.metrics),
+        spaces=2 if asked else 0,
+        twins=tuple(name for name, *_ in twins(run.config.control, run.config.control_seeds)),
+        random=RANDOM_TOKENS if head_metrics(run.metrics, Source.RANDOM) else 0,
+        parameters=parameters,
+        vocabulary=vocabulary,
+    )
+    return plan(sizes, run.anatomy.stacks, run.config)
+
+
+def _expected(run: Run, lengths: list[dict[Side, int]]) -> tuple[Expected, Expected]:
     """How large the site will be, and how large with the least detail."""
-    pages = run.config.n_sentence_pages
-    listed = (sentence for sentence in run.corpus if sentence.index < pages)
-    lengths = [*run.encoder.lengths(listed)]
     given = [*run.anatomy.stacks.values()], run.metrics, run.config, lengths
     sentences = len(run.corpus)
     return (

@@ -77,9 +77,9 @@ class Config:
     exemplars: int = option(5, "Sentences with the largest weights that a head page shows.")
     sentence_pages: str = option(
         "50",
-        "How many sentences get a page with the maps of all heads, or 'all': half of them the first "
-        "ones, half those that most heads have among their exemplars. Other exemplars get a page "
-        "with the maps of the heads that cite them.",
+        "How many sentences get a page with the maps of all heads, or 'all': half of them the "
+        "first ones, half those that most heads have among their exemplars. Other exemplars get a "
+        "page with the maps of the heads that cite them.",
     )
     neuron_sentences: int = option(
         2,

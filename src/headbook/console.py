@@ -1,66 +1,34 @@
-"""Progress: on a terminal a bar with tokens per second and time left; in a pipe, lines."""
+"""Progress: on a terminal one bar for the whole run with the time left; in a pipe, lines."""
 
 import time
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, TextColumn
+
+from headbook.progress import Estimate
 
 PAUSE = 10.0  # seconds between two lines in a pipe
+KNOWN = 0.03  # part of a run from which on the time left is told
+STEPS = 1000  # of the bar
 
 
-class Bar:
-    """A bar for each stage."""
+class Shown:
+    """What both forms share: the stage, the share that is done, and the time left.
 
-    def __init__(self, console: Console) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description:>9}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[speed]}"),
-            TimeRemainingColumn(),
-            console=console,
-        )
-        self._task = TaskID(0)
-        self._clock = _Clock()
+    Args:
+        without: stages of a plan that this command does not reach.
+        verbose: whether the speed of each stage is told, too.
+    """
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def stage(self, name: str, sentences: int) -> None:
-        """Begin a bar."""
-        self._clock = _Clock()
-        self._task = self._progress.add_task(name, total=sentences, speed="")
-
-    def advance(self, sentences: int, tokens: int) -> None:
-        """Move the bar on."""
-        self._clock.count(tokens)
-        self._progress.update(self._task, advance=sentences, speed=self._clock.speed)
-
-    def say(self, text: str) -> None:
-        """Print a line above the bars."""
-        self._progress.console.print(text, highlight=False, soft_wrap=True)
-
-
-class Lines:
-    """A line when a stage begins and every few seconds, for logs."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._clock = _Clock()
-        self._name, self._done, self._total = "", 0, 0
+    def __init__(
+        self, console: Console, *, without: Collection[str] = (), verbose: bool = False
+    ) -> None:
+        self._console, self._without, self._verbose = console, without, verbose
+        self._estimate = Estimate()
+        self._name, self._tokens, self._began = "", 0, time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -73,51 +41,98 @@ class Lines:
     ) -> None:
         pass
 
-    def stage(self, name: str, sentences: int) -> None:
-        """Say that a stage begins."""
-        self._name, self._done, self._total, self._clock = name, 0, sentences, _Clock()
-        self._console.print(f"{name}: 0/{sentences}", highlight=False)
+    def plan(self, stages: Mapping[str, float]) -> None:
+        """Know what is to come."""
+        self._estimate.plan({n: s for n, s in stages.items() if n not in self._without})
 
-    def advance(self, sentences: int, tokens: int) -> None:
-        """Say how far it has come, now and then and at its end."""
-        self._done += sentences
-        self._clock.count(tokens)
-        if self._clock.pause_is_over() or self._done >= self._total:
-            left = self._clock.left(self._done, self._total)
-            parts = (f"{self._name}: {self._done}/{self._total}", self._clock.speed, left)
-            line = ", ".join(part for part in parts if part)
-            self._console.print(line, highlight=False, soft_wrap=True)
+    def stage(self, name: str, amount: int) -> None:
+        """Begin a stage."""
+        self._name, self._tokens, self._began = name, 0, time.monotonic()
+        self._estimate.stage(name, amount)
+
+    def advance(self, amount: int, tokens: int) -> None:
+        """Move on."""
+        self._tokens += tokens
+        self._estimate.advance(amount)
 
     def say(self, text: str) -> None:
         """Print a line."""
         self._console.print(text, highlight=False, soft_wrap=True)
 
-
-class _Clock:
-    """Tokens per second, and when the last line was printed."""
-
-    def __init__(self) -> None:
-        self._start = self._last = time.monotonic()
-        self._tokens = 0
-
-    def count(self, tokens: int) -> None:
-        self._tokens += tokens
+    @property
+    def _speed(self) -> str:
+        """Tokens per second of this stage in words; empty where nobody asks for it."""
+        seconds = max(time.monotonic() - self._began, 1e-9)
+        asked = self._verbose and self._tokens
+        return f"{self._tokens / seconds:,.0f} tokens/s" if asked else ""
 
     @property
-    def speed(self) -> str:
-        """Tokens per second in words; empty where no tokens are counted."""
-        seconds = max(time.monotonic() - self._start, 1e-9)
-        return f"{self._tokens / seconds:,.0f} tokens/s" if self._tokens else ""
-
-    def left(self, done: int, total: int) -> str:
-        """Time left in words; empty at the end."""
-        if done >= total or not done:
+    def _left(self) -> str:
+        """Time left in words; empty where it is not known, and at the end."""
+        left = self._estimate.left if self._estimate.share >= KNOWN else None
+        if left is None or self._estimate.share >= 1:
             return ""
-        return f"{(time.monotonic() - self._start) * (total - done) / done:,.0f} s left"
+        return f"{left:,.0f} s left" if left < 100 else f"{left / 60:,.0f} min left"
 
-    def pause_is_over(self) -> bool:
-        """Whether it is time for another line."""
-        now = time.monotonic()
-        over = now - self._last >= PAUSE
-        self._last = now if over else self._last
-        return over
+
+class Bar(Shown):
+    """One bar for the whole run."""
+
+    def __init__(
+        self, console: Console, *, without: Collection[str] = (), verbose: bool = False
+    ) -> None:
+        super().__init__(console, without=without, verbose=verbose)
+        self._progress = Progress(
+            TextColumn("{task.description:>16}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[told]}"),
+            console=console,
+        )
+        self._task = self._progress.add_task("", total=STEPS, told="", visible=False)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def stage(self, name: str, amount: int) -> None:
+        """Name the stage beside the bar."""
+        super().stage(name, amount)
+        self._show()
+
+    def advance(self, amount: int, tokens: int) -> None:
+        """Move the bar on."""
+        super().advance(amount, tokens)
+        self._show()
+
+    def _show(self) -> None:
+        told = ", ".join(each for each in (self._left, self._speed) if each)
+        done = round(self._estimate.share * STEPS)
+        self._progress.update(
+            self._task, completed=done, description=self._name, told=told, visible=True
+        )
+
+
+class Lines(Shown):
+    """A line when a stage begins, every few seconds and at its end, for logs."""
+
+    _last = 0.0
+
+    def stage(self, name: str, amount: int) -> None:
+        """Say that a stage begins."""
+        super().stage(name, amount)
+        self._print()
+
+    def advance(self, amount: int, tokens: int) -> None:
+        """Say how far it has come, now and then and at its end."""
+        super().advance(amount, tokens)
+        if self._estimate.over or time.monotonic() - self._last >= PAUSE:
+            self._print()
+
+    def _print(self) -> None:
+        self._last = time.monotonic()
+        share = f"{100 * self._estimate.share:.0f} %"
+        self.say(f"{self._name}: {', '.join(e for e in (share, self._left, self._speed) if e)}")

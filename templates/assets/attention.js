@@ -15,7 +15,7 @@
     const instance = new Instance({
       id: place,
       home: { q: Number(looks), k: Number(looked) },
-      read: async () => [{ name, map: mapOf((await load(src, file))[place]) }],
+      read: async () => ({ name, map: mapOf((await load(src, file))[place]) }),
       lines: { queries: article.querySelector(".looking .text") || keys, keys },
       told: article.querySelector("[data-status]"), about: `sentence ${sentence}`,
     });

@@ -2,7 +2,7 @@
 /* The work panel of a sentence: lines, map and ranked weights of one head or two, side by side. It
    stands in the page and, when a head is chosen, at the foot of the window. */
 (() => {
-  const { make, apart, switches, drawing } = window.headbook;
+  const { make, apart, switches, drawing, REACH } = window.headbook;
   const { sorted, most, written, viewOf } = window.headbook.weights;
   const { svg: draw } = drawing;
   const LETTERS = "AB", WIDE = 270, NAMES = 86, ROW = 15;
@@ -220,7 +220,7 @@
       }
       const along = low * low * (3 - 2 * low);
       const away = ({ q, key }) => Math.abs(y(q) + along * (y(key) - y(q)) - height);
-      const found = links.filter((link) => away(link) <= drawing.REACH)
+      const found = links.filter((link) => away(link) <= REACH)
         .sort((a, b) => Math.round(away(a)) - Math.round(away(b)) || b.value - a.value)[0];
       return found ? { q: found.q, k: found.key } : null;
     }
@@ -246,7 +246,7 @@
       if (name !== undefined) {
         const lines = sorted(lists[0]).slice(0, LISTED);
         list.append(...lines.map(({ key, value }) => this.item(make("small", {}, `${key} `), names[key], value, lists[1] ? ` · ${written(lists[1][key])}` : "")));
-        if (!lines.length) list.append(make("li", {}, "nothing is left of its row"));
+        if (!lines.length) list.append(make("li", {}, "no attention is left"));
       }
       const { view } = switches.state, drawn = viewOf(views[0].map, view);
       const note = drawn === "raw" ? "" : `Weights: ${switches.titles[drawn]}.`;

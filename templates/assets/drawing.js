@@ -1,13 +1,11 @@
 "use strict";
 /* Attention on canvas: a map with its tokens, and lines from tokens to tokens. */
 (() => {
-  const { make } = window.headbook;
+  const { make, REACH } = window.headbook;
   const { most, shade } = window.headbook.weights;
   const LARGEST = 560;
   const NAMED = 9; /* pixels of a cell from which on names stand beside it */
   const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
-
-  const REACH = 12; /* pixels beside a cell or a line that still mean it */
 
   /* The stops of a scale on light or dark paper: `q` from paper to ink, `v` both ways from zero. */
   const stops = new Map();
@@ -192,5 +190,5 @@
     return canvas.toDataURL();
   };
 
-  window.headbook.drawing = { svg, DASHES, REACH, colour, sided, paintMap, cellAt, paintLines, paintSheet, inkOf, sized };
+  window.headbook.drawing = { svg, DASHES, colour, sided, paintMap, cellAt, paintLines, paintSheet, inkOf, sized };
 })();

@@ -1,7 +1,7 @@
 "use strict";
-/* One sentence's attention, whole: its text, its tokens twice with lines between them, every weight
-   of a token, and the map. Pointing or the arrow keys look at a token, a click or Enter keeps it,
-   Escape lets it go. Exemplars have one head; sentence pages have all, some at a time. */
+/* One head's attention in a sentence, whole: its text, its tokens twice with lines between them, every
+   weight of a token, and the map. Pointing or the arrow keys look at a token, a click or Enter keeps it,
+   Escape lets it go. */
 (() => {
   const { all, apart } = window.headbook;
   const { seen, sorted, shade, written } = window.headbook.weights;
@@ -11,7 +11,7 @@
 
   class Instance {
     /* `id`: as in addresses. `home`: what is kept at first, {q, k} in pieces or null. `read`: gives
-       the heads, each {name, href, map}, in a promise. `lines`: elements with the texts of queries
+       the head, {name, map}, in a promise. `lines`: elements with the texts of queries
        and of keys. `told`: where the text's status stands. `about`: the sentence's name. */
     constructor({ id, home, read, lines, told, about }) {
       Object.assign(this, { id, home, read, lines, told, about });
@@ -32,18 +32,16 @@
       return { q, k: near.k ?? (q === kept.q ? kept.k : null) };
     }
 
-    /* Read again what switches and heads ask for, and draw it. */
+    /* Read again what switches ask for, and draw it. */
     async show() {
-      const heads = await this.read();
-      if (!heads.length) return;
+      const head = await this.read(), { map } = head;
       const { view, units } = switches.state;
-      const [{ map }] = heads;
       if (units !== this.units) {
         this.kept = this.converted(map, this.kept, units);
         this.near = { q: null, k: null };
         this.units = units;
       }
-      this.views = heads.map((head) => ({ ...head, ...seen(head.map, view, units) }));
+      this.views = [{ ...head, ...seen(map, view, units) }];
       const { rows, columns } = this.views[0];
       if ((this.kept.q ?? 0) >= rows.length || (this.kept.k ?? 0) >= columns.length) this.kept = this.homeNow;
       if (this.panel) this.panel.build();
@@ -99,7 +97,7 @@
 
     /* Put what is kept into the address. */
     get place() {
-      return { at: this.id, heads: this.heads, q: this.kept.q ?? "", k: this.kept.k ?? "", neurons: this.open ? "1" : "" };
+      return { at: this.id, q: this.kept.q ?? "", k: this.kept.k ?? "" };
     }
 
     point() { switches.point(this.place); }

@@ -111,7 +111,7 @@
     /* The pair to show, in pieces; a text where there is none. */
     get pair() {
       const [view] = this.instance.views, { q, k } = this.instance.now;
-      if (switches.state.units === "words") return "A word's weight is made of those of its subword tokens: choose subword tokens above to see how one of them comes about.";
+      if (switches.state.units === "words") return "A word's weight combines those of its subword tokens: choose subword tokens above to trace one of them.";
       if (q === null) return "Choose a query and a key.";
       const [best] = sorted(view.row(q));
       return k === null && !best ? "Choose a key." : { q, k: k ?? best.key };
@@ -127,7 +127,7 @@
       if (view !== this.instance.views[0] || JSON.stringify(pair) !== JSON.stringify(this.pair)) return;
       const found = rowOf(layerOf(data), head, pair.q), { q, k } = pair;
       const who = [`${view.name}: “`, apart(view.map.queries.pieces[q]), `” (${q}) `], what = ["“", apart(view.map.keys.pieces[k]), `” (${k})`];
-      if (Number.isNaN(found.scores[k])) { this.tell([...who, "cannot see ", ...what, ": the model's mask hides it."]); return; }
+      if (Number.isNaN(found.scores[k])) { this.tell([...who, "cannot attend to ", ...what, ": the model's mask hides it."]); return; }
       const products = [...found.query].map((value, i) => value * found.key(k)[i]);
       this.shown = { ...found, pair, products, product: found.products[k], all: found.products, scaling: data.scaling, map: view.map };
       this.tell([...who, "attends to ", ...what, ` with ${text(found.weights[k])}.`]);
@@ -155,12 +155,12 @@
           step("Added", text(shown.added[k]), "by the model before its softmax, such as a position bias"),
           step("Score", text(shown.scores[k]), "scaled + added"),
         ] : [step("Score", text(shown.scores[k]), `query · key × ${factor}; nothing is added`)]),
-        step("Row", text(shown.sum), `log of the sum of exp(score) over the ${shown.sees} keys it sees`),
+        step("Row", text(shown.sum), `log of the sum of exp(score) over the ${shown.sees} keys visible to it`),
         step("Weight", text(shown.weights[k]), "exp(score − row)"),
       ];
       this.steps.replaceChildren(caption, headings(["Step", "value", "how"]), bodyOf(lines));
       const stored = map.steps[q * map.keys.pieces.length + k];
-      this.check.textContent = `Stored for the other views as ${stored}/${STEPS} = ${(stored / STEPS).toFixed(3)}. Queries and keys are those that the model multiplies, after any rotation for positions, in 32 bits.`;
+      this.check.textContent = `Stored with 8 bits as ${stored}/${STEPS} = ${(stored / STEPS).toFixed(3)}. Queries and keys are those that the model multiplies, after any rotation for positions, in 32 bits.`;
       this.lists.forEach(({ show }) => show());
       this.look(null);
       this.paint();

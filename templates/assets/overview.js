@@ -2,7 +2,7 @@
 /* The overview: the card follows pointer and focus in the atlas, arrow keys walk it, strips show any
    metric, and the heat map's choice stands in the address. Without this the page is complete. */
 (() => {
-  const { all, make, load, root, hash, link, folded, rove } = window.headbook;
+  const { all, make, load, root, hash, link, folded, rove, nearest } = window.headbook;
   const TOP = 20; /* the last step of the colour scale */
 
   /* What the address says, and the address with something else in it. */
@@ -93,7 +93,7 @@
   };
 
   /* A heat map. */
-  const ABSENT = { caption: "Not measured in this stack", low: "", high: "", steps: [], texts: [] };
+  const ABSENT = { caption: "Not measured for this attention type", low: "", high: "", steps: [], texts: [] };
   const startGrid = (grid) => {
     const name = grid.dataset.grid, files = grid.querySelector("[data-files]");
     const cells = all("td", grid), links = all("td a", grid);
@@ -145,7 +145,31 @@
     };
   };
 
+  /* A chart of lines: the mark nearest to the pointer is told beside it. */
+  const startCurve = (figure) => {
+    const tip = make("p", { class: "tip", "aria-hidden": "true", hidden: "" });
+    const marks = all("circle", figure).map((mark) => ({ mark, text: mark.textContent }));
+    for (const { mark } of marks) mark.replaceChildren(); /* no second tooltip beside ours */
+    figure.append(tip);
+    const show = (found) => {
+      tip.hidden = !found;
+      for (const { mark } of marks) mark.classList.toggle("near", Boolean(found) && found.mark === mark);
+      if (!found) return;
+      const { left, top, width } = figure.getBoundingClientRect();
+      tip.textContent = found.text;
+      tip.style.left = `${Math.max(0, Math.min(width - tip.offsetWidth, found.x - left - tip.offsetWidth / 2))}px`;
+      tip.style.top = `${found.y - top - tip.offsetHeight - 8}px`;
+    };
+    const placed = () => marks.map(({ mark, text }) => {
+      const { left, top, width, height } = mark.getBoundingClientRect();
+      return { mark, text, x: left + width / 2, y: top + height / 2 };
+    });
+    figure.addEventListener("pointermove", ({ clientX, clientY }) => show(nearest(placed(), clientX, clientY)));
+    figure.addEventListener("pointerleave", () => show());
+  };
+
   document.addEventListener("DOMContentLoaded", () => {
+    all(".curve").forEach(startCurve);
     const tables = all("[data-tiles]").map(startTiles);
     const box = document.querySelector("[data-inspect]"), strip = document.querySelector("[data-strip]");
     if (box) {

@@ -5,10 +5,9 @@
   const { all, make, use, apart } = window.headbook;
   const { seen, sorted, most, viewOf, written, total } = window.headbook.weights;
   const { switches, drawing } = window.headbook;
-  const LETTERS = "ABCD";
   const WHY = {
-    later: "it comes later and cannot be seen", sink: "it is the sink, which is masked",
-    none: "nothing is left of its row",
+    later: "the causal mask hides later keys", sink: "this key is a sink, which is masked",
+    none: "no key of its row is left",
   };
   let count = 0;
 
@@ -73,28 +72,17 @@
 
     /* Tokens, titles and the legend: what hovering does not change. */
     build() {
-      const { views } = this.instance;
+      const [view] = this.instance.views;
       const fill = (list, names) => list.replaceChildren(...names.map((name, place) => {
         const option = make("div", { role: "option", id: `i${this.number}-${list.classList[1]}-${place}`, "aria-selected": "false", title: `${place} ${name}` });
         option.append(apart(name), make("small"));
         return option;
       }));
-      fill(this.from, views[0].rows);
-      fill(this.to, views[0].columns);
-      const heads = views.map(({ name, href, remove }, number) => {
-        const chip = make("span", { class: `head h${number}` });
-        if (views.length > 1) chip.append(make("b", {}, `${LETTERS[number]} `));
-        chip.append(href ? make("a", { href, "aria-label": `Page of ${name}` }, name) : make("span", {}, name));
-        if (remove && views.length > 1) {
-          const button = make("button", { type: "button", "aria-label": `Take ${name} away` }, "×");
-          button.addEventListener("click", remove);
-          chip.append(button);
-        }
-        return chip;
-      });
-      this.title.replaceChildren(...heads);
+      fill(this.from, view.rows);
+      fill(this.to, view.columns);
+      this.title.replaceChildren(make("span", { class: "head h0" }, view.name));
       /* Always the same height for a text, so that pointing moves nothing. */
-      this.side.style.height = `${Math.min(32, 8 + 3 * views.length + 1.7 * views[0].columns.length)}rem`;
+      this.side.style.height = `${Math.min(32, 11 + 1.7 * view.columns.length)}rem`;
       this.buildLegend();
     }
 
@@ -104,22 +92,22 @@
       const box = make("span", { class: "scale" }, scale === "log" ? "≤ 1/255 " : "0 ");
       box.append(...steps, " 1");
       const drawn = viewOf(this.instance.views[0].map, view);
-      const what = drawn === view ? switches.titles[view] : "all keys, since lengths of values are not known here";
-      const more = drawn === "norm" ? ": each weight times the length of its value after W_O, as a share of its row" : "";
-      this.legend.replaceChildren(`Weights of ${units}: ${what}${more}; ${switches.scales[scale]} colours${this.instance.views.length > 1 ? `; the map is that of ${this.instance.views[0].name}` : ""}.`, box);
+      const what = drawn === view ? switches.titles[view] : "all keys, since norms of values are not stored here";
+      const more = drawn === "norm" ? ": ‖αvW_O‖, as a share of its row" : "";
+      this.legend.replaceChildren(`Weights of ${switches.names[units]}: ${what}${more}; ${switches.scales[scale]} colours.`, box);
     }
 
     draw() {
-      const { views, now } = this.instance;
-      if (!views.length) return;
+      const { views: [view], now } = this.instance;
+      if (!view) return;
       this.mark(this.from, now.q);
       this.mark(this.to, now.k);
       this.drawShares(now.q);
       this.drawLines();
       this.drawTable(now.q);
-      drawing.paintMap(this.map, views[0], switches.state.scale, now);
-      this.pair.replaceChildren(...views.flatMap((view, i) => [i ? " · " : "", ...this.said(view, now)]));
-      if (now.q !== null && now.k !== null) this.status.replaceChildren(...this.read(views[0], now));
+      drawing.paintMap(this.map, view, switches.state.scale, now);
+      this.pair.replaceChildren(...this.said(view, now));
+      if (now.q !== null && now.k !== null) this.status.replaceChildren(...this.read(view, now));
     }
 
     mark(list, place) {
@@ -134,17 +122,11 @@
 
     get share() { return Number(switches.state.mass) / 100; }
 
-    /* Beside a key, what the heads give to it. */
+    /* Beside a key, its weight. */
     drawShares(q) {
-      const { views } = this.instance;
-      const texts = views[0].columns.map(() => []);
-      if (q !== null) {
-        views.forEach((view, number) => {
-          const letter = views.length > 1 ? `${LETTERS[number]} ` : "";
-          for (const { key, value } of most(view.row(q), this.share)) texts[key].push(letter + written(value));
-        });
-      }
-      all("[role=option]", this.to).forEach((option, k) => { option.lastChild.textContent = texts[k].join(" · "); });
+      const [view] = this.instance.views;
+      const given = new Map(q === null ? [] : most(view.row(q), this.share).map(({ key, value }) => [key, written(value)]));
+      all("[role=option]", this.to).forEach((option, k) => { option.lastChild.textContent = given.get(k) ?? ""; });
     }
 
     drawLines() {
@@ -157,13 +139,13 @@
     }
 
     drawTable(q) {
-      const { views } = this.instance, [first] = views;
+      const [first] = this.instance.views;
       const caption = make("caption");
       caption.append(...(q === null ? ["Point at a token, or choose one with the arrow keys: all its weights stand here."] : this.caption(q)));
       if (q === null) { this.table.replaceChildren(caption); return; }
       const { view, units } = switches.state;
-      const others = views.length > 1 ? views.slice(1).map((each) => [each.name, each.row(q)]) : this.behind(first, q, view, units);
-      const titles = ["Key", views.length > 1 ? first.name : switches.titles[view], ...others.map(([title]) => title), "cumulative share"];
+      const others = this.behind(first, q, view, units);
+      const titles = ["Key", switches.titles[view], ...others.map(([title]) => title), "cumulative share"];
       const head = make("thead"), line = make("tr"), body = make("tbody");
       line.append(...titles.map((title) => make("th", { scope: "col" }, title)));
       head.append(line);
@@ -177,25 +159,25 @@
       this.table.replaceChildren(caption, head, body);
     }
 
-    /* What stands behind the values of a view: raw weights, lengths of values. */
+    /* What stands behind the values of a view: raw weights, norms of values. */
     behind({ map }, q, view, units) {
       if (view === "raw") return [];
       const raw = ["all keys", seen(map, "raw", units).row(q)];
-      return view === "norm" && units === "pieces" && map.norms.length ? [raw, ["length", map.norms]] : [raw];
+      return view === "norm" && units === "pieces" && map.norms.length ? [raw, ["‖vW_O‖", map.norms]] : [raw];
     }
 
     caption(q) {
-      const { views } = this.instance, { view, units } = switches.state, [{ map, rows }] = views;
-      const said = ["What “", apart(rows[q]), `” (${q}) attends to, strongest first.`];
-      if (view === "raw") said.push(` Stored weights of the row add up to ${total(views[0].row(q)).toFixed(3)}.`);
+      const { view, units } = switches.state, [{ map, rows, row }] = this.instance.views;
+      const said = ["Where “", apart(rows[q]), `” (${q}) attends, largest weight first.`];
+      if (view === "raw") said.push(` Stored weights of the row add up to ${total(row(q)).toFixed(3)}.`);
       if (view !== "nosink" && view !== "renorm") return said;
       const [raw, kept] = ["raw", "nosink"].map((each) => total(seen(map, each, units).row(q)));
-      return [...said, ` On the sink, which is masked: ${((100 * (raw - kept)) / raw).toFixed(1)} %.`];
+      return [...said, ` Attention to the sink, which is masked: ${((100 * (raw - kept)) / raw).toFixed(1)} %.`];
     }
 
     /* A weight in words. */
     said(view, { q, k }) {
-      if (q === null) return [`${view.name}: lines from every token.`];
+      if (q === null) return [`${view.name}: lines from all queries.`];
       const row = view.row(q), [best] = sorted(row);
       const who = [`${view.name}: “`, apart(view.rows[q])];
       if (k === null && !best) return [...who, `” (${q}): ${WHY.none}.`];

@@ -88,7 +88,7 @@
       rove(svg, this.paths, this.paths.length);
       this.mark();
       const state = shown.name ? `, ${shown.name}` : "";
-      this.figure.querySelector("[data-said]").textContent = `${now.title} of each token through the layers${state}; vertical: ${now.axis}${ranks ? " (logarithmic)" : ""}. ${means.length ? "Thick: means of all sentences by word class. " : ""}${beside.length ? "Dashed: the comparison named beside it. " : ""}`;
+      this.figure.querySelector("[data-said]").textContent = `${now.title} of each token through the layers${state}; y-axis: ${now.axis}${ranks ? " (logarithmic)" : ""}. ${means.length ? "Thick: means of all sentences by word class. " : ""}${beside.length ? "Dashed: the comparison named beside it. " : ""}`;
     }
 
     height(tokens) { return Math.max(HEIGHT, 2 * TOP + APART * tokens); }

@@ -2,15 +2,15 @@
 /* Heads as points of two numbers, each a link. One point is in the order of Tab; from there the
    arrow keys go to the next one by place. */
 (() => {
-  const { make } = window.headbook;
+  const { make, nearest } = window.headbook;
   const { number } = window.headbook.numbers;
   const HEIGHT = 380, EDGE = { left: 62, right: 18, top: 12, bottom: 46 };
-  const NAMED = 12; /* so few points carry their names */
+  const GAP = 6, LETTER = 6.5, HALF = 6; /* from a point to its name, of a letter, to either side of a line */
   const SHAPES = [
     "M-5,0A5,5 0 1 1 5,0A5,5 0 1 1 -5,0Z", "M-4.5,-4.5H4.5V4.5H-4.5Z", "M0,-5.5L5.5,4.5H-5.5Z",
   ];
   const SIGNS = ["●", "■", "▲"];
-  const STEPS = 20; /* of the colour scale */
+  const FIRST = 1, LAST = 6; /* stops of the colour scale; the ones before are as light as paper */
 
   /* The name of SVG's elements is an address; the page's own picture knows it. */
   const draw = (name, attributes = {}, text = "") => {
@@ -31,8 +31,11 @@
   const scaleOf = (values, share, from, to) => {
     const known = values.filter((value) => !Number.isNaN(value)).map((value) => value * (share ? 100 : 1));
     let [low, high] = known.length ? [Math.min(...known), Math.max(...known)] : [0, 1];
-    const room = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1;
-    [low, high] = [low - room, high + room];
+    /* With 0, and to the round numbers beyond, as in the still picture. */
+    [low, high] = [Math.min(0, low), Math.max(0, high)];
+    if (low === high) high = 1;
+    const { at: [first, second] } = ticks(low, high), step = second - first;
+    [low, high] = [Math.floor(low / step + 1e-9) * step, Math.ceil(high / step - 1e-9) * step];
     const { at, digits } = ticks(low, high);
     const place = (value) => from + ((value - low) / (high - low)) * (to - from);
     return {
@@ -64,8 +67,8 @@
   const legend = (heads, stacks) => {
     const layers = heads.map((head) => head.layer);
     const box = make("p", { class: "hint" });
-    const scale = make("span", { class: "scale" }, `layer ${Math.min(...layers)}`);
-    scale.append(...Array.from({ length: STEPS + 1 }, (_, step) => make("i", { class: `c${step}` })), String(Math.max(...layers)));
+    const scale = make("span", { class: "ramp" }, `layer ${Math.min(...layers)} `);
+    scale.append(...Array.from({ length: LAST - FIRST + 1 }, (_, i) => make("i", { class: `q${FIRST + i}` })), " ", String(Math.max(...layers)));
     box.append(scale);
     if (stacks.length > 1) box.append(make("span", {}, ` ${stacks.map(([, title], i) => `${SIGNS[i % 3]} ${title}`).join("  ")}`));
     return box;
@@ -89,11 +92,41 @@
       stop(next);
       next.link.focus();
     });
-    for (const dot of dots) {
-      dot.link.addEventListener("focus", () => read(dot.text));
-      dot.link.addEventListener("pointerenter", () => read(dot.text));
-    }
+    for (const dot of dots) dot.link.addEventListener("focus", () => read(dot.text));
+    const mark = (near) => {
+      for (const each of dots) each.link.classList.toggle("near", each === near);
+    };
+    picture.addEventListener("pointermove", ({ clientX, clientY }) => {
+      const { left, top, width } = picture.getBoundingClientRect(), size = picture.viewBox.baseVal.width / width;
+      const there = dots.filter((dot) => !dot.link.hasAttribute("hidden"));
+      const near = nearest(there, (clientX - left) * size, (clientY - top) * size);
+      mark(near);
+      if (near) read(near.text);
+    });
+    picture.addEventListener("pointerleave", () => mark());
     return stop;
+  };
+
+  /* The points whose names hide neither a point nor another name; the outermost are asked first. */
+  const roomy = (dots) => {
+    const middle = (axis) => [...dots].sort((a, b) => a[axis] - b[axis])[dots.length >> 1]?.[axis];
+    const [x, y] = [middle("x"), middle("y")], away = (dot) => Math.hypot(dot.x - x, dot.y - y);
+    const named = new Set(), taken = [];
+    for (const dot of [...dots].sort((a, b) => away(b) - away(a) || a.i - b.i)) {
+      const left = dot.x + GAP, right = left + LETTER * dot.name.textContent.length;
+      const hides = (each) => each !== dot && each.x > left - HALF && each.x < right && Math.abs(each.y - dot.y) < 2 * HALF;
+      const meets = (each) => each.left < right && left < each.right && Math.abs(each.y - dot.y) < 2 * HALF;
+      if (taken.some(meets) || dots.some(hides)) continue;
+      named.add(dot);
+      taken.push({ left, right, y: dot.y });
+    }
+    return named;
+  };
+
+  /* The colour of a part of the scale, on any paper. */
+  const colour = (part) => {
+    const place = FIRST + part * (LAST - FIRST), low = Math.min(LAST - 1, Math.floor(place));
+    return `color-mix(in srgb, var(--q${low + 1}) ${(100 * (place - low)).toFixed(1)}%, var(--q${low}))`;
   };
 
   /* Two columns over all heads in a box; the result shows some of the heads, by number. */
@@ -108,7 +141,6 @@
     });
     const most = Math.max(1, ...heads.map((head) => head.layer));
     const least = Math.min(...heads.map((head) => head.layer));
-    const colour = (layer) => Math.round((STEPS * (layer - least)) / Math.max(1, most - least));
     const shape = (stack) => SHAPES[stacks.findIndex(([name]) => name === stack) % 3];
     const dots = [];
     heads.forEach((head, i) => {
@@ -117,7 +149,9 @@
       const text = `${head.name}: ${x.title} ${number(x.value[i], x.share)}, ${y.title} ${number(y.value[i], y.share)}`;
       const link = draw("a", { href: root + head.href, "aria-label": text, tabindex: "-1", transform: `translate(${place.x.toFixed(1)} ${place.y.toFixed(1)})` });
       const name = draw("text", { x: 8, y: 4 }, head.name);
-      link.append(draw("path", { d: shape(head.stack), class: `c${colour(head.layer)}` }), name);
+      const sign = draw("path", { d: shape(head.stack) });
+      sign.style.fill = colour((head.layer - least) / Math.max(1, most - least));
+      link.append(sign, name);
       dots.push({ ...place, i, link, name, text });
     });
     picture.append(axes(width, across, up, titles), ...dots.map((dot) => dot.link));
@@ -125,10 +159,10 @@
     const stop = walk(picture, dots, (text) => { status.textContent = text; });
     box.replaceChildren(legend(heads, stacks), picture, status);
     return (shown) => {
-      const there = dots.filter((dot) => shown.has(dot.i));
+      const there = dots.filter((dot) => shown.has(dot.i)), named = roomy(there);
       for (const dot of dots) {
         dot.link.toggleAttribute("hidden", !shown.has(dot.i));
-        dot.name.toggleAttribute("hidden", there.length > NAMED);
+        dot.name.toggleAttribute("hidden", !named.has(dot));
       }
       if (!there.some((dot) => dot.link.getAttribute("tabindex") === "0")) stop(there[0]);
     };

@@ -66,9 +66,15 @@
   };
   /* A text from outside inside a sentence of ours, whatever its direction. */
   const apart = (text) => make("bdi", {}, text);
+  /* Of places {x, y} the one nearest to a point, within reach; undefined where none is. */
+  const REACH = 12; /* pixels beside a mark that still mean it */
+  const nearest = (places, x, y) => {
+    const away = (each) => Math.hypot(each.x - x, each.y - y);
+    return places.filter((each) => away(each) <= REACH).sort((a, b) => away(a) - away(b))[0];
+  };
   /* For searches: accents and case do not count. */
   const folded = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
-  Object.assign(window.headbook, { root, all, make, load, use, offer, hash, link, apart, folded, bytes });
+  Object.assign(window.headbook, { root, all, make, load, use, offer, hash, link, apart, folded, bytes, REACH, nearest });
 
   /* Light, dark, or as the system has it. */
   const THEMES = ["system", "light", "dark"];

@@ -74,25 +74,25 @@ def stored(name: str) -> Path:
     return HERE / (name.replace("/", "-").removesuffix(".html") + ".txt")
 
 
-def collect_again() -> None:
-    """Write the stored study."""
+def collect_again(place: Path) -> Path:
+    """Collect the stored study anew into an empty folder; returns where it is."""
+    sys.path.insert(0, str(HERE.parent))
     import tiny
     import treebank
     from sites import make_study
 
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        inputs = treebank.write_trees(place / "trees.conllu")
-        study = make_study(inputs, tiny.write("bert", place / "tiny-bert"), **OPTIONS)
-        study.save(place / "study")
-        shutil.copytree(place / "study", STUDY, dirs_exist_ok=True)
+    inputs = treebank.write_trees(place / "trees.conllu")
+    study = make_study(inputs, tiny.write("bert", place / "tiny-bert"), **OPTIONS)
+    study.save(place / "study")
+    return place / "study"
 
 
 def main() -> None:
     """Write every golden page."""
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(HERE.parent))  # for `pages`
     if "--study" in sys.argv:
-        collect_again()
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(collect_again(Path(folder)), STUDY, dirs_exist_ok=True)
     from headbook import render
 
     with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,6 @@
 """One head in one sentence as papers print it: its map, and its tokens twice with lines."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from headbook.charts.drawing import INK, Drawing, drawing, guessed_width, written
 from headbook.charts.ink import colours
+from headbook.charts.paper import PIXELS, WIDTHS
 from headbook.charts.render import BLUE, GREY
 from headbook.measures.arithmetic import Floats
 from headbook.stored.shown import STEPS
@@ -18,6 +20,8 @@ TEXT, LETTER, WIDE = 12, 6.9, 12.0  # size of letters; pixels of a letter, of an
 LETTERS = 24  # of a token in a picture
 GAP = 8.0
 CELL = 14.0  # of a map
+PAGE = PIXELS * max(WIDTHS.values())  # what is wider is made smaller, and its letters with it
+SMALLEST = 9.5  # letters of 7 points, in maps that have no room for larger ones
 LEAN = -60  # degrees by which the names of columns are turned
 RISE, RUN = 0.87, 0.5  # sine and cosine of that
 ROW, BETWEEN = 20.0, 180.0  # from token to token, and from query to key
@@ -51,24 +55,56 @@ def attention_map(
         about: what they are, beside the colour scale.
     """
     rows, columns = ([shortened(t, LETTERS) for t in side] for side in (queries, keys))
-    # In the corner between the names it says which are which.
-    left = max(_width(t) for t in (*rows, "query ↓")) + 2 * GAP
-    top = max(RISE * max(map(_width, columns)), 2 * TEXT) + 2 * GAP
-    wide, high = CELL * len(columns), CELL * len(rows)
-    lean = max(CELL * (i + 0.5) + RUN * _width(t) for i, t in enumerate(columns))
-    room = max(wide, lean, SCALE + 2 * GAP + _width(about)) + GAP
-    parts = [f'<path d="{d}" fill="{fill}"/>' for fill, d in _cells(weights, left, top)]
-    parts += [
-        written("key →", left - GAP, top - GAP - TEXT, TEXT, GREY, anchor="end"),
-        written("query ↓", left - GAP, top - GAP, TEXT, GREY, anchor="end"),
-    ]
-    for i, text in enumerate(rows):
-        parts.append(written(text, left - GAP, top + CELL * (i + 0.5) + 4, TEXT, anchor="end"))
-    for i, text in enumerate(columns):
-        place = f"translate({left + CELL * (i + 0.5) + 4:.1f} {top - 6:.1f}) rotate({LEAN})"
-        parts.append(f'<g transform="{place}">{written(text, 0, 0, TEXT, anchor="start")}</g>')
+    grid = _grid(rows, columns)
+    left, top, cell = grid.left, grid.top, grid.cell
+    high = cell * len(rows)
+    room = max(grid.room(columns), SCALE + 2 * GAP + _width(about)) + GAP
+    parts = [f'<path d="{d}" fill="{fill}"/>' for fill, d in _cells(weights, grid)]
+    parts += _names(grid, rows, columns)
     parts += _colour_scale(left, top + high + 2 * GAP, about)
     return drawing(name, caption, left + room, top + high + 2 * GAP + BAR + 2 * TEXT, parts)
+
+
+class _Grid(NamedTuple):
+    """Where the cells of a map are, in pixels, and how large its letters."""
+
+    left: float
+    top: float
+    cell: float
+    text: float
+
+    def room(self, columns: Sequence[str]) -> float:
+        """Width of the cells with the names that lean over them."""
+        lean = self.text / TEXT * RUN
+        ends = (self.cell * (i + 0.5) + lean * _width(t) for i, t in enumerate(columns))
+        return max(self.cell * len(columns), *ends)
+
+
+def _grid(rows: Sequence[str], columns: Sequence[str]) -> _Grid:
+    """Cells as large as a page has room for."""
+    for text in (TEXT, SMALLEST):
+        part = text / TEXT
+        left = part * max(_width(t) for t in (*rows, "query ↓")) + 2 * GAP
+        top = max(part * RISE * max(map(_width, columns)), 2 * text) + 2 * GAP
+        grid = _Grid(left, top, CELL, text)
+        if left + grid.room(columns) + GAP <= PAGE:
+            return grid
+    room = PAGE - left - GAP
+    ends = [(room - part * RUN * _width(t)) / (i + 0.5) for i, t in enumerate(columns)]
+    return grid._replace(cell=min(room / len(columns), *ends))
+
+
+def _names(grid: _Grid, rows: Sequence[str], columns: Sequence[str]) -> Iterator[str]:
+    """Names of tokens, as many as there is room for; in the corner it says which are which."""
+    left, top, cell, text = grid
+    every = math.ceil(text / cell)
+    for name, y in (("key →", top - GAP - text), ("query ↓", top - GAP)):
+        yield written(name, left - GAP, y, text, GREY, anchor="end")
+    for i, name in [*enumerate(rows)][::every]:
+        yield written(name, left - GAP, top + cell * (i + 0.5) + 4, text, anchor="end")
+    for i, name in [*enumerate(columns)][::every]:
+        place = f"translate({left + cell * (i + 0.5) + 4:.1f} {top - 6:.1f}) rotate({LEAN})"
+        yield f'<g transform="{place}">{written(name, 0, 0, text, anchor="start")}</g>'
 
 
 def attention_lines(
@@ -109,7 +145,7 @@ def _width(text: str) -> float:
     return guessed_width(text, LETTER, WIDE)
 
 
-def _cells(weights: Floats, left: float, top: float) -> Iterator[tuple[str, str]]:
+def _cells(weights: Floats, grid: _Grid) -> Iterator[tuple[str, str]]:
     """A colour and its cells, neighbours in a row as one.
 
     All cells are drawn in the lowest colour first, so that no paper shines through the joints of
@@ -117,21 +153,24 @@ def _cells(weights: Floats, left: float, top: float) -> Iterator[tuple[str, str]
     """
     palette, seen = colours(STEPS + 1), ~np.isnan(weights)
     steps = (np.nan_to_num(weights) * STEPS).round().astype(np.int64)
-    yield palette[0], "".join(d for there, d in _runs(seen, left, top) if there)
+    yield palette[0], "".join(d for there, d in _runs(seen, grid) if there)
     shapes: dict[int, list[str]] = {}
-    for step, d in _runs(steps, left, top):
+    for step, d in _runs(steps, grid):
         shapes.setdefault(step, []).append(d)
     yield from ((palette[step], "".join(shapes[step])) for step in sorted(shapes) if step)
 
 
-def _runs(cells: NDArray[Any], left: float, top: float) -> Iterator[tuple[int, str]]:
+def _runs(cells: NDArray[Any], grid: _Grid) -> Iterator[tuple[int, str]]:
     """Equal neighbours in a row: their value and their outline."""
+    left, top, cell, _ = grid
+    high = f"{cell:.2f}".removesuffix(".00")
     for row, line in enumerate(cells.tolist()):
         column = 0
         for value, group in groupby(line):
             length = len([*group])
-            place = f"M{left + CELL * column:.1f} {top + CELL * row:.1f}"
-            yield value, f"{place}h{CELL * length:.0f}v{CELL:.0f}h-{CELL * length:.0f}z"
+            place = f"M{left + cell * column:.1f} {top + cell * row:.1f}"
+            wide = f"{cell * length:.2f}".removesuffix(".00")
+            yield value, f"{place}h{wide}v{high}h-{wide}z"
             column += length
 
 

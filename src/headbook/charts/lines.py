@@ -27,7 +27,7 @@ class Line(NamedTuple):
         name: what stands at its end, before its last value.
         values, low, high: by place on the axis; NaN where one is missing. A line without an
             interval has NaN there.
-        end: its last value, written.
+        told: its values, written.
         dashed: whether it is a baseline.
     """
 
@@ -35,7 +35,7 @@ class Line(NamedTuple):
     values: Floats
     low: Floats
     high: Floats
-    end: str
+    told: Sequence[str]
     dashed: bool = False
 
 
@@ -57,7 +57,7 @@ def layer_lines(
     parts = [*_axes(layers, ends, ticks)]
     inks = [*_inks(lines)]
     for line, ink in zip(lines, inks, strict=True):
-        parts += _line(line, ink, ends)
+        parts += _line(line, ink, ends, layers)
     parts += _names(lines, inks, ends)
     return drawing(name, caption, WIDTH, HEIGHT, parts)
 
@@ -89,7 +89,7 @@ def _axes(layers: Sequence[int], ends: Ends, ticks: Sequence[tuple[float, str]])
             yield written(said, _x(place, len(layers)), HEIGHT - 8, SMALL)
 
 
-def _line(line: Line, ink: str, ends: Ends) -> Iterator[str]:
+def _line(line: Line, ink: str, ends: Ends, layers: Sequence[int]) -> Iterator[str]:
     there = [n for n, value in enumerate(line.values) if not np.isnan(value)]
     size = len(line.values)
     known = [n for n in there if not np.isnan(line.low[n])]
@@ -107,13 +107,15 @@ def _line(line: Line, ink: str, ends: Ends) -> Iterator[str]:
     if not line.dashed:
         for n in there:
             at = f'cx="{_x(n, size):.1f}" cy="{_y(line.values[n], ends):.1f}"'
-            yield f'<circle {at} r="2.6" fill="{ink}"/>'
+            told = f"{line.name}, layer {layers[n]}: {line.told[n]}"
+            yield f'<circle {at} r="2.6" fill="{ink}"><title>{escape(told)}</title></circle>'
 
 
 def _names(lines: Sequence[Line], inks: Sequence[str], ends: Ends) -> Iterator[str]:
     """Names at the ends, moved apart where lines end together."""
-    last = {n: line.values[~np.isnan(line.values)] for n, line in enumerate(lines)}
-    wanted = sorted((_y(float(v[-1]), ends), n) for n, v in last.items() if len(v))
+    known = {n: np.flatnonzero(~np.isnan(line.values)) for n, line in enumerate(lines)}
+    last = {n: int(places[-1]) for n, places in known.items() if len(places)}
+    wanted = sorted((_y(float(lines[n].values[place]), ends), n) for n, place in last.items())
     places: list[float] = []
     for y, _ in wanted:
         places.append(max(y, places[-1] + APART if places else y))
@@ -123,5 +125,5 @@ def _names(lines: Sequence[Line], inks: Sequence[str], ends: Ends) -> Iterator[s
         yield (
             f'<text x="{x:.1f}" y="{y - over + 4:.1f}" font-size="{SMALL}" fill="{inks[n]}" '
             f'font-weight="600">{escape(line.name)} '
-            f'<tspan font-weight="400" fill="{INK}">{escape(line.end)}</tspan></text>'
+            f'<tspan font-weight="400" fill="{INK}">{escape(line.told[last[n]])}</tspan></text>'
         )

@@ -22,8 +22,10 @@ NARROWEST = 0.05
 SLACK = 4.0  # pixels that may stay free
 BESIDE = 120.0  # pixels of names and legends, about
 LETTERS = 46  # of a line of a title in a column
+LEGEND = 38  # the same of an axis or a legend
+GRADIENT = 180  # pixels of a scale of colours in a column, at most
 SIZE = re.compile(r' width="([\d.]+)" height="([\d.]+)" viewBox="[^"]*"')
-ROOM = re.compile(r"room(\d+)")  # the name of a layer that needs cells of so many pixels
+ROOM = re.compile(r"room(\d+)")  # the name of a layer that needs cells or a plot so wide, pixels
 
 Spec = dict[str, Any]
 
@@ -133,9 +135,29 @@ def _stacked(spec: Spec) -> Spec:
         encoding = dict(encoding)
         encoding["facet"] = encoding.pop("column") | {"columns": 1}
         spec["encoding"] = encoding
+    spec = _narrowed(spec)
     if isinstance(spec.get("title"), dict) and isinstance(spec["title"]["text"], str):
         spec["title"] = spec["title"] | {"text": textwrap.wrap(spec["title"]["text"], LETTERS)}
     return spec
+
+
+def _narrowed(spec: Spec) -> Spec:
+    """With axes and legends that fit a column; what is wider than a plot would shrink that."""
+    spec = dict(spec)
+    if "layer" in spec:
+        spec["layer"] = [_narrowed(each) for each in spec["layer"]]
+    if "spec" in spec:
+        spec["spec"] = _narrowed(spec["spec"])
+    encoding = dict(spec.get("encoding", {}))
+    for name in {"x", "color"} & encoding.keys():
+        title = encoding[name].get("title")
+        if isinstance(title, str) and len(title) > LEGEND:
+            encoding[name] = encoding[name] | {"title": textwrap.wrap(title, LEGEND)}
+    legend = encoding.get("color", {}).get("legend") or {}
+    if "gradientLength" in legend:
+        legend = legend | {"gradientLength": min(legend["gradientLength"], GRADIENT)}
+        encoding["color"] = encoding["color"] | {"legend": legend}
+    return spec | ({"encoding": encoding} if encoding else {})
 
 
 def _scaled(spec: Spec, factor: float) -> Spec:
@@ -152,12 +174,12 @@ def _scaled(spec: Spec, factor: float) -> Spec:
     for name in ("width", "height") if square else ("width",):
         size = spec[name]
         spec[name] = {"step": size["step"] * factor} if isinstance(size, dict) else size * factor
-    if "layer" in spec and isinstance(spec["width"], dict):
-        step = spec["width"]["step"]
-        spec["layer"] = [each for each in spec["layer"] if _has_room(each, step)]
+    if "layer" in spec:
+        size = spec["width"]["step"] if isinstance(spec["width"], dict) else spec["width"]
+        spec["layer"] = [each for each in spec["layer"] if _has_room(each, size)]
     return spec
 
 
-def _has_room(layer: Spec, step: float) -> bool:
+def _has_room(layer: Spec, size: float) -> bool:
     needed = ROOM.match(layer.get("name", ""))
-    return needed is None or step >= int(needed[1])
+    return needed is None or size >= int(needed[1])

@@ -6,14 +6,14 @@ from typing import NamedTuple
 from headbook.charts.drawing import Drawing, drawing, guessed_width, written
 from headbook.charts.render import BLUE, GREY, ORANGE
 
-LETTER, WIDE = 7.4, 13.0  # pixels of a letter, of an East Asian one
+LETTER, WIDE = 6.9, 12.0  # pixels of a letter, of an East Asian one
 SMALL = 5.6  # of a letter of a label
 GAP = 14.0  # between words
 MARGIN = 8.0
 LEVEL = 17.0  # from one arc to the next above it
 STEP = 8.0  # the same for brackets
 ROOM = 7.0  # between a word and its lines
-TEXT = 13  # size of letters
+TEXT = 12  # size of letters: 9 points
 THICKEST = 7.0  # line of weight 1
 
 

@@ -24,12 +24,10 @@ tokens, 0.8 of 24 and 0.6 of 8.
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from headbook.measures.arithmetic import Floats
 from headbook.measures.fits import Bools
 
-FLOOR = 1e-200  # stands for a fit of 0
 STEPS = 50  # shares of ordinary maps then stand within 0.02 of those after 2,000
 
 
@@ -50,32 +48,6 @@ class Mixture:
     rows: int
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """The weights of the fit, spread out to pairs where needed.
-
-    Attributes:
-        keys: a. *Shape:* ``(head, key)``.
-        even: e. *Shape:* ``(head,)``.
-        offsets: b, from 1 − queries to keys − 1. *Shape:* ``(head, offset)``.
-    """
-
-    keys: Floats
-    even: Floats
-    offsets: Floats
-
-    def diagonals(self, mask: Floats) -> Floats:
-        """b_{j−i} at every visible pair. *Shape:* ``(head, query, key)``."""
-        windows = sliding_window_view(self.offsets, mask.shape[1], axis=1)
-        found: Floats = windows[:, ::-1] * mask
-        return found
-
-    def stripes(self, mask: Floats, share: Floats) -> Floats:
-        """a_j + e/k_i at every visible pair. *Shape:* ``(head, query, key)``."""
-        found: Floats = self.keys[:, None] * mask + self.even[:, None, None] * share
-        return found
-
-
 def mixture(attention: Floats, visible: Bools, steps: int = STEPS) -> Mixture:
     """Take the maps of one sentence apart.
 
@@ -89,39 +61,34 @@ def mixture(attention: Floats, visible: Bools, steps: int = STEPS) -> Mixture:
     mass = np.where(mask > 0, attention, 0.0)
     total = mass.sum(2, keepdims=True)
     mass = np.divide(mass, total, out=np.zeros_like(mass), where=total > 0)
-    parts, along = _start(mass, mask, share), _along(mask[None])
-    for _ in range(steps):
-        parts = _step(parts, mass, mask, share, along)
-    diagonal, stripes = parts.diagonals(mask), parts.stripes(mask, share)
-    explained = _ratio(np.minimum(mass, diagonal + stripes), diagonal + stripes)
-    rows = int((seen > 1).sum())
-    vertical = np.einsum("hij,hij->h", explained, stripes)
-    slanted = np.einsum("hij,hij->h", explained, diagonal)
+    along = _along(mask[None])[0]
+    keys, even, offsets = _start(mass, mask, share, along)
+    rows, found = int((seen > 1).sum()), np.zeros((2, len(mass)))
+    under = mask.sum(0)
+    from headbook.measures.loops import mixture_loop  # noqa: PLC0415 - pages need no compiler
+
+    mixture_loop(
+        mass, share, under, along, max(share.sum(), 1.0), steps, keys, even, offsets, found
+    )
+    vertical, slanted = found
     return Mixture(vertical, slanted, np.maximum(rows - vertical - slanted, 0), rows)
 
 
-def _start(mass: Floats, mask: Floats, share: Floats) -> _Parts:
-    """Key means, an even background, and offsets where attention exceeds both."""
-    heads = len(mass)
+def _start(
+    mass: Floats, mask: Floats, share: Floats, along: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Key means, an even background, and offsets where attention exceeds both.
+
+    Args:
+        along: visible pairs of each offset.
+
+    Returns:
+        *Shapes:* ``(head, key)``, ``(head,)`` and ``(head, offset)``.
+    """
     mean = _ratio(mass.sum(1), mask.sum(0))
     excess = np.maximum(mass - np.maximum(mean[:, None] * mask, share), 0)
     excess[excess < 1e-9] = 0  # rounding is no diagonal
-    offsets = _ratio(_along(excess), _along(mask[None]))
-    return _Parts(mean / 2, np.full(heads, 0.5), offsets)
-
-
-def _step(parts: _Parts, mass: Floats, mask: Floats, share: Floats, along: Floats) -> _Parts:
-    """One step; along: visible pairs of each offset."""
-    fit = parts.diagonals(mask)
-    fit += parts.stripes(mask, share)
-    # Where the fit is nothing, so are all weights that the ratio will be multiplied by.
-    ratio = mass / np.maximum(fit, FLOOR)
-    rows = max(share.sum(), 1.0)
-    return _Parts(
-        parts.keys * _ratio(ratio.sum(1), mask.sum(0)),
-        parts.even * np.einsum("hij,ij->h", ratio, share) / rows,
-        parts.offsets * _ratio(_along(ratio), along),
-    )
+    return mean / 2, np.full(len(mass), 0.5), _ratio(_along(excess), along)
 
 
 def _along(pairs: Floats) -> Floats:

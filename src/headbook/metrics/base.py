@@ -290,10 +290,15 @@ class PairMetric(Metric):
         measure: from the rows of all heads, *Shape:* ``(head, row, key)``, and whether each counts,
             ``(head, row)``, 1 or 0: a value for each row, added over the rows that count in both
             heads. *Shape:* ``(head, head)``.
+        some: the same of chosen pairs, given by their two heads; all three ``(pair,)``.
+        alike: how alike heads are, by one matrix product, in the same form as `measure`; where
+            there are too many pairs to measure, those that are most alike are chosen by it.
         views: the views in which it makes sense.
     """
 
     measure: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
+    some: "Callable[[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]"
+    alike: "Callable[[torch.Tensor, torch.Tensor], torch.Tensor]"
     views: tuple[View, ...]
 
 

@@ -12,6 +12,8 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.measures.frame import Frame, Scope
+from headbook.measures.layerview import LayerView, layer_views
+from headbook.measures.maps import Maps
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
 from headbook.network.calls import FIELDS
@@ -127,6 +129,7 @@ class Scopes:
         self._batch, self._stacks = batch, stacks
         self._known: dict[tuple[str, int], dict[View, Scope]] = {}
         self._masks: list[torch.Tensor | None] = []  # kept, so that no id is used twice
+        self._last: tuple[hook.Attention, dict[View, LayerView]] | None = None
 
     def get(self, name: str, attention: hook.Attention) -> dict[View, Scope]:
         """The scopes of one attention call, by view; the same object for the same mask."""
@@ -138,6 +141,15 @@ class Scopes:
             self._known[key] = {view: Scope(frame, view) for view in View}
             self._masks.append(attention.mask)
         return self._known[key]
+
+    def views(self, name: str, attention: hook.Attention) -> dict[View, LayerView]:
+        """One attention call in every view; the same objects until another one is asked for."""
+        if self._last is None or self._last[0] is not attention:
+            self._last = None  # before its sums are there twice
+            found = self.get(name, attention)
+            maps = Maps(found[View.NOSINK], attention)
+            self._last = attention, layer_views(found, maps)
+        return self._last[1]
 
 
 @contextmanager

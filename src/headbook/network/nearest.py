@@ -2,7 +2,11 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
+
+from headbook.measures.loops import SPAN, nearest_loop
+from headbook.measures.threads import share_out
 
 CHUNK = 1 << 8  # entries of which the largest score is found first
 MANY = 4  # chunks for each entry that is looked for, below which they save nothing
@@ -45,6 +49,8 @@ def compared(scores: torch.Tensor, own: torch.Tensor, k: int) -> Comparison:
         scores: *Shape:* ``(row, entry)``.
         own: the row's own entry. *Shape:* ``(row,)``.
     """
+    if scores.device.type == "cpu" and scores.shape[1] >= k * SPAN:
+        return _by_loop(scores, own, k)
     best = _largest(scores, k)
     mine = scores.gather(1, own.unsqueeze(1))
     ranks = (best.values > mine).sum(1)
@@ -54,6 +60,23 @@ def compared(scores: torch.Tensor, own: torch.Tensor, k: int) -> Comparison:
         nearer = scores[far] > mine[far]
         ranks[far] = nearer.sum(1, dtype=torch.int32).long()
     return Comparison(ranks.to(scores.dtype), best.indices, best.values)
+
+
+def _by_loop(scores: torch.Tensor, own: torch.Tensor, k: int) -> Comparison:
+    """The same in one reading of each row; equal scores in the order of entries."""
+    rows, mine = scores.numpy(), own.numpy()
+    ranks = np.empty(len(own), np.int64)
+    entries = np.empty((len(own), k), np.int64)
+    values = np.empty((len(own), k), rows.dtype)
+
+    def run(first: int, last: int) -> None:
+        part = slice(first, last)
+        room = np.empty(-(-rows.shape[1] // SPAN), rows.dtype)
+        nearest_loop(rows[part], mine[part], room, ranks[part], entries[part], values[part])
+
+    share_out(run, len(own), torch.get_num_threads())
+    rank, ids, cosines = (torch.from_numpy(each) for each in (ranks, entries, values))
+    return Comparison(rank.to(scores.dtype), ids, cosines)
 
 
 def _largest(scores: torch.Tensor, k: int) -> Nearest:

@@ -96,10 +96,16 @@ class Vocabulary:
             rows = states[:, tokens].flatten(0, 1)
             own = texts.ids[tokens].repeat(len(states))
             size = max(16, BLOCK // len(self.embedding))
-            pairs = zip(rows.split(size), own.split(size), strict=True)
-            parts = [compared(self._scores(block, place), mine, k) for block, mine in pairs]
-            for whole, *some in zip(found, *parts, strict=True):
-                whole[:, tokens] = torch.cat(some).unflatten(0, (len(states), -1))
+            room = Comparison.empty(rows[None, None], k)
+            # What is kept has its place before there are scores, which then leave no gaps behind.
+            for start in range(0, len(rows), size):
+                part = slice(start, start + size)
+                near = compared(self._scores(rows[part], place), own[part], k)
+                for whole, some in zip(room, near, strict=True):
+                    whole[0, 0, part] = some
+                del near
+            for whole, some in zip(found, room, strict=True):
+                whole[:, tokens] = some[0, 0].unflatten(0, (len(states), -1))
         return found
 
     def encode(self, ids: torch.Tensor) -> torch.Tensor:

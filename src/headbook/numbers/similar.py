@@ -3,6 +3,8 @@
 The map is classical scaling (Torgerson 1952) of the square roots of the divergences. The root is a
 distance as in ordinary space, so that a map without any distortion exists in enough dimensions; of
 the divergences themselves there is none (Fuglede & Topsøe 2004, doi:10.1109/ISIT.2004.1365067).
+In stacks of so many heads that not all pairs were compared, squared Hellinger distances take the
+place of the divergences; their roots are Euclidean by construction.
 """
 
 from collections.abc import Mapping
@@ -47,12 +49,19 @@ class Likeness:
         value: NaN for pairs with too few rows in common to be judged. *Shape:* ``(head, head)``.
         rows: rows that count in both; the same shape.
         sentences: that were compared.
+        roots: squared Hellinger distances of all pairs, where not all were compared; likewise.
     """
 
     heads: tuple[HeadName, ...]
     value: Floats
     rows: Floats
     sentences: int
+    roots: Floats | None = None
+
+    @property
+    def apart(self) -> Floats:
+        """What map, order and matrix rest on. *Shape:* ``(head, head)``."""
+        return self.value if self.roots is None else self.roots
 
     @property
     def layers(self) -> Ints:
@@ -63,7 +72,7 @@ class Likeness:
     def complete(self) -> Ints:
         """Heads left when those that lack most distances are taken out until none is lacking."""
         left = np.arange(len(self.heads))
-        lacking = np.isnan(self.value)
+        lacking = np.isnan(self.apart)
         np.fill_diagonal(lacking, val=False)
         while len(left) and (counts := lacking[np.ix_(left, left)].sum(1)).any():
             left = np.delete(left, int(counts.argmax()))
@@ -87,7 +96,7 @@ class Likeness:
     def plane(self) -> Plane:
         """The map of all heads whose distances are known."""
         kept = self.complete
-        points, share = scaled(self.value[np.ix_(kept, kept)])
+        points, share = scaled(self.apart[np.ix_(kept, kept)])
         return Plane(kept, points, share)
 
     @cached_property
@@ -99,7 +108,7 @@ class Likeness:
         kept = self.complete
         rest = np.setdiff1d(np.arange(len(self.heads)), kept)
         if len(kept) > 2:
-            distances = squareform(self.value[np.ix_(kept, kept)], checks=False)
+            distances = squareform(self.apart[np.ix_(kept, kept)], checks=False)
             tree = hierarchy.linkage(distances, "average", optimal_ordering=True)
             kept = kept[hierarchy.leaves_list(tree)]
             kept = kept[::-1] if kept[0] > kept[-1] else kept
@@ -126,12 +135,23 @@ def likeness(results: StackResults) -> Mapping[View, Likeness]:
 
 
 def _likeness(heads: tuple[HeadName, ...], sums: Distances, place: int) -> Likeness:
-    total, rows = sums.total[place], sums.rows[place]
+    value = _known(sums.total[place], sums.rows[place])
+    roots = None
+    if sums.alike is not None:
+        rows = sums.alike.rows[place]
+        roots = 1 - _known(sums.alike.total[place], rows)
+        np.fill_diagonal(roots, 0.0)
+        roots = roots.clip(0, 1)
+    return Likeness(heads, value, sums.rows[place], sums.sentences, roots)
+
+
+def _known(total: Floats, rows: Floats) -> Floats:
+    """Means over rows; NaN where there are few."""
     # Small studies have no more than a few rows, and are shown all the same.
     least = max(1.0, min(FEW_WORDS, float(rows.max())))
-    value = np.divide(total, rows, out=np.full(total.shape, np.nan), where=rows >= least)
+    value: Floats = np.divide(total, rows, out=np.full(total.shape, np.nan), where=rows >= least)
     np.fill_diagonal(value, 0.0)
-    return Likeness(heads, value, rows, sums.sentences)
+    return value
 
 
 def scaled(squared: Floats) -> tuple[Floats, float]:

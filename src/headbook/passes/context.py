@@ -1,22 +1,23 @@
 """What heads write, on the sample: once to find which pairs are similar, and once to measure."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headbook.measures.cosines import thresholds
 from headbook.measures.frame import Frame, Scope
-from headbook.measures.layerview import layer_views
+from headbook.measures.layerview import LayerView, layer_views
 from headbook.measures.maps import Maps
 from headbook.measures.outputs import HeadOutputs
 from headbook.metrics.base import AnchorMetric, ContextMetric
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import Scopes, forward
+from headbook.network.capture import Scopes
 from headbook.network.model import Model
 from headbook.passes.headtable import head_columns, uniform
+from headbook.passes.watch import Found, Watch
 from headbook.summaries.accumulators import Ratios
 from headbook.summaries.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors
 from headbook.summaries.reduce import Parts
@@ -49,58 +50,77 @@ class ContextSampler:
         pairs = sum(item.length * (item.length - 1) // 2 for item in items)
         return max(1, -(-pairs // most))
 
-    def thresholds(self, batches: Iterable[Batch], step: int) -> Thresholds:
-        """From which similarity on a pair is among the top shares of its head."""
-        found: dict[Place, list[NDArray[np.float32]]] = {}
-
-        def collect(call: Call, heads: Mapping[View, HeadOutputs]) -> None:
-            for view, each in heads.items():
-                if each.outputs is not None:
-                    place = call.stack, call.layer, view
-                    found.setdefault(place, []).append(each.collected(step))
-
-        for batch in batches:
-            self._watch(batch, {}, collect)
-        return {place: thresholds(np.concatenate(parts, 1)) for place, parts in found.items()}
-
-    def sample(self, batch: Batch, known: Thresholds) -> Survey:
-        """The sums of one batch."""
-        stacks = self.anatomy.stacks
-        tables = {name: _Table(stack, self.metrics, batch) for name, stack in stacks.items()}
-        ends = {name: _Ends(self, stack, batch) for name, stack in stacks.items()}
-
-        def measure(call: Call, heads: Mapping[View, HeadOutputs]) -> None:
-            tables[call.stack].add(call.layer, heads)
-            ends[call.stack].add(call.layer, heads)
-
-        self._watch(batch, known, measure)
-        return Survey(
-            context={name: table.found() for name, table in tables.items() if table.columns},
-            anchors={name: each.found() for name, each in ends.items() if each.any},
-        )
-
     @property
     def _views(self) -> list[View]:
         asked = {view for m in self.metrics for view in m.views}
         asked |= {view for m in self.anchors for view in m.views}
         return [view for view in View if view in asked]
 
-    def _watch(
-        self,
-        batch: Batch,
-        known: Thresholds,
-        each: Callable[[Call, Mapping[View, HeadOutputs]], None],
-    ) -> None:
-        """Run a batch and show what the heads of every layer write."""
-        scopes = Scopes(batch, self.anatomy.stacks)
+    def heads(
+        self, place: Call, views: Mapping[View, LayerView], known: Thresholds
+    ) -> dict[View, HeadOutputs]:
+        """What the heads of one layer write, in the views that are asked for."""
+        least = {view: known.get((place.stack, place.layer, view)) for view in self._views}
+        return {view: HeadOutputs(views[view], least[view]) for view in self._views}
 
-        def on_attention(place: Call, attention: hook.Attention) -> None:
-            found = scopes.get(place.stack, attention)
-            views = layer_views(found, Maps(found[View.NOSINK], attention))
-            least = {view: known.get((place.stack, place.layer, view)) for view in self._views}
-            each(place, {view: HeadOutputs(views[view], least[view]) for view in self._views})
 
-        forward(self.model, self.anatomy, batch, on_attention)
+@dataclass(frozen=True, eq=False)
+class FirstLook:
+    """Finds from which similarity on a pair is among the top shares of its head.
+
+    Attributes:
+        step: of how many pairs of tokens one is taken.
+    """
+
+    sampler: ContextSampler
+    step: int
+    _found: dict[Place, list[NDArray[np.float32]]] = field(default_factory=dict)
+
+    def watch(self, _: Batch) -> Watch:
+        """Keep similarities of one batch."""
+
+        def attend(call: Call, attention: hook.Attention, scopes: Scopes) -> None:
+            heads = self.sampler.heads(call, scopes.views(call.stack, attention), {})
+            for view, each in heads.items():
+                if each.outputs is not None:
+                    place = call.stack, call.layer, view
+                    self._found.setdefault(place, []).append(each.collected(self.step))
+
+        return Watch(Found, attend)
+
+    def thresholds(self) -> Thresholds:
+        """What was found."""
+        return {place: thresholds(np.concatenate(parts, 1)) for place, parts in self._found.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class SecondLook:
+    """Measures what heads write, now that it is known which pairs are similar."""
+
+    sampler: ContextSampler
+    known: Thresholds
+
+    def watch(self, batch: Batch) -> Watch:
+        """The sums of one batch."""
+        stacks = self.sampler.anatomy.stacks
+        tables = {n: _Table(stack, self.sampler.metrics, batch) for n, stack in stacks.items()}
+        ends = {name: _Ends(self.sampler, stack, batch) for name, stack in stacks.items()}
+
+        def attend(call: Call, attention: hook.Attention, scopes: Scopes) -> None:
+            views = scopes.views(call.stack, attention)
+            heads = self.sampler.heads(call, views, self.known)
+            tables[call.stack].add(call.layer, heads)
+            ends[call.stack].add(call.layer, heads)
+
+        def found() -> Found:
+            return Found(
+                Survey(
+                    context={n: table.found() for n, table in tables.items() if table.columns},
+                    anchors={name: each.found() for name, each in ends.items() if each.any},
+                )
+            )
+
+        return Watch(found, attend)
 
 
 class _Table:

@@ -22,12 +22,13 @@ from headbook.measures.flow import (
 from headbook.metrics.base import FlowMetric
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import forward, tapped
+from headbook.network.capture import Scopes
 from headbook.network.model import Model
 from headbook.passes.tokentable import TokenTable
 from headbook.passes.trajectories import ShownTokens
+from headbook.passes.watch import Found, Watch
 from headbook.stored.shown import TOKENS, Portrait, to_steps
-from headbook.summaries.sums import TokenSums
+from headbook.summaries.sums import Survey
 from headbook.terms import Rollout, Stack, State
 from headbook.text.batch import Batch
 
@@ -52,26 +53,30 @@ class FlowTracker:
         """The attention blocks whose ends are known."""
         return blocks(self.anatomy)
 
-    def track(self, batch: Batch) -> tuple[Portrait, dict[str, TokenSums]]:
+    def watch(self, batch: Batch) -> Watch | None:
         """Token values and rollouts of listed sentences; sums over sampled ones by stack."""
+        if not self.metrics or not np.isin(batch.index, [*self.listed, *self.sampled]).any():
+            return None
         stacks = {
             name: _Stack(self, batch, stack)
             for name, stack in self.anatomy.stacks.items()
             if not stack.crosses
         }
 
-        def on_attention(place: Call, attention: hook.Attention) -> None:
+        def attend(place: Call, attention: hook.Attention, _: Scopes) -> None:
             if place.stack in stacks:
                 stacks[place.stack].attend(place.layer, attention)
 
-        def on_state(name: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+        def see(name: str, layer: int, state: State, vectors: torch.Tensor) -> None:
             if name in stacks:
                 stacks[name].see(layer, state, vectors)
 
-        with tapped(self.model, self.anatomy, on_state):
-            forward(self.model, self.anatomy, batch, on_attention)
-        portrait = Portrait.join([stack.portrait() for stack in stacks.values()])
-        return portrait, {name: stack.table.sums() for name, stack in stacks.items()}
+        def found() -> Found:
+            sums = {name: stack.table.sums() for name, stack in stacks.items()}
+            portrait = Portrait.join([stack.portrait() for stack in stacks.values()])
+            return Found(Survey(flows=sums), (portrait,))
+
+        return Watch(found, attend, see)
 
 
 class _Stack:

@@ -4,8 +4,9 @@ The sentences are those with the smallest hashes of their content, as many as ha
 together; equal sentences count once. All that is measured needs tokens of all of them at once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 
 import numpy as np
@@ -16,9 +17,9 @@ from headbook.measures.arithmetic import Floats
 from headbook.measures.clouds import NO_KIND, Cloud, Sample
 from headbook.metrics.base import LayerMetric, LayerPairMetric
 from headbook.network.anatomy import Anatomy
-from headbook.network.capture import forward, tapped
 from headbook.network.model import Model
 from headbook.network.shortcut import width_of
+from headbook.passes.watch import Found, Watch
 from headbook.summaries.shapes import GeometrySums, StateColumn, kept
 from headbook.summaries.sums import Survey
 from headbook.terms import Stack, State
@@ -60,31 +61,21 @@ class Geometer:
             if total <= self._most_tokens or number == 0
         ]
 
-    @property
+    @cached_property
     def _most_tokens(self) -> int:
         states = sum(stack.n_layers + 1 for stack in self.stacks)
         return min(TOKENS, CELLS // (states * width_of(self.model, self.anatomy)))
 
-    def measure(self, batches: Iterable[Batch]) -> Survey:
+    def gathering(self, items: Iterable[Encoded]) -> "Gathering":
+        """Begin with a sample."""
+        stacks = {stack.name: _States(stack) for stack in self.stacks}
+        return Gathering(self, frozenset(i.sentence.index for i in self.within(items)), stacks)
+
+    def sums(self, found: "Mapping[str, _States]") -> Survey:
         """The sums of the whole sample."""
-        found = {stack.name: _States(stack) for stack in self.stacks}
-        for batch in batches:
-            self._gather(batch, found)
         return Survey(
             geometry={name: self._sums(states) for name, states in found.items() if states.tokens}
         )
-
-    def _gather(self, batch: Batch, found: dict[str, "_States"]) -> None:
-        """Keep the states of one batch."""
-        for stack in found.values():
-            stack.begin(batch)
-
-        def on_state(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
-            if stack in found and state is not State.MID:
-                found[stack].add(0 if state is State.INPUT else layer + 1, vectors)
-
-        with tapped(self.model, self.anatomy, on_state):
-            forward(self.model, self.anatomy, batch)
 
     def _sums(self, states: "_States") -> GeometrySums:
         sample, vectors = states.whole(self.seed)
@@ -119,6 +110,38 @@ class Geometer:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class Gathering:
+    """The states of a sample, kept batch by batch.
+
+    Attributes:
+        wanted: indices of the sentences that are taken.
+        stacks: the states of each stack.
+    """
+
+    geometer: Geometer
+    wanted: frozenset[int]
+    stacks: "Mapping[str, _States]"
+
+    def watch(self, batch: Batch) -> Watch | None:
+        """Keep the states of one batch."""
+        rows = np.isin(batch.index, [*self.wanted])
+        if not rows.any():
+            return None
+        for stack in self.stacks.values():
+            stack.begin(batch, rows)
+
+        def see(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+            if stack in self.stacks and state is not State.MID:
+                self.stacks[stack].add(0 if state is State.INPUT else layer + 1, vectors)
+
+        return Watch(Found, see=see)
+
+    def sums(self) -> Survey:
+        """What the states of all batches say."""
+        return self.geometer.sums(self.stacks)
+
+
 class _States:
     """The states of one stack, filled batch by batch."""
 
@@ -133,10 +156,11 @@ class _States:
         """How many there are so far."""
         return sum(map(len, self._kinds))
 
-    def begin(self, batch: Batch) -> None:
-        """Take in the tokens of a batch."""
+    def begin(self, batch: Batch, rows: NDArray[np.bool_]) -> None:
+        """Take in the tokens of some sentences of a batch."""
         texts = batch.texts[self._stack.queries]
-        self._texts, self._counting = texts, ordinary(texts, self._stack)
+        wanted = torch.from_numpy(rows).to(texts.ids.device)
+        self._texts, self._counting = texts, ordinary(texts, self._stack) & wanted[:, None]
         counts = self._counting.sum(1).cpu().numpy()
         kinds = texts.ids.masked_fill(texts.punctuation, NO_KIND)
         self._keys.append(np.repeat(batch.key, counts))

@@ -1,42 +1,49 @@
-"""Measures of every two heads of a stack, on a few sentences of the sample.
+"""Measures of every two heads of a stack, on the sample.
 
 The rows of all layers have to be there at once, so that batches are small. The work grows with the
-square of the number of heads: models with many heads take fewer sentences, again by their hashes.
+square of the number of heads. Where there are many, all pairs are compared by a matrix product, and
+only those that are most alike by the metric itself, in a second pass.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from headbook.measures.layerview import LayerView, layer_views
-from headbook.measures.maps import Maps
+from headbook.measures.layerview import LayerView
 from headbook.metrics.base import PairMetric
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import Scopes, forward
+from headbook.network.capture import Scopes
 from headbook.network.model import Model
-from headbook.summaries.sums import Distances, PairColumn, Survey
+from headbook.passes.watch import Found, Watch
+from headbook.summaries.sums import Alike, Distances, PairColumn, Survey
 from headbook.terms import Stack, View
 from headbook.text.batch import Batch
 
-CELLS = 2**23  # weights of all heads that are kept at a time, in each view
-MOST = 144**2 * 200  # pairs of heads times sentences
-LEAST = 10  # sentences that there are in any case
+CELLS = 2**24  # weights of all heads that are kept at a time, in each view
+MOST = 144  # heads of which every pair is compared
+NEAR = 6  # heads that are compared with each of more, in each view
+LEAST = 30  # rows that two heads must share to be chosen; fewer where there are not so many
 
 Rows = tuple[torch.Tensor, torch.Tensor]  # weights ``(head, row, key)``; trusted ``(head, row)``
+Chosen = tuple[torch.Tensor, torch.Tensor]  # the heads of pairs, ``(pair,)`` each
 
 
 @dataclass(frozen=True)
 class PairSampler:
-    """Compares heads over batches; what to measure is fixed for a run."""
+    """Compares heads over batches; what to measure is fixed for a run.
+
+    Attributes:
+        chosen: by stack, the pairs that are compared; None before it is known which.
+    """
 
     model: Model
     anatomy: Anatomy
     metrics: tuple[PairMetric, ...]
-
-    def sentences(self, size: int) -> int:
-        """How many of a sample's ``size`` sentences are taken."""
-        return min(size, max(LEAST, MOST // self._most_heads**2))
+    chosen: Mapping[str, Chosen] | None = None
 
     def tokens(self, longest: int) -> int:
         """How many tokens a batch may hold.
@@ -44,33 +51,82 @@ class PairSampler:
         Args:
             longest: most tokens of a sentence.
         """
-        return max(1, CELLS // (self._most_heads * longest))
+        most = max(n_heads(stack) for stack in self.anatomy.stacks.values())
+        return max(1, CELLS // (most * longest))
 
-    @property
-    def _most_heads(self) -> int:
-        return max(n_heads(stack) for stack in self.anatomy.stacks.values())
+    def nearest(self, found: Mapping[str, Distances]) -> "PairSampler | None":
+        """What is to be compared in a second pass; None where all has been.
 
-    def sample(self, batch: Batch) -> Survey:
+        Args:
+            found: by stack, what the first pass has found.
+        """
+        chosen = {
+            name: _nearest(sums.alike) for name, sums in found.items() if sums.alike is not None
+        }
+        return replace(self, chosen=chosen) if chosen else None
+
+    def watch(self, batch: Batch) -> Watch:
         """The sums of one batch."""
         views = list(dict.fromkeys(view for metric in self.metrics for view in metric.views))
         stacks = {
-            name: _Collected(stack, batch, views) for name, stack in self.anatomy.stacks.items()
+            name: _Collected(stack, batch, views)
+            for name, stack in self.anatomy.stacks.items()
+            if self.chosen is None or name in self.chosen
         }
-        scopes = Scopes(batch, self.anatomy.stacks)
 
-        def on_attention(place: Call, attention: hook.Attention) -> None:
-            stacks[place.stack].add(attention, scopes)
+        def attend(place: Call, attention: hook.Attention, scopes: Scopes) -> None:
+            if place.stack in stacks:
+                stacks[place.stack].add(attention, scopes)
 
-        forward(self.model, self.anatomy, batch, on_attention)
-        return Survey(distances={name: self._measured(each) for name, each in stacks.items()})
+        def found() -> Found:
+            sums = {name: self._measured(each) for name, each in stacks.items()}
+            return Found(Survey(distances=sums))
+
+        return Watch(found, attend)
 
     def _measured(self, found: "_Collected") -> Distances:
-        columns = [PairColumn(metric.id, view) for metric in self.metrics for view in metric.views]
+        asked = [(metric, view) for metric in self.metrics for view in metric.views]
         rows = {view: found.rows(view) for view in found.views}
-        measured = [m.measure(*rows[view]) for m in self.metrics for view in m.views]
-        shared = [rows[column.view][1] @ rows[column.view][1].mT for column in columns]
-        total, counts = (torch.stack(each).cpu().double().numpy() for each in (measured, shared))
-        return Distances(tuple(columns), total, counts, len(found.batch.items))
+        columns, sentences = tuple(PairColumn(m.id, view) for m, view in asked), found.sentences
+        counts = _numbers(rows[view][1] @ rows[view][1].mT for _, view in asked)
+        if self.chosen is not None:
+            pairs = self.chosen[found.stack.name]
+            total = _numbers(_spread(m.some(*rows[v], *pairs), pairs, rows[v]) for m, v in asked)
+            compared = np.zeros(counts.shape[1:])
+            compared[pairs[0].cpu(), pairs[1].cpu()] = compared[pairs[1].cpu(), pairs[0].cpu()] = 1
+            return Distances(columns, total, counts * compared, 0)
+        if n_heads(found.stack) > MOST:
+            affinities = _numbers(metric.alike(*rows[view]) for metric, view in asked)
+            nothing, alike = np.zeros(counts.shape), Alike(affinities, counts)
+            return Distances(columns, nothing, nothing, sentences, alike)
+        total = _numbers(metric.measure(*rows[view]) for metric, view in asked)
+        return Distances(columns, total, counts, sentences)
+
+
+def _numbers(tables: Iterable[torch.Tensor]) -> NDArray[np.float64]:
+    """Tables one above the other."""
+    found: NDArray[np.float64] = torch.stack([*tables]).cpu().double().numpy()
+    return found
+
+
+def _spread(values: torch.Tensor, pairs: Chosen, rows: Rows) -> torch.Tensor:
+    """Values of pairs in a table of all heads, 0 elsewhere. *Shape:* ``(head, head)``."""
+    found = values.new_zeros(len(rows[0]), len(rows[0]))
+    found[pairs[0], pairs[1]] = values
+    return found + found.mT
+
+
+def _nearest(alike: Alike) -> Chosen:
+    """The pairs of each head and the heads most like it, in any column; each once."""
+    chosen = np.zeros(alike.total.shape[1:], bool)
+    for apart, rows in zip(alike.apart, alike.rows, strict=True):
+        others = np.where(rows >= max(1.0, min(LEAST, rows.max())), apart, np.nan)
+        np.fill_diagonal(others, np.nan)
+        order = np.argsort(others, axis=1, kind="stable")[:, :NEAR]
+        there = ~np.isnan(np.take_along_axis(others, order, 1))
+        chosen[np.nonzero(there)[0], order[there]] = True
+    one, other = np.nonzero(np.triu(chosen | chosen.T, 1))
+    return torch.from_numpy(one), torch.from_numpy(other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +138,14 @@ class _Collected:
     views: list[View]
     _layers: list[dict[View, Rows]] = field(default_factory=list)
 
+    @property
+    def sentences(self) -> int:
+        """How many there are."""
+        return len(self.batch.items)
+
     def add(self, attention: hook.Attention, scopes: Scopes) -> None:
         """Keep the rows of the next layer."""
-        found = scopes.get(self.stack.name, attention)
-        layer = layer_views(found, Maps(found[View.NOSINK], attention))
+        layer = scopes.views(self.stack.name, attention)
         queries = self.batch.texts[self.stack.queries]
         places = queries.ordinary  # of all that count in any layer
         self._layers.append(

@@ -1,27 +1,26 @@
 """The portrait: a second pass over the sentences that pages show, keeping their attention."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from contextlib import nullcontext
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.measures.layerview import layer_views
-from headbook.measures.maps import Maps
+from headbook.measures.arithmetic import Floats
 from headbook.measures.outputs import HeadOutputs
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import Scopes, forward
-from headbook.network.model import Model
+from headbook.network.capture import Scopes
 from headbook.passes.retrace import SoftmaxInput, layer_scores
+from headbook.passes.watch import Found, Watch
 from headbook.stored.exemplars import Choice
 from headbook.stored.scores import Place, Scores, complete
 from headbook.stored.shown import Exemplar, Portrait, Ranking, ShownSentence, to_steps
 from headbook.terms import View
 from headbook.text.batch import Batch
+from headbook.text.tokens import Encoded
 
 FIRST = (Ranking.STRONGEST, 1)  # the exemplars of which it is kept what heads write
 
@@ -30,6 +29,7 @@ class Portrayer:
     """Keeps texts and attention maps of batches.
 
     Args:
+        shown: indices of the sentences that pages show; others are passed over.
         listed: indices of the sentences with a page of their own; all their maps are kept.
         choices: the exemplars; of other sentences only the heads' maps that chose them are kept.
         alike: whether to keep for which tokens of its first exemplar a head writes the same.
@@ -38,105 +38,122 @@ class Portrayer:
 
     def __init__(
         self,
-        model: Model,
         anatomy: Anatomy,
+        shown: Collection[int],
         listed: Collection[int],
         choices: Iterable[Choice],
         *,
         alike: bool = False,
         traced: Collection[int] = (),
     ) -> None:
-        self._model, self._anatomy, self._listed = model, anatomy, listed
-        self._alike, self._traced = alike, traced
+        self.anatomy, self._shown, self.listed = anatomy, shown, listed
+        self.alike, self.traced = alike, traced
         self._choices: dict[tuple[str, int, int], list[Choice]] = defaultdict(list)
         for choice in choices:
             self._choices[choice.head.stack, choice.head.layer, choice.index].append(choice)
 
-    def portray(self, batch: Batch) -> Portrait:
+    def watch(self, batch: Batch) -> Watch | None:
         """What pages show of a batch's attention."""
-        scopes = Scopes(batch, self._anatomy.stacks)
-        maps = self._empty_maps(batch)
-        carried: dict[tuple[str, int], NDArray[np.float32]] = {}
-        ends: dict[tuple[str, int], NDArray[np.uint8]] = {}
-        exemplars: list[Exemplar] = []
-        scores: dict[Place, Scores] = {}
-        traced = any(item.sentence.index in self._traced for item in batch.items)
-        softmax = SoftmaxInput()
+        items = {row: i for row, i in enumerate(batch.items) if i.sentence.index in self._shown}
+        if not items:
+            return None
+        seen = _Seen(self, batch, items)
+        return Watch(seen.found, seen.attend, within=seen.softmax if seen.traced else None)
 
-        def on_attention(place: Call, attention: hook.Attention) -> None:
-            stack = self._anatomy.stacks[place.stack]
-            steps = to_steps(attention.weights.float().cpu().numpy())
-            found = scopes.get(place.stack, attention)
-            layer = Maps(found[View.NOSINK], attention)
-            norms = layer.value_norms
-            if traced:
-                frame = found[View.RAW].frame
-                given = softmax.last
-                scores.update(
-                    layer_scores(place, attention, given, frame, batch, wanted=self._traced)
-                )
-            outputs = HeadOutputs(layer_views(found, layer)[View.RAW])
-            if self._alike and not stack.crosses and outputs.outputs is not None:
-                self._mark_ends(ends, batch, place, outputs)
-            for row, item in enumerate(batch.items):
-                index = item.sentence.index
-                n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
-                cells = steps[row, :, :n_queries, :n_keys]
-                if (place.stack, index) in maps:
-                    maps[place.stack, index][place.layer, : len(cells)] = cells
-                    if norms is not None:
-                        empty = np.zeros((stack.n_layers, stack.n_heads, n_keys), np.float32)
-                        room = carried.setdefault((place.stack, index), empty)
-                        room[place.layer, : len(cells)] = norms[row, :, :n_keys].float().cpu()
-                choices = self._choices.get((place.stack, place.layer, index), ())
-                first = {c.head.head for c in choices if (c.ranking, c.rank) == FIRST}
-                for choice in choices:
-                    head = choice.head.head
-                    exemplar = _exemplar(choice, layer.kept[row, head], cells[head])
-                    if norms is not None:
-                        lengths = norms[row, head, :n_keys].float().cpu().numpy().copy()
-                        exemplar = replace(exemplar, norms=lengths)
-                    if self._alike and head in first:
-                        alike = to_steps((outputs.alike(row, head) + 1) / 2)
-                        exemplar = replace(exemplar, written=alike)
-                    exemplars.append(exemplar)
+    def kept(self, place: Call, index: int) -> Sequence[Choice]:
+        """The exemplars that heads of one layer have in a sentence."""
+        return self._choices.get((place.stack, place.layer, index), ())
 
-        with softmax if traced else nullcontext():
-            forward(self._model, self._anatomy, batch, on_attention)
-        return Portrait(
-            sentences={
-                item.sentence.index: ShownSentence.of(
-                    item, listed=item.sentence.index in self._listed
-                )
-                for item in batch.items
-            },
-            maps=maps,
-            norms=carried,
-            ends=ends,
-            exemplars=tuple(exemplars),
-            scores=complete(scores, self._anatomy.stacks),
-        )
 
-    def _mark_ends(
+class _Seen:
+    """What pages show of one batch, filled layer by layer.
+
+    Attributes:
+        traced: whether queries and keys of a sentence are kept.
+        softmax: tells what the model's softmax was given.
+    """
+
+    def __init__(self, portrayer: Portrayer, batch: Batch, items: Mapping[int, Encoded]) -> None:
+        self._portrayer, self._batch, self._items = portrayer, batch, items
+        self._stacks = portrayer.anatomy.stacks
+        self._maps = self._empty_maps()
+        self._norms: dict[tuple[str, int], NDArray[np.float32]] = {}
+        self._ends: dict[tuple[str, int], NDArray[np.uint8]] = {}
+        self._exemplars: list[Exemplar] = []
+        self._scores: dict[Place, Scores] = {}
+        self.traced = any(item.sentence.index in portrayer.traced for item in items.values())
+        self.softmax = SoftmaxInput()
+
+    def attend(self, place: Call, attention: hook.Attention, scopes: Scopes) -> None:
+        """Take in one layer."""
+        stack = self._stacks[place.stack]
+        views = scopes.views(place.stack, attention)
+        if self.traced:
+            given, frame = self.softmax.last, views[View.RAW].frame
+            wanted = self._portrayer.traced
+            self._scores.update(
+                layer_scores(place, attention, given, frame, self._batch, wanted=wanted)
+            )
+        outputs = HeadOutputs(views[View.RAW])
+        if self._portrayer.alike and not stack.crosses and attention.value is not None:
+            self._mark_ends(place, outputs)
+        steps = to_steps(attention.weights.float().cpu().numpy())
+        for row, item in self._items.items():
+            n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
+            cells = steps[row, :, :n_queries, :n_keys]
+            norms = views[View.RAW].maps.value_norms
+            lengths = None if norms is None else norms[row, :, :n_keys].float().cpu().numpy()
+            self._keep_maps(place, item.sentence.index, cells, lengths)
+            self._keep_exemplars(place, row, cells, lengths, outputs)
+
+    def _keep_maps(
+        self, place: Call, index: int, cells: NDArray[np.uint8], lengths: Floats | None
+    ) -> None:
+        """All heads of a listed sentence."""
+        if (place.stack, index) not in self._maps:
+            return
+        maps = self._maps[place.stack, index]
+        maps[place.layer, : len(cells)] = cells
+        if lengths is not None:
+            empty = np.zeros((*maps.shape[:2], maps.shape[3]), np.float32)
+            room = self._norms.setdefault((place.stack, index), empty)
+            room[place.layer, : len(cells)] = lengths
+
+    def _keep_exemplars(
         self,
-        ends: dict[tuple[str, int], NDArray[np.uint8]],
-        batch: Batch,
         place: Call,
+        row: int,
+        cells: NDArray[np.uint8],
+        lengths: Floats | None,
         outputs: HeadOutputs,
     ) -> None:
+        """The heads of a layer that chose a sentence."""
+        choices = self._portrayer.kept(place, self._items[row].sentence.index)
+        first = {c.head.head for c in choices if (c.ranking, c.rank) == FIRST}
+        for choice in choices:
+            head = choice.head.head
+            exemplar = _exemplar(choice, outputs.layer.maps.kept[row, head], cells[head])
+            if lengths is not None:
+                exemplar = replace(exemplar, norms=lengths[head].copy())
+            if self._portrayer.alike and head in first:
+                alike = to_steps((outputs.alike(row, head) + 1) / 2)
+                exemplar = replace(exemplar, written=alike)
+            self._exemplars.append(exemplar)
+
+    def _mark_ends(self, place: Call, outputs: HeadOutputs) -> None:
         """Keep where the sentences of listed passages may end, by one layer."""
-        stack = self._anatomy.stacks[place.stack]
+        stack = self._stacks[place.stack]
         joined = outputs.frame.queries.joined.squeeze(1).tolist()
         if not any(joined):
             return
         marks = outputs.ends_by_token().cpu().numpy()
-        for row, item in enumerate(batch.items):
+        for row, item in self._items.items():
             index, n = item.sentence.index, len(item.tokens[stack.queries])
-            if joined[row] and index in self._listed:
+            if joined[row] and index in self._portrayer.listed:
                 empty = np.zeros((stack.n_layers, marks.shape[1], n), np.uint8)
-                ends.setdefault((stack.name, index), empty)[place.layer] = marks[row, :, :n]
+                self._ends.setdefault((stack.name, index), empty)[place.layer] = marks[row, :, :n]
 
-    def _empty_maps(self, batch: Batch) -> dict[tuple[str, int], NDArray[np.uint8]]:
+    def _empty_maps(self) -> dict[tuple[str, int], NDArray[np.uint8]]:
         """Room for all heads of the listed sentences."""
         return {
             (name, item.sentence.index): np.zeros(
@@ -148,10 +165,26 @@ class Portrayer:
                 ),
                 dtype=np.uint8,
             )
-            for name, stack in self._anatomy.stacks.items()
-            for item in batch.items
-            if item.sentence.index in self._listed
+            for name, stack in self._stacks.items()
+            for item in self._items.values()
+            if item.sentence.index in self._portrayer.listed
         }
+
+    def found(self) -> Found:
+        """All that is kept."""
+        listed = self._portrayer.listed
+        portrait = Portrait(
+            sentences={
+                item.sentence.index: ShownSentence.of(item, listed=item.sentence.index in listed)
+                for item in self._items.values()
+            },
+            maps=self._maps,
+            norms=self._norms,
+            ends=self._ends,
+            exemplars=tuple(self._exemplars),
+            scores=complete(self._scores, self._stacks),
+        )
+        return Found(portraits=(portrait,))
 
 
 def _exemplar(choice: Choice, nosink: torch.Tensor, steps: NDArray[np.uint8]) -> Exemplar:

@@ -30,11 +30,11 @@ from headbook.network.model import Model, untrained
 from headbook.network.rounding import roundings
 from headbook.network.selfcheck import self_checks
 from headbook.passes.affinitytable import items_of
-from headbook.passes.context import ContextSampler
+from headbook.passes.context import ContextSampler, FirstLook, SecondLook
 from headbook.passes.demonstration import NEEDED, demonstrate, refusal
 from headbook.passes.flowpass import FlowTracker
 from headbook.passes.gaps import find_gaps
-from headbook.passes.geometry import Geometer
+from headbook.passes.geometry import Gathering, Geometer
 from headbook.passes.pairs import PairSampler
 from headbook.passes.portrait import Portrayer
 from headbook.passes.record import manifest_of
@@ -42,7 +42,8 @@ from headbook.passes.retrace import untraced
 from headbook.passes.sampler import Sampler
 from headbook.passes.survey import Surveyor
 from headbook.passes.trajectories import Tracker
-from headbook.progress import Progress
+from headbook.passes.watch import Found, Watcher, look
+from headbook.progress import Inside, Progress
 from headbook.stored.exemplars import choose, most_cited
 from headbook.stored.shown import Portrait
 from headbook.stored.study import Study, head_tables
@@ -53,7 +54,7 @@ from headbook.text.batch import Batch, by_budget
 from headbook.text.encode import Encoder
 from headbook.text.facets import Facets
 from headbook.text.passages import Passages
-from headbook.text.sequences import SEQUENCES, random_sequences
+from headbook.text.sequences import RANDOM_TOKENS, random_sequences
 from headbook.text.tokens import Encoded
 
 CHECKED_TOKENS = 512  # the self-checks run on one batch of this size
@@ -79,46 +80,52 @@ class Run:
     arrange: Callable[[Sentence], Sentence] = as_it_is
     facets: Facets = field(default_factory=Facets)
     tokens: bool = True  # whether sums of single tokens and pairs of tokens are taken
+    length: float = 1.0  # tokens of a sentence, about; for progress alone
 
     def study(self, notes: str) -> Study:
         """Survey, portrait and manifest."""
         survey = self._measured()
+        parts: list[Portrait] = []
         sampled = self._sampled(survey)
         choices = list(choose(survey))
         first, pages = max(1, self.config.neuron_sentences), self.config.n_sentence_pages
         chosen = most_cited(choices, first, len(self.corpus), pages)
         listed = frozenset(chosen)
         shown = {*listed, *(choice.index for choice in choices)}
-        tracked = {*listed, *sampled}
-        flows = self._flows(survey, listed)
-        followed = {*flows.listed, *flows.sampled}
         # The first sentence is for the self-checks, whatever is shown.
-        wanted = {0} | shown | tracked | followed
+        wanted = {0} | shown | sampled
         items = {item.sentence.index: item for item in self._encoded(wanted)}
         embeddings = self._embeddings(list(items.values()))
         lens = read_lens(self.model, self.anatomy)
-        tracker = Tracker(
-            self.model,
-            self.anatomy,
-            tuple(token_metrics(self.metrics)),
-            listed,
-            sampled,
-            embeddings,
-            lens if isinstance(lens, Lens) else None,
-        )
-        alike = bool(context_metrics(self.metrics))
         traced = chosen[: self.config.neuron_sentences]
-        portrayer = Portrayer(self.model, self.anatomy, listed, choices, alike=alike, traced=traced)
-        self.progress.stage("portrait", len(shown) + len(tracked) + len(followed))
-        parts = [portrayer.portray(batch) for batch in self._batches(items, shown)]
-        for batch in self._batches(items, tracked):
-            part, lookups = tracker.track(batch)
-            parts.append(part)
-            survey += Survey(lookups=lookups)
-        for batch in self._batches(items, followed):
-            part, sums = flows.track(batch)
-            parts.append(part)
-            survey += Survey(flows=sums)
+        watchers = (
+            Portrayer(
+                self.anatomy,
+                shown,
+                listed,
+                choices,
+                alike=bool(context_metrics(self.metrics)),
+                traced=traced,
+            ),
+            Tracker(
+                self.model,
+                self.anatomy,
+                tuple(token_metrics(self.metrics)),
+                listed,
+                sampled,
+                embeddings,
+                lens if isinstance(lens, Lens) else None,
+            ),
+            self._flows((), listed),
+        )
+        tracked = {*listed, *sampled}
+        # Together, so that each product with the vocabulary is of many rows.
+        for stage, some in (("portrait", tracked), ("exemplars", shown - tracked)):
+            if some:
+                self.progress.stage(stage, tokens_of(items[index] for index in some))
+            found = self._look(self._batches(items, some), watchers)
+            survey += found.survey
+            parts += found.portraits
         if listed:
             parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
         portrait = Portrait.join(parts).sorted()
@@ -142,31 +149,50 @@ class Run:
             gaps=(*gaps, *untraced(self.anatomy, portrait, traced)),
             rounded=roundings(self.model, self.anatomy, few, embeddings),
         )
-        twins = {
-            name: head_tables(self._twin(kind, seed)._measured())  # noqa: SLF001 - of this kind
-            for name, kind, seed in twins_of(self.config.control, self.config.control_seeds)
-        }
+        twins = {}
+        for name, kind, seed in twins_of(self.config.control, self.config.control_seeds):
+            twin = self._twin(kind, seed)
+            self.progress.stage(name, twin._measured_tokens)  # noqa: SLF001
+            twins[name] = head_tables(twin._measured())  # noqa: SLF001 - of this kind
         return Study(manifest, survey, portrait, twins)
+
+    @property
+    def _tokens(self) -> int:
+        """Tokens of the whole corpus, about."""
+        return round(self.length * len(self.corpus))
+
+    @property
+    def _measured_tokens(self) -> int:
+        """Tokens of the passes over the corpus, random sequences and the sample, about."""
+        sample = min(len(self.corpus), self.config.sample_sentences) if self._sampling else 0
+        random = RANDOM_TOKENS if head_metrics(self.metrics, Source.RANDOM) else 0
+        return self._tokens + random + round(2 * sample * self.length)
+
+    @property
+    def _sampling(self) -> bool:
+        """Whether anything is taken on the sample."""
+        return bool(sampled_metrics(self.metrics) or context_metrics(self.metrics))
 
     def _twin(self, kind: Control, seed: int) -> "Run":
         """The same run with another model, or with other texts."""
-        metrics = tuple(head_metrics(self.metrics))
+        same = replace(
+            self,
+            metrics=tuple(head_metrics(self.metrics)),
+            facets=Facets(),
+            tokens=False,
+            progress=Inside(self.progress),
+        )
         if kind is Control.SHUFFLED:
-            arrange = partial(shuffled, seed=seed)
-            return replace(self, metrics=metrics, arrange=arrange, facets=Facets(), tokens=False)
+            return replace(same, arrange=partial(shuffled, seed=seed))
         model, mine = untrained(self.model, seed), self.anatomy
         anatomy = examine(model, instead=mine.unhooked)
         anatomy = replace(anatomy, stacks=mine.stacks, padded=mine.padded)
-        return replace(
-            self, metrics=metrics, model=model, anatomy=anatomy, facets=Facets(), tokens=False
-        )
+        return replace(same, model=model, anatomy=anatomy)
 
     def _measured(self) -> Survey:
-        """What is kept of all sentences, of the sample and of random sequences."""
-        survey = self._survey()
-        sample = [*self._encoded(_smallest(survey, self.config.sample_sentences))]
-        within = self._sample(sample) + self._pairs(survey, sample) + self._geometry(sample)
-        return survey + within + self._context(sample) + self._random()
+        """What is kept of all sentences, of random sequences and of the sample."""
+        survey = self._survey() + self._random()
+        return survey + self._sample(survey)
 
     def _survey(self) -> Survey:
         """The pass over all sentences."""
@@ -178,54 +204,66 @@ class Run:
             self.config.exemplars,
             self.facets,
         )
-        self.progress.stage("survey", len(self.corpus))
+        self.progress.stage("survey", self._tokens)
         return reduce(add, map(surveyor.survey, self._in_batches(self._encode(self.corpus))))
 
-    def _sample(self, items: Sequence[Encoded]) -> Survey:
-        """The second pass, over the sentences with the smallest hashes."""
+    def _sample(self, survey: Survey) -> Survey:
+        """What is taken on the sentences with the smallest hashes: in one pass, or in two.
+
+        What heads write is looked at twice: first for what is similar, then for the rest.
+        """
+        smallest = _smallest(survey, self.config.sample_sentences)
+        items = [*self._encoded(smallest)]
+        pairs, geometry = self._pairs(), self._geometry(items)
+        context = self._context()
+        first = FirstLook(context, context.step(items)) if context else None
+        flows = self._flows(smallest, ())
+        watchers = (self._sampler(items), pairs, geometry, first, flows)
+        asked = [each for each in watchers if each is not None]
+        self.progress.stage("sample", tokens_of(items))
+        budget = pairs.tokens(max(item.length for item in items)) if pairs else None
+        found = self._look(self._in_batches(items, budget), asked)
+        sums = found.survey + (geometry.sums() if geometry else Survey())
+        near = pairs.nearest(sums.distances) if pairs else None
+        again: list[Watcher] = [near] if near else []
+        if context is not None and first is not None:
+            again.append(SecondLook(context, first.thresholds()))
+        if again:
+            self.progress.stage("sample again", tokens_of(items))
+            sums += self._look(self._in_batches(items, budget if near else None), again).survey
+        return sums
+
+    def _look(self, batches: Iterable[Batch], watchers: Sequence[Watcher]) -> Found:
+        """One pass over some batches."""
+        return Found.together(look(self.model, self.anatomy, b, watchers) for b in batches)
+
+    def _sampler(self, items: Sequence[Encoded]) -> Sampler | None:
+        """Statistics of single sentences, and sums of tokens and pairs of tokens."""
         metrics = tuple(sampled_metrics(self.metrics))
         stacks = self.anatomy.stacks if self.tokens and head_metrics(self.metrics) else {}
         wanted = {name: items_of(stack, items) for name, stack in stacks.items()}
         if not metrics and not wanted:
-            return Survey()
-        sampler = Sampler(self.model, self.anatomy, metrics, self.config.sample_sentences, wanted)
-        self.progress.stage("sample", len(items))
-        return reduce(add, map(sampler.sample, self._in_batches(items)), Survey())
+            return None
+        return Sampler(self.model, self.anatomy, metrics, self.config.sample_sentences, wanted)
 
-    def _pairs(self, survey: Survey, items: Sequence[Encoded]) -> Survey:
-        """Every two heads, over the first sentences of the same sample."""
+    def _pairs(self) -> PairSampler | None:
+        """Every two heads."""
         metrics = tuple(pair_metrics(self.metrics))
-        if not metrics:
-            return Survey()
-        sampler = PairSampler(self.model, self.anatomy, metrics)
-        chosen = _smallest(survey, sampler.sentences(self.config.sample_sentences))
-        items = [item for item in items if item.sentence.index in chosen]
-        budget = min(self.config.batch_tokens, sampler.tokens(self.encoder.limit))
-        self.progress.stage("pairs of heads", len(items))
-        return reduce(add, map(sampler.sample, self._in_batches(items, budget)), Survey())
+        return PairSampler(self.model, self.anatomy, metrics) if metrics else None
 
-    def _geometry(self, items: Sequence[Encoded]) -> Survey:
-        """The shape of the states, over sentences of the same sample."""
+    def _geometry(self, items: Sequence[Encoded]) -> Gathering | None:
+        """The shape of the states, over sentences of the sample."""
         metrics, pairs = tuple(layer_metrics(self.metrics)), tuple(layer_pair_metrics(self.metrics))
         geometer = Geometer(self.model, self.anatomy, metrics, pairs, self.config.seed)
-        if not (metrics or pairs) or not geometer.stacks:
-            return Survey()
-        items = geometer.within(items)
-        self.progress.stage("geometry", len(items))
-        return geometer.measure(self._in_batches(items))
+        asked = (metrics or pairs) and geometer.stacks
+        return geometer.gathering(items) if asked else None
 
-    def _context(self, items: Sequence[Encoded]) -> Survey:
-        """What heads write, on the same sample: first what is similar, then the rest."""
+    def _context(self) -> ContextSampler | None:
+        """What heads write."""
         metrics, anchors = context_metrics(self.metrics), anchor_metrics(self.metrics)
-        if not metrics and not anchors:
-            return Survey()
-        sampler = ContextSampler(
-            self.model, self.anatomy, tuple(metrics), tuple(anchors), self.config.seed
-        )
-        self.progress.stage("what heads write", 2 * len(items))
-        known = sampler.thresholds(self._in_batches(items), sampler.step(items))
-        measure = partial(sampler.sample, known=known)
-        return reduce(add, map(measure, self._in_batches(items)), Survey())
+        given = tuple(metrics), tuple(anchors), self.config.seed
+        asked = metrics or anchors
+        return ContextSampler(self.model, self.anatomy, *given) if asked else None
 
     def _random(self) -> Survey:
         """The metrics that are taken on random sequences."""
@@ -233,7 +271,7 @@ class Run:
         if not metrics:
             return Survey()
         surveyor = Surveyor(self.model, self.anatomy, metrics, (), exemplars=1)
-        self.progress.stage("random sequences", SEQUENCES)
+        self.progress.stage("random sequences", RANDOM_TOKENS)
         sequences = self._in_batches(random_sequences(self.encoder, self.config.seed))
         heads = reduce(add, map(surveyor.survey, sequences)).heads
         return Survey(random={name: sums.table for name, sums in heads.items()})
@@ -244,11 +282,10 @@ class Run:
             return frozenset()
         return _smallest(survey, self.config.vocabulary_sentences)
 
-    def _flows(self, survey: Survey, listed: Collection[int]) -> FlowTracker:
+    def _flows(self, sampled: Collection[int], listed: Collection[int]) -> FlowTracker:
         """What follows attention from token to token; no sentence where nobody asks for it."""
         metrics = tuple(flow_metrics(self.metrics))
-        sampled = _smallest(survey, self.config.sample_sentences) if metrics else ()
-        return FlowTracker(self.model, self.anatomy, metrics, listed if metrics else (), sampled)
+        return FlowTracker(self.model, self.anatomy, metrics, listed, sampled)
 
     def _demonstration(self, item: Encoded, embedding: Embedding) -> Portrait:
         """A sentence as a public demonstration computes it, where that fits model and metrics."""
@@ -293,8 +330,8 @@ class Run:
         alike = not self.anatomy.padded
         for group in by_budget(items, budget or self.config.batch_tokens, alike=alike):
             yield self._batch(group)
-            tokens = sum(len(text) for item in group for text in item.tokens.values())
-            self.progress.advance(len(group), tokens)
+            tokens = tokens_of(group)
+            self.progress.advance(tokens, tokens)
 
     def _batch(self, group: Sequence[Encoded]) -> Batch:
         dtype = torch.float64 if self.config.dtype == "float64" else torch.float32
@@ -309,6 +346,11 @@ class Run:
             if self.anatomy.padded or item.lengths == few[0].lengths:
                 few.append(item)
         return self._batch(few)
+
+
+def tokens_of(items: Iterable[Encoded]) -> int:
+    """How many they have, on all sides."""
+    return sum(len(text) for item in items for text in item.tokens.values())
 
 
 def _smallest(survey: Survey, size: int) -> frozenset[int]:

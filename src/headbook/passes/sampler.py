@@ -16,10 +16,11 @@ from headbook.measures.maps import Maps
 from headbook.metrics.base import SampledMetric
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import Scopes, forward
+from headbook.network.capture import Scopes
 from headbook.network.model import Model
 from headbook.passes.affinitytable import AffinityTable, Items
 from headbook.passes.headtable import uniform
+from headbook.passes.watch import Found, Watch
 from headbook.summaries.accumulators import Reservoir
 from headbook.summaries.finish import ABOUT, UNIFORM
 from headbook.summaries.sums import SampleColumn, SampleSums, Survey
@@ -44,7 +45,7 @@ class Sampler:
     size: int
     items: Mapping[str, Items] = field(default_factory=dict)
 
-    def sample(self, batch: Batch) -> Survey:
+    def watch(self, batch: Batch) -> Watch:
         """The statistics of one batch."""
         stacks = {
             name: _Statistics(stack, self.metrics, batch)
@@ -54,26 +55,29 @@ class Sampler:
             name: AffinityTable(self.anatomy.stacks[name], batch, items, self.model.names)
             for name, items in self.items.items()
         }
-        scopes = Scopes(batch, self.anatomy.stacks)
 
-        def on_attention(place: Call, attention: hook.Attention) -> None:
+        def attend(place: Call, attention: hook.Attention, scopes: Scopes) -> None:
             stacks[place.stack].add(place.layer, attention, scopes)
             if place.stack in affinities:
                 scope = scopes.get(place.stack, attention)[View.NOSINK]
                 affinities[place.stack].add(place.layer, attention.weights, scope)
 
-        forward(self.model, self.anatomy, batch, on_attention)
-        return Survey(
-            affinities={name: table.sums() for name, table in affinities.items()},
-            sampled={
-                name: SampleSums(
-                    tuple(table.columns),
-                    Reservoir.of(self.size, batch.key, batch.index, table.whole),
+        def found() -> Found:
+            return Found(
+                Survey(
+                    affinities={name: table.sums() for name, table in affinities.items()},
+                    sampled={
+                        name: SampleSums(
+                            tuple(table.columns),
+                            Reservoir.of(self.size, batch.key, batch.index, table.whole),
+                        )
+                        for name, table in stacks.items()
+                        if table.columns
+                    },
                 )
-                for name, table in stacks.items()
-                if table.columns
-            },
-        )
+            )
+
+        return Watch(found, attend)
 
 
 class _Statistics:
@@ -91,7 +95,7 @@ class _Statistics:
         if not self._asked:
             return
         found = scopes.get(self._stack.name, attention)
-        heads = self._measure(layer_views(found, Maps(found[View.NOSINK], attention)))
+        heads = self._measure(scopes.views(self._stack.name, attention))
         if id(found) not in self._even:
             maps = Maps(found[View.NOSINK], uniform(found))
             self._even[id(found)] = self._measure(layer_views(found, maps))

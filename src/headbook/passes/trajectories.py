@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from headbook.measures.tokenview import AROUND, NEIGHBOURS, Earlier, Outlook, TokenView
 from headbook.metrics.base import Need, TokenMetric
 from headbook.network.anatomy import Anatomy
-from headbook.network.capture import forward, tapped
 from headbook.network.embedding import Embedding
 from headbook.network.lens import Lens
 from headbook.network.model import Model
 from headbook.passes.tokentable import TokenTable, spaces_of
+from headbook.passes.watch import Found, Watch
 from headbook.stored.shown import LOGITS, NEAREST, OF_A_STATE, TOKENS, Portrait
-from headbook.summaries.sums import TokenSums
+from headbook.summaries.sums import Survey
 from headbook.terms import Side, Space, Stack, State
 from headbook.text.batch import Batch
 
@@ -46,19 +46,23 @@ class Tracker:
     embeddings: Mapping[Side, Embedding]
     lens: Lens | None = None
 
-    def track(self, batch: Batch) -> tuple[Portrait, dict[str, TokenSums]]:
+    def watch(self, batch: Batch) -> Watch | None:
         """Token values of listed sentences; sums of vocabulary metrics by stack."""
+        if not np.isin(batch.index, [*self.listed, *self.sampled]).any():
+            return None
         stacks = {name: _Stack(self, batch, name) for name in self.anatomy.stacks}
 
-        def on_state(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+        def see(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
             stacks[stack].see(layer, state, vectors)
 
-        with tapped(self.model, self.anatomy, on_state):
-            forward(self.model, self.anatomy, batch)
-        for stack in stacks.values():
-            stack.flush()
-        kept = [part for stack in stacks.values() for part in stack.kept]
-        return Portrait.join(kept), {name: stack.table.sums() for name, stack in stacks.items()}
+        def found() -> Found:
+            for stack in stacks.values():
+                stack.flush()
+            kept = [part for stack in stacks.values() for part in stack.kept]
+            sums = {name: stack.table.sums() for name, stack in stacks.items()}
+            return Found(Survey(lookups=sums), (Portrait.join(kept),))
+
+        return Watch(found, see=see)
 
     def outlook(self, stack: str, batch: Batch) -> Outlook | None:
         """Where a stack's states lead, by a pass of its own; None where nobody asks."""

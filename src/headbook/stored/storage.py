@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -25,16 +25,32 @@ EXEMPLARS = ("stack", "layer", "head", "ranking", "rank", "sentence", "score", "
 DEMONSTRATION = "demonstration.parquet"
 # What stands before the names of these arrays.
 NORMS, ENDS, ROLLOUTS, SCORES = "norms", "ends", "rollouts", "scores"
-Twins = Mapping[str, Mapping[str, HeadTable]]
+Tables = Mapping[str, HeadTable]
+Twins = Mapping[str, Tables]
 
 
-def save(
-    folder: Path, manifest: Manifest, survey: Survey, portrait: Portrait, twins: Twins
-) -> None:
+class Parts(NamedTuple):
+    """What is stored of a study.
+
+    Attributes:
+        fitted: the numbers that follow from the statistics of the sample, so that who reads them
+            need not fit anything; None where an older version has stored none.
+    """
+
+    manifest: Manifest
+    survey: Survey
+    portrait: Portrait
+    twins: Twins
+    fitted: Tables | None
+
+
+def save(folder: Path, parts: Parts) -> None:
     """Write all files of a study into an empty folder."""
+    manifest, survey, portrait, twins, fitted = parts
     (folder / "manifest.json").write_text(manifest.to_json() + "\n", encoding="utf-8")
     arrays: Arrays = {}
-    told = json.dumps([pack(survey, "model", arrays), pack(twins, "twins", arrays)])
+    kept = {"model": survey, "twins": twins, "fitted": fitted}
+    told = json.dumps([pack(each, name, arrays) for name, each in kept.items()])
     # Written by us, so that others may read them: safetensors' own files are private.
     (folder / "sums.safetensors").write_bytes(
         safetensors.numpy.save(arrays, metadata={"told": told})
@@ -70,7 +86,7 @@ def save(
         portrait.demonstration.to_parquet(folder / DEMONSTRATION, index=False)
 
 
-def load(folder: Path) -> tuple[Manifest, Survey, Portrait, Twins]:
+def load(folder: Path) -> Parts:
     """Read what `save` wrote.
 
     Raises:
@@ -85,6 +101,7 @@ def load(folder: Path) -> tuple[Manifest, Survey, Portrait, Twins]:
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         survey = unpack(Survey, told[0], "model", arrays)
         twins = unpack(Twins, told[1], "twins", arrays)
+        fitted = unpack(Tables, told[2], "fitted", arrays) if len(told) > 2 else None
         maps = safetensors.numpy.load_file(folder / "maps.safetensors")
         frames = {
             name: pd.read_parquet(folder / f"{name}.parquet")
@@ -97,7 +114,7 @@ def load(folder: Path) -> tuple[Manifest, Survey, Portrait, Twins]:
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         came = (str(error) or type(error).__name__).splitlines()[0]
         raise StudyError(f"{folder}: {came}; expected the files of a study, whole") from error
-    return manifest, survey, portrait, twins
+    return Parts(manifest, survey, portrait, twins, fitted)
 
 
 def _map_name(head: HeadName, index: int) -> str:

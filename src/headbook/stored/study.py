@@ -35,6 +35,8 @@ class Study:
         twins: numbers of heads of what the model is compared with, by its name (a `Control` and a
             seed) and by stack.
         made: the numbers of all heads, where nothing is left to make them of; see `condensed`.
+        fitted: sampled metrics by stack, as they were stored; None where that is still to be done:
+            before a study is saved, in merged ones and in those of older versions.
     """
 
     manifest: Manifest
@@ -42,11 +44,17 @@ class Study:
     portrait: Portrait
     twins: Mapping[str, Mapping[str, HeadTable]] = field(default_factory=dict)
     made: Mapping[str, HeadTable] | None = None
+    fitted: Mapping[str, HeadTable] | None = None
 
     @cached_property
     def head_tables(self) -> Mapping[str, HeadTable]:
         """The numbers of all heads, by stack."""
-        return head_tables(self.survey) if self.made is None else self.made
+        return head_tables(self.survey, self.sampled) if self.made is None else self.made
+
+    @cached_property
+    def sampled(self) -> Mapping[str, HeadTable]:
+        """The sampled metrics by stack: as stored, else from the statistics of each sentence."""
+        return sampled_tables(self.survey) if self.fitted is None else self.fitted
 
     @property
     def condensed(self) -> "Study":
@@ -139,7 +147,8 @@ class Study:
         """
         self._check_whole()
         with written_whole(Path(folder), Kind.STUDY, force=force) as draft:
-            storage.save(draft, self.manifest, self.survey, self.portrait, self.twins)
+            kept = self.manifest, self.survey, self.portrait, self.twins, self.sampled
+            storage.save(draft, storage.Parts(*kept))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Study":
@@ -150,7 +159,8 @@ class Study:
             OutputError: a run was killed while it replaced the study, which cannot be put back.
         """
         settle(Path(folder))
-        return cls(*storage.load(Path(folder)))
+        manifest, survey, portrait, twins, fitted = storage.load(Path(folder))
+        return cls(manifest, survey, portrait, twins, fitted=fitted)
 
     def __add__(self, other: "Study") -> "Study":
         """The study of both corpora, this one's sentences first.
@@ -189,13 +199,24 @@ class Study:
             raise StudyError("a condensed study came, expected a whole one; save or merge that")
 
 
-def head_tables(survey: Survey) -> dict[str, HeadTable]:
-    """The numbers of all heads, by stack: of all sentences, of the sample, of random tokens."""
-    found = {}
+def sampled_tables(survey: Survey) -> dict[str, HeadTable]:
+    """The sampled metrics by stack, each from all of its sentences."""
+    return {stack: finished(sums) for stack, sums in survey.sampled.items()}
+
+
+def head_tables(
+    survey: Survey, sampled: Mapping[str, HeadTable] | None = None
+) -> dict[str, HeadTable]:
+    """The numbers of all heads, by stack: of all sentences, of the sample, of random tokens.
+
+    Args:
+        sampled: those of the sample, where they are known.
+    """
+    sampled, found = sampled_tables(survey) if sampled is None else sampled, {}
     for stack, sums in survey.heads.items():
         tables = [sums.table]
-        if stack in survey.sampled:
-            tables.append(finished(survey.sampled[stack]))
+        if stack in sampled:
+            tables.append(sampled[stack])
         if stack in survey.context:
             tables.append(survey.context[stack])
         if stack in survey.random:

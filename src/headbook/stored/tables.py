@@ -1,11 +1,11 @@
 """The sums of a study as tables: one row a number, with its interval and what stands behind it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
-from headbook.measures.arithmetic import divide
+from headbook.measures.arithmetic import Floats, divide
 from headbook.metrics import all_metrics
 from headbook.summaries.accumulators import Ratios
 from headbook.summaries.contrasts import PairDifferences
@@ -38,6 +38,7 @@ TYPES = (
     "stack", "entry", "token", "layer", "state", "value", "spread", "count", "sentences",
 )  # fmt: skip
 UNIFORM = "uniform attention"
+HELLINGER = "squared Hellinger distance"  # of heads, in the table of pairs
 MOST_ROWS = 2_000_000  # of the table of groups
 PLAIN = 250_000  # bytes of most tables as CSV up to which it is not compressed
 MOST_OF = {"tokens": 2_500_000, "nearest": 2_500_000}  # and from which there is Parquet alone
@@ -169,21 +170,35 @@ def minimal_pairs_table(
 def pairs_table(
     distances: Mapping[str, Distances], layers: Mapping[str, Sequence[int]]
 ) -> pd.DataFrame:
-    """Every number of every two heads, each pair once."""
+    """Every number of every two heads, each pair once.
+
+    Where not all pairs were compared, there are those that were, and `HELLINGER` of all.
+    """
     frames = []
     for stack, sums in distances.items():
         n_heads = sums.total.shape[1] // len(layers[stack])
-        one, other = np.triu_indices(sums.total.shape[1], 1)
-        for column, total, rows in zip(sums.columns, sums.total, sums.rows, strict=True):
-            counts = rows[one, other]
-            values = divide(total[one, other], counts)
-            frame = pd.DataFrame({"value": values, "rows": counts.astype(np.int64)})
-            for name, place in (("", one), ("other_", other)):
-                frame[f"{name}layer"] = np.take(layers[stack], place // n_heads)
-                frame[f"{name}head"] = place % n_heads
-            frame = frame.assign(stack=stack, metric=column.metric, view=str(column.view))
-            frames.append(frame.assign(sentences=sums.sentences)[[*PAIRS]])
+        for name, view, values, counts in _pair_values(sums):
+            every = np.triu_indices(len(values), 1)
+            there = counts[every] > (0 if sums.alike else -1)
+            one, other = (place[there] for place in every)
+            numbers = {"value": values[one, other], "rows": counts[one, other].astype(np.int64)}
+            frame = pd.DataFrame(numbers)
+            for name_of, place in (("", one), ("other_", other)):
+                frame[f"{name_of}layer"] = np.take(layers[stack], place // n_heads)
+                frame[f"{name_of}head"] = place % n_heads
+            frame = frame.assign(stack=stack, metric=name, view=view, sentences=sums.sentences)
+            frames.append(frame[[*PAIRS]])
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*PAIRS])
+
+
+def _pair_values(sums: Distances) -> Iterator[tuple[str, str, Floats, Floats]]:
+    """Name, view, values and rows behind them of everything known of pairs of heads."""
+    for place, column in enumerate(sums.columns):
+        values = divide(sums.total[place], sums.rows[place])
+        yield column.metric, str(column.view), values, sums.rows[place]
+    for place, column in enumerate(sums.columns if sums.alike else ()):
+        assert sums.alike is not None
+        yield HELLINGER, str(column.view), sums.alike.apart[place], sums.alike.rows[place]
 
 
 def types_table(types: Mapping[str, TypeSums]) -> pd.DataFrame:

@@ -173,6 +173,31 @@ class PairColumn(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
+class Alike:
+    """How alike every two heads of a stack are, by Bhattacharyya's affinity.
+
+    Attributes:
+        total: affinities of rows added up; symmetric. *Shape:* ``(column, head, head)``.
+        rows: number of those rows; the same shape.
+    """
+
+    total: NDArray[np.float64]
+    rows: NDArray[np.float64]
+
+    def __add__(self, other: "Alike") -> "Alike":
+        return Alike(self.total + other.total, self.rows + other.rows)
+
+    @property
+    def apart(self) -> NDArray[np.float64]:
+        """Squared Hellinger distances; NaN without rows, 0 of a head to itself."""
+        found: NDArray[np.float64] = np.full(self.total.shape, np.nan)
+        np.divide(self.total, self.rows, out=found, where=self.rows > 0)
+        found = np.clip(1 - found, 0, 1)
+        found[:, np.eye(found.shape[1], dtype=bool)] = 0
+        return found
+
+
+@dataclass(frozen=True, eq=False)
 class Distances:
     """Metrics of every two heads of a stack, over sampled sentences.
 
@@ -182,14 +207,16 @@ class Distances:
         columns: what the first dimension holds.
         total: values of rows added up, over rows that count in both heads; symmetric. *Shape:*
             ``(column, head, head)``.
-        rows: number of those rows; the same shape.
+        rows: number of those rows; the same shape. 0 for pairs that were not compared.
         sentences: number of sentences.
+        alike: of all pairs, where not all were compared; else None.
     """
 
     columns: tuple[PairColumn, ...]
     total: NDArray[np.float64]
     rows: NDArray[np.float64]
     sentences: int
+    alike: Alike | None = None
 
     def __add__(self, other: "Distances") -> "Distances":
         return Distances(
@@ -197,6 +224,7 @@ class Distances:
             self.total + other.total,
             self.rows + other.rows,
             self.sentences + other.sentences,
+            self.alike + other.alike if self.alike and other.alike else self.alike or other.alike,
         )
 
 

@@ -227,7 +227,7 @@ def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, 
 
 def _absent(cells: int) -> dict[str, Any]:
     """The same of a metric that a stack lacks."""
-    told = {"caption": NOT_MEASURED, "low": "", "high": ""}
+    told = {"caption": NOT_MEASURED, "low": "", "high": "", "ink": "c"}
     return told | {"steps": [NO_STEP] * cells, "texts": [MISSING] * cells}
 
 

@@ -125,10 +125,11 @@ def _of(
     value, low, high = (part[layers] for part in numbers[:3])
     if dashed:
         low = high = np.full(len(layers), math.nan)
-    known = value[~np.isnan(value)]
-    last = float(known[-1]) if len(known) else math.nan
-    end = percent(last) if digits < 0 else f"{last:.{digits}f}".replace("-", "−")
-    return Line(name, value, low, high, end, dashed)
+    told = [
+        percent(each) if digits < 0 else f"{each:.{digits}f}".replace("-", "−")
+        for each in map(float, value)
+    ]
+    return Line(name, value, low, high, told, dashed)
 
 
 def _drawn(

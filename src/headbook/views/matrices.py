@@ -49,7 +49,7 @@ class Matrix:
 
 def most(found: Mapping[View, Likeness]) -> float:
     """The largest distance, where the colours end."""
-    return max(float(np.nanmax(each.value)) for each in found.values())
+    return max(float(np.nanmax(each.apart)) for each in found.values())
 
 
 def _orders(found: Mapping[View, Likeness]) -> Iterator[tuple[str, str, View, Ints]]:
@@ -98,7 +98,7 @@ def matrix_pictures(results: StackResults) -> Iterator[tuple[str, bytes]]:
     found = results.once(likeness)
     largest = most(found) if found else 1.0
     for file, _, view, order in _orders(found):
-        value = found[view].value[np.ix_(order, order)]
+        value = found[view].apart[np.ix_(order, order)]
         cells = np.rint(np.nan_to_num(value) / (largest or 1) * (STEPS - 1)).astype(np.uint8)
         picture = images.inked(cells, ink(STEPS))
         yield f"{results.stack.name}-{file}.png", picture

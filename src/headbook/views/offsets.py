@@ -36,11 +36,16 @@ def profile_name(head: HeadName) -> str:
     return f"profile-{head_file(head)}"
 
 
+def measured(results: StackResults) -> bool:
+    """Whether a stack has attention by offset."""
+    return results.has(METRIC, results.stack.default_view, "0")
+
+
 def offsets(results: StackResults, head: HeadName) -> Offsets | None:
     """Attention by offset in the stack's default view; None where it was not measured."""
-    view = results.stack.default_view
-    if not results.has(METRIC, view, "0"):
+    if not measured(results):
         return None
+    view = results.stack.default_view
     bars = []
     for offset in range(-REACH, (0 if results.stack.causal else REACH) + 1):
         found = results.heads(METRIC, view, str(offset)).at(head.layer, head.head)

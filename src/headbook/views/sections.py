@@ -199,8 +199,8 @@ def _curve(
         series.append(_rows(metric, labels, twin).assign(series=titles[-1]))
     caption = (
         f"{metric.title}{_of(label)} by layer, all heads, {VIEWS[view]}"
-        f"{_behind(results, metric, view, label)}; 95 % intervals clustered by sentence. "
-        f"Baselines: {', '.join(titles)}."
+        f"{_behind(results, metric, view, label)}; 95 % intervals clustered by sentence."
+        + (f" Baselines: {', '.join(titles)}." if titles else "")
     )
     return layer_curve(
         f"{metric.id}-{results.stack.name}-layers",

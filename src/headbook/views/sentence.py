@@ -101,9 +101,9 @@ def sentences_page(study: Study) -> SentencesPage:
     return SentencesPage(
         path="sentences/index.html",
         title="Sentences",
-        description=f"{len(chosen):,} of {counted(total, 'sentence')}: {whole:,} with the maps of "
-        "all heads and the paths of their tokens, the others with the heads whose exemplars they "
-        "are.",
+        description=f"Sentences with a page: {len(chosen):,} of {total:,}. Maps of all heads and "
+        f"paths of tokens: {whole:,}; the others have the maps of the heads that cite them as "
+        "exemplars.",
         lines=tuple(
             SentenceLine(
                 s.number,

@@ -59,7 +59,8 @@ class StackSection:
         summary: what the distances say, in sentences.
         views: columns of the tables.
         figure: the map.
-        matrices: pictures; ``low`` and ``high`` are the ends of their colours; beside them a
+        matrices: pictures; ``low`` and ``high`` are the ends of their colours,
+            in ``unit``, empty where not all pairs were compared; beside them a
             strip ``strip`` units wide shows layers, ``first`` to ``last``.
         closest: by view, the pairs nearest to each other.
         nearest: for each head by view its nearest heads; empty where there are too many.
@@ -73,6 +74,7 @@ class StackSection:
     matrices: tuple[Matrix, ...]
     low: str
     high: str
+    unit: str
     strip: int
     first: int
     last: int
@@ -127,6 +129,7 @@ def _section(
         matrices=tuple(matrices(stack, found, listed=listed)),
         low=number(0),
         high=number(most(found)),
+        unit=_unit(found),
         strip=STRIP,
         first=results.stack.attention_layers[0],
         last=results.stack.attention_layers[-1],
@@ -139,18 +142,19 @@ def _summary(found: Mapping[View, Likeness]) -> Iterator[str]:
     """What the numbers say; each sentence rests on pairs that all views have."""
     first = next(iter(found.values()))
     pairs = np.triu_indices(len(first.heads), 1)
-    values = {view: each.value[pairs] for view, each in found.items()}
+    values = {view: each.apart[pairs] for view, each in found.items()}
+    unit = _unit(found)
     there = ~np.isnan([*values.values()]).any(0)
     values = {view: each[there] for view, each in values.items()}
     same = (first.layers[pairs[0]] == first.layers[pairs[1]])[there]
     for view, apart in values.items():
         if same.any() and not same.all():
             yield (
-                f"Mean divergence, {VIEWS[view]}: {nats(apart[same].mean())} nats within a layer, "
+                f"Mean divergence, {VIEWS[view]}: {nats(apart[same].mean())}{unit} within a layer, "
                 f"{nats(apart[~same].mean())} between layers."
             )
     if {View.RAW, View.RENORM} <= values.keys() and there.sum() > 1:
-        yield _without_sink(values[View.RAW], values[View.RENORM])
+        yield _without_sink(values[View.RAW], values[View.RENORM], unit)
     for view, each in found.items():
         rest = np.setdiff1d(np.arange(len(each.heads)), each.complete)
         names = ", ".join(head_name(each.heads[place]) for place in rest[:NAMED])
@@ -162,7 +166,12 @@ def _summary(found: Mapping[View, Likeness]) -> Iterator[str]:
             )
 
 
-def _without_sink(raw: Floats, renorm: Floats) -> str:
+def _unit(found: Mapping[View, Likeness]) -> str:
+    """Of what map, order and matrix rest on, with a space before it; Hellinger's has none."""
+    return " nats" if next(iter(found.values())).roots is None else ""
+
+
+def _without_sink(raw: Floats, renorm: Floats, unit: str) -> str:
     """Whether pairs that are near with the sink are near without it."""
     amount = max(1, round(NEAR * len(raw)))
     near = np.argsort(raw, kind="stable")[:amount]
@@ -178,17 +187,14 @@ def _without_sink(raw: Floats, renorm: Floats) -> str:
     )
     return (
         f"Most similar {counted(amount, 'pair')} of {len(raw):,}, all keys: "
-        f"{nats(raw[near].mean())} nats, {percent(before)} of the mean of all pairs. Sink masked "
-        f"and renormalised: {nats(renorm[near].mean())} nats, {percent(after)} of the mean; their "
+        f"{nats(raw[near].mean())}{unit}, {percent(before)} of the mean of all pairs. Sink masked "
+        f"and renormalised: {nats(renorm[near].mean())}{unit}, {percent(after)} of the mean; their "
         f"similarity is {verdict}."
     )
 
 
 def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
-    panels = {
-        view: f"{view}: {percent(each.plane.share)} of the variation"
-        for view, each in found.items()
-    }
+    panels = {view: f"{VIEWS[view]}: {percent(each.plane.share)}" for view, each in found.items()}
     first = next(iter(found.values()))
     frames = []
     for view, each in found.items():
@@ -196,11 +202,13 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
         heads = [each.heads[place] for place in each.plane.heads]
         frame = pd.DataFrame({"head": map(head_name, heads), "layer": [h.layer for h in heads]})
         frames.append(frame.assign(panel=panels[view], x=points[:, 0], y=points[:, 1]))
+    measure = "divergences" if first.roots is None else "squared Hellinger distances"
     turn = " The second map is turned to match the first." if len(found) > 1 else ""
     caption = (
         "Each point is a head (layer.head; colour: layer); similar heads are close. Two dimensions "
-        "lose part of the divergences below. Classical scaling of the square roots of mean "
-        f"divergences{results.some(first.sentences, ' over')}.{turn}"
+        "lose part of the distances below; beside the keys, the share of the variation that they "
+        "hold. Classical scaling of the square roots of mean "
+        f"{measure}{results.some(first.sentences, ' over')}.{turn}"
     )
     rows = pd.concat(frames, ignore_index=True)
     name = f"similar-{results.stack.name}"

@@ -116,7 +116,7 @@ def _mixture(kind: Rollout, steps: Steps, names: list[str], text: ShownText) -> 
     return Mixture(
         title=NAMES[kind],
         said=tuple(_said(steps, _quoted(text), text.special)),
-        note="Rows: states after the last layer, columns: inputs. Paper: 0, strongest colour: "
+        note="Rows: states after the last layer, columns: inputs. Background: 0, strongest colour: "
         f"{_share(most)}, the largest share here.",
         image=images.preview(scaled, ink(COLOURS)),
         side=CELL * len(shown),

@@ -20,7 +20,7 @@ KEYWORDS = MappingProxyType({
     "attention_to/separator": SINK,
     "attention_to/same_token": f"duplicate-token head duplicate same token {COREFERENCE}",
     "attention_to/rest_of_word": "subword word piece wordpiece bpe tokenization",
-    "attention_distance/": "long range distant local",
+    "distance_ratio/": "long range distant local attention distance",
     "sink_share/": SINK,
     "relative_entropy/": ENTROPY,
     "induction_score/": INDUCTION,

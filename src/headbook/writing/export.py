@@ -71,13 +71,14 @@ TABLES = {
         {"control": "which comparison"} | PLACE | METRIC | NUMBERS,
     ),
     "pairs": Table(
-        "Metrics of every two heads of an attention type, each pair once.",
+        "Metrics of every two heads of an attention type, each pair once; with more than 144 heads "
+        "of similar pairs only, and beside them the squared Hellinger distance of all pairs.",
         PLACE
         | {
             "head": "counted from 0",
             "other_layer": "the other head's layer",
             "other_head": "its number there",
-            "metric": "as in the addresses of the metrics' pages",
+            "metric": "as in the addresses of the metrics' pages, or squared Hellinger distance",
             "view": "raw or renorm",
             "value": "mean over rows; empty where there is none",
             "sentences": "sentences that were compared",

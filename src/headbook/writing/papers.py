@@ -16,8 +16,9 @@ from headbook.numbers.results import results as results_of
 from headbook.progress import Progress, Silent
 from headbook.stored.shown import heads_of
 from headbook.stored.study import Study
+from headbook.views import offsets
 from headbook.views.metric import metric_pages, study_metrics
-from headbook.views.offsets import offsets, profile_name
+from headbook.views.offsets import profile_name
 from headbook.views.page import SiteFacts
 from headbook.views.single import KINDS, pictures, single_name, singles
 from headbook.wording import counted, head_file
@@ -104,7 +105,7 @@ def _profiles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
     for each in results.values():
         for head in heads_of(each.stack):
             if _wanted(profile_name(head), only):
-                found = offsets(each, head)
+                found = offsets.offsets(each, head)
                 if found is not None:
                     yield found.picture
 
@@ -139,7 +140,10 @@ def _hint(pattern: str, names: Sequence[str], results: Results) -> str:
     """Names near one that is not there, and what can be asked for."""
     kept = [place for each in results.values() for place in singles(each)]
     if pattern.startswith(PROFILE):
-        names = [profile_name(head) for each in results.values() for head in heads_of(each.stack)]
+        stacks = [each.stack for each in results.values() if offsets.measured(each)]
+        names = [profile_name(head) for stack in stacks for head in heads_of(stack)]
+        if not names:
+            return f"the study has no {offsets.METRIC}; --metrics {offsets.METRIC} measures it"
     if not SINGLE.match(pattern) or not kept:
         return f"expected a name such as {_near(pattern, names)}, or a pattern such as '*-layers'"
     numbers, heads = sorted({index + 1 for index, _ in kept}), [*dict.fromkeys(h for _, h in kept)]

@@ -1,5 +1,6 @@
 """Style rules that follow from the colours of charts."""
 
+import re
 from collections.abc import Iterator
 
 from headbook.charts.ink import DARK, DARK_DIVERGING, DIVERGING, STOPS, colours, letters
@@ -44,3 +45,12 @@ def size_rules() -> Iterator[str]:
     """How many columns and rows a table of tiles has, which no attribute may say."""
     for number in range(1, MOST_TILES + 1):
         yield f".n{number}{{--cols:{number}}}.r{number}{{--rows:{number}}}\n"
+
+
+def compact(style: str) -> str:
+    """A style sheet without comments and spaces that only its authors need."""
+    bare = re.sub(r"/\*.*?\*/", "", style, flags=re.DOTALL)
+    lines = (line.strip() for line in bare.splitlines())
+    text = re.sub(r"\s*([{};,])\s*", r"\1", "\n".join(filter(None, lines)))
+    text = re.sub(r":\s+", ":", text)
+    return text.replace(";}", "}") + "\n"

@@ -1,0 +1,85 @@
+"""What watches a forward pass: any number of measures share one pass over a batch."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import NamedTuple, Protocol
+
+import torch
+
+from headbook.network import hook
+from headbook.network.anatomy import Anatomy, Call
+from headbook.network.capture import OnState, Scopes, forward, tapped
+from headbook.network.model import Model
+from headbook.stored.shown import Portrait
+from headbook.summaries.sums import Survey
+from headbook.terms import State
+from headbook.text.batch import Batch
+
+# Gets a call, what was seen of it, and the scopes of the batch, which all who watch share.
+Attend = Callable[[Call, hook.Attention, Scopes], None]
+
+
+class Found(NamedTuple):
+    """What was found in one batch or more: sums, and what pages show."""
+
+    survey: Survey = Survey()
+    portraits: tuple[Portrait, ...] = ()
+
+    @classmethod
+    def together(cls, parts: "Iterable[Found]") -> "Found":
+        """All of them, in their order."""
+        parts = list(parts)
+        sums = reduce(add, (part.survey for part in parts), Survey())
+        return cls(sums, tuple(each for part in parts for each in part.portraits))
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What one measure does while the model runs over a batch.
+
+    Attributes:
+        found: what it has found when the pass is over.
+        attend, see: get each attention call and each state; None where it needs none.
+        within: a block around the pass, if any.
+    """
+
+    found: Callable[[], Found]
+    attend: Attend | None = None
+    see: OnState | None = None
+    within: AbstractContextManager[object] | None = None
+
+
+class Watcher(Protocol):
+    """Somebody who watches passes over batches."""
+
+    def watch(self, batch: Batch) -> Watch | None:
+        """Begin with a batch; None where nothing in it is wanted."""
+
+
+def look(model: Model, anatomy: Anatomy, batch: Batch, watchers: Sequence[Watcher]) -> Found:
+    """Run the model over a batch once, for all of them."""
+    watches = [watch for each in watchers if (watch := each.watch(batch)) is not None]
+    attending = [watch.attend for watch in watches if watch.attend is not None]
+    seeing = [watch.see for watch in watches if watch.see is not None]
+    scopes = Scopes(batch, anatomy.stacks)
+
+    def on_attention(place: Call, attention: hook.Attention) -> None:
+        for attend in attending:
+            attend(place, attention, scopes)
+
+    def on_state(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+        for see in seeing:
+            see(stack, layer, state, vectors)
+
+    if watches:
+        with ExitStack() as stack:
+            for watch in watches:
+                if watch.within is not None:
+                    stack.enter_context(watch.within)
+            if seeing:
+                stack.enter_context(tapped(model, anatomy, on_state))
+            forward(model, anatomy, batch, on_attention if attending else None)
+    return Found.together(watch.found() for watch in watches)
