@@ -88,7 +88,7 @@ def collect_again(place: Path) -> Path:
 
 def main() -> None:
     """Write every golden page."""
-    sys.path.insert(0, str(HERE.parent))
+    sys.path.insert(0, str(HERE.parent))  # for `pages`
     if "--study" in sys.argv:
         with tempfile.TemporaryDirectory() as folder:
             shutil.copytree(collect_again(Path(folder)), STUDY, dirs_exist_ok=True)

@@ -34,8 +34,9 @@ LIMITS = {
 README = f"""Supplement: the attention heads of a model, page by page
 
 Open site/index.html in a browser. It needs no server and no network, and asks nothing of either;
-with scripts off every page still reads in full. site/README.txt says what each folder holds,
-site/methods.html how every number was made, and site/data/ has the numbers as CSV and Parquet.
+with scripts off pages still read in full, but for tables that are closed at first: pages name the
+file of each. site/README.txt says what each folder holds, site/methods.html how every number was
+made, and site/data/ has the numbers as CSV and Parquet.
 
 {SUMS} has the SHA-256 sum of every other file. To check them, in this folder:
 

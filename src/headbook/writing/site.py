@@ -45,7 +45,7 @@ from headbook.writing import export, publish, scripts
 from headbook.writing.detail import TOKEN_TABLES, Detail, fitted
 from headbook.writing.parallel import Shares, cores
 from headbook.writing.press import Press, figures_of
-from headbook.writing.stylesheet import colour_rules, compact, size_rules
+from headbook.writing.stylesheet import bare, colour_rules, compact, size_rules
 
 TEXTS = ("CITATION.cff", "references.bib", "README.txt")
 ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
@@ -252,6 +252,9 @@ class _Writer:
         assets.mkdir()
         for file in export.walk(resource_folder("templates") / "assets"):
             shutil.copy(file, assets)  # copytree would hide why one of them failed
+        for file in assets.glob("*.js"):
+            text = bare(file.read_text(encoding="utf-8"))
+            file.write_text(text, encoding="utf-8", newline="\n")
         style = assets / "site.css"
         rules = compact(style.read_text(encoding="utf-8")), *colour_rules(), *size_rules()
         style.write_text("".join(rules), encoding="utf-8", newline="\n")

@@ -54,3 +54,8 @@ def compact(style: str) -> str:
     text = re.sub(r"\s*([{};,])\s*", r"\1", "\n".join(filter(None, lines)))
     text = re.sub(r":\s+", ":", text)
     return text.replace(";}", "}") + "\n"
+
+
+def bare(script: str) -> str:
+    """A script without lines of comments and indents; its texts do not run over lines."""
+    return re.sub(r"^[ \t]*(?:/\*.*?\*/[ \t]*\n)?", "", script, flags=re.DOTALL | re.MULTILINE)
