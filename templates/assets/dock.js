@@ -44,7 +44,7 @@
         const name = make("span", { class: `head h${i}` }, views.length > 1 ? `${LETTERS[i]}: ${view.name}` : view.name);
         return [i ? " " : "", name];
       }));
-      this.part("said").textContent = views.length > 1 ? "" : said(first);
+      this.part("said").replaceChildren(...(views.length > 1 ? [] : [said(first), ...this.largest()]));
       this.part("link").setAttribute("href", first.href);
       const options = tiles.list.filter(({ head }) => head !== first.head).map(({ head, name }) => make("option", { value: head }, name));
       this.second.replaceChildren(make("option", { value: "" }, "no other head"), ...options);
@@ -252,6 +252,18 @@
       const note = drawn === "raw" ? "" : `Weights: ${switches.titles[drawn]}.`;
       box.append(list, make("p", { class: "hint" }, `${note}${views.length > 1 ? " A · B" : ""}`));
       return box;
+    }
+
+    /* The largest weight of a head in the sentence, to open. */
+    largest() {
+      const [view] = this.work.views, { rows, columns, values } = view;
+      const place = values.reduce((best, value, i) => (value > (values[best] ?? -1) ? i : best), -1);
+      if (place < 0) return [];
+      const q = Math.floor(place / columns.length), k = place % columns.length;
+      const link = make("button", { type: "button", class: "plain", "data-largest": "" });
+      link.append(apart(rows[q]), " → ", apart(columns[k]), ` ${written(values[place])}`);
+      link.addEventListener("click", () => this.work.keep(q, k));
+      return [" Largest weight: ", link];
     }
 
     /* Heads by the largest weight between the chosen token and another one. */
