@@ -60,7 +60,7 @@ def test_no_label_lies_outside_its_figure_or_on_its_neighbour(
         if outside or overlapping:
             wrong[file.name] = outside, overlapping
     assert not wrong
-    assert seen > 20
+    assert seen > 10
 
 
 def test_what_is_outside_or_overlaps_is_found(open_page: Open, encoder_site: Site) -> None:

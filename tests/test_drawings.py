@@ -26,7 +26,7 @@ def lines(drawing: Drawing) -> list[ET.Element]:
 
 def test_every_word_stands_once_in_order_and_apart_from_its_neighbours() -> None:
     drawing = arc_diagram("a", "What.", WORDS, TREE, LOOKS)
-    texts = [e for e in parts(drawing, "text") if e.get("fill") == "currentColor"]
+    texts = [e for e in parts(drawing, "text") if e.get("fill", "currentColor") == "currentColor"]
     assert tuple(e.text for e in texts) == WORDS
     places = [float(e.attrib["x"]) for e in texts]
     assert all(b - a > 20 for a, b in pairwise(places))

@@ -25,7 +25,7 @@ from headbook.summaries.sums import HeadColumn, TokenColumn
 from headbook.terms import State, View
 from headbook.views.flow import FlowPage, flow_page
 from headbook.views.outputs import outputs
-from headbook.views.sources import MOST_TOKENS, sources
+from headbook.views.sources import COLOURS, MOST_TOKENS, sources
 from headbook.wording import percent, unbroken
 from pages import data_file, elements, html_of, text_of
 from sites import make_study
@@ -198,7 +198,7 @@ def test_measured_ratios_come_first_and_pictures_run_to_their_largest_share() ->
     for mixture, shares, most in zip(found.mixtures, (measured, half), (255, 102), strict=True):
         data = base64.b64decode(mixture.image.partition(",")[2])
         drawn = np.array(Image.open(io.BytesIO(data)))
-        np.testing.assert_array_equal(drawn, np.rint(shares / most * 255))
+        np.testing.assert_array_equal(drawn, np.rint(shares / most * (COLOURS - 1)))
         assert f"{round(100 * most / 255)}\u202f%, the largest share here" in mixture.note
 
 

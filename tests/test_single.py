@@ -130,7 +130,7 @@ def test_a_map_fits_its_page_with_letters_that_can_be_read(tokens: int) -> None:
     said = [text for text in texts(drawn.svg) if text in names]
     if tokens <= 48:
         assert said == names * 2
-    own = [each for each in root.iter(TEXT) if each.text in names and each.get("x") != "0.0"]
+    own = [each for each in root.iter(TEXT) if each.text in names and float(each.get("x", "")) != 0]
     down = [float(each.get("y", "")) for each in own]
     assert len(down) == len(said) / 2
     assert min(np.diff(down)) >= min(sizes)
