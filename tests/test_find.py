@@ -12,6 +12,7 @@ from headbook.numbers.results import results
 from headbook.stored.shown import ShownText
 from headbook.stored.study import Study
 from headbook.views import find, menu
+from headbook.views.answers import QUESTIONS
 from headbook.views.find import RELATION_WORDS, find_data
 from headbook.views.grid import grid, map_data
 from headbook.views.questions import ASKED
@@ -105,9 +106,22 @@ def test_only_the_first_sentences_of_very_many_are_searched(small_site: Site) ->
 def test_questions_are_those_of_the_list_of_heads(encoder_site: Site) -> None:
     page = next(p for p in across_pages(results(encoder_site.study)) if p.path == "heads.html")
     asked: Any = page
-    assert [(row[0], row[1]) for row in data_of(encoder_site, "find")["questions"]] == [
+    found = data_of(encoder_site, "find")["questions"]
+    assert [(row[0], row[1]) for row in found if row[1].startswith("heads.html")] == [
         (q.text, f"heads.html#{q.view}") for q in asked.questions
     ]
+
+
+def test_questions_on_patterns_lead_to_their_answers(any_site: Site) -> None:
+    """Each to the heading that asks it; with the first sentence of the answer."""
+    found = data_of(any_site, "find")["questions"]
+    about = [row for row in found if row[1].startswith("patterns.html")]
+    html = html_of(any_site.folder / "patterns.html") if about else ""
+    assert bool(about) == (any_site.folder / "patterns.html").is_file()
+    for question, address, answer, _ in about:
+        after = html.partition(f'id="{address.partition("#")[2]}">{question}<')[2]
+        assert after, address
+        assert " ".join(answer.split()[:3]) in after.partition("<h3")[0]
 
 
 def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Site) -> None:
@@ -117,6 +131,7 @@ def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Sit
     }
     metrics = {f"metrics/{name}.html" for name in all_metrics()}
     asked = {f"{name}/{label.partition(':')[0]}" for _, name, label, _ in ASKED}
+    asked |= {*QUESTIONS}
     across = {*menu.FIRST, *menu.ANALYSES}
     assert {*KEYWORDS} <= known | metrics | asked | across
     assert {name for names in SAME.values() for name in names if ":" in name} <= {*RELATION_WORDS}

@@ -12,6 +12,7 @@ from headbook.views.atlas import kinds_of
 from headbook.views.heads import HeadsPage
 from headbook.views.metric import MetricPage
 from headbook.views.page import Page
+from headbook.views.patterns import PatternsPage
 from headbook.views.synonyms import KEYWORDS, SAME
 from headbook.wording import sentence_file, visible
 
@@ -22,6 +23,7 @@ SENTENCES = ("Sentences", "sentences/index.html", "All sentences that have a pag
 # Pages and parts of pages that every study has, and what they hold.
 ALWAYS = (
     ("Overview", "index.html", "All heads at once, who does what, and findings."),
+    ("What these numbers cannot say", "index.html#limits", "Limits of every number of this site."),
     ("All metrics", "metrics/index.html", "Definitions of all metrics, in groups."),
     ("Methods", "methods.html", "How every number is defined, counted and checked."),
     ("Methods: rules for all numbers", "methods.html#rules", "Intervals, samples, controls."),
@@ -84,7 +86,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
     chosen = study.portrait.paged
     searched = chosen[:MOST_SENTENCES]
     return {
-        "questions": [*_questions(pages)],
+        "questions": [*_answered(pages), *_questions(pages)],
         "metrics": [_line(page) for page in pages if isinstance(page, MetricPage)],
         "pages": [_line(page) for page in pages if not isinstance(page, MetricPage)]
         + [_words(*each) for each in (*ALWAYS, *([SENTENCES] if chosen else []))],
@@ -113,12 +115,23 @@ def _words(title: str, path: str, note: str) -> list[str]:
     return [title, path, note, KEYWORDS.get(path, "")]
 
 
+def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
+    """What the page of patterns asks, with the first sentence of each answer."""
+    for page in pages:
+        for section in page.sections if isinstance(page, PatternsPage) else ():
+            for number, answer in enumerate(section.answers, 1):
+                address = f"{page.path}#{section.stack}-question-{number}"
+                unseen = KEYWORDS.get(answer.question, "")
+                yield [answer.question, address, answer.findings[0].text, unseen]
+
+
 def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
     """What the list of heads asks; each leads to all heads in the order that answers it."""
     for page in pages:
         for asked in page.questions if isinstance(page, HeadsPage) else ():
             answer = "; ".join(
-                f"{each.head.text} {each.value} {each.interval}".strip() for each in asked.answers
+                " ".join(filter(None, (each.head.text, each.value, each.interval, each.behind)))
+                for each in asked.answers
             )
             label = asked.key.partition("/")[2].partition(":")[0]
             unseen = " ".join(filter(None, (KEYWORDS.get(asked.key), label)))

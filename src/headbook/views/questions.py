@@ -23,6 +23,7 @@ ASKED = (
     ("Most attention to the next token", "attention_to", "next", False),
     ("Most attention to the first token", "attention_to", "first", False),
     ("Most attention to separators such as [SEP]", "attention_to", "separator", False),
+    ("Most attention to punctuation", "attention_to", "punctuation", False),
     ("Most attention to other occurrences of the token", "attention_to", "same_token", False),
     ("Most attention to the rest of the token's own word", "attention_to", "rest_of_word", False),
     ("", RELATION, "obj:to_dependent", False),

@@ -8,12 +8,16 @@ from types import MappingProxyType
 POSITION = "positional head fixed offset diagonal band"
 SINK = "attention sink no-op null attention parking bos cls sep massive activations vertical"
 USELESS = "useless dead idle inactive unimportant redundant no-op prunable pruning importance"
+FILES = "download pdf svg csv parquet latex bibtex export heat map figure"
 COREFERENCE = "coreference coref anaphora pronoun antecedent"
 INDUCTION = "induction head in-context learning copying prefix matching repeated sequence"
 ENTROPY = "normalised normalized entropy sharp sharpness broad diffuse uniform confidence"
 
-# By address, or for a question by the number that answers it.
+# By address, or for a question by the number that answers it or by what it asks.
 KEYWORDS = MappingProxyType({
+    "Why do most heads of a layer attend to the same token?": f"{SINK} {USELESS} stripes columns",
+    "Why not to the token itself?": f"{SINK} diagonal",
+    "Do positional heads contribute?": f"{POSITION} {USELESS}",
     "attention_to/previous": f"previous-token head previous token {POSITION}",
     "attention_to/next": f"next-token head next token {POSITION}",
     "attention_to/first": SINK,
@@ -25,19 +29,22 @@ KEYWORDS = MappingProxyType({
     "relative_entropy/": ENTROPY,
     "induction_score/": INDUCTION,
     "index.html": "atlas tiles map of all heads start home findings",
+    "index.html#limits": "distrust trust limitations caveats explanation causal conclude",
+    "about.html": "cite citation bibtex licence license",
+    "data.html": FILES,
     "heads.html": "list of heads table sort filter compare scatter",
     "patterns.html": f"{USELESS} {SINK} {POSITION} block heterogeneous types of heads",
     "syntax.html": "dependency parse tree grammar relations uas treebank dobj nsubj",
     "speech.html": "punctuation content function words pos tags upos part of speech nouns verbs",
-    "similar.html": f"{USELESS} clusters duplicate heads jensen-shannon divergence mds",
+    "similar.html": f"{USELESS} clusters near-duplicate heads jensen-shannon divergence mds",
     "alignment.html": "encoder decoder translation word alignment cross attention aer",
     "flow.html": f"rollout norms value-weighted contribution context mixing {USELESS}",
     "geometry.html": "isotropy anisotropy intrinsic dimension cka rogue outlier dimensions",
     "context.html": "sentence boundary segmentation anchors repetition passages",
     "groups.html": "metadata compare corpora minimal pairs subsets genres",
-    "tokens.html": "vocabulary types words trajectories",
-    "sentences/index.html": "texts examples corpus",
-    "metrics/index.html": "definitions formulas glossary",
+    "tokens.html": "vocabulary types words trajectories function words content words",
+    "sentences/index.html": "texts examples corpus compare two heads share link permalink",
+    "metrics/index.html": f"definitions formulas glossary {FILES}",
     "methods.html#views": f"raw nosink renorm masked renormalised keys {SINK}",
     "methods.html#types": "roles classes taxonomy previous-token next-token local-window",
     "methods.html#rules": "distrust limits confidence intervals significance statistics p-value",
