@@ -15,10 +15,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 HEAD = "heads/L00-H01.html"
 TOP = "(element) => element.getBoundingClientRect().top + scrollY"
+BOXES = """(parts) => parts.map((part) =>
+  document.querySelector(part).getBoundingClientRect().toJSON())"""
 BOTTOM = "(element) => element.getBoundingClientRect().bottom + scrollY"
 
 
-@pytest.mark.parametrize(("kind", "path"), [("encoder", HEAD), ("decoder", HEAD)])
+@pytest.mark.parametrize(
+    ("kind", "path"), [("encoder", HEAD), ("decoder", HEAD), ("pair", "heads/cross-L00-H01.html")]
+)
 def test_map_offsets_and_exemplars_stand_on_the_first_screen(
     request: pytest.FixtureRequest, open_page: Open, kind: str, path: str
 ) -> None:
@@ -26,7 +30,8 @@ def test_map_offsets_and_exemplars_stand_on_the_first_screen(
     site: Site = request.getfixturevalue(f"{kind}_site")
     page = open_page(site.folder / path)
     page.set_viewport_size({"width": 1440, "height": 900})
-    for part in (".model", ".mean img", ".byoffset svg"):
+    offsets = [] if kind == "pair" else [".byoffset svg"]  # which it does not measure
+    for part in [".model", ".mean img", *offsets]:
         assert page.locator(part).first.evaluate(BOTTOM) <= 900, part
     assert page.locator(".exemplar").first.evaluate(BOTTOM) <= 900
     page.set_viewport_size({"width": 390, "height": 844})
@@ -46,19 +51,39 @@ def test_an_open_exemplar_fits_its_window(
     record.check()
 
 
+def test_an_exemplar_that_opens_stays_in_sight(encoder_site: Site, open_page: Open) -> None:
+    """Though it then takes the whole width, below the map that it stood beside."""
+    page = open_page(encoder_site.folder / HEAD)
+    page.set_viewport_size({"width": 1440, "height": 700})
+    summary = page.locator(".strongest .exemplar summary").first
+    summary.click()
+    canvas = page.locator(".strongest canvas.cells").first
+    expect(canvas).to_be_in_viewport(ratio=0.9)
+    expect(summary).to_be_in_viewport()
+
+
+def test_speech_and_contribution_stand_side_by_side_where_there_is_room(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / HEAD)
+    for width, beside in ((1440, True), (1200, True), (1199, False), (390, False)):
+        page.set_viewport_size({"width": width, "height": 900})
+        tops = [page.locator(part).evaluate(TOP) for part in ("#speech", "#triptych")]
+        assert (tops[0] == tops[1]) == beside, width
+        assert sideways(page, width) == 0
+
+
 def test_lines_map_and_weights_stand_side_by_side(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / HEAD)
     page.set_viewport_size({"width": 1440, "height": 900})
     page.locator(".exemplar summary").first.click()
-    parts = [page.locator(part) for part in (".twice", "canvas.cells", ".side")]
     page.locator(".weights tbody tr").first.wait_for()
-    boxes = [part.bounding_box() for part in parts]
-    assert None not in boxes
-    lefts = [box["x"] for box in boxes if box]
-    rights = [box["x"] + box["width"] for box in boxes if box]
+    boxes = page.evaluate(BOXES, [".twice", "canvas.cells", ".side"])
+    lefts = [box["x"] for box in boxes]
+    rights = [box["x"] + box["width"] for box in boxes]
     assert lefts[1] >= rights[0]
     assert lefts[2] >= rights[1]
-    assert max(box["y"] for box in boxes if box) - min(box["y"] for box in boxes if box) < 5
+    assert max(box["y"] for box in boxes) - min(box["y"] for box in boxes) < 5
 
 
 def test_what_is_open_stands_in_the_address(encoder_site: Site, open_page: Open) -> None:

@@ -81,6 +81,20 @@ def test_the_atlas_begins_early_and_few_words_stand_before_it(
     expect(page.locator(".stack .hint").first).to_contain_text("with all keys")
 
 
+def test_names_of_curves_stand_beside_their_lines(encoder_site: Site, open_page: Open) -> None:
+    """No letter lies on a line: names begin to the right of the last layer."""
+    page = opened(open_page, encoder_site)
+    gaps = page.locator(".curve svg").evaluate_all(
+        """found => found.flatMap((svg) => {
+          const box = (each) => each.getBoundingClientRect();
+          const end = Math.max(...[...svg.querySelectorAll("circle")].map((e) => box(e).right));
+          return [...svg.querySelectorAll("text:has(tspan)")].map((name) => box(name).left - end);
+        })"""
+    )
+    assert len(gaps) > 3
+    assert min(gaps) > 0
+
+
 def test_the_card_follows_pointer_and_focus(encoder_site: Site, open_page: Open) -> None:
     page, known = opened(open_page, encoder_site), cards(encoder_site)
     tile(page, 5).hover()

@@ -61,10 +61,29 @@ def test_direct_objects_and_whether_a_head_beats_an_offset(reader: Reader) -> No
     reader.answer(line, re.compile("best fixed offset"))
 
 
-def test_why_vertical_and_whether_such_heads_are_useless(reader: Reader) -> None:
-    reader.search("useless", "Why do most heads")
-    expect(reader.page.locator("h3", has_text="Why do most heads")).to_be_in_viewport()
-    reader.answer(reader.page.locator(".argument"))
+@pytest.mark.parametrize("query", ["previous token", "direct object", "punctuation"])
+def test_a_question_is_answered_where_it_is_found(reader: Reader, query: str) -> None:
+    """By a head, its number and the baseline; it leads to all heads in that order."""
+    option = reader.page.locator("#found [role=option]").first
+    reader.clicks += 1
+    reader.page.get_by_role("combobox", name="Search this site").fill(query)
+    baseline = "best fixed offset" if query == "direct object" else "uniform attention"
+    reader.answer(option, query)
+    reader.answer(option.locator("small"), re.compile(rf"^L\d·H\d \d.*{baseline}"))
+    reader.click(option)
+    row = reader.page.locator("table.finding tbody tr").first
+    expect(row).to_be_in_viewport()
+    reader.answer(row, re.compile(r"L\d·H\d"))
+
+
+@pytest.mark.parametrize("query", ["vertical", "why vertical", "useless", "dead heads"])
+def test_why_vertical_and_whether_such_heads_are_useless(reader: Reader, query: str) -> None:
+    """The question on patterns is found by words that the page does not use."""
+    reader.search(query, "Why do most heads")
+    asked = reader.page.get_by_role("heading", name="Why do most heads")
+    expect(asked).to_be_in_viewport()
+    reader.answer(reader.page.locator(".argument"), "values are near zero")
+    expect(reader.page.locator(".argument").first).to_be_in_viewport()
 
 
 def test_the_largest_weight_of_a_head_in_a_sentence(encoder_site: Site, reader: Reader) -> None:
@@ -98,6 +117,14 @@ def test_heads_that_are_nearly_the_same(reader: Reader) -> None:
     reader.answer(reader.page.locator("h1"), "Similar heads")
 
 
+def test_pairs_of_the_most_similar_heads(reader: Reader) -> None:
+    reader.search("near-duplicate", "Similar heads")
+    reader.click(reader.page.locator(".contents").get_by_role("link", name="Most similar heads"))
+    pairs = reader.page.locator("table", has=reader.page.locator("caption", has_text="pairs"))
+    expect(pairs.first).to_be_in_viewport()
+    reader.answer(pairs, re.compile(r"L\d·H\d and L\d·H\d"))
+
+
 def test_whether_punctuation_receives_attention(reader: Reader) -> None:
     reader.answer(reader.page.locator(".who li", has_text="attends to punctuation"), "%")
 
@@ -125,8 +152,12 @@ def test_two_heads_in_a_sentence(reader: Reader) -> None:
     reader.answer(reader.page.locator(".dock h3", has_text="Difference, A − B"))
 
 
-def test_what_to_distrust(reader: Reader) -> None:
-    reader.click(reader.page.get_by_role("link", name="What these numbers cannot say"))
+@pytest.mark.parametrize("query", ["", "distrust", "limitations"])
+def test_what_to_distrust(reader: Reader, query: str) -> None:
+    if query:
+        reader.search(query, "")
+    else:
+        reader.click(reader.page.get_by_role("link", name="What these numbers cannot say"))
     limits = reader.page.locator("section", has=reader.page.locator("#limits"))
     expect(reader.page.locator("#limits")).to_be_in_viewport()
     reader.answer(limits, re.compile("cause|causal"))

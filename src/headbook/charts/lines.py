@@ -124,6 +124,6 @@ def _names(lines: Sequence[Line], inks: Sequence[str], ends: Ends) -> Iterator[s
         x, line = WIDTH - LABELS + 8, lines[n]
         yield (
             f'<text x="{x:.1f}" y="{y - over + 4:.1f}" font-size="{SMALL}" fill="{inks[n]}" '
-            f'font-weight="600">{escape(line.name)} '
+            f'font-weight="600" text-anchor="start">{escape(line.name)} '
             f'<tspan font-weight="400" fill="{INK}">{escape(line.told[last[n]])}</tspan></text>'
         )

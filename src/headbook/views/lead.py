@@ -49,7 +49,9 @@ def _whole(results: StackResults) -> Iterator[str]:
         total = len(even) * results.stack.n_heads
         named = _layers(even)
         verb = "attends" if len(even) == 1 else "attend"
-        clauses.append(f"{named} {verb} almost evenly ({near} of {total} heads are near-uniform)")
+        clauses.append(
+            f"{named} {verb} almost evenly ({near:,} of {total:,} heads are near-uniform)"
+        )
     clauses += [*_sink(results, [x for x in results.stack.attention_layers if x not in even])]
     if clauses:
         yield f"In {model}, {'; '.join(clauses)}."
@@ -118,7 +120,7 @@ def _stacks(results: Mapping[str, StackResults]) -> Iterator[str]:
         if types:
             names = Counter(" + ".join(k.name for k in kinds_of(each)) for each in types)
             (name, number), total = names.most_common(1)[0], len(types)
-            clauses.append(f"{STACKS[r.stack.name]}, {name} ({number} of {total} heads)")
+            clauses.append(f"{STACKS[r.stack.name]}, {name} ({number:,} of {total:,} heads)")
     if clauses:
         yield f"The most frequent head types of {model}: {'; '.join(clauses)}."
 
