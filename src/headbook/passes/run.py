@@ -11,6 +11,7 @@ from headbook.config import Config
 from headbook.inputs import Corpus, Sentence
 from headbook.metrics import (
     anchor_metrics,
+    attention_metrics,
     context_metrics,
     flow_metrics,
     head_metrics,
@@ -165,7 +166,7 @@ class Run:
     def _measured_tokens(self) -> int:
         """Tokens of the passes over the corpus, random sequences and the sample, about."""
         sample = min(len(self.corpus), self.config.sample_sentences) if self._sampling else 0
-        random = RANDOM_TOKENS if head_metrics(self.metrics, Source.RANDOM) else 0
+        random = RANDOM_TOKENS if attention_metrics(self.metrics, Source.RANDOM) else 0
         return self._tokens + random + round(2 * sample * self.length)
 
     @property
@@ -199,7 +200,7 @@ class Run:
         surveyor = Surveyor(
             self.model,
             self.anatomy,
-            tuple(head_metrics(self.metrics, Source.ALL)),
+            tuple(attention_metrics(self.metrics, Source.ALL)),
             tuple(metric for metric in token_metrics(self.metrics) if not metric.sampled),
             self.config.exemplars,
             self.facets,
@@ -267,7 +268,7 @@ class Run:
 
     def _random(self) -> Survey:
         """The metrics that are taken on random sequences."""
-        metrics = tuple(head_metrics(self.metrics, Source.RANDOM))
+        metrics = tuple(attention_metrics(self.metrics, Source.RANDOM))
         if not metrics:
             return Survey()
         surveyor = Surveyor(self.model, self.anatomy, metrics, (), exemplars=1)

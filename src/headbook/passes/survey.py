@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 
 from headbook.measures.tokenview import TokenView
-from headbook.metrics.base import HeadMetric, TokenMetric
+from headbook.metrics.base import AttentionMetric, TokenMetric
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
 from headbook.network.capture import Scopes, forward, tapped
@@ -27,7 +27,7 @@ class Surveyor:
 
     model: Model
     anatomy: Anatomy
-    heads: tuple[HeadMetric, ...]
+    heads: tuple[AttentionMetric, ...]
     tokens: tuple[TokenMetric, ...]
     exemplars: int
     facets: Facets = field(default_factory=Facets)
