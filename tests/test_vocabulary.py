@@ -188,3 +188,22 @@ def test_single_precision_keeps_five_digits(kind: str) -> None:
     found = made.compare(states.float(), given, space, 3).cosines[:, given.valid]
     wanted = exact.compare(states, given, space, 3).cosines[:, given.valid]
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_products_of_either_library_round_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(3)
+    embedding, states = torch.randn(5_000, 96), torch.randn(2, 2, TOKENS, 96)
+    embedding[7] = embedding[4_000]  # in different blocks of any library
+    given = texts()
+    exact = Vocabulary(embedding.double()).compare(states.double(), given, Space.RAW, 10)
+    errors = []
+    for copied in (vocabulary.COPIED, 0):
+        monkeypatch.setattr(vocabulary, "COPIED", copied)
+        made = Vocabulary(embedding)
+        found = made.compare(states, given, Space.RAW, 10).cosines[:, given.valid]
+        errors.append(float((found.double() - exact.cosines[:, given.valid]).abs().max()))
+        scores = made._scores(states[0, 0], None)
+        assert torch.equal(scores[:, 7], scores[:, 4_000])
+        packed = made._packed is not None
+        assert packed == (copied > 0 and torch.backends.mkldnn.is_available())
+    assert max(errors) < 5e-7
