@@ -207,3 +207,17 @@ def test_products_of_either_library_round_alike(monkeypatch: pytest.MonkeyPatch)
         packed = made._packed is not None
         assert packed == (copied > 0 and torch.backends.mkldnn.is_available())
     assert max(errors) < 5e-7
+
+
+def test_what_is_known_of_positions_does_not_grow_with_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vocabulary, "POSITIONS", 4)
+    kind = "word + position, normed"
+    whole, few = make(kind), make(kind)
+    places = range(TOKENS)
+    wanted = [whole.factors(place) for place in places]
+    monkeypatch.setattr(vocabulary, "FACTORS", 7 * ENTRIES)
+    for place in [*places, *places]:
+        torch.testing.assert_close(few.factors(place), wanted[place], rtol=0, atol=0)
+        assert len(few._factors) <= 12  # seven and one block at most, and those of raw entries

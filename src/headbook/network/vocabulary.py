@@ -26,6 +26,7 @@ from headbook.text.texts import Texts
 BLOCK = 1 << 22  # scores held at a time
 COPIED = 1 << 30  # bytes of the embedding of which a copy is kept for faster products
 ENTRIES = 1 << 13  # entries whose sums are made at a time, in float64
+FACTORS = 1 << 26  # numbers of each kind that are kept of positions, before all are made anew
 POSITIONS = 16  # positions whose sums are made at a time
 
 
@@ -199,6 +200,8 @@ class Vocabulary:
             start = place - place % POSITIONS
             blocks = [self._sums(e, start) for e in self.embedding.split(ENTRIES)]
             stds, lengths = (torch.cat(parts, -1) for parts in zip(*blocks, strict=True))
+            if len(self._factors) * len(self.embedding) > FACTORS:
+                self._factors = {None: self.factors(None)}
             for number, (std, length) in enumerate(zip(stds, lengths, strict=True), start):
                 dtype = self.embedding.dtype
                 self._factors[number] = _inverted(std.to(dtype), length.to(dtype))
