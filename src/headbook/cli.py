@@ -203,11 +203,15 @@ def _collect(inputs: list[str], config: Config, progress: Progress) -> "Study":
     if not config.verbose:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
-    from headbook.collection import collect as run  # noqa: PLC0415 - it loads torch
-    from headbook.measures.threads import torch_threads  # noqa: PLC0415 - so does this
-    from headbook.network.memory import keep_freed_memory  # noqa: PLC0415 - of no use without
+    from headbook.network.memory import (  # noqa: PLC0415 - of no use without
+        keep_freed_memory,
+        nothing_collected,
+    )
 
     keep_freed_memory()  # what follows tunes the process, which is ours here
+    with nothing_collected():
+        from headbook.collection import collect as run  # noqa: PLC0415 - it loads torch
+        from headbook.measures.threads import torch_threads  # noqa: PLC0415 - so does this
     with torch_threads():
         return run(inputs, config, progress=progress)
 

@@ -58,6 +58,7 @@ from headbook.text.passages import Passages
 from headbook.text.sequences import RANDOM_TOKENS, random_sequences
 from headbook.text.tokens import Encoded
 
+KEPT = 1024  # sentences of a whole corpus that stay as tokens after the first pass
 CHECKED_TOKENS = 512  # the self-checks run on one batch of this size
 
 
@@ -82,6 +83,8 @@ class Run:
     facets: Facets = field(default_factory=Facets)
     tokens: bool = True  # whether sums of single tokens and pairs of tokens are taken
     length: float = 1.0  # tokens of a sentence, about; for progress alone
+    # Those that later passes may want, by index; each run (a twin is one, too) has its own.
+    _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
 
     def study(self, notes: str) -> Study:
         """Survey, portrait and manifest."""
@@ -206,7 +209,7 @@ class Run:
             self.facets,
         )
         self.progress.stage("survey", self._tokens)
-        return reduce(add, map(surveyor.survey, self._in_batches(self._encode(self.corpus))))
+        return reduce(add, map(surveyor.survey, self._in_batches(self._first())))
 
     def _sample(self, survey: Survey) -> Survey:
         """What is taken on the sentences with the smallest hashes: in one pass, or in two.
@@ -296,9 +299,21 @@ class Run:
             return Portrait()
         return demonstrate(self.model, self.anatomy, self._batch([item]), own)
 
+    def _first(self) -> Iterator[Encoded]:
+        """All sentences; those of a small corpus are kept, so that none is parsed again."""
+        few = len(self.corpus) <= KEPT
+        for item in self._encode(self.corpus):
+            if few:
+                self._kept[item.sentence.index] = item
+            yield item
+
     def _encoded(self, wanted: Collection[int]) -> Iterator[Encoded]:
-        """Some of the sentences again."""
-        return self._encode(sentence for sentence in self.corpus if sentence.index in wanted)
+        """Some of the sentences again, in their order; only those not kept are read again."""
+        if not self._kept.keys() >= set(wanted):
+            missing = (each for each in self.corpus if each.index in wanted)
+            unknown = (each for each in missing if each.index not in self._kept)
+            self._kept.update((item.sentence.index, item) for item in self._encode(unknown))
+        return (self._kept[index] for index in sorted(wanted))
 
     def _encode(self, sentences: Iterable[Sentence]) -> Iterator[Encoded]:
         """Annotated, arranged as this run wants them, and tokenised."""
