@@ -48,6 +48,12 @@ globals().update({test.__name__: test for test in AGAIN})
 SOME = ("index.html", "heads/L00-H01.html", "metrics/attention_to.html", "data.html")
 WIDTHS = (360, 800, 1440)
 SHOWN = "body[data-root='#/'] > .top .theme"  # not hidden once the scripts of a page have run
+REST = """() => new Promise((done) => {
+  let timer = setTimeout(done, 250);
+  const later = () => { clearTimeout(timer); timer = setTimeout(done, 250); };
+  const all = { subtree: true, childList: true, attributes: true };
+  new MutationObserver(later).observe(document, all);
+})"""  # a quarter of a second without a change
 
 
 @pytest.fixture(scope="session")
@@ -122,10 +128,18 @@ def test_every_page_shows_what_it_shows_in_the_folder(
         if path == "data.html":  # which says what was left out
             one.locator("h1 + .warnings").evaluate("(note) => note.remove()")
         if path.startswith("sentences/0"):  # whose data comes after the page
-            for page in (one, other):
-                page.wait_for_timeout(1000)
+            same(one, other)
         assert seen(one) == seen(other), path
     other.close()
+
+
+def same(one: Page, other: Page) -> None:
+    """Wait until pages that are at rest show the same, or have had time for it."""
+    for _ in range(10):
+        for page in (one, other):
+            page.evaluate(REST)
+        if seen(one) == seen(other):
+            return
 
 
 def test_every_link_leads_to_a_page_or_a_file_that_is_there(

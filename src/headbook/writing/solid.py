@@ -16,7 +16,8 @@ FAR = 64  # bytes that a repetition must have anywhere; an entry of the index is
 NEAR = 16  # bytes that it must have where it continues the one before
 LONG = 256  # bytes that are compared at once
 PARTS = {"entries", "paths", "layers"}  # by which files of a folder differ
-PACKED = (".png", ".parquet", ".gz")  # which repeat nothing
+PAGES = (".html", ".svg", ".pdf")  # that repeat much, and folders of which the same is true;
+PARTED = ("data/later/", "data/heads/")  # elsewhere `thinned` takes long for little
 STREAM = re.compile(rb"\bstream\r?\n")
 FLATE = b"  /Filter /FlateDecode\n"
 
@@ -70,7 +71,9 @@ def _block(files: list[tuple[str, bytes]]) -> Block:
             columns[name] = content.partition(b"\n")[0].count(b",") + 1
         contents[name] = content if turned is None else turned
     whole = b"".join(contents.values())
-    parts = (b"", b"", b"", whole) if files[0][0].endswith(PACKED) else thinned(whole)
+    name = files[0][0]
+    alike = name.endswith(PAGES) or name.startswith(PARTED)
+    parts = thinned(whole) if alike else (b"", b"", b"", whole)
     sizes = {name: len(content) for name, content in contents.items()}
     return Block(sizes, columns, [*map(len, parts[:-1])], zlib.compress(b"".join(parts), 9))
 
