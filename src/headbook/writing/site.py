@@ -266,7 +266,7 @@ class _Writer:
         data = self.folder / "data"
         (data / "charts").mkdir(parents=True)
         left_out = export.write_tables(self.study, data, without)
-        export.write_exemplars(self.study, data / "exemplars.jsonl")
+        export.write_exemplars(self.study, data)
         scripts.write_scripts(self._results, data)
         scripts.write_find(self._results, (*self._metric_pages, *self._across), data)
         manifest = json.loads(self.study.manifest.to_json())
@@ -287,7 +287,8 @@ class _Writer:
 
     def _data_page(self, figures: int, left_out: list[str]) -> DataPage:
         data = self.folder / "data"
-        records = {"exemplars.jsonl": ("Exemplar sentences of every head.", export.EXEMPLARS)}
+        exemplars = "Exemplar sentences of every head, one a line.", export.EXEMPLARS
+        records = {f"exemplars.jsonl{suffix}": exemplars for suffix in ("", ".gz")}
         records["manifest.json"] = ("Options, model, versions, checks and sizes.", {})
         tables = {
             f"{name}{suffix}": (table.what, table.columns)
