@@ -250,12 +250,10 @@ def _progress(config: Config, *without: str) -> AbstractContextManager[Progress]
 
 
 def _finish(config: Config, summary: "Summary", start: float) -> None:
-    """Say what was written, and open it."""
+    """Say last what was written, and open it."""
     from headbook.wording import written  # noqa: PLC0415
     from headbook.writing.pack import LIMITS  # noqa: PLC0415 - see _render
 
-    pages = f"{summary.pages:,} pages, {written(summary.size)}"
-    _say(config, f"{summary.index}\n{pages}, {time.monotonic() - start:.1f} s")
     limit = max((size for size in LIMITS if summary.size > size), default=0)
     if limit:
         typer.echo(
@@ -263,6 +261,8 @@ def _finish(config: Config, summary: "Summary", start: float) -> None:
             "--max-site-size keeps it smaller",
             err=True,
         )
+    pages, spent = f"{summary.pages:,} pages ({written(summary.size)})", time.monotonic() - start
+    _say(config, f"Built {pages} in {spent:.1f} s: {summary.index}")
     if config.open:
         webbrowser.open(summary.index.resolve().as_uri())
 
