@@ -14,6 +14,7 @@ import pytest
 
 import headbook
 from headbook.errors import OutputError, StudyError
+from headbook.writing import export
 from headbook.writing import site as writer
 from pages import differing, tree
 from sites import Site
@@ -109,7 +110,7 @@ def test_the_overview_is_there_before_tables_and_figures_are_made(
         assert "</html>" in (data.parent / "index.html").read_text()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(writer.export, "write_tables", broken)
+    monkeypatch.setattr(export, "write_tables", broken)
     with pytest.raises(KeyboardInterrupt):
         headbook.render(small_site.study, tmp_path / "site")
     assert os.listdir(tmp_path) == []  # noqa: PTH208 - no half site, and hidden ones neither

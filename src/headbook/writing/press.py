@@ -81,7 +81,8 @@ def figures_of(value: Any) -> Iterator[Figure]:
         elif isinstance(each, tuple):
             waiting += reversed(each)
         else:
-            waiting += [getattr(each, name) for name in _parts(type(each))]
+            kind: type = type(each)
+            waiting += [getattr(each, name) for name in _parts(kind)]
 
 
 @cache
