@@ -8,7 +8,10 @@
     const label = make("label", {}, "Metric "), select = make("select", { autocomplete: "off" });
     for (const [title, options] of choices) {
       const into = options.length > 1 ? make("optgroup", { label: title }) : select;
-      for (const [key, name] of options) into.append(make("option", { value: key }, options.length > 1 ? `${title}: ${name}` : title));
+      for (const [key, name] of options)
+        into.append(
+          make("option", { value: key }, options.length > 1 ? `${title}: ${name}` : title),
+        );
       if (into !== select) select.append(into);
     }
     select.value = chosen;
@@ -19,7 +22,10 @@
   const tableOf = ([stack, title, layers, heads, names, addresses], several) => {
     const table = make("table", { class: "heads" });
     const caption = make("caption"), head = make("tr"), body = make("tbody");
-    head.append(make("td"), ...Array.from({ length: heads }, (_, n) => make("th", { scope: "col" }, `H${n}`)));
+    head.append(
+      make("td"),
+      ...Array.from({ length: heads }, (_, n) => make("th", { scope: "col" }, `H${n}`)),
+    );
     layers.forEach((layer, row) => {
       const line = make("tr");
       line.append(make("th", { scope: "row" }, `L${layer}`));
@@ -37,10 +43,22 @@
     table.append(caption, top, body);
     const links = all("a", table);
     rove(table, links, heads);
-    return { stack, names, title: several ? `${title[0].toUpperCase()}${title.slice(1)}. ` : "", table, caption, links };
+    return {
+      stack,
+      names,
+      title: several ? `${title[0].toUpperCase()}${title.slice(1)}. ` : "",
+      table,
+      caption,
+      links,
+    };
   };
   const colour = ({ names, title, caption, links }, shown) => {
-    caption.textContent = title + (shown ? `${shown.caption}: from ${shown.low} (faint) to ${shown.high} (strong)${shown.ink === "d" ? "; 0 is pale" : ""}.` : "Not measured here.");
+    const pale = shown?.ink === "d" ? "; 0 is pale" : "";
+    caption.textContent =
+      title +
+      (shown
+        ? `${shown.caption}: from ${shown.low} (faint) to ${shown.high} (strong)${pale}.`
+        : "Not measured here.");
     links.forEach((link, i) => {
       const step = shown ? shown.steps[i] : -1;
       link.parentElement.className = step < 0 ? "" : `${shown.ink}${step}`;
@@ -59,7 +77,10 @@
     const show = async () => {
       const chosen = select.value;
       const all = chosen === data.chosen ? null : await load(`${root()}data/grid.js`, "grid");
-      if (chosen === select.value) tables.forEach((each) => colour(each, all ? all[each.stack]?.[chosen] : data.first[each.stack]));
+      if (chosen === select.value)
+        tables.forEach((each) =>
+          colour(each, all ? all[each.stack]?.[chosen] : data.first[each.stack]),
+        );
     };
     select.addEventListener("change", () => {
       told.textContent = "";
