@@ -28,7 +28,10 @@
       if (details.open) {
         await open();
         instance.point();
-        article.scrollIntoView({ block: "nearest", behavior: "instant" }); /* the column it stood in is now below */
+        article.scrollIntoView({
+          block: "nearest",
+          behavior: "instant",
+        }); /* the column it stood in is now below */
       } else if (switches.place().at === place) switches.point({});
     });
     const link = article.querySelector("header a"), how = article.querySelector("[data-neurons]");
