@@ -6,7 +6,10 @@ document.addEventListener("DOMContentLoaded", () => {
     const links = all(`#${select.dataset.choose} a`);
     const aim = () => {
       for (const link of links) {
-        link.setAttribute("href", link.getAttribute("href").replace(/&heads=[\d.,]*$/, `&heads=${select.value}`));
+        link.setAttribute(
+          "href",
+          link.getAttribute("href").replace(/&heads=[\d.,]*$/, `&heads=${select.value}`),
+        );
       }
     };
     select.addEventListener("change", aim);
