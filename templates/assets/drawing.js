@@ -29,14 +29,23 @@
     return stops.get(key);
   };
   const between = (found, part) => {
-    const place = Math.min(1, Math.max(0, part)) * 6, low = Math.min(5, Math.floor(place)), rest = place - low;
+    const place = Math.min(1, Math.max(0, part)) * 6,
+      low = Math.min(5, Math.floor(place)),
+      rest = place - low;
     return found[low].map((value, i) => Math.round(value + (found[low + 1][i] - value) * rest));
   };
   const colour = (part, scheme = schemeNow()) => between(stopsOf("q", scheme), part);
-  /* Of a difference of two weights: the root of its size, so that it compares with those of weights. */
-  const sided = (value) => between(stopsOf("v", schemeNow()), (1 + Math.sign(value) * Math.sqrt(Math.min(1, Math.abs(value)))) / 2);
+  /* Of a difference of two weights: the root of its size, so that it compares with those of
+     weights. */
+  const sided = (value) =>
+    between(
+      stopsOf("v", schemeNow()),
+      (1 + Math.sign(value) * Math.sqrt(Math.min(1, Math.abs(value)))) / 2,
+    );
   /* An element of a picture in lines. */
-  const { namespaceURI } = new DOMParser().parseFromString("<svg></svg>", "text/html").querySelector("svg");
+  const { namespaceURI } = new DOMParser()
+    .parseFromString("<svg></svg>", "text/html")
+    .querySelector("svg");
   const svg = (name, attributes, text = "") => {
     const element = document.createElementNS(namespaceURI, name);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
@@ -62,19 +71,32 @@
   const marginsOf = (rows, columns) => {
     if (!margins.has(columns)) {
       measuring.font = "bold 11px system-ui, sans-serif";
-      const widest = (names) => Math.min(86, Math.max(...names.map((name) => measuring.measureText([...name].slice(0, 14).join("")).width)));
+      const widest = (names) =>
+        Math.min(
+          86,
+          Math.max(
+            ...names.map((name) => measuring.measureText([...name].slice(0, 14).join("")).width),
+          ),
+        );
       const across = widest(columns);
-      margins.set(columns, { left: widest(rows) + 10, top: Math.ceil(0.87 * across) + 12, right: Math.ceil(across / 2) + 4 });
+      margins.set(columns, {
+        left: widest(rows) + 10,
+        top: Math.ceil(0.87 * across) + 12,
+        right: Math.ceil(across / 2) + 4,
+      });
     }
     return margins.get(columns);
   };
 
   /* Cells fit the page as long as names do, too; below that the map scrolls. */
   const sizes = ({ rows, columns }, canvas) => {
-    const longest = Math.max(rows.length, columns.length), { left, top, right } = marginsOf(rows, columns);
+    const longest = Math.max(rows.length, columns.length),
+      { left, top, right } = marginsOf(rows, columns);
     const room = canvas.parentElement.clientWidth - left - right;
-    /* In the work panel cells fit their pane; a long text scrolls there rather than lose its names. */
-    const docked = canvas.closest(".dock"), within = docked && longest <= 64 ? Math.max(NAMED, Math.floor(room / longest)) : 0;
+    /* In the work panel cells fit their pane; a long text scrolls there rather than lose its
+       names. */
+    const docked = canvas.closest(".dock"),
+      within = docked && longest <= 64 ? Math.max(NAMED, Math.floor(room / longest)) : 0;
     const largest = within || Math.floor(LARGEST / longest);
     const named = largest >= NAMED;
     const fit = docked ? largest : Math.floor(room / columns.length);
@@ -91,7 +113,8 @@
     const pen = sized(canvas, n * size, shown.rows.length * size);
     shown.values.forEach((value, i) => {
       if (Number.isNaN(value)) return;
-      pen.fillStyle = `rgb(${(scale === "difference" ? sided(value) : colour(shade(value, scale))).join(" ")})`;
+      const found = scale === "difference" ? sided(value) : colour(shade(value, scale));
+      pen.fillStyle = `rgb(${found.join(" ")})`;
       pen.fillRect((i % n) * size, Math.floor(i / n) * size, size - (size > 4), size - (size > 4));
     });
     drawn.set(shown.values, { key, canvas });
@@ -129,14 +152,16 @@
     if (near.q !== null) pen.strokeRect(left - 0.5, top + near.q * size - 0.5, width, size);
     if (near.k !== null) pen.strokeRect(left + near.k * size - 0.5, top - 0.5, size, height);
     pen.lineWidth = 2;
-    if (near.q !== null && near.k !== null) pen.strokeRect(left + near.k * size, top + near.q * size, size, size);
+    if (near.q !== null && near.k !== null)
+      pen.strokeRect(left + near.k * size, top + near.q * size, size, size);
   };
   /* The cell under the pointer or nearest to it within reach, or null; nothing is shown before the
      numbers are there. */
   const cellAt = (event, canvas, shown) => {
     if (!shown) return null;
     if (!canvas.dataset.grid) return null;
-    const box = canvas.getBoundingClientRect(), [left, top, size] = canvas.dataset.grid.split(" ").map(Number);
+    const box = canvas.getBoundingClientRect(),
+      [left, top, size] = canvas.dataset.grid.split(" ").map(Number);
     const nearest = (place, count) => {
       if (place < -REACH || place >= count * size + REACH) return null;
       return Math.min(count - 1, Math.max(0, Math.floor(place / size)));
@@ -174,21 +199,45 @@
      ink of light paper, which dark paper turns round; zero is transparent. */
   const inked = (part) => {
     const found = colour(part, "light"), alpha = 1 - Math.min(...found) / 255;
-    return [...found.map((value) => (alpha ? Math.round((value - (1 - alpha) * 255) / alpha) : 0)), Math.round(255 * alpha)];
+    return [
+      ...found.map((value) => (alpha ? Math.round((value - (1 - alpha) * 255) / alpha) : 0)),
+      Math.round(255 * alpha),
+    ];
   };
   const paintSheet = (views, heads, scale) => {
     const [rows, columns] = [views[0].rows.length, views[0].columns.length];
-    const canvas = make("canvas", { width: heads * (columns + 1), height: (views.length / heads) * (rows + 1) });
+    const canvas = make("canvas", {
+      width: heads * (columns + 1),
+      height: (views.length / heads) * (rows + 1),
+    });
     const pen = canvas.getContext("2d"), pixels = new ImageData(columns, rows);
     const table = Array.from({ length: 256 }, (_, step) => inked(step / 255));
     views.forEach(({ values }, place) => {
       values.forEach((value, i) => {
-        pixels.data.set(Number.isNaN(value) ? [0, 0, 0, 0] : table[Math.round(255 * shade(value, scale))], 4 * i);
+        pixels.data.set(
+          Number.isNaN(value) ? [0, 0, 0, 0] : table[Math.round(255 * shade(value, scale))],
+          4 * i,
+        );
       });
-      pen.putImageData(pixels, (place % heads) * (columns + 1), Math.floor(place / heads) * (rows + 1));
+      pen.putImageData(
+        pixels,
+        (place % heads) * (columns + 1),
+        Math.floor(place / heads) * (rows + 1),
+      );
     });
     return canvas.toDataURL();
   };
 
-  window.headbook.drawing = { svg, DASHES, colour, sided, paintMap, cellAt, paintLines, paintSheet, inkOf, sized };
+  window.headbook.drawing = {
+    svg,
+    DASHES,
+    colour,
+    sided,
+    paintMap,
+    cellAt,
+    paintLines,
+    paintSheet,
+    inkOf,
+    sized,
+  };
 })();
