@@ -1,11 +1,14 @@
 "use strict";
-/* Search in the header of every page: parts of words, whatever their case and accents, in questions,
-   heads, metrics, pages, sentences and tokens. It follows the pattern of a combobox: the field keeps the
-   focus, arrow keys choose, Enter opens. */
+/* Search in the header of every page: parts of words, whatever their case and accents, in
+   questions, heads, metrics, pages, sentences and tokens. It follows the pattern of a combobox:
+   the field keeps the focus, arrow keys choose, Enter opens. */
 (() => {
   const { all, make, load, folded, root } = window.headbook;
   const SHOWN = 5, MOST = 1000, WINDOW = 160, BEFORE = 50;
-  const PLACE = /^(?:(encoder|decoder|cross|self)(?=[\s\d])\s*)?(?:(l|layer)?\s*(\d+))?[\s·.,:/-]*(?:(h|head)?\s*(\d+))?$/;
+  const PLACE = new RegExp(
+    /^(?:(encoder|decoder|cross|self)(?=[\s\d])\s*)?/.source +
+      /(?:(l|layer)?\s*(\d+))?[\s·.,:/-]*(?:(h|head)?\s*(\d+))?$/.source,
+  );
   const NUMBER = /^(?:sentence|nr|no|#)?[\s.]*(\d+)$/;
 
   /* A head by its place: "L2 H3", "layer 2 head 3", "2.3", "decoder L2". */
@@ -14,24 +17,51 @@
     if (!(l || h || (layer !== undefined && head !== undefined))) return null;
     return { stack, layer: layer && Number(layer), head: head && Number(head) };
   };
-  const sits = (place, { at }) => place && at && (!place.stack || place.stack === at.stack)
-    && (place.layer === undefined || place.layer === at.layer) && (place.head === undefined || place.head === at.head);
+  const sits = (place, { at }) =>
+    place &&
+    at &&
+    (!place.stack || place.stack === at.stack) &&
+    (place.layer === undefined || place.layer === at.layer) &&
+    (place.head === undefined || place.head === at.head);
   const numbered = (query) => Number((query.match(NUMBER) || [])[1] || 0);
 
-  /* What is searched, by kind: titles, addresses, notes beside them, and words that are found but not shown. */
+  /* What is searched, by kind: titles, addresses, notes beside them, and words that are found
+     but not shown. */
   const entry = (title, href, note = "", unseen = "", rest = {}) => {
     const heading = folded(title);
-    return { title, href, note, heading, text: `${heading}\n${folded(note)}`, unseen: ` ${folded(unseen)}`, ...rest };
+    return {
+      title,
+      href,
+      note,
+      heading,
+      text: `${heading}\n${folded(note)}`,
+      unseen: ` ${folded(unseen)}`,
+      ...rest,
+    };
   };
-  const headEntry = ({ relations, types }) => ([name, href, stack, layer, label, looks, relation], i) => {
-    const spelled = relations[relation[0].split(" ")[0]] || "";
-    const said = [types[i] || label[0], looks[0] && `attends most to ${looks[0]}`, relation[0] && `best at ${relation[0]}${spelled && ` (${spelled})`}`];
-    return entry(name, href, said.filter(Boolean).join("; "), "", { at: { stack, layer, head: Number(name.split("H").pop()) } });
-  };
+  const headEntry =
+    ({ relations, types }) =>
+    ([name, href, stack, layer, label, looks, relation], i) => {
+      const spelled = relations[relation[0].split(" ")[0]] || "";
+      const said = [
+        types[i] || label[0],
+        looks[0] && `attends most to ${looks[0]}`,
+        relation[0] && `best at ${relation[0]}${spelled && ` (${spelled})`}`,
+      ];
+      return entry(name, href, said.filter(Boolean).join("; "), "", {
+        at: { stack, layer, head: Number(name.split("H").pop()) },
+      });
+    };
   const times = (n, one) => `${n.toLocaleString("en-US")} ${one}${n === 1 ? "" : "s"}`;
   const tokenEntry = (addresses) => ([name, count, within, numbers, typed]) => {
-    const href = typed ? `tokens.html#${new URLSearchParams({ find: name })}` : addresses.get(numbers[0]);
-    return entry(name, href, count ? `${times(count, "time")} in ${times(within, "sentence")}` : "in other sentences only");
+    const href = typed
+      ? `tokens.html#${new URLSearchParams({ find: name })}`
+      : addresses.get(numbers[0]);
+    return entry(
+      name,
+      href,
+      count ? `${times(count, "time")} in ${times(within, "sentence")}` : "in other sentences only",
+    );
   };
   const prepare = async (box) => {
     const [found, heads] = await Promise.all([
@@ -45,10 +75,19 @@
       ["Heads", heads.heads.map(headEntry(found))],
       ["Pages", found.pages.map(plain)],
       ["Metrics", found.metrics.map(plain)],
-      ["Sentences", found.sentences.map(([number, href, text, other]) => entry(text, href, other, "", { number }))],
+      [
+        "Sentences",
+        found.sentences.map(([number, href, text, other]) =>
+          entry(text, href, other, "", { number }),
+        ),
+      ],
       ["Tokens", found.tokens.map(tokenEntry(addresses))],
     ];
-    return { kinds, same: found.same, cut: found.total > found.sentences.length && found.sentences.length };
+    return {
+      kinds,
+      same: found.same,
+      cut: found.total > found.sentences.length && found.sentences.length,
+    };
   };
 
   /* Each word of a query with what else it is called. */
@@ -72,7 +111,9 @@
 
   /* Letters of a text, and whether each was found; folded letters can be more or fewer. */
   const lettersOf = (text, names) => {
-    const letters = [...text], from = [], on = new Uint8Array(letters.length);
+    const letters = [...text],
+      from = [],
+      on = new Uint8Array(letters.length);
     const bare = letters.map((letter, i) => {
       const own = folded(letter);
       for (let n = 0; n < own.length; n += 1) from.push(i);
@@ -84,7 +125,9 @@
         for (let n = 0; n < name.length; n += 1) on[from[at + n]] = 1;
       }
     }
-    bare.forEach((own, i) => { if (!own && i) on[i] = on[i - 1]; }); /* accents go with their letter */
+    bare.forEach((own, i) => {
+      if (!own && i) on[i] = on[i - 1];
+    }); /* accents go with their letter */
     return { letters, on };
   };
   const fill = (element, text, names) => {
@@ -108,7 +151,13 @@
   const optionOf = (each, { words, place }) => {
     const names = words.flat();
     made += 1;
-    const option = make("a", { href: root() + each.href, role: "option", id: `found-${made}`, tabindex: "-1", "aria-selected": "false" });
+    const option = make("a", {
+      href: root() + each.href,
+      role: "option",
+      id: `found-${made}`,
+      tabindex: "-1",
+      "aria-selected": "false",
+    });
     const title = make("span", { dir: "auto", class: "hit" });
     if (sits(place, each)) title.append(make("mark", {}, each.title));
     else fill(title, each.title, names);
@@ -126,7 +175,11 @@
     if (found.length > SHOWN) {
       made += 1;
       const rest = Math.min(found.length, MOST).toLocaleString("en-US");
-      const more = make("a", { role: "option", id: `found-${made}`, "aria-selected": "false", class: "more" }, `Show ${rest === many ? "all" : "the first"} ${rest}`);
+      const more = make(
+        "a",
+        { role: "option", id: `found-${made}`, "aria-selected": "false", class: "more" },
+        `Show ${rest === many ? "all" : "the first"} ${rest}`,
+      );
       more.addEventListener("click", () => {
         const others = found.slice(SHOWN, MOST).map((each) => optionOf(each, asked));
         more.replaceWith(...others);
@@ -158,16 +211,30 @@
       if (!is) choose(null);
     };
     const say = ({ cut }, found) => {
-      const counts = found.map(([title, some]) => `${title} ${some.length.toLocaleString("en-US")}`);
-      const limit = cut ? ` Only the first ${cut.toLocaleString("en-US")} sentences are searched.` : "";
+      const counts = found.map(
+        ([title, some]) => `${title} ${some.length.toLocaleString("en-US")}`,
+      );
+      const limit = cut
+        ? ` Only the first ${cut.toLocaleString("en-US")} sentences are searched.`
+        : "";
       status.textContent = `${counts.join(", ") || "Nothing found"}.${limit}`;
     };
     const show = async () => {
       const data = await ready;
       const query = folded(input.value).trim().replace(/\s+/g, " ");
-      const asked = { query, words: meant(query, data.same), place: placeOf(query), number: numbered(query) };
-      const every = query ? data.kinds.map(([title, entries]) => [title, search(entries, asked)]) : [];
-      const found = every.filter(([, { best }]) => best >= 0).sort(([, a], [, b]) => a.best - b.best).map(([title, each]) => [title, each.found]);
+      const asked = {
+        query,
+        words: meant(query, data.same),
+        place: placeOf(query),
+        number: numbered(query),
+      };
+      const every = query
+        ? data.kinds.map(([title, entries]) => [title, search(entries, asked)])
+        : [];
+      const found = every
+        .filter(([, { best }]) => best >= 0)
+        .sort(([, a], [, b]) => a.best - b.best)
+        .map(([title, each]) => [title, each.found]);
       choose(null);
       list.replaceChildren(...found.map(([title, some]) => groupOf(title, some, asked)));
       if (query) say(data, found); else status.textContent = "";
