@@ -24,9 +24,13 @@
   /* The words that the list has, with the number of heads. */
   const counted = (list, name) => {
     const amounts = new Map();
-    for (const head of list.heads) amounts.set(head[name][0], (amounts.get(head[name][0]) || 0) + 1);
+    for (const head of list.heads)
+      amounts.set(head[name][0], (amounts.get(head[name][0]) || 0) + 1);
     const select = make("select", { "data-filter": name });
-    select.append(option("", "any"), ...words(list, name).map((word) => option(word, `${word} (${amounts.get(word)})`)));
+    select.append(
+      option("", "any"),
+      ...words(list, name).map((word) => option(word, `${word} (${amounts.get(word)})`)),
+    );
     return select;
   };
   const input = (name, type, attributes = {}) => (
@@ -70,7 +74,9 @@
     place.append(...filters(list), adding, again);
     for (const control of place.querySelectorAll("[data-filter]")) {
       control.addEventListener("input", () => {
-        change({ [control.dataset.filter]: control.type === "checkbox" ? control.checked : control.value });
+        change({
+          [control.dataset.filter]: control.type === "checkbox" ? control.checked : control.value,
+        });
       });
     }
     if (!list.axes.length) return;
