@@ -9,7 +9,8 @@
     const list = opened(await load(box.dataset.src, "headlist"));
     const limit = Number(box.dataset.limit);
     const table = document.querySelector(".finding"), body = table.tBodies[0];
-    const status = document.querySelector("[data-count]"), rest = document.querySelector("[data-all]");
+    const status = document.querySelector("[data-count]"),
+      rest = document.querySelector("[data-all]");
     const numbers = new Map();
     const state = read(list, hash());
     let rows = new Map(), whole = false, drawn = "", show = () => {}, asked = 0;
@@ -17,7 +18,10 @@
     /* The numbers of some columns. */
     const ready = (keys) => Promise.all(keys.filter((key) => !numbers.has(key)).map(async (key) => {
       const column = list.columns.get(key);
-      const file = await load(`${box.dataset.values}${column.metric}.js`, `values-${column.metric}`);
+      const file = await load(
+        `${box.dataset.values}${column.metric}.js`,
+        `values-${column.metric}`,
+      );
       numbers.set(key, { ...column, ...unpacked(file[key]) });
     }));
 
@@ -31,7 +35,8 @@
         return rows.get(head.i);
       }));
       const many = (amount) => amount.toLocaleString("en-US");
-      const left = listed.length < found.length ? `; the first ${many(listed.length)} are listed` : "";
+      const left =
+        listed.length < found.length ? `; the first ${many(listed.length)} are listed` : "";
       status.textContent = `${many(found.length)} of ${many(list.heads.length)} heads${left}`;
       rest.hidden = !left;
       show(new Set(found.map((head) => head.i)));
@@ -42,7 +47,11 @@
       if (!state.x || !state.y || place === drawn) return;
       drawn = place;
       show = window.headbook.scatter(stage.querySelector("[data-stage]"), {
-        heads: list.heads, stacks: list.stacks, root: root(), x: numbers.get(state.x), y: numbers.get(state.y),
+        heads: list.heads,
+        stacks: list.stacks,
+        root: root(),
+        x: numbers.get(state.x),
+        y: numbers.get(state.y),
       });
     };
     const keep = () => {
@@ -103,7 +112,11 @@
         });
         return input;
       });
-      const close = make("button", { type: "button", class: "remove", "aria-label": `Remove ${title}` }, "×");
+      const close = make(
+        "button",
+        { type: "button", class: "remove", "aria-label": `Remove ${title}` },
+        "×",
+      );
       close.addEventListener("click", () => remove(key));
       cell.append(...ends, close);
       return cell;
@@ -112,9 +125,17 @@
       const titles = make("tr"), ranges = make("tr", { class: "ranges" });
       const said = Object.entries(WORDS);
       titles.append(heading("head", "Head"));
-      titles.append(...state.columns.map((key) => heading(key, list.columns.get(key).title, list.columns.get(key).unit)));
+      titles.append(
+        ...state.columns.map((key) =>
+          heading(key, list.columns.get(key).title, list.columns.get(key).unit),
+        ),
+      );
       titles.append(...said.map(([key, title]) => heading(key, title)));
-      ranges.append(make("td"), ...state.columns.map(range), make("td", { colspan: String(said.length) }));
+      ranges.append(
+        make("td"),
+        ...state.columns.map(range),
+        make("td", { colspan: String(said.length) }),
+      );
       table.tHead.replaceChildren(titles, ranges);
       rows = new Map();
     };
@@ -140,8 +161,17 @@
       if (values) keep();
     };
 
-    window.headbook.controls(box, list, { state, change, refresh, reset: () => refresh(beginning(list)) });
-    rest.addEventListener("click", () => { whole = true; draw(); body.querySelectorAll("a")[limit].focus(); });
+    window.headbook.controls(box, list, {
+      state,
+      change,
+      refresh,
+      reset: () => refresh(beginning(list)),
+    });
+    rest.addEventListener("click", () => {
+      whole = true;
+      draw();
+      body.querySelectorAll("a")[limit].focus();
+    });
     window.addEventListener("hashchange", async () => {
       await refresh(read(list, hash()));
       table.closest(".scroll").focus({ preventScroll: true });
@@ -149,7 +179,8 @@
     });
     window.addEventListener("resize", () => { if (drawn) { plot(); draw(); } });
     for (const still of all("[data-still]", box)) {
-      still.open = hash().length > 1 && still.querySelector(hash().replace(/[^#\w-]/g, "")) !== null;
+      still.open =
+        hash().length > 1 && still.querySelector(hash().replace(/[^#\w-]/g, "")) !== null;
     }
     for (const view of all("[data-view]")) view.setAttribute("href", link(`#${view.dataset.view}`));
     await refresh();
