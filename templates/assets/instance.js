@@ -1,7 +1,7 @@
 "use strict";
-/* One head's attention in a sentence, whole: its text, its tokens twice with lines between them, every
-   weight of a token, and the map. Pointing or the arrow keys look at a token, a click or Enter keeps it,
-   Escape lets it go. */
+/* One head's attention in a sentence, whole: its text, its tokens twice with lines between them,
+   every weight of a token, and the map. Pointing or the arrow keys look at a token, a click or
+   Enter keeps it, Escape lets it go. */
 (() => {
   const { all, apart } = window.headbook;
   const { seen, sorted, shade, written } = window.headbook.weights;
@@ -43,7 +43,8 @@
       }
       this.views = [{ ...head, ...seen(map, view, units) }];
       const { rows, columns } = this.views[0];
-      if ((this.kept.q ?? 0) >= rows.length || (this.kept.k ?? 0) >= columns.length) this.kept = this.homeNow;
+      if ((this.kept.q ?? 0) >= rows.length || (this.kept.k ?? 0) >= columns.length)
+        this.kept = this.homeNow;
       if (this.panel) this.panel.build();
       this.draw();
     }
@@ -59,7 +60,9 @@
     }
 
     get homeNow() {
-      return this.units === "words" ? this.converted(this.views[0].map, this.home, "words") : { ...this.home };
+      return this.units === "words"
+        ? this.converted(this.views[0].map, this.home, "words")
+        : { ...this.home };
     }
 
     draw() {
@@ -134,8 +137,16 @@
       this.lines.keys.classList.toggle("words", this.units === "words");
       this.lines.queries.classList.toggle("words", this.units === "words");
       const best = row ? sorted(row).slice(0, 3) : [];
-      const list = best.flatMap(({ key, value }, i) => [`${i ? ", " : ""}${key} `, apart(view.columns[key]), ` ${written(value)}`]);
-      this.told.replaceChildren(...(row ? [`${q} `, apart(view.rows[q]), " attends to ", ...(list.length ? list : ["nothing"])] : []));
+      const list = best.flatMap(({ key, value }, i) => [
+        `${i ? ", " : ""}${key} `,
+        apart(view.columns[key]),
+        ` ${written(value)}`,
+      ]);
+      this.told.replaceChildren(
+        ...(row
+          ? [`${q} `, apart(view.rows[q]), " attends to ", ...(list.length ? list : ["nothing"])]
+          : []),
+      );
     }
 
     startText(line) {
@@ -149,10 +160,16 @@
       };
       line.tabIndex = 0;
       line.setAttribute("role", "group");
-      line.setAttribute("aria-label", looks ? "Tokens; left and right arrow choose the query, Enter keeps it" : "Keys; left and right arrow choose one, Enter keeps it");
+      line.setAttribute(
+        "aria-label",
+        looks
+          ? "Tokens; left and right arrow choose the query, Enter keeps it"
+          : "Keys; left and right arrow choose one, Enter keeps it",
+      );
       line.addEventListener("pointermove", async (event) => {
         const unit = await at(event);
-        if (unit !== null && line.matches(":hover")) this.look(...(looks ? [unit, null] : [null, unit]), "pointer");
+        if (unit !== null && line.matches(":hover"))
+          this.look(...(looks ? [unit, null] : [null, unit]), "pointer");
       });
       line.addEventListener("pointerleave", () => this.leave("pointer"));
       line.addEventListener("focusout", () => this.leave("key"));
@@ -175,7 +192,8 @@
       else {
         const units = [...new Set(all(".t", line).map((token) => this.unitOf(side, token)))];
         const next = units[units.indexOf(side === "queries" ? q : k) + step];
-        if (next !== undefined) this.look(...(side === "queries" ? [next, null] : [q, next]), "key");
+        if (next !== undefined)
+          this.look(...(side === "queries" ? [next, null] : [q, next]), "key");
       }
     }
   }
