@@ -3,11 +3,16 @@
 (() => {
   const { root, make, load, use } = window.headbook;
   const rows = (given) => {
-    const whole = (column) => (Array.isArray(column) ? column : column.at.map((place) => column.texts[place]));
-    const columns = Object.fromEntries(Object.entries(given).map(([name, column]) => [name, whole(column)]));
+    const whole = (column) =>
+      Array.isArray(column) ? column : column.at.map((place) => column.texts[place]);
+    const columns = Object.fromEntries(
+      Object.entries(given).map(([name, column]) => [name, whole(column)]),
+    );
     const names = Object.keys(columns);
     const length = names.length ? columns[names[0]].length : 0;
-    return Array.from({ length }, (_, i) => Object.fromEntries(names.map((n) => [n, columns[n][i]])));
+    return Array.from({ length }, (_, i) =>
+      Object.fromEntries(names.map((n) => [n, columns[n][i]])),
+    );
   };
   const OPTIONS = {
     ast: true, renderer: "svg", actions: false, defaultStyle: false,
@@ -18,7 +23,9 @@
     const box = button.closest("figure").querySelector(".scroll");
     const still = [...box.childNodes];
     const name = button.dataset.chart;
-    const [begin, end] = box.querySelector("svg") ? ["Interactive", "Still picture"] : ["Draw", "Take away"];
+    const [begin, end] = box.querySelector("svg")
+      ? ["Interactive", "Still picture"]
+      : ["Draw", "Take away"];
     const show = async () => {
       button.disabled = true;
       const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
