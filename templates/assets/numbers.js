@@ -7,7 +7,8 @@
   const fixed = (value, digits) => {
     const size = Math.abs(value), floor = Math.floor(size * 10 ** digits);
     const tie = (size * 2 ** (digits + 1)) % 2 === 1;
-    const text = tie && floor % 2 === 0 ? (floor / 10 ** digits).toFixed(digits) : size.toFixed(digits);
+    const text =
+      tie && floor % 2 === 0 ? (floor / 10 ** digits).toFixed(digits) : size.toFixed(digits);
     return value < 0 ? MINUS + text : text;
   };
   const percent = (value) => {
