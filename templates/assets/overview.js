@@ -1,12 +1,14 @@
 "use strict";
-/* The overview: the card follows pointer and focus in the atlas, arrow keys walk it, strips show any
-   metric, and the heat map's choice stands in the address. Without this the page is complete. */
+/* The overview: the card follows pointer and focus in the atlas, arrow keys walk it, strips show
+   any metric, and the heat map's choice stands in the address. Without this the page is
+   complete. */
 (() => {
   const { all, make, load, root, hash, link, folded, rove, nearest } = window.headbook;
   const TOP = 20; /* the last step of the colour scale */
 
   /* What the address says, and the address with something else in it. */
-  const state = () => (hash().includes("=") ? new URLSearchParams(hash().slice(1)) : new URLSearchParams());
+  const state = () =>
+    hash().includes("=") ? new URLSearchParams(hash().slice(1)) : new URLSearchParams();
   const keep = (name, value, usual) => {
     const now = state();
     if (value === usual) now.delete(name);
@@ -25,7 +27,9 @@
       canvas.width = table.side;
       canvas.height = table.side;
       canvas.setAttribute("aria-label", `Mean attention map of ${name}`);
-      const row = Math.floor(place / table.heads), column = place % table.heads, step = table.side + 1;
+      const row = Math.floor(place / table.heads),
+        column = place % table.heads,
+        step = table.side + 1;
       const from = [column * step, row * step, table.side, table.side];
       canvas.getContext("2d").drawImage(table.sheet, ...from, 0, 0, table.side, table.side);
       if (part("picture")) part("picture").replaceWith(canvas);
@@ -36,13 +40,16 @@
       asked = `${table.stack} ${place}`;
       const cards = await load(`${root()}data/atlas.js`, "atlas");
       if (asked !== `${table.stack} ${place}`) return;
-      const [name, href, type, style, border, said, evidence, given, brought, what, caption, text] = cards[table.stack][place];
+      const [name, href, type, style, border, said, evidence, given, brought, what, caption, text] =
+        cards[table.stack][place];
       part("name").textContent = name;
       part("name").href = root() + href;
       part("style").className = style;
       const told = { type, border, said, evidence, given, brought, what, exemplar: caption };
       for (const [key, value] of Object.entries(told)) part(key).textContent = value;
-      part("text").replaceChildren(...text.map(([kind, letters]) => (kind ? make("span", { class: kind }, letters) : letters)));
+      part("text").replaceChildren(
+        ...text.map(([kind, letters]) => (kind ? make("span", { class: kind }, letters) : letters)),
+      );
       draw(table, place, name);
       for (const { links } of tables) links.forEach((each) => each.removeAttribute("aria-current"));
       table.links[place].setAttribute("aria-current", "true");
@@ -52,7 +59,14 @@
 
   const startTiles = (box) => {
     const links = all("td a", box), heads = all("thead th", box).length;
-    const table = { stack: box.dataset.tiles, side: Number(box.dataset.side), sheet: box.querySelector("img"), box, links, heads };
+    const table = {
+      stack: box.dataset.tiles,
+      side: Number(box.dataset.side),
+      sheet: box.querySelector("img"),
+      box,
+      links,
+      heads,
+    };
     rove(box, links, heads);
     return table;
   };
@@ -93,7 +107,13 @@
   };
 
   /* A heat map. */
-  const ABSENT = { caption: "Not measured for this attention type", low: "", high: "", steps: [], texts: [] };
+  const ABSENT = {
+    caption: "Not measured for this attention type",
+    low: "",
+    high: "",
+    steps: [],
+    texts: [],
+  };
   const startGrid = (grid) => {
     const name = grid.dataset.grid, files = grid.querySelector("[data-files]");
     const cells = all("td", grid), links = all("td a", grid);
@@ -102,17 +122,26 @@
     if (links.length) rove(grid.querySelector("table"), links, all("thead th", grid).length - 1);
     return (key, grids) => {
       const shown = grids[name][key] || ABSENT, [metric] = key.split("/");
-      if (shown.ink) all(".scale i", grid).forEach((each, step) => { each.className = `${shown.ink}${step}`; });
-      for (const part of ["caption", "low", "high"]) grid.querySelector(`[data-${part}]`).textContent = shown[part];
+      if (shown.ink)
+        all(".scale i", grid).forEach((each, step) => {
+          each.className = `${shown.ink}${step}`;
+        });
+      for (const part of ["caption", "low", "high"])
+        grid.querySelector(`[data-${part}]`).textContent = shown[part];
       cells.forEach((cell, n) => {
         cell.className = shown.steps[n] >= 0 ? `${shown.ink}${shown.steps[n]}` : "";
         (cell.firstElementChild || cell).textContent = shown.texts[n] ?? "–";
       });
-      links.forEach((each, n) => each.setAttribute("aria-label", `${titles[n]}: ${each.textContent}`));
+      links.forEach((each, n) =>
+        each.setAttribute("aria-label", `${titles[n]}: ${each.textContent}`),
+      );
       files.hidden = shown === ABSENT;
       for (const each of all("a", files)) {
         const format = each.textContent.toLowerCase();
-        each.href = "about" in each.dataset ? `${root()}metrics/${metric}.html#${metric}-${name}` : `${root()}figures/${metric}-${name}.${format}`;
+        each.href =
+          "about" in each.dataset
+            ? `${root()}metrics/${metric}.html#${metric}-${name}`
+            : `${root()}figures/${metric}-${name}.${format}`;
       }
     };
   };
@@ -135,8 +164,10 @@
     });
     narrow.addEventListener("input", () => {
       const wanted = folded(narrow.value.trim());
-      for (const option of all("option", chooser)) option.hidden = !folded(option.textContent).includes(wanted);
-      for (const group of all("optgroup", chooser)) group.hidden = all("option", group).every(({ hidden }) => hidden);
+      for (const option of all("option", chooser))
+        option.hidden = !folded(option.textContent).includes(wanted);
+      for (const group of all("optgroup", chooser))
+        group.hidden = all("option", group).every(({ hidden }) => hidden);
     });
     return () => {
       const wanted = state().get("metric");
@@ -153,25 +184,30 @@
     figure.append(tip);
     const show = (found) => {
       tip.hidden = !found;
-      for (const { mark } of marks) mark.classList.toggle("near", Boolean(found) && found.mark === mark);
+      for (const { mark } of marks)
+        mark.classList.toggle("near", Boolean(found) && found.mark === mark);
       if (!found) return;
       const { left, top, width } = figure.getBoundingClientRect();
       tip.textContent = found.text;
-      tip.style.left = `${Math.max(0, Math.min(width - tip.offsetWidth, found.x - left - tip.offsetWidth / 2))}px`;
+      const beside = found.x - left - tip.offsetWidth / 2;
+      tip.style.left = `${Math.max(0, Math.min(width - tip.offsetWidth, beside))}px`;
       tip.style.top = `${found.y - top - tip.offsetHeight - 8}px`;
     };
     const placed = () => marks.map(({ mark, text }) => {
       const { left, top, width, height } = mark.getBoundingClientRect();
       return { mark, text, x: left + width / 2, y: top + height / 2 };
     });
-    figure.addEventListener("pointermove", ({ clientX, clientY }) => show(nearest(placed(), clientX, clientY)));
+    figure.addEventListener("pointermove", ({ clientX, clientY }) =>
+      show(nearest(placed(), clientX, clientY)),
+    );
     figure.addEventListener("pointerleave", () => show());
   };
 
   document.addEventListener("DOMContentLoaded", () => {
     all(".curve").forEach(startCurve);
     const tables = all("[data-tiles]").map(startTiles);
-    const box = document.querySelector("[data-inspect]"), strip = document.querySelector("[data-strip]");
+    const box = document.querySelector("[data-inspect]"),
+      strip = document.querySelector("[data-strip]");
     if (box) {
       const show = startCard(box, tables);
       for (const table of tables) {
@@ -182,7 +218,10 @@
         for (const event of ["pointerover", "focusin"]) table.box.addEventListener(event, on);
       }
     }
-    const sets = [...(strip ? [startStrip(strip, tables)] : []), ...all("[data-grids]").map(startGrids)];
+    const sets = [
+      ...(strip ? [startStrip(strip, tables)] : []),
+      ...all("[data-grids]").map(startGrids),
+    ];
     const set = () => sets.forEach((each) => each());
     set();
     window.addEventListener("hashchange", set);
