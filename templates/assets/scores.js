@@ -25,12 +25,26 @@
     const key = (k) => layer.keys.subarray((group * n + k) * width, (group * n + k + 1) * width);
     const places = Array.from({ length: n }, (_, k) => k);
     const seen = (k) => layer.seen[q * n + k] === 1;
-    const products = places.map((k) => (seen(k) ? query.reduce((sum, value, i) => sum + value * key(k)[i], 0) : NaN));
-    const added = layer.added.length ? places.map((k) => layer.added[(head * m + q) * n + k]) : null;
+    const products = places.map((k) =>
+      seen(k) ? query.reduce((sum, value, i) => sum + value * key(k)[i], 0) : NaN,
+    );
+    const added = layer.added.length
+      ? places.map((k) => layer.added[(head * m + q) * n + k])
+      : null;
     const scores = products.map((value, k) => value * scaling + (added ? added[k] : 0));
     const there = scores.filter((value) => !Number.isNaN(value)), largest = Math.max(...there);
-    const sum = largest + Math.log(there.reduce((total, value) => total + Math.exp(value - largest), 0));
-    return { query, key, products, added, scores, weights: scores.map((value) => Math.exp(value - sum)), sum, sees: there.length };
+    const sum =
+      largest + Math.log(there.reduce((total, value) => total + Math.exp(value - largest), 0));
+    return {
+      query,
+      key,
+      products,
+      added,
+      scores,
+      weights: scores.map((value) => Math.exp(value - sum)),
+      sum,
+      sees: there.length,
+    };
   };
 
   window.headbook.scores = { layerOf, rowOf };
