@@ -3,8 +3,12 @@
 (() => {
   const { all, folded } = window.headbook;
 
+  const many = (amount) => amount.toLocaleString("en-US");
   const start = (input) => {
-    const lines = all(`#${input.dataset.find} > li`).map((line) => ({ line, text: folded(line.textContent) }));
+    const lines = all(`#${input.dataset.find} > li`).map((line) => ({
+      line,
+      text: folded(line.textContent),
+    }));
     const status = input.closest("p").querySelector("[role=status]");
     const show = () => {
       const wanted = folded(input.value.trim());
@@ -12,7 +16,9 @@
         line.hidden = !text.includes(wanted);
         return !line.hidden;
       });
-      status.textContent = wanted ? `${found.length.toLocaleString("en-US")} of ${lines.length.toLocaleString("en-US")} sentences` : "";
+      status.textContent = wanted
+        ? `${many(found.length)} of ${many(lines.length)} sentences`
+        : "";
     };
     input.addEventListener("input", show);
     if (input.value) show(); /* what the browser has kept */
