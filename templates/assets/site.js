@@ -1,7 +1,8 @@
 "use strict";
-/* What every page adds when scripts may run: menu, search, contents, light or dark. Scripts
-   of some pages stand beside it and use what `headbook` holds. Without them pages are complete and
-   still. No fetch, no modules: it works from disk. Text from outside goes into the page through textContent alone. */
+/* What every page adds when scripts may run: menu, search, contents, light or dark. Scripts of
+   some pages stand beside it and use what `headbook` holds. Without them pages are complete and
+   still. No fetch, no modules: it works from disk. Text from outside goes into the page through
+   textContent alone. */
 (() => {
   const root = () => document.body.dataset.root;
   const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
@@ -12,10 +13,13 @@
     return element;
   };
 
-  /* Data files call headbook.take(name, value), or the other one with the value's JSON, deflated. */
+  /* Data files call headbook.take(name, value), or the other one with the value's JSON,
+     deflated. */
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   /* Bytes from letters of base 85, as `headbook.writing.markup.letters` writes them. */
-  const LETTERS = [..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~"];
+  const LETTERS = [
+    ..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~",
+  ];
   const VALUES = new Uint8Array(128);
   LETTERS.forEach((letter, value) => { VALUES[letter.charCodeAt(0)] = value; });
   const unpacked = (text) => {
@@ -45,8 +49,8 @@
     element.onerror = () => reject(new Error(`cannot load ${src}`));
     document.head.append(element);
   });
-  /* What the address holds of a page's view, and the address with another one. In one file all pages
-     have one address, and data stands in it. */
+  /* What the address holds of a page's view, and the address with another one. In one file all
+     pages have one address, and data stands in it. */
   const folder = { hash: () => location.hash, link: (hash) => hash, run: added };
   const { hash, link, run: fetched } = window.oneFile || folder;
   const run = (src) => {
@@ -74,7 +78,21 @@
   };
   /* For searches: accents and case do not count. */
   const folded = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
-  Object.assign(window.headbook, { root, all, make, load, use, offer, hash, link, apart, folded, bytes, REACH, nearest });
+  Object.assign(window.headbook, {
+    root,
+    all,
+    make,
+    load,
+    use,
+    offer,
+    hash,
+    link,
+    apart,
+    folded,
+    bytes,
+    REACH,
+    nearest,
+  });
 
   /* Light, dark, or as the system has it. */
   const THEMES = ["system", "light", "dark"];
@@ -92,8 +110,12 @@
   };
   document.documentElement.dataset.theme = remembered();
   /* Paper is light, for what scripts draw, too. */
-  window.addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; });
-  window.addEventListener("afterprint", () => { document.documentElement.dataset.theme = remembered(); });
+  window.addEventListener("beforeprint", () => {
+    document.documentElement.dataset.theme = "light";
+  });
+  window.addEventListener("afterprint", () => {
+    document.documentElement.dataset.theme = remembered();
+  });
   const startTheme = (button) => {
     nameTheme(button);
     button.addEventListener("click", () => {
@@ -119,16 +141,27 @@
     button.addEventListener("click", () => {
       const copy = svg.cloneNode(true);
       const paper = document.createElementNS(svg.namespaceURI, "rect");
-      for (const [key, value] of [["width", "100%"], ["height", "100%"], ["fill", "white"]]) paper.setAttribute(key, value);
+      for (const [key, value] of [
+        ["width", "100%"],
+        ["height", "100%"],
+        ["fill", "white"],
+      ])
+        paper.setAttribute(key, value);
       copy.prepend(paper);
-      offer(`${figure.id}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy).replaceAll('"currentColor"', '"black"'));
+      offer(
+        `${figure.id}.svg`,
+        "image/svg+xml",
+        new XMLSerializer().serializeToString(copy).replaceAll('"currentColor"', '"black"'),
+      );
     });
     tools.append(button);
   };
 
   /* What opens in the header closes on Escape and on a click elsewhere. */
   const startDrop = (box) => {
-    document.addEventListener("click", ({ target }) => { if (!box.contains(target)) box.open = false; });
+    document.addEventListener("click", ({ target }) => {
+      if (!box.contains(target)) box.open = false;
+    });
     box.addEventListener("keydown", ({ key }) => {
       if (key !== "Escape") return;
       box.open = false;
@@ -141,21 +174,28 @@
 
   /* Contents mark the part that is read, and keep its link in sight. */
   const startContents = (box) => {
-    const links = all("a", box), parts = links.map((each) => document.getElementById(each.getAttribute("href").split("#").pop()));
+    const links = all("a", box),
+      parts = links.map((each) =>
+        document.getElementById(each.getAttribute("href").split("#").pop()),
+      );
     let waiting = 0, marked = null;
     const mark = () => {
       waiting = 0;
       const edge = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) + 24;
       const end = scrollY + innerHeight >= document.documentElement.scrollHeight - 2;
-      const place = parts.findLastIndex((part) => part.getBoundingClientRect().top <= (end ? innerHeight : edge));
+      const place = parts.findLastIndex(
+        (part) => part.getBoundingClientRect().top <= (end ? innerHeight : edge),
+      );
       const now = links[Math.max(place, 0)];
       if (now === marked) return;
       if (marked) marked.removeAttribute("aria-current");
       marked = now;
       now.setAttribute("aria-current", "true");
-      const { left, right, top, bottom } = now.getBoundingClientRect(), frame = box.getBoundingClientRect();
+      const { left, right, top, bottom } = now.getBoundingClientRect(),
+        frame = box.getBoundingClientRect();
       if (left < frame.left || right > frame.right) box.scrollLeft += left - frame.left - 16;
-      if (top < frame.top || bottom > frame.bottom) box.scrollTop += top - frame.top - frame.height / 2;
+      if (top < frame.top || bottom > frame.bottom)
+        box.scrollTop += top - frame.top - frame.height / 2;
     };
     const soon = () => { waiting ||= requestAnimationFrame(mark); };
     window.addEventListener("scroll", soon, { passive: true });
@@ -172,14 +212,16 @@
     }, { once: true });
     document.addEventListener("keydown", (event) => {
       const { key, target, ctrlKey, altKey, metaKey } = event;
-      if (key !== "/" || ctrlKey || altKey || metaKey || target.closest("input, select, textarea")) return;
+      if (key !== "/" || ctrlKey || altKey || metaKey || target.closest("input, select, textarea"))
+        return;
       event.preventDefault();
       input.focus();
     });
   };
 
-  /* One Tab stop for many links; arrow keys move between them, Home and End along a row. `columns`: links in a
-     row, or a function that gives them where they follow the width of the page. */
+  /* One Tab stop for many links; arrow keys move between them, Home and End along a row.
+     `columns`: links in a row, or a function that gives them where they follow the width of the
+     page. */
   const rove = (box, links, columns) => {
     const stop = (next) => links.forEach((each) => { each.tabIndex = each === next ? 0 : -1; });
     stop(links.find((each) => each.hasAttribute("aria-current")) || links[0]);
