@@ -1,10 +1,18 @@
 "use strict";
-/* Switches of attention views. They stand in the address and nowhere else, so that a link shows everybody the
-   same view. What an address holds and no choice has is ignored. */
+/* Switches of attention views. They stand in the address and nowhere else, so that a link shows
+   everybody the same view. What an address holds and no choice has is ignored. */
 (() => {
   const { make, all, hash, link } = window.headbook;
   const CHOICES = {
-    view: ["Keys", { raw: "all keys", nosink: "sink masked", renorm: "sink masked and renormalised", norm: "value-weighted" }],
+    view: [
+      "Keys",
+      {
+        raw: "all keys",
+        nosink: "sink masked",
+        renorm: "sink masked and renormalised",
+        norm: "value-weighted",
+      },
+    ],
     units: ["Tokens", { pieces: "subword tokens", words: "words" }],
     scale: ["Colours", { root: "square root", linear: "linear", log: "log" }],
     mass: ["Lines up to", { 50: "50 %", 80: "80 %", 90: "90 %", 95: "95 %", 99: "99 %" }],
@@ -28,7 +36,9 @@
     place = { at, heads, q, k, neurons, dock };
   };
   const address = (what = place) => {
-    const given = Object.entries({ ...what, ...state }).filter(([, value]) => value !== undefined && value !== "");
+    const given = Object.entries({ ...what, ...state }).filter(
+      ([, value]) => value !== undefined && value !== "",
+    );
     return `#${new URLSearchParams(given)}`;
   };
   /* `step`: whether Back leads to what was there before. */
@@ -87,12 +97,16 @@
   fromAddress();
   const first = { ...state };
   window.headbook.switches = {
-    state, point, address, set,
+    state,
+    point,
+    address,
+    set,
     titles: CHOICES.view[1],
     scales: CHOICES.scale[1],
     names: CHOICES.units[1],
     place: () => place,
-    changed: () => Object.keys(DEFAULTS).some((name) => name !== "mass" && state[name] !== DEFAULTS[name]),
+    changed: () =>
+      Object.keys(DEFAULTS).some((name) => name !== "mass" && state[name] !== DEFAULTS[name]),
     follow: (call) => followers.push(call),
   };
   document.addEventListener("DOMContentLoaded", () => {
