@@ -1,6 +1,6 @@
 "use strict";
-/* The maps of a stack's heads in a sentence, to choose from: buttons over one picture of all heads or,
-   where only some have maps, the links of a list. */
+/* The maps of a stack's heads in a sentence, to choose from: buttons over one picture of all
+   heads or, where only some have maps, the links of a list. */
 (() => {
   const { all, make, root, rove } = window.headbook;
   const two = (number) => String(number).padStart(2, "0");
@@ -19,14 +19,24 @@
       this.columns = Number(heads);
       this.image = box.querySelector(".field img");
       this.still = this.image.getAttribute("src");
-      this.list = layers.split(",").flatMap((layer) => Array.from({ length: this.columns }, (_, head) => tileOf(stack, Number(layer), head)));
+      this.list = layers
+        .split(",")
+        .flatMap((layer) =>
+          Array.from({ length: this.columns }, (_, head) => tileOf(stack, Number(layer), head)),
+        );
       this.marks = this.list.map((tile) => {
-        const mark = this.exact ? make("button", { type: "button" }) : make("a", { href: tile.href });
+        const mark = this.exact
+          ? make("button", { type: "button" })
+          : make("a", { href: tile.href });
         mark.setAttribute("aria-label", tile.name);
         mark.title = tile.name;
         return mark;
       });
-      const over = make("div", { class: "over", role: "group", "aria-label": "Heads; arrow keys move between them" });
+      const over = make("div", {
+        class: "over",
+        role: "group",
+        "aria-label": "Heads; arrow keys move between them",
+      });
       over.append(...this.marks);
       box.querySelector(".field").append(over);
       rove(over, this.marks, this.columns);
@@ -54,7 +64,9 @@
       this.exact = true;
       this.neurons = list.dataset.neurons;
       this.marks = all("a", list);
-      this.list = this.marks.map((link) => tileOf(this.stack, ...link.dataset.head.split(".").map(Number)));
+      this.list = this.marks.map((link) =>
+        tileOf(this.stack, ...link.dataset.head.split(".").map(Number)),
+      );
       this.columns = this.list.length;
       this.images = this.marks.map((link) => link.querySelector("img"));
       this.stills = this.images.map((image) => image.getAttribute("src"));
