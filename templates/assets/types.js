@@ -9,7 +9,10 @@
     const still = [...body.children];
     const row = ([name, ...cells]) => {
       const line = make("tr");
-      line.append(make("th", { scope: "row", dir: "auto" }, name), ...cells.map((cell) => make("td", { class: "number" }, cell)));
+      line.append(
+        make("th", { scope: "row", dir: "auto" }, name),
+        ...cells.map((cell) => make("td", { class: "number" }, cell)),
+      );
       return line;
     };
     const show = async () => {
