@@ -1,8 +1,19 @@
 "use strict";
-/* A sentence as a workspace: its words choose a query or a key, its maps a head; the panel shows what
-   the head does there. All of it stands in the address. */
+/* A sentence as a workspace: its words choose a query or a key, its maps a head; the panel shows
+   what the head does there. All of it stands in the address. */
 (() => {
-  const { all, load, make, use, hash, root, rove, switches, drawing, tiles: tilesOf } = window.headbook;
+  const {
+    all,
+    load,
+    make,
+    use,
+    hash,
+    root,
+    rove,
+    switches,
+    drawing,
+    tiles: tilesOf,
+  } = window.headbook;
   const { mapOf, seen } = window.headbook.weights;
   const none = { q: null, k: null };
 
@@ -70,7 +81,8 @@
       more.append(tools);
       await use("save");
       window.headbook.save(this, tools);
-      for (const name of ["scores", "neurons"]) if (this.grids.some(({ neurons }) => neurons)) await use(name);
+      for (const name of ["scores", "neurons"])
+        if (this.grids.some(({ neurons }) => neurons)) await use(name);
       this.neurons = new Map();
       for (const { stack, neurons } of this.grids) {
         if (!neurons) continue;
@@ -89,10 +101,24 @@
       this.words = all("[data-text]", this.page);
       for (const line of this.words) {
         const tokens = all(".t", line).map((token) => {
-          const button = make("button", { type: "button", class: token.className, "data-i": token.dataset.i, dir: "auto", "aria-pressed": "false" }, token.textContent);
+          const button = make(
+            "button",
+            {
+              type: "button",
+              class: token.className,
+              "data-i": token.dataset.i,
+              dir: "auto",
+              "aria-pressed": "false",
+            },
+            token.textContent,
+          );
           token.replaceWith(button);
-          button.addEventListener("click", () => this.word(line.dataset.text, Number(button.dataset.i)));
-          button.addEventListener("focus", () => { if (button.matches(":focus-visible")) button.scrollIntoView({ block: "nearest" }); });
+          button.addEventListener("click", () =>
+            this.word(line.dataset.text, Number(button.dataset.i)),
+          );
+          button.addEventListener("focus", () => {
+            if (button.matches(":focus-visible")) button.scrollIntoView({ block: "nearest" });
+          });
           return button;
         });
         line.setAttribute("role", "group");
@@ -104,17 +130,29 @@
     startBar() {
       const bar = this.page.querySelector("[data-bar]");
       const group = make("span", { class: "way", role: "group", "aria-label": "Chosen token as" });
-      this.ways = Object.entries({ query: "query (where it attends)", key: "key (what attends to it)" }).map(([way, text]) => {
-        const button = make("button", { type: "button", "data-way": way, "aria-pressed": "false" }, text);
+      this.ways = Object.entries({
+        query: "query (where it attends)",
+        key: "key (what attends to it)",
+      }).map(([way, text]) => {
+        const button = make(
+          "button",
+          { type: "button", "data-way": way, "aria-pressed": "false" },
+          text,
+        );
         button.addEventListener("click", () => this.turn(way));
         return button;
       });
       group.append(...this.ways);
       this.mask = make("input", { type: "checkbox" });
-      this.mask.addEventListener("change", () => switches.set("view", this.mask.checked ? "nosink" : "raw"));
+      this.mask.addEventListener("change", () =>
+        switches.set("view", this.mask.checked ? "nosink" : "raw"),
+      );
       const label = make("label"), ramp = make("span", { class: "ramp" }, "0 ");
       const causal = Object.values(this.data).some((each) => each.causal);
-      label.append(this.mask, causal ? " mask special tokens and the first" : " mask special tokens");
+      label.append(
+        this.mask,
+        causal ? " mask special tokens and the first" : " mask special tokens",
+      );
       ramp.append(...Array.from({ length: 7 }, (_, i) => make("i", { class: `q${i}` })), " 1");
       bar.append("Chosen token as ", group, label, ramp);
     }
@@ -144,7 +182,8 @@
     turn(way) {
       const { q, k } = this.kept, [queries, keys] = this.data[this.at].texts;
       this.way = way;
-      if (queries === keys) this.kept = way === "query" ? { q: q ?? k, k: null } : { q: null, k: q ?? k };
+      if (queries === keys)
+        this.kept = way === "query" ? { q: q ?? k, k: null } : { q: null, k: q ?? k };
       this.draw();
       this.point(true);
     }
@@ -179,7 +218,8 @@
       this.docked = false;
       this.draw();
       this.point(true);
-      if (this.box.contains(activeElement)) this.tiles.marks[this.tiles.list.indexOf(this.heads[0])].focus({ preventScroll: true });
+      if (this.box.contains(activeElement))
+        this.tiles.marks[this.tiles.list.indexOf(this.heads[0])].focus({ preventScroll: true });
     }
 
     /* Heads by the largest weight between the chosen token and another one that is no sink. */
@@ -238,13 +278,18 @@
 
     /* What an address asks for; what makes no sense is as at the beginning. */
     async restore(wanted) {
-      const known = (at) => this.grids.find((grid) => grid.stack === at && grid.exact && this.data[at]);
+      const known = (at) =>
+        this.grids.find((grid) => grid.stack === at && grid.exact && this.data[at]);
       const at = known(wanted.at) ? wanted.at : this.home.at, grid = known(at);
-      const found = (wanted.at === at ? wanted.heads || "" : "").split(",").map((head) => grid.list.find((tile) => tile.head === head));
+      const found = (wanted.at === at ? wanted.heads || "" : "")
+        .split(",")
+        .map((head) => grid.list.find((tile) => tile.head === head));
       const there = [...new Set(found.filter(Boolean))].slice(0, 2);
       const number = (text) => (/^\d{1,5}$/.test(text || "") ? Number(text) : null);
       this.at = at;
-      this.heads = there.length ? there : [grid.list.find((tile) => tile.head === this.home.heads) || grid.list[0]];
+      this.heads = there.length
+        ? there
+        : [grid.list.find((tile) => tile.head === this.home.heads) || grid.list[0]];
       this.docked = there.length > 0 && wanted.dock !== "0";
       const asked = { q: number(wanted.q), k: number(wanted.k) };
       const given = there.length && (asked.q !== null || asked.k !== null);
@@ -252,7 +297,8 @@
       this.kept = given ? asked : { q: at === this.home.at ? Number(this.home.q) : 0, k: null };
       this.read();
       const { rows, columns } = this.views[0];
-      if ((this.kept.q ?? 0) >= rows.length || (this.kept.k ?? 0) >= columns.length) this.kept = { ...none, q: 0 };
+      if ((this.kept.q ?? 0) >= rows.length || (this.kept.k ?? 0) >= columns.length)
+        this.kept = { ...none, q: 0 };
       this.way = this.fromQuery ? "query" : "key";
       const neurons = this.neurons.get(at);
       if (neurons) neurons.open(wanted.neurons === "1");
@@ -265,11 +311,17 @@
       this.grids.forEach((grid) => grid.mark(this.heads));
       const { view } = switches.state, { q, k } = this.kept;
       this.mask.checked = view === "nosink" || view === "renorm";
-      this.ways.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.way === (this.fromQuery ? "query" : "key"))));
+      this.ways.forEach((button) =>
+        button.setAttribute(
+          "aria-pressed",
+          String(button.dataset.way === (this.fromQuery ? "query" : "key")),
+        ),
+      );
       const [queries, keys] = this.data[this.at].texts;
       for (const line of this.words) {
         for (const token of all(".t", line)) {
-          const is = (text, unit) => unit !== null && this.unitOf(text, Number(token.dataset.i)) === unit;
+          const is = (text, unit) =>
+            unit !== null && this.unitOf(text, Number(token.dataset.i)) === unit;
           const looks = line.dataset.text === queries && is(this.map.queries, q);
           const looked = line.dataset.text === keys && is(this.map.keys, k);
           token.setAttribute("aria-pressed", String(looks || (looked && q === null)));
@@ -282,11 +334,15 @@
 
     /* Tell the paths and the nearest tokens which token is chosen, of which stack. */
     tokens() {
-      const { q, k } = this.kept, unit = q ?? k, text = q !== null ? this.map.queries : this.map.keys;
+      const { q, k } = this.kept,
+        unit = q ?? k,
+        text = q !== null ? this.map.queries : this.map.keys;
       const place = this.units === "words" ? text.units.indexOf(unit) : unit;
       const side = this.data[this.at].texts[q !== null ? 0 : 1];
       const stacks = Object.keys(this.data).filter((name) => this.data[name].texts[0] === side);
-      document.dispatchEvent(new CustomEvent("headbook-token", { detail: { place, stacks, name: text.pieces[place] } }));
+      document.dispatchEvent(
+        new CustomEvent("headbook-token", { detail: { place, stacks, name: text.pieces[place] } }),
+      );
     }
 
     /* The small maps with the weights that are shown. */
@@ -294,9 +350,18 @@
       const { view, units, scale } = switches.state;
       for (const grid of this.grids) {
         if (!grid.exact || !this.data[grid.stack]) continue;
-        const made = grid.list.map((_, place) => seen(mapOf(this.data[grid.stack], place), view, units));
+        const made = grid.list.map((_, place) =>
+          seen(mapOf(this.data[grid.stack], place), view, units),
+        );
         const one = (i) => drawing.paintSheet([made[i]], 1, scale);
-        grid.paint(switches.changed() ? (grid.marks[0].closest(".over") ? drawing.paintSheet(made, grid.columns, scale) : "few") : "", one);
+        grid.paint(
+          switches.changed()
+            ? grid.marks[0].closest(".over")
+              ? drawing.paintSheet(made, grid.columns, scale)
+              : "few"
+            : "",
+          one,
+        );
       }
     }
 
