@@ -1,17 +1,25 @@
 "use strict";
-/* A site in one file. Pages, scripts, data and files stand in the document as compressed text; a page
-   takes the place of the body, and the site's scripts run for it as they do in the folder. The address
-   holds the page and what its views put there: #/heads/L00-H01.html#view=renorm. */
+/* A site in one file. Pages, scripts, data and files stand in the document as compressed text; a
+   page takes the place of the body, and the site's scripts run for it as they do in the folder.
+   The address holds the page and what its views put there: #/heads/L00-H01.html#view=renorm. */
 (() => {
   const FIRST = "index.html", MISSING = "404.html", TABLES = "data.html";
-  const TYPES = { csv: "text/csv", json: "application/json", jsonl: "application/json", pdf: "application/pdf", svg: "image/svg+xml" };
+  const TYPES = {
+    csv: "text/csv",
+    json: "application/json",
+    jsonl: "application/json",
+    pdf: "application/pdf",
+    svg: "image/svg+xml",
+  };
   const ABSENT = "Left out of this one file; the folder of the site has it.";
   const stored = new Map(); /* texts by their addresses in the folder */
   const heights = new Map(); /* how far pages were scrolled, by address in the bar */
   let path = FIRST, home = "", asked = 0, clicked = false, page = new AbortController();
 
   /* Bytes from letters of base 85, as `headbook.writing.markup.letters` writes them. */
-  const LETTERS = [..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~"];
+  const LETTERS = [
+    ..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~",
+  ];
   const VALUES = new Uint8Array(128);
   LETTERS.forEach((letter, value) => { VALUES[letter.charCodeAt(0)] = value; });
   const unpacked = (text) => {
@@ -55,7 +63,12 @@
     if (name.startsWith("assets/")) execute(text);
     else window.headbook.take(...JSON.parse(text));
   };
-  window.oneFile = { hash: () => parted(location.hash)[1], link, run, aimed: (body) => aimed(body) };
+  window.oneFile = {
+    hash: () => parted(location.hash)[1],
+    link,
+    run,
+    aimed: (body) => aimed(body),
+  };
 
   const save = async (name) => {
     const type = TYPES[name.slice(name.lastIndexOf(".") + 1)] || "application/octet-stream";
@@ -72,7 +85,9 @@
     const href = element.getAttribute("href");
     if (/^[a-z]+:/i.test(href) || element.matches(".skip")) return;
     const table = href.startsWith("#") ? path : address(href).replace(/#.*/, "");
-    const other = table.endsWith(".parquet") ? table.replace(/parquet$/, "csv") : table.replace(/csv\.gz$/, "parquet");
+    const other = table.endsWith(".parquet")
+      ? table.replace(/parquet$/, "csv")
+      : table.replace(/csv\.gz$/, "parquet");
     const name = stored.has(table) || path === TABLES ? table : other;
     const fragment = href.includes("#") ? href.slice(href.indexOf("#")) : "";
     if (name.endsWith(".pdf")) {
@@ -108,8 +123,16 @@
   };
 
   const settle = (state, height) => {
-    const target = state.length > 1 && !state.includes("=") && document.getElementById(decodeURIComponent(state.slice(1)));
-    for (let outer = target && target.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
+    const target =
+      state.length > 1 &&
+      !state.includes("=") &&
+      document.getElementById(decodeURIComponent(state.slice(1)));
+    for (
+      let outer = target && target.closest("details");
+      outer;
+      outer = outer.parentElement.closest("details")
+    )
+      outer.open = true;
     if (target) {
       target.scrollIntoView({ behavior: "instant" });
       target.focus({ preventScroll: true });
@@ -129,7 +152,9 @@
     page = new AbortController();
     const mine = asked += 1;
     const parsed = new DOMParser().parseFromString(await inflated(name).text(), "text/html");
-    const sources = [...parsed.querySelectorAll("script")].map((script) => script.getAttribute("src"));
+    const sources = [...parsed.querySelectorAll("script")].map((script) =>
+      script.getAttribute("src"),
+    );
     const own = parsed.body.dataset.root;
     const codes = await Promise.all(sources.map((src) => inflated(src.slice(own.length)).text()));
     if (mine !== asked) return;
@@ -147,7 +172,8 @@
   const follow = (event) => {
     const [name, state] = parted(location.hash);
     const before = new URL(event.oldURL).hash;
-    if (location.hash && !location.hash.startsWith("#/")) history.replaceState(null, "", link(state));
+    if (location.hash && !location.hash.startsWith("#/"))
+      history.replaceState(null, "", link(state));
     if (name === path) { settle(state); return; }
     heights.set(before, scrollY);
     show(name, clicked ? 0 : heights.get(location.hash) || 0);
@@ -165,7 +191,8 @@
     if (element.getAttribute("href") === location.hash) settle(parted(location.hash)[1]);
   };
 
-  document.documentElement.hidden = parted(location.hash)[0] !== FIRST || location.hash.startsWith("#/");
+  document.documentElement.hidden =
+    parted(location.hash)[0] !== FIRST || location.hash.startsWith("#/");
   window.addEventListener("hashchange", follow);
   document.addEventListener("click", click);
   document.addEventListener("DOMContentLoaded", () => {
