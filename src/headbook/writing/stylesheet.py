@@ -58,4 +58,5 @@ def compact(style: str) -> str:
 
 def bare(script: str) -> str:
     """A script without lines of comments and indents; its texts do not run over lines."""
-    return re.sub(r"^[ \t]*(?:/\*.*?\*/[ \t]*\n)?", "", script, flags=re.DOTALL | re.MULTILINE)
+    comment = r"/\*(?:(?!\*/).)*\*/"  # up to its own end, even where code follows on the line
+    return re.sub(rf"^[ \t]*(?:{comment}[ \t]*\n)?", "", script, flags=re.DOTALL | re.MULTILINE)
