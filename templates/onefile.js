@@ -4,6 +4,7 @@
    The address holds the page and what its views put there: #/heads/L00-H01.html#view=renorm. */
 (() => {
   const FIRST = "index.html", MISSING = "404.html", TABLES = "data.html";
+  /** @type {Lookup<string>} */
   const TYPES = {
     csv: "text/csv",
     json: "application/json",
@@ -12,7 +13,9 @@
     svg: "image/svg+xml",
   };
   const ABSENT = "Left out of this one file; the folder of the site has it.";
+  /** @type {Map<string, string>} */
   const stored = new Map(); /* texts by their addresses in the folder */
+  /** @type {Map<string, number>} */
   const heights = new Map(); /* how far pages were scrolled, by address in the bar */
   let path = FIRST, home = "", asked = 0, clicked = false, page = new AbortController();
 
@@ -22,6 +25,7 @@
   ];
   const VALUES = new Uint8Array(128);
   LETTERS.forEach((letter, value) => { VALUES[letter.charCodeAt(0)] = value; });
+  /** @type {(text: string) => Uint8Array<ArrayBuffer>} */
   const unpacked = (text) => {
     const groups = Math.ceil(text.length / 5), view = new DataView(new ArrayBuffer(4 * groups));
     for (let group = 0; group < groups; group += 1) {
@@ -33,35 +37,45 @@
     }
     return new Uint8Array(view.buffer, 0, 4 * groups - (5 * groups - text.length));
   };
+  /** @type {(name: string) => Response} */
   const inflated = (name) => {
-    const stream = new Blob([unpacked(stored.get(name))]).stream();
+    const stream = new Blob([unpacked(stored.get(name) ?? "")]).stream();
     return new Response(stream.pipeThrough(new DecompressionStream("deflate")));
   };
+  /** @type {(name: string) => string} */
   const picture = (name) => `data:image/png;base64,${stored.get(name)}`;
 
   /* The page that an address asks for, and what is left for its views. */
+  /** @type {(hash: string) => [page: string, state: string]} */
   const parted = (hash) => {
     const [, name, state = ""] = /^#\/([^#]*)(#.*)?$/.exec(hash) || ["", hash ? path : FIRST, hash];
     if (stored.has(name) && name.endsWith(".html")) return [name, state];
     return [stored.has(name) ? TABLES : MISSING, ""];
   };
+  /** @type {OneFile["link"]} */
   const link = (hash) => `#/${path}${hash === "#" ? "" : hash}`;
   /* What a link of a page leads to in the folder: from the page itself or from a script. */
+  /** @type {(href: string) => string} */
   const address = (href) => href.slice(href.startsWith("#/") ? 2 : home.length);
 
   /* Scripts are allowed by their hashes; data files are values alone. */
+  /** @type {(code: string) => void} */
   const execute = (code) => {
     const element = document.createElement("script");
     element.textContent = code;
     document.head.append(element);
     element.remove();
   };
+  /** @type {OneFile["run"]} */
   const run = async (src) => {
     const name = address(src);
     if (!stored.has(name)) throw new Error(`cannot load ${name}`);
     const text = await inflated(name).text();
     if (name.startsWith("assets/")) execute(text);
-    else window.headbook.take(...JSON.parse(text));
+    else {
+      const [data, value] = JSON.parse(text);
+      window.headbook.take(data, value);
+    }
   };
   window.oneFile = {
     hash: () => parted(location.hash)[1],
@@ -70,6 +84,7 @@
     aimed: (body) => aimed(body),
   };
 
+  /** @type {(name: string) => Promise<void>} */
   const save = async (name) => {
     const type = TYPES[name.slice(name.lastIndexOf(".") + 1)] || "application/octet-stream";
     const url = URL.createObjectURL(new Blob([await inflated(name).arrayBuffer()], { type }));
@@ -81,8 +96,9 @@
   };
 
   /* A page of the folder as it stands here: links and pictures. */
+  /** @type {(element: HTMLAnchorElement) => void} */
   const aim = (element) => {
-    const href = element.getAttribute("href");
+    const href = element.getAttribute("href") ?? "";
     if (/^[a-z]+:/i.test(href) || element.matches(".skip")) return;
     const table = href.startsWith("#") ? path : address(href).replace(/#.*/, "");
     const other = table.endsWith(".parquet")
@@ -100,16 +116,20 @@
       element.setAttribute("title", ABSENT);
     }
   };
+  /** @type {OneFile["aimed"]} */
   const aimed = (body) => {
-    body.querySelectorAll("a[href]").forEach(aim);
+    for (const element of body.querySelectorAll("a")) {
+      if (element.hasAttribute("href")) aim(element);
+    }
     return body;
   };
+  /** @type {(body: HTMLElement) => HTMLElement} */
   const prepared = (body) => {
     body.dataset.root = "#/";
     aimed(body);
     for (const [selector, name] of [["img", "src"], ["image", "href"]]) {
       for (const element of body.querySelectorAll(`${selector}[${name}]`)) {
-        const source = element.getAttribute(name);
+        const source = element.getAttribute(name) ?? "";
         if (!source.startsWith("data:")) element.setAttribute(name, picture(address(source)));
       }
     }
@@ -117,22 +137,20 @@
       const note = document.createElement("p");
       note.className = "warnings";
       note.textContent = document.documentElement.dataset.left;
-      body.querySelector("h1").after(note);
+      body.querySelector("h1")?.after(note);
     }
     return body;
   };
 
+  /** @type {(state: string, height?: number) => void} */
   const settle = (state, height) => {
-    const target =
-      state.length > 1 &&
-      !state.includes("=") &&
-      document.getElementById(decodeURIComponent(state.slice(1)));
-    for (
-      let outer = target && target.closest("details");
-      outer;
-      outer = outer.parentElement.closest("details")
-    )
+    const id = state.length > 1 && !state.includes("=") ? decodeURIComponent(state.slice(1)) : "";
+    const target = document.getElementById(id);
+    let outer = target?.closest("details");
+    while (outer) {
       outer.open = true;
+      outer = outer.parentElement?.closest("details");
+    }
     if (target) {
       target.scrollIntoView({ behavior: "instant" });
       target.focus({ preventScroll: true });
@@ -147,15 +165,15 @@
   };
 
   /* Put a page in the place of the one before, whose listeners end. */
+  /** @type {(name: string, height?: number) => Promise<void>} */
   const show = async (name, height) => {
     page.abort();
     page = new AbortController();
     const mine = asked += 1;
     const parsed = new DOMParser().parseFromString(await inflated(name).text(), "text/html");
     const sources = [...parsed.querySelectorAll("script")].map((script) =>
-      script.getAttribute("src"),
-    );
-    const own = parsed.body.dataset.root;
+      script.getAttribute("src") ?? "");
+    const { root: own = "" } = parsed.body.dataset;
     const codes = await Promise.all(sources.map((src) => inflated(src.slice(own.length)).text()));
     if (mine !== asked) return;
     path = name;
@@ -169,6 +187,7 @@
     settle(parted(location.hash)[1], height);
   };
 
+  /** @type {(event: HashChangeEvent) => void} */
   const follow = (event) => {
     const [name, state] = parted(location.hash);
     const before = new URL(event.oldURL).hash;
@@ -179,8 +198,10 @@
     show(name, clicked ? 0 : heights.get(location.hash) || 0);
     clicked = false;
   };
+  /** @type {(event: Event) => void} */
   const click = (event) => {
-    const element = event.target.closest("a[href]");
+    /** @type {HTMLAnchorElement | null} */
+    const element = /** @type {Element} */ (event.target).closest("a[href]");
     if (!element || event.defaultPrevented) return;
     if (element.dataset.save) {
       event.preventDefault();
@@ -197,16 +218,18 @@
   document.addEventListener("click", click);
   document.addEventListener("DOMContentLoaded", () => {
     history.scrollRestoration = "manual";
-    for (const element of document.querySelectorAll("script[data-file]")) {
+    for (const element of document.querySelectorAll("script")) {
+      if (!element.dataset.file) continue;
       stored.set(element.dataset.file, element.textContent);
       element.remove();
     }
     /* What scripts of a page hear on window and document ends with the page. */
     for (const target of [window, document]) {
       const add = target.addEventListener.bind(target);
+      /** @type {EventTarget["addEventListener"]} */
       target.addEventListener = (type, call, options) => {
         const given = typeof options === "object" ? options : { capture: Boolean(options) };
-        add(type, call, { ...given, signal: page.signal });
+        if (call) add(type, call, { ...given, signal: page.signal });
       };
     }
     show(parted(location.hash)[0], 0).finally(() => { document.documentElement.hidden = false; });

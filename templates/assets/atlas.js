@@ -2,8 +2,15 @@
 /* The map of all heads at the foot of pages: a table of links for each stack, coloured by any
    metric. One Tab stop a table; arrow keys move inside. */
 (() => {
-  const { all, make, load, root, rove } = window.headbook;
+  /**
+   * @typedef {{ stack: string, names: string[], title: string, table: HTMLElement,
+   *   caption: HTMLElement, links: HTMLAnchorElement[] }} StackTable
+   */
+  const { all, one, targetOf, make, load, root, rove } = window.headbook;
 
+  /**
+   * @type {(data: MapData, chosen: string) => { label: HTMLElement, select: HTMLSelectElement }}
+   */
   const chooserOf = ({ choices }, chosen) => {
     const label = make("label", {}, "Metric "), select = make("select", { autocomplete: "off" });
     for (const [title, options] of choices) {
@@ -19,6 +26,7 @@
     return { label, select };
   };
 
+  /** @type {(stack: MapStack, several: boolean) => StackTable} */
   const tableOf = ([stack, title, layers, heads, names, addresses], several) => {
     const table = make("table", { class: "heads" });
     const caption = make("caption"), head = make("tr"), body = make("tbody");
@@ -52,6 +60,7 @@
       links,
     };
   };
+  /** @type {(table: StackTable, shown?: Grid) => void} */
   const colour = ({ names, title, caption, links }, shown) => {
     const pale = shown?.ink === "d" ? "; 0 is pale" : "";
     caption.textContent =
@@ -60,18 +69,22 @@
         ? `${shown.caption}: from ${shown.low} (faint) to ${shown.high} (strong)${pale}.`
         : "Not measured here.");
     links.forEach((link, i) => {
-      const step = shown ? shown.steps[i] : -1;
-      link.parentElement.className = step < 0 ? "" : `${shown.ink}${step}`;
+      const cell = link.closest("td");
+      const step = shown && shown.steps[i] >= 0 ? `${shown.ink}${shown.steps[i]}` : "";
+      if (cell) cell.className = step;
       link.dataset.value = shown ? shown.texts[i] : "–";
       link.setAttribute("aria-label", `${names[i]}: ${link.dataset.value}`);
     });
   };
+  /** @type {(box: HTMLDetailsElement) => Promise<void>} */
   const draw = async (box) => {
     const data = await load(`${root()}data/map.js`, "map");
     const { label, select } = chooserOf(data, data.chosen);
     const tables = data.stacks.map((stack) => tableOf(stack, data.stacks.length > 1));
     const told = make("p", { class: "status" });
-    const tell = ({ target }) => {
+    /** @type {(event: Event) => void} */
+    const tell = (event) => {
+      const target = targetOf(event);
       if (target.dataset.value) told.textContent = target.getAttribute("aria-label");
     };
     const show = async () => {
@@ -98,9 +111,9 @@
     box.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
       box.open = false;
-      box.querySelector("summary").focus();
+      one("summary", box).focus();
     });
   };
 
-  all("[data-atlas]").forEach(draw);
+  all("details[data-atlas]").forEach(draw);
 })();

@@ -2,33 +2,42 @@
 /* The work panel of a sentence: lines, map and ranked weights of one head or two, side by side. It
    stands in the page and, when a head is chosen, at the foot of the window. */
 (() => {
-  const { make, apart, switches, drawing, REACH } = window.headbook;
+  /** @typedef {{ q: number, key: number, value: number, on: boolean, number: number }} Line */
+  const { all, one, make, svg: draw, apart, switches, drawing, REACH } = window.headbook;
   const { sorted, most, written, viewOf } = window.headbook.weights;
-  const { svg: draw } = drawing;
   const LETTERS = "AB", WIDE = 270, NAMES = 86, ROW = 15;
   const FAINT = 0.05; /* weights below it are no line of a token that is not chosen */
   const MOST_ROWS = 64; /* tokens up to which lines of all are drawn */
   const LISTED = 100, OTHERS = 24; /* lines of the ranked lists */
 
+  /** @type {(text: string) => string} */
   const cut = (text) => {
     const all = [...text];
     return all.length > 13 ? `${all.slice(0, 12).join("")}…` : text;
   };
 
   class Dock {
+    /** @param {HTMLElement} box @param {WorkspaceLike} work */
     constructor(box, work) {
-      Object.assign(this, { box, work });
-      this.part = (name) => box.querySelector(`[data-${name}]`);
+      this.box = box;
+      this.work = work;
+      this.room = 0;
+      /** @type {Pair} */
+      this.near = { q: null, k: null };
+      /** @type {{ view: Drawable, canvas: HTMLCanvasElement, kind: string }[]} */
+      this.maps = [];
+      /** @type {(name: string) => HTMLElement} */
+      this.part = (name) => one(`[data-${name}]`, box);
       this.panes = this.part("panes");
       this.title = this.part("title");
       this.status = this.part("status");
       this.close = make("button", { type: "button" }, "Close");
       this.close.addEventListener("click", () => work.undock());
       this.second = make("select");
-      const label = make("label", {}, "Compare with ");
-      label.append(this.second);
+      this.choice = make("label", {}, "Compare with ");
+      this.choice.append(this.second);
       this.second.addEventListener("change", () => work.compare(this.second.value));
-      this.part("choose").append(label, " ", this.close);
+      this.part("choose").append(this.choice, " ", this.close);
       new MutationObserver(() => this.draw()).observe(document.documentElement, {
         attributeFilter: ["data-theme"],
       });
@@ -36,6 +45,7 @@
       new ResizeObserver(() => this.fit()).observe(this.panes);
     }
 
+    /** @param {boolean} is */
     set docked(is) {
       this.box.classList.toggle("docked", is);
       this.close.hidden = !is;
@@ -62,7 +72,7 @@
         .map(({ head, name }) => make("option", { value: head }, name));
       this.second.replaceChildren(make("option", { value: "" }, "no other head"), ...options);
       this.second.value = views[1] ? views[1].head : "";
-      this.second.closest("label").hidden = tiles.list.length < 2;
+      this.choice.hidden = tiles.list.length < 2;
     }
 
     draw() {
@@ -71,6 +81,7 @@
       this.near = { q: null, k: null };
       const { views } = this.work;
       const two = views.length > 1;
+      this.maps = [];
       const maps = views.map((view, i) =>
         this.map(
           view,
@@ -100,6 +111,7 @@
       return { ...one, values: one.values.map((value, i) => value - other.values[i]) };
     }
 
+    /** @param {Content | Content[]} title @param {string} kind */
     pane(title, kind) {
       const box = make("div", { class: `pane ${kind}` }), head = make("h3");
       head.append(...[title].flat());
@@ -107,6 +119,7 @@
       return box;
     }
 
+    /** @param {Drawable & { name: string }} view @param {Content} title @param {string} kind */
     map(view, title, kind) {
       const box = this.pane(title, kind);
       const canvas = make("canvas", {
@@ -131,10 +144,11 @@
         if (cell) this.work.keep(cell.q, cell.k);
       });
       canvas.addEventListener("keydown", (event) => this.key(event, view));
-      box.shown = { view, canvas, kind };
+      this.maps.push({ view, canvas, kind });
       return box;
     }
 
+    /** @param {KeyboardEvent} event @param {Drawable} view */
     key(event, { rows, columns }) {
       const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[
         event.key
@@ -143,6 +157,7 @@
       if (event.key === "Enter" && q !== null && k !== null) this.work.keep(q, k);
       if (!step) return;
       event.preventDefault();
+      /** @type {(place: number, count: number) => number} */
       const inside = (place, count) => Math.min(count - 1, Math.max(0, place));
       this.point({
         q: inside((q ?? 0) + step[0], rows.length),
@@ -150,6 +165,7 @@
       });
     }
 
+    /** @param {string} kind */
     legend(kind) {
       const { scale } = switches.state, line = make("p", { class: "ramp hint" });
       const steps = Array.from({ length: 7 }, (_, i) =>
@@ -170,9 +186,7 @@
 
     /* Paint the maps, with what is pointed at. */
     paint() {
-      for (const {
-        shown: { view, canvas, kind },
-      } of [...this.panes.children].filter((pane) => pane.shown)) {
+      for (const { view, canvas, kind } of this.maps) {
         drawing.paintMap(
           canvas,
           view,
@@ -183,13 +197,14 @@
     }
 
     /* Point at a pair or at nothing. */
+    /** @param {Pair | null} pair */
     point(pair) {
       const near = pair || { q: null, k: null };
       if (near.q === this.near.q && near.k === this.near.k) return;
       this.near = near;
       this.paint();
       this.tell();
-      for (const line of this.panes.querySelectorAll(".lines path")) {
+      for (const line of all(".lines path", this.panes)) {
         line.classList.toggle(
           "near",
           line.dataset.q === String(near.q) && line.dataset.k === String(near.k),
@@ -223,12 +238,12 @@
     }
 
     /* The strongest pair of the chosen token. */
+    /** @param {Pair} pair @returns {Pair} */
     best({ q, k }) {
       const [view] = this.work.views;
       if (q !== null && k !== null) return { q, k };
-      const [best] = sorted(q !== null ? view.row(q) : k !== null ? view.column(k) : []);
-      if (!best) return { q: null, k: null };
-      return q !== null ? { q, k: best.key } : { q: best.key, k };
+      if (q !== null) return { q, k: sorted(view.row(q))[0]?.key ?? null };
+      return { q: k !== null ? (sorted(view.column(k))[0]?.key ?? null) : null, k };
     }
 
     /* Lines to the keys that hold a share of each row: of the chosen token strong, of others
@@ -244,9 +259,10 @@
         role: "img",
         "aria-label": "Lines from queries, on the left, to keys",
       });
-      const [left, right] = [NAMES + 6, WIDE - NAMES - 6],
-        middle = (left + right) / 2,
-        y = (i) => ROW * (i + 0.5);
+      const [left, right] = [NAMES + 6, WIDE - NAMES - 6], middle = (left + right) / 2;
+      /** @type {(i: number) => number} */
+      const y = (i) => ROW * (i + 0.5);
+      /** @type {Line[]} */
       const links = [];
       views.forEach((view, number) => rows.forEach((_, q) => {
         for (const { key, value } of most(view.row(q), share)) {
@@ -255,7 +271,7 @@
             links.push({ q, key, value, on, number });
         }
       }));
-      links.sort((a, b) => a.on - b.on || a.value - b.value);
+      links.sort((a, b) => Number(a.on) - Number(b.on) || a.value - b.value);
       for (const { q, key, value, on, number } of links) {
         const line = draw("path", {
           d: `M${left} ${y(q)}C${middle} ${y(q)} ${middle} ${y(key)} ${right} ${y(key)}`,
@@ -294,6 +310,7 @@
       });
       field.append(picture);
       box.append(field);
+      /** @type {(event: MouseEvent) => Cell | null} */
       const at = (event) => this.nearest(event, picture, links, { left, right, y });
       picture.addEventListener("pointermove", (event) => this.point(at(event)));
       picture.addEventListener("pointerleave", () => this.point(null));
@@ -305,6 +322,10 @@
     }
 
     /* The line nearest to the pointer, within reach; of equals the stronger. */
+    /**
+     * @param {MouseEvent} event @param {Element} picture @param {Line[]} links
+     * @param {{ left: number, right: number, y: (i: number) => number }} room
+     */
     nearest(event, picture, links, { left, right, y }) {
       const box = picture.getBoundingClientRect(),
         part = (event.clientX - box.left - left) / (right - left);
@@ -312,18 +333,24 @@
       if (part < 0 || part > 1) return null;
       /* Both controls lie in the middle: find the parameter whose x is the pointer's. */
       let [low, high] = [0, 1];
+      /** @type {(t: number) => number} */
       const across = (t) => 1.5 * (1 - t) * t + t * t * t;
       for (let i = 0; i < 14; i += 1) {
         const t = (low + high) / 2;
         if (across(t) < part) low = t; else high = t;
       }
       const along = low * low * (3 - 2 * low);
+      /** @type {(link: Line) => number} */
       const away = ({ q, key }) => Math.abs(y(q) + along * (y(key) - y(q)) - height);
       const found = links.filter((link) => away(link) <= REACH)
         .sort((a, b) => Math.round(away(a)) - Math.round(away(b)) || b.value - a.value)[0];
       return found ? { q: found.q, k: found.key } : null;
     }
 
+    /**
+     * @param {Content | Content[]} lead @param {string} name @param {number} value
+     * @param {string} more
+     */
     item(lead, name, value, more = "") {
       const line = make("li"), token = make("span"), bar = make("i");
       token.append(...[lead].flat(), apart(name));
@@ -336,9 +363,9 @@
 
     /* All weights of the chosen token, the largest first. */
     ranked() {
-      const { views, kept: { q, k }, fromQuery } = this.work, [{ rows, columns }] = views;
-      const [name, names] = fromQuery ? [rows[q], columns] : [columns[k], rows];
-      const lists = views.map((view) => (fromQuery ? view.row(q) : view.column(k)));
+      const { views, chosen: place, fromQuery } = this.work, [{ rows, columns }] = views;
+      const [name, names] = fromQuery ? [rows[place], columns] : [columns[place], rows];
+      const lists = views.map((view) => (fromQuery ? view.row(place) : view.column(place)));
       const chosen = make("bdi", {}, name ?? "");
       const title = fromQuery
         ? ["Where “", chosen, "” attends"]
@@ -382,8 +409,8 @@
 
     /* Heads by the largest weight between the chosen token and another one. */
     others() {
-      const { rows, columns } = this.work.views[0], { kept: { q, k }, fromQuery } = this.work;
-      const name = fromQuery ? rows[q] : columns[k], chosen = make("bdi", {}, name ?? "");
+      const { views: [{ rows, columns }], chosen: place, fromQuery } = this.work;
+      const name = fromQuery ? rows[place] : columns[place], chosen = make("bdi", {}, name ?? "");
       const title = fromQuery
         ? ["Heads in which “", chosen, "” attends most to one other token"]
         : ["Heads in which one other token attends most to “", chosen, "”"];

@@ -3,21 +3,39 @@
    every weight of a token, and the map. Pointing or the arrow keys look at a token, a click or
    Enter keeps it, Escape lets it go. */
 (() => {
-  const { all, apart } = window.headbook;
+  const { all, apart, targetOf } = window.headbook;
   const { seen, sorted, shade, written } = window.headbook.weights;
   const { switches } = window.headbook;
   /* Text is shaded as pages come: by the weight itself, unless by its logarithm. */
+  /** @type {(value: number) => number} */
   const tint = (value) => shade(value, switches.state.scale === "log" ? "log" : "linear");
+
+  /** @type {() => Pair} */
+  const nothing = () => ({ q: null, k: null });
 
   class Instance {
     /* `id`: as in addresses. `home`: what is kept at first, {q, k} in pieces or null. `read`: gives
        the head, {name, map}, in a promise. `lines`: elements with the texts of queries
        and of keys. `told`: where the text's status stands. `about`: the sentence's name. */
+    /** @param {InstanceSource} source */
     constructor({ id, home, read, lines, told, about }) {
-      Object.assign(this, { id, home, read, lines, told, about });
+      this.id = id;
+      this.home = home;
+      this.read = read;
+      this.lines = lines;
+      this.told = told;
+      this.about = about;
+      /** @type {InstanceLike["panel"]} */
+      this.panel = null;
+      /** @type {InstanceLike["after"]} */
+      this.after = null;
+      /** @type {Hearer | null} */
+      this.by = null;
       this.kept = { ...home };
-      this.near = { q: null, k: null };
+      this.near = nothing();
+      /** @type {Units} */
       this.units = "pieces";
+      /** @type {HeadView[]} */
       this.views = [];
       for (const side of new Set([lines.queries, lines.keys])) this.startText(side);
       switches.follow(() => { if (this.alive) this.show(); });
@@ -38,7 +56,7 @@
       const { view, units } = switches.state;
       if (units !== this.units) {
         this.kept = this.converted(map, this.kept, units);
-        this.near = { q: null, k: null };
+        this.near = nothing();
         this.units = units;
       }
       this.views = [{ ...head, ...seen(map, view, units) }];
@@ -50,7 +68,9 @@
     }
 
     /* The same tokens as pieces or as words. */
+    /** @param {StoredMap} map @param {Pair} pair @param {Units} units @returns {Pair} */
     converted({ queries, keys }, { q, k }, units) {
+      /** @type {(text: TokenText, place: Maybe) => Maybe} */
       const other = (text, place) => {
         if (place === null) return null;
         const found = units === "words" ? text.units[place] : text.units.indexOf(place);
@@ -73,6 +93,7 @@
     }
 
     /* Point at something, by `pointer` or `key`; a pointer that rests leaves keys alone. */
+    /** @param {Maybe} q @param {Maybe} k @param {Hearer} by */
     look(q, k, by) {
       this.by = by;
       if (this.near.q === q && this.near.k === k) return;
@@ -81,13 +102,15 @@
       else this.show();
     }
 
+    /** @param {Hearer} by */
     leave(by) {
       if (this.by === by) this.look(null, null, by);
     }
 
+    /** @param {Maybe} q @param {Maybe} k */
     keep(q, k) {
       this.kept = { q, k };
-      this.near = { q: null, k: null };
+      this.near = nothing();
       if (this.views.length) this.draw();
       else this.show();
       this.point();
@@ -106,15 +129,18 @@
     point() { switches.point(this.place); }
 
     /* What an address asks for, as far as it makes sense. */
+    /** @param {Wanted} wanted */
     restore({ q, k }) {
-      const number = (text) => (/^\d{1,5}$/.test(text || "") ? Number(text) : null);
+      /** @type {(text?: string | number) => Maybe} */
+      const number = (text) => (/^\d{1,5}$/.test(String(text)) ? Number(text) : null);
       const there = number(q) !== null;
       this.kept = there ? { q: number(q), k: number(k) } : { ...this.home };
-      this.near = { q: null, k: null };
+      this.near = nothing();
       this.units = there ? switches.state.units : "pieces";
     }
 
     /* The text itself, shaded. */
+    /** @param {"queries" | "keys"} side @param {HTMLElement} token */
     unitOf(side, token) {
       const { queries, keys } = this.views[0].map;
       const text = side === "queries" ? queries : keys;
@@ -143,17 +169,20 @@
         ` ${written(value)}`,
       ]);
       this.told.replaceChildren(
-        ...(row
+        ...(row && q !== null
           ? [`${q} `, apart(view.rows[q]), " attends to ", ...(list.length ? list : ["nothing"])]
           : []),
       );
     }
 
+    /** @param {HTMLElement} line */
     startText(line) {
       const looks = line === this.lines.queries;
       const side = looks ? "queries" : "keys";
+      /** @type {(event: Event) => Promise<Maybe>} */
       const at = async (event) => {
-        const token = event.target.closest(".t");
+        /** @type {HTMLElement | null} */
+        const token = targetOf(event).closest(".t");
         if (!token) return null;
         if (!this.views.length) await this.show();
         return this.unitOf(side, token);
@@ -168,32 +197,40 @@
       );
       line.addEventListener("pointermove", async (event) => {
         const unit = await at(event);
-        if (unit !== null && line.matches(":hover"))
-          this.look(...(looks ? [unit, null] : [null, unit]), "pointer");
+        if (unit === null || !line.matches(":hover")) return;
+        if (looks) this.look(unit, null, "pointer");
+        else this.look(null, unit, "pointer");
       });
       line.addEventListener("pointerleave", () => this.leave("pointer"));
       line.addEventListener("focusout", () => this.leave("key"));
       line.addEventListener("click", async (event) => {
         const unit = await at(event);
-        if (unit !== null) this.keep(...(looks ? [unit, null] : [this.now.q, unit]));
+        if (unit === null) return;
+        if (looks) this.keep(unit, null);
+        else this.keep(this.now.q, unit);
       });
       line.addEventListener("keydown", (event) => this.textKey(event, line, side));
     }
 
+    /** @param {KeyboardEvent} event @param {HTMLElement} line @param {"queries" | "keys"} side */
     async textKey(event, line, side) {
       const ahead = getComputedStyle(line).direction === "rtl" ? -1 : 1;
-      const step = { ArrowLeft: -ahead, ArrowRight: ahead }[event.key];
+      /** @type {Lookup<number>} */
+      const steps = { ArrowLeft: -ahead, ArrowRight: ahead };
+      const step = steps[event.key];
       if (!step && event.key !== "Enter" && event.key !== "Escape") return;
       event.preventDefault();
       if (!this.views.length) await this.show();
       const { q, k } = this.now;
       if (event.key === "Enter") this.keep(q, k);
       else if (event.key === "Escape") this.release();
-      else {
+      else if (step) {
         const units = [...new Set(all(".t", line).map((token) => this.unitOf(side, token)))];
-        const next = units[units.indexOf(side === "queries" ? q : k) + step];
-        if (next !== undefined)
-          this.look(...(side === "queries" ? [next, null] : [q, next]), "key");
+        const now = side === "queries" ? q : k;
+        const next = units[units.findIndex((unit) => unit === now) + step];
+        if (next === undefined) return;
+        if (side === "queries") this.look(next, null, "key");
+        else this.look(q, next, "key");
       }
     }
   }

@@ -1,8 +1,10 @@
 "use strict";
 /* Live charts in the place of their pictures, and back. */
 (() => {
-  const { root, make, load, use } = window.headbook;
+  const { root, make, one, load, use } = window.headbook;
+  /** @type {(given: Record<string, ChartColumn>) => Record<string, unknown>[]} */
   const rows = (given) => {
+    /** @type {(column: ChartColumn) => unknown[]} */
     const whole = (column) =>
       Array.isArray(column) ? column : column.at.map((place) => column.texts[place]);
     const columns = Object.fromEntries(
@@ -19,8 +21,9 @@
     tooltip: { disableDefaultStyle: true },
   };
   /* The way from a chart's picture to the live chart and back. */
+  /** @type {(button: HTMLButtonElement) => () => Promise<void>} */
   const turned = (button) => {
-    const box = button.closest("figure").querySelector(".scroll");
+    const box = one(".scroll", button.closest("figure") ?? document);
     const still = [...box.childNodes];
     const name = button.dataset.chart;
     const [begin, end] = box.querySelector("svg")
@@ -50,9 +53,11 @@
       try { await show(); } catch (error) { live = false; stop(); throw error; }
     };
   };
+  /** @type {WeakMap<HTMLButtonElement, () => Promise<void>>} */
   const known = new WeakMap();
   window.headbook.live = (button) => {
-    if (!known.has(button)) known.set(button, turned(button));
-    return known.get(button)();
+    const turn = known.get(button) ?? turned(button);
+    known.set(button, turn);
+    return turn();
   };
 })();

@@ -2,6 +2,10 @@
 /* How one weight comes about: query, key and their products as bars, dimension by dimension, then
    the sum, the scaling, what the model adds, and the softmax over the row. */
 (() => {
+  /**
+   * @typedef {Omit<ScoreRow, "products"> & { pair: Cell, products: number[], product: number,
+   *   byKey: number[], scaling: number, map: StoredMap }} Shown
+   */
   const { make, load, apart } = window.headbook;
   const { sorted } = window.headbook.weights;
   const { layerOf, rowOf } = window.headbook.scores;
@@ -15,8 +19,10 @@
   const STEPS = 255;
 
   /* A number with four decimals, never minus nothing. */
+  /** @type {(value: number) => string} */
   const text = (value) =>
     Number.isNaN(value) ? "–" : (Math.round(value * 1e4) / 1e4 + 0).toFixed(4).replace("-", "−");
+  /** @type {(name: Content | Content[], ...cells: string[]) => HTMLElement} */
   const row = (name, ...cells) => {
     const line = make("tr"),
       title = make("th", { scope: "row" });
@@ -24,11 +30,13 @@
     line.append(title, ...cells.map((cell) => make("td", { class: "number" }, cell)));
     return line;
   };
+  /** @type {(name: string, value: string, how: string) => HTMLElement} */
   const step = (name, value, how) => {
     const line = row(name, value);
     line.append(make("td", {}, how));
     return line;
   };
+  /** @type {(titles: string[]) => HTMLElement} */
   const headings = (titles) => {
     const head = make("thead"),
       line = make("tr");
@@ -36,11 +44,13 @@
     head.append(line);
     return head;
   };
+  /** @type {(lines: HTMLElement[]) => HTMLElement} */
   const bodyOf = (lines) => {
     const body = make("tbody");
     body.append(...lines);
     return body;
   };
+  /** @type {(name: string, content: HTMLElement) => HTMLElement} */
   const scrolling = (name, content) => {
     const box = make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": name });
     box.append(content);
@@ -49,8 +59,16 @@
 
   class Neurons {
     /* `files`: address of the layers' files up to the number. */
+    /** @param {WorkspaceLike} instance @param {string} files */
     constructor(instance, files) {
-      Object.assign(this, { instance, files, shown: null, dimension: null });
+      this.instance = instance;
+      this.files = files;
+      /** @type {Shown | null} */
+      this.shown = null;
+      /** @type {Maybe} */
+      this.dimension = null;
+      /** @type {number[]} */
+      this.order = []; /* of the dimensions, the largest product first */
       this.box = make("details", { class: "neurons" });
       this.said = make("p", { class: "how" });
       this.parts = make("p", { class: "hint" });
@@ -69,8 +87,8 @@
           "scale.",
       );
       this.lists = [
-        this.list("Every dimension as a table", () => this.dimensions()),
-        this.list("Every key of this row as a table", () => this.keys()),
+        this.list("Every dimension as a table", (shown) => this.dimensions(shown)),
+        this.list("Every key of this row as a table", (shown) => this.keys(shown)),
       ];
       this.left = make("div");
       this.left.append(
@@ -115,24 +133,26 @@
       this.bars.addEventListener("keydown", (event) => {
         const last = this.shown ? this.shown.query.length - 1 : -1,
           now = this.dimension;
-        const next = {
-          ArrowLeft: Math.max(0, (now ?? 1) - 1),
-          ArrowRight: Math.min(last, (now ?? -1) + 1),
-          Home: 0,
-          End: last,
-        }[event.key];
+        /** @type {Lookup<number>} */
+        const ways = {
+          ArrowLeft: Math.max(0, (now ?? 1) - 1), ArrowRight: Math.min(last, (now ?? -1) + 1),
+          Home: 0, End: last,
+        };
+        const next = ways[event.key];
         if (next === undefined) return;
         event.preventDefault();
         this.look(next);
       });
     }
 
+    /** @param {boolean} wanted */
     open(wanted) {
       this.box.open = wanted;
       this.instance.open = wanted;
     }
 
     /* A table that is written when a reader opens it. */
+    /** @param {string} name @param {(shown: Shown) => HTMLElement[]} fill */
     list(name, fill) {
       const box = make("details"),
         table = make("table", { class: "numbers" });
@@ -140,7 +160,7 @@
       const list = {
         box,
         show: () => {
-          if (box.open && this.shown) table.replaceChildren(...fill());
+          if (box.open && this.shown) table.replaceChildren(...fill(this.shown));
         },
       };
       box.addEventListener("toggle", list.show);
@@ -189,23 +209,23 @@
         pair,
         products,
         product: found.products[k],
-        all: found.products,
+        byKey: found.products,
         scaling: data.scaling,
         map: view.map,
       };
       this.tell([...who, "attends to ", ...what, ` with ${text(found.weights[k])}.`]);
-      this.fill();
+      this.fill(this.shown);
     }
 
+    /** @param {Content[]} words */
     tell(words) {
       this.said.replaceChildren(...words);
       this.stage.hidden = !this.shown;
     }
 
-    fill() {
-      const { shown } = this,
-        { k, q } = shown.pair,
-        { map } = shown;
+    /** @param {Shown} shown */
+    fill(shown) {
+      const { map, pair: { k, q } } = shown;
       const order = [...shown.products.keys()].sort(
         (a, b) => Math.abs(shown.products[b]) - Math.abs(shown.products[a]),
       );
@@ -257,9 +277,9 @@
       this.paint();
     }
 
-    dimensions() {
-      const { shown, order } = this,
-        key = shown.key(shown.pair.k);
+    /** @param {Shown} shown */
+    dimensions(shown) {
+      const { order } = this, key = shown.key(shown.pair.k);
       const lines = order.map((i) =>
         row(String(i), text(shown.query[i]), text(key[i]), text(shown.products[i])),
       );
@@ -270,15 +290,18 @@
       ];
     }
 
-    keys() {
-      const { shown } = this,
-        names = shown.map.keys.pieces;
+    /** @param {Shown} shown */
+    keys(shown) {
+      const names = shown.map.keys.pieces;
       const lines = shown.scores.map((score, k) =>
         row(
           [make("small", {}, `${k} `), apart(names[k])],
-          text(shown.all[k]),
+          text(shown.byKey[k]),
           ...(shown.added
-            ? [text(shown.all[k] * shown.scaling), text(Number.isNaN(score) ? NaN : shown.added[k])]
+            ? [
+                text(shown.byKey[k] * shown.scaling),
+                text(Number.isNaN(score) ? NaN : shown.added[k]),
+              ]
             : []),
           text(score),
           text(shown.weights[k]),
@@ -297,32 +320,27 @@
       ];
     }
 
-    get lines() {
-      const { query, key, pair, products } = this.shown;
-      return [
-        ["query", [...query]],
-        ["key", [...key(pair.k)]],
-        ["product", products],
-      ];
+    /** @param {Shown} shown @returns {[name: string, values: number[]][]} */
+    lines({ query, key, pair, products }) {
+      return [["query", [...query]], ["key", [...key(pair.k)]], ["product", products]];
     }
 
-    get thickness() {
-      return Math.max(
-        SMALLEST,
-        Math.min(LARGEST, Math.floor((this.left.clientWidth - LEFT) / this.shown.query.length)),
-      );
+    /** @param {Shown} shown */
+    thickness({ query }) {
+      const fitting = Math.floor((this.left.clientWidth - LEFT) / query.length);
+      return Math.max(SMALLEST, Math.min(LARGEST, fitting));
     }
 
     paint() {
-      if (!this.shown || !this.box.open) return;
-      const { thickness, dimension } = this,
-        width = LEFT + thickness * this.shown.query.length;
+      const { shown, dimension } = this;
+      if (!shown || !this.box.open) return;
+      const thickness = this.thickness(shown), width = LEFT + thickness * shown.query.length;
       const pen = drawing.sized(this.bars, width, 3 * (HEIGHT + SPACE));
       const ink = drawing.inkOf(this.bars),
         inks = this.inks.map(drawing.inkOf);
       pen.font = "12px system-ui, sans-serif";
       pen.textBaseline = "middle";
-      this.lines.forEach(([name, values], place) => {
+      this.lines(shown).forEach(([name, values], place) => {
         const middle = place * (HEIGHT + SPACE) + HEIGHT / 2 + SPACE / 2;
         const largest = Math.max(...values.map(Math.abs));
         pen.fillStyle = ink;
@@ -345,19 +363,22 @@
       pen.strokeRect(LEFT + dimension * thickness - 1, 1, thickness + 1, 3 * (HEIGHT + SPACE) - 2);
     }
 
+    /** @param {MouseEvent} event */
     under(event) {
       if (!this.shown) return null;
-      const place = Math.floor(
-        (event.clientX - this.bars.getBoundingClientRect().left - LEFT) / this.thickness,
-      );
+      const { left } = this.bars.getBoundingClientRect();
+      const place = Math.floor((event.clientX - left - LEFT) / this.thickness(this.shown));
       return place >= 0 && place < this.shown.query.length ? place : null;
     }
 
     /* Read one dimension. */
+    /** @param {Maybe} dimension */
     look(dimension) {
       this.dimension = dimension;
       if (!this.shown) return;
-      const [query, key, product] = this.lines.map(([, values]) => text(values[dimension ?? 0]));
+      const [query, key, product] = this.lines(this.shown).map(([, values]) =>
+        text(values[dimension ?? 0]),
+      );
       this.status.textContent =
         dimension === null
           ? "Point at the bars, or use the arrow keys."

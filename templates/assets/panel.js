@@ -2,7 +2,7 @@
 /* The tokens of a sentence twice with lines between them, every weight of a token, and the map:
    what an instance shows beside its text. */
 (() => {
-  const { all, make, use, apart } = window.headbook;
+  const { all, one, make, use, apart, targetOf } = window.headbook;
   const { seen, sorted, most, viewOf, written, total } = window.headbook.weights;
   const { switches, drawing } = window.headbook;
   const WHY = {
@@ -12,6 +12,7 @@
   let count = 0;
 
   class Panel {
+    /** @param {InstanceLike & Savable} instance @param {HTMLElement} stage */
     constructor(instance, stage) {
       this.instance = instance;
       this.number = count += 1;
@@ -63,6 +64,7 @@
       instance.panel = this;
     }
 
+    /** @param {"queries" | "keys"} side @param {string} name */
     list(side, name) {
       const looks = side === "queries";
       const list = make("div", {
@@ -72,14 +74,18 @@
         "aria-label": name,
       });
       const { instance } = this;
+      /** @type {(event: Event) => number} */
       const at = (event) => {
-        const option = event.target.closest("[role=option]");
-        return option ? all("[role=option]", list).indexOf(option) : -1;
+        const option = targetOf(event).closest("[role=option]");
+        return all("[role=option]", list).findIndex((each) => each === option);
       };
+      /** @type {(place: number) => [q: Maybe, k: Maybe]} */
       const given = (place) => (looks ? [place, null] : [instance.now.q, place]);
       list.addEventListener("pointermove", (event) => {
-        if (at(event) >= 0)
-          instance.look(...(looks ? [at(event), null] : [null, at(event)]), "pointer");
+        const place = at(event);
+        if (place < 0) return;
+        if (looks) instance.look(place, null, "pointer");
+        else instance.look(null, place, "pointer");
       });
       list.addEventListener("pointerleave", () => instance.leave("pointer"));
       list.addEventListener("focusout", () => instance.leave("key"));
@@ -89,17 +95,16 @@
       list.addEventListener("keydown", (event) => {
         const { q, k } = instance.now, last = list.childElementCount - 1;
         const place = (looks ? q : k) ?? -1;
-        const next = {
-          ArrowUp: Math.max(0, place - 1),
-          ArrowDown: Math.min(last, place + 1),
-          Home: 0,
-          End: last,
-        }[event.key];
+        /** @type {Lookup<number>} */
+        const ways = {
+          ArrowUp: Math.max(0, place - 1), ArrowDown: Math.min(last, place + 1), Home: 0, End: last,
+        };
+        const next = ways[event.key];
         if (next === undefined && !["Enter", "Escape"].includes(event.key)) return;
         event.preventDefault();
         if (event.key === "Enter") instance.keep(q, k);
         else if (event.key === "Escape") instance.release();
-        else instance.look(...given(next), "key");
+        else instance.look(...given(next ?? 0), "key");
       });
       return list;
     }
@@ -107,6 +112,7 @@
     /* Tokens, titles and the legend: what hovering does not change. */
     build() {
       const [view] = this.instance.views;
+      /** @type {(list: HTMLElement, names: string[]) => void} */
       const fill = (list, names) => list.replaceChildren(...names.map((name, place) => {
         const option = make("div", {
           role: "option",
@@ -152,9 +158,11 @@
       this.drawTable(now.q);
       drawing.paintMap(this.map, view, switches.state.scale, now);
       this.pair.replaceChildren(...this.said(view, now));
-      if (now.q !== null && now.k !== null) this.status.replaceChildren(...this.read(view, now));
+      const { q, k } = now;
+      if (q !== null && k !== null) this.status.replaceChildren(...this.read(view, { q, k }));
     }
 
+    /** @param {HTMLElement} list @param {Maybe} place */
     mark(list, place) {
       all("[role=option]", list).forEach((option, i) =>
         option.setAttribute("aria-selected", String(i === place)),
@@ -170,6 +178,7 @@
     get share() { return Number(switches.state.mass) / 100; }
 
     /* Beside a key, its weight. */
+    /** @param {Maybe} q */
     drawShares(q) {
       const [view] = this.instance.views;
       const given = new Map(
@@ -178,19 +187,21 @@
           : most(view.row(q), this.share).map(({ key, value }) => [key, written(value)]),
       );
       all("[role=option]", this.to).forEach((option, k) => {
-        option.lastChild.textContent = given.get(k) ?? "";
+        one("small", option).textContent = given.get(k) ?? "";
       });
     }
 
     drawLines() {
       const { views, now } = this.instance;
-      if (!views.length || !this.from.firstChild) return;
+      const [first] = this.from.children;
+      if (!views.length || !first) return;
       const inks = all(".head", this.title).map(drawing.inkOf);
-      const height = this.from.firstChild.getBoundingClientRect().height;
+      const { height } = first.getBoundingClientRect();
       const width = this.between.clientWidth;
       drawing.paintLines(this.lines, views, now.q, this.share, { height, width, inks });
     }
 
+    /** @param {Maybe} q */
     drawTable(q) {
       const [first] = this.instance.views;
       const caption = make("caption");
@@ -226,21 +237,27 @@
     }
 
     /* What stands behind the values of a view: raw weights, norms of values. */
+    /**
+     * @param {NamedMap} head @param {number} q @param {ViewName} view @param {Units} units
+     * @returns {[string, ArrayLike<number>][]}
+     */
     behind({ map }, q, view, units) {
       if (view === "raw") return [];
+      /** @type {[string, ArrayLike<number>]} */
       const raw = ["all keys", seen(map, "raw", units).row(q)];
-      return view === "norm" && units === "pieces" && map.norms.length
-        ? [raw, ["‖vW_O‖", map.norms]]
-        : [raw];
+      const norms = view === "norm" && units === "pieces" && map.norms.length > 0;
+      return norms ? [raw, ["‖vW_O‖", map.norms]] : [raw];
     }
 
+    /** @param {number} q */
     caption(q) {
       const { view, units } = switches.state, [{ map, rows, row }] = this.instance.views;
       const said = ["Where “", apart(rows[q]), `” (${q}) attends, largest weight first.`];
       if (view === "raw")
         said.push(` Stored weights of the row add up to ${total(row(q)).toFixed(3)}.`);
       if (view !== "nosink" && view !== "renorm") return said;
-      const [raw, kept] = ["raw", "nosink"].map((each) => total(seen(map, each, units).row(q)));
+      const raw = total(seen(map, "raw", units).row(q));
+      const kept = total(seen(map, "nosink", units).row(q));
       return [
         ...said,
         ` Attention to the sink, which is masked: ${((100 * (raw - kept)) / raw).toFixed(1)} %.`,
@@ -248,6 +265,7 @@
     }
 
     /* A weight in words. */
+    /** @param {HeadView} view @param {Pair} pair @returns {Content[]} */
     said(view, { q, k }) {
       if (q === null) return [`${view.name}: lines from all queries.`];
       const row = view.row(q), [best] = sorted(row);
@@ -260,12 +278,14 @@
       return [...who, `” (${q}) attends to `, ...what, ` with ${written(row[k])}${why}.`];
     }
 
+    /** @param {HeadView} view @param {number} q @param {number} k */
     missing({ map, row }, q, k) {
       const raw = seen(map, "raw", switches.state.units);
       if (Number.isNaN(raw.row(q)[k])) return WHY.later;
       return row(q).every(Number.isNaN) ? WHY.none : WHY.sink;
     }
 
+    /** @param {HeadView} view @param {Cell} cell @returns {Content[]} */
     read({ rows, columns, row }, { q, k }) {
       return [`${q} `, apart(rows[q]), ` → ${k} `, apart(columns[k]), `: ${written(row(q)[k])}`];
     }
@@ -282,6 +302,7 @@
         const cell = drawing.cellAt(event, map, instance.views[0]);
         if (cell) instance.keep(cell.q, cell.k);
       });
+      /** @type {Lookup<[q: number, k: number]>} */
       const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
       map.addEventListener("keydown", (event) => {
         const step = STEPS[event.key], { q, k } = instance.now;
@@ -290,10 +311,11 @@
         event.preventDefault();
         if (event.key === "Enter") instance.keep(q, k);
         else if (event.key === "Escape") instance.release();
-        else this.step((q ?? 0) + step[0], (k ?? 0) + step[1]);
+        else if (step) this.step((q ?? 0) + step[0], (k ?? 0) + step[1]);
       });
     }
 
+    /** @param {number} q @param {number} k */
     step(q, k) {
       const [{ rows, columns }] = this.instance.views;
       if (q >= 0 && k >= 0 && q < rows.length && k < columns.length)

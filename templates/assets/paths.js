@@ -3,15 +3,26 @@
    of them: drawn from data. The chosen token of the page is marked; pointing at a path dims the
    others. */
 (() => {
-  const { all, load, make, offer, rove } = window.headbook;
+  const { all, one, load, make, svg: draw, offer, rove } = window.headbook;
+  /**
+   * @typedef {(value: number) => number} Along
+   * @typedef {{ name: string, values: PathValues, style: string }} Beside
+   */
   const WIDTH = 1100, HEIGHT = 380, LEFT = 64, RIGHT = 250, TOP = 12, BOTTOM = 34;
   const APART = 12.6; /* between two names at the ends of paths */
   const RANK_TICKS = [0, 1, 10, 100, 1000, 10000, 100000, 1000000];
+  /** @type {Lookup<string>} */
   const CLASS = { "content words": "content", "function words": "function" };
+  const STYLES = [
+    "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "fill", "opacity", "font-size",
+    "font-weight",
+  ];
   const CSV = ["token_position", "token", "layer", "value"];
 
-  const { svg: draw } = window.headbook.drawing;
-  const known = (values) => values.filter((value) => value !== null && !Number.isNaN(value));
+  /** @type {(values: PathValues) => number[]} */
+  const known = (values) => 
+    values.flatMap((value) => (value === null || Number.isNaN(value) ? [] : value));
+  /** @type {(value: number) => string} */
   const written = (value) =>
     (Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : value.toFixed(2)).replace(
       "-",
@@ -19,10 +30,11 @@
     );
 
   /* Round numbers between two ends. */
+  /** @type {(low: number, high: number, ranks: boolean) => number[]} */
   const ticksOf = (low, high, ranks) => {
     if (ranks) return RANK_TICKS.filter((tick) => tick <= high);
     const rough = (high - low) / 5, power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= rough);
+    const step = power * ([1, 2, 5].find((factor) => factor * power >= rough) ?? 10);
     const first = Math.ceil(low / step - 1e-9);
     return Array.from({ length: Math.floor(high / step + 1e-9) - first + 1 }, (_, i) =>
       Number(((first + i) * step).toPrecision(6)),
@@ -30,9 +42,17 @@
   };
 
   class Paths {
-    constructor(figure, data, names) {
-      Object.assign(this, { figure, data, names, chosen: null });
-      this.box = figure.querySelector(".scroll");
+    /** @param {HTMLElement} figure @param {PathsData} data @param {string} stack */
+    constructor(figure, data, stack) {
+      this.figure = figure;
+      this.data = data;
+      this.stack = stack;
+      /** @type {Maybe} */
+      this.chosen = null;
+      /** @type {SVGGElement[]} */
+      this.paths = [];
+      this.box = one(".scroll", figure);
+      this.picture = draw("svg");
       const line = make("p", { class: "setting" });
       this.metric = this.select(
         line,
@@ -46,11 +66,9 @@
         this.draw();
       });
       this.view.addEventListener("change", () => this.draw());
-      const tools = figure.querySelector(".tools");
-      for (const [text, act] of [
-        ["SVG", () => this.saveSvg()],
-        ["CSV", () => this.saveCsv()],
-      ]) {
+      const tools = one(".tools", figure);
+      const files = { SVG: () => this.saveSvg(), CSV: () => this.saveCsv() };
+      for (const [text, act] of Object.entries(files)) {
         const button = make("button", { type: "button" }, text);
         button.addEventListener("click", act);
         tools.append(button, " ");
@@ -59,9 +77,9 @@
       this.draw();
     }
 
+    /** @param {HTMLElement} line @param {string} title @param {string[]} options */
     select(line, title, options) {
-      const select = make("select"),
-        label = make("label", {}, `${title} `);
+      const select = make("select"), label = make("label", {}, `${title} `);
       if (!title) select.setAttribute("aria-label", "State and comparison");
       select.append(...options.map((text) => make("option", {}, text)));
       label.append(select);
@@ -78,42 +96,36 @@
 
     views() {
       this.view.replaceChildren(...this.now.views.map(({ name }) => make("option", {}, name)));
-      this.view.parentElement.hidden = this.now.views.length < 2;
+      const label = this.view.closest("label");
+      if (label) label.hidden = this.now.views.length < 2;
     }
 
     /* Values of a path with where it begins. */
+    /** @param {PathValues} values */
     whole(values) {
       return this.now.start === null ? values : [this.now.start, ...values];
     }
 
     draw() {
-      const { now, shown } = this,
-        { ranks } = now;
+      const { now, shown } = this, { ranks } = now;
       const lines = shown.values.map((values) => this.whole(values));
-      const beside = Object.entries(shown.beside).map(([name, values]) => [
-        name,
-        now.start === null ? values : [null, ...values],
-      ]);
-      const means = Object.entries(shown.classes).map(([name, values]) => [
-        `mean of ${name}`,
-        this.whole(values),
-        CLASS[name],
-      ]);
-      const every = known(
-        [
-          ...lines,
-          ...beside.map(([, values]) => values),
-          ...means.map(([, values]) => values),
-        ].flat(),
-      );
-      const low = ranks ? 0 : Math.min(...every),
-        high = Math.max(...every),
-        wide = high - low || 1;
+      const means = Object.entries(shown.classes).map(([name, values]) => ({
+        name: `mean of ${name}`, values: this.whole(values), style: CLASS[name] ?? "",
+      }));
+      const beside = Object.entries(shown.beside).map(([name, values]) => ({
+        name, values: now.start === null ? values : [null, ...values], style: "beside",
+      }));
+      const every = known([...lines, ...[...means, ...beside].map(({ values }) => values)].flat());
+      const low = ranks ? 0 : Math.min(...every), high = Math.max(...every);
+      const wide = high - low || 1;
+      /** @type {(value: number) => number} */
       const along = (value) =>
         ranks ? Math.log1p(value) / Math.log1p(high || 1) : (value - low) / wide;
       const names = [...(now.start === null ? [] : ["input"]), ...shown.layers.map(String)];
       const right = WIDTH - RIGHT;
+      /** @type {Along} */
       const x = (i) => LEFT + (names.length > 1 ? (i * (right - LEFT)) / (names.length - 1) : 0);
+      /** @type {Along} */
       const y = (value) => HEIGHT - BOTTOM - along(value) * (HEIGHT - BOTTOM - TOP);
       const svg = draw("svg", {
         viewBox: `0 0 ${WIDTH} ${this.height(lines.length)}`,
@@ -130,9 +142,9 @@
           ),
         );
       }
-      const every_ = Math.ceil(names.length / 24);
+      const spacing = Math.ceil(names.length / 24); /* layers from one name to the next */
       names.forEach((name, i) => {
-        if (i % every_ === 0)
+        if (i % spacing === 0)
           svg.append(
             draw(
               "text",
@@ -141,41 +153,47 @@
             ),
           );
       });
-      for (const [name, values, style] of means)
+      for (const { name, values, style } of means)
         svg.append(this.line(values, x, y, `mean ${style}`, name));
-      for (const [name, values] of beside) svg.append(this.line(values, x, y, "beside", name));
-      this.names_(svg, [
-        ...means.map(([name, values, style]) => [name, values, style]),
-        ...beside.map(([name, values]) => [name, values, "beside"]),
-      ]);
+      for (const { name, values } of beside) svg.append(this.line(values, x, y, "beside", name));
+      this.legend(svg, [...means, ...beside]);
       this.paths = this.tokens(svg, lines, x, y, right);
+      this.picture = svg;
       this.box.replaceChildren(svg);
       rove(svg, this.paths, this.paths.length);
       this.mark();
-      const state = shown.name ? `, ${shown.name}` : "";
-      this.figure.querySelector("[data-said]").textContent =
-        `${now.title} of each token through the layers${state}; y-axis: ${now.axis}` +
-        `${ranks ? " (logarithmic)" : ""}. ` +
-        (means.length ? "Thick: means of all sentences by word class. " : "") +
-        (beside.length ? "Dashed: the comparison named beside it. " : "");
+      one("[data-said]", this.figure).textContent = [
+        `${now.title} of each token through the layers${shown.name ? `, ${shown.name}` : ""}; ` +
+          `y-axis: ${now.axis}${ranks ? " (logarithmic)" : ""}.`,
+        means.length ? "Thick: means of all sentences by word class." : "",
+        beside.length ? "Dashed: the comparison named beside it." : "",
+      ].filter(Boolean).join(" ");
     }
 
+    /** @param {number} tokens */
     height(tokens) {
       return Math.max(HEIGHT, 2 * TOP + APART * tokens);
     }
 
+    /**
+     * @param {PathValues} values @param {Along} x @param {Along} y @param {string} style
+     * @param {string} title
+     */
     line(values, x, y, style, title = "") {
       const parts = values
-        .map((value, i) => (value === null ? null : `${x(i).toFixed(1)} ${y(value).toFixed(1)}`))
+        .map((value, i) => (value === null ? "" : `${x(i).toFixed(1)} ${y(value).toFixed(1)}`))
         .filter(Boolean);
       const path = draw("path", { class: style, d: `M${parts.join("L")}` });
       if (title) path.append(draw("title", {}, title));
       return path;
     }
 
-    names_(svg, named) {
-      named.forEach(([name, values, style], i) => {
+    /* What is drawn beside the tokens, with its last value. */
+    /** @param {SVGElement} svg @param {Beside[]} named */
+    legend(svg, named) {
+      named.forEach(({ name, values, style }, i) => {
         const last = known(values).at(-1);
+        if (last === undefined) return;
         svg.append(
           draw(
             "text",
@@ -186,22 +204,26 @@
       });
     }
 
+    /**
+     * @param {SVGElement} svg @param {PathValues[]} lines @param {Along} x @param {Along} y
+     * @param {number} right
+     */
     tokens(svg, lines, x, y, right) {
-      const ends = lines
-        .map((values, i) => [known(values).at(-1), i])
-        .filter(([value]) => value !== undefined)
-        .map(([value, i]) => [y(value), i, value])
-        .sort((a, b) => a[0] - b[0]);
+      const ends = lines.flatMap((values, i) => {
+        const value = known(values).at(-1);
+        return value === undefined ? [] : [{ i, value, at: y(value) }];
+      });
+      ends.sort((a, b) => a.at - b.at);
       let before = -Infinity;
-      const places = ends.map(([at]) => {
+      const places = ends.map(({ at }) => {
         before = Math.max(at, before + APART);
         return before;
       });
       const over = Math.max(0, before - (this.height(lines.length) - TOP));
       let room = places.map((place) => place - over);
       if (room[0] < TOP) room = room.map((place) => place + TOP - room[0]);
-      const groups = ends.map(([at, i, value], order) => {
-        const name = this.names[i] ?? String(i);
+      const groups = ends.map(({ at, i, value }, order) => {
+        const name = this.data.names[i] ?? String(i);
         const group = draw("g", {
           "data-i": i,
           class: this.data.kinds[i].replace(" ", "-"),
@@ -235,30 +257,32 @@
       return groups;
     }
 
-    /* The token of the page, by its button. */
-    choose(i) {
-      const button = document.querySelector(`.words button[data-i="${i}"]`);
-      if (this.chooses) this.chooses(i);
-      else if (button) button.click();
+    /** @param {number} place */
+    choose(place) {
+      const detail = { place, stack: this.stack };
+      document.dispatchEvent(new CustomEvent("headbook-path", { detail }));
     }
 
+    /** @param {Maybe} near */
     mark(near = null) {
       const on = near ?? this.chosen;
-      this.box.firstElementChild.classList.toggle("some", on !== null);
+      this.picture.classList.toggle("some", on !== null);
       for (const group of this.paths) {
         const is = group.dataset.i === String(on);
         group.classList.toggle("on", is);
       }
     }
 
+    /** @param {number} place */
     token(place) {
       this.chosen = place;
       this.mark();
     }
 
+    /** @param {string} suffix */
     file(suffix) {
       return (
-        `${document.querySelector("h1").textContent} ${this.now.id}`
+        `${one("h1").textContent} ${this.now.id}`
           .toLowerCase()
           .replace(/[^a-z0-9]+/g, "-") + suffix
       );
@@ -266,21 +290,11 @@
 
     /* As it stands, with the colours that style gives it. */
     saveSvg() {
-      const svg = this.box.firstElementChild,
-        copy = svg.cloneNode(true);
+      const svg = this.picture, copy = /** @type {SVGSVGElement} */ (svg.cloneNode(true));
       const [mine, copies] = [svg, copy].map((each) => all("path, text", each));
       mine.forEach((element, i) => {
         const style = getComputedStyle(element);
-        for (const name of [
-          "stroke",
-          "stroke-width",
-          "stroke-opacity",
-          "stroke-dasharray",
-          "fill",
-          "opacity",
-          "font-size",
-          "font-weight",
-        ])
+        for (const name of STYLES)
           copies[i].setAttribute(name, style.getPropertyValue(name));
         if (element.matches(".hit")) copies[i].setAttribute("stroke", "none");
       });
@@ -293,12 +307,13 @@
     }
 
     saveCsv() {
+      /** @type {(text: string) => string} */
       const cell = (text) =>
         `"${(/^[=+\-@\t\r]/.test(text) ? "'" : "") + text.replace(/"/g, '""')}"`;
       const lines = this.shown.values.flatMap((values, i) =>
         values.map((value, layer) => [
           i,
-          cell(this.names[i]),
+          cell(this.data.names[i]),
           this.shown.layers[layer],
           value ?? "",
         ]),
@@ -312,14 +327,17 @@
   }
 
   /* The vocabulary tokens nearest to the chosen token. */
-  class Entries {
+  class Nearest {
+    /** @param {HTMLElement} section */
     constructor(section) {
       this.section = section;
-      this.place = null;
-      this.select = section.querySelector("select");
+      this.place = 0;
+      this.name = "";
+      this.select = one("select", section);
       this.select.addEventListener("change", () => this.show());
     }
 
+    /** @param {number} place @param {string} name */
     token(place, name) {
       this.place = place;
       this.name = name;
@@ -327,12 +345,14 @@
     }
 
     async show() {
-      const { src, name, entries: stack } = this.section.dataset;
-      const found = (await load(src, name))[stack][this.select.value];
-      const cells = found.cells[this.place ?? 0];
+      const { src = "", name = "", entries: stack = "" } = this.section.dataset;
+      /** @type {Record<string, Entries>} */
+      const data = await load(src, name);
+      const found = data[stack][this.select.value];
+      const cells = found.cells[this.place];
       if (!cells) return;
-      if (this.name !== undefined) this.section.querySelector("[data-of]").textContent = this.name;
-      this.section.querySelector("tbody").replaceChildren(...found.layers.map((layer, i) => {
+      if (this.name) one("[data-of]", this.section).textContent = this.name;
+      one("tbody", this.section).replaceChildren(...found.layers.map((layer, i) => {
         const line = make("tr");
         line.append(
           make("th", { scope: "row" }, String(layer)),
@@ -348,25 +368,28 @@
   }
 
   window.headbook.paths = async () => {
+    /** @type {{ stack: string, of: { token: (place: number, name: string) => void } }[]} */
     const followers = all("[data-entries]").map((section) => ({
-      stack: section.dataset.entries,
-      of: new Entries(section),
+      stack: section.dataset.entries ?? "", of: new Nearest(section),
     }));
+    /** @type {TokenDetail | null} */
     let last = null;
-    const tell = ({ place, stacks, name }) =>
-      followers.forEach(({ stack, of }) => {
-        if (stacks.includes(stack)) of.token(place, name);
-      });
     document.addEventListener("headbook-token", ({ detail }) => {
       last = detail;
-      tell(detail);
+      for (const { stack, of } of followers) {
+        if (detail.stacks.includes(stack)) of.token(detail.place, detail.name);
+      }
     });
+    /** @type {(paths: Paths) => void} */
+    const begin = (paths) => {
+      followers.push({ stack: paths.stack, of: paths });
+      if (last?.stacks.includes(paths.stack)) paths.token(last.place);
+    };
     for (const figure of all("figure[data-paths]")) {
-      const { src, name, paths: stack } = figure.dataset;
-      const data = (await load(src, name))[stack];
-      const paths = new Paths(figure, data, data.names);
-      followers.push({ stack, of: paths });
-      if (last && last.stacks.includes(stack)) paths.token(last.place);
+      const { src = "", name = "", paths: stack = "" } = figure.dataset;
+      /** @type {Record<string, PathsData>} */
+      const data = await load(src, name);
+      begin(new Paths(figure, data[stack], stack));
     }
   };
 })();

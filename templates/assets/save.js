@@ -2,25 +2,22 @@
 /* What an attention view shows, as files: pictures in SVG, black on white, and a table in CSV with
    every digit that is known. */
 (() => {
-  const { make, offer } = window.headbook;
+  const { all, one, make, svg: draw, offer } = window.headbook;
   const { most, shade, viewOf, written } = window.headbook.weights;
   const { switches, drawing } = window.headbook;
   const FONT = { "font-family": "system-ui, sans-serif", "font-size": 12 };
   const INKS = ["#0060a0", "#a84300", "#00694b", "#8a2f7b"];
   const CELL = 14, ROW = 20, GAP = 8, NARROWEST = 360;
-  const pen = make("canvas").getContext("2d");
+  const pen = drawing.penOf(make("canvas"));
   pen.font = "12px system-ui, sans-serif";
+  /** @type {(texts: string[]) => number} */
   const widest = (texts) => Math.max(...texts.map((text) => pen.measureText(text).width), 0);
 
-  const draw = (name, attributes, text = "") => {
-    const element = document.createElementNS(document.querySelector("svg").namespaceURI, name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    element.textContent = text;
-    return element;
-  };
+  /** @type {(text: string, x: number, y: number, more?: Attributes) => SVGElement} */
   const label = (text, x, y, more = {}) =>
     draw("text", { x, y, "dominant-baseline": "central", ...more }, text);
   /* A picture with its caption below, in lines that fit. */
+  /** @type {(width: number, height: number, parts: SVGElement[], caption: string) => string} */
   const picture = (width, height, parts, caption) => {
     const room = Math.max(width, NARROWEST), lines = [""];
     for (const word of caption.split(" ")) {
@@ -45,6 +42,7 @@
   };
 
   /* A map: cells of one colour are one shape; the marked pair has a frame. */
+  /** @type {(view: Drawable, scale: Scale, pair: Pair, caption: string) => string} */
   const mapPicture = (view, scale, { q, k }, caption) => {
     const { rows, columns, values } = view, n = columns.length;
     const left = Math.ceil(widest(rows) + 2 * GAP),
@@ -56,6 +54,7 @@
       const place = `M${left + (i % n) * CELL} ${top + Math.floor(i / n) * CELL}`;
       shapes.set(colour, `${shapes.get(colour) || ""}${place}h${CELL}v${CELL}h${-CELL}z`);
     });
+    /** @type {SVGElement[]} */
     const parts = [...shapes].map(([fill, d]) =>
       draw("path", { d, fill, "shape-rendering": "crispEdges" }),
     );
@@ -85,6 +84,7 @@
     parts.push(...legend(left, below, scale));
     return picture(left + n * CELL + 0.5 * top, below + CELL, parts, caption);
   };
+  /** @type {(left: number, top: number, scale: Scale) => SVGElement[]} */
   const legend = (left, top, scale) => [
     label(scale === "log" ? "≤ 1/255" : "0", left - GAP, top + CELL / 2, { "text-anchor": "end" }),
     ...Array.from({ length: 11 }, (_, i) =>
@@ -101,11 +101,14 @@
   ];
 
   /* The tokens twice, with the lines of one query or of all. */
+  /** @type {(views: Seen[], q: Maybe, share: number, caption: string) => string} */
   const linesPicture = (views, q, share, caption) => {
-    const [{ rows, columns }] = views, beside = columns.map(() => []);
-    const left = widest(rows) + 2 * GAP,
-      right = left + 180,
-      y = (place) => GAP + (place + 0.5) * ROW;
+    const [{ rows, columns }] = views, left = widest(rows) + 2 * GAP, right = left + 180;
+    /** @type {string[][]} */
+    const beside = columns.map(() => []);
+    /** @type {(place: number) => number} */
+    const y = (place) => GAP + (place + 0.5) * ROW;
+    /** @type {SVGElement[]} */
     const parts = views.flatMap((view, number) => {
       const queries = q === null ? [...rows.keys()] : [q];
       return queries.flatMap((query) => most(view.row(query), share).map(({ key, value }) => {
@@ -124,10 +127,13 @@
         });
       }));
     });
-    const bold = (place) => (place === q ? { "font-weight": "bold" } : {});
+    /** @type {(place: number) => string} */
+    const weight = (place) => (place === q ? "bold" : "normal");
     const texts = columns.map((name, i) => [name, ...beside[i]].join("  "));
     parts.push(
-      ...rows.map((name, i) => label(name, left - GAP, y(i), { "text-anchor": "end", ...bold(i) })),
+      ...rows.map((name, i) =>
+        label(name, left - GAP, y(i), { "text-anchor": "end", "font-weight": weight(i) }),
+      ),
     );
     parts.push(...texts.map((text, i) => label(text, right + GAP, y(i))));
     return picture(
@@ -139,14 +145,18 @@
   };
 
   /* Spreadsheets take some first letters for formulas. */
+  /** @type {(text: string) => string} */
   const cell = (text) =>
     `"${(/^[=+\-@\t\r]/.test(text) ? "'" : "") + String(text).replace(/"/g, '""')}"`;
+  /** @type {(value: string | number) => string | number} */
   const field = (value) => {
     if (typeof value !== "number") return cell(value);
     return Number.isNaN(value) ? "" : Number(value.toPrecision(6));
   };
+  /** @type {(titles: string[], lines: (string | number)[][]) => string} */
   const table = (titles, lines) =>
     `${[titles, ...lines].map((line) => line.map(field).join(",")).join("\r\n")}\r\n`;
+  /** @type {(views: HeadView[]) => string} */
   const weightsTable = (views) =>
     table(
       ["head", "query_position", "query", "key_position", "key", "weight"],
@@ -157,12 +167,14 @@
       ),
     );
 
+  /** @type {(...parts: string[]) => string} */
   const named = (...parts) =>
     parts
       .join(" ")
       .toLowerCase()
       .replace(/[^a-z0-9]+/g, "-")
       .replace(/^-|-$/g, "");
+  /** @type {(text: string, act: () => void) => HTMLButtonElement} */
   const button = (text, act) => {
     const found = make("button", { type: "button" }, text);
     found.addEventListener("click", act);
@@ -173,12 +185,13 @@
   const ASKED =
     "STUDY is the folder that headbook collect has written, or build with --keep-study: ask " +
     "whoever made this report. ";
+  /** @type {(shown: Savable) => string} */
   const command = ({ about, views }) => {
     const { state: { units, view: asked } } = switches, view = viewOf(views[0].map, asked);
     const ending = `${view === "raw" ? "" : `-${view}`}${units === "words" ? "-words" : ""}`;
-    const number = /\d+/.exec(about)[0].padStart(4, "0");
+    const number = (/\d+/.exec(about) ?? [""])[0].padStart(4, "0");
     const names = views.map(({ name }) => {
-      const [, stack, layer, head] = /^(?:(\w+) )?L(\d+)·H(\d+)$/.exec(name);
+      const [, stack, layer, head] = /^(?:(\w+) )?L(\d+)·H(\d+)$/.exec(name) ?? [];
       const place = `L${layer.padStart(2, "0")}-H${head.padStart(2, "0")}`;
       return `--only "*-S${number}-${stack ? `${stack}-` : ""}${place}${ending}"`;
     });
@@ -186,8 +199,9 @@
   };
 
   /* Put buttons for what an instance shows into a box. */
+  /** @type {Headbook["save"]} */
   const save = (instance, box) => {
-    const { source } = document.querySelector("[data-switches]").dataset;
+    const { source } = one("[data-switches]").dataset;
     const where = () => {
       const { view, units, scale } = switches.state, names = instance.views.map(({ name }) => name);
       return {
@@ -202,7 +216,9 @@
       const { now: { q }, views } = instance;
       return q === null ? "" : ` from “${views[0].rows[q]}” (${q})`;
     };
+    /** @type {(kind: string, suffix: string) => string} */
     const file = (kind, suffix) => `${named(instance.about, ...where().names, kind)}.${suffix}`;
+    /** @type {(what: string) => string} */
     const said = (what) =>
       `${what} of ${where()
         .names.map((name, i) => (instance.views.length > 1 ? `${"ABCD"[i]}: ${name}` : name))
@@ -235,19 +251,19 @@
         offer(file("weights", "csv"), "text/csv", weightsTable(instance.views)),
       ),
     );
-    const line = make("small"),
-      code = make("code"),
-      about = document.querySelector("a[href$='about.html']");
+    const line = make("small"), code = make("code"), [about] = all("a[href$='about.html']");
     const tell = () => { if (instance.views.length) code.textContent = command(instance); };
     line.append(
       "Map and lines as PDF, with LaTeX and BibTeX, in linear colours and lines up to 90\u202f%: ",
       code,
       ` ${ASKED}`,
     );
-    if (about) line.append(make("a", { href: about.getAttribute("href") }, "Cite this report"));
+    const href = about?.getAttribute("href");
+    if (href) line.append(make("a", { href }, "Cite this report"));
     box.append(line);
     tell();
-    new MutationObserver(tell).observe(instance.panel.title, { childList: true });
+    const title = instance.panel?.title;
+    if (title) new MutationObserver(tell).observe(title, { childList: true });
     switches.follow(tell);
   };
 

@@ -2,8 +2,14 @@
 /* Heads as points of two numbers, each a link. One point is in the order of Tab; from there the
    arrow keys go to the next one by place. */
 (() => {
-  const { make, nearest } = window.headbook;
+  const { make, svg: draw, nearest } = window.headbook;
   const { number } = window.headbook.numbers;
+  /**
+   * @typedef {{ place: (value: number) => number, ticks: [place: number, text: string][] }} Axis
+   * @typedef {Point & { i: number, link: SVGAElement, name: SVGElement, text: string }} Dot
+   * @typedef {(dot?: Dot) => void} Stop
+   * @typedef {{ left: number, right: number, y: number }} Label
+   */
   const HEIGHT = 380,
     EDGE = { left: 62, right: 18, top: 12, bottom: 46 };
   const GAP = 6,
@@ -18,24 +24,18 @@
   const FIRST = 1,
     LAST = 6; /* stops of the colour scale; the ones before are as light as paper */
 
-  /* The name of SVG's elements is an address; the page's own picture knows it. */
-  const draw = (name, attributes = {}, text = "") => {
-    const element = document.createElementNS(document.querySelector("svg").namespaceURI, name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    element.textContent = text;
-    return element;
-  };
-
   /* Places of at most nine round numbers, and how many decimals they need. */
+  /** @type {(low: number, high: number) => { digits: number, at: number[] }} */
   const ticks = (low, high) => {
     const raw = (high - low) / 8,
       power = 10 ** Math.floor(Math.log10(raw));
-    const step = power * [1, 2, 5, 10].find((each) => each * power >= raw * 0.999);
+    const step = power * ([1, 2, 5].find((each) => each * power >= raw * 0.999) ?? 10);
     const first = Math.ceil(low / step - 1e-9),
       last = Math.floor(high / step + 1e-9);
     const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
     return { digits, at: Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step) };
   };
+  /** @type {(values: number[], share: boolean, from: number, to: number) => Axis} */
   const scaleOf = (values, share, from, to) => {
     const known = values
       .filter((value) => !Number.isNaN(value))
@@ -44,12 +44,10 @@
     /* With 0, and to the round numbers beyond, as in the still picture. */
     [low, high] = [Math.min(0, low), Math.max(0, high)];
     if (low === high) high = 1;
-    const {
-        at: [first, second],
-      } = ticks(low, high),
-      step = second - first;
+    const [first, second] = ticks(low, high).at, step = second - first;
     [low, high] = [Math.floor(low / step + 1e-9) * step, Math.ceil(high / step - 1e-9) * step];
     const { at, digits } = ticks(low, high);
+    /** @type {(value: number) => number} */
     const place = (value) => from + ((value - low) / (high - low)) * (to - from);
     return {
       place: (value) => place(value * (share ? 100 : 1)),
@@ -60,6 +58,7 @@
     };
   };
 
+  /** @type {(width: number, x: Axis, y: Axis, titles: string[]) => SVGGElement} */
   const axes = (width, x, y, titles) => {
     const bottom = HEIGHT - EDGE.bottom,
       right = width - EDGE.right;
@@ -93,6 +92,7 @@
     return group;
   };
 
+  /** @type {(heads: Head[], stacks: [string, string][]) => HTMLElement} */
   const legend = (heads, stacks) => {
     const layers = heads.map((head) => head.layer);
     const box = make("p", { class: "hint" });
@@ -111,13 +111,16 @@
   };
 
   /* The arrow keys, among the points that are shown. */
+  /** @type {Lookup<["x" | "y", number]>} */
   const DIRECTIONS = {
     ArrowLeft: ["x", -1],
     ArrowRight: ["x", 1],
     ArrowUp: ["y", -1],
     ArrowDown: ["y", 1],
   };
+  /** @type {(picture: SVGSVGElement, dots: Dot[], read: (text: string) => void) => Stop} */
   const walk = (picture, dots, read) => {
+    /** @type {(dot?: Dot) => void} */
     const stop = (dot) => {
       for (const each of dots) each.link.setAttribute("tabindex", each === dot ? "0" : "-1");
     };
@@ -136,6 +139,7 @@
       next.link.focus();
     });
     for (const dot of dots) dot.link.addEventListener("focus", () => read(dot.text));
+    /** @type {(near?: Dot) => void} */
     const mark = (near) => {
       for (const each of dots) each.link.classList.toggle("near", each === near);
     };
@@ -152,20 +156,25 @@
   };
 
   /* The points whose names hide neither a point nor another name; the outermost are asked first. */
+  /** @type {(dots: Dot[]) => Set<Dot>} */
   const roomy = (dots) => {
+    /** @type {(axis: "x" | "y") => number} */
     const middle = (axis) => [...dots].sort((a, b) => a[axis] - b[axis])[dots.length >> 1]?.[axis];
-    const [x, y] = [middle("x"), middle("y")],
-      away = (dot) => Math.hypot(dot.x - x, dot.y - y);
-    const named = new Set(),
-      taken = [];
+    const [x, y] = [middle("x"), middle("y")], named = new Set();
+    /** @type {(dot: Dot) => number} */
+    const away = (dot) => Math.hypot(dot.x - x, dot.y - y);
+    /** @type {Label[]} */
+    const taken = [];
     for (const dot of [...dots].sort((a, b) => away(b) - away(a) || a.i - b.i)) {
       const left = dot.x + GAP,
         right = left + LETTER * dot.name.textContent.length;
+      /** @type {(each: Dot) => boolean} */
       const hides = (each) =>
         each !== dot &&
         each.x > left - HALF &&
         each.x < right &&
         Math.abs(each.y - dot.y) < 2 * HALF;
+      /** @type {(each: Label) => boolean} */
       const meets = (each) =>
         each.left < right && left < each.right && Math.abs(each.y - dot.y) < 2 * HALF;
       if (taken.some(meets) || dots.some(hides)) continue;
@@ -176,6 +185,7 @@
   };
 
   /* The colour of a part of the scale, on any paper. */
+  /** @type {(part: number) => string} */
   const colour = (part) => {
     const place = FIRST + part * (LAST - FIRST),
       low = Math.min(LAST - 1, Math.floor(place));
@@ -184,6 +194,7 @@
   };
 
   /* Two columns over all heads in a box; the result shows some of the heads, by number. */
+  /** @type {Scatter} */
   const scatter = (box, { heads, stacks, root, x, y }) => {
     const width = Math.max(280, Math.min(760, box.clientWidth || 640));
     const across = scaleOf([...x.value], x.share, EDGE.left, width - EDGE.right);
@@ -198,7 +209,9 @@
     });
     const most = Math.max(1, ...heads.map((head) => head.layer));
     const least = Math.min(...heads.map((head) => head.layer));
+    /** @type {(stack: string) => string} */
     const shape = (stack) => SHAPES[stacks.findIndex(([name]) => name === stack) % 3];
+    /** @type {Dot[]} */
     const dots = [];
     heads.forEach((head, i) => {
       if (Number.isNaN(x.value[i]) || Number.isNaN(y.value[i])) return;
