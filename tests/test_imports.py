@@ -51,7 +51,8 @@ ORDER = """
     inference headrelations quantities published alignment alignmenttable
     images charts
     views
-    latex markup contents export scripts publish handed parallel later press stylesheet site papers
+    latex markup contents export scripts publish handed parallel later scripttags press
+    stylesheet site papers
     onefile
     pack
     console options endings places cli __main__
