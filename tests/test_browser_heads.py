@@ -53,7 +53,11 @@ def test_filters_work_while_the_numbers_of_a_column_are_on_their_way(
 ) -> None:
     page = visit(open_page, encoder_site)
     held: list[Route] = []
-    page.route("**/data/values/*.js", held.append)
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/data/values/*.js", hold)
     page.get_by_label("Metric").select_option(PREVIOUS)
     page.get_by_role("button", name="Add column").click()
     page.get_by_label("Filter by words").fill("L1H")

@@ -164,10 +164,12 @@ def test_scripts_lose_their_comments_and_nothing_else() -> None:
   /** @type {number} */
   const a = /** @type {any} */ (b);
   /** @type {any} */ (a).c();
+
   d(); /* here */
+  try { e(); } catch { /* never mind */ }
   /* there */
 """
-    kept = ("const a = /** @type {any} */ (b);", "/** @type {any} */ (a).c();", "d(); /* here */")
+    kept = ("const a = (b);", "(a).c();", "d();", "try { e(); } catch { /* never mind */ }")
     assert bare(script) == "".join(f"{line}\n" for line in kept)
 
 
