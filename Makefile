@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"; export PATH
 
 # Processes that tests start find what others have compiled.
 unexport PYTHONDONTWRITEBYTECODE
@@ -25,10 +26,17 @@ $(VENV)/test.done: $(VENV)/demo.done
 demo: $(VENV)/demo.done
 	$(BIN)/headbook demo --out site --force
 
-check: $(VENV)/test.done
+# Node.js and npm come with the test extra; what is on the path serves where they are missing.
+node_modules/.package-lock.json: $(VENV)/test.done package.json package-lock.json
+	@$(WITH_NODE); command -v npm >/dev/null || { echo "missing: Node.js with npm, which check the scripts; install them and call make again" >&2; exit 1; }
+	$(WITH_NODE); npm ci --no-audit --no-fund --loglevel=error
+	touch $@
+
+check: node_modules/.package-lock.json
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(WITH_NODE); npm run --loglevel=error check
 
 test: check browser
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
@@ -44,4 +52,4 @@ gallery: demo browser
 	$(BIN)/python docs/gallery.py site
 
 clean:
-	rm -rf $(VENV) site build dist
+	rm -rf $(VENV) node_modules site build dist

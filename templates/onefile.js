@@ -1,22 +1,38 @@
 "use strict";
 /* A site in one file. Pages, scripts, data and files stand in the document as blocks of text, which
    `headbook.writing.solid` packs and which are opened when something of them is asked for; a page
-   takes the place of the body, and the site's scripts run for it as they do in the folder. The address
-   holds the page and what its views put there: #/heads/L00-H01.html#view=renorm. */
+   takes the place of the body, and the site's scripts run for it as they do in the folder. The
+   address holds the page and what its views put there: #/heads/L00-H01.html#view=renorm. */
 (() => {
   const FIRST = "index.html", MISSING = "404.html", TABLES = "data.html";
-  const TYPES = { csv: "text/csv", json: "application/json", jsonl: "application/json", pdf: "application/pdf", svg: "image/svg+xml" };
+  /** @type {Lookup<string>} */
+  const TYPES = {
+    csv: "text/csv",
+    json: "application/json",
+    jsonl: "application/json",
+    pdf: "application/pdf",
+    svg: "image/svg+xml",
+  };
   const ABSENT = "Left out of this one file; the folder of the site has it.";
   const OPEN = 12; /* blocks at a time */
+  /** @typedef {{ text: string, parts: number[], size: number }} Block */
+  /** @typedef {{ bytes: Uint8Array<ArrayBuffer>, place: number }} Part */
+  /** @typedef {{ place: Block, start: number, end: number, columns?: number }} Stored */
+  /** @type {Map<string, Stored>} */
   const stored = new Map(); /* where files are, by their addresses in the folder */
+  /** @type {Map<Block, Promise<Uint8Array<ArrayBuffer>>>} */
   const opened = new Map(); /* bytes of blocks, those asked for last at the end */
+  /** @type {Map<string, number>} */
   const heights = new Map(); /* how far pages were scrolled, by address in the bar */
   let path = FIRST, home = "", asked = 0, clicked = false, page = new AbortController();
 
   /* Bytes from letters of base 85, as `headbook.writing.markup.letters` writes them. */
-  const LETTERS = [..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~"];
+  const LETTERS = [
+    ..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~",
+  ];
   const VALUES = new Uint8Array(128);
   LETTERS.forEach((letter, value) => { VALUES[letter.charCodeAt(0)] = value; });
+  /** @type {(text: string) => Uint8Array<ArrayBuffer>} */
   const unpacked = (text) => {
     const groups = Math.ceil(text.length / 5), view = new DataView(new ArrayBuffer(4 * groups));
     for (let group = 0; group < groups; group += 1) {
@@ -29,6 +45,7 @@
     return new Uint8Array(view.buffer, 0, 4 * groups - (5 * groups - text.length));
   };
   /* What stood before in a block, put back; see `headbook.writing.solid.thinned`. */
+  /** @type {(part: Part) => number} */
   const number = (part) => {
     let value = 0, scale = 1, byte = 128;
     for (; byte > 127; scale *= 128) {
@@ -37,11 +54,15 @@
     }
     return value;
   };
+  /** @type {(bytes: Uint8Array<ArrayBuffer>, parts: number[], size: number) =>
+     Uint8Array<ArrayBuffer>} */
   const whole = (bytes, parts, size) => {
     let begin = 0, done = 0, back = 0;
+    /** @type {(length: number) => Part} */
     const cut = (length) => ({ bytes: bytes.subarray(begin, begin += length), place: 0 });
     const [gaps, lengths, moves] = parts.map(cut), rest = cut(bytes.length);
     const found = new Uint8Array(size);
+    /** @type {(length: number) => void} */
     const copy = (length) => {
       found.set(rest.bytes.subarray(rest.place, rest.place += length), done);
       done += length;
@@ -55,70 +76,99 @@
     copy(size - done);
     return found;
   };
+  /** @type {(place: Block) => Promise<Uint8Array<ArrayBuffer>>} */
   const block = async ({ text, parts, size }) => {
-    const stream = new Blob([unpacked(text)]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return whole(new Uint8Array(await new Response(stream).arrayBuffer()), parts, size);
+    const stream = new Blob([unpacked(text)]).stream();
+    const inflated = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
+    return whole(new Uint8Array(await inflated.arrayBuffer()), parts, size);
   };
+  /** @type {(place: Block) => Promise<Uint8Array<ArrayBuffer>>} */
   const take = (place) => {
     const bytes = opened.get(place) || block(place);
     opened.delete(place);
     opened.set(place, bytes);
-    if (opened.size > OPEN) opened.delete(opened.keys().next().value);
+    const [oldest] = opened.keys();
+    if (opened.size > OPEN) opened.delete(oldest);
     return bytes;
   };
+  /** @type {(bytes: Uint8Array) => string} */
   const text = (bytes) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
   /* A table that stood column by column. */
+  /** @type {(bytes: Uint8Array, count: number) => Uint8Array<ArrayBuffer>} */
   const byRow = (bytes, count) => {
     const values = text(bytes).split("\n"), height = values.length / count;
-    const row = (at) => Array.from({ length: count }, (_, column) => values[column * height + at]).join(",");
-    return new TextEncoder().encode(Array.from({ length: height }, (_, at) => `${row(at)}\n`).join(""));
+    const rows = Array.from({ length: height }, (_, at) => {
+      const row = Array.from({ length: count }, (_, column) => values[column * height + at]);
+      return `${row.join(",")}\n`;
+    });
+    return new TextEncoder().encode(rows.join(""));
   };
+  /** @type {(name: string) => Promise<Uint8Array<ArrayBuffer>>} */
   const content = async (name) => {
-    const { place, start, end, columns } = stored.get(name), bytes = (await take(place)).subarray(start, end);
-    return columns ? byRow(bytes, columns) : bytes;
+    const file = stored.get(name);
+    if (!file) throw new Error(`cannot load ${name}`);
+    const bytes = (await take(file.place)).subarray(file.start, file.end);
+    return file.columns ? byRow(bytes, file.columns) : bytes;
   };
+  /** @type {(name: string) => Promise<string>} */
   const read = async (name) => text(await content(name));
+  /** @type {(name: string) => Promise<string>} */
   const picture = async (name) => {
     const letters = Array.from(await content(name), (byte) => String.fromCharCode(byte)).join("");
     return `data:image/png;base64,${btoa(letters)}`;
   };
+  /** @type {(element: HTMLScriptElement) => void} */
   const keep = (element) => {
-    const { files, parts } = element.dataset, columns = JSON.parse(element.dataset.columns);
+    const { files = "[]", parts = "[]", columns = "{}" } = element.dataset;
     const place = { text: element.textContent, parts: JSON.parse(parts), size: 0 };
     for (const [name, length] of JSON.parse(files)) {
       const start = place.size;
       place.size += length;
-      stored.set(name, { place, start, end: place.size, columns: columns[name] });
+      stored.set(name, { place, start, end: place.size, columns: JSON.parse(columns)[name] });
     }
     element.remove();
   };
 
   /* The page that an address asks for, and what is left for its views. */
+  /** @type {(hash: string) => [page: string, state: string]} */
   const parted = (hash) => {
     const [, name, state = ""] = /^#\/([^#]*)(#.*)?$/.exec(hash) || ["", hash ? path : FIRST, hash];
     if (stored.has(name) && name.endsWith(".html")) return [name, state];
     return [stored.has(name) ? TABLES : MISSING, ""];
   };
+  /** @type {OneFile["link"]} */
   const link = (hash) => `#/${path}${hash === "#" ? "" : hash}`;
   /* What a link of a page leads to in the folder: from the page itself or from a script. */
+  /** @type {(href: string) => string} */
   const address = (href) => href.slice(href.startsWith("#/") ? 2 : home.length);
 
   /* Scripts are allowed by their hashes; data files are values alone. */
+  /** @type {(code: string) => void} */
   const execute = (code) => {
     const element = document.createElement("script");
     element.textContent = code;
     document.head.append(element);
     element.remove();
   };
+  /** @type {OneFile["run"]} */
   const run = async (src) => {
     const name = address(src);
     if (!stored.has(name)) throw new Error(`cannot load ${name}`);
     const asking = window.headbook, found = await read(name); /* a page may have followed */
     if (name.startsWith("assets/")) execute(found);
-    else asking.take(...JSON.parse(found));
+    else {
+      const [data, value] = JSON.parse(found);
+      asking.take(data, value);
+    }
   };
-  window.oneFile = { hash: () => parted(location.hash)[1], link, run, aimed: (body) => aimed(body) };
+  window.oneFile = {
+    hash: () => parted(location.hash)[1],
+    link,
+    run,
+    aimed: (body) => aimed(body),
+  };
 
+  /** @type {(name: string) => Promise<void>} */
   const save = async (name) => {
     const type = TYPES[name.slice(name.lastIndexOf(".") + 1)] || "application/octet-stream";
     const url = URL.createObjectURL(new Blob([await content(name)], { type }));
@@ -130,11 +180,14 @@
   };
 
   /* A page of the folder as it stands here: links and pictures. */
+  /** @type {(element: HTMLAnchorElement) => void} */
   const aim = (element) => {
-    const href = element.getAttribute("href");
+    const href = element.getAttribute("href") ?? "";
     if (/^[a-z]+:/i.test(href) || element.matches(".skip")) return;
     const table = href.startsWith("#") ? path : address(href).replace(/#.*/, "");
-    const other = table.endsWith(".parquet") ? table.replace(/parquet$/, "csv") : table.replace(/csv\.gz$/, "parquet");
+    const other = table.endsWith(".parquet")
+      ? table.replace(/parquet$/, "csv")
+      : table.replace(/csv\.gz$/, "parquet");
     const name = stored.has(table) || path === TABLES ? table : other;
     const fragment = href.includes("#") ? href.slice(href.indexOf("#")) : "";
     if (stored.has(name)) {
@@ -145,18 +198,24 @@
       element.setAttribute("title", ABSENT);
     }
   };
+  /** @type {OneFile["aimed"]} */
   const aimed = (body) => {
-    body.querySelectorAll("a[href]").forEach(aim);
+    for (const element of body.querySelectorAll("a")) {
+      if (element.hasAttribute("href")) aim(element);
+    }
     return body;
   };
+  /** @type {(body: HTMLElement, own: string) => Promise<void>} */
   const illustrated = async (body, own) => {
     for (const [selector, name] of [["img", "src"], ["image", "href"]]) {
       for (const element of body.querySelectorAll(`${selector}[${name}]`)) {
-        const source = element.getAttribute(name);
-        if (!source.startsWith("data:")) element.setAttribute(name, await picture(source.slice(own.length)));
+        const source = element.getAttribute(name) ?? "";
+        if (source.startsWith("data:")) continue;
+        element.setAttribute(name, await picture(source.slice(own.length)));
       }
     }
   };
+  /** @type {(body: HTMLElement) => HTMLElement} */
   const prepared = (body) => {
     body.dataset.root = "#/";
     aimed(body);
@@ -164,14 +223,20 @@
       const note = document.createElement("p");
       note.className = "warnings";
       note.textContent = document.documentElement.dataset.left;
-      body.querySelector("h1").after(note);
+      body.querySelector("h1")?.after(note);
     }
     return body;
   };
 
+  /** @type {(state: string, height?: number) => void} */
   const settle = (state, height) => {
-    const target = state.length > 1 && !state.includes("=") && document.getElementById(decodeURIComponent(state.slice(1)));
-    for (let outer = target && target.closest("details"); outer; outer = outer.parentElement.closest("details")) outer.open = true;
+    const id = state.length > 1 && !state.includes("=") ? decodeURIComponent(state.slice(1)) : "";
+    const target = document.getElementById(id);
+    let outer = target?.closest("details");
+    while (outer) {
+      outer.open = true;
+      outer = outer.parentElement?.closest("details");
+    }
     if (target) {
       target.scrollIntoView({ behavior: "instant" });
       target.focus({ preventScroll: true });
@@ -186,13 +251,15 @@
   };
 
   /* Put a page in the place of the one before, whose listeners end. */
+  /** @type {(name: string, height?: number) => Promise<void>} */
   const show = async (name, height) => {
     page.abort();
     page = new AbortController();
     const mine = asked += 1;
     const parsed = new DOMParser().parseFromString(await read(name), "text/html");
-    const sources = [...parsed.querySelectorAll("script")].map((script) => script.getAttribute("src"));
-    const own = parsed.body.dataset.root;
+    const sources = [...parsed.querySelectorAll("script")].map((script) =>
+      script.getAttribute("src") ?? "");
+    const { root: own = "" } = parsed.body.dataset;
     const codes = await Promise.all(sources.map((src) => read(src.slice(own.length))));
     await illustrated(parsed.body, own);
     if (mine !== asked) return;
@@ -207,17 +274,21 @@
     settle(parted(location.hash)[1], height);
   };
 
+  /** @type {(event: HashChangeEvent) => void} */
   const follow = (event) => {
     const [name, state] = parted(location.hash);
     const before = new URL(event.oldURL).hash;
-    if (location.hash && !location.hash.startsWith("#/")) history.replaceState(null, "", link(state));
+    if (location.hash && !location.hash.startsWith("#/"))
+      history.replaceState(null, "", link(state));
     if (name === path) { settle(state); return; }
     heights.set(before, scrollY);
     show(name, clicked ? 0 : heights.get(location.hash) || 0);
     clicked = false;
   };
+  /** @type {(event: Event) => void} */
   const click = (event) => {
-    const element = event.target.closest("a[href]");
+    /** @type {HTMLAnchorElement | null} */
+    const element = /** @type {Element} */ (event.target).closest("a[href]");
     if (!element || event.defaultPrevented) return;
     if (element.dataset.save) {
       event.preventDefault();
@@ -228,18 +299,22 @@
     if (element.getAttribute("href") === location.hash) settle(parted(location.hash)[1]);
   };
 
-  document.documentElement.hidden = parted(location.hash)[0] !== FIRST || location.hash.startsWith("#/");
+  document.documentElement.hidden =
+    parted(location.hash)[0] !== FIRST || location.hash.startsWith("#/");
   window.addEventListener("hashchange", follow);
   document.addEventListener("click", click);
   document.addEventListener("DOMContentLoaded", () => {
     history.scrollRestoration = "manual";
-    document.querySelectorAll("script[data-files]").forEach(keep);
+    for (const element of document.querySelectorAll("script")) {
+      if (element.dataset.files) keep(element);
+    }
     /* What scripts of a page hear on window and document ends with the page. */
     for (const target of [window, document]) {
       const add = target.addEventListener.bind(target);
+      /** @type {EventTarget["addEventListener"]} */
       target.addEventListener = (type, call, options) => {
         const given = typeof options === "object" ? options : { capture: Boolean(options) };
-        add(type, call, { ...given, signal: page.signal });
+        if (call) add(type, call, { ...given, signal: page.signal });
       };
     }
     show(parted(location.hash)[0], 0).finally(() => { document.documentElement.hidden = false; });

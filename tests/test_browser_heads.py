@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from browser import Open, each
 from headbook.numbers.results import results
@@ -46,6 +46,37 @@ def test_the_script_draws_the_table_that_stands_without_it(
     expect(page.locator("[data-count]")).to_have_text(f"{total} of {total} heads")
     classes = [each(p.locator(".finding tbody td.number"), "class") for p in (page, still)]
     assert classes[0] == classes[1]
+
+
+def test_filters_work_while_the_numbers_of_a_column_are_on_their_way(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = visit(open_page, encoder_site)
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/data/values/*.js", hold)
+    page.get_by_label("Metric").select_option(PREVIOUS)
+    page.get_by_role("button", name="Add column").click()
+    page.get_by_label("Filter by words").fill("L1H")
+    layer = [name for name in column_of(encoder_site, PREVIOUS)[1] if name.startswith("L1·")]
+    expect(page.locator("[data-count]")).to_contain_text(f"{len(layer)} of ")
+    assert names(page) == layer
+    for route in held:
+        route.continue_()
+    expect(page.locator(f'th[data-key="{PREVIOUS}"]')).to_be_visible()
+    assert held
+    assert names(page) == layer
+
+
+@pytest.mark.parametrize("fragment", ["#12", "#-", "#nowhere"])
+def test_an_address_that_names_nothing_leaves_the_list_whole(
+    encoder_site: Site, open_page: Open, fragment: str
+) -> None:
+    page = visit(open_page, encoder_site, fragment)
+    assert len(names(page)) == len(column_of(encoder_site, DISTANCE)[1])
 
 
 def test_an_added_column_holds_the_numbers_of_the_study(

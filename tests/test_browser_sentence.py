@@ -313,6 +313,18 @@ def test_paths_light_up_one_by_one(encoder_site: Site, open_page: Open) -> None:
     assert min(np.diff(sorted(places))) >= 12.5
 
 
+def test_a_path_chooses_its_token_in_its_own_text(pair_site: Site, open_page: Open) -> None:
+    """Of two texts, each with paths: not the token at the same place of the other text."""
+    page = ready(open_page(pair_site.folder / SENTENCE))
+    for side, stack in enumerate(("encoder", "decoder")):
+        figure = page.locator(f'figure[data-paths="{stack}"]')
+        figure.locator('g[data-i="2"]').focus()
+        page.keyboard.press("Enter")
+        expect(word(page, 2, side=side)).to_have_attribute("aria-pressed", "true")
+        expect(word(page, 2, side=1 - side)).to_have_attribute("aria-pressed", "false")
+        expect(figure.locator("g.on")).to_have_attribute("data-i", "2")
+
+
 def test_without_scripts_a_head_and_its_lists_stand_there(
     encoder_site: Site, open_page: Open
 ) -> None:

@@ -51,8 +51,8 @@ ORDER = """
     inference headrelations quantities published alignment alignmenttable
     images charts
     views
-    latex markup contents export scripts publish handed parallel later press stylesheet site papers
-    solid
+    latex markup contents export scripts publish handed parallel later scripttags press
+    stylesheet site papers solid
     onefile
     pack
     console options endings places cli __main__

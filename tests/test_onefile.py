@@ -17,6 +17,7 @@ from headbook.resources import folder
 from headbook.writing import onefile
 from headbook.writing.markup import from_letters, values
 from headbook.writing.pack import Packed, pack
+from headbook.writing.stylesheet import bare
 from pages import elements, html_of, links, text_of, tree
 from sites import Site
 from test_anonymous import AUTHOR, DATE, TELLING, telling
@@ -84,17 +85,18 @@ def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: Packed) -
         if meta.attributes.get("http-equiv") == "Content-Security-Policy"
     )
     assets = sorted((small_site.folder / "assets").glob("*.js"))
-    scripts = [*assets, folder("templates") / "onefile.js"]
+    loader = bare((folder("templates") / "onefile.js").read_text(encoding="utf-8"))
+    scripts = [*(script.read_bytes() for script in assets), loader.encode()]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert {*rules.pop("script-src").split()} == {digest(script) for script in scripts}
-    assert rules.pop("style-src") == digest(small_site.folder / "assets/site.css")
+    assert rules.pop("style-src") == digest((small_site.folder / "assets/site.css").read_bytes())
     rest = {"default-src": "'none'", "base-uri": "'none'", "form-action": "'none'"}
     assert rules == rest | {"img-src": "data:"}
 
 
-def digest(file: Path) -> str:
+def digest(text: bytes) -> str:
     """How a policy names a text."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(file.read_bytes()).digest()).decode()}'"
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
 
 
 def test_nothing_in_it_is_loaded(one: Packed) -> None:

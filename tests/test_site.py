@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import headbook
-from headbook.writing.stylesheet import compact
+from headbook.writing.stylesheet import bare, compact
 from pages import broken_links, data_file, differing, elements, html_of, ids, links, text_of, tree
 from sites import SOMEBODY, Site
 
@@ -155,6 +155,22 @@ def test_a_style_sheet_is_written_without_what_browsers_skip() -> None:
 }
 """
     assert compact(style) == 'a,b{c:d}@media (w:1px){.e :is(.f,.g)::after{h:" ▲" / ""}}\n'
+
+
+def test_scripts_lose_their_comments_and_nothing_else() -> None:
+    """Also where code follows a comment on its line, as after the type of a value."""
+    script = """/* About it,
+   in lines. */
+  /** @type {number} */
+  const a = /** @type {any} */ (b);
+  /** @type {any} */ (a).c();
+
+  d(); /* here */
+  try { e(); } catch { /* never mind */ }
+  /* there */
+"""
+    kept = ("const a = (b);", "(a).c();", "d();", "try { e(); } catch { /* never mind */ }")
+    assert bare(script) == "".join(f"{line}\n" for line in kept)
 
 
 def test_the_site_keeps_within_its_budgets(any_site: Site) -> None:

@@ -2,13 +2,23 @@
 /* The map of all heads at the foot of pages: a table of links for each stack, coloured by any
    metric. One Tab stop a table; arrow keys move inside. */
 (() => {
-  const { all, make, load, root, rove } = window.headbook;
+  /**
+   * @typedef {{ stack: string, names: string[], title: string, table: HTMLElement,
+   *   caption: HTMLElement, links: HTMLAnchorElement[] }} StackTable
+   */
+  const { all, one, targetOf, make, load, root, rove } = window.headbook;
 
+  /**
+   * @type {(data: MapData, chosen: string) => { label: HTMLElement, select: HTMLSelectElement }}
+   */
   const chooserOf = ({ choices }, chosen) => {
     const label = make("label", {}, "Metric "), select = make("select", { autocomplete: "off" });
     for (const [title, options] of choices) {
       const into = options.length > 1 ? make("optgroup", { label: title }) : select;
-      for (const [key, name] of options) into.append(make("option", { value: key }, options.length > 1 ? `${title}: ${name}` : title));
+      for (const [key, name] of options)
+        into.append(
+          make("option", { value: key }, options.length > 1 ? `${title}: ${name}` : title),
+        );
       if (into !== select) select.append(into);
     }
     select.value = chosen;
@@ -16,10 +26,14 @@
     return { label, select };
   };
 
+  /** @type {(stack: MapStack, several: boolean) => StackTable} */
   const tableOf = ([stack, title, layers, heads, names, addresses], several) => {
     const table = make("table", { class: "heads" });
     const caption = make("caption"), head = make("tr"), body = make("tbody");
-    head.append(make("td"), ...Array.from({ length: heads }, (_, n) => make("th", { scope: "col" }, `H${n}`)));
+    head.append(
+      make("td"),
+      ...Array.from({ length: heads }, (_, n) => make("th", { scope: "col" }, `H${n}`)),
+    );
     layers.forEach((layer, row) => {
       const line = make("tr");
       line.append(make("th", { scope: "row" }, `L${layer}`));
@@ -37,29 +51,49 @@
     table.append(caption, top, body);
     const links = all("a", table);
     rove(table, links, heads);
-    return { stack, names, title: several ? `${title[0].toUpperCase()}${title.slice(1)}. ` : "", table, caption, links };
+    return {
+      stack,
+      names,
+      title: several ? `${title[0].toUpperCase()}${title.slice(1)}. ` : "",
+      table,
+      caption,
+      links,
+    };
   };
+  /** @type {(table: StackTable, shown?: Grid) => void} */
   const colour = ({ names, title, caption, links }, shown) => {
-    caption.textContent = title + (shown ? `${shown.caption}: from ${shown.low} (faint) to ${shown.high} (strong)${shown.ink === "d" ? "; 0 is pale" : ""}.` : "Not measured here.");
+    const pale = shown?.ink === "d" ? "; 0 is pale" : "";
+    caption.textContent =
+      title +
+      (shown
+        ? `${shown.caption}: from ${shown.low} (faint) to ${shown.high} (strong)${pale}.`
+        : "Not measured here.");
     links.forEach((link, i) => {
-      const step = shown ? shown.steps[i] : -1;
-      link.parentElement.className = step < 0 ? "" : `${shown.ink}${step}`;
+      const cell = link.closest("td");
+      const step = shown && shown.steps[i] >= 0 ? `${shown.ink}${shown.steps[i]}` : "";
+      if (cell) cell.className = step;
       link.dataset.value = shown ? shown.texts[i] : "–";
       link.setAttribute("aria-label", `${names[i]}: ${link.dataset.value}`);
     });
   };
+  /** @type {(box: HTMLDetailsElement) => Promise<void>} */
   const draw = async (box) => {
     const data = await load(`${root()}data/map.js`, "map");
     const { label, select } = chooserOf(data, data.chosen);
     const tables = data.stacks.map((stack) => tableOf(stack, data.stacks.length > 1));
     const told = make("p", { class: "status" });
-    const tell = ({ target }) => {
+    /** @type {(event: Event) => void} */
+    const tell = (event) => {
+      const target = targetOf(event);
       if (target.dataset.value) told.textContent = target.getAttribute("aria-label");
     };
     const show = async () => {
       const chosen = select.value;
       const all = chosen === data.chosen ? null : await load(`${root()}data/grid.js`, "grid");
-      if (chosen === select.value) tables.forEach((each) => colour(each, all ? all[each.stack]?.[chosen] : data.first[each.stack]));
+      if (chosen === select.value)
+        tables.forEach((each) =>
+          colour(each, all ? all[each.stack]?.[chosen] : data.first[each.stack]),
+        );
     };
     select.addEventListener("change", () => {
       told.textContent = "";
@@ -77,9 +111,9 @@
     box.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
       box.open = false;
-      box.querySelector("summary").focus();
+      one("summary", box).focus();
     });
   };
 
-  all("[data-atlas]").forEach(draw);
+  all("details[data-atlas]").forEach(draw);
 })();

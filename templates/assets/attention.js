@@ -1,11 +1,14 @@
 "use strict";
 /* Attention under every exemplar of a head. */
 (() => {
-  const { all, load, make, hash, Instance, Panel, switches } = window.headbook;
+  const { all, one, load, make, hash, Instance, Panel, switches } = window.headbook;
   const { mapOf } = window.headbook.weights;
+  /** @type {{ instance: InstanceLike, element: HTMLElement, open: (wanted: Wanted) => void }[]} */
   const instances = [];
 
   /* What pages leave to scripts: a line that says what is pointed at, and what opens below. */
+  /** @type {(article: HTMLElement) => { details: HTMLDetailsElement, stage: HTMLElement,
+     told: HTMLElement }} */
   const partsOf = (article) => {
     let details = article.querySelector("details");
     if (!details) {
@@ -21,17 +24,18 @@
   };
 
   /* An exemplar: its text at once, the rest where a reader opens it. */
+  /** @type {(article: HTMLElement) => void} */
   const startExemplar = (article) => {
-    const { map: place, looks, looked, sentence } = article.dataset;
-    const { src, name } = article.closest("[data-src]").dataset;
+    const { map: place = "", looks, looked, sentence } = article.dataset;
+    const { src = "", name = "" } = one("[data-src]").dataset;
     const file = src.slice(src.lastIndexOf("/") + 1, -3);
-    const keys = article.querySelector(".looked .text");
+    const keys = one(".looked .text", article);
     const { details, stage, told } = partsOf(article);
     const instance = new Instance({
       id: place,
       home: { q: Number(looks), k: Number(looked) },
       read: async () => ({ name, map: mapOf((await load(src, file))[place]) }),
-      lines: { queries: article.querySelector(".looking .text") || keys, keys },
+      lines: { queries: all(".looking .text", article)[0] ?? keys, keys },
       told, about: `sentence ${sentence}`,
     });
     const open = async () => {
@@ -43,11 +47,12 @@
       if (details.open) {
         await open();
         instance.point();
-        article.scrollIntoView({ block: "nearest", behavior: "instant" }); /* the column it stood in is now below */
+        /* the column it stood in is now below */
+        article.scrollIntoView({ block: "nearest", behavior: "instant" });
       } else if (switches.place().at === place) switches.point({});
     });
     const link = article.querySelector("header a"), how = article.querySelector("[data-neurons]");
-    const [, stack = "self", layer, head] = /^(?:([a-z]+)-)?L0*(\d+)-H0*(\d+)$/.exec(file);
+    const [, stack = "self", layer, head] = /^(?:([a-z]+)-)?L0*(\d+)-H0*(\d+)$/.exec(file) ?? [];
     const page = link && link.getAttribute("href");
     instance.after = () => {
       const { q, k } = instance.place;

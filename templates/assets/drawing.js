@@ -1,6 +1,10 @@
 "use strict";
 /* Attention on canvas: a map with its tokens, and lines from tokens to tokens. */
 (() => {
+  /**
+   * @typedef {{ left: number, top: number, right: number }} Margins
+   * @typedef {Margins & { size: number, named: boolean }} Room
+   */
   const { make, REACH } = window.headbook;
   const { most, shade } = window.headbook.weights;
   const LARGEST = 560;
@@ -8,73 +12,100 @@
   const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3]];
 
   /* The stops of a scale on light or dark paper: `q` from paper to ink, `v` both ways from zero. */
+  /** @type {Map<string, Colour[]>} */
   const stops = new Map();
+  /** @type {() => "light" | "dark"} */
   const schemeNow = () => {
     const { theme } = document.documentElement.dataset;
     if (theme === "light" || theme === "dark") return theme;
     return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   };
+  /** @type {(name: string, scheme: string) => Colour[]} */
   const stopsOf = (name, scheme) => {
     const key = `${name} ${scheme}`;
-    if (!stops.has(key)) {
-      const probe = make("i");
-      probe.style.colorScheme = scheme;
-      document.body.append(probe);
-      stops.set(key, Array.from({ length: 7 }, (_, step) => {
-        probe.className = `${name}${step}`;
-        return getComputedStyle(probe).backgroundColor.match(/\d+/g).slice(0, 3).map(Number);
-      }));
-      probe.remove();
-    }
-    return stops.get(key);
+    const known = stops.get(key);
+    if (known) return known;
+    const probe = make("i");
+    probe.style.colorScheme = scheme;
+    document.body.append(probe);
+    const found = Array.from({ length: 7 }, (_, step) => {
+      probe.className = `${name}${step}`;
+      const numbers = getComputedStyle(probe).backgroundColor.match(/\d+/g) ?? [];
+      return numbers.slice(0, 3).map(Number);
+    });
+    probe.remove();
+    stops.set(key, found);
+    return found;
   };
+  /** @type {(found: Colour[], part: number) => Colour} */
   const between = (found, part) => {
-    const place = Math.min(1, Math.max(0, part)) * 6, low = Math.min(5, Math.floor(place)), rest = place - low;
+    const place = Math.min(1, Math.max(0, part)) * 6,
+      low = Math.min(5, Math.floor(place)),
+      rest = place - low;
     return found[low].map((value, i) => Math.round(value + (found[low + 1][i] - value) * rest));
   };
+  /** @type {Drawing["colour"]} */
   const colour = (part, scheme = schemeNow()) => between(stopsOf("q", scheme), part);
-  /* Of a difference of two weights: the root of its size, so that it compares with those of weights. */
-  const sided = (value) => between(stopsOf("v", schemeNow()), (1 + Math.sign(value) * Math.sqrt(Math.min(1, Math.abs(value)))) / 2);
-  /* An element of a picture in lines. */
-  const { namespaceURI } = new DOMParser().parseFromString("<svg></svg>", "text/html").querySelector("svg");
-  const svg = (name, attributes, text = "") => {
-    const element = document.createElementNS(namespaceURI, name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    if (text) element.textContent = text;
-    return element;
-  };
+  /* Of a difference of two weights: the root of its size, so that it compares with those of
+     weights. */
+  /** @type {Drawing["sided"]} */
+  const sided = (value) =>
+    between(
+      stopsOf("v", schemeNow()),
+      (1 + Math.sign(value) * Math.sqrt(Math.min(1, Math.abs(value)))) / 2,
+    );
+  /** @type {Drawing["inkOf"]} */
   const inkOf = (element) => getComputedStyle(element).color;
 
+  /** @type {Drawing["penOf"]} */
+  const penOf = (canvas) => /** @type {Pen} */ (canvas.getContext("2d"));
   /* A canvas of some size in CSS pixels, sharp on every screen; its pen. */
+  /** @type {Drawing["sized"]} */
   const sized = (canvas, width, height) => {
     const ratio = window.devicePixelRatio || 1;
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
     canvas.style.width = `${width}px`;
     canvas.style.height = `${height}px`;
-    const pen = canvas.getContext("2d");
+    const pen = penOf(canvas);
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     return pen;
   };
 
   /* Room for the names of rows, and for those of columns, which lean. */
-  const margins = new WeakMap(), measuring = make("canvas").getContext("2d");
+  const margins = new WeakMap(), measuring = penOf(make("canvas"));
+  /** @type {(rows: string[], columns: string[]) => Margins} */
   const marginsOf = (rows, columns) => {
     if (!margins.has(columns)) {
       measuring.font = "bold 11px system-ui, sans-serif";
-      const widest = (names) => Math.min(86, Math.max(...names.map((name) => measuring.measureText([...name].slice(0, 14).join("")).width)));
+      /** @type {(names: string[]) => number} */
+      const widest = (names) =>
+        Math.min(
+          86,
+          Math.max(
+            ...names.map((name) => measuring.measureText([...name].slice(0, 14).join("")).width),
+          ),
+        );
       const across = widest(columns);
-      margins.set(columns, { left: widest(rows) + 10, top: Math.ceil(0.87 * across) + 12, right: Math.ceil(across / 2) + 4 });
+      margins.set(columns, {
+        left: widest(rows) + 10,
+        top: Math.ceil(0.87 * across) + 12,
+        right: Math.ceil(across / 2) + 4,
+      });
     }
     return margins.get(columns);
   };
 
   /* Cells fit the page as long as names do, too; below that the map scrolls. */
+  /** @type {(shown: Drawable, canvas: HTMLCanvasElement) => Room} */
   const sizes = ({ rows, columns }, canvas) => {
-    const longest = Math.max(rows.length, columns.length), { left, top, right } = marginsOf(rows, columns);
-    const room = canvas.parentElement.clientWidth - left - right;
-    /* In the work panel cells fit their pane; a long text scrolls there rather than lose its names. */
-    const docked = canvas.closest(".dock"), within = docked && longest <= 64 ? Math.max(NAMED, Math.floor(room / longest)) : 0;
+    const longest = Math.max(rows.length, columns.length),
+      { left, top, right } = marginsOf(rows, columns);
+    const room = Number(canvas.parentElement?.clientWidth) - left - right;
+    /* In the work panel cells fit their pane; a long text scrolls there rather than lose its
+       names. */
+    const docked = canvas.closest(".dock"),
+      within = docked && longest <= 64 ? Math.max(NAMED, Math.floor(room / longest)) : 0;
     const largest = within || Math.floor(LARGEST / longest);
     const named = largest >= NAMED;
     const fit = docked ? largest : Math.floor(room / columns.length);
@@ -82,22 +113,27 @@
     return named ? { size, left, top, right, named } : { size, left: 2, top: 2, right: 2, named };
   };
   /* The cells alone, drawn once for a map; pointing changes only what lies above them. */
+  /** @type {WeakMap<Float64Array, { key: string, canvas: HTMLCanvasElement }>} */
   const drawn = new WeakMap();
+  /** @type {(shown: Drawable, scale: Scale | "difference", size: number) => HTMLCanvasElement} */
   const cellsOf = (shown, scale, size) => {
     const ratio = window.devicePixelRatio || 1, key = `${scale} ${size} ${ratio} ${schemeNow()}`;
     const before = drawn.get(shown.values);
     if (before && before.key === key) return before.canvas;
-    const canvas = make("canvas"), n = shown.columns.length;
+    const canvas = make("canvas"), n = shown.columns.length, gap = size > 4 ? 1 : 0;
     const pen = sized(canvas, n * size, shown.rows.length * size);
     shown.values.forEach((value, i) => {
       if (Number.isNaN(value)) return;
-      pen.fillStyle = `rgb(${(scale === "difference" ? sided(value) : colour(shade(value, scale))).join(" ")})`;
-      pen.fillRect((i % n) * size, Math.floor(i / n) * size, size - (size > 4), size - (size > 4));
+      const found = scale === "difference" ? sided(value) : colour(shade(value, scale));
+      pen.fillStyle = `rgb(${found.join(" ")})`;
+      pen.fillRect((i % n) * size, Math.floor(i / n) * size, size - gap, size - gap);
     });
     drawn.set(shown.values, { key, canvas });
     return canvas;
   };
+  /** @type {(pen: Pen, shown: Drawable, near: Pair, room: Room) => void} */
   const paintNames = (pen, shown, near, { size, left, top }) => {
+    /** @type {(marked: boolean) => string} */
     const face = (marked) => `${marked ? "bold " : ""}11px system-ui, sans-serif`;
     pen.textBaseline = "middle";
     shown.rows.forEach((token, q) => {
@@ -116,6 +152,7 @@
     });
   };
   /* The map of what is shown, with the row and the column of a token and the cell of both. */
+  /** @type {Drawing["paintMap"]} */
   const paintMap = (canvas, shown, scale, near) => {
     const room = sizes(shown, canvas), { size, left, top, right } = room;
     canvas.dataset.grid = `${left} ${top} ${size}`;
@@ -129,14 +166,18 @@
     if (near.q !== null) pen.strokeRect(left - 0.5, top + near.q * size - 0.5, width, size);
     if (near.k !== null) pen.strokeRect(left + near.k * size - 0.5, top - 0.5, size, height);
     pen.lineWidth = 2;
-    if (near.q !== null && near.k !== null) pen.strokeRect(left + near.k * size, top + near.q * size, size, size);
+    if (near.q !== null && near.k !== null)
+      pen.strokeRect(left + near.k * size, top + near.q * size, size, size);
   };
   /* The cell under the pointer or nearest to it within reach, or null; nothing is shown before the
      numbers are there. */
+  /** @type {Drawing["cellAt"]} */
   const cellAt = (event, canvas, shown) => {
     if (!shown) return null;
     if (!canvas.dataset.grid) return null;
-    const box = canvas.getBoundingClientRect(), [left, top, size] = canvas.dataset.grid.split(" ").map(Number);
+    const box = canvas.getBoundingClientRect(),
+      [left, top, size] = canvas.dataset.grid.split(" ").map(Number);
+    /** @type {(place: number, count: number) => number | null} */
     const nearest = (place, count) => {
       if (place < -REACH || place >= count * size + REACH) return null;
       return Math.min(count - 1, Math.max(0, Math.floor(place / size)));
@@ -148,6 +189,7 @@
 
   /* Lines to the keys that hold a share of a row: of one query, or of all where none is chosen.
      Each head has a dash of its own; its letter stands beside the key. */
+  /** @type {Drawing["paintLines"]} */
   const paintLines = (canvas, views, query, share, { height, width, inks }) => {
     const longest = Math.max(views[0].rows.length, views[0].columns.length);
     const pen = sized(canvas, width, longest * height);
@@ -172,23 +214,40 @@
 
   /* All heads as one picture, a pixel a weight and one between two maps, as the page's own: in the
      ink of light paper, which dark paper turns round; zero is transparent. */
+  /** @type {(part: number) => Colour} */
   const inked = (part) => {
     const found = colour(part, "light"), alpha = 1 - Math.min(...found) / 255;
-    return [...found.map((value) => (alpha ? Math.round((value - (1 - alpha) * 255) / alpha) : 0)), Math.round(255 * alpha)];
+    return [
+      ...found.map((value) => (alpha ? Math.round((value - (1 - alpha) * 255) / alpha) : 0)),
+      Math.round(255 * alpha),
+    ];
   };
+  /** @type {Drawing["paintSheet"]} */
   const paintSheet = (views, heads, scale) => {
     const [rows, columns] = [views[0].rows.length, views[0].columns.length];
-    const canvas = make("canvas", { width: heads * (columns + 1), height: (views.length / heads) * (rows + 1) });
-    const pen = canvas.getContext("2d"), pixels = new ImageData(columns, rows);
+    const canvas = make("canvas", {
+      width: heads * (columns + 1),
+      height: (views.length / heads) * (rows + 1),
+    });
+    const pen = penOf(canvas), pixels = new ImageData(columns, rows);
     const table = Array.from({ length: 256 }, (_, step) => inked(step / 255));
     views.forEach(({ values }, place) => {
       values.forEach((value, i) => {
-        pixels.data.set(Number.isNaN(value) ? [0, 0, 0, 0] : table[Math.round(255 * shade(value, scale))], 4 * i);
+        pixels.data.set(
+          Number.isNaN(value) ? [0, 0, 0, 0] : table[Math.round(255 * shade(value, scale))],
+          4 * i,
+        );
       });
-      pen.putImageData(pixels, (place % heads) * (columns + 1), Math.floor(place / heads) * (rows + 1));
+      pen.putImageData(
+        pixels,
+        (place % heads) * (columns + 1),
+        Math.floor(place / heads) * (rows + 1),
+      );
     });
     return canvas.toDataURL();
   };
 
-  window.headbook.drawing = { svg, DASHES, colour, sided, paintMap, cellAt, paintLines, paintSheet, inkOf, sized };
+  window.headbook.drawing = {
+    DASHES, colour, sided, paintMap, cellAt, paintLines, paintSheet, inkOf, penOf, sized,
+  };
 })();

@@ -1,16 +1,19 @@
 "use strict";
 /* Filters of the list of heads, and the choice of its columns and axes. */
 (() => {
-  const { make } = window.headbook;
-  const { words, WORDS } = window.headbook.list;
+  const { all, one, make } = window.headbook;
+  const { words, WORDS, NAMES } = window.headbook.list;
 
+  /** @type {(value: string, text: string) => HTMLOptionElement} */
   const option = (value, text) => make("option", { value }, text);
+  /** @type {(text: string, ...controls: HTMLElement[]) => HTMLLabelElement} */
   const labelled = (text, ...controls) => {
     const label = make("label");
     label.append(`${text} `, ...controls);
     return label;
   };
   /* Every number by metric, as the grid's chooser has them. */
+  /** @type {(list: HeadList, attributes: Attributes) => HTMLSelectElement} */
   const chooser = (list, attributes) => {
     const select = make("select", attributes);
     for (const { title, labels } of list.metrics) {
@@ -22,29 +25,38 @@
     return select;
   };
   /* The words that the list has, with the number of heads. */
+  /** @type {(list: HeadList, name: WordName) => HTMLSelectElement} */
   const counted = (list, name) => {
     const amounts = new Map();
-    for (const head of list.heads) amounts.set(head[name][0], (amounts.get(head[name][0]) || 0) + 1);
+    for (const head of list.heads)
+      amounts.set(head[name][0], (amounts.get(head[name][0]) || 0) + 1);
     const select = make("select", { "data-filter": name });
-    select.append(option("", "any"), ...words(list, name).map((word) => option(word, `${word} (${amounts.get(word)})`)));
+    select.append(
+      option("", "any"),
+      ...words(list, name).map((word) => option(word, `${word} (${amounts.get(word)})`)),
+    );
     return select;
   };
+  /** @type {(name: string, type: string, attributes?: Attributes) => HTMLInputElement} */
   const input = (name, type, attributes = {}) => (
     make("input", { type, "data-filter": name, autocomplete: "off", ...attributes }));
 
+  /** @type {(list: HeadList) => HTMLElement[]} */
   const filters = (list) => {
+    /** @type {HTMLElement[]} */
     const parts = [labelled("Filter by words", input("find", "search"))];
     if (list.stacks.length > 1) {
       const stacks = make("select", { "data-filter": "stack" });
       stacks.append(option("", "all"), ...list.stacks.map(([name, title]) => option(name, title)));
       parts.push(labelled("Attention type", stacks));
     }
+    /** @type {(end: string) => HTMLInputElement} */
     const layer = (end) => input(end, "number", { min: "0", step: "1" });
     const layers = make("span", { class: "layers" });
     layers.append(labelled("Layers from", layer("from")), labelled("to", layer("to")));
     parts.push(layers);
-    for (const [name, title] of Object.entries(WORDS)) {
-      if (words(list, name).length) parts.push(labelled(title, counted(list, name)));
+    for (const name of NAMES) {
+      if (words(list, name).length) parts.push(labelled(WORDS[name], counted(list, name)));
     }
     if (list.heads.some((head) => head.beats)) {
       const label = make("label");
@@ -54,10 +66,16 @@
     return parts;
   };
 
+  /** @type {(control: HTMLElement) => string | boolean} */
+  const chosen = (control) => {
+    if (control instanceof HTMLInputElement && control.type === "checkbox") return control.checked;
+    return /** @type {Field} */ (control).value;
+  };
   /* Build the controls of a list; each change goes to `change` at once, or through `refresh` where
      it may need numbers that are not there yet. */
+  /** @type {Controls} */
   const controls = (box, list, { state, change, refresh, reset }) => {
-    const place = box.querySelector(".filters");
+    const place = one(".filters", box);
     const add = chooser(list, { "data-column": "" });
     const button = make("button", { type: "button", "data-add": "" }, "Add column");
     button.addEventListener("click", () => {
@@ -68,10 +86,9 @@
     const again = make("button", { type: "button", "data-reset": "" }, "Reset");
     again.addEventListener("click", reset);
     place.append(...filters(list), adding, again);
-    for (const control of place.querySelectorAll("[data-filter]")) {
-      control.addEventListener("input", () => {
-        change({ [control.dataset.filter]: control.type === "checkbox" ? control.checked : control.value });
-      });
+    for (const control of all("[data-filter]", place)) {
+      const { filter = "" } = control.dataset;
+      control.addEventListener("input", () => change({ [filter]: chosen(control) }));
     }
     if (!list.axes.length) return;
     const axes = make("p", { class: "axes" });
@@ -80,7 +97,7 @@
       select.addEventListener("change", () => refresh({ [axis]: select.value }));
       axes.append(labelled(axis === "x" ? "Across" : "Up", select));
     }
-    box.querySelector("[data-plot]").prepend(axes);
+    one("[data-plot]", box).prepend(axes);
   };
 
   window.headbook.controls = controls;

@@ -4,66 +4,113 @@
 (() => {
   const { make, root, folded } = window.headbook;
   const { number, interval, MISSING } = window.headbook.numbers;
+  /** @type {Record<WordName, string>} */
   const WORDS = { class: "Type", looks: "Most attention to", relation: "Best relation" };
 
+  const NAMES = /** @type {WordName[]} */ (Object.keys(WORDS));
+  const ENDS = /** @type {const} */ (["from", "to"]), AXES = /** @type {const} */ (["x", "y"]);
+  const TEXTS = [...NAMES, ...ENDS, ...AXES, ...(/** @type {const} */ (["stack", "find"]))];
+
   /* What the data file holds, by name. */
+  /** @type {List["opened"]} */
   const opened = (list) => {
-    const heads = list.heads.map(([name, href, stack, layer, label, looks, relation, beats], i) => ({
-      i, name, href, stack, layer, class: label, looks, relation, beats: beats === 1,
-      text: folded([name, name.replace("·", ""), href, label, looks, relation].flat().join(" ")),
-    }));
+    const heads = list.heads.map(
+      ([name, href, stack, layer, label, looks, relation, beats], i) => ({
+        i,
+        name,
+        href,
+        stack,
+        layer,
+        class: label,
+        looks,
+        relation,
+        beats: beats === 1,
+        text: folded([name, name.replace("·", ""), href, label, looks, relation].flat().join(" ")),
+      }),
+    );
     const columns = new Map(list.metrics.flatMap(({ id, share, labels }) => (
       labels.map(([key, title, unit]) => [key, { key, metric: id, share, title, unit }]))));
     return { ...list, heads, columns, first: list.columns };
   };
 
   /* What a reader has chosen, and its form in the address. */
+  /** @type {List["beginning"]} */
   const beginning = (list) => ({
-    columns: list.first, sort: "head", down: false, class: "", looks: "", relation: "", beats: false,
-    stack: "", from: "", to: "", find: "", ranges: new Map(), x: list.axes[0] || "", y: list.axes[1] || "",
+    columns: list.first,
+    sort: "head",
+    down: false,
+    class: "",
+    looks: "",
+    relation: "",
+    beats: false,
+    stack: "",
+    from: "",
+    to: "",
+    find: "",
+    ranges: new Map(),
+    x: list.axes[0] || "",
+    y: list.axes[1] || "",
   });
-  const words = (list, name) => [...new Set(list.heads.map((head) => head[name][0]).filter(Boolean))].sort();
+  /** @type {List["words"]} */
+  const words = (list, name) =>
+    [...new Set(list.heads.map((head) => head[name][0]).filter(Boolean))].sort();
+  /** @type {(text: string) => boolean} */
   const isNumber = (text) => text === "" || (text.trim() !== "" && Number.isFinite(Number(text)));
+  /** @type {List["read"]} */
   const read = (list, hash) => {
     const found = new URLSearchParams(hash.replace(/^#/, "")), state = beginning(list);
+    /** @type {(key: string) => boolean} */
     const known = (key) => list.columns.has(key);
-    const chosen = [...new Set((found.get("columns") || "").split(" ").filter(known))];
+    /** @type {(name: string) => string} */
+    const asked = (name) => found.get(name) || "";
+    const chosen = [...new Set(asked("columns").split(" ").filter(known))];
     if (chosen.length || found.get("columns") === "") state.columns = chosen;
-    const sort = found.get("sort") || "", key = sort.replace(/^-/, "");
-    if (key === "head" || Object.hasOwn(WORDS, key) || state.columns.includes(key)) [state.sort, state.down] = [key, sort !== key];
-    for (const name of Object.keys(WORDS)) {
-      if (words(list, name).includes(found.get(name))) state[name] = found.get(name);
+    const sort = asked("sort"), key = sort.replace(/^-/, "");
+    if (key === "head" || Object.hasOwn(WORDS, key) || state.columns.includes(key))
+      [state.sort, state.down] = [key, sort !== key];
+    for (const name of NAMES) {
+      if (words(list, name).includes(asked(name))) state[name] = asked(name);
     }
-    if (list.stacks.some(([name]) => name === found.get("stack"))) state.stack = found.get("stack");
-    for (const end of ["from", "to"]) if (/^\d{1,4}$/.test(found.get(end) || "")) state[end] = found.get(end);
+    if (list.stacks.some(([name]) => name === asked("stack"))) state.stack = asked("stack");
+    for (const end of ENDS) if (/^\d{1,4}$/.test(asked(end))) state[end] = asked(end);
     state.beats = found.get("beats") === "1";
-    state.find = (found.get("find") || "").slice(0, 200);
+    state.find = asked("find").slice(0, 200);
     for (const range of found.getAll("range")) {
       const [column, least = "", most = ""] = range.split(" ");
-      if (state.columns.includes(column) && isNumber(least) && isNumber(most)) state.ranges.set(column, [least, most]);
+      if (state.columns.includes(column) && isNumber(least) && isNumber(most))
+        state.ranges.set(column, [least, most]);
     }
-    for (const axis of ["x", "y"]) if (known(found.get(axis))) state[axis] = found.get(axis);
+    for (const axis of AXES) if (known(asked(axis))) state[axis] = asked(axis);
     return state;
   };
+  /** @type {List["write"]} */
   const write = (list, state) => {
     const first = beginning(list), parts = new URLSearchParams();
-    if (state.columns.join(" ") !== first.columns.join(" ")) parts.set("columns", state.columns.join(" "));
-    if (state.sort !== "head" || state.down) parts.set("sort", (state.down ? "-" : "") + state.sort);
-    for (const name of [...Object.keys(WORDS), "stack", "from", "to", "find", "x", "y"]) {
+    if (state.columns.join(" ") !== first.columns.join(" "))
+      parts.set("columns", state.columns.join(" "));
+    if (state.sort !== "head" || state.down)
+      parts.set("sort", (state.down ? "-" : "") + state.sort);
+    for (const name of TEXTS) {
       if (state[name] !== first[name]) parts.set(name, state[name]);
     }
     if (state.beats) parts.set("beats", "1");
-    for (const [key, ends] of state.ranges) if (ends.some((end) => end !== "")) parts.append("range", [key, ...ends].join(" "));
+    for (const [key, ends] of state.ranges)
+      if (ends.some((end) => end !== "")) parts.append("range", [key, ...ends].join(" "));
     return parts.size ? `#${parts}` : "";
   };
 
   /* Which heads, in which order; heads without a number come last. */
+  /** @type {List["passes"]} */
   const passes = (state, numbers) => {
     const wanted = folded(state.find.trim());
     const ranges = [...state.ranges].map(([key, ends]) => {
-      const { value, share } = numbers.get(key), unit = share ? 100 : 1;
+      const column = numbers.get(key);
+      if (!column) return () => true; /* until its numbers are there */
+      const { value, share } = column, unit = share ? 100 : 1;
       const [least, most] = ends.map((end) => (end === "" ? null : Number(end)));
-      return (i) => (least === null || value[i] * unit >= least) && (most === null || value[i] * unit <= most);
+      /** @type {(i: number) => boolean} */
+      return (i) =>
+        (least === null || value[i] * unit >= least) && (most === null || value[i] * unit <= most);
     });
     return (head) => (
       (!wanted || head.text.includes(wanted))
@@ -71,44 +118,65 @@
       && (state.from === "" || head.layer >= Number(state.from))
       && (state.to === "" || head.layer <= Number(state.to))
       && (!state.beats || head.beats)
-      && Object.keys(WORDS).every((name) => !state[name] || head[name][0] === state[name])
+      && NAMES.every((name) => !state[name] || head[name][0] === state[name])
       && ranges.every((inside) => inside(head.i))
     );
   };
+  /** @type {List["order"]} */
   const order = (state, numbers) => {
     const { sort, down } = state, sign = down ? -1 : 1;
     if (sort === "head") return (a, b) => sign * (a.i - b.i);
-    if (Object.hasOwn(WORDS, sort)) {
+    const name = NAMES.find((each) => each === sort);
+    if (name) {
       return (a, b) => {
-        const [one, other] = [a[sort], b[sort]];
-        if (!one[0] || !other[0]) return !one[0] - !other[0] || a.i - b.i;
-        return sign * (one[0] < other[0] ? -1 : one[0] > other[0] ? 1 : 0) || other[2] - one[2] || a.i - b.i;
+        const [one, other] = [a[name], b[name]];
+        if (!one[0] || !other[0]) return Number(!one[0]) - Number(!other[0]) || a.i - b.i;
+        return (
+          sign * (one[0] < other[0] ? -1 : one[0] > other[0] ? 1 : 0) ||
+          (other[2] ?? 0) - (one[2] ?? 0) ||
+          a.i - b.i
+        );
       };
     }
-    const { value } = numbers.get(sort);
+    const value = numbers.get(sort)?.value;
+    if (!value) return (a, b) => a.i - b.i; /* until its numbers are there */
     return (a, b) => {
-      const [one, other] = [value[a.i], value[b.i]], lacks = Number.isNaN(one) - Number.isNaN(other);
+      const [one, other] = [value[a.i], value[b.i]];
+      const lacks = Number(Number.isNaN(one)) - Number(Number.isNaN(other));
       return lacks || (Number.isNaN(one) ? 0 : sign * (one - other)) || a.i - b.i;
     };
   };
 
   /* A row as the page has it. */
+  /** @type {(element: HTMLTableCellElement, text: string) => HTMLTableCellElement} */
   const beside = (element, text) => {
     if (text) element.append(" ", make("small", {}, text));
     return element;
   };
+  /** @type {List["rowOf"]} */
   const rowOf = (head, columns) => {
     const line = make("tr"), name = make("th", { scope: "row" });
     name.append(make("a", { href: root() + head.href }, head.name));
-    const said = Object.keys(WORDS).map((each) => beside(make("td", {}, head[each][0] || MISSING), head[each][1]));
+    const said = NAMES.map((each) =>
+      beside(make("td", {}, head[each][0] || MISSING), head[each][1]),
+    );
     const cells = columns.map(({ value, low, high, thin, share }) => {
       const few = thin[head.i] && !Number.isNaN(value[head.i]);
-      const cell = make("td", { class: few ? "number thin" : "number" }, number(value[head.i], share));
-      return beside(cell, Number.isNaN(value[head.i]) ? "" : interval(low[head.i], high[head.i], share));
+      const cell = make(
+        "td",
+        { class: few ? "number thin" : "number" },
+        number(value[head.i], share),
+      );
+      return beside(
+        cell,
+        Number.isNaN(value[head.i]) ? "" : interval(low[head.i], high[head.i], share),
+      );
     });
     line.append(name, ...cells, ...said);
     return line;
   };
 
-  window.headbook.list = { opened, beginning, read, write, words, passes, order, rowOf, WORDS };
+  window.headbook.list = {
+    opened, beginning, read, write, words, passes, order, rowOf, WORDS, NAMES,
+  };
 })();

@@ -1,24 +1,34 @@
 "use strict";
 /* Live charts in the place of their pictures, and back. */
 (() => {
-  const { root, make, load, use } = window.headbook;
+  const { root, make, one, load, use } = window.headbook;
+  /** @type {(given: Record<string, ChartColumn>) => Record<string, unknown>[]} */
   const rows = (given) => {
-    const whole = (column) => (Array.isArray(column) ? column : column.at.map((place) => column.texts[place]));
-    const columns = Object.fromEntries(Object.entries(given).map(([name, column]) => [name, whole(column)]));
+    /** @type {(column: ChartColumn) => unknown[]} */
+    const whole = (column) =>
+      Array.isArray(column) ? column : column.at.map((place) => column.texts[place]);
+    const columns = Object.fromEntries(
+      Object.entries(given).map(([name, column]) => [name, whole(column)]),
+    );
     const names = Object.keys(columns);
     const length = names.length ? columns[names[0]].length : 0;
-    return Array.from({ length }, (_, i) => Object.fromEntries(names.map((n) => [n, columns[n][i]])));
+    return Array.from({ length }, (_, i) =>
+      Object.fromEntries(names.map((n) => [n, columns[n][i]])),
+    );
   };
   const OPTIONS = {
     ast: true, renderer: "svg", actions: false, defaultStyle: false,
     tooltip: { disableDefaultStyle: true },
   };
   /* The way from a chart's picture to the live chart and back. */
+  /** @type {(button: HTMLButtonElement) => () => Promise<void>} */
   const turned = (button) => {
-    const box = button.closest("figure").querySelector(".scroll");
+    const box = one(".scroll", button.closest("figure") ?? document);
     const still = [...box.childNodes];
     const name = button.dataset.chart;
-    const [begin, end] = box.querySelector("svg") ? ["Interactive", "Still picture"] : ["Draw", "Take away"];
+    const [begin, end] = box.querySelector("svg")
+      ? ["Interactive", "Still picture"]
+      : ["Draw", "Take away"];
     const show = async () => {
       button.disabled = true;
       const spec = await load(`${root()}data/charts/${name}.js`, `chart-${name}`);
@@ -43,9 +53,11 @@
       try { await show(); } catch (error) { live = false; stop(); throw error; }
     };
   };
+  /** @type {WeakMap<HTMLButtonElement, () => Promise<void>>} */
   const known = new WeakMap();
   window.headbook.live = (button) => {
-    if (!known.has(button)) known.set(button, turned(button));
-    return known.get(button)();
+    const turn = known.get(button) ?? turned(button);
+    known.set(button, turn);
+    return turn();
   };
 })();

@@ -3,9 +3,11 @@
    mathematics alone, nothing here touches the page. */
 (() => {
   const { bytes } = window.headbook;
+  /** @type {(text: string) => Float32Array} */
   const floats = (text) => new Float32Array(bytes(text).buffer);
 
   /* A layer's file, read once. */
+  /** @type {(data: NeuronsData) => Layer} */
   const layerOf = (data) => {
     data.read = data.read || {
       ...data, queries: floats(data.queries), keys: floats(data.keys),
@@ -17,20 +19,37 @@
   /* What one query of a head makes of every key: `query` and `key(k)` as vectors; `products`,
      `added`, `scores` and `weights` by key, NaN where it does not see one; `sum`, the logarithm of
      the sum of exponentials of its scores; how many keys it sees. `added` is null without any. */
+  /** @type {(layer: Layer, head: number, q: number) => ScoreRow} */
   const rowOf = (layer, head, q) => {
     const { width, heads, keyHeads, scaling } = layer;
     const n = layer.keys.length / keyHeads / width, m = layer.queries.length / heads / width;
     const group = Math.floor((head * keyHeads) / heads);
     const query = layer.queries.subarray((head * m + q) * width, (head * m + q + 1) * width);
+    /** @type {ScoreRow["key"]} */
     const key = (k) => layer.keys.subarray((group * n + k) * width, (group * n + k + 1) * width);
     const places = Array.from({ length: n }, (_, k) => k);
+    /** @type {(k: number) => boolean} */
     const seen = (k) => layer.seen[q * n + k] === 1;
-    const products = places.map((k) => (seen(k) ? query.reduce((sum, value, i) => sum + value * key(k)[i], 0) : NaN));
-    const added = layer.added.length ? places.map((k) => layer.added[(head * m + q) * n + k]) : null;
+    const products = places.map((k) =>
+      seen(k) ? query.reduce((sum, value, i) => sum + value * key(k)[i], 0) : NaN,
+    );
+    const added = layer.added.length
+      ? places.map((k) => layer.added[(head * m + q) * n + k])
+      : null;
     const scores = products.map((value, k) => value * scaling + (added ? added[k] : 0));
     const there = scores.filter((value) => !Number.isNaN(value)), largest = Math.max(...there);
-    const sum = largest + Math.log(there.reduce((total, value) => total + Math.exp(value - largest), 0));
-    return { query, key, products, added, scores, weights: scores.map((value) => Math.exp(value - sum)), sum, sees: there.length };
+    const sum =
+      largest + Math.log(there.reduce((total, value) => total + Math.exp(value - largest), 0));
+    return {
+      query,
+      key,
+      products,
+      added,
+      scores,
+      weights: scores.map((value) => Math.exp(value - sum)),
+      sum,
+      sees: there.length,
+    };
   };
 
   window.headbook.scores = { layerOf, rowOf };

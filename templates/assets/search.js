@@ -1,22 +1,30 @@
 "use strict";
 /* A list that follows what is typed above it; case and accents do not count. */
 (() => {
-  const { all, folded } = window.headbook;
+  const { all, one, folded } = window.headbook;
 
+  /** @type {(amount: number) => string} */
+  const many = (amount) => amount.toLocaleString("en-US");
+  /** @type {(input: HTMLInputElement) => void} */
   const start = (input) => {
-    const lines = all(`#${input.dataset.find} > li`).map((line) => ({ line, text: folded(line.textContent) }));
-    const status = input.closest("p").querySelector("[role=status]");
+    const lines = all(`#${input.dataset.find} > li`).map((line) => ({
+      line,
+      text: folded(line.textContent),
+    }));
+    const status = one("[role=status]", input.closest("p") ?? document);
     const show = () => {
       const wanted = folded(input.value.trim());
       const found = lines.filter(({ line, text }) => {
         line.hidden = !text.includes(wanted);
         return !line.hidden;
       });
-      status.textContent = wanted ? `${found.length.toLocaleString("en-US")} of ${lines.length.toLocaleString("en-US")} sentences` : "";
+      status.textContent = wanted
+        ? `${many(found.length)} of ${many(lines.length)} sentences`
+        : "";
     };
     input.addEventListener("input", show);
     if (input.value) show(); /* what the browser has kept */
   };
 
-  document.addEventListener("DOMContentLoaded", () => all("[data-find]").forEach(start));
+  document.addEventListener("DOMContentLoaded", () => all("input[data-find]").forEach(start));
 })();

@@ -1,23 +1,49 @@
 "use strict";
-/* What every page adds when scripts may run: menu, search, contents, light or dark. Scripts
-   of some pages stand beside it and use what `headbook` holds. Without them pages are complete and
-   still. No fetch, no modules: it works from disk. Text from outside goes into the page through textContent alone. */
+/* What every page adds when scripts may run: menu, search, contents, light or dark. Scripts of
+   some pages stand beside it and use what `headbook` holds. Without them pages are complete and
+   still. No fetch, no modules: it works from disk. Text from outside goes into the page through
+   textContent alone. */
 (() => {
-  const root = () => document.body.dataset.root;
-  const all = (selector, inside = document) => [...inside.querySelectorAll(selector)];
+  const root = () => document.body.dataset.root ?? "";
+  /** @type {All} */
+  const all = (selector, inside = document) => Array.from(inside.querySelectorAll(selector));
+  /** @type {One} */
+  const one = (selector, inside = document) => {
+    const [found] = all(selector, inside);
+    if (!found) throw new Error(`nothing here is ${selector}`);
+    return found;
+  };
+  /** @type {Make} */
   const make = (name, attributes = {}, text = "") => {
     const element = document.createElement(name);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
     element.textContent = text;
     return element;
   };
 
-  /* Data files call headbook.take(name, value), or the other one with the value's JSON, deflated. */
+  /* An element of a picture in lines. The name of such elements is an address, which the parser
+     of pages knows. */
+  const parser = new DOMParser();
+  const { namespaceURI } = one("svg", parser.parseFromString("<svg></svg>", "text/html"));
+  /** @type {Draw} */
+  const svg = (name, attributes = {}, text = "") => {
+    const element = /** @type {any} */ (document.createElementNS(namespaceURI, name));
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    if (text !== "") element.textContent = text;
+    return element;
+  };
+
+  /* Data files call headbook.take(name, value), or the other one with the value's JSON,
+     deflated. */
+  /** @type {Headbook["bytes"]} */
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   /* Bytes from letters of base 85, as `headbook.writing.markup.letters` writes them. */
-  const LETTERS = [..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~"];
+  const LETTERS = [
+    ..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~",
+  ];
   const VALUES = new Uint8Array(128);
   LETTERS.forEach((letter, value) => { VALUES[letter.charCodeAt(0)] = value; });
+  /** @type {(text: string) => Uint8Array<ArrayBuffer>} */
   const unpacked = (text) => {
     const groups = Math.ceil(text.length / 5), view = new DataView(new ArrayBuffer(4 * groups));
     for (let group = 0; group < groups; group += 1) {
@@ -29,63 +55,87 @@
     }
     return new Uint8Array(view.buffer, 0, 4 * groups - (5 * groups - text.length));
   };
+  /** @type {(text: string) => Promise<unknown>} */
   const inflated = (text) => {
     const stream = new Blob([unpacked(text)]).stream();
     return new Response(stream.pipeThrough(new DecompressionStream("deflate"))).json();
   };
+  /** @type {Map<string, any>} */
   const taken = new Map(); /* values, or promises of them */
-  window.headbook = {
+  /** @type {Pick<Headbook, "take" | "packed">} */
+  const taking = {
     take: (name, value) => taken.set(name, value),
     packed: (name, text) => taken.set(name, inflated(text)),
   };
+  window.headbook = /** @type {Headbook} */ (taking); /* the rest follows, here and in scripts */
+  /** @type {Map<string, Promise<void>>} */
   const scripts = new Map();
+  /** @type {(src: string) => Promise<void>} */
   const added = (src) => new Promise((resolve, reject) => {
     const element = make("script", { src });
-    element.onload = resolve;
+    element.onload = () => resolve();
     element.onerror = () => reject(new Error(`cannot load ${src}`));
     document.head.append(element);
   });
-  /* What the address holds of a page's view, and the address with another one. In one file all pages
-     have one address, and data stands in it. */
+  /* What the address holds of a page's view, and the address with another one. In one file all
+     pages have one address, and data stands in it. */
+  /** @type {Pick<OneFile, "hash" | "link" | "run">} */
   const folder = { hash: () => location.hash, link: (hash) => hash, run: added };
   const { hash, link, run: fetched } = window.oneFile || folder;
+  /** @type {(src: string) => Promise<void>} */
   const run = (src) => {
-    if (!scripts.has(src)) scripts.set(src, fetched(src));
-    return scripts.get(src);
+    const known = scripts.get(src) ?? fetched(src);
+    scripts.set(src, known);
+    return known;
   };
+  /** @type {Headbook["use"]} */
   const use = (name) => run(`${root()}assets/${name}.js`);
+  /** @type {Headbook["load"]} */
   const load = async (src, name) => {
     if (!taken.has(name)) await run(src);
     return taken.get(name);
   };
   /* A file for the reader to keep. */
+  /** @type {Headbook["offer"]} */
   const offer = (name, type, text) => {
     const href = URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` }));
     make("a", { href, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(href), 10000);
   };
+  /** @type {Headbook["targetOf"]} */
+  const targetOf = ({ target }) => /** @type {HTMLElement} */ (target);
   /* A text from outside inside a sentence of ours, whatever its direction. */
+  /** @type {Headbook["apart"]} */
   const apart = (text) => make("bdi", {}, text);
   /* Of places {x, y} the one nearest to a point, within reach; undefined where none is. */
   const REACH = 12; /* pixels beside a mark that still mean it */
+  /** @type {Headbook["nearest"]} */
   const nearest = (places, x, y) => {
+    /** @type {(each: Point) => number} */
     const away = (each) => Math.hypot(each.x - x, each.y - y);
     return places.filter((each) => away(each) <= REACH).sort((a, b) => away(a) - away(b))[0];
   };
   /* For searches: accents and case do not count. */
+  /** @type {Headbook["folded"]} */
   const folded = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
-  Object.assign(window.headbook, { root, all, make, load, use, offer, hash, link, apart, folded, bytes, REACH, nearest });
+  Object.assign(window.headbook, {
+    root, all, one, make, svg, load, use, offer, hash, link, apart, folded, bytes, targetOf, REACH,
+    nearest,
+  });
 
   /* Light, dark, or as the system has it. */
   const THEMES = ["system", "light", "dark"];
   const remembered = () => {
     try { return localStorage.getItem("headbook-theme") || "system"; } catch { return "system"; }
   };
+  /** @type {(button: HTMLElement) => void} */
   const nameTheme = (button) => {
-    if (!button.firstElementChild) button.append(make("span", { class: "hidden" }));
-    button.firstElementChild.textContent = `Theme: ${remembered()}`;
+    const label = button.firstElementChild ?? make("span", { class: "hidden" });
+    button.append(label);
+    label.textContent = `Theme: ${remembered()}`;
     button.title = `Theme: ${remembered()}`;
   };
+  /** @type {(theme: string) => void} */
   const setTheme = (theme) => {
     document.documentElement.dataset.theme = theme;
     try { localStorage.setItem("headbook-theme", theme); } catch { /* private windows */ }
@@ -93,17 +143,23 @@
   };
   document.documentElement.dataset.theme = remembered();
   /* Paper is light, for what scripts draw, too. */
-  window.addEventListener("beforeprint", () => { document.documentElement.dataset.theme = "light"; });
-  window.addEventListener("afterprint", () => { document.documentElement.dataset.theme = remembered(); });
+  window.addEventListener("beforeprint", () => {
+    document.documentElement.dataset.theme = "light";
+  });
+  window.addEventListener("afterprint", () => {
+    document.documentElement.dataset.theme = remembered();
+  });
+  /** @type {(button: HTMLElement) => void} */
   const startTheme = (button) => {
     nameTheme(button);
     button.addEventListener("click", () => {
-      const now = THEMES.indexOf(document.documentElement.dataset.theme);
+      const now = THEMES.indexOf(document.documentElement.dataset.theme ?? "");
       setTheme(THEMES[(now + 1) % THEMES.length]);
     });
   };
 
   /* Live charts: their script is loaded with the first. */
+  /** @type {(button: HTMLButtonElement) => void} */
   const startChart = (button) => {
     button.addEventListener("click", async () => {
       button.disabled = true;
@@ -113,50 +169,64 @@
   };
 
   /* Pictures without a file of their own are saved as they stand, black on white. */
+  /** @type {(figure: HTMLElement) => void} */
   const startPicture = (figure) => {
-    const svg = figure.querySelector("svg"), tools = figure.querySelector(".tools");
-    if (!svg || !tools || tools.querySelector("a[href$='.svg']")) return;
+    const picture = figure.querySelector("svg"), tools = figure.querySelector(".tools");
+    if (!picture || !tools || tools.querySelector("a[href$='.svg']")) return;
     const button = make("button", { type: "button" }, "SVG");
     button.addEventListener("click", () => {
-      const copy = svg.cloneNode(true);
-      const paper = document.createElementNS(svg.namespaceURI, "rect");
-      for (const [key, value] of [["width", "100%"], ["height", "100%"], ["fill", "white"]]) paper.setAttribute(key, value);
-      copy.prepend(paper);
-      offer(`${figure.id}.svg`, "image/svg+xml", new XMLSerializer().serializeToString(copy).replaceAll('"currentColor"', '"black"'));
+      const copy = /** @type {SVGElement} */ (picture.cloneNode(true));
+      copy.prepend(svg("rect", { width: "100%", height: "100%", fill: "white" }));
+      offer(
+        `${figure.id}.svg`,
+        "image/svg+xml",
+        new XMLSerializer().serializeToString(copy).replaceAll('"currentColor"', '"black"'),
+      );
     });
     tools.append(button);
   };
 
   /* What opens in the header closes on Escape and on a click elsewhere. */
+  /** @type {(box: HTMLDetailsElement) => void} */
   const startDrop = (box) => {
-    document.addEventListener("click", ({ target }) => { if (!box.contains(target)) box.open = false; });
+    document.addEventListener("click", (event) => {
+      if (!box.contains(targetOf(event))) box.open = false;
+    });
     box.addEventListener("keydown", ({ key }) => {
       if (key !== "Escape") return;
       box.open = false;
-      box.querySelector("summary").focus();
+      one("summary", box).focus();
     });
     box.addEventListener("focusout", ({ relatedTarget }) => {
-      if (relatedTarget && !box.contains(relatedTarget)) box.open = false;
+      if (relatedTarget instanceof Node && !box.contains(relatedTarget)) box.open = false;
     });
   };
 
   /* Contents mark the part that is read, and keep its link in sight. */
+  /** @type {(box: HTMLElement) => void} */
   const startContents = (box) => {
-    const links = all("a", box), parts = links.map((each) => document.getElementById(each.getAttribute("href").split("#").pop()));
-    let waiting = 0, marked = null;
+    const links = all("a", box);
+    const parts = links.map((each) => document.getElementById(each.href.split("#").at(-1) ?? ""));
+    let waiting = 0;
+    /** @type {HTMLElement | null} */
+    let marked = null;
     const mark = () => {
       waiting = 0;
       const edge = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) + 24;
       const end = scrollY + innerHeight >= document.documentElement.scrollHeight - 2;
-      const place = parts.findLastIndex((part) => part.getBoundingClientRect().top <= (end ? innerHeight : edge));
+      const place = parts.findLastIndex(
+        (part) => part && part.getBoundingClientRect().top <= (end ? innerHeight : edge),
+      );
       const now = links[Math.max(place, 0)];
       if (now === marked) return;
       if (marked) marked.removeAttribute("aria-current");
       marked = now;
       now.setAttribute("aria-current", "true");
-      const { left, right, top, bottom } = now.getBoundingClientRect(), frame = box.getBoundingClientRect();
+      const { left, right, top, bottom } = now.getBoundingClientRect(),
+        frame = box.getBoundingClientRect();
       if (left < frame.left || right > frame.right) box.scrollLeft += left - frame.left - 16;
-      if (top < frame.top || bottom > frame.bottom) box.scrollTop += top - frame.top - frame.height / 2;
+      if (top < frame.top || bottom > frame.bottom)
+        box.scrollTop += top - frame.top - frame.height / 2;
     };
     const soon = () => { waiting ||= requestAnimationFrame(mark); };
     window.addEventListener("scroll", soon, { passive: true });
@@ -166,48 +236,61 @@
 
   /* Search: script and data are loaded when the field is entered; "/" leads there. */
   const FIELD = {
-    type: "text", id: "find", role: "combobox", "aria-label": "Search this site", "aria-expanded": "false",
-    "aria-controls": "found", "aria-autocomplete": "list", "aria-describedby": "found-count",
-    "aria-keyshortcuts": "/", autocomplete: "off", spellcheck: "false", placeholder: "Search: L2 H8, obj, bank …",
+    type: "text", id: "find", role: "combobox", "aria-label": "Search this site",
+    "aria-expanded": "false", "aria-controls": "found", "aria-autocomplete": "list",
+    "aria-describedby": "found-count", "aria-keyshortcuts": "/", autocomplete: "off",
+    spellcheck: "false", placeholder: "Search: L2 H8, obj, bank …",
   };
+  const LIST = { id: "found", role: "listbox", "aria-label": "What was found" };
+  /** @type {(box: HTMLElement) => void} */
   const startFinder = (box) => {
-    const input = make("input", FIELD), found = make("div", { class: "found", "data-found": "", hidden: "" });
-    found.append(make("p", { id: "found-count", role: "status" }),
-      make("div", { id: "found", role: "listbox", "aria-label": "What was found" }));
+    const input = make("input", FIELD);
+    const found = make("div", { class: "found", "data-found": "", hidden: "" });
+    found.append(make("p", { id: "found-count", role: "status" }), make("div", LIST));
     box.append(input, found);
     input.addEventListener("focus", async () => {
       await use("find");
       window.headbook.finder(box);
     }, { once: true });
     document.addEventListener("keydown", (event) => {
-      const { key, target, ctrlKey, altKey, metaKey } = event;
-      if (key !== "/" || ctrlKey || altKey || metaKey || target.closest("input, select, textarea")) return;
+      const { key, ctrlKey, altKey, metaKey } = event;
+      if (key !== "/" || ctrlKey || altKey || metaKey) return;
+      if (targetOf(event).closest("input, select, textarea")) return;
       event.preventDefault();
       input.focus();
     });
   };
 
-  /* One Tab stop for many links; arrow keys move between them, Home and End along a row. `columns`: links in a
-     row, or a function that gives them where they follow the width of the page. */
+  /* One Tab stop for many links; arrow keys move between them, Home and End along a row.
+     `columns`: links in a row, or a function that gives them where they follow the width of the
+     page. */
+  /** @type {Headbook["rove"]} */
   const rove = (box, links, columns) => {
+    /** @type {(next: Focusable) => void} */
     const stop = (next) => links.forEach((each) => { each.tabIndex = each === next ? 0 : -1; });
     stop(links.find((each) => each.hasAttribute("aria-current")) || links[0]);
-    box.addEventListener("focusin", ({ target }) => { if (links.includes(target)) stop(target); });
+    box.addEventListener("focusin", (event) => {
+      const target = targetOf(event);
+      if (links.includes(target)) stop(target);
+    });
     box.addEventListener("keydown", (event) => {
-      const now = links.indexOf(document.activeElement);
+      const now = links.findIndex((each) => each === document.activeElement);
       if (now < 0 || event.ctrlKey || event.altKey || event.metaKey || event.shiftKey) return;
       const n = typeof columns === "function" ? columns() : columns, start = now - (now % n);
       const end = Math.min(start + n, links.length) - 1;
-      const next = {
+      /** @type {Lookup<number>} */
+      const ways = {
         ArrowLeft: Math.max(now - 1, start), ArrowRight: Math.min(now + 1, end),
         ArrowUp: now - n, ArrowDown: now + n, Home: start, End: end,
-      }[event.key];
+      };
+      const next = ways[event.key];
       if (next === undefined) return;
       event.preventDefault();
       if (links[next]) links[next].focus();
     });
   };
   window.headbook.rove = rove;
+  /** @type {(list: HTMLElement) => void} */
   const startTiles = (list) => {
     const links = all("a", list);
     const inRow = () => links.filter((each) => each.offsetTop === links[0].offsetTop).length;
@@ -215,30 +298,33 @@
   };
 
   /* The map of all heads at the foot: its script is loaded when it is opened. */
+  /** @type {(box: HTMLElement) => void} */
   const startAtlas = (box) => {
     box.addEventListener("toggle", () => use("atlas"), { once: true });
   };
 
   /* Closed parts wait in a file until they are opened. */
+  /** @type {(box: HTMLElement) => void} */
   const startLater = (box) => {
-    const details = box.closest("details"), { later, src } = box.dataset;
+    const details = box.closest("details"), { later, src = "" } = box.dataset;
     const fill = async () => {
       const file = src.slice(src.lastIndexOf("/") + 1, -3);
       const parts = await load(src, `later-${file}`);
-      const { body } = new DOMParser().parseFromString(parts[Number(later)], "text/html");
+      const { body } = parser.parseFromString(parts[Number(later)], "text/html");
       box.replaceChildren(...(window.oneFile ? window.oneFile.aimed(body) : body).childNodes);
       all("figure.chart", box).forEach(startPicture);
     };
-    if (details.open) fill();
+    if (!details || details.open) fill();
     else details.addEventListener("toggle", fill, { once: true });
   };
 
   /* Tokens of a text without a number follow the one before. */
+  /** @type {(text: HTMLElement) => void} */
   const startText = (text) => {
     let place = 0;
     for (const token of all("i", text)) {
       place = Number(token.dataset.i ?? place);
-      token.dataset.i = place;
+      token.dataset.i = String(place);
       token.classList.add("t");
       place += 1;
     }
@@ -249,10 +335,10 @@
     all("[data-later]").forEach(startLater);
     for (const part of all(".js, .chooser, [data-chart], [data-theme-switch]")) part.hidden = false;
     all("[data-theme-switch]").forEach(startTheme);
-    all("[data-chart]").forEach(startChart);
+    all("button[data-chart]").forEach(startChart);
     all("figure.chart").forEach(startPicture);
     all("[data-atlas]").forEach(startAtlas);
-    all("[data-drop]").forEach(startDrop);
+    all("details[data-drop]").forEach(startDrop);
     all("[data-finder]").forEach(startFinder);
     all(".contents").forEach(startContents);
     all(".thumbs, .near").forEach(startTiles);

@@ -1,38 +1,81 @@
 "use strict";
-/* The maps of a stack's heads in a sentence, to choose from: buttons over one picture of all heads or,
-   where only some have maps, the links of a list. */
+/* The maps of a stack's heads in a sentence, to choose from: buttons over one picture of all
+   heads or, where only some have maps, the links of a list. */
 (() => {
-  const { all, make, root, rove } = window.headbook;
+  const { all, one, make, root, rove } = window.headbook;
+  /** @type {(number: number) => string} */
   const two = (number) => String(number).padStart(2, "0");
+  /** @type {(stack: string, layer: number, head: number) => Tile} */
   const tileOf = (stack, layer, head) => ({
     stack, head: `${layer}.${head}`, place: [layer, head],
     name: `${stack === "self" ? "" : `${stack} `}L${layer}·H${head}`,
     href: `${root()}heads/${stack === "self" ? "" : `${stack}-`}L${two(layer)}-H${two(head)}.html`,
   });
 
-  class Grid {
-    constructor(box) {
-      const { maps: stack, layers, heads } = box.dataset;
+  /* Heads to choose from, each with its mark. */
+  class Marks {
+    /**
+     * @param {string} stack
+     * @param {Tile[]} list
+     * @param {HTMLElement[]} marks
+     * @param {boolean} exact
+     */
+    constructor(stack, list, marks, exact) {
       this.stack = stack;
-      this.exact = "exact" in box.dataset;
-      this.neurons = box.dataset.neurons;
-      this.columns = Number(heads);
-      this.image = box.querySelector(".field img");
-      this.still = this.image.getAttribute("src");
-      this.list = layers.split(",").flatMap((layer) => Array.from({ length: this.columns }, (_, head) => tileOf(stack, Number(layer), head)));
-      this.marks = this.list.map((tile) => {
-        const mark = this.exact ? make("button", { type: "button" }) : make("a", { href: tile.href });
+      this.list = list;
+      this.marks = marks;
+      this.exact = exact;
+    }
+
+    /** @param {Tile[]} chosen */
+    mark(chosen) {
+      this.marks.forEach((each, i) => {
+        if (chosen.includes(this.list[i])) each.setAttribute("aria-current", "true");
+        else each.removeAttribute("aria-current");
+      });
+    }
+
+    /** @param {(tile: Tile, mark: HTMLElement) => void} call */
+    follow(call) {
+      if (!this.exact) return;
+      this.marks.forEach((each, i) => each.addEventListener("click", (event) => {
+        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+        event.preventDefault();
+        call(this.list[i], each);
+      }));
+    }
+  }
+
+  class Grid extends Marks {
+    /** @param {HTMLElement} box */
+    constructor(box) {
+      const { maps: stack = "", layers = "", heads, neurons } = box.dataset;
+      const columns = Number(heads), exact = "exact" in box.dataset;
+      const list = layers.split(",").flatMap((layer) => (
+        Array.from({ length: columns }, (_, head) => tileOf(stack, Number(layer), head))));
+      const marks = list.map((tile) => {
+        const mark = exact ? make("button", { type: "button" }) : make("a", { href: tile.href });
         mark.setAttribute("aria-label", tile.name);
         mark.title = tile.name;
         return mark;
       });
-      const over = make("div", { class: "over", role: "group", "aria-label": "Heads; arrow keys move between them" });
+      super(stack, list, marks, exact);
+      this.neurons = neurons;
+      this.columns = columns;
+      this.image = one(".field img", box);
+      this.still = this.image.getAttribute("src") ?? "";
+      const over = make("div", {
+        class: "over",
+        role: "group",
+        "aria-label": "Heads; arrow keys move between them",
+      });
       over.append(...this.marks);
-      box.querySelector(".field").append(over);
+      one(".field", box).append(over);
       rove(over, this.marks, this.columns);
     }
 
     /* Types of the heads, as strips and in words. */
+    /** @param {Map<string, Card>} cards */
     name(cards) {
       this.marks.forEach((mark, i) => {
         const [, , type, style] = cards.get(this.list[i].name) || [];
@@ -45,43 +88,31 @@
     }
 
     /* The picture with other weights; the page's own without any. */
+    /** @param {string} src */
     paint(src) { this.image.src = src || this.still; }
   }
 
-  class Few {
+  class Few extends Marks {
+    /** @param {HTMLElement} list */
     constructor(list) {
-      this.stack = list.dataset.maps;
-      this.exact = true;
-      this.neurons = list.dataset.neurons;
-      this.marks = all("a", list);
-      this.list = this.marks.map((link) => tileOf(this.stack, ...link.dataset.head.split(".").map(Number)));
-      this.columns = this.list.length;
-      this.images = this.marks.map((link) => link.querySelector("img"));
-      this.stills = this.images.map((image) => image.getAttribute("src"));
+      const { maps: stack = "", neurons } = list.dataset, links = all("a", list);
+      const tiles = links.map(({ dataset }) => {
+        const [layer, head] = (dataset.head ?? "").split(".").map(Number);
+        return tileOf(stack, layer, head);
+      });
+      super(stack, tiles, links, true);
+      this.neurons = neurons;
+      this.columns = tiles.length;
+      this.images = links.map((link) => one("img", link));
+      this.stills = this.images.map((image) => image.getAttribute("src") ?? "");
     }
 
     name() { /* Names stand there. */ }
 
+    /** @param {string} src @param {(i: number) => string} each */
     paint(src, each) {
       this.images.forEach((image, i) => { image.src = src ? each(i) : this.stills[i]; });
     }
-  }
-
-  for (const kind of [Grid, Few]) {
-    kind.prototype.mark = function mark(chosen) {
-      this.marks.forEach((each, i) => {
-        if (chosen.includes(this.list[i])) each.setAttribute("aria-current", "true");
-        else each.removeAttribute("aria-current");
-      });
-    };
-    kind.prototype.follow = function follow(call) {
-      if (!this.exact) return;
-      this.marks.forEach((each, i) => each.addEventListener("click", (event) => {
-        if (event.ctrlKey || event.metaKey || event.shiftKey) return;
-        event.preventDefault();
-        call(this.list[i], each);
-      }));
-    };
   }
 
   window.headbook.tiles = (box) => (box.matches("ul") ? new Few(box) : new Grid(box));

@@ -1,19 +1,25 @@
 "use strict";
 /* Token types by name, on the page of tokens. */
 (() => {
-  const { all, make, load, hash, folded } = window.headbook;
+  const { all, one, make, load, hash, folded } = window.headbook;
 
+  /** @type {(input: HTMLInputElement) => void} */
   const startTypes = (input) => {
-    const body = document.querySelector(`[data-types-of="${input.dataset.types}"]`);
-    const status = input.closest("p").querySelector("[role=status]");
+    const { src = "", types: stack = "" } = input.dataset;
+    const body = one(`[data-types-of="${stack}"]`);
+    const status = one("[role=status]", input.closest("p") ?? document);
     const still = [...body.children];
+    /** @type {(cells: string[]) => HTMLElement} */
     const row = ([name, ...cells]) => {
       const line = make("tr");
-      line.append(make("th", { scope: "row", dir: "auto" }, name), ...cells.map((cell) => make("td", { class: "number" }, cell)));
+      line.append(
+        make("th", { scope: "row", dir: "auto" }, name),
+        ...cells.map((cell) => make("td", { class: "number" }, cell)),
+      );
       return line;
     };
     const show = async () => {
-      const types = (await load(input.dataset.src, "types"))[input.dataset.types];
+      const types = (await load(src, "types"))[stack];
       const wanted = folded(input.value.trim());
       const found = wanted ? types.filter(([name]) => folded(name).includes(wanted)) : [];
       body.replaceChildren(...(wanted ? found.slice(0, still.length).map(row) : still));
@@ -31,5 +37,5 @@
     read();
   };
 
-  document.addEventListener("DOMContentLoaded", () => all("[data-types]").forEach(startTypes));
+  document.addEventListener("DOMContentLoaded", () => all("input[data-types]").forEach(startTypes));
 })();

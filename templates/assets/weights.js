@@ -5,10 +5,13 @@
 (() => {
   const STEPS = 255;
   const { bytes } = window.headbook;
+  /** @type {Weights["total"]} */
   const total = (row) => row.reduce((sum, value) => (value > 0 ? sum + value : sum), 0);
+  /** @type {(value: number) => boolean} */
   const known = (value) => !Number.isNaN(value);
 
   /* Map number `place` of a data file's list. */
+  /** @type {Weights["mapOf"]} */
   const mapOf = (data, place = 0) => {
     const queries = data.queries || data.keys, { keys, causal } = data;
     const n = keys.pieces.length, size = queries.pieces.length * n;
@@ -20,8 +23,10 @@
     };
   };
 
+  /** @type {(map: StoredMap, key: number) => boolean} */
   const isSink = ({ keys, causal }, key) => Boolean(keys.special[key]) || (causal && key === 0);
 
+  /** @type {(map: StoredMap, view: ViewName) => Float64Array} */
   const ofPieces = (map, view) => {
     const n = map.keys.pieces.length;
     const cut = view === "nosink" || view === "renorm";
@@ -41,6 +46,7 @@
 
   /* To a word the sum over its pieces, from a word the mean over those that count: neither special
      nor, in a causal stack, the first token; all of them where none counts. */
+  /** @type {(map: StoredMap, values: Float64Array) => Float64Array} */
   const ofWords = (map, values) => {
     const { queries, keys, causal } = map, n = keys.pieces.length, width = keys.names.length;
     const found = new Float64Array(queries.names.length * width).fill(NaN);
@@ -60,33 +66,42 @@
   };
 
   /* The view that is shown: without lengths of values, none is weighted by them. */
+  /** @type {Weights["viewOf"]} */
   const viewOf = (map, view) => (view === "norm" && !map.norms.length ? "raw" : view);
 
   /* A map in a view: names of rows and columns, and the values. */
+  /** @type {Weights["seen"]} */
   const seen = (map, view, units) => {
-    map.made[view + units] = map.made[view + units] || make(map, view, units);
-    return map.made[view + units];
+    const found = map.made[view + units] ?? make(map, view, units);
+    map.made[view + units] = found;
+    return found;
   };
+  /** @type {Weights["seen"]} */
   const make = (map, view, units) => {
     const words = units === "words";
     const pieces = ofPieces(map, viewOf(map, view));
     const columns = words ? map.keys.names : map.keys.pieces;
     const values = words ? ofWords(map, pieces) : pieces;
     const rows = words ? map.queries.names : map.queries.pieces, n = columns.length;
+    /** @type {Seen["row"]} */
     const row = (q) => values.subarray(q * n, (q + 1) * n);
+    /** @type {Seen["column"]} */
     const column = (k) => Float64Array.from(rows, (_, q) => values[q * n + k]);
     return { rows, columns, values, row, column };
   };
 
   /* Keys from the strongest on, each with the share of the row up to it. */
+  /** @type {Weights["sorted"]} */
   const sorted = (row) => {
     const all = total(row);
     let sum = 0;
+    /** @type {(k: number) => number} */
     const place = (k) => Math.round(row[k] * 1e12); /* sums that differ by rounding are equal */
     return [...row.keys()].filter((k) => known(row[k])).sort((a, b) => place(b) - place(a) || a - b)
       .map((key) => ({ key, value: row[key], sofar: all > 0 ? (sum += row[key]) / all : NaN }));
   };
   /* The fewest keys that hold a share of the row. */
+  /** @type {Weights["most"]} */
   const most = (row, share) => {
     const keys = sorted(row).filter(({ value }) => value > 0);
     const last = keys.findIndex(({ sofar }) => sofar >= share - 1e-9);
@@ -94,11 +109,13 @@
   };
 
   /* The place of a value on the colour scale, 0 to 1; the logarithm begins at one stored step. */
+  /** @type {Weights["shade"]} */
   const shade = (value, scale) => {
     if (!(value > 0)) return 0;
     if (scale === "log") return Math.min(1, Math.max(0, 1 + Math.log(value) / Math.log(STEPS)));
     return Math.min(1, scale === "root" ? Math.sqrt(value) : value);
   };
+  /** @type {Weights["written"]} */
   const written = (value) => (known(value) ? value.toFixed(3) : "–");
 
   window.headbook.weights = { mapOf, viewOf, seen, sorted, most, shade, written, total };

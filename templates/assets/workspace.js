@@ -1,37 +1,66 @@
 "use strict";
-/* A sentence as a workspace: its words choose a query or a key, its maps a head; the panel shows what
-   the head does there. All of it stands in the address. */
+/* A sentence as a workspace: its words choose a query or a key, its maps a head; the panel shows
+   what the head does there. All of it stands in the address. */
 (() => {
-  const { all, load, make, use, hash, root, rove, switches, drawing, tiles: tilesOf } = window.headbook;
+  const { all, one, load, make, use, hash, root, rove, targetOf } = window.headbook;
+  const { switches, drawing, tiles: tilesOf } = window.headbook;
   const { mapOf, seen } = window.headbook.weights;
-  const none = { q: null, k: null };
+  /** @typedef {"query" | "key"} Way */
 
   class Workspace {
-    constructor(page, box) {
+    /**
+     * @param {HTMLElement} page
+     * @param {HTMLElement} box of the work panel
+     * @param {TileGrid[]} grids
+     * @param {Record<string, StackData>} data
+     */
+    constructor(page, box, grids, data) {
       this.page = page;
       this.box = box;
+      this.grids = grids;
+      this.data = data;
+      /** @type {TileView[]} */
       this.views = [];
-      this.data = {};
+      /** @type {Map<string, Card>} */
       this.cards = new Map();
+      /** @type {Units} */
       this.units = "pieces";
+      /** @type {Way} */
       this.way = "query";
-      this.about = page.querySelector("h1").textContent;
-      this.home = { at: box.dataset.at, heads: box.dataset.head, q: box.dataset.query };
-      this.said = (view) => this.card(view)[5] || "";
+      /** @type {Pair} */
+      this.kept = { q: null, k: null };
+      this.about = one("h1", page).textContent;
+      const { at = "", head, query } = box.dataset;
+      this.home = { at, heads: head, q: query };
+      this.at = at;
+      /** @type {Tile[]} */
+      this.heads = [];
+      this.docked = false;
+      this.open = false; /* how a weight comes about */
+      /** @type {(() => void) | null} */
+      this.after = null;
+      /** @type {Map<string, NeuronsLike>} */
+      this.neurons = new Map();
+      /** @type {HTMLElement[]} */
+      this.words = [];
+      /** @type {HTMLButtonElement[]} */
+      this.ways = [];
+      this.mask = make("input", { type: "checkbox" });
+      /** @type {WorkspaceLike["said"]} */
+      this.said = (view) => this.cards.get(view.name)?.[5] ?? "";
     }
 
-    get tiles() { return this.grids.find(({ stack }) => stack === this.at); }
+    get tiles() { return this.gridOf(this.at); }
     get map() { return this.views[0].map; }
     get now() { return this.kept; }
     get fromQuery() { return this.kept.q !== null; }
     get panel() { return this.dock; }
+    get chosen() { return this.kept.q ?? this.kept.k ?? -1; }
 
-    card({ name }) { return this.cards.get(name) || []; }
+    /** @param {string} stack */
+    gridOf(stack) { return this.grids.find((grid) => grid.stack === stack) ?? this.grids[0]; }
 
-    async start(grids) {
-      this.grids = grids;
-      const { src, name } = this.page.dataset;
-      this.data = await load(src, `sentence-${name}`);
+    async start() {
       this.startCards();
       this.startWords();
       this.startBar();
@@ -42,12 +71,15 @@
         mark.scrollIntoView({ block: "nearest" });
       }));
       document.addEventListener("keydown", (event) => {
-        const open = event.target.closest("dialog, [role=combobox], details.drop[open]");
+        const open = targetOf(event).closest("dialog, [role=combobox], details.drop[open]");
         if (event.key === "Escape" && !open && this.docked) this.undock();
       });
       await this.startMore();
       await this.restore(switches.place());
       switches.follow(() => this.show());
+      document.addEventListener("headbook-path", ({ detail: { stack, place } }) => {
+        if (this.data[stack]) this.word(this.data[stack].texts[0], place);
+      });
       window.addEventListener("hashchange", () => {
         if (hash() === "" || hash().includes("=")) this.restore(switches.place());
       });
@@ -58,20 +90,20 @@
     async startCards() {
       try {
         const cards = await load(`${root()}data/atlas.js`, "atlas");
-        this.cards = new Map(Object.values(cards).flat().map((card) => [card[0], card]));
+        for (const card of Object.values(cards).flat()) this.cards.set(card[0], card);
       } catch { return; }
       this.grids.forEach((grid) => grid.name(this.cards));
-      if (this.views.length) this.dock.head();
+      if (this.views.length) this.dock?.head();
     }
 
     /* Queries and keys behind single weights, and files to save. */
     async startMore() {
-      const more = document.querySelector("[data-more]"), tools = make("p", { class: "tools" });
+      const more = one("[data-more]"), tools = make("p", { class: "tools" });
       more.append(tools);
       await use("save");
       window.headbook.save(this, tools);
-      for (const name of ["scores", "neurons"]) if (this.grids.some(({ neurons }) => neurons)) await use(name);
-      this.neurons = new Map();
+      for (const name of ["scores", "neurons"])
+        if (this.grids.some(({ neurons }) => neurons)) await use(name);
       for (const { stack, neurons } of this.grids) {
         if (!neurons) continue;
         const made = new window.headbook.Neurons(this, neurons);
@@ -89,10 +121,24 @@
       this.words = all("[data-text]", this.page);
       for (const line of this.words) {
         const tokens = all(".t", line).map((token) => {
-          const button = make("button", { type: "button", class: token.className, "data-i": token.dataset.i, dir: "auto", "aria-pressed": "false" }, token.textContent);
+          const button = make(
+            "button",
+            {
+              type: "button",
+              class: token.className,
+              "data-i": token.dataset.i ?? "",
+              dir: "auto",
+              "aria-pressed": "false",
+            },
+            token.textContent,
+          );
           token.replaceWith(button);
-          button.addEventListener("click", () => this.word(line.dataset.text, Number(button.dataset.i)));
-          button.addEventListener("focus", () => { if (button.matches(":focus-visible")) button.scrollIntoView({ block: "nearest" }); });
+          button.addEventListener("click", () =>
+            this.word(line.dataset.text, Number(button.dataset.i)),
+          );
+          button.addEventListener("focus", () => {
+            if (button.matches(":focus-visible")) button.scrollIntoView({ block: "nearest" });
+          });
           return button;
         });
         line.setAttribute("role", "group");
@@ -102,34 +148,47 @@
     }
 
     startBar() {
-      const bar = this.page.querySelector("[data-bar]");
+      const bar = one("[data-bar]", this.page);
       const group = make("span", { class: "way", role: "group", "aria-label": "Chosen token as" });
-      this.ways = Object.entries({ query: "query (where it attends)", key: "key (what attends to it)" }).map(([way, text]) => {
-        const button = make("button", { type: "button", "data-way": way, "aria-pressed": "false" }, text);
-        button.addEventListener("click", () => this.turn(way));
+      this.ways = Object.entries({
+        query: "query (where it attends)",
+        key: "key (what attends to it)",
+      }).map(([way, text]) => {
+        const button = make(
+          "button",
+          { type: "button", "data-way": way, "aria-pressed": "false" },
+          text,
+        );
+        button.addEventListener("click", () => this.turn(way === "query" ? "query" : "key"));
         return button;
       });
       group.append(...this.ways);
-      this.mask = make("input", { type: "checkbox" });
-      this.mask.addEventListener("change", () => switches.set("view", this.mask.checked ? "nosink" : "raw"));
+      this.mask.addEventListener("change", () =>
+        switches.set({ view: this.mask.checked ? "nosink" : "raw" }),
+      );
       const label = make("label"), ramp = make("span", { class: "ramp" }, "0 ");
       const causal = Object.values(this.data).some((each) => each.causal);
-      label.append(this.mask, causal ? " mask special tokens and the first" : " mask special tokens");
+      label.append(
+        this.mask,
+        causal ? " mask special tokens and the first" : " mask special tokens",
+      );
       ramp.append(...Array.from({ length: 7 }, (_, i) => make("i", { class: `q${i}` })), " 1");
       bar.append("Chosen token as ", group, label, ramp);
     }
 
+    /** @param {TokenText} text @param {number} place */
     unitOf(text, place) { return this.units === "words" ? text.units[place] : place; }
 
     /* A word is chosen, in the text of one side. */
+    /** @param {string | undefined} side @param {number} place */
     word(side, place) {
       const [queries, keys] = this.data[this.at].texts;
       if (side !== queries && side !== keys) {
         const [stack] = Object.keys(this.data).filter((name) => this.data[name].texts[0] === side);
         if (!stack) return;
         this.at = stack;
-        this.heads = [this.grids.find((grid) => grid.stack === stack).list[0]];
-        this.docked = this.dock.box.classList.contains("docked");
+        this.heads = [this.gridOf(stack).list[0]];
+        this.docked = this.box.classList.contains("docked");
         this.read();
       }
       const [from] = this.data[this.at].texts, both = queries === keys;
@@ -141,14 +200,17 @@
     }
 
     /* The chosen token as query or as key. */
+    /** @param {Way} way */
     turn(way) {
       const { q, k } = this.kept, [queries, keys] = this.data[this.at].texts;
       this.way = way;
-      if (queries === keys) this.kept = way === "query" ? { q: q ?? k, k: null } : { q: null, k: q ?? k };
+      if (queries === keys)
+        this.kept = way === "query" ? { q: q ?? k, k: null } : { q: null, k: q ?? k };
       this.draw();
       this.point(true);
     }
 
+    /** @param {Maybe} q @param {Maybe} k */
     keep(q, k) {
       this.kept = { q, k };
       this.way = "query";
@@ -156,6 +218,7 @@
       this.point(true);
     }
 
+    /** @param {Tile} tile */
     choose(tile) {
       const [queries, keys] = this.data[tile.stack].texts, before = this.data[this.at].texts;
       if (String(before) !== String([queries, keys])) this.kept = { q: 0, k: null };
@@ -166,6 +229,7 @@
       this.point(true);
     }
 
+    /** @param {string} head */
     compare(head) {
       const other = this.tiles.list.find((tile) => tile.head === head);
       this.heads = other ? [this.heads[0], other] : [this.heads[0]];
@@ -179,20 +243,21 @@
       this.docked = false;
       this.draw();
       this.point(true);
-      if (this.box.contains(activeElement)) this.tiles.marks[this.tiles.list.indexOf(this.heads[0])].focus({ preventScroll: true });
+      if (this.box.contains(activeElement))
+        this.tiles.marks[this.tiles.list.indexOf(this.heads[0])].focus({ preventScroll: true });
     }
 
     /* Heads by the largest weight between the chosen token and another one that is no sink. */
     strongest() {
-      const { q, k } = this.kept, { view, units } = switches.state, { list } = this.tiles;
+      const { view, units } = switches.state, { list } = this.tiles;
       const own = String(this.data[this.at].texts[0]) === String(this.data[this.at].texts[1]);
       const special = this.sinks();
       return list.map((tile, place) => {
         const made = seen(mapOf(this.data[this.at], place), view, units);
-        const row = this.fromQuery ? made.row(q) : made.column(k);
+        const row = this.fromQuery ? made.row(this.chosen) : made.column(this.chosen);
         let [at, value] = [-1, 0];
         row.forEach((each, i) => {
-          if (each > value && !(own && i === (q ?? k)) && !special[i]) [at, value] = [i, each];
+          if (each > value && !(own && i === this.chosen) && !special[i]) [at, value] = [i, each];
         });
         return { tile, at, value };
       }).filter(({ at }) => at >= 0).sort((a, b) => b.value - a.value);
@@ -219,7 +284,9 @@
     }
 
     /* The same tokens as pieces or as words. */
+    /** @param {StoredMap} map @param {Units} units @returns {Pair} */
     converted({ queries, keys }, units) {
+      /** @type {(text: TokenText, place: Maybe) => Maybe} */
       const other = (text, place) => {
         if (place === null) return null;
         const found = units === "words" ? text.units[place] : text.units.indexOf(place);
@@ -231,20 +298,28 @@
     show() {
       if (!this.at) return;
       this.read();
-      this.dock.head();
+      this.dock?.head();
       this.draw();
       this.thumbs();
     }
 
     /* What an address asks for; what makes no sense is as at the beginning. */
+    /** @param {Wanted} wanted */
     async restore(wanted) {
-      const known = (at) => this.grids.find((grid) => grid.stack === at && grid.exact && this.data[at]);
-      const at = known(wanted.at) ? wanted.at : this.home.at, grid = known(at);
-      const found = (wanted.at === at ? wanted.heads || "" : "").split(",").map((head) => grid.list.find((tile) => tile.head === head));
-      const there = [...new Set(found.filter(Boolean))].slice(0, 2);
-      const number = (text) => (/^\d{1,5}$/.test(text || "") ? Number(text) : null);
+      /** @type {(at?: string) => TileGrid | undefined} */
+      const known = (at) =>
+        this.grids.find((grid) => grid.stack === at && grid.exact && this.data[at]);
+      const grid = known(wanted.at) ?? this.gridOf(this.home.at), at = grid.stack;
+      const found = (wanted.at === at ? wanted.heads || "" : "")
+        .split(",")
+        .map((head) => grid.list.find((tile) => tile.head === head));
+      const there = [...new Set(found.flatMap((tile) => tile ?? []))].slice(0, 2);
+      /** @type {(text?: string | number) => Maybe} */
+      const number = (text) => (/^\d{1,5}$/.test(String(text)) ? Number(text) : null);
       this.at = at;
-      this.heads = there.length ? there : [grid.list.find((tile) => tile.head === this.home.heads) || grid.list[0]];
+      this.heads = there.length
+        ? there
+        : [grid.list.find((tile) => tile.head === this.home.heads) || grid.list[0]];
       this.docked = there.length > 0 && wanted.dock !== "0";
       const asked = { q: number(wanted.q), k: number(wanted.k) };
       const given = there.length && (asked.q !== null || asked.k !== null);
@@ -252,7 +327,8 @@
       this.kept = given ? asked : { q: at === this.home.at ? Number(this.home.q) : 0, k: null };
       this.read();
       const { rows, columns } = this.views[0];
-      if ((this.kept.q ?? 0) >= rows.length || (this.kept.k ?? 0) >= columns.length) this.kept = { ...none, q: 0 };
+      if ((this.kept.q ?? 0) >= rows.length || (this.kept.k ?? 0) >= columns.length)
+        this.kept = { q: 0, k: null };
       this.way = this.fromQuery ? "query" : "key";
       const neurons = this.neurons.get(at);
       if (neurons) neurons.open(wanted.neurons === "1");
@@ -260,16 +336,23 @@
     }
 
     draw() {
-      this.dock.docked = this.docked;
-      this.dock.draw();
+      if (this.dock) this.dock.docked = this.docked;
+      this.dock?.draw();
       this.grids.forEach((grid) => grid.mark(this.heads));
       const { view } = switches.state, { q, k } = this.kept;
       this.mask.checked = view === "nosink" || view === "renorm";
-      this.ways.forEach((button) => button.setAttribute("aria-pressed", String(button.dataset.way === (this.fromQuery ? "query" : "key"))));
+      this.ways.forEach((button) =>
+        button.setAttribute(
+          "aria-pressed",
+          String(button.dataset.way === (this.fromQuery ? "query" : "key")),
+        ),
+      );
       const [queries, keys] = this.data[this.at].texts;
       for (const line of this.words) {
         for (const token of all(".t", line)) {
-          const is = (text, unit) => unit !== null && this.unitOf(text, Number(token.dataset.i)) === unit;
+          /** @type {(text: TokenText, unit: Maybe) => boolean} */
+          const is = (text, unit) =>
+            unit !== null && this.unitOf(text, Number(token.dataset.i)) === unit;
           const looks = line.dataset.text === queries && is(this.map.queries, q);
           const looked = line.dataset.text === keys && is(this.map.keys, k);
           token.setAttribute("aria-pressed", String(looks || (looked && q === null)));
@@ -282,11 +365,13 @@
 
     /* Tell the paths and the nearest tokens which token is chosen, of which stack. */
     tokens() {
-      const { q, k } = this.kept, unit = q ?? k, text = q !== null ? this.map.queries : this.map.keys;
-      const place = this.units === "words" ? text.units.indexOf(unit) : unit;
-      const side = this.data[this.at].texts[q !== null ? 0 : 1];
+      const { chosen, fromQuery } = this, text = fromQuery ? this.map.queries : this.map.keys;
+      const place = this.units === "words" ? text.units.indexOf(chosen) : chosen;
+      const side = this.data[this.at].texts[fromQuery ? 0 : 1];
       const stacks = Object.keys(this.data).filter((name) => this.data[name].texts[0] === side);
-      document.dispatchEvent(new CustomEvent("headbook-token", { detail: { place, stacks, name: text.pieces[place] } }));
+      document.dispatchEvent(
+        new CustomEvent("headbook-token", { detail: { place, stacks, name: text.pieces[place] } }),
+      );
     }
 
     /* The small maps with the weights that are shown. */
@@ -294,9 +379,19 @@
       const { view, units, scale } = switches.state;
       for (const grid of this.grids) {
         if (!grid.exact || !this.data[grid.stack]) continue;
-        const made = grid.list.map((_, place) => seen(mapOf(this.data[grid.stack], place), view, units));
+        const made = grid.list.map((_, place) =>
+          seen(mapOf(this.data[grid.stack], place), view, units),
+        );
+        /** @type {(i: number) => string} */
         const one = (i) => drawing.paintSheet([made[i]], 1, scale);
-        grid.paint(switches.changed() ? (grid.marks[0].closest(".over") ? drawing.paintSheet(made, grid.columns, scale) : "few") : "", one);
+        grid.paint(
+          switches.changed()
+            ? grid.marks[0].closest(".over")
+              ? drawing.paintSheet(made, grid.columns, scale)
+              : "few"
+            : "",
+          one,
+        );
       }
     }
 
@@ -308,16 +403,20 @@
       };
     }
 
+    /** @param {boolean} step */
     point(step = false) { switches.point(this.place, step); }
   }
 
   document.addEventListener("DOMContentLoaded", async () => {
-    const page = document.querySelector(".sentence-page");
-    const grids = all("[data-maps]").map(tilesOf), box = document.querySelector(".dock");
+    const page = one(".sentence-page"), [box] = all(".dock");
+    const grids = all("[data-maps]").map(tilesOf);
     if (page.querySelector("[data-paths], [data-entries]")) {
       await use("paths");
       await window.headbook.paths();
     }
-    if (box) await new Workspace(page, box).start(grids);
+    if (!box) return;
+    const { src = "", name = "" } = page.dataset;
+    const data = await load(src, `sentence-${name}`);
+    await new Workspace(page, box, grids, data).start();
   });
 })();

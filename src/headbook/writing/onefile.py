@@ -17,6 +17,7 @@ from headbook.resources import folder
 from headbook.writing.export import walk
 from headbook.writing.markup import letters, values
 from headbook.writing.solid import Block, blocks, plain_pdf
+from headbook.writing.stylesheet import bare
 
 MARK = '<meta name="generator" content="Headbook, one file">'
 # What a folder needs and one file does not: what servers read, and what stands in its own head.
@@ -49,7 +50,7 @@ def document(site: Path) -> Iterator[str]:
     files = dict(_stored(site))
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
-    loader = _text(folder("templates") / "onefile.js")
+    loader = bare(_text(folder("templates") / "onefile.js"))
     style = _text(site / "assets/site.css")
     dropped = ", ".join(_redundant(site))
     yield '<!doctype html>\n<html lang="en"'

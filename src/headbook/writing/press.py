@@ -15,6 +15,7 @@ from headbook.resources import folder as resource_folder
 from headbook.views.page import Page
 from headbook.writing import later, markup, publish
 from headbook.writing.contents import WITHOUT, with_contents
+from headbook.writing.scripttags import scripts_of
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Press:
             keep_trailing_newline=True,
         )
         environment.filters.update(markup.filters())
+        environment.filters["scripts"] = scripts_of
         environment.filters["address"] = partial(publish.address, self.base)
         return environment
 

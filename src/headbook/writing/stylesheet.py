@@ -57,5 +57,11 @@ def compact(style: str) -> str:
 
 
 def bare(script: str) -> str:
-    """A script without lines of comments and indents; its texts do not run over lines."""
-    return re.sub(r"^[ \t]*(?:/\*.*?\*/[ \t]*\n)?", "", script, flags=re.DOTALL | re.MULTILINE)
+    """A script without comments, indents and empty lines; its texts do not run over lines.
+
+    Comments go that are lines of their own, end a line, or give a type; each up to its own end.
+    """
+    comment = r"/\*(?:(?!\*/).)*\*/"
+    typed = re.sub(r"/\*\* @type (?:(?!\*/).)*\*/ (?=\S)", "", script)
+    ended = re.sub(rf"(?<=\S)[ \t]+{comment}[ \t]*$", "", typed, flags=re.MULTILINE)
+    return re.sub(rf"^\s*(?:{comment}[ \t]*\n)?", "", ended, flags=re.DOTALL | re.MULTILINE)

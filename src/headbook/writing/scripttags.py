@@ -1,0 +1,29 @@
+"""Which scripts a page loads, and in which order: the one place that says so.
+
+Templates write their tags from here, and one file runs the scripts of these tags. The scripts are
+classic ones: each finds what it needs in ``window.headbook``, where those before it have put it.
+"""
+
+EVERY = ("site",)
+ATTENTION = ("weights", "switches", "drawing")
+OWN = {
+    "alignment.html": ("choose",),
+    "head.html": (*ATTENTION, "instance", "panel", "attention"),
+    "heads.html": ("numbers", "scatter", "headlist", "headcontrols", "heads"),
+    "index.html": ("overview",),
+    "sentence.html": (*ATTENTION, "tiles", "workspace"),
+    "sentences.html": ("search",),
+    "tokens.html": ("types",),
+}
+# What a script loads when a reader asks for it, in the order in which it does.
+ASKED = {
+    "site": ("find", "atlas", "live"),
+    "live": ("vega",),
+    "panel": ("save",),
+    "workspace": ("paths", "dock", "save", "scores", "neurons"),
+}
+
+
+def scripts_of(template: str) -> tuple[str, ...]:
+    """The scripts that a page of a template has tags for."""
+    return (*EVERY, *OWN.get(template, ()))

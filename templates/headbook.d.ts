@@ -1,0 +1,388 @@
+/* What the scripts of the site share: `window.headbook` and `window.oneFile`, and the values of the
+   data files, whose Python side is named beside each. Only tools read this file. */
+
+/* --- elements --- */
+
+type Tags = HTMLElementTagNameMap;
+type Attributes = Record<string, string | number>;
+type Content = Node | string;
+type SvgTags = SVGElementTagNameMap;
+/** The tag that a selector ends with: of ".near td a[href]" it is "a". */
+type Tag<S> = S extends `${string} ${infer Rest}` ? Tag<Rest>
+  : S extends `${infer Rest}[${string}` ? Tag<Rest>
+  : S extends `${infer Rest}.${string}` ? Tag<Rest>
+  : S extends `${infer Rest}:${string}` ? Tag<Rest>
+  : S;
+type Selected<S> = Tag<S> extends keyof Tags ? Tags[Tag<S>]
+  : Tag<S> extends keyof SvgTags ? SvgTags[Tag<S>]
+  : HTMLElement;
+type All = <S extends string>(selector: S, inside?: ParentNode) => Selected<S>[];
+/** The first one, which must be there. */
+type One = <S extends string>(selector: S, inside?: ParentNode) => Selected<S>;
+type Make = <K extends keyof Tags>(name: K, attributes?: Attributes, text?: string) => Tags[K];
+type Draw = <K extends keyof SvgTags>(
+  name: K, attributes?: Attributes, text?: string | number,
+) => SvgTags[K];
+/** What keys or words lead to. */
+type Lookup<T> = Record<string, T | undefined>;
+type Point = { x: number; y: number };
+type Focusable = HTMLElement | SVGElement;
+
+/* --- attention --- */
+
+type Maybe = number | null;
+/** A query and a key by place; null where none is chosen. */
+type Pair = { q: Maybe; k: Maybe };
+type Cell = { q: number; k: number };
+type ViewName = "raw" | "nosink" | "renorm" | "norm";
+type Units = "pieces" | "words";
+type Scale = "root" | "linear" | "log";
+type Settings = { view: ViewName; units: Units; scale: Scale; mass: string };
+/** What an address holds beside the settings; all of it is text. */
+type Wanted = {
+  at?: string; heads?: string; q?: string | number; k?: string | number; neurons?: string;
+  dock?: string;
+};
+/** The tokens of one side: pieces, each with its word, and the words' names. */
+type TokenText = { pieces: string[]; names: string[]; units: number[]; special: number[] };
+/** `headbook.views.instance.attention_data`: maps one after the other, 8 bits a weight. */
+type AttentionData = {
+  queries?: TokenText; keys: TokenText; causal: boolean; weights: string; norms: number[];
+  bytes?: Uint8Array;
+};
+/** `headbook.writing.scripts._shown`: all maps of a stack in a sentence. */
+type StackData = AttentionData & { places: [number, number][]; heads: number; texts: string[] };
+type StoredMap = {
+  queries: TokenText; keys: TokenText; causal: boolean; steps: Uint8Array; norms: number[];
+  made: Lookup<Seen>;
+};
+/** A map in a view: names of rows and columns, values row after row, NaN where nothing is seen. */
+type Seen = {
+  rows: string[]; columns: string[]; values: Float64Array;
+  row: (q: number) => Float64Array; column: (k: number) => Float64Array;
+};
+/** What can be drawn as a map. */
+type Drawable = Pick<Seen, "rows" | "columns" | "values">;
+type Ranked = { key: number; value: number; sofar: number };
+type NamedMap = { name: string; map: StoredMap };
+/** A head's map in the view that is chosen. */
+type HeadView = Seen & NamedMap;
+type Tile = { stack: string; head: string; place: [number, number]; name: string; href: string };
+type TileView = HeadView & Tile;
+
+interface Weights {
+  mapOf: (data: AttentionData, place?: number) => StoredMap;
+  viewOf: (map: StoredMap, view: ViewName) => ViewName;
+  seen: (map: StoredMap, view: ViewName, units: Units) => Seen;
+  sorted: (row: Float64Array) => Ranked[];
+  most: (row: Float64Array, share: number) => Ranked[];
+  shade: (value: number, scale: Scale) => number;
+  written: (value: number) => string;
+  total: (row: Float64Array) => number;
+}
+interface Switches {
+  state: Settings;
+  titles: Record<ViewName, string>;
+  scales: Record<Scale, string>;
+  names: Record<Units, string>;
+  point: (what: Wanted, step?: boolean) => void;
+  address: (what?: Wanted) => string;
+  set: (values: Partial<Settings>) => void;
+  place: () => Wanted;
+  changed: () => boolean;
+  follow: (call: () => void) => void;
+}
+type Pen = CanvasRenderingContext2D;
+type Colour = number[];
+interface Drawing {
+  DASHES: number[][];
+  colour: (part: number, scheme?: "light" | "dark") => Colour;
+  sided: (value: number) => Colour;
+  paintMap: (
+    canvas: HTMLCanvasElement, shown: Drawable, scale: Scale | "difference", near: Pair,
+  ) => void;
+  cellAt: (event: MouseEvent, canvas: HTMLCanvasElement, shown?: Drawable) => Cell | null;
+  paintLines: (
+    canvas: HTMLCanvasElement, views: Seen[], query: Maybe, share: number,
+    room: { height: number; width: number; inks: string[] },
+  ) => void;
+  paintSheet: (views: Drawable[], heads: number, scale: Scale) => string;
+  inkOf: (element: Element) => string;
+  penOf: (canvas: HTMLCanvasElement) => Pen;
+  sized: (canvas: HTMLCanvasElement, width: number, height: number) => Pen;
+}
+interface PanelLike { title: HTMLElement; build: () => void; draw: () => void }
+type Hearer = "pointer" | "key";
+/** One head's attention in a sentence: `instance.js`. */
+interface InstanceLike {
+  id: string;
+  kept: Pair;
+  now: Pair;
+  views: HeadView[];
+  units: Units;
+  place: Wanted;
+  panel: PanelLike | null;
+  after: (() => void) | null;
+  show: () => Promise<void>;
+  look: (q: Maybe, k: Maybe, by: Hearer) => void;
+  leave: (by: Hearer) => void;
+  keep: (q: Maybe, k: Maybe) => void;
+  release: () => void;
+  point: () => void;
+  restore: (wanted: Wanted) => void;
+}
+type InstanceSource = {
+  id: string; home: Pair; read: () => Promise<NamedMap>;
+  lines: { queries: HTMLElement; keys: HTMLElement }; told: HTMLElement; about: string;
+};
+/** What saves pictures: an instance or the workspace of a sentence. */
+type Savable = {
+  about: string; now: Pair; views: HeadView[]; panel?: { title: HTMLElement } | null;
+};
+
+/* --- the workspace of a sentence --- */
+
+type Marks = HTMLButtonElement[] | HTMLAnchorElement[];
+/** The small maps of a stack: `tiles.js`. */
+interface TileGrid {
+  stack: string;
+  exact: boolean;
+  neurons: string | undefined;
+  columns: number;
+  list: Tile[];
+  marks: HTMLElement[];
+  name: (cards: Map<string, Card>) => void;
+  paint: (src: string, each: (i: number) => string) => void;
+  mark: (chosen: Tile[]) => void;
+  follow: (call: (tile: Tile, mark: HTMLElement) => void) => void;
+}
+interface WorkspaceLike {
+  views: TileView[];
+  kept: Pair;
+  now: Pair;
+  place: Wanted;
+  open: boolean;
+  after: (() => void) | null;
+  tiles: TileGrid;
+  fromQuery: boolean;
+  /** The place of the chosen token, of the query where one is chosen; -1: none is. */
+  chosen: number;
+  said: (view: TileView) => string;
+  keep: (q: Maybe, k: Maybe) => void;
+  choose: (tile: Tile) => void;
+  compare: (head: string) => void;
+  undock: () => void;
+  strongest: () => { tile: Tile; at: number; value: number }[];
+  point: () => void;
+}
+interface DockLike {
+  box: HTMLElement;
+  title: HTMLElement;
+  docked: boolean;
+  head: () => void;
+  draw: () => void;
+}
+interface NeuronsLike {
+  box: HTMLDetailsElement;
+  open: (wanted: boolean) => void;
+  draw: () => void;
+}
+/** Queries and keys of a layer in a sentence: `headbook.views.neurons.neurons_data`. */
+type NeuronsData = {
+  width: number; heads: number; keyHeads: number; scaling: number;
+  queries: string; keys: string; added: string; seen: string; read?: Layer;
+};
+type Layer = {
+  width: number; heads: number; keyHeads: number; scaling: number;
+  queries: Float32Array; keys: Float32Array; added: Float32Array; seen: Uint8Array;
+};
+type ScoreRow = {
+  query: Float32Array; key: (k: number) => Float32Array; products: number[];
+  added: number[] | null; scores: number[]; weights: number[]; sum: number; sees: number;
+};
+/** The paths of tokens: `headbook.views.paths.paths_data`. */
+type PathValues = Maybe[];
+type PathView = {
+  name: string; layers: number[]; values: PathValues[];
+  classes: Record<string, PathValues>; beside: Record<string, PathValues>;
+};
+type PathMetric = {
+  id: string; title: string; axis: string; ranks: boolean; start: Maybe; views: PathView[];
+};
+type PathsData = { kinds: string[]; names: string[]; metrics: PathMetric[] };
+/** The nearest vocabulary tokens: `headbook.views.entries.story_data`. */
+type Entries = Record<string, { layers: number[]; cells: [string, string][][][] }>;
+/** Which token of a sentence is chosen, and of which stacks. */
+type TokenDetail = { place: number; stacks: string[]; name: string };
+
+/* --- the list of heads --- */
+
+/** A word, what stands beside it, and the number by which words sort. */
+type Word = [text: string, beside: string, order: Maybe];
+/** `headbook.views.headvalues.list_data`. */
+type HeadRow = [
+  name: string, href: string, stack: string, layer: number, label: Word, looks: Word,
+  relation: Word, beats: number,
+];
+type HeadListData = {
+  heads: HeadRow[]; stacks: [name: string, title: string][]; columns: string[]; axes: string[];
+  metrics: { id: string; title: string; share: boolean; labels: [string, string, string][] }[];
+};
+type WordName = "class" | "looks" | "relation";
+type Head = {
+  i: number; name: string; href: string; stack: string; layer: number; beats: boolean; text: string;
+} & Record<WordName, Word>;
+type Column = { key: string; metric: string; share: boolean; title: string; unit: string };
+type Packed = { value: string; low: string; high: string; thin: string };
+type Values = { value: Float64Array; low: Float32Array; high: Float32Array; thin: boolean[] };
+type Numbers = Map<string, Column & Values>;
+type HeadList = Omit<HeadListData, "heads" | "columns"> & {
+  heads: Head[]; columns: Map<string, Column>; first: string[];
+};
+/** What a reader has chosen. */
+type ListState = {
+  columns: string[]; sort: string; down: boolean; beats: boolean; stack: string; from: string;
+  to: string; find: string; ranges: Map<string, string[]>; x: string; y: string;
+} & Record<WordName, string>;
+interface List {
+  WORDS: Record<WordName, string>;
+  NAMES: WordName[];
+  opened: (list: HeadListData) => HeadList;
+  beginning: (list: HeadList) => ListState;
+  read: (list: HeadList, hash: string) => ListState;
+  write: (list: HeadList, state: ListState) => string;
+  words: (list: HeadList, name: WordName) => string[];
+  passes: (state: ListState, numbers: Numbers) => (head: Head) => boolean;
+  order: (state: ListState, numbers: Numbers) => (a: Head, b: Head) => number;
+  rowOf: (head: Head, columns: (Column & Values)[]) => HTMLTableRowElement;
+}
+interface NumberFormats {
+  MISSING: string;
+  number: (value: number, share: boolean, like?: number) => string;
+  interval: (low: number, high: number, share: boolean) => string;
+  unpacked: (packed: Packed) => Values;
+}
+/** A control with a value. */
+type Field = HTMLInputElement | HTMLSelectElement;
+type Controls = (box: HTMLElement, list: HeadList, use: {
+  state: ListState; change: (values: Partial<ListState>) => void;
+  refresh: (values: Partial<ListState>) => void; reset: () => void;
+}) => void;
+type Scatter = (box: HTMLElement, what: {
+  heads: Head[]; stacks: [string, string][]; root: string;
+  x: Column & Values; y: Column & Values;
+}) => (shown: Set<number>) => void;
+
+/* --- the overview and the foot of pages --- */
+
+/** A number of all heads as a heat map has it: `headbook.views.grid.grid_data`. */
+type Grid = {
+  caption: string; low: string; high: string; ink?: string; steps: number[]; texts: string[];
+};
+type Grids = Record<string, Record<string, Grid>>;
+/** A metric's title and its labels: key and name. */
+type Choice = [title: string, options: [key: string, name: string][]];
+/** `headbook.views.grid.map_data`. */
+type MapData = {
+  choices: Choice[]; chosen: string; first: Record<string, Grid>; stacks: MapStack[];
+};
+type MapStack = [
+  stack: string, title: string, layers: number[], heads: number, names: string[],
+  addresses: string[],
+];
+/** A head in short: `headbook.views.inspector.atlas_data`. */
+type Card = [
+  name: string, href: string, type: string, style: string, border: string, said: string,
+  evidence: string, given: string, brought: string, what: string, caption: string,
+  text: [kind: string, letters: string][],
+];
+/** What the search looks through: `headbook.views.find.find_data`. */
+type Named = [title: string, href: string, note: string, unseen: string];
+type FindToken = [
+  name: string, count: number, within: number, sentences: number[], typed: number,
+];
+type FindData = {
+  questions: Named[]; pages: Named[]; metrics: Named[]; relations: Record<string, string>;
+  same: Record<string, string[]>; sentences: [number: number, href: string, text: string, other?: string][]; total: number;
+  tokens: FindToken[]; types: string[];
+};
+/** A live chart: a Vega-Lite specification, its rows by column (`headbook.charts.columnar`). */
+type ChartColumn = unknown[] | { at: number[]; texts: string[] };
+type ChartSpec = { datasets?: Record<string, Record<string, ChartColumn>> };
+
+/** The data files by name; those of single things by how their names begin. */
+interface DataFiles {
+  grid: Grids;
+  map: MapData;
+  atlas: Record<string, Card[]>;
+  find: FindData;
+  headlist: HeadListData;
+  types: Record<string, string[][]>;
+  [values: `values-${string}`]: Record<string, Packed>;
+  [later: `later-${string}`]: string[];
+  [chart: `chart-${string}`]: ChartSpec;
+  [sentence: `sentence-${string}`]: Record<string, StackData>;
+  [neurons: `neurons-${string}`]: NeuronsData;
+}
+
+/* --- globals --- */
+
+interface Headbook {
+  take: (name: string, value: unknown) => void;
+  packed: (name: string, text: string) => void;
+  root: () => string;
+  all: All;
+  one: One;
+  make: Make;
+  svg: Draw;
+  load: <K extends string>(
+    src: string, name: K,
+  ) => Promise<K extends keyof DataFiles ? DataFiles[K] : any>;
+  use: (name: string) => Promise<void>;
+  offer: (name: string, type: string, text: string) => void;
+  hash: () => string;
+  link: (hash: string) => string;
+  apart: (text: string) => HTMLElement;
+  folded: (text: string) => string;
+  bytes: (text: string) => Uint8Array<ArrayBuffer>;
+  targetOf: (event: Event) => HTMLElement;
+  REACH: number;
+  nearest: <T extends Point>(places: T[], x: number, y: number) => T | undefined;
+  rove: (box: GlobalEventHandlers & Element, links: Focusable[], columns: number | (() => number)) => void;
+  numbers: NumberFormats;
+  list: List;
+  controls: Controls;
+  scatter: Scatter;
+  weights: Weights;
+  switches: Switches;
+  drawing: Drawing;
+  tiles: (box: HTMLElement) => TileGrid;
+  scores: {
+    layerOf: (data: NeuronsData) => Layer;
+    rowOf: (layer: Layer, head: number, q: number) => ScoreRow;
+  };
+  Instance: new (source: InstanceSource) => InstanceLike & Savable;
+  Panel: new (instance: InstanceLike & Savable, stage: HTMLElement) => unknown;
+  Dock: new (box: HTMLElement, work: WorkspaceLike) => DockLike;
+  Neurons: new (instance: WorkspaceLike, files: string) => NeuronsLike;
+  save: (instance: Savable, box: HTMLElement) => void;
+  paths: () => Promise<void>;
+  live: (button: HTMLButtonElement) => Promise<void>;
+  finder: (box: HTMLElement) => void;
+}
+/** A site in one file takes the place of the folder: `onefile.js`. */
+interface OneFile {
+  hash: () => string;
+  link: (hash: string) => string;
+  run: (src: string) => Promise<void>;
+  aimed: (body: HTMLElement) => HTMLElement;
+}
+interface Window {
+  headbook: Headbook;
+  oneFile?: OneFile;
+  vegaEmbed: (box: HTMLElement, spec: object, options: object) => Promise<unknown>;
+}
+interface DocumentEventMap {
+  "headbook-path": CustomEvent<{ place: number; stack: string }>;
+  "headbook-token": CustomEvent<TokenDetail>;
+}

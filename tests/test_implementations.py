@@ -1,0 +1,174 @@
+"""What exists several times gives the same answers: those of ``fixtures/answers.json``.
+
+How numbers are written: in Python and in ``numbers.js``. Attention between words: as tensor
+operations and as compiled loops (both while a model runs), of stored maps without torch, for
+figures, and in ``weights.js``.
+"""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+
+from browser import Open
+from headbook import wording
+from headbook.measures import compiled, plain
+from headbook.measures.arithmetic import Floats
+from headbook.measures.frame import Frame, Scope
+from headbook.stored.shown import STEPS, ShownText
+from headbook.stored.wordmaps import word_attention
+from headbook.terms import View
+from headbook.text.texts import Texts
+from headbook.views.instance import text_data
+from headbook.views.weights import Axis, StoredMap, Weighting
+from headbook.writing.images import base64_of
+from sites import Site
+from views import SELF, Marks
+
+ANSWERS = json.loads((Path(__file__).parent / "fixtures/answers.json").read_text(encoding="utf-8"))
+IN_PAGE = {
+    "numbers": """(cases) => cases.map(({ value, share, like }) => {
+        const given = (each) => (each === null ? NaN : each);
+        const { number } = window.headbook.numbers;
+        return number(given(value), Boolean(share), like === undefined ? undefined : given(like));
+    })""",
+    "intervals": """(cases) => cases.map(({ low, high, share }) => {
+        const ends = [low, high].map((end) => (end === null ? NaN : end));
+        return window.headbook.numbers.interval(...ends, Boolean(share));
+    })""",
+    "words": """(data) => {
+        const { mapOf, seen } = window.headbook.weights;
+        const { columns, values } = seen(mapOf(data), "nosink", "words");
+        return [columns.length, [...values].map((value) => (Number.isNaN(value) ? 0 : value))];
+    }""",
+}
+
+
+class Case(NamedTuple):
+    """One text with a map, and attention between its words."""
+
+    shown: ShownText
+    causal: bool
+    steps: np.ndarray[Any, np.dtype[np.uint8]]
+    answer: Floats
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> "Case":
+        """From the file, where weights are in steps of 1/255."""
+        words = tuple(given["words"])
+        n = len(words)
+        shown = ShownText(
+            text=given["text"],
+            pieces=tuple(given["pieces"]),
+            spans=tuple(map(tuple, given["spans"])),
+            special=tuple(word < 0 for word in words),
+            words=words,
+            tags=("",) * n,
+            lost=0,
+            generated=False,
+            heads=(),
+            relations=(),
+        )
+        steps = np.array(given["steps"], np.uint8)
+        return cls(shown, given["causal"], steps, np.array(given["answer"]) / STEPS)
+
+    @property
+    def scope(self) -> Scope:
+        """The text as a model reads it, the sink left out."""
+        words = self.shown.words
+        special = [place for place, word in enumerate(words) if word < 0]
+        tokens = Marks(len(words), special=special, word=words).tokens()
+        texts = Texts.of([tokens], torch.device("cpu"), torch.float64)
+        seen = texts.valid[:, :, None] & texts.valid[:, None, :]
+        stack = replace(SELF, causal=self.causal)
+        return Scope(Frame(stack, texts, texts, seen.tril() if self.causal else seen), View.NOSINK)
+
+    @property
+    def attention(self) -> torch.Tensor:
+        """The map as one head of one sentence."""
+        return torch.from_numpy(self.steps / np.float64(STEPS))[None, None]
+
+    def of_words(self, values: Floats) -> Floats:
+        """A table whose special tokens are words, too, without these."""
+        units = text_data(self.shown)["units"]
+        kept = sorted(
+            {unit for unit, word in zip(units, self.shown.words, strict=True) if word >= 0}
+        )
+        found: Floats = np.nan_to_num(values)[np.ix_(kept, kept)]
+        return found
+
+
+CASES = [Case.of(given) for given in ANSWERS["words"]]
+BOTH = pytest.mark.parametrize("case", CASES, ids=["both ways", "causal"])
+
+
+def given(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+@pytest.mark.parametrize("case", ANSWERS["numbers"], ids=lambda case: case["text"])
+def test_numbers_are_written_in_python(case: dict[str, Any]) -> None:
+    like = {"like": given(case["like"])} if "like" in case else {}
+    text = wording.number(given(case["value"]), share=case.get("share", False), **like)
+    assert text == case["text"]
+
+
+@pytest.mark.parametrize("case", ANSWERS["intervals"], ids=lambda case: case["text"])
+def test_intervals_are_written_in_python(case: dict[str, Any]) -> None:
+    ends = given(case["low"]), given(case["high"])
+    assert wording.interval(*ends, share=case.get("share", False)) == case["text"]
+
+
+@BOTH
+def test_words_by_tensor_operations(case: Case) -> None:
+    found = plain.by_word(case.attention, case.scope)[0, 0].numpy()
+    np.testing.assert_allclose(found, case.answer)
+
+
+@BOTH
+def test_words_by_compiled_loops(case: Case) -> None:
+    """Which keep the weight of each word to itself and the strongest of the others."""
+    found = compiled.word_sums(case.attention, case.scope)
+    others = case.answer.copy()
+    np.fill_diagonal(others, 0)
+    np.testing.assert_allclose(found.own[0, 0].numpy(), case.answer.diagonal())
+    np.testing.assert_allclose(found.best[0, 0].numpy(), others.max(axis=1))
+    assert found.best_word[0, 0].tolist() == others.argmax(axis=1).tolist()
+
+
+@BOTH
+def test_words_of_stored_maps(case: Case) -> None:
+    found = word_attention(case.steps, case.shown, causal=case.causal)
+    np.testing.assert_allclose(found, case.answer)
+
+
+@BOTH
+def test_words_of_figures(case: Case) -> None:
+    axis = Axis.of(case.shown, causal=case.causal)
+    stored = StoredMap(case.steps, axis, axis, case.causal, np.zeros(0, np.float32))
+    found = case.of_words(stored.weights(Weighting.NOSINK, words=True))
+    np.testing.assert_allclose(found, case.answer)
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_pages_write_the_same_numbers_and_add_up_the_same_words(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / "heads.html")
+    for kind in ("numbers", "intervals"):
+        found = page.evaluate(IN_PAGE[kind], ANSWERS[kind])
+        assert found == [case["text"] for case in ANSWERS[kind]]
+    page = open_page(next((encoder_site.folder / "heads").glob("*.html")))
+    for case in CASES:
+        data = {"keys": text_data(case.shown), "causal": case.causal, "norms": []}
+        data["weights"] = base64_of(case.steps)
+        columns, values = page.evaluate(IN_PAGE["words"], data)
+        np.testing.assert_allclose(
+            case.of_words(np.array(values).reshape(-1, columns)), case.answer
+        )

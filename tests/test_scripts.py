@@ -1,0 +1,74 @@
+"""The scripts of the site find what they need: the order in which pages load them."""
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+import pytest
+
+from headbook.resources import folder
+from headbook.writing.scripttags import ASKED, EVERY, OWN, scripts_of
+
+ASSETS = folder("templates") / "assets"
+OURS = {file.stem for file in ASSETS.glob("*.js")}
+SHARED = r"window\.headbook"
+TAKEN = re.compile(rf"const \{{([^}}]*)\}} =\s+{SHARED};")  # const { all, svg: draw } = ...
+NAMED = re.compile(rf"{SHARED}\.(\w+)")
+GIVEN = re.compile(rf"{SHARED}\.(\w+) =[^=]")
+TOGETHER = re.compile(rf"Object\.assign\({SHARED}, \{{([^}}]*)\}}")
+
+
+@cache
+def text_of(script: str) -> str:
+    return (ASSETS / f"{script}.js").read_text(encoding="utf-8")
+
+
+def names_in(listed: str) -> set[str]:
+    return {part.split(":")[0].strip() for part in listed.split(",") if part.strip()}
+
+
+def given(script: str) -> set[str]:
+    """What a script puts where others find it."""
+    if script not in OURS:
+        return set()
+    together = (names_in(listed) for listed in TOGETHER.findall(text_of(script)))
+    return {*GIVEN.findall(text_of(script))}.union(*together)
+
+
+def needed(script: str) -> set[str]:
+    """What it takes from others."""
+    if script not in OURS:
+        return set()
+    taken = (names_in(listed) for listed in TAKEN.findall(text_of(script)))
+    return {*NAMED.findall(text_of(script))}.union(*taken) - given(script)
+
+
+def missing(script: str, before: Iterable[str]) -> list[str]:
+    """What neither the scripts before it have put there nor those for which it asks."""
+    asked, lacks = [*before, script], []
+    for each in ASKED.get(script, ()):
+        lacks += missing(each, asked)
+        asked.append(each)
+    there = set().union(*map(given, asked))
+    return [*lacks, *(f"{script}: {name}" for name in sorted(needed(script) - there))]
+
+
+def test_every_script_is_loaded_by_some_page() -> None:
+    loaded = {*EVERY}.union(*OWN.values(), *ASKED.values())
+    assert loaded - {"vega"} == OURS
+    assert all((ASSETS.parent / template).is_file() for template in OWN)
+
+
+@pytest.mark.parametrize("template", OWN)
+def test_scripts_come_after_those_that_they_need(template: str) -> None:
+    scripts = scripts_of(template)
+    lacks = [each for n, script in enumerate(scripts) for each in missing(script, scripts[:n])]
+    assert not lacks
+
+
+def test_scripts_ask_for_what_the_list_says() -> None:
+    asked = re.compile(r"\buse\((?:\"(\w+)\"|name)\)")
+    for script in OURS:
+        found = {name for name in asked.findall(text_of(script)) if name}
+        assert found <= {*ASKED.get(script, ())}, script
+        assert bool(asked.search(text_of(script))) == (script in ASKED), script
