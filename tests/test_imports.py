@@ -29,7 +29,7 @@ ORDER = """
     model probe
     arithmetic intervals accumulators flips
     tokens rarity encode sequences texts batch passages
-    anatomy calls chains frame loops plain compiled capture maps layerview shortcut
+    anatomy calls chains frame loops plain compiled maps layerview scopes capture shortcut
     learned ownattention mapcheck replacements intervention
     lens nearest vocabulary embedding tokenview
     judges
