@@ -27,9 +27,10 @@ ORDER = """
     hook
     loading names randomness
     model probe
-    arithmetic intervals accumulators flips
+    arithmetic kernel intervals accumulators flips
     tokens rarity encode sequences texts batch passages
     anatomy calls chains frame loops plain compiled maps layerview scopes capture shortcut
+    mixtureloop nearestloop
     learned ownattention mapcheck replacements intervention
     lens nearest vocabulary embedding tokenview
     judges
@@ -70,7 +71,7 @@ DOORS = {
     "markdown": {"markup"},
     "markupsafe": {"markup", "site"},
     "nh3": {"markup"},
-    "numba": {"loops"},
+    "numba": {"kernel"},
     "PIL": {"images"},
     "pyarrow": {"inputs", "export"},
     "regex": {"annotate"},
