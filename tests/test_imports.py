@@ -179,6 +179,11 @@ def test_a_name_that_headbook_does_not_have_is_an_attribute_error() -> None:
         _ = headbook.colect
 
 
+@pytest.mark.parametrize("name", [name for name in headbook.__all__ if "__" not in name])
+def test_every_name_that_headbook_has_leads_somewhere(name: str) -> None:
+    assert callable(getattr(headbook, name))
+
+
 SLOW = ("torch", "transformers", "spacy", "pandas", "altair", "scipy", "numba", "wordfreq")
 
 
