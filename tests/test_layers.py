@@ -23,6 +23,7 @@ LAYERS = [
     "study",
     "passes",
     "report",
+    "collection",
     "charts",
     "pages",
     "site",
@@ -40,8 +41,9 @@ HOME = {
 }
 ALONE = """
     cli: __main__
-    passes: ablation collection network.learned network.mapcheck network.ownattention
-      network.rounding network.selfcheck writing.size
+    passes: ablation network.learned network.mapcheck network.ownattention network.rounding
+      network.selfcheck
+    collection: collection passes.costs passes.gaps passes.record passes.run writing.size
     cli: cli console endings network.memory options places
     analysis: measures.arithmetic measures.clouds measures.fits measures.kernel measures.mixture
       measures.mixtureloop measures.patterns measures.phrases measures.trees
