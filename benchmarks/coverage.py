@@ -20,9 +20,9 @@ from headbook.inputs import open_corpus
 from headbook.measures.arithmetic import NOTHING
 from headbook.metrics import (
     all_metrics,
+    attention_metrics,
     context_metrics,
     flow_metrics,
-    head_metrics,
     sampled_metrics,
     token_metrics,
 )
@@ -135,7 +135,7 @@ def columns(
     model: Model, anatomy: Anatomy, metrics: Sequence[Metric], batches: Sequence[Batch]
 ) -> Iterator[Column]:
     """Everything that is measured, sentence by sentence."""
-    heads, tokens = tuple(head_metrics(metrics, Source.ALL)), tuple(token_metrics(metrics))
+    heads, tokens = tuple(attention_metrics(metrics, Source.ALL)), tuple(token_metrics(metrics))
     surveyor = Surveyor(model, anatomy, heads, tuple(t for t in tokens if not t.sampled), 1)
     tables = Tables()
     for batch in batches:

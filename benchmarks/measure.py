@@ -26,7 +26,7 @@ import headbook
 from headbook.inputs import open_corpus
 from headbook.measures.threads import torch_threads
 from headbook.measures.tokenview import AROUND, NEIGHBOURS, TokenView
-from headbook.metrics import all_metrics, head_metrics, token_metrics
+from headbook.metrics import all_metrics, attention_metrics, token_metrics
 from headbook.metrics.base import Source
 from headbook.network.anatomy import examine
 from headbook.network.capture import forward, tapped
@@ -77,7 +77,7 @@ def attention(corpus: str, name: str, sentences: int) -> dict[str, float]:
     """All attention metrics in the hook, over the bare forward pass of the same batches."""
     model, items = prepared(corpus, name, sentences)
     anatomy, batches = examine(model), batches_of(model, items)
-    metrics = tuple(head_metrics(all_metrics().values(), Source.ALL))
+    metrics = tuple(attention_metrics(all_metrics().values(), Source.ALL))
     surveyor = Surveyor(model, anatomy, metrics, (), 10)
     surveyor.survey(batches[0])  # compiles its loops
     # Batch by batch: what else the machine does seldom hits every repetition of one.

@@ -209,10 +209,12 @@ def test_render_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -
     said = run("render", small_site.stored, "--out", out)
     assert said.code == 0
     pages = len(small_site.pages)
-    shown = rf"{re.escape(str(out))}/index\.html\n{pages} pages, [\d.]+ MB, [\d.]+ s\n"
+    place = re.escape(str(out / "index.html"))
+    shown = rf"Built {pages} pages \([\d.]+ MB\) in [\d.]+ s: {place}\n"
     assert re.fullmatch(shown, said.out)
-    first, *_, last = said.err.splitlines()
-    assert first == "pages: 0 %"
+    opened, first, *_, last = said.err.splitlines()
+    assert re.fullmatch(r"overview, while the rest is made: .*/new/index\.html", opened)
+    assert first.startswith("pages: ")
     assert last == "pages: 100 %"
     assert "\x1b" not in said.out + said.err
     assert differing(small_site.folder, out) == []

@@ -200,7 +200,7 @@ def found(name: str) -> bool:
 
 
 def kinds_of_metrics() -> list[str]:
-    """The classes that metrics are made of: those that no other builds on, and `HeadMetric`."""
+    """The classes that metrics are made of: those that no other builds on."""
     classes = [kind for kind in vars(base).values() if inspect.isclass(kind)]
     made = {type(metric).__name__ for metric in all_metrics().values()}
     ends = {c.__name__ for c in classes if issubclass(c, base.Metric) and not c.__subclasses__()}

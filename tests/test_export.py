@@ -61,23 +61,36 @@ def test_the_parquet_file_is_the_frame_of_the_study(any_site: Site, name: str) -
 def test_the_csv_file_has_the_same_cells_and_empty_ones_for_missing_numbers(
     any_site: Site, name: str
 ) -> None:
-    """To nine significant digits, or as many as the table's numbers have a meaning for."""
+    """To seven significant digits, or as many as the numbers have a meaning for."""
     frame = export.table_of(any_site.study, name)
     if name not in written(any_site):
         assert frame.empty
         return
-    digits = export.DIGITS.get(name, 9)
     rows = rows_of(any_site.folder / f"data/{name}.csv")
     assert len(rows) == len(frame)
     for column in frame:
         cells = [row[str(column)] for row in rows]
         if pd.api.types.is_float_dtype(frame[column]):
+            digits = 6 if name in export.SINGLE or column in {"low", "high"} else 7
             expected = [float(f"{value:.{digits}g}") for value in frame[column]]
             found = [float(cell) if cell else math.nan for cell in cells]
             np.testing.assert_array_equal(found, expected)
+            if digits == 7:
+                np.testing.assert_allclose(found, frame[column].astype(float), rtol=1e-6)
         else:
             cells = [c.removeprefix("'") for c in cells] if column in TEXTS else cells
             assert cells == ["" if v is pd.NA else str(v).removeprefix("'") for v in frame[column]]
+
+
+def test_many_exemplars_are_compressed(
+    small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "PLAIN", 0)
+    export.write_exemplars(small_site.study, tmp_path)
+    (packed,) = tmp_path.iterdir()
+    assert packed.name == "exemplars.jsonl.gz"
+    plain = (small_site.folder / "data/exemplars.jsonl").read_bytes()
+    assert gzip.decompress(packed.read_bytes()) == plain
 
 
 def test_missing_numbers_are_there_to_be_empty(encoder_site: Site) -> None:

@@ -53,6 +53,7 @@ ORDER = """
     images charts
     views
     latex markup contents export scripts publish handed parallel later press stylesheet site papers
+    solid
     onefile
     pack
     console options endings places cli __main__

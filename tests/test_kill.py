@@ -14,6 +14,7 @@ import pytest
 
 import headbook
 from headbook.errors import OutputError, StudyError
+from headbook.writing import export
 from headbook.writing import site as writer
 from pages import differing, tree
 from sites import Site
@@ -100,6 +101,19 @@ def test_a_fault_while_pages_are_made_leaves_the_old_site_and_nothing_else(
         headbook.render(small_site.study, out, force=True)
     assert tree(out) == before
     assert os.listdir(tmp_path) == ["site"]  # noqa: PTH208 - hidden ones too
+
+
+def test_the_overview_is_there_before_tables_and_figures_are_made(
+    small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: object, data: Path, *__: object) -> None:
+        assert "</html>" in (data.parent / "index.html").read_text()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(export, "write_tables", broken)
+    with pytest.raises(KeyboardInterrupt):
+        headbook.render(small_site.study, tmp_path / "site")
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 - no half site, and hidden ones neither
 
 
 def test_a_site_is_not_replaced_without_force(small_site: Site, tmp_path: Path) -> None:

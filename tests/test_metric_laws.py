@@ -21,6 +21,7 @@ from headbook.measures.outputs import HeadOutputs
 from headbook.metrics import all_metrics, chosen_metrics, head_metrics, pair_metrics, token_metrics
 from headbook.metrics.base import (
     AnchorMetric,
+    AttentionMetric,
     ContextMetric,
     Example,
     Finished,
@@ -116,8 +117,11 @@ def parts(metric: HeadMetric, layers: Sequence[LayerView]) -> list[torch.Tensor]
 
 def whole(metric: HeadMetric, layer: LayerView, place: int) -> torch.Tensor:
     """Numerators, denominators or events of one sentence, for all labels."""
-    taken = HeadOutputs(layer) if isinstance(metric, ContextMetric) else layer
-    ratio = metric.measure(taken)  # type: ignore[arg-type]
+    if isinstance(metric, ContextMetric):
+        ratio = metric.measure(HeadOutputs(layer))
+    else:
+        assert isinstance(metric, AttentionMetric)
+        ratio = metric.measure(layer)
     events = ratio.denominator if ratio.events is None else ratio.events
     part = (ratio.numerator, ratio.denominator, events)[place]
     part = part if part.ndim == 3 else part[..., None]

@@ -17,7 +17,7 @@ from headbook.measures.frame import Scope
 from headbook.measures.layerview import layer_views
 from headbook.measures.maps import Gathered, Maps
 from headbook.metrics import all_metrics, head_metrics
-from headbook.metrics.base import Example, HeadMetric, Source
+from headbook.metrics.base import AttentionMetric, Example
 from headbook.network.hook import Attention
 from headbook.stored.study import Study
 from headbook.terms import View
@@ -36,7 +36,7 @@ def documented() -> str:
 
 
 @pytest.fixture(scope="module")
-def added(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HeadMetric]:
+def added(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttentionMetric]:
     """It, as a file of the registry, in a family of its own."""
     folder = tmp_path_factory.mktemp("more_metrics")
     (folder / FAMILY).mkdir()
@@ -47,7 +47,7 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HeadMetric]:
     all_metrics.cache_clear()
     importlib.invalidate_caches()
     metric = all_metrics()[NAME]
-    assert isinstance(metric, HeadMetric)
+    assert isinstance(metric, AttentionMetric)
     yield metric
     places.remove(str(folder))
     for module in (FAMILY, f"{FAMILY}.{NAME}"):
@@ -58,7 +58,7 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HeadMetric]:
 @pytest.fixture(scope="module", params=["bert", "modernbert", "gpt2"])
 def study(
     request: pytest.FixtureRequest,
-    added: HeadMetric,
+    added: AttentionMetric,
     tiny_folder: Callable[[str], Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Study:
@@ -71,7 +71,7 @@ def study(
 
 @pytest.mark.parametrize("table", ["heads", "layers", "controls"])
 def test_the_metric_of_contributing_gives_its_numbers_in_every_view(
-    study: Study, added: HeadMetric, table: str
+    study: Study, added: AttentionMetric, table: str
 ) -> None:
     rows = getattr(study, table)
     mine, known = (rows[rows["metric"] == name] for name in (added.id, "attention_distance"))
@@ -83,7 +83,7 @@ def test_the_metric_of_contributing_gives_its_numbers_in_every_view(
         np.testing.assert_allclose(mine[column], known[column], rtol=within, err_msg=column)
 
 
-def test_its_worked_examples_hold(added: HeadMetric) -> None:
+def test_its_worked_examples_hold(added: AttentionMetric) -> None:
     for example, answer in added.examples.values():
         assert isinstance(example, Example)
         ratio = added.measure(example_view(example, View.RAW))
@@ -126,10 +126,10 @@ def test_whole_maps_of_several_layers_are_those_of_each_side_by_side(view: View)
 
 @pytest.mark.parametrize(
     "metric",
-    [m for m in head_metrics(all_metrics().values()) if m.source in {Source.ALL, Source.RANDOM}],
+    [m for m in all_metrics().values() if isinstance(m, AttentionMetric)],
     ids=lambda metric: metric.id,
 )
-def test_metrics_of_all_sentences_are_taken_from_sums(metric: HeadMetric) -> None:
+def test_metrics_of_all_sentences_are_taken_from_sums(metric: AttentionMetric) -> None:
     """Whole maps are for whoever needs them: a copy of each would cost a survey its speed."""
     together, _ = several()
     scopes = {v: Scope(together._frame, v) for v in View}

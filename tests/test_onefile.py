@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import zlib
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from pages import elements, html_of, links, text_of, tree
 from sites import Site
 from test_anonymous import AUTHOR, DATE, TELLING, telling
 from test_pack import refusal
+from test_solid import by_row, restored, things
 
 __all__ = ["telling"]  # a fixture
 pytestmark = pytest.mark.slow
@@ -27,6 +29,12 @@ pytestmark = pytest.mark.slow
 # What servers and folders need, and what stands in the head of the one file.
 OUTSIDE = {"data/files.json", ".nojekyll", "README.txt"}
 OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
+
+
+BLOCK = re.compile(
+    r'<script type="text/plain" data-files="([^"]*)" data-columns="([^"]*)" '
+    r'data-parts="([^"]*)">([^<]*)</script>\n'
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,28 +47,29 @@ def one(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Packed:
 def held(file: Path) -> dict[str, bytes]:
     """Everything that is in the one file, by its address in the folder."""
     found = {}
-    for name, text in re.findall(
-        r'<script type="text/plain" data-file="([^"]*)">(.*)</script>\n', html_of(file)
-    ):
-        if name.endswith(".png"):
-            found[name] = base64.b64decode(text, validate=True)
-        else:
-            found[name] = zlib.decompress(from_letters(text))
+    for *told, text in BLOCK.findall(html_of(file)):
+        files, columns, parts = (json.loads(unescape(each)) for each in told)
+        whole, at = restored(zlib.decompress(from_letters(text)), parts), 0
+        for name, size in files:
+            content = whole[at : at + size]
+            found[name] = by_row(content, columns[name]) if name in columns else content
+            at += size
+        assert at == len(whole)
     return found
 
 
 def test_everything_of_the_folder_is_in_it(small_site: Site, one: Packed) -> None:
-    """Byte for byte; of data files the values, of tables the CSV alone, of figures no PDF."""
+    """Byte for byte; of data files the values, of tables the CSV alone, PDF without compression."""
     files, found = tree(small_site.folder), held(one.path)
     tables = {name for name in files if name.endswith(".parquet")}
     assert tables
-    prints = {name for name in files if name.endswith(".pdf")}
-    assert {name.replace(".pdf", ".svg") for name in prints} <= set(found)
-    assert set(found) == set(files) - OUTSIDE - tables - prints
+    assert set(found) == set(files) - OUTSIDE - tables
     for name, content in found.items():
         if name.startswith("data/") and name.endswith(".js"):
             assert content.decode() == values(files[name].decode()), name
             assert len(json.loads(content)) == 2
+        elif name.endswith(".pdf"):
+            assert things(content) == things(files[name]), name
         else:
             assert content == files[name], name
     note = elements(html_of(one.path), "html")[0].attributes["data-left"]

@@ -1,6 +1,7 @@
 """The process that calls `collect` is left as it was: random numbers, threads, switches, memory."""
 
 import ctypes
+import gc
 import logging
 import os
 import random
@@ -8,7 +9,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,13 @@ import treebank
 from headbook import cli
 from headbook.collection import collect
 from headbook.config import Config
+from headbook.inputs import Sentence
 from headbook.measures import compiled, threads
 from headbook.network.model import _quiet
 from headbook.network.randomness import own_randomness
+from headbook.passes import run
 from headbook.progress import Silent
+from headbook.text.annotate import Annotator
 
 HUB: Any = huggingface_hub.utils
 TUNING = {"mallopt", "GOMP_parallel"}  # what only the owner of a process may call
@@ -153,6 +157,31 @@ def test_only_the_command_line_tunes_the_process(
     assert not any(name.startswith("headbook") for name in progress.seen)
     if sys.platform == "linux" and threads._openmp() is not None:
         assert asked & TUNING == TUNING
+    assert gc.isenabled()
+
+
+def test_sentences_of_a_small_corpus_are_parsed_once(
+    given: tuple[Path, Given], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever passes come after the first; the numbers are those of parsing them again."""
+    parsed: list[int] = []
+    annotate = Annotator.annotate
+
+    def noted(self: Annotator, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        for sentence in annotate(self, sentences):
+            parsed.append(sentence.index)
+            yield sentence
+
+    monkeypatch.setattr(Annotator, "annotate", noted)
+    file, options = given
+    options = options | {"control": "none", "metrics": "sink_share,nearest_tokens,variability"}
+    few = collect(file, **options)
+    assert parsed == [*range(len(treebank.TREES))]
+    monkeypatch.setattr(run, "KEPT", 0)
+    many = collect(file, **options)
+    assert set(parsed[len(treebank.TREES) :]) == set(parsed)
+    for name in ("heads", "tokens", "nearest"):
+        pd.testing.assert_frame_equal(getattr(few, name), getattr(many, name))
 
 
 def test_numbers_are_those_of_the_seed_whatever_the_process_has_drawn(

@@ -10,7 +10,7 @@ from headbook.charts import trees
 from headbook.stored.shown import ShownText
 from headbook.terms import Side
 from headbook.views.sentencetree import MOST_WORDS, SentenceTree, sentence_tree
-from pages import elements, html_of
+from pages import elements, html_of, written_html
 from sites import Site
 from treebank import TREES, Gold
 
@@ -134,7 +134,9 @@ def test_words_cannot_leave_the_picture() -> None:
 
 def test_pages_of_annotated_sentences_have_their_tree(encoder_site: Site) -> None:
     for number in (1, 2):
-        html = html_of(encoder_site.folder / f"sentences/000{number}.html")
+        file = encoder_site.folder / f"sentences/000{number}.html"
+        html = html_of(file)
+        assert "tree-source" not in written_html(file)  # it waits until it is opened
         [figure] = [e for e in elements(html, "figure") if e.attributes.get("id") == "tree-source"]
         assert figure
         words = re.findall(r'<th scope="row"><bdi>(.*?)</bdi></th><td>', html)

@@ -206,6 +206,15 @@ def test_a_preview_shows_every_weight_in_its_colour() -> None:
     assert picture.getpixel((0, 0)) == (0, 0, 0, 0)  # the page itself, light or dark
 
 
+def test_a_picture_names_no_colour_that_it_lacks() -> None:
+    """Colours weigh more than the weights of a small map."""
+    cells = np.array([[7, 63], [20, 7]], np.uint8)
+    picture = Image.open(io.BytesIO(images.inked(cells, ink())))
+    assert len(picture.getpalette() or []) == 3 * 3
+    shown = np.asarray(picture.convert("RGBA"))
+    assert shown.tolist() == [[list(ink()[step]) for step in row] for row in cells.tolist()]
+
+
 def test_a_preview_that_is_shrunk_loses_no_strong_weight() -> None:
     cells = np.zeros((200, 150), np.uint8)
     cells[133, 77] = 255

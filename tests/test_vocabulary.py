@@ -188,3 +188,36 @@ def test_single_precision_keeps_five_digits(kind: str) -> None:
     found = made.compare(states.float(), given, space, 3).cosines[:, given.valid]
     wanted = exact.compare(states, given, space, 3).cosines[:, given.valid]
     torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_products_of_either_library_round_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(3)
+    embedding, states = torch.randn(5_000, 96), torch.randn(2, 2, TOKENS, 96)
+    embedding[7] = embedding[4_000]  # in different blocks of any library
+    given = texts()
+    exact = Vocabulary(embedding.double()).compare(states.double(), given, Space.RAW, 10)
+    errors = []
+    for copied in (vocabulary.COPIED, 0):
+        monkeypatch.setattr(vocabulary, "COPIED", copied)
+        made = Vocabulary(embedding)
+        found = made.compare(states, given, Space.RAW, 10).cosines[:, given.valid]
+        errors.append(float((found.double() - exact.cosines[:, given.valid]).abs().max()))
+        scores = made._scores(states[0, 0], None)
+        assert torch.equal(scores[:, 7], scores[:, 4_000])
+        packed = made._packed is not None
+        assert packed == (copied > 0 and torch.backends.mkldnn.is_available())
+    assert max(errors) < 5e-7
+
+
+def test_what_is_known_of_positions_does_not_grow_with_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vocabulary, "POSITIONS", 4)
+    kind = "word + position, normed"
+    whole, few = make(kind), make(kind)
+    places = range(TOKENS)
+    wanted = [whole.factors(place) for place in places]
+    monkeypatch.setattr(vocabulary, "FACTORS", 7 * ENTRIES)
+    for place in [*places, *places]:
+        torch.testing.assert_close(few.factors(place), wanted[place], rtol=0, atol=0)
+        assert len(few._factors) <= 12  # seven and one block at most, and those of raw entries

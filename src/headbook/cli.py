@@ -203,11 +203,15 @@ def _collect(inputs: list[str], config: Config, progress: Progress) -> "Study":
     if not config.verbose:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
-    from headbook.collection import collect as run  # noqa: PLC0415 - it loads torch
-    from headbook.measures.threads import torch_threads  # noqa: PLC0415 - so does this
-    from headbook.network.memory import keep_freed_memory  # noqa: PLC0415 - of no use without
+    from headbook.network.memory import (  # noqa: PLC0415 - of no use without
+        keep_freed_memory,
+        nothing_collected,
+    )
 
     keep_freed_memory()  # what follows tunes the process, which is ours here
+    with nothing_collected():
+        from headbook.collection import collect as run  # noqa: PLC0415 - it loads torch
+        from headbook.measures.threads import torch_threads  # noqa: PLC0415 - so does this
     with torch_threads():
         return run(inputs, config, progress=progress)
 
@@ -246,12 +250,10 @@ def _progress(config: Config, *without: str) -> AbstractContextManager[Progress]
 
 
 def _finish(config: Config, summary: "Summary", start: float) -> None:
-    """Say what was written, and open it."""
+    """Say last what was written, and open it."""
     from headbook.wording import written  # noqa: PLC0415
     from headbook.writing.pack import LIMITS  # noqa: PLC0415 - see _render
 
-    pages = f"{summary.pages:,} pages, {written(summary.size)}"
-    _say(config, f"{summary.index}\n{pages}, {time.monotonic() - start:.1f} s")
     limit = max((size for size in LIMITS if summary.size > size), default=0)
     if limit:
         typer.echo(
@@ -259,6 +261,8 @@ def _finish(config: Config, summary: "Summary", start: float) -> None:
             "--max-site-size keeps it smaller",
             err=True,
         )
+    pages, spent = f"{summary.pages:,} pages ({written(summary.size)})", time.monotonic() - start
+    _say(config, f"Built {pages} in {spent:.1f} s: {summary.index}")
     if config.open:
         webbrowser.open(summary.index.resolve().as_uri())
 

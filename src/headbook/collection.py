@@ -12,7 +12,7 @@ from headbook.dates import today
 from headbook.errors import ConfigError
 from headbook.inputs import Corpus, open_corpus
 from headbook.measures.threads import own_threads
-from headbook.metrics import chosen_metrics, head_metrics, token_metrics
+from headbook.metrics import attention_metrics, chosen_metrics, token_metrics
 from headbook.metrics.base import Source
 from headbook.network.anatomy import examine
 from headbook.network.controls import twins
@@ -119,7 +119,7 @@ def _planned(run: Run, listed: int) -> dict[str, float]:
         metrics=len(run.metrics),
         spaces=2 if asked else 0,
         twins=tuple(name for name, *_ in twins(run.config.control, run.config.control_seeds)),
-        random=RANDOM_TOKENS if head_metrics(run.metrics, Source.RANDOM) else 0,
+        random=RANDOM_TOKENS if attention_metrics(run.metrics, Source.RANDOM) else 0,
         parameters=parameters,
         vocabulary=vocabulary,
     )

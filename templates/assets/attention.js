@@ -1,9 +1,24 @@
 "use strict";
 /* Attention under every exemplar of a head. */
 (() => {
-  const { all, load, hash, Instance, Panel, switches } = window.headbook;
+  const { all, load, make, hash, Instance, Panel, switches } = window.headbook;
   const { mapOf } = window.headbook.weights;
   const instances = [];
+
+  /* What pages leave to scripts: a line that says what is pointed at, and what opens below. */
+  const partsOf = (article) => {
+    let details = article.querySelector("details");
+    if (!details) {
+      details = make("details");
+      details.append(make("summary", {}, "Lines, map, ranked weights"));
+      article.append(details);
+    }
+    const stage = make("div", { class: "full", "data-full": "" });
+    const told = make("p", { class: "status", "data-status": "", "aria-live": "polite" });
+    details.append(stage);
+    details.before(told);
+    return { details, stage, told };
+  };
 
   /* An exemplar: its text at once, the rest where a reader opens it. */
   const startExemplar = (article) => {
@@ -11,16 +26,16 @@
     const { src, name } = article.closest("[data-src]").dataset;
     const file = src.slice(src.lastIndexOf("/") + 1, -3);
     const keys = article.querySelector(".looked .text");
-    const details = article.querySelector("details");
+    const { details, stage, told } = partsOf(article);
     const instance = new Instance({
       id: place,
       home: { q: Number(looks), k: Number(looked) },
       read: async () => ({ name, map: mapOf((await load(src, file))[place]) }),
       lines: { queries: article.querySelector(".looking .text") || keys, keys },
-      told: article.querySelector("[data-status]"), about: `sentence ${sentence}`,
+      told, about: `sentence ${sentence}`,
     });
     const open = async () => {
-      if (!instance.panel) new Panel(instance, article.querySelector("[data-full]"));
+      if (!instance.panel) new Panel(instance, stage);
       await instance.show();
     };
     /* What stands open stands in the address. */

@@ -82,6 +82,7 @@
     try { return localStorage.getItem("headbook-theme") || "system"; } catch { return "system"; }
   };
   const nameTheme = (button) => {
+    if (!button.firstElementChild) button.append(make("span", { class: "hidden" }));
     button.firstElementChild.textContent = `Theme: ${remembered()}`;
     button.title = `Theme: ${remembered()}`;
   };
@@ -164,8 +165,16 @@
   };
 
   /* Search: script and data are loaded when the field is entered; "/" leads there. */
+  const FIELD = {
+    type: "text", id: "find", role: "combobox", "aria-label": "Search this site", "aria-expanded": "false",
+    "aria-controls": "found", "aria-autocomplete": "list", "aria-describedby": "found-count",
+    "aria-keyshortcuts": "/", autocomplete: "off", spellcheck: "false", placeholder: "Search: L2 H8, obj, bank …",
+  };
   const startFinder = (box) => {
-    const input = box.querySelector("input");
+    const input = make("input", FIELD), found = make("div", { class: "found", "data-found": "", hidden: "" });
+    found.append(make("p", { id: "found-count", role: "status" }),
+      make("div", { id: "found", role: "listbox", "aria-label": "What was found" }));
+    box.append(input, found);
     input.addEventListener("focus", async () => {
       await use("find");
       window.headbook.finder(box);
@@ -218,6 +227,7 @@
       const parts = await load(src, `later-${file}`);
       const { body } = new DOMParser().parseFromString(parts[Number(later)], "text/html");
       box.replaceChildren(...(window.oneFile ? window.oneFile.aimed(body) : body).childNodes);
+      all("figure.chart", box).forEach(startPicture);
     };
     if (details.open) fill();
     else details.addEventListener("toggle", fill, { once: true });

@@ -85,19 +85,22 @@ def _axes(bars: Sequence[Bar], step: float, top: float) -> Iterator[str]:
 
 
 def _bars(bars: Sequence[Bar], top: float) -> Iterator[str]:
-    width = WIDTH / len(bars) * BAR
+    """Bars that say their numbers, then the lines of all intervals as one shape."""
+    width, lines = WIDTH / len(bars) * BAR, ""
+    yield f'<g fill="{BLUE}">'
     for place, bar in enumerate(bars):
         if math.isnan(bar.value):
             continue
         x, y = _x(bars, place + 0.5), _y(bar.value, top)
         shape = f'x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}"'
         height = HEIGHT * bar.value / top
-        rect = f'<rect {shape} height="{height:.1f}" fill="{BLUE}"/>'
         if not math.isnan(bar.low):
-            ends = f"M{x:.1f} {_y(bar.low, top):.1f}V{_y(bar.high, top):.1f}"
-            rect += f'<path d="{ends}" stroke="{INK}" stroke-width="1.2"/>'
+            lines += f"M{x:.1f} {_y(bar.low, top):.1f}V{_y(bar.high, top):.1f}"
         offset, value, ends, _ = bar.cells
-        yield f"<g><title>{escape(f'{offset}: {value} {ends}'.strip())}</title>{rect}</g>"
+        said = escape(f"{offset}: {value} {ends}".strip())
+        yield f'<rect {shape} height="{height:.1f}"><title>{said}</title></rect>'
+    yield "</g>"
+    yield f'<path d="{lines}" stroke="{INK}" stroke-width="1.2" pointer-events="none"/>'
 
 
 def _uniform(bars: Sequence[Bar], top: float) -> str:

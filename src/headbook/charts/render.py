@@ -21,7 +21,10 @@ from headbook.charts.ink import DARK, DIVERGING, STOPS, turns
 from headbook.charts.unchecked import checks
 
 SVG = "http://www.w3.org/2000/svg"
-GROUP, PATH, LINE = (f"{{{SVG}}}{name}" for name in ("g", "path", "line"))
+GROUP, PATH, LINE, TEXT = (f"{{{SVG}}}{name}" for name in ("g", "path", "line", "text"))
+LABELS = {"role-axis-label": "axis", "role-legend-label": "legend"}  # class in SVG: part of config
+LIMIT = 160.0  # pixels of a label, the least that Vega has as a default
+NARROW = re.compile(r"[a-ln-vx-z0-9 .,:'()-]")  # letters less than 0.65 as wide as high
 AT = re.compile(r"translate\((-?[\d.]+),(-?[\d.]+)\)")
 JOINED = {"d", "fill", "fill-opacity", "stroke", "stroke-width", "opacity"}  # of what is one shape
 FONT = "system-ui, sans-serif"
@@ -108,7 +111,7 @@ def still(spec: dict[str, Any]) -> dict[str, Any]:
 
 def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
     """A specification as an SVG element, its ids beginning with a name."""
-    root = ET.fromstring(vl_convert.vegalite_to_svg(spec))  # noqa: S314 - our own
+    root = _drawn(spec)
     ET.register_namespace("", SVG)
     ids: dict[str, str] = {}
     for number, element in enumerate(e for e in root.iter() if "id" in e.attrib):
@@ -127,6 +130,38 @@ def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
         root.attrib.pop(key, None)
     root.attrib |= {"role": "img", "aria-label": caption, "font-family": FONT}
     return ET.tostring(root, encoding="unicode")
+
+
+def _drawn(spec: dict[str, Any]) -> ET.Element:
+    """A specification as Vega draws it.
+
+    Vega cuts labels to a width, and to know whether it must, measures each of them again and again:
+    a sixth of its time. So no width is asked for, and only where a label might be too long is the
+    chart drawn a second time.
+    """
+    config = spec.get("config", {})
+    free = {part: config.get(part, {}) | {"labelLimit": 0} for part in LABELS.values()}
+    root = ET.fromstring(vl_convert.vegalite_to_svg(spec | {"config": config | free}))  # noqa: S314
+    if any(_long(group) for group in root.iter(GROUP) if _role(group) in LABELS):
+        root = ET.fromstring(vl_convert.vegalite_to_svg(spec))  # noqa: S314 - our own
+    return root
+
+
+def _role(group: ET.Element) -> str:
+    return group.get("class", "").rpartition(" ")[2]
+
+
+def _long(group: ET.Element) -> bool:
+    """Whether a label of a group might be wider than labels may be, in any font."""
+    return any(
+        _width(text.text or "") * float(text.get("font-size", "11px").removesuffix("px")) > LIMIT
+        for text in group.iter(TEXT)
+    )
+
+
+def _width(text: str) -> float:
+    """What a text is at most as wide as, over the height of its letters."""
+    return 1.3 * len(text) - 0.65 * len(NARROW.findall(text))
 
 
 def _prune(element: ET.Element) -> None:

@@ -1,6 +1,7 @@
 """One head among all heads, and the values of a ranking over sentences, drawn by hand."""
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -8,7 +9,6 @@ from headbook.charts.drawing import INK, Drawing, drawing, written
 from headbook.charts.render import BLUE
 from headbook.measures.arithmetic import Floats
 
-HEIGHT = 16
 PLACES = 400  # of a strip; what stands at the same place is drawn once
 MARGIN = 2.0  # per cent at either end
 BINS = 40  # of the histogram
@@ -36,12 +36,12 @@ def range_strip(values: Floats, own: float) -> str:
         return MARGIN + (100 - 2 * MARGIN) * (value - low) / wide
 
     lines = sorted({round(at(float(value)) * PLACES / 100) for value in there})
-    path = "".join(f"M{x} 3v10" for x in lines)
+    path = f"M{lines[0]} 0v1" + "".join(f"m{b - a}-1v1" for a, b in pairwise(lines))
     first, middle, third = (at(float(x)) for x in np.quantile(there, (0.25, 0.5, 0.75)))
     return (
         '<svg class="strip" aria-hidden="true">'
         f'<rect x="{first:.1f}%" y="3" width="{third - first:.1f}%" height="10" rx="2"/>'
-        f'<svg viewBox="0 0 {PLACES} {HEIGHT}" preserveAspectRatio="none"><path d="{path}"/></svg>'
+        f'<svg viewBox="0 -.3 {PLACES} 1.6" preserveAspectRatio="none"><path d="{path}"/></svg>'
         f'<line x1="{middle:.1f}%" x2="{middle:.1f}%" y1="1" y2="15"/>'
         f'<circle cx="{at(own):.1f}%" cy="8" r="5.5"/></svg>'
     )
@@ -74,15 +74,16 @@ def _axis() -> Iterator[str]:
 
 def _bars(number: "np.ndarray[tuple[int], np.dtype[np.int64]]", most: int) -> Iterator[str]:
     width = (WIDTH - 2 * SIDE) / BINS
+    yield f'<g fill="{BLUE}" fill-opacity="0.55">'
     for place, amount in enumerate(number.tolist()):
         if amount:
             high = max(PLOT * amount / most, 1.5)
             x, y = _x(place / BINS) + 0.5, TOP + PLOT - high
             yield (
-                f"<g><title>{place / BINS:.3g} to {(place + 1) / BINS:.3g}: {amount:,}</title>"
-                f'<rect x="{x:.1f}" y="{y:.1f}" width="{width - 1:.1f}" height="{high:.1f}" '
-                f'fill="{BLUE}" fill-opacity="0.55"/></g>'
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="{width - 1:.1f}" height="{high:.1f}">'
+                f"<title>{place / BINS:.3g} to {(place + 1) / BINS:.3g}: {amount:,}</title></rect>"
             )
+    yield "</g>"
 
 
 def _marks(marks: Sequence[tuple[str, float]]) -> Iterator[str]:

@@ -11,6 +11,7 @@ from importlib import import_module
 from headbook.errors import ConfigError
 from headbook.metrics.base import (
     AnchorMetric,
+    AttentionMetric,
     ContextMetric,
     FlowMetric,
     HeadMetric,
@@ -70,13 +71,14 @@ def chosen_metrics(names: str) -> dict[str, Metric]:
     return {name: metric for name, metric in known.items() if name in chosen}
 
 
-def head_metrics(metrics: Iterable[Metric], source: Source | None = None) -> list[HeadMetric]:
-    """Those that give a number for each head, taken on one source or on any."""
-    return [
-        metric
-        for metric in metrics
-        if isinstance(metric, HeadMetric) and source in {None, metric.source}
-    ]
+def head_metrics(metrics: Iterable[Metric]) -> list[HeadMetric]:
+    """Those that give a number for each head, of every kind."""
+    return [metric for metric in metrics if isinstance(metric, HeadMetric)]
+
+
+def attention_metrics(metrics: Iterable[Metric], source: Source) -> list[AttentionMetric]:
+    """Those that give a number for each head from sums over its attention, taken on one source."""
+    return [m for m in metrics if isinstance(m, AttentionMetric) and m.source == source]
 
 
 def sampled_metrics(metrics: Iterable[Metric]) -> list[SampledMetric]:

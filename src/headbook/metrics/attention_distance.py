@@ -10,7 +10,7 @@ divides that effect out.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, previous_token, to_token
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(layer.reach, layer.total, layer.frame.n_queries)
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Attention distance",
     unit="tokens",
     formula=r"\bar D = \frac{\sum_{i,j} A_{ij}\,|i-j|}{\sum_{i,j} A_{ij}}",

@@ -11,7 +11,7 @@ mostly noise. Entropy grows with the number of keys; the normalised entropy divi
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
 from headbook.metrics.examples import causal_uniform, identity, uniform
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def bounds(n: float) -> tuple[float, float]:
     return 0, max(math.log(n), 2 / math.e)
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Attention entropy",
     unit="nats",
     formula=r"H = \frac{1}{N}\sum_i -\sum_j A_{ij} \ln A_{ij}",

@@ -18,7 +18,7 @@ positions or tokens: first, special, separator and punctuation.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
 from headbook.metrics.examples import previous_token, to_token, uniform
 from headbook.terms import Spread
 from headbook.text.tokens import NO_WORD
@@ -93,7 +93,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(mass, layer.scope.once(queries_with))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Attention to kinds of tokens",
     formula=r"\frac{1}{N_c}\sum_{i\ \mathrm{sees\ a}\ c}\ \sum_{j\ \mathrm{is}\ c} A_{ij}",
     reference="Clark et al. (2019), section 3, arXiv:1906.04341",

@@ -183,10 +183,9 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadMetric(Metric):
-    """A number for each head, from its attention alone.
+    """What metrics have in common that give a number for each head; each kind sees its own thing.
 
     Attributes:
-        measure: sums over each sentence of a batch.
         views: the views in which it makes sense.
         needs: what the input must offer.
         source: what it is taken on.
@@ -198,7 +197,6 @@ class HeadMetric(Metric):
         layerwide: whether the heads of a layer together have a number worth showing.
     """
 
-    measure: "Callable[[LayerView], Ratio]"
     views: tuple[View, ...] = tuple(View)
     needs: frozenset[Need] = frozenset()
     source: Source = Source.ALL
@@ -211,6 +209,17 @@ class HeadMetric(Metric):
         """Whether the metric makes sense for a stack."""
         crosses = Need.ONE_TEXT in self.needs and stack.crosses
         return not (crosses or (Need.CAUSAL in self.needs and not stack.causal))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionMetric(HeadMetric):
+    """A number for each head, from its attention alone.
+
+    Attributes:
+        measure: sums over each sentence of a batch.
+    """
+
+    measure: "Callable[[LayerView], Ratio]"
 
 
 class Finished(NamedTuple):
@@ -245,7 +254,7 @@ class SampledMetric(HeadMetric):
             them. Heads do not influence each other.
     """
 
-    measure: "Callable[[LayerView], torch.Tensor]"  # type: ignore[assignment]
+    measure: "Callable[[LayerView], torch.Tensor]"
     about: "Callable[[Scope], torch.Tensor] | None" = None
     finish: "Callable[[Floats, Floats], Finished]"
     source: Source = Source.SAMPLE
@@ -260,7 +269,7 @@ class ContextMetric(HeadMetric):
         layer: the same for the heads of a layer as one, where that is not the sum of their sums.
     """
 
-    measure: "Callable[[HeadOutputs], Ratio]"  # type: ignore[assignment]
+    measure: "Callable[[HeadOutputs], Ratio]"
     layer: "Callable[[HeadOutputs], Ratio] | None" = None
     views: tuple[View, ...] = (View.RAW, View.NOSINK)
     source: Source = Source.CONTEXT

@@ -11,7 +11,7 @@ et al. leave out the end-of-sentence token alone.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
 from headbook.metrics.examples import identity, uniform
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio((layer.strongest.weight * rows).sum(-1), rows.sum(-1))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Mean maximum weight (confidence)",
     formula=r"\frac{1}{N}\sum_i \max_j A_{ij}",
     reference="Voita et al. (2019), section 4, arXiv:1905.09418",

@@ -12,7 +12,7 @@ Compare attention to the previous and the next token.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import previous_token, to_token
 from headbook.text.tokens import NO_WORD
 
@@ -55,7 +55,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(found, total, layer.frame.once(n_words))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Dependency alignment",
     formula=r"\frac{\sum_{i,j} A_{ij}\,\mathrm{dep}(i,j)}{\sum_{i,j} A_{ij}}",
     reference="Vig & Belinkov (2019), eq. 4, arXiv:1906.04284; "

@@ -10,7 +10,7 @@ measured row, so that both sides of the ratio have the same weight.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, to_token, uniform
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(layer.reach, even, layer.frame.n_queries)
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Distance ratio",
     formula=r"\frac{\sum_{i,j} A_{ij}\,|i-j|}{\sum_{i,j} U_{ij}\,|i-j|}, \qquad "
     r"U_{ij} = \frac{1}{k_i} \sum_{m} A_{im}",

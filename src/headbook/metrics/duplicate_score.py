@@ -10,7 +10,7 @@ The sequences are the same for every corpus; intervals are over sequences.
 from typing import TYPE_CHECKING
 
 from headbook.measures.repeats import on_pairs, pairs_of, same_token
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section, Source
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity
 from headbook.terms import View
 
@@ -26,7 +26,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(*on_pairs(layer, same_token))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Duplicate-token score",
     formula=r"\frac{1}{S}\sum_{i \ge S} A_{i,\,i-S}",
     reference="Olsson et al. (2022), arXiv:2209.11895; TransformerLens head detector",

@@ -11,7 +11,7 @@ Causal attention only. The sequences are the same for every corpus; intervals ar
 from typing import TYPE_CHECKING
 
 from headbook.measures.repeats import after_same_token, on_pairs, pairs_of
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section, Source
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity
 from headbook.terms import View
 
@@ -27,7 +27,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(*on_pairs(layer, after_same_token))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Induction score",
     formula=r"\frac{1}{S}\sum_{i \ge S} A_{i,\,i+1-S}",
     reference="Olsson et al. (2022), arXiv:2209.11895; TransformerLens head detector",

@@ -7,7 +7,7 @@ decides; a flat profile: something else does.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, previous_token
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(found, layer.total.unsqueeze(-1), layer.frame.n_queries, given)
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Offset profile",
     formula=r"P(\delta) = \frac{\sum_{i} A_{i,\,i+\delta}}{\sum_{i,j} A_{ij}}",
     reference="Attention mass by relative position; compare Vig & Belinkov (2019), section 5",

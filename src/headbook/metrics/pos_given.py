@@ -11,7 +11,7 @@ sink. Compare uniform attention, which gives that share, except for its attentio
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import uniform
 from headbook.terms import UPOS, View
 
@@ -35,7 +35,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(given, total, frame.once(words_that_look))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Attention given by parts of speech",
     formula=r"P(t) = \frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(i)=t]}{\sum_{i,j} A_{ij}}",
     reference="Vig & Belinkov (2019), eq. 3, for queries instead of keys, arXiv:1906.04284; "

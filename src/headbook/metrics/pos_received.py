@@ -9,7 +9,7 @@ the ratio of the two.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import to_token, uniform
 from headbook.terms import UPOS
 
@@ -37,7 +37,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(layer.once(on_tags), total, layer.scope.once(words_that_see))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Attention received by parts of speech",
     formula=r"P(t) = \frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(j)=t]}{\sum_{i,j} A_{ij}}",
     reference="Vig & Belinkov (2019), eq. 3, arXiv:1906.04284; "

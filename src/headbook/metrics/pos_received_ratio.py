@@ -6,7 +6,7 @@ renormalising, each row of uniform attention has the mass of the measured row.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import to_token, uniform
 from headbook.metrics.pos_received import on_tags, words_that_see
 from headbook.terms import UPOS
@@ -37,7 +37,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(layer.once(on_tags), chance, layer.scope.once(words_that_see))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Attention received by parts of speech, ratio to uniform attention",
     formula=r"\frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(j)=t]}"
     r"{\sum_{i,j} U_{ij}\,[\mathrm{pos}(j)=t]}, \qquad "

@@ -11,7 +11,7 @@ not count. The baseline chooses one of the visible keys at random.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, previous_token, to_token
 from headbook.terms import View
 
@@ -61,7 +61,7 @@ def chance(scope: "Scope") -> Ratio:
     return Ratio(found, rows.sum(-1)[:, None, None])
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Offset of the largest weight",
     formula=r"P(\delta) = \frac{1}{N}\sum_i [\operatorname{argmax}_j A_{ij} = i + \delta]",
     reference="Voita et al. (2019), section 5.1, arXiv:1905.09418",

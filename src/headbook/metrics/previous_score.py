@@ -10,7 +10,7 @@ Causal attention only. The sequences are the same for every corpus; intervals ar
 from typing import TYPE_CHECKING
 
 from headbook.measures.repeats import on_pairs, pairs_of, previous
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section, Source
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section, Source
 from headbook.metrics.examples import identity, previous_token
 from headbook.terms import View
 
@@ -23,7 +23,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(*on_pairs(layer, previous))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Previous-token score",
     formula=r"\frac{1}{N}\sum_{i \ge 1} A_{i,\,i-1}",
     reference="Olsson et al. (2022), arXiv:2209.11895; TransformerLens head detector",

@@ -15,7 +15,7 @@ rarest word of the source.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import to_token, uniform
 from headbook.terms import View
 from headbook.text.tokens import NO_WORD
@@ -55,7 +55,7 @@ def chance(scope: "Scope") -> Ratio:
     return Ratio(each.sum(-1, keepdim=True), rows.sum(-1, keepdim=True))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Attention to the rarest word",
     formula=r"\frac{1}{N}\sum_w [\operatorname{argmax}_v A_{wv} = \mathrm{rarest}]",
     reference="Voita et al. (2019), section 5.3, arXiv:1905.09418; frequencies by Speer (2022), "

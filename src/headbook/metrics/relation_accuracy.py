@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from headbook.measures.relations import LABELS, asked, hits
 from headbook.measures.relations import chance as even
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import previous_token
 from headbook.terms import View
 
@@ -40,7 +40,7 @@ def chance(scope: "Scope") -> Ratio:
     return Ratio(even(scope, questions.labels), words, labels=questions.given)
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Relation accuracy",
     formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
     r"{|\{w : \mathrm{rel}(w) = r\}|}",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headbook.measures.relations import LABELS, asked, far_hits
 from headbook.measures.relations import chance as even
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, previous_token
 from headbook.terms import View
 
@@ -33,7 +33,7 @@ def chance(scope: "Scope") -> Ratio:
     return Ratio(even(scope, questions.far), words, labels=questions.given)
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Relation accuracy at distance ≥ 3",
     formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
     r"{|\{w : |w - \mathrm{head}(w)| \ge 3\}|}",

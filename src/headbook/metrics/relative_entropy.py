@@ -8,7 +8,7 @@ the first and the last tokens of a causal model.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
 from headbook.metrics.examples import identity, uniform
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio((layer.entropy / most * rows).sum(-1), rows.sum(-1))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Normalised entropy",
     formula=r"\frac{1}{N}\sum_i \frac{-\sum_j A_{ij} \ln A_{ij}}{\ln k_i}",
     reference="Attention entropy over its maximum for the number of visible keys",

@@ -13,7 +13,7 @@ output projection are out of reach have no number here.
 import math
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Need, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
 from headbook.metrics.examples import identity, uniform
 from headbook.terms import View
 
@@ -32,7 +32,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio((moved * layer.frame.sink.unsqueeze(1)).sum(-1), total, queries * (total > 0))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Value-weighted norm from the sink",
     formula=r"\frac{\sum_i \sum_{j\ \mathrm{in\ sink}} \|A_{ij}\, v_j W_O\|}"
     r"{\sum_{i,j} \|A_{ij}\, v_j W_O\|}",

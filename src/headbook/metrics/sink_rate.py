@@ -19,7 +19,7 @@ over heads and layers, for the first token and texts of 64 tokens.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
 from headbook.metrics.examples import identity, to_token, uniform
 from headbook.terms import View
 
@@ -65,7 +65,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio((mean > THRESHOLD).to(mean.dtype) @ scope.once(kinds), scope.once(n_keys))
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Sink rate",
     formula=r"\frac{1}{|c|}\sum_{j\ \mathrm{is\ a}\ c} "
     r"\left[\frac{1}{N_j}\sum_{i\ \mathrm{sees}\ j} A_{ij} > 0.3\right]",

@@ -7,7 +7,7 @@ masked leave this share out.
 
 from typing import TYPE_CHECKING
 
-from headbook.metrics.base import Chart, Example, HeadMetric, Ratio, Section
+from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Section
 from headbook.metrics.examples import identity, to_token, uniform
 from headbook.terms import View
 
@@ -23,7 +23,7 @@ def measure(layer: "LayerView") -> Ratio:
     return Ratio(layer.sink_mass.sum(-1), layer.frame.n_queries)
 
 
-METRIC = HeadMetric(
+METRIC = AttentionMetric(
     title="Attention to the sink",
     formula=r"\frac{1}{N}\sum_i \sum_{j\ \mathrm{in\ sink}} A_{ij}",
     reference="Xiao et al. (2023), arXiv:2309.17453; Clark et al. (2019), arXiv:1906.04341",

@@ -1,7 +1,10 @@
 """How the C library treats freed memory while a model runs."""
 
 import ctypes
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 LARGEST = 32 << 20  # the largest block that glibc agrees to keep
@@ -19,3 +22,18 @@ def keep_freed_memory() -> None:
         if mallopt is not None:
             mallopt(M_MMAP_THRESHOLD, LARGEST)
             mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+@contextmanager
+def nothing_collected() -> Iterator[None]:
+    """Look for no garbage in this block, nor later among what it leaves behind.
+
+    For imports of large libraries: all that they make stays. It holds for the whole process: for
+    the command line alone.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -24,7 +24,9 @@ from headbook.terms import Space
 from headbook.text.texts import Texts
 
 BLOCK = 1 << 22  # scores held at a time
+COPIED = 1 << 30  # bytes of the embedding of which a copy is kept for faster products
 ENTRIES = 1 << 13  # entries whose sums are made at a time, in float64
+FACTORS = 1 << 26  # numbers of each kind that are kept of positions, before all are made anew
 POSITIONS = 16  # positions whose sums are made at a time
 
 
@@ -162,12 +164,28 @@ class Vocabulary:
         return scores.addmm_(torch.stack([shift, bias], 1), torch.stack([scale, inverse_norm]))
 
     @cached_property
+    def _packed(self) -> torch.Tensor | None:
+        """The embedding as oneDNN takes it, a copy. *Shape:* ``(entry, width)``.
+
+        Its float32 products take less than half the time of torch's own (MKL) on AMD's processors,
+        and round as finely. None where there is no oneDNN, or where the copy would be large.
+        """
+        given = self.embedding
+        asked = self.coarse is None and given.dtype == torch.float32
+        small = given.numel() * given.element_size() <= COPIED
+        there = given.device.type == "cpu" and torch.backends.mkldnn.is_available()
+        return given.detach().to_mkldnn() if asked and small and there else None
+
+    @cached_property
     def _rounded(self) -> torch.Tensor:
         """The embedding in the format of the product. *Shape:* ``(entry, width)``."""
         return self.embedding.to(self.coarse or self.embedding.dtype)
 
     def _product(self, x: torch.Tensor) -> torch.Tensor:
         """Scalar products with all embeddings. *Shapes:* ``(row, width)``, ``(row, entry)``."""
+        if self._packed is not None:
+            found: torch.Tensor = torch.nn.functional.linear(x.to_mkldnn(), self._packed)
+            return found.to_dense()
         return (x.to(self._rounded.dtype) @ self._rounded.T).to(x.dtype)
 
     def factors(self, place: int | None) -> Factors:
@@ -182,6 +200,8 @@ class Vocabulary:
             start = place - place % POSITIONS
             blocks = [self._sums(e, start) for e in self.embedding.split(ENTRIES)]
             stds, lengths = (torch.cat(parts, -1) for parts in zip(*blocks, strict=True))
+            if len(self._factors) * len(self.embedding) > FACTORS:
+                self._factors = {None: self.factors(None)}
             for number, (std, length) in enumerate(zip(stds, lengths, strict=True), start):
                 dtype = self.embedding.dtype
                 self._factors[number] = _inverted(std.to(dtype), length.to(dtype))

@@ -11,7 +11,7 @@ from headbook.measures.frame import Pairs, Scope
 from headbook.measures.layerview import layer_views
 from headbook.measures.maps import Gathered, Maps
 from headbook.measures.scopes import Scopes
-from headbook.metrics.base import HeadMetric
+from headbook.metrics.base import AttentionMetric, HeadMetric
 from headbook.network import hook
 from headbook.passes.foundtable import FoundTable
 from headbook.passes.positiontable import PositionTable
@@ -101,7 +101,7 @@ class LayerTable:
     """The measures of one stack over one batch, filled layer by layer."""
 
     def __init__(
-        self, stack: Stack, metrics: tuple[HeadMetric, ...], batch: Batch, facets: Facets
+        self, stack: Stack, metrics: tuple[AttentionMetric, ...], batch: Batch, facets: Facets
     ) -> None:
         self._stack, self._batch, self._facets = stack, batch, facets
         self._metrics = [m for m in metrics if m.applies(stack)]
@@ -247,7 +247,7 @@ class LayerTable:
         ).smallest()
 
 
-def head_columns(metrics: list[HeadMetric]) -> list[HeadColumn]:
+def head_columns(metrics: Sequence[HeadMetric]) -> list[HeadColumn]:
     """The numbers of each head, in the order in which they are measured."""
     return [
         HeadColumn(metric.id, view, label)

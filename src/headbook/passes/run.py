@@ -11,6 +11,7 @@ from headbook.config import Config
 from headbook.inputs import Corpus, Sentence
 from headbook.metrics import (
     anchor_metrics,
+    attention_metrics,
     context_metrics,
     flow_metrics,
     head_metrics,
@@ -57,6 +58,7 @@ from headbook.text.passages import Passages
 from headbook.text.sequences import RANDOM_TOKENS, random_sequences
 from headbook.text.tokens import Encoded
 
+KEPT = 1024  # sentences of a whole corpus that stay as tokens after the first pass
 CHECKED_TOKENS = 512  # the self-checks run on one batch of this size
 
 
@@ -81,6 +83,8 @@ class Run:
     facets: Facets = field(default_factory=Facets)
     tokens: bool = True  # whether sums of single tokens and pairs of tokens are taken
     length: float = 1.0  # tokens of a sentence, about; for progress alone
+    # Those that later passes may want, by index; each run (a twin is one, too) has its own.
+    _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
 
     def study(self, notes: str) -> Study:
         """Survey, portrait and manifest."""
@@ -165,7 +169,7 @@ class Run:
     def _measured_tokens(self) -> int:
         """Tokens of the passes over the corpus, random sequences and the sample, about."""
         sample = min(len(self.corpus), self.config.sample_sentences) if self._sampling else 0
-        random = RANDOM_TOKENS if head_metrics(self.metrics, Source.RANDOM) else 0
+        random = RANDOM_TOKENS if attention_metrics(self.metrics, Source.RANDOM) else 0
         return self._tokens + random + round(2 * sample * self.length)
 
     @property
@@ -199,13 +203,13 @@ class Run:
         surveyor = Surveyor(
             self.model,
             self.anatomy,
-            tuple(head_metrics(self.metrics, Source.ALL)),
+            tuple(attention_metrics(self.metrics, Source.ALL)),
             tuple(metric for metric in token_metrics(self.metrics) if not metric.sampled),
             self.config.exemplars,
             self.facets,
         )
         self.progress.stage("survey", self._tokens)
-        return reduce(add, map(surveyor.survey, self._in_batches(self._encode(self.corpus))))
+        return reduce(add, map(surveyor.survey, self._in_batches(self._first())))
 
     def _sample(self, survey: Survey) -> Survey:
         """What is taken on the sentences with the smallest hashes: in one pass, or in two.
@@ -267,7 +271,7 @@ class Run:
 
     def _random(self) -> Survey:
         """The metrics that are taken on random sequences."""
-        metrics = tuple(head_metrics(self.metrics, Source.RANDOM))
+        metrics = tuple(attention_metrics(self.metrics, Source.RANDOM))
         if not metrics:
             return Survey()
         surveyor = Surveyor(self.model, self.anatomy, metrics, (), exemplars=1)
@@ -295,9 +299,21 @@ class Run:
             return Portrait()
         return demonstrate(self.model, self.anatomy, self._batch([item]), own)
 
+    def _first(self) -> Iterator[Encoded]:
+        """All sentences; those of a small corpus are kept, so that none is parsed again."""
+        few = len(self.corpus) <= KEPT
+        for item in self._encode(self.corpus):
+            if few:
+                self._kept[item.sentence.index] = item
+            yield item
+
     def _encoded(self, wanted: Collection[int]) -> Iterator[Encoded]:
-        """Some of the sentences again."""
-        return self._encode(sentence for sentence in self.corpus if sentence.index in wanted)
+        """Some of the sentences again, in their order; only those not kept are read again."""
+        if not self._kept.keys() >= set(wanted):
+            missing = (each for each in self.corpus if each.index in wanted)
+            unknown = (each for each in missing if each.index not in self._kept)
+            self._kept.update((item.sentence.index, item) for item in self._encode(unknown))
+        return (self._kept[index] for index in sorted(wanted))
 
     def _encode(self, sentences: Iterable[Sentence]) -> Iterator[Encoded]:
         """Annotated, arranged as this run wants them, and tokenised."""

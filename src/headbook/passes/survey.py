@@ -7,7 +7,7 @@ import torch
 
 from headbook.measures.scopes import Scopes
 from headbook.measures.tokenview import TokenView
-from headbook.metrics.base import HeadMetric, TokenMetric
+from headbook.metrics.base import AttentionMetric, TokenMetric
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
 from headbook.network.capture import forward, tapped
@@ -28,7 +28,7 @@ class Surveyor:
 
     model: Model
     anatomy: Anatomy
-    heads: tuple[HeadMetric, ...]
+    heads: tuple[AttentionMetric, ...]
     tokens: tuple[TokenMetric, ...]
     exemplars: int
     facets: Facets = field(default_factory=Facets)

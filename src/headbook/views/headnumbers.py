@@ -15,6 +15,7 @@ from headbook.wording import is_share, label_name, number
 
 ELSEWHERE = {"pos_received", "pos_received_ratio", "pos_given"}  # in tables of tags
 ELSEWHERE |= {"relation_accuracy", "relation_accuracy_far"}  # in those of relations
+LONGEST = 98  # per cent of a bar's room; a mark at its end needs the rest
 WHOLE = {"attention_to"}  # all labels stand in the first table
 
 
@@ -50,7 +51,7 @@ class TagRow:
     Attributes:
         tag: Universal part of speech.
         share: of the head's attention.
-        width: the same as a bar, 0 to 100.
+        width: the same as a bar, in per cent of its room.
         uniform: what uniform attention would give; ``uniform_width`` as a mark on the bar.
         ratio: of the two.
     """
@@ -116,8 +117,8 @@ def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:
         yield TagRow(
             tag=tag,
             share=Cell.of(numbers[tag], share),
-            width=round(100 * numbers[tag].value / most, 1),
+            width=round(LONGEST * numbers[tag].value / most, 1),
             uniform=number(even[tag], share=True),
-            uniform_width=round(100 * even[tag] / most, 1),
+            uniform_width=round(LONGEST * even[tag] / most, 1),
             ratio=Cell.of(times, ratio),
         )

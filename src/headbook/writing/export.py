@@ -25,7 +25,9 @@ MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet fi
 PLAIN_ONES = {"heads": 5_000_000, "layers": 5_000_000}  # the same of the most used
 LEVEL = 12  # of compression: a seventh of the time of 19, a hundredth more bytes
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
-DIGITS = {"tokens": 6, "nearest": 6, "types": 6}  # of single-precision values; all others have 9
+DIGITS = 7  # of numbers in CSV files; Parquet has them exactly
+SINGLE = {"tokens": 6, "nearest": 6, "types": 6}  # the same of single-precision values
+ENDS = {"low": 6, "high": 6}  # and of ends of intervals
 
 NUMBERS = {
     "value": "ratio of sums over sentences; empty where there is no observation",
@@ -261,7 +263,7 @@ def write_tables(study: Study, folder: Path, without: Collection[str] = ()) -> l
         if name in without:
             left_out.append(f"{name}.csv would make the site too large; use the Parquet file")
             continue
-        text = _csv(frame, DIGITS.get(name, 9))
+        text = _csv(frame, SINGLE.get(name, DIGITS))
         if len(text) > min(MOST_CSV, MOST_OF.get(name, MOST_CSV)):
             left_out.append(f"{name}.csv would hold {len(text):,} bytes; use the Parquet file")
         elif len(text) > PLAIN_ONES.get(name, PLAIN):
@@ -286,7 +288,7 @@ def _write_parquet(table: pa.Table, file: Path) -> None:
 
 def _csv(frame: pd.DataFrame, digits: int) -> bytes:
     return (
-        _spreadsheet_safe(frame)
+        _ended(_spreadsheet_safe(frame))
         .to_csv(
             index=False,
             float_format=f"%.{digits}g",
@@ -297,11 +299,21 @@ def _csv(frame: pd.DataFrame, digits: int) -> bytes:
     )
 
 
-def write_exemplars(study: Study, file: Path) -> None:
-    """One JSON object a line for each exemplar."""
-    with file.open("w", encoding="utf-8", newline="\n") as stream:
-        for exemplar in study.portrait.exemplars:
-            stream.write(json.dumps(_exemplar(study, exemplar), sort_keys=True) + "\n")
+def _ended(frame: pd.DataFrame) -> pd.DataFrame:
+    """Ends of intervals to as many digits as they have in files."""
+    ends = [name for name in ENDS if name in frame and frame[name].dtype.kind == "f"]
+    return frame.assign(
+        **{n: [float(f"{end:.{ENDS[n]}g}") for end in frame[n].tolist()] for n in ends}
+    )
+
+
+def write_exemplars(study: Study, folder: Path) -> None:
+    """One JSON object a line for each exemplar; with gzip where that is large."""
+    lines = [json.dumps(_exemplar(study, e), sort_keys=True) for e in study.portrait.exemplars]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    packed = len(text) > PLAIN
+    file = folder / ("exemplars.jsonl.gz" if packed else "exemplars.jsonl")
+    file.write_bytes(gzip.compress(text, mtime=0) if packed else text)
 
 
 def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
@@ -356,8 +368,8 @@ def figure_files(figure: charts.Picture, *, columns: bool = True) -> dict[str, b
     told = [str(name) for name in rows if (rows[name] != "").any()]
     texts = {n: _shown(rows[n]) for n in told if not pd.api.types.is_numeric_dtype(rows[n])}
     rows = rows.assign(**texts)[sorted(told, key=lambda name: rows[name].dtype.kind == "f")]
-    digits = 6 if (rows.dtypes == "float32").any() else 9  # of single precision, as in DIGITS
-    text = rows.to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n")
+    digits = 6 if (rows.dtypes == "float32").any() else DIGITS  # of single precision, as in SINGLE
+    text = _ended(rows).to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n")
     return drawn | {".csv": text.encode()}
 
 

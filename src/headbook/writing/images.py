@@ -2,6 +2,7 @@
 
 import base64
 import io
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ PREVIEW = 64  # largest side of a preview, in pixels
 BANNER = (1200, 630)  # width and height of pictures that stand for links, in pixels
 MARGIN = 45  # around and between the tables of a banner, in pixels
 PAPER = "#ffffff"
+COMPRESSION = (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED)  # the second suits most large maps
+LARGE = 4_096  # weights
 
 
 def preview(cells: Map, ink: Ink) -> str:
@@ -112,13 +115,20 @@ def sprite(maps: Map, ink: Ink) -> bytes:
 
 
 def inked(cells: Map, ink: Ink) -> bytes:
-    """One map in the same ink as a PNG, one pixel a weight."""
-    image = Image.fromarray(np.ascontiguousarray(cells), mode="P")
-    image.putpalette([part for colour in ink for part in colour[:3]])
-    stream = io.BytesIO()
-    opacity = bytes(colour[3] for colour in ink)
+    """One map in the same ink as a PNG, one pixel a weight; it names no colour that it lacks."""
+    steps, places = np.unique(cells, return_inverse=True)
+    used = [ink[step] for step in steps.tolist()]
+    image = Image.fromarray(places.reshape(cells.shape).astype(np.uint8), mode="P")
+    image.putpalette([part for colour in used for part in colour[:3]])
+    opacity = bytes(colour[3] for colour in used)
     clear = {"transparency": opacity} if min(opacity) < 255 else {}
-    image.save(stream, format="PNG", optimize=True, **clear)
+    ways = COMPRESSION if cells.size > LARGE else COMPRESSION[:1]
+    return min((_png(image, way, clear) for way in ways), key=len)
+
+
+def _png(image: Image.Image, way: int, clear: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, format="PNG", optimize=True, compress_type=way, **clear)
     return stream.getvalue()
 
 

@@ -6,8 +6,8 @@ it and the site's own scripts run by their hashes, and nothing else.
 
 import base64
 import hashlib
+import json
 import re
-import zlib
 from collections.abc import Iterator
 from html import escape
 from pathlib import Path
@@ -16,6 +16,7 @@ from headbook.errors import StudyError
 from headbook.resources import folder
 from headbook.writing.export import walk
 from headbook.writing.markup import letters, values
+from headbook.writing.solid import Block, blocks, plain_pdf
 
 MARK = '<meta name="generator" content="Headbook, one file">'
 # What a folder needs and one file does not: what servers read, and what stands in its own head.
@@ -24,10 +25,7 @@ USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.cs
 HEAD = 1000  # bytes in which the mark stands
 LINKS = re.compile(r'(<a [^>]*?href=")(?!#|[a-z]+:)')
 PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')  # files, which its body does not reach
-LEFT = (
-    "Left out of this one file, since the same rows are in it as CSV or Parquet: {}. The same goes "
-    "for figures as PDF, which are in it as SVG."
-)
+LEFT = "Left out of this one file, since the same rows are in it as CSV or Parquet: {}."
 
 
 def is_ours(file: Path) -> bool:
@@ -62,22 +60,20 @@ def document(site: Path) -> Iterator[str]:
     yield f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">\n'
     yield f"<style>{style}</style>\n<script>{loader}</script>\n</head>\n"
     yield f'<body data-root="#/">\n{_still(index, sum(name.endswith(".html") for name in files))}'
-    for name, content in files.items():
-        text = _packed(name, content)
-        yield f'<script type="text/plain" data-file="{escape(name)}">{text}</script>\n'
+    yield from (f"{_element(block)}\n" for block in blocks(files.items()))
     yield "</body>\n</html>\n"
 
 
 def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
-    """What the file holds, by its address in the folder: data files as JSON alone."""
+    """What the file holds, by its address in the folder: data files as JSON, PDF uncompressed."""
     unwanted = USELESS.union(_redundant(site))
     for file in walk(site):
         name = file.relative_to(site).as_posix()
         if name in unwanted or any(part.startswith(".") for part in Path(name).parts):
             continue
-        if name.endswith(".pdf"):  # the same picture as SVG is there
-            continue
         content = file.read_bytes()
+        if name.endswith(".pdf"):
+            content = plain_pdf(content)
         if name.startswith("data/") and name.endswith(".js"):
             content = values(content.decode()).encode()
         yield name, content
@@ -94,11 +90,14 @@ def _is_code(name: str) -> bool:
     return name.startswith("assets/") and name.endswith(".js")
 
 
-def _packed(name: str, content: bytes) -> str:
-    """A file's bytes as text; pictures are compressed already, and stand in addresses."""
-    if name.endswith(".png"):
-        return base64.b64encode(content).decode()
-    return letters(zlib.compress(content, 9))
+def _element(block: Block) -> str:
+    """A block of files as an element that no browser shows or runs."""
+    names = escape(json.dumps([*block.files.items()], separators=(",", ":")))
+    turned = escape(json.dumps(block.columns, separators=(",", ":")))
+    return (
+        f'<script type="text/plain" data-files="{names}" data-columns="{turned}" '
+        f'data-parts="{json.dumps(block.parts)}">{letters(block.content)}</script>'
+    )
 
 
 def _policy(scripts: list[str], style: str) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +73,20 @@ class Press:
 
 def figures_of(value: Any) -> Iterator[Figure]:
     """Every chart inside a page."""
-    if isinstance(value, str):  # most parts of a page
-        return
-    if isinstance(value, Figure):
-        yield value
-    elif isinstance(value, tuple):
-        for each in value:
-            yield from figures_of(each)
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            yield from figures_of(getattr(value, field.name))
+    waiting = [value]
+    while waiting:  # most parts of a page are plain, and there are hundreds of thousands
+        each = waiting.pop()
+        if isinstance(each, Figure):
+            yield each
+        elif isinstance(each, tuple):
+            waiting += reversed(each)
+        else:
+            kind: type = type(each)
+            waiting += [getattr(each, name) for name in _parts(kind)]
+
+
+@cache
+def _parts(kind: type) -> tuple[str, ...]:
+    """Names of the fields of a dataclass, the last first; none of anything else."""
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return tuple(field.name for field in reversed(fields))

@@ -63,7 +63,9 @@ ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
     groups_page,
     reproducing_page,
 )
-MANY = 100  # pages from which on several processes are worth their start
+# Pages from which on several processes are worth their start: each takes as long for it as to draw
+# about a hundred.
+MANY = 400
 
 
 @dataclass(frozen=True)
@@ -162,10 +164,13 @@ class _Writer:
     def write(self, without: Collection[str] = ()) -> int:
         """Write every file, some tables as Parquet alone; returns the number of pages."""
         self._copy_assets()
+        (self.folder / "data" / "charts").mkdir(parents=True)
+        paths = [self._write_overview()]  # first, for whoever waits
+        self._write_runtime()
         left_out = self._write_data(without)
         figures = self._write_exported()
         self.progress.stage("pages", self._expected)
-        paths = []
+        self.progress.advance(1, 0)
         for path in self._written(figures, left_out):
             self.progress.advance(1, 0)
             paths.append(path)
@@ -176,8 +181,16 @@ class _Writer:
             self._press.text(name, self._press.drawn(name))
         return len(paths)
 
+    def _write_overview(self) -> str:
+        """Write the first page and say where it can be read meanwhile; returns its path."""
+        page = overview_page(self._results, self._metric_pages, self.left_out)
+        self._press.page(page)
+        if not self.left_out:  # else a larger site did not fit, and it was said before
+            self.progress.say(f"overview, while the rest is made: {self.folder / page.path}")
+        return page.path
+
     def _written(self, figures: int, left_out: list[str]) -> Iterator[str]:
-        """Write all pages; yields their paths."""
+        """Write all pages but the first; yields their paths."""
         processes = self.processes or (cores() if self._expected >= MANY else 1)
         if processes == 1:
             yield from _draw(self._press, self._single_pages(figures, left_out))
@@ -234,9 +247,8 @@ class _Writer:
         return heads + paged + len(self._metric_pages) + len(self._across) + lists + alone
 
     def _single_pages(self, figures: int, left_out: list[str]) -> Iterator[Page]:
-        """All pages but those of heads and sentences."""
+        """All pages but the first and those of heads and sentences."""
         metrics = study_metrics(self._results)
-        yield overview_page(self._results, self._metric_pages, self.left_out)
         yield metrics_page(metrics)
         yield from self._metric_pages
         yield from self._across
@@ -258,15 +270,18 @@ class _Writer:
         style = assets / "site.css"
         rules = compact(style.read_text(encoding="utf-8")), *colour_rules(), *size_rules()
         style.write_text("".join(rules), encoding="utf-8", newline="\n")
-        (assets / "vega.js").write_text(charts.runtime(), encoding="utf-8", newline="\n")
         if self._preview[0]:
             (self.folder / publish.PREVIEW).write_bytes(self._preview[0])
 
+    def _write_runtime(self) -> None:
+        """What draws live charts; pages load it when a reader asks for one."""
+        file = self.folder / "assets" / "vega.js"
+        file.write_text(charts.runtime(), encoding="utf-8", newline="\n")
+
     def _write_data(self, without: Collection[str]) -> list[str]:
         data = self.folder / "data"
-        (data / "charts").mkdir(parents=True)
         left_out = export.write_tables(self.study, data, without)
-        export.write_exemplars(self.study, data / "exemplars.jsonl")
+        export.write_exemplars(self.study, data)
         scripts.write_scripts(self._results, data)
         scripts.write_find(self._results, (*self._metric_pages, *self._across), data)
         manifest = json.loads(self.study.manifest.to_json())
@@ -287,7 +302,8 @@ class _Writer:
 
     def _data_page(self, figures: int, left_out: list[str]) -> DataPage:
         data = self.folder / "data"
-        records = {"exemplars.jsonl": ("Exemplar sentences of every head.", export.EXEMPLARS)}
+        exemplars = "Exemplar sentences of every head, one a line.", export.EXEMPLARS
+        records = {f"exemplars.jsonl{suffix}": exemplars for suffix in ("", ".gz")}
         records["manifest.json"] = ("Options, model, versions, checks and sizes.", {})
         tables = {
             f"{name}{suffix}": (table.what, table.columns)
