@@ -50,8 +50,8 @@ REGISTRY = re.compile(r"--(?:extra-)?index-url|--proxy|pypi\.org/simple|/simple/
 def dataclasses_of_views() -> list[type]:
     """Every dataclass that a module of views defines."""
     modules = [
-        importlib.import_module(f"headbook.views.{module.name}")
-        for module in pkgutil.iter_modules(views.__path__)
+        importlib.import_module(module.name)
+        for module in pkgutil.walk_packages(views.__path__, f"{views.__name__}.")
     ]
     return [
         kind

@@ -27,9 +27,10 @@ ORDER = """
     hook
     loading names randomness
     model probe
-    arithmetic intervals accumulators flips
+    arithmetic kernel intervals accumulators flips
     tokens rarity encode sequences texts batch passages
-    anatomy calls chains frame loops plain compiled capture maps layerview shortcut
+    anatomy calls chains frame loops plain compiled maps layerview scopes capture shortcut
+    mixtureloop nearestloop
     learned ownattention mapcheck replacements intervention
     lens nearest vocabulary embedding tokenview
     judges
@@ -71,7 +72,7 @@ DOORS = {
     "markdown": {"markup"},
     "markupsafe": {"markup", "site"},
     "nh3": {"markup"},
-    "numba": {"loops"},
+    "numba": {"kernel"},
     "PIL": {"images"},
     "pyarrow": {"inputs", "export"},
     "regex": {"annotate"},
@@ -177,6 +178,11 @@ def test_pages_need_neither_torch_nor_transformers_nor_spacy() -> None:
 def test_a_name_that_headbook_does_not_have_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'headbook' has no attribute 'colect'"):
         _ = headbook.colect
+
+
+@pytest.mark.parametrize("name", [name for name in headbook.__all__ if "__" not in name])
+def test_every_name_that_headbook_has_leads_somewhere(name: str) -> None:
+    assert callable(getattr(headbook, name))
 
 
 SLOW = ("torch", "transformers", "spacy", "pandas", "altair", "scipy", "numba", "wordfreq")

@@ -354,5 +354,5 @@ def test_the_registry_knows_every_file_and_options_choose_from_it() -> None:
     others = {n for n, metric in METRICS.items() if isinstance(metric, (AnchorMetric, *EVERYWHERE))}
     assert HEADS.keys() | TOKENS.keys() | PAIRS.keys() | others == METRICS.keys()
     folder = Path(headbook.metrics.__file__).parent
-    files = {file.stem for file in folder.glob("*.py") if "METRIC = " in file.read_text()}
+    files = {file.stem for file in folder.rglob("*.py") if "METRIC = " in file.read_text()}
     assert files == METRICS.keys()

@@ -24,7 +24,7 @@ from headbook.terms import View
 from views import Marks, example_view, views_of
 
 ROOT = Path(__file__).parents[1]
-NAME = "distance_by_weights"
+NAME, FAMILY = "distance_by_weights", "mine"
 
 
 def documented() -> str:
@@ -37,9 +37,11 @@ def documented() -> str:
 
 @pytest.fixture(scope="module")
 def added(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttentionMetric]:
-    """It, as a file of the registry."""
+    """It, as a file of the registry, in a family of its own."""
     folder = tmp_path_factory.mktemp("more_metrics")
-    (folder / f"{NAME}.py").write_text(documented(), encoding="utf-8")
+    (folder / FAMILY).mkdir()
+    (folder / FAMILY / "__init__.py").touch()
+    (folder / FAMILY / f"{NAME}.py").write_text(documented(), encoding="utf-8")
     places = headbook.metrics.__path__
     places.append(str(folder))
     all_metrics.cache_clear()
@@ -48,7 +50,8 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AttentionMetric]
     assert isinstance(metric, AttentionMetric)
     yield metric
     places.remove(str(folder))
-    del sys.modules[f"headbook.metrics.{NAME}"]
+    for module in (FAMILY, f"{FAMILY}.{NAME}"):
+        del sys.modules[f"headbook.metrics.{module}"]
     all_metrics.cache_clear()
 
 

@@ -18,8 +18,9 @@ from headbook.collection import collect
 from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.inputs import Sentence
+from headbook.measures.scopes import seen
 from headbook.network.anatomy import Anatomy, examine
-from headbook.network.capture import forward, seen
+from headbook.network.capture import forward
 from headbook.network.hook import Attention
 from headbook.network.learned import learned_share
 from headbook.network.model import Model, load_model

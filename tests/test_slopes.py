@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from bare import Bare
+from headbook.measures.scopes import Scopes
 from headbook.network import judges
 from headbook.network.anatomy import Call
-from headbook.network.capture import Scopes
 from headbook.network.hook import Attention
 from headbook.network.intervention import Ablation
 from headbook.passes import slopes as module

@@ -5,9 +5,9 @@ from itertools import product
 import pytest
 import torch
 
-from headbook.measures.loops import SPAN
 from headbook.measures.threads import own_threads
 from headbook.network import nearest, vocabulary
+from headbook.network.nearestloop import SPAN
 from headbook.network.vocabulary import Linear, Norm, Vocabulary
 from headbook.terms import Space
 from headbook.text.texts import Texts

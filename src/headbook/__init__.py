@@ -12,12 +12,13 @@ headbook.render(study, "site")   # pages that open with a double click
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["Study", "__version__", "ablate", "collect", "render"]
+__all__ = ["Study", "__version__", "ablate", "collect", "render", "write_figures"]
 
 if TYPE_CHECKING:
     from headbook.ablation import ablate
     from headbook.collection import collect
     from headbook.stored.study import Study
+    from headbook.writing.papers import write_figures
     from headbook.writing.site import render
 
 
@@ -30,6 +31,7 @@ def __getattr__(name: str) -> object:
         "collect": "headbook.collection",
         "render": "headbook.writing.site",
         "Study": "headbook.stored.study",
+        "write_figures": "headbook.writing.papers",
     }
     if name not in homes:
         raise AttributeError(f"module 'headbook' has no attribute {name!r}")

@@ -27,10 +27,11 @@ from headbook.findings.looks import (
     variability,
 )
 from headbook.findings.relations import relations
-from headbook.findings.said import CHOICE, REPORT, Finding, Link, highest
+from headbook.findings.said import Finding, Link, highest
 from headbook.findings.travels import drift, own_word
 from headbook.findings.twins import like_untrained
 from headbook.numbers.results import StackResults
+from headbook.summaries.accumulators import CHOICE, REPORT
 
 if TYPE_CHECKING:
     from headbook.numbers.inference import RelationTests

@@ -6,8 +6,6 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.findings.said import (
-    CHOICE,
-    REPORT,
     Best,
     Finding,
     Parts,
@@ -22,6 +20,7 @@ from headbook.findings.said import (
 from headbook.numbers.claims import point_estimate
 from headbook.numbers.relationnames import TAGS
 from headbook.numbers.results import Number, StackResults
+from headbook.summaries.accumulators import CHOICE, REPORT
 from headbook.terms import UPOS, View
 from headbook.wording import FEW_WORDS, interval, number
 

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headbook.findings.said import CHOICE, REPORT
 from headbook.numbers.results import Number, Numbers, StackResults
+from headbook.summaries.accumulators import CHOICE, REPORT
 from headbook.terms import View
 
 PARTS = 4  # a run is this part of all layers

@@ -10,6 +10,7 @@ from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric, Metric, Source
 from headbook.numbers.results import Number, Numbers, StackResults
 from headbook.stored.shown import HeadName
+from headbook.summaries.accumulators import CHOICE, REPORT
 from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.wording import (
@@ -23,7 +24,6 @@ from headbook.wording import (
     small,
 )
 
-CHOICE, REPORT = 0, 1  # halves of the sentences
 MOST_SMALL = 10  # counts in words
 NAMED = 2  # heads that a sentence names: more intervals nobody reads
 

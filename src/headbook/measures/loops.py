@@ -3,41 +3,20 @@
 Arrays are filled in place, and begin as zeros, so that nothing is made inside.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from headbook.measures.arithmetic import NOTHING
+from headbook.measures.kernel import kernel
 
 Floats = NDArray[Any]
 Ints = NDArray[Any]
 
-SMALLEST = 1e-200  # stands for a fit of 0
-SPAN = 32  # entries of which the largest score is found first
 
-
-def _kernel(loop: Callable[..., None], *, loose: bool = True) -> Callable[..., None]:
-    """Compile a loop when it is first called; kept on disk where a folder can be written.
-
-    Args:
-        loose: sums may be taken in any order, as tensor operations take them; NaN and infinities
-            stay.
-    """
-    options: Any = {"nogil": True, "error_model": "numpy"}
-    if loose:
-        options["fastmath"] = {"reassoc", "contract", "nsz"}
-    try:
-        found: Callable[..., None] = numba.njit(loop, cache=True, **options)
-    except RuntimeError:  # nowhere to keep it
-        found = numba.njit(loop, **options)
-    return found
-
-
-@_kernel
+@kernel
 def row_loop(  # noqa: PLR0912 - calls to parts of it would not be as fast
     weights: Floats,
     kept: Floats,
@@ -114,7 +93,7 @@ def row_loop(  # noqa: PLR0912 - calls to parts of it would not be as fast
                         renorm[k] += scale * row[k] * keep[k]
 
 
-@_kernel
+@kernel
 def word_loop(
     weights: Floats,
     kept: Floats,
@@ -162,7 +141,7 @@ def word_loop(
                 best[s, first + h, w], best_word[s, first + h, w] = top, place
 
 
-@_kernel
+@kernel
 def pair_loop(
     weights: Floats,
     mass: Floats,
@@ -195,7 +174,7 @@ def pair_loop(
                     sums[s, first + h, 2, m] += scaled * kept[s, p, m]
 
 
-@partial(_kernel, loose=False)
+@partial(kernel, loose=False)
 def _add_powers(
     n: Floats, d: Floats, sums: Floats, squares: Floats, products: Floats, present: Floats
 ) -> None:
@@ -211,14 +190,14 @@ def _add_powers(
         present[i] += abs(value) > NOTHING
 
 
-@partial(_kernel, loose=False)
+@partial(kernel, loose=False)
 def _add(n: Floats, above: Floats) -> None:
     """Add numerators; both of one length."""
     for i in range(len(n)):
         above[i] += float(n[i])
 
 
-@partial(_kernel, loose=False)
+@partial(kernel, loose=False)
 def label_loop(
     n: Floats,
     shared: Floats,
@@ -263,7 +242,7 @@ def label_loop(
             _add_powers(above[s], below[s], of[0], of[1], of[2], of[3])
 
 
-@partial(_kernel, loose=False)
+@partial(kernel, loose=False)
 def power_loop(d: Floats, half: Ints, sums: Floats) -> None:
     """Sums over the sentences of each half: of values, of squares, and of 1 where not 0.
 
@@ -281,107 +260,3 @@ def power_loop(d: Floats, half: Ints, sums: Floats) -> None:
                 sums[0, side, h, column] += value
                 sums[1, side, h, column] += value * value
                 sums[2, side, h, column] += value > 0
-
-
-@_kernel
-def mixture_loop(
-    mass: Floats,
-    share: Floats,
-    under: Floats,
-    along: Floats,
-    rows: float,
-    steps: int,
-    keys: Floats,
-    even: Floats,
-    offsets: Floats,
-    found: Floats,
-) -> None:
-    """See `headbook.measures.mixture`: so many steps of the fit, then what its parts explain.
-
-    Args:
-        mass: attention, 0 on hidden pairs. *Shape:* ``(head, query, key)``.
-        share: even attention. *Shape:* ``(query, key)``.
-        under, along: visible pairs of each key, and of each offset.
-        rows: those that count, at least 1.
-        keys, even, offsets: the weights to begin with; changed.
-        found: what keys and background explain, and what offsets do; filled. *Shape:* ``(2,
-            head)``.
-    """
-    n_heads, n_queries, n_keys = mass.shape
-    ratio = np.zeros(n_keys)
-    of_key, of_offset = np.zeros(n_keys), np.zeros(n_queries + n_keys - 1)
-    for h in range(n_heads):
-        for _ in range(steps):
-            of_key[:] = 0
-            of_offset[:] = 0
-            of_even = 0.0
-            for q in range(n_queries):
-                row, away = mass[h, q], n_queries - 1 - q
-                slanted, sums = offsets[h, away : away + n_keys], of_offset[away : away + n_keys]
-                for k in range(n_keys):
-                    fit = keys[h, k] + even[h] * share[q, k] + slanted[k]
-                    # Where the fit is nothing, so are all weights that the ratio multiplies.
-                    ratio[k] = row[k] / max(fit, SMALLEST)
-                for k in range(n_keys):
-                    of_key[k] += ratio[k]
-                for k in range(n_keys):
-                    sums[k] += ratio[k]
-                for k in range(n_keys):
-                    of_even += ratio[k] * share[q, k]
-            for k in range(n_keys):
-                keys[h, k] *= of_key[k] / under[k] if under[k] > 0 else 0.0
-            for o in range(n_queries + n_keys - 1):
-                offsets[h, o] *= of_offset[o] / along[o] if along[o] > 0 else 0.0
-            even[h] *= of_even / rows
-        for q in range(n_queries):
-            for k in range(n_keys):
-                diagonal = offsets[h, n_queries - 1 - q + k]
-                stripes = keys[h, k] + even[h] * share[q, k]
-                fit = diagonal + stripes
-                if share[q, k] > 0 and fit > 0:
-                    explained = min(mass[h, q, k], fit) / fit
-                    found[0, h] += explained * stripes
-                    found[1, h] += explained * diagonal
-
-
-@_kernel
-def nearest_loop(
-    scores: Floats, own: Ints, most: Floats, ranks: Ints, entries: Ints, values: Floats
-) -> None:
-    """See `headbook.network.nearest`; ``ranks``, ``entries`` and ``values`` are filled.
-
-    The k largest of a row lie in the k chunks with the largest maxima, and are no smaller than the
-    least of these.
-
-    Args:
-        scores: *Shape:* ``(row, entry)``.
-        own: *Shape:* ``(row,)``.
-        most: room for the largest score of each chunk of `SPAN` entries; as many chunks as k, or
-            more, the last of which may be shorter.
-    """
-    n_rows, n_entries = scores.shape
-    k, n_chunks = entries.shape[1], len(most)
-    least = np.finfo(scores.dtype).min
-    candidates, places = np.empty(n_entries, scores.dtype), np.empty(n_entries, np.int64)
-    for r in range(n_rows):
-        row = scores[r]
-        mine, above = row[own[r]], 0
-        for c in range(n_chunks):
-            top, nearer = least, 0
-            for v in range(c * SPAN, min((c + 1) * SPAN, n_entries)):
-                top = max(top, row[v])
-                nearer += row[v] > mine
-            most[c] = top
-            above += nearer
-        ranks[r] = above
-        limit = np.partition(most, n_chunks - k)[n_chunks - k]
-        n = 0
-        for c in range(n_chunks):
-            if most[c] >= limit:
-                for v in range(c * SPAN, min((c + 1) * SPAN, n_entries)):
-                    if row[v] >= limit:
-                        candidates[n], places[n] = row[v], v
-                        n += 1
-        order = np.argsort(-candidates[:n], kind="mergesort")  # equals in the order of entries
-        for i in range(k):
-            entries[r, i], values[r, i] = places[order[i]], candidates[order[i]]

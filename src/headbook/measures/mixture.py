@@ -65,7 +65,7 @@ def mixture(attention: Floats, visible: Bools, steps: int = STEPS) -> Mixture:
     keys, even, offsets = _start(mass, mask, share, along)
     rows, found = int((seen > 1).sum()), np.zeros((2, len(mass)))
     under = mask.sum(0)
-    from headbook.measures.loops import mixture_loop  # noqa: PLC0415 - pages need no compiler
+    from headbook.measures.mixtureloop import mixture_loop  # noqa: PLC0415 - pages need no compiler
 
     mixture_loop(
         mass, share, under, along, max(share.sum(), 1.0), steps, keys, even, offsets, found

@@ -1,4 +1,7 @@
-"""All metrics. The folder is the registry: a file with a value ``METRIC`` is a metric."""
+"""All metrics. The folder is the registry: a file with a value ``METRIC`` is a metric.
+
+It may lie in a folder inside, by family.
+"""
 
 import pkgutil
 from collections.abc import Iterable
@@ -40,7 +43,8 @@ __all__ = [
 @cache
 def all_metrics() -> dict[str, Metric]:
     """Every metric by id, in the order of lists: by section, then by title."""
-    modules = (import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__))
+    files = pkgutil.walk_packages(__path__, f"{__name__}.")
+    modules = (import_module(file.name) for file in files)
     found = [module.METRIC for module in modules if hasattr(module, "METRIC")]
     order = list(Section)
     found.sort(key=lambda metric: (order.index(metric.section), metric.title))

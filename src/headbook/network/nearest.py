@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from headbook.measures.loops import SPAN, nearest_loop
 from headbook.measures.threads import share_out
+from headbook.network.nearestloop import SPAN, nearest_loop
 
 CHUNK = 1 << 8  # entries of which the largest score is found first
 MANY = 4  # chunks for each entry that is looked for, below which they save nothing

@@ -11,11 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.findings import CHOICE, REPORT
 from headbook.measures.arithmetic import Floats, Ints, divide
 from headbook.measures.relations import LABELS, OFFSETS
 from headbook.numbers.inference import best_places, effective_sentences, reported
 from headbook.numbers.results import Number, Numbers
+from headbook.summaries.accumulators import CHOICE, REPORT
 from headbook.summaries.intervals import FEW
 from headbook.summaries.sums import Found
 

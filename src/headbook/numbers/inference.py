@@ -23,11 +23,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.findings import CHOICE, REPORT
 from headbook.measures.arithmetic import Floats, Ints, divide
 from headbook.measures.relations import LABELS, OFFSETS
 from headbook.numbers.results import Numbers
-from headbook.summaries.accumulators import Ratios
+from headbook.summaries.accumulators import CHOICE, REPORT, Ratios
 from headbook.summaries.flips import LEVEL, family_wise
 from headbook.summaries.intervals import FEW
 from headbook.summaries.sums import Found

@@ -11,10 +11,10 @@ from headbook.measures.frame import Frame, Scope
 from headbook.measures.layerview import LayerView, layer_views
 from headbook.measures.maps import Maps
 from headbook.measures.outputs import HeadOutputs
+from headbook.measures.scopes import Scopes
 from headbook.metrics.base import AnchorMetric, ContextMetric
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import Scopes
 from headbook.network.model import Model
 from headbook.passes.headtable import head_columns, uniform
 from headbook.passes.watch import Found, Watch

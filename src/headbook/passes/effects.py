@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from headbook.measures import replacements
 from headbook.measures.frame import Frame
 from headbook.measures.replacements import CLASSES, OWN, POSITIONS, Heads, Sums
+from headbook.measures.scopes import Scopes
 from headbook.network import hook
 from headbook.network.anatomy import Call
-from headbook.network.capture import Scopes, forward
+from headbook.network.capture import forward
 from headbook.network.intervention import Ablation, Intervened
 from headbook.network.judges import Judge
 from headbook.stored.shown import HeadName

@@ -19,10 +19,10 @@ from headbook.measures.flow import (
     ratio,
     split,
 )
+from headbook.measures.scopes import Scopes
 from headbook.metrics.base import FlowMetric
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import Scopes
 from headbook.network.model import Model
 from headbook.passes.tokentable import TokenTable
 from headbook.passes.trajectories import ShownTokens

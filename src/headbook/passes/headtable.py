@@ -10,9 +10,9 @@ from headbook.measures.arithmetic import Floats, Ints, divide
 from headbook.measures.frame import Pairs, Scope
 from headbook.measures.layerview import layer_views
 from headbook.measures.maps import Gathered, Maps
+from headbook.measures.scopes import Scopes
 from headbook.metrics.base import AttentionMetric, HeadMetric
 from headbook.network import hook
-from headbook.network.capture import Scopes
 from headbook.passes.foundtable import FoundTable
 from headbook.passes.positiontable import PositionTable
 from headbook.summaries.accumulators import Ratios, Reservoir, TopK

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.measures.layerview import LayerView
+from headbook.measures.scopes import Scopes
 from headbook.metrics.base import PairMetric
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import Scopes
 from headbook.network.model import Model
 from headbook.passes.watch import Found, Watch
 from headbook.summaries.sums import Alike, Distances, PairColumn, Survey

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from headbook.measures.arithmetic import Floats
 from headbook.measures.outputs import HeadOutputs
+from headbook.measures.scopes import Scopes
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import Scopes
 from headbook.passes.retrace import SoftmaxInput, layer_scores
 from headbook.passes.watch import Found, Watch
 from headbook.stored.exemplars import Choice

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from headbook.measures.frame import Scope
 from headbook.measures.layerview import LayerView, layer_views
 from headbook.measures.maps import Maps
+from headbook.measures.scopes import Scopes
 from headbook.metrics.base import SampledMetric
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import Scopes
 from headbook.network.model import Model
 from headbook.passes.affinitytable import AffinityTable, Items
 from headbook.passes.headtable import uniform

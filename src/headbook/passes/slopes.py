@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headbook.measures.scopes import Scopes
 from headbook.network import hook
 from headbook.network.anatomy import Call
-from headbook.network.capture import Scopes, inputs
+from headbook.network.capture import inputs
 from headbook.network.chains import first
 from headbook.network.judges import DRAWS, Slope
 from headbook.passes.effects import Ablator, Known, Means, instead_of

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 
 import torch
 
+from headbook.measures.scopes import Scopes
 from headbook.measures.tokenview import TokenView
 from headbook.metrics.base import AttentionMetric, TokenMetric
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import Scopes, forward, tapped
+from headbook.network.capture import forward, tapped
 from headbook.network.model import Model
 from headbook.passes.headtable import LayerTable
 from headbook.passes.tokentable import TokenTable

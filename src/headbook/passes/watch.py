@@ -9,9 +9,10 @@ from typing import NamedTuple, Protocol
 
 import torch
 
+from headbook.measures.scopes import Scopes
 from headbook.network import hook
 from headbook.network.anatomy import Anatomy, Call
-from headbook.network.capture import OnState, Scopes, forward, tapped
+from headbook.network.capture import OnState, forward, tapped
 from headbook.network.model import Model
 from headbook.stored.shown import Portrait
 from headbook.summaries.sums import Survey

@@ -15,6 +15,7 @@ from headbook.summaries import intervals
 from headbook.terms import Spread
 
 HALVES = 2  # selection on one half of the sentences, report on the other
+CHOICE, REPORT = range(HALVES)
 FIELDS = ("n", "d", "nn", "dd", "nd", "sentences", "events", "present")
 ANYTHING = (-np.inf, np.inf)
 

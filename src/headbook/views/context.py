@@ -7,11 +7,12 @@ from typing import ClassVar
 import numpy as np
 
 from headbook.charts import Figure
-from headbook.findings.said import CHOICE, REPORT, metric
+from headbook.findings.said import metric
 from headbook.metrics.base import Need
 from headbook.metrics.segmentation import MEASURES
 from headbook.numbers.results import Number, StackResults
 from headbook.stored.shown import HeadName
+from headbook.summaries.accumulators import CHOICE, REPORT
 from headbook.summaries.intervals import FEW
 from headbook.terms import HEAD_RULES, RULES, View
 from headbook.views.anchors import AnchorHead, AnchorLayer, anchor_heads, anchor_layers
