@@ -139,11 +139,13 @@ def _rotary(kind: Any, default: Any, fields: set[str]) -> dict[str, Any]:
     if not {"rope_parameters", "rope_scaling"} & fields:
         return {}
     was = _was(default, "rope_parameters")
-    told = isinstance(was, dict) and "mrope_section" in was
+    reported = isinstance(was, dict) and "mrope_section" in was
     if "vision" in kind.model_type:
         return {}
     return (
-        {"rope_parameters": ROTARY} if told or any(p in kind.model_type for p in IN_THREE) else {}
+        {"rope_parameters": ROTARY}
+        if reported or any(p in kind.model_type for p in IN_THREE)
+        else {}
     )
 
 

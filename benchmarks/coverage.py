@@ -27,12 +27,12 @@ from headbook.metrics import (
     token_metrics,
 )
 from headbook.metrics.base import Metric, SampledMetric, Source
-from headbook.network.anatomy import Anatomy, examine
+from headbook.network.anatomy import Architecture, examine
 from headbook.network.model import Model, load_model
 from headbook.passes.context import ContextSampler, FirstLook, SecondLook
 from headbook.passes.flowpass import FlowTracker
 from headbook.passes.sampler import Sampler
-from headbook.passes.survey import Surveyor
+from headbook.passes.survey import CorpusPass
 from headbook.passes.watch import look
 from headbook.summaries.accumulators import FIELDS, Ratios
 from headbook.summaries.finish import ABOUT
@@ -96,14 +96,14 @@ def main() -> None:
 
 def tell(name: list[str], counts: Sequence[Floats]) -> None:
     """Print coverage where there is an interval, and how often there is one, by size."""
-    told = {
+    reported = {
         str(size): {
             "coverage": round(hits / there, 3) if there else None,
             "printed": round(there / asked, 3) if asked else None,
         }
         for size, (hits, there, asked) in zip(SIZES, counts, strict=True)
     }
-    print(json.dumps({"what": " ".join(filter(None, name)), **told}), flush=True)  # noqa: T201
+    print(json.dumps({"what": " ".join(filter(None, name)), **reported}), flush=True)  # noqa: T201
 
 
 def drawn(sentences: int, size: int, studies: int) -> Floats:
@@ -122,47 +122,51 @@ def covered(column: Column, weights: Floats) -> Floats:
     powers = [n, d, n * n, d * d, n * d, there, d, present]  # as in FIELDS
     sums = np.stack([weights @ part for part in powers])[:, None]
     metric = all_metrics()[column.metric]
-    found = Ratios(sums)
-    low, high = found.interval(metric.limits, metric.spread(column.label))
+    ratios = Ratios(sums)
+    low, high = ratios.interval(metric.limits, metric.spread(column.label))
     truth = np.divide(n.sum(0), d.sum(0), out=np.full(n.shape[1], np.nan), where=d.sum(0) > 0)
     near = 1e-6 * np.abs(truth) + 1e-9
-    printed, asked = ~np.isnan(low), ~np.isnan(found.value)
+    printed, asked = ~np.isnan(low), ~np.isnan(ratios.value)
     hits = printed & (low <= truth + near) & (high >= truth - near)
     return np.stack([part.sum(1) for part in (hits, printed, asked)], -1).astype(float)
 
 
 def columns(
-    model: Model, anatomy: Anatomy, metrics: Sequence[Metric], batches: Sequence[Batch]
+    model: Model, architecture: Architecture, metrics: Sequence[Metric], batches: Sequence[Batch]
 ) -> Iterator[Column]:
     """Everything that is measured, sentence by sentence."""
     heads, tokens = tuple(attention_metrics(metrics, Source.ALL)), tuple(token_metrics(metrics))
-    surveyor = Surveyor(model, anatomy, heads, tuple(t for t in tokens if not t.sampled), 1)
+    corpus_pass = CorpusPass(
+        model, architecture, heads, tuple(t for t in tokens if not t.sampled), 1
+    )
     tables = Tables()
     for batch in batches:
-        survey = surveyor.survey(batch)
-        tables.take({name: each.table for name, each in survey.heads.items()}, "heads")
-        tables.take(survey.tokens, "layers")
+        corpus_sums = corpus_pass.corpus_sums(batch)
+        tables.take({name: head.table for name, head in corpus_sums.heads.items()}, "heads")
+        tables.take(corpus_sums.tokens, "layers")
     yield from tables.columns()
-    context = ContextSampler(model, anatomy, tuple(context_metrics(metrics)), (), SEED)
+    context = ContextSampler(model, architecture, tuple(context_metrics(metrics)), (), SEED)
     if context.metrics:
         first = FirstLook(context, context.step(batch.items[0] for batch in batches))
         for batch in batches:
-            look(model, anatomy, batch, [first])
+            look(model, architecture, batch, [first])
         second, tables = SecondLook(context, first.thresholds()), Tables()
         for batch in batches:
-            tables.take(look(model, anatomy, batch, [second]).survey.context, "heads")
+            tables.take(look(model, architecture, batch, [second]).corpus_sums.context, "heads")
         yield from tables.columns()
-    flows = FlowTracker(model, anatomy, tuple(flow_metrics(metrics)), (), range(len(batches)))
+    flows = FlowTracker(model, architecture, tuple(flow_metrics(metrics)), (), range(len(batches)))
     if flows.metrics:
         tables = Tables()
         for batch in batches:
-            tables.take(look(model, anatomy, batch, [flows]).survey.flows, "layers")
+            tables.take(look(model, architecture, batch, [flows]).corpus_sums.flows, "layers")
         yield from tables.columns()
-    sampler = Sampler(model, anatomy, tuple(sampled_metrics(metrics)), len(batches))
+    sampler = Sampler(model, architecture, tuple(sampled_metrics(metrics)), len(batches))
     if sampler.metrics:
-        parts = [look(model, anatomy, batch, [sampler]).survey.sampled for batch in batches]
+        parts = [
+            look(model, architecture, batch, [sampler]).corpus_sums.sampled for batch in batches
+        ]
         for name in parts[0]:
-            yield from _finished([each[name] for each in parts])
+            yield from _finished([part[name] for part in parts])
 
 
 class Tables:
@@ -203,14 +207,14 @@ def _finished(parts: Sequence[SampleSums]) -> Iterator[Column]:
             metric.finish(each[:, :ABOUT], each[:, ABOUT]) for each in np.moveaxis(stats, 1, 0)
         ]
         flat = partial(np.concatenate, axis=1)
-        n = flat([each.numerator[:, :-1] for each in layers])
+        n = flat([layer.numerator[:, :-1] for layer in layers])
         d = flat(
-            [np.broadcast_to(each.denominator, each.numerator.shape)[:, :-1] for each in layers]
+            [np.broadcast_to(layer.denominator, layer.numerator.shape)[:, :-1] for layer in layers]
         )
-        for place, label in enumerate(metric.labels):
-            if d[..., place].any():
-                above = np.where(d[..., place] > 0, n[..., place], 0)
-                yield Column(name, str(view), label, above, d[..., place])
+        for index, label in enumerate(metric.labels):
+            if d[..., index].any():
+                above = np.where(d[..., index] > 0, n[..., index], 0)
+                yield Column(name, str(view), label, above, d[..., index])
 
 
 if __name__ == "__main__":

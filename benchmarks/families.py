@@ -31,7 +31,7 @@ from configurations import tiny_configuration
 from headbook.collection import collect
 from headbook.errors import HeadbookError
 from headbook.inputs import Sentence
-from headbook.network.anatomy import Anatomy, examine
+from headbook.network.anatomy import Architecture, examine
 from headbook.network.calls import FIELDS
 from headbook.network.capture import forward
 from headbook.network.model import Model, load_model
@@ -72,7 +72,7 @@ READING = (
 
 def types() -> list[str]:
     """Every type of model that reads text."""
-    names = [set(getattr(modeling_auto, f"MODEL_FOR_{each}_MAPPING_NAMES")) for each in READING]
+    names = [set(getattr(modeling_auto, f"MODEL_FOR_{text}_MAPPING_NAMES")) for text in READING]
     return sorted(set().union(*names) & set(CONFIG_MAPPING.keys()))
 
 
@@ -127,7 +127,7 @@ def judge(name: str, folder: Path) -> dict[str, Any]:
     try:
         build(name, model)
     except Exception as error:  # noqa: BLE001 - what this type needs more
-        return row | {"state": "not built", "why": said(error)}
+        return row | {"state": "not built", "why": message(error)}
     try:
         study = collect(
             texts,
@@ -141,7 +141,7 @@ def judge(name: str, folder: Path) -> dict[str, Any]:
         return row | {"state": "refused", "why": str(error)}
     except Exception as error:  # noqa: BLE001 - that is what is looked for
         at = traceback.extract_tb(error.__traceback__)[-1]
-        return row | {"state": "bug", "why": said(error), "at": f"{at.filename}:{at.lineno}"}
+        return row | {"state": "bug", "why": message(error), "at": f"{at.filename}:{at.lineno}"}
     row |= {
         "attention": study.manifest.model.attention,
         "learned_sink": any(stack.learned_sink for stack in study.manifest.stacks),
@@ -159,7 +159,7 @@ def apart(folder: Path, kind: str) -> dict[str, float]:
     model = load_model(str(folder), device="cpu")
     annotator = Annotator.load("none")
     encoder = Encoder(model, limit=model.limit, targets=annotator)
-    anatomy = settle(model, examine(model), probes(encoder))
+    architecture = settle(model, examine(model), probes(encoder))
     pairs = model.config.is_encoder_decoder
     sentences = [
         Sentence(i, id="", text=text, target=text if pairs else None, origin=f"t:{i + 1}")
@@ -169,20 +169,22 @@ def apart(folder: Path, kind: str) -> dict[str, float]:
     loader = getattr(transformers, f"AutoModelFor{kind}" if kind in KINDS and kind else "AutoModel")
     fresh = loader.from_pretrained(folder, attn_implementation="eager").eval()
     worst: Counter[str] = Counter({"none returned": 0})
-    for group in by_budget(items, 2048, alike=not anatomy.padded):
-        _compare(model, anatomy, Batch.of(group, model.device), fresh.base_model, worst)
+    for group in by_budget(items, 2048, alike=not architecture.padded):
+        _compare(model, architecture, Batch.of(group, model.device), fresh.base_model, worst)
     return {name: float(value) for name, value in worst.items()}
 
 
-def _compare(model: Model, anatomy: Anatomy, batch: Batch, fresh: Any, worst: Counter[str]) -> None:
+def _compare(
+    model: Model, architecture: Architecture, batch: Batch, fresh: Any, worst: Counter[str]
+) -> None:
     seen: dict[Any, torch.Tensor] = {}
-    forward(model, anatomy, batch, lambda place, a: seen.__setitem__(place, a.weights))
+    forward(model, architecture, batch, lambda place, a: seen.__setitem__(place, a.weights))
     names = {Side.SOURCE: "input_ids", Side.TARGET: "decoder_input_ids"}
     for row, item in enumerate(batch.items):
         given = {names[side]: torch.from_numpy(t.ids)[None] for side, t in item.tokens.items()}
         with torch.no_grad():
             output = fresh(**given, output_attentions=True)
-        for stack in anatomy.stacks.values():
+        for stack in architecture.stacks.values():
             theirs = [w for w in getattr(output, FIELDS[stack.name], None) or () if w is not None]
             places = sorted((c for c in seen if c.stack == stack.name), key=lambda c: c.layer)
             n, m = (len(item.tokens[side]) for side in (stack.queries, stack.keys))
@@ -193,7 +195,7 @@ def _compare(model: Model, anatomy: Anatomy, batch: Batch, fresh: Any, worst: Co
                 worst[stack.name] = max(worst[stack.name], float(error))  # type: ignore[assignment]
 
 
-def said(error: Exception) -> str:
+def message(error: Exception) -> str:
     """The kind of an error and the first line of its text."""
     return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 

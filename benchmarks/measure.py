@@ -25,7 +25,7 @@ import torch
 import headbook
 from headbook.inputs import open_corpus
 from headbook.measures.threads import torch_threads
-from headbook.measures.tokenview import AROUND, NEIGHBOURS, TokenView
+from headbook.measures.tokenview import AROUND, NEIGHBOURS, TokenStates
 from headbook.metrics import all_metrics, attention_metrics, token_metrics
 from headbook.metrics.base import Source
 from headbook.network.anatomy import examine
@@ -34,7 +34,7 @@ from headbook.network.embedding import read_embedding
 from headbook.network.memory import keep_freed_memory
 from headbook.network.model import Model, load_model
 from headbook.network.vocabulary import Vocabulary
-from headbook.passes.survey import Surveyor
+from headbook.passes.survey import CorpusPass
 from headbook.terms import Side, Space, State
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
@@ -76,29 +76,31 @@ def batches_of(model: Model, items: list[Encoded]) -> list[Batch]:
 def attention(corpus: str, name: str, sentences: int) -> dict[str, float]:
     """All attention metrics in the hook, over the bare forward pass of the same batches."""
     model, items = prepared(corpus, name, sentences)
-    anatomy, batches = examine(model), batches_of(model, items)
+    architecture, batches = examine(model), batches_of(model, items)
     metrics = tuple(attention_metrics(all_metrics().values(), Source.ALL))
-    surveyor = Surveyor(model, anatomy, metrics, (), 10)
-    surveyor.survey(batches[0])  # compiles its loops
+    corpus_pass = CorpusPass(model, architecture, metrics, (), 10)
+    corpus_pass.corpus_sums(batches[0])  # compiles its loops
     # Batch by batch: what else the machine does seldom hits every repetition of one.
     each = [
-        fastest(partial(forward, model, anatomy, batch), partial(surveyor.survey, batch))
+        fastest(
+            partial(forward, model, architecture, batch), partial(corpus_pass.corpus_sums, batch)
+        )
         for batch in batches
     ]
-    bare, survey = (sum(seconds) for seconds in zip(*each, strict=True))
-    return {"bare forward pass, s": bare, "survey, s": survey, "ratio": survey / bare}
+    bare, corpus_sums = (sum(seconds) for seconds in zip(*each, strict=True))
+    return {"bare forward pass, s": bare, "corpus, s": corpus_sums, "ratio": corpus_sums / bare}
 
 
 def vocabulary(corpus: str, name: str, sentences: int) -> dict[str, float]:
     """Rank and nearest tokens in each space, over the bare product with the embedding matrix."""
     model, items = prepared(corpus, name, sentences)
-    anatomy, batch = examine(model), batches_of(model, items)[0]
+    architecture, batch = examine(model), batches_of(model, items)[0]
     texts = batch.texts[Side.SOURCE]
-    known = read_embedding(model, anatomy, Side.SOURCE, batch).vocabulary
+    known = read_embedding(model, architecture, Side.SOURCE, batch).vocabulary
     assert known is not None
     found: list[torch.Tensor] = []
-    with tapped(model, anatomy, lambda *state: found.append(state[-1])):
-        forward(model, anatomy, batch)
+    with tapped(model, architecture, lambda *state: found.append(state[-1])):
+        forward(model, architecture, batch)
     states = torch.stack(found[1:])  # the first is the input
     rows = states[:, texts.valid].flatten(0, 1)
     per_block = max(16, (1 << 22) // len(known.embedding))
@@ -115,7 +117,7 @@ def vocabulary(corpus: str, name: str, sentences: int) -> dict[str, float]:
         lookups = [m for m in overlaps if "overlap" not in m.id]
 
         def run() -> None:
-            view = TokenView(states, found[0], texts, known, kinds, near=near)
+            view = TokenStates(states, found[0], texts, known, kinds, near=near)
             for metric in overlaps if near == AROUND else lookups:
                 metric.measure(view, space)
 
@@ -135,13 +137,13 @@ def vocabulary(corpus: str, name: str, sentences: int) -> dict[str, float]:
 def sorting(corpus: str, name: str, _: int) -> dict[str, float]:
     """Ranks and ten nearest entries, over the same by sorting the vocabulary for each state."""
     model, items = prepared(corpus, name, 8)
-    anatomy, batch = examine(model), batches_of(model, items)[0]
+    architecture, batch = examine(model), batches_of(model, items)[0]
     texts = batch.texts[Side.SOURCE]
-    known = read_embedding(model, anatomy, Side.SOURCE, batch).vocabulary
+    known = read_embedding(model, architecture, Side.SOURCE, batch).vocabulary
     assert known is not None
     found: list[torch.Tensor] = []
-    with tapped(model, anatomy, lambda *state: found.append(state[-1])):
-        forward(model, anatomy, batch)
+    with tapped(model, architecture, lambda *state: found.append(state[-1])):
+        forward(model, architecture, batch)
     states = torch.stack(found[1:])
     numbers = {"states": float(len(states) * int(texts.valid.sum()))}
     for space in known.spaces:
@@ -209,8 +211,8 @@ def _peak(corpus: str, name: str, sentences: int) -> float:
         with file.open("w", encoding="utf-8") as stream:
             for number in range(sentences):
                 # A number at the end keeps repeated sentences from being the same sentence.
-                turn, place = divmod(number, len(texts))
-                text = texts[place] + (f" {turn}" if turn else "")
+                turn, position = divmod(number, len(texts))
+                text = texts[position] + (f" {turn}" if turn else "")
                 stream.write(json.dumps({"text": text}) + "\n")
         command = [sys.executable, __file__, str(file), "--model", name, "--only", "peak"]
         done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603

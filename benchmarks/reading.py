@@ -48,7 +48,7 @@ def write(study: Study) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         headbook.render(study, Path(folder) / "site", progress=clock)
         heads = len([*(Path(folder) / "site" / "heads").iterdir()])
-    sentences = len(study.portrait.paged)
+    sentences = len(study.sentence_data.paged)
     # Sentences come last, heads before them; the list of sentences is one of the single pages.
     ends = len(clock.times) - sentences - heads, len(clock.times) - sentences, len(clock.times)
     for kind, start, end in zip(("head", "sentence"), ends, ends[1:], strict=False):
@@ -97,15 +97,15 @@ def _marks(browser: Browser, file: Path) -> tuple[float, float, float]:
 
 def weigh(study: Study) -> dict[str, float]:
     """Megabytes of the site by what they show, and of the same as one file."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder) / "site"
         headbook.render(study, site, progress=Silent())
         for name, size in sizes(site).items():
-            found[_kind(Path(name))] += size
+            counts[_kind(Path(name))] += size
         one = pack(site, Path(folder) / "site.html", single_file=True).size
-    kinds = {name: size / 1e6 for name, size in found.most_common()}
-    return {"all": found.total() / 1e6, **kinds, "in one file": one / 1e6}
+    kinds = {name: size / 1e6 for name, size in counts.most_common()}
+    return {"all": counts.total() / 1e6, **kinds, "in one file": one / 1e6}
 
 
 def _kind(name: Path) -> str:

@@ -89,12 +89,12 @@ class Line:
 def spend(*command: str, folder: Path) -> Spent:
     """Run a process and wait for it."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    with (folder / "said").open("w+") as said:
-        process = subprocess.Popen(command, stdout=said, env=environment)  # noqa: S603
+    with (folder / "said").open("w+") as message:
+        process = subprocess.Popen(command, stdout=message, env=environment)  # noqa: S603
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        output = said.read()
+        message.seek(0)
+        output = message.read()
     if process.returncode not in {0, 3}:  # a self-check may fail with random weights
         raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
     unit = 1 if sys.platform == "darwin" else 1024
@@ -113,8 +113,8 @@ def repeated(corpus: str, sentences: int, folder: Path) -> Path:
     file = folder / f"{sentences}.jsonl"
     with file.open("w", encoding="utf-8") as stream:
         for number in range(sentences):
-            turn, place = divmod(number, len(texts))
-            text = texts[place] + (f" {turn}" if turn else "")
+            turn, position = divmod(number, len(texts))
+            text = texts[position] + (f" {turn}" if turn else "")
             stream.write(json.dumps({"text": text}) + "\n")
     return file
 
@@ -152,22 +152,22 @@ def built(file: Path, model: str, folder: Path, repeats: int) -> Built:
 
 def least(file: str, name: str, study: str) -> float:
     """Seconds for the model, a pass over all, one over what is shown, and the bare products."""
-    shown, tracked = _kept(Study.load(study))
+    displayed, tracked = _kept(Study.load(study))
     start = time.process_time()
     model = load_model(name)
     loaded = time.process_time() - start
     items = _prepared(file, model)
-    return loaded + _passes(model, items, shown) + _products(model, items, tracked)
+    return loaded + _passes(model, items, displayed) + _products(model, items, tracked)
 
 
-def _passes(model: Model, items: Sequence[Encoded], shown: set[int]) -> float:
+def _passes(model: Model, items: Sequence[Encoded], displayed: set[int]) -> float:
     """A bare pass over all sentences, and one over those that pages show."""
-    anatomy = examine(model)
-    some = [item for item in items if item.sentence.index in shown]
+    architecture = examine(model)
+    some = [item for item in items if item.sentence.index in displayed]
     batches = [*_batches(model, items), *_batches(model, some)]
     start = time.process_time()
     for batch in batches:
-        forward(model, anatomy, batch)
+        forward(model, architecture, batch)
     return time.process_time() - start
 
 
@@ -176,12 +176,12 @@ def _products(model: Model, items: Sequence[Encoded], tracked: set[int]) -> floa
 
     The largest blocks that products with the vocabulary are made in, of any numbers.
     """
-    anatomy, size = examine(model), model.body.get_input_embeddings().weight.shape
+    architecture, size = examine(model), model.body.get_input_embeddings().weight.shape
     some = [item for item in items if item.sentence.index in tracked]
     (batch, *_) = _batches(model, some)
-    known = read_embedding(model, anatomy, Side.SOURCE, batch).vocabulary
+    known = read_embedding(model, architecture, Side.SOURCE, batch).vocabulary
     spaces = len(known.spaces) if known is not None else 0
-    (stack, *_) = anatomy.stacks.values()
+    (stack, *_) = architecture.stacks.values()
     states = 2 * stack.n_layers + 1  # the input, and two of each layer
     headed = 0 if model.headless else 2 * stack.n_layers
     rows = sum(len(item.tokens[Side.SOURCE]) for item in some) * (spaces * states + headed)
@@ -207,12 +207,12 @@ def _batches(model: Model, items: Sequence[Encoded]) -> list[Batch]:
 
 def _kept(study: Study) -> tuple[set[int], set[int]]:
     """Indices of the sentences that pages show, and of those compared with the vocabulary."""
-    portrait, options = study.portrait, study.manifest.options
-    listed = {index for index, each in portrait.sentences.items() if each.listed}
-    sums = next(iter(study.survey.heads.values()))
+    sentence_data, options = study.sentence_data, study.manifest.options
+    listed = {index for index, sentence in sentence_data.sentences.items() if sentence.listed}
+    sums = next(iter(study.corpus_sums.heads.values()))
     sampled = sums.sample.first(options["vocabulary_sentences"]).index
     tracked = listed | set(map(int, sampled))
-    return {*portrait.sentences} | tracked, tracked
+    return {*sentence_data.sentences} | tracked, tracked
 
 
 def builds(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
@@ -234,10 +234,10 @@ def shapes(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
 def _ratios(name: str, found: Built, sentences: int) -> Iterator[Line]:
     whole, note = found.collect + found.render, f"least {found.least:.1f} s"
     yield Line(f"{name}, over the least", whole / found.least, f"{GOALS.get(sentences, 3.0)}", note)
-    said = f"{found.collect:.1f} s"
-    yield Line(f"{name}: of this collect", found.collect / found.least, "", said)
-    said = f"{found.pages} pages, {found.render:.1f} s of the processor"
-    yield Line(f"{name}: pages a second of a processor", found.pages / found.render, "", said)
+    message = f"{found.collect:.1f} s"
+    yield Line(f"{name}: of this collect", found.collect / found.least, "", message)
+    message = f"{found.pages} pages, {found.render:.1f} s of the processor"
+    yield Line(f"{name}: pages a second of a processor", found.pages / found.render, "", message)
     sizes = ", ".join(f"{kind} {size / 1e6:.1f}" for kind, size in found.sizes.most_common(6))
     yield Line(f"{name}: site, MB", found.sizes.total() / 1e6, "", sizes)
 
@@ -263,8 +263,10 @@ def long(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
     bare = spend(sys.executable, "-c", code, folder=folder).peak
     asked = ("--model", str(model), "--max-length", str(LONG), "--out", str(folder / "study"))
     peak = headbook("collect", str(file), *asked, "--force", folder=folder).peak
-    said = f"{peak / GIGA:.2f} GB with the model"
-    yield Line(f"one text of {LONG:,} tokens, 12 x 12 heads, GB", (peak - bare) / GIGA, "4", said)
+    message = f"{peak / GIGA:.2f} GB with the model"
+    yield Line(
+        f"one text of {LONG:,} tokens, 12 x 12 heads, GB", (peak - bare) / GIGA, "4", message
+    )
 
 
 def write_model(folder: Path, like: str, shape: Shape) -> Path:

@@ -116,12 +116,12 @@ def subjects(site: Path) -> dict[str, str]:
     return {"head": head_page(head), "head_name": head_name(head), "sentence": sentence}
 
 
-def text(shown: Mapping[str, str]) -> str:
+def text(displayed: Mapping[str, str]) -> str:
     """The gallery as Markdown."""
     parts = [HEAD]
     for shot in SHOTS:
         picture = f"![First screen: {shot.title.lower()}](gallery/{shot.name}.webp)"
-        parts.append(f"## {shot.title}\n\n{picture}\n\n{shot.text.format_map(shown)}\n")
+        parts.append(f"## {shot.title}\n\n{picture}\n\n{shot.text.format_map(displayed)}\n")
     return "\n".join(parts)
 
 
@@ -133,9 +133,9 @@ def opened(browser: Browser, file: Path, theme: Theme) -> Page:
     return page
 
 
-def shoot(browser: Browser, site: Path, shot: Shot, shown: Mapping[str, str]) -> Image.Image:
+def shoot(browser: Browser, site: Path, shot: Shot, displayed: Mapping[str, str]) -> Image.Image:
     """The first screen of a page, scaled down."""
-    page = opened(browser, site / shot.page.format_map(shown), shot.theme)
+    page = opened(browser, site / shot.page.format_map(displayed), shot.theme)
     image = Image.open(io.BytesIO(page.screenshot()))
     page.context.close()
     return image.resize((WIDTH, image.height * WIDTH // image.width), Image.Resampling.LANCZOS)
@@ -155,14 +155,14 @@ def shoot_atlas(browser: Browser, site: Path, theme: Theme) -> Image.Image:
 
 def make(site: Path, out: Path, browser: Browser) -> None:
     """Write all pictures and the gallery below a folder; pictures there are replaced."""
-    shown = subjects(site)
+    displayed = subjects(site)
     shutil.rmtree(out / "gallery", ignore_errors=True)
     (out / "gallery").mkdir(parents=True)
     for theme in THEMES:
         save(shoot_atlas(browser, site, theme), out / f"atlas-{theme}.webp")
     for shot in SHOTS:
-        save(shoot(browser, site, shot, shown), out / "gallery" / f"{shot.name}.webp")
-    (out / "gallery.md").write_text(text(shown), encoding="utf-8")
+        save(shoot(browser, site, shot, displayed), out / "gallery" / f"{shot.name}.webp")
+    (out / "gallery.md").write_text(text(displayed), encoding="utf-8")
 
 
 def save(image: Image.Image, file: Path) -> None:

@@ -133,7 +133,7 @@ interface InstanceLike {
 }
 type InstanceSource = {
   id: string; home: Pair; read: () => Promise<NamedMap>;
-  lines: { queries: HTMLElement; keys: HTMLElement }; told: HTMLElement; about: string;
+  lines: { queries: HTMLElement; keys: HTMLElement }; statusLine: HTMLElement; about: string;
 };
 /** What saves pictures: an instance or the workspace of a sentence. */
 type Savable = {
@@ -167,7 +167,7 @@ interface WorkspaceLike {
   fromQuery: boolean;
   /** The place of the chosen token, of the query where one is chosen; -1: none is. */
   chosen: number;
-  said: (view: TileView) => string;
+  summaryOf: (view: TileView) => string;
   keep: (q: Maybe, k: Maybe) => void;
   choose: (tile: Tile) => void;
   compare: (head: string) => void;
@@ -292,7 +292,7 @@ type MapStack = [
 ];
 /** A head in short: `headbook.views.inspector.atlas_data`. */
 type Card = [
-  name: string, href: string, type: string, style: string, border: string, said: string,
+  name: string, href: string, type: string, style: string, border: string, summaryOf: string,
   evidence: string, given: string, brought: string, what: string, caption: string,
   text: [kind: string, letters: string][],
 ];

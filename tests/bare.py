@@ -101,15 +101,15 @@ class Bare:
     def texts(self, *sides: Given) -> list[Text]:
         """Tokens of each side beside what they stand for."""
         rows = self.ids(*(side.text for side in sides))
-        found = []
+        texts = []
         for number, (side, row) in enumerate(zip(sides, rows, strict=True)):
             spans = self.tokenizer(side.text, return_offsets_mapping=True)["offset_mapping"]
             if number:
                 spans = [(0, 0), *spans[:-1]]
             tokens = [self._token(side, i, *span) for i, span in zip(row, spans, strict=True)]
             tagged, parsed = (any(w.tag for w in side.words), any(w.relation for w in side.words))
-            found.append(Text(tokens, tagged, parsed, rarest(side, tokens)))
-        return found
+            texts.append(Text(tokens, tagged, parsed, rarest(side, tokens)))
+        return texts
 
     def _token(self, side: Given, token: int, start: int, end: int) -> Token:
         t = self.tokenizer

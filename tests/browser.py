@@ -97,11 +97,11 @@ def launch(playwright: Playwright) -> Browser:
 
     Without any, tests are skipped; in continuous integration they fail.
     """
-    found = next(filter(None, map(shutil.which, INSTALLED)), None)
+    text = next(filter(None, map(shutil.which, INSTALLED)), None)
     try:
-        return playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        return playwright.chromium.launch(executable_path=text, args=ARGUMENTS)
     except Error as error:
-        if found or MISSING not in error.message or os.environ.get("CI") == "true":
+        if text or MISSING not in error.message or os.environ.get("CI") == "true":
             raise
         pytest.skip(f"no browser: neither {', '.join(INSTALLED)} nor Playwright's own")
 

@@ -8,9 +8,9 @@ from sites import Site
 
 def map_of(site: Site, stack: str, layer: int, head: int, index: int = 0) -> Map:
     """One head over one sentence, from the stored study."""
-    portrait, terms = site.study.portrait, site.study.manifest.stack(stack)
-    texts = portrait.sentences[index].texts
-    maps, norms = portrait.maps[stack, index], portrait.norms[stack, index]
+    sentence_data, terms = site.study.sentence_data, site.study.manifest.stack(stack)
+    texts = sentence_data.sentences[index].texts
+    maps, norms = sentence_data.maps[stack, index], sentence_data.norms[stack, index]
     queries, keys = texts[terms.queries], texts[terms.keys]
     return Map(maps[layer, head], queries, keys, terms.causal, norms[layer, head].tolist())
 

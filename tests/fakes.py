@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 from headbook.findings import Finding
 from headbook.numbers.results import StackResults
 from headbook.stored.manifest import SCHEMA, Manifest, ModelFacts
-from headbook.stored.shown import Portrait
+from headbook.stored.shown import SentenceData
 from headbook.stored.study import Study
 from headbook.summaries.accumulators import Ratios, Reservoir, TopK
 from headbook.summaries.sums import (
-    Found,
+    CorpusSums,
     HeadColumn,
     HeadSums,
     HeadTable,
-    Survey,
+    RelationHits,
     TokenColumn,
     TokenSums,
 )
@@ -108,17 +108,17 @@ def fake_results(
         causal=causal,
     )
     sums = HeadSums(table, TopK.zero(1, 1), Reservoir.zero(1, 1), _found(sentences))
-    survey = Survey(heads={stack: sums}, tokens=_tokens(stack, tokens or {}, sentences))
-    compared = {n: {stack: head_table(each, sentences)} for n, each in (twins or {}).items()}
-    study = Study(manifest(of, sentences, model), survey, Portrait(), compared)
+    corpus_sums = CorpusSums(heads={stack: sums}, tokens=_tokens(stack, tokens or {}, sentences))
+    compared = {n: {stack: head_table(twin, sentences)} for n, twin in (twins or {}).items()}
+    study = Study(manifest(of, sentences, model), corpus_sums, SentenceData(), compared)
     return StackResults(study, of)
 
 
-def _found(sentences: int) -> Found:
+def _found(sentences: int) -> RelationHits:
     """As many sentences as there are, without relations."""
     keys, places = np.arange(sentences, dtype=np.uint64), np.arange(sentences)
     kept = Reservoir(sentences, keys, places, np.zeros((sentences, 1, 1)))
-    return Found(kept, kept)
+    return RelationHits(kept, kept)
 
 
 def _tokens(
@@ -145,10 +145,10 @@ def manifest(stack: Stack, sentences: int, model: str) -> Manifest:
     )  # fmt: skip
 
 
-def said(rule: Rule, of: StackResults) -> list[str]:
+def finding_texts(rule: Rule, of: StackResults) -> list[str]:
     """What a rule of findings says."""
     return [finding.text for finding in rule(of)]
 
 
 # A stack of which nothing is known.
-NO_NUMBERS = {HeadColumn("attention_distance", View.RAW, ""): Fake(np.full((2, 2), np.nan))}
+NO_ESTIMATES = {HeadColumn("attention_distance", View.RAW, ""): Fake(np.full((2, 2), np.nan))}

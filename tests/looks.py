@@ -126,7 +126,7 @@ class Viewed:
 
     def between_words(self) -> dict[int, dict[int, float]]:
         """Attention from each word that looks, the mean, to each word that it sees, the sum."""
-        found: dict[int, dict[int, float]] = {}
+        between_words: dict[int, dict[int, float]] = {}
         for w in {t.word for t in self.queries.tokens if t.word is not None}:
             rows = [r for r in self.rows if self.queries.tokens[r.query].word == w]
             seen: dict[int, float] = {}
@@ -136,5 +136,5 @@ class Viewed:
                     if word is not None:
                         seen[word] = seen.get(word, 0.0) + weight / len(rows)
             if rows:
-                found[w] = seen
-        return found
+                between_words[w] = seen
+        return between_words

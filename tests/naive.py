@@ -203,19 +203,21 @@ def _known(relation: str) -> str:
 def relation_accuracy(v: Viewed, nearest: int = 1) -> dict[str, Part]:
     attention = v.between_words()
     trees = {t.word: (t.head, _known(t.relation)) for t in v.queries.tokens if t.word is not None}
-    found = {f"{r}:{way}": [0, 0] for r in RELATIONS for way in ("to_head", "to_dependent")}
+    found = {
+        f"{r}:{direction}": [0, 0] for r in RELATIONS for direction in ("to_head", "to_dependent")
+    }
     for word, (head, relation) in trees.items():
         if head is None or head == word or relation not in RELATIONS or abs(head - word) < nearest:
             continue
-        for way, query, key in (("to_head", word, head), ("to_dependent", head, word)):
+        for direction, query, key in (("to_head", word, head), ("to_dependent", head, word)):
             row = attention.get(query, {})
             if key not in row:
                 continue
             others = {w: weight for w, weight in row.items() if w != query}
             best = max(others, key=lambda w: (others[w], -w))
             hit = best == key and others[best] > 0
-            found[f"{relation}:{way}"][0] += hit
-            found[f"{relation}:{way}"][1] += 1
+            found[f"{relation}:{direction}"][0] += hit
+            found[f"{relation}:{direction}"][1] += 1
     return {label: Part(n, d, d) for label, (n, d) in found.items()}
 
 
@@ -232,8 +234,8 @@ def variability(sentences: list[Viewed]) -> list[dict[str, Part]]:
     found = []
     for mine in pairs:
         deviation = 0.0
-        for place, weight in mine.items():
-            others = [other[place] for other in pairs if place in other]
+        for cell, weight in mine.items():
+            others = [other[cell] for other in pairs if cell in other]
             deviation += abs(weight - sum(others) / len(others))
         queries = {i for i, _ in mine}
         found.append({"": Part(deviation, 2 * sum(mine.values()), len(queries))})
@@ -251,7 +253,7 @@ def dependency_excess(sentences: list[Viewed]) -> list[dict[str, Part]]:
         for i, row in attention.items():
             for j in row:
                 pairs.setdefault(min(abs(i - j), REACH), []).append(linked(v, i, j))
-    share = {d: sum(each) / len(each) for d, each in pairs.items()}
+    share = {d: sum(pair) / len(pair) for d, pair in pairs.items()}
     found = []
     for v, attention in zip(sentences, words, strict=True):
         each = [(i, j, weight) for i, row in attention.items() for j, weight in row.items()]
@@ -294,7 +296,7 @@ def output_norm_share(heads: list[Viewed]) -> list[dict[str, Part]]:
         if sum(lengths):
             for found, each in zip(shares, lengths, strict=True):
                 found.append(each / sum(lengths))
-    return [{"": Part(sum(found), len(found), len(found))} for found in shares]
+    return [{"": Part(sum(share), len(share), len(share))} for share in shares]
 
 
 def separator_attention(v: Viewed) -> dict[str, Part]:
@@ -322,9 +324,9 @@ LAYER_TWINS: dict[str, LayerTwin] = {
 
 def piece_sensitivity(v: Viewed) -> dict[str, Part]:
     pieces: dict[int, list[int]] = {}
-    for place, token in enumerate(v.keys.tokens):
+    for index, token in enumerate(v.keys.tokens):
         if token.word is not None:
-            pieces.setdefault(token.word, []).append(place)
+            pieces.setdefault(token.word, []).append(index)
     whole = {w for w, places in pieces.items() if len(places) == 1}
     first: dict[int, dict[int, float]] = {}
     for row in v.rows:
@@ -390,10 +392,10 @@ def random_relation(v: Viewed, nearest: int = 1) -> dict[str, Part]:
     for word, (head, relation) in trees.items():
         if head is None or head == word or relation not in RELATIONS or abs(head - word) < nearest:
             continue
-        for way, query, key in (("to_head", word, head), ("to_dependent", head, word)):
+        for direction, query, key in (("to_head", word, head), ("to_dependent", head, word)):
             if key in v.between_words().get(query, {}):
-                found[f"{relation}:{way}"][0] += 1 / sizes[query]
-                found[f"{relation}:{way}"][1] += 1
+                found[f"{relation}:{direction}"][0] += 1 / sizes[query]
+                found[f"{relation}:{direction}"][1] += 1
     return {label: Part(n, d, d) for label, (n, d) in found.items()}
 
 

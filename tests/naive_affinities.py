@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from looks import Look, Viewed
-from ratios import Number, Part, ratio
+from ratios import Estimate, Part, ratio
 
 Item = tuple[str, int | None, int | None]
-Values = tuple[Number, float]
+Values = tuple[Estimate, float]
 
 
 def _uniform(look: Look) -> Look:

@@ -110,19 +110,19 @@ def ratio(token: Token, outer: Any, inner: Any) -> float:
 
 def half(found: Sequence[Layer]) -> list[Floats]:
     """Rollout with one half after each layer of one stack."""
-    return chained([0.5 * each.attention + 0.5 * np.eye(len(each.mixing)) for each in found])
+    return chained([0.5 * layer.attention + 0.5 * np.eye(len(layer.mixing)) for layer in found])
 
 
 def measured(found: Sequence[Layer]) -> list[Floats]:
     """Rollout with measured ratios: to other tokens the mixing ratio, the rest to the token."""
     steps = []
-    for each in found:
-        step = np.zeros_like(each.attention)
-        for i, mixing in enumerate(each.mixing):
+    for layer in found:
+        step = np.zeros_like(layer.attention)
+        for i, mixing in enumerate(layer.mixing):
             others = [j for j in range(len(step)) if j != i]
-            total = sum(each.attention[i, j] for j in others)
+            total = sum(layer.attention[i, j] for j in others)
             for j in others:
-                step[i, j] = mixing * each.attention[i, j] / total if total else 0.0
+                step[i, j] = mixing * layer.attention[i, j] / total if total else 0.0
             step[i, i] = 1 - sum(step[i])
         steps.append(step)
     return chained(steps)

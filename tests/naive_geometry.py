@@ -138,9 +138,9 @@ def occurrences(tokens: Tokens) -> list[list[int]]:
     found = []
     for kind in sorted(set(tokens.kind) - {-1}):
         first: dict[int, int] = {}
-        for place, (s, k) in enumerate(zip(tokens.sentence, tokens.kind, strict=True)):
+        for index, (s, k) in enumerate(zip(tokens.sentence, tokens.kind, strict=True)):
             if k == kind:
-                first.setdefault(s, place)
+                first.setdefault(s, index)
         if len(first) >= 5:
             found.append(list(first.values())[:16])
     return found

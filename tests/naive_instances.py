@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headbook.stored.shown import ShownText
+from headbook.stored.shown import StoredText
 
 NAN = math.nan
 Rows = list[list[float]]
@@ -14,8 +14,8 @@ class Map(NamedTuple):
     """One head over one sentence: weights in steps of 1/255, and the lengths of values."""
 
     steps: Any
-    queries: ShownText
-    keys: ShownText
+    queries: StoredText
+    keys: StoredText
     causal: bool
     norms: Sequence[float]
 
@@ -30,7 +30,7 @@ def total(row: Sequence[float]) -> float:
     return sum(filter(seen, row))
 
 
-def names(text: ShownText, units: str) -> list[str]:
+def names(text: StoredText, units: str) -> list[str]:
     """The tokens, or the words in the text's own letters; a token without a word is one."""
     if units == "pieces":
         return list(text.pieces)
@@ -42,7 +42,7 @@ def names(text: ShownText, units: str) -> list[str]:
     return found
 
 
-def groups(text: ShownText) -> list[list[int]]:
+def groups(text: StoredText) -> list[list[int]]:
     """The tokens of each word, in the order of the text."""
     found: dict[object, list[int]] = {}
     for i, word in enumerate(text.words):
@@ -50,16 +50,16 @@ def groups(text: ShownText) -> list[list[int]]:
     return list(found.values())
 
 
-def pieces(shown: Map, view: str) -> Rows:
+def pieces(head_map: Map, view: str) -> Rows:
     """The weights between tokens in a view; not a number where there is nothing to see."""
     rows: Rows = []
-    for q, steps in enumerate(shown.steps):
+    for q, steps in enumerate(head_map.steps):
         row = []
         for k, step in enumerate(steps):
-            sink = shown.keys.special[k] or (shown.causal and k == 0)
-            hidden = shown.causal and k > q
+            sink = head_map.keys.special[k] or (head_map.causal and k == 0)
+            hidden = head_map.causal and k > q
             left_out = sink and view in ("nosink", "renorm")
-            length = shown.norms[k] if view == "norm" else 1.0
+            length = head_map.norms[k] if view == "norm" else 1.0
             row.append(NAN if hidden or left_out else int(step) / 255 * length)
         left = total(row)
         if view in ("renorm", "norm"):
@@ -68,26 +68,28 @@ def pieces(shown: Map, view: str) -> Rows:
     return rows
 
 
-def words(shown: Map, view: str) -> Rows:
+def words(head_map: Map, view: str) -> Rows:
     """To a word the sum over its tokens, from a word the mean over those that count."""
-    between, found = pieces(shown, view), []
-    for looking in groups(shown.queries):
+    between, found = pieces(head_map, view), []
+    for looking in groups(head_map.queries):
         counted = [
-            q for q in looking if not shown.queries.special[q] and not (shown.causal and q == 0)
+            q
+            for q in looking
+            if not head_map.queries.special[q] and not (head_map.causal and q == 0)
         ]
         rows = [between[q] for q in counted or looking]
         rows = [row for row in rows if any(map(seen, row))]
         line = []
-        for looked in groups(shown.keys):
+        for looked in groups(head_map.keys):
             parts = [row[k] for row in rows for k in looked if seen(row[k])]
             line.append(sum(parts) / len(rows) if parts else NAN)
         found.append(line)
     return found
 
 
-def weights(shown: Map, view: str, units: str) -> Rows:
+def weights(head_map: Map, view: str, units: str) -> Rows:
     """The weights that a page shows."""
-    return words(shown, view) if units == "words" else pieces(shown, view)
+    return words(head_map, view) if units == "words" else pieces(head_map, view)
 
 
 def ranked(row: Sequence[float]) -> list[int]:

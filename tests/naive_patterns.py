@@ -25,7 +25,7 @@ def _fitted(rows: list[dict[int, float]]) -> tuple[list[float], Means]:
 
     Newton's method in a trust region; the first item's is 0.
     """
-    items = {item: place for place, item in enumerate(sorted({j for row in rows for j in row}))}
+    items = {item: index for index, item in enumerate(sorted({j for row in rows for j in row}))}
     seen, mass = np.zeros((len(rows), len(items))), np.zeros((len(rows), len(items)))
     for number, row in enumerate(rows):
         for item, weight in row.items():
@@ -175,12 +175,12 @@ def _shares(v: Viewed) -> dict[str, Part]:
                 mass[kind] = mass.get(kind, 0.0) + weight
     one = ("previous", "next", "self", "near", "repeated", "before", "after")
     far = [str(k) for k in range(-8, 9) if abs(k) > 1]
-    found = {kind: Part(mass.get(kind, 0.0), aligned, aligned) for kind in (*one, *far)}
-    found["punctuation"] = Part(mass.get("punctuation", 0.0), n, n)
+    parts = {kind: Part(mass.get(kind, 0.0), aligned, aligned) for kind in (*one, *far)}
+    parts["punctuation"] = Part(mass.get("punctuation", 0.0), n, n)
     again = 0 if v.crosses else sum(any(_repeats(v, r.query, j) for j in r.weights) for r in rows)
-    found["same_token"] = Part(mass.get("same", 0.0), again, again)
-    found["left_out"] = Part(len(seeing) - n, len(seeing), len(seeing))
-    return found | _own_sentence(v, rows) | _column(v, rows)
+    parts["same_token"] = Part(mass.get("same", 0.0), again, again)
+    parts["left_out"] = Part(len(seeing) - n, len(seeing), len(seeing))
+    return parts | _own_sentence(v, rows) | _column(v, rows)
 
 
 def _repeats(v: Viewed, i: int, j: int) -> bool:

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from headbook.stored.scores import Scores
+from headbook.stored.scores import QueriesAndKeys
 
 NAN = math.nan
 
@@ -18,7 +18,7 @@ class Row(NamedTuple):
     weights: list[float]
 
 
-def row_of(kept: Scores, head: int, query: int) -> Row:
+def row_of(kept: QueriesAndKeys, head: int, query: int) -> Row:
     """Products, what is added to them, scores, the logarithm of their sum, weights."""
     key_head = head * len(kept.keys) // len(kept.queries)
     vector = kept.queries[head][query].tolist()

@@ -112,12 +112,12 @@ def originals(bare: Bare, rows: Sequence[Sequence[int]], side: int) -> Floats:
     names = ("input_ids", "decoder_input_ids")
     per_place = []
     try:
-        for place in range(len(rows[side])):
+        for position in range(len(rows[side])):
             ids = [torch.tensor([row]).repeat(n_entries, 1) for row in rows]
-            ids[side][:, place] = torch.arange(n_entries)
+            ids[side][:, position] = torch.arange(n_entries)
             with torch.no_grad(), pytest.raises(Entered) as entered:
                 bare.network.base_model(**dict(zip(names, ids, strict=False)))
-            per_place.append(entered.value.vectors[:, place].numpy())
+            per_place.append(entered.value.vectors[:, position].numpy())
     finally:
         handle.remove()
     return np.stack(per_place)

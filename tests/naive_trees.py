@@ -66,7 +66,7 @@ def _rounded(weight: float) -> float:
 def _candidates(attention: Table) -> Spans:
     """Runs of rows that have their maximum in one column, with their mean weight there."""
     n = len(attention)
-    found: Spans = {}
+    candidates: Spans = {}
     for column in range(n):
         run: list[int] = []
         for row in range(n + 1):
@@ -74,9 +74,9 @@ def _candidates(attention: Table) -> Spans:
                 run.append(row)
             elif run:
                 mean = sum(attention[r][column] for r in run) / len(run)
-                found[run[0], run[-1]] = found.get((run[0], run[-1]), 0.0) + mean
+                candidates[run[0], run[-1]] = candidates.get((run[0], run[-1]), 0.0) + mean
                 run = []
-    return found
+    return candidates
 
 
 def _best_tree(n: int, candidates: Spans) -> set[Span]:
@@ -123,8 +123,8 @@ def _phrases(heads: Heads) -> set[Span]:
     def below(word: int) -> set[int]:
         return {word}.union(*(below(i) for i in range(n) if heads[i] == word))
 
-    found = {(min(p), max(p)) for p in map(below, range(n)) if max(p) - min(p) + 1 == len(p)}
-    return {(a, b) for a, b in found if a < b and (a, b) != (0, n - 1)}
+    pairs = {(min(p), max(p)) for p in map(below, range(n)) if max(p) - min(p) + 1 == len(p)}
+    return {(a, b) for a, b in pairs if a < b and (a, b) != (0, n - 1)}
 
 
 def phrase_trees(heads: list[Viewed]) -> list[dict[str, Part]]:

@@ -68,8 +68,8 @@ def written_html(file: Path) -> str:
 def _waiting(page: Path, match: "re.Match[str]") -> str:
     name, parts = data_file(page.parent / match["src"])
     assert name == f"later-{Path(match['src']).stem}"
-    found: str = parts[int(match["place"])]
-    return found
+    text: str = parts[int(match["place"])]
+    return text
 
 
 def links(html: str) -> Iterator[tuple[str, str]]:

@@ -39,7 +39,7 @@ def cells(box: Locator, shape: tuple[int, int]) -> Any:
     """The colour in the middle of each cell of the map. *Shape:* ``(query, key, 4)``."""
     canvas = box.locator("canvas.cells").first
     grid = (canvas.get_attribute("data-grid") or "").split()
-    left, above, size = (round(float(each)) for each in grid)
+    left, above, size = (round(float(text)) for text in grid)
     pixels = picture(canvas.evaluate("(canvas) => canvas.toDataURL()"))[above:, left:]
     return pixels[size // 2 :: size, size // 2 :: size][: shape[0], : shape[1]]
 

@@ -19,7 +19,7 @@ class Part(NamedTuple):
     events: float
 
 
-class Number(NamedTuple):
+class Estimate(NamedTuple):
     """A value with its interval; NaN where it is missing."""
 
     value: float
@@ -35,20 +35,20 @@ NOTHING = math.nan, math.nan
 
 def ratio(
     parts: Sequence[Part], limits: tuple[float, float], spread: Spread = Spread.USUAL
-) -> Number:
+) -> Estimate:
     """Ratio of sums, with the interval of a ratio whose clusters are the sentences."""
     events = sum(p.events for p in parts)
     parts = [p for p in parts if p.d > 0]
     d = sum(p.d for p in parts)
     if not d:
-        return Number(math.nan, math.nan, math.nan, 0, events, 0)
+        return Estimate(math.nan, math.nan, math.nan, 0, events, 0)
     effective = d**2 / sum(p.d**2 for p in parts)
     needed = 2 * intervals.FEW if spread is Spread.CLASSES else intervals.FEW
     few = len(parts) < 2 or effective < needed or 5 * effective < len(parts) or spread is Spread.FEW
     low, high = NOTHING if few else interval(parts, effective, limits, spread)
     if not math.isnan(low):
         low, high = max(low, limits[0]), min(high, limits[1])
-    return Number(sum(p.n for p in parts) / d, low, high, len(parts), events, effective)
+    return Estimate(sum(p.n for p in parts) / d, low, high, len(parts), events, effective)
 
 
 def interval(
@@ -99,10 +99,10 @@ def widening(parts: Sequence[Part], effective: float, least: float, spread: Spre
         uneven = max(1.0, present * sum(x * x for x in above) / sum(above) ** 2)
     # Of a lognormal distribution with that mean of squares over square of mean.
     skewness = (uneven + 2) * math.sqrt(uneven - 1)
-    found = 1 + 0.6 * skewness / math.sqrt(max(present, 1))
+    value = 1 + 0.6 * skewness / math.sqrt(max(present, 1))
     if spread is Spread.CLASSES:
-        found += 1.5 * (len(parts) / effective - 1)
-    return found
+        value += 1.5 * (len(parts) / effective - 1)
+    return value
 
 
 @cache

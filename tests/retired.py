@@ -51,7 +51,7 @@ RETIRED = (
     Retired(r"found far away|relations found", "relation accuracy, at distance ≥ 3"),
 )  # fmt: skip
 PATTERN = re.compile(
-    "|".join(rf"(?<![\w-])(?:{each.pattern})(?![\w-])" for each in RETIRED) + r"|\(s\)",
+    "|".join(rf"(?<![\w-])(?:{retired.pattern})(?![\w-])" for retired in RETIRED) + r"|\(s\)",
     re.IGNORECASE,
 )
 NUMBER_FIRST = re.compile(r"^\d[\d,.]* [a-z]+ .*[.]$")
@@ -77,7 +77,7 @@ ALLOWED_CLASSES = {
 }
 ALLOWED_DIRECTED = 'dir="auto" marks words of the input'
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}
-SAID = ("aria-label", "title", "alt", "placeholder", "content")
+TEXT_ATTRIBUTES = ("aria-label", "title", "alt", "placeholder", "content")
 
 
 class _Visible(HTMLParser):
@@ -95,7 +95,7 @@ class _Visible(HTMLParser):
         if tag not in INLINE:
             self._end()
         if not hidden:
-            self.texts += [given[name] for name in SAID if name in given]
+            self.texts += [given[name] for name in TEXT_ATTRIBUTES if name in given]
         if tag not in VOID:
             self._open.append((tag, hidden))
 

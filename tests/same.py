@@ -49,26 +49,26 @@ def tables(study: Study) -> dict[str, pd.DataFrame]:
     found = {name: getattr(study, name) for name in TABLES}
     found["exemplars"] = pd.DataFrame(
         (*e.head, str(e.ranking), e.rank, e.index, e.score, e.query, e.key, e.attention.sum())
-        for e in study.portrait.exemplars
+        for e in study.sentence_data.exemplars
     )
     found["maps"] = pd.DataFrame(
         (stack, index, cells.sum(dtype=np.int64))
-        for (stack, index), cells in sorted(study.portrait.maps.items())
+        for (stack, index), cells in sorted(study.sentence_data.maps.items())
     )
     return {name: table.reset_index(drop=True) for name, table in found.items()}
 
 
 def _difference(name: str, one: pd.DataFrame, other: pd.DataFrame) -> Difference:
     if one.shape != other.shape or [*one.columns] != [*other.columns]:
-        said = f"{one.shape} with {[*one.columns]}, {other.shape} with {[*other.columns]}"
-        return Difference(name, len(one), np.inf, said)
+        message = f"{one.shape} with {[*one.columns]}, {other.shape} with {[*other.columns]}"
+        return Difference(name, len(one), np.inf, message)
     worst = Difference(name, len(one), 0.0, "")
     for column in one.columns:
         apart = _apart(one[column], other[column])
         if len(apart) and apart.max() > worst.largest:
             row = int(apart.argmax())
-            said = f"{column} of row {row}: {one[column][row]} and {other[column][row]}"
-            worst = Difference(name, len(one), float(apart.max()), said)
+            message = f"{column} of row {row}: {one[column][row]} and {other[column][row]}"
+            worst = Difference(name, len(one), float(apart.max()), message)
     return worst
 
 
@@ -77,7 +77,7 @@ def _apart(one: pd.Series, other: pd.Series) -> np.ndarray:
     if not pd.api.types.is_numeric_dtype(one) or one.dtype == bool:
         same = (one == other) | (one.isna() & other.isna())
         return np.where(same, 0.0, np.inf)
-    mine, theirs = (each.to_numpy(np.float64, na_value=np.nan) for each in (one, other))
+    mine, theirs = (series.to_numpy(np.float64, na_value=np.nan) for series in (one, other))
     both, size = np.isnan(mine) & np.isnan(theirs), np.maximum(abs(mine), abs(theirs))
     apart = abs(mine - theirs) / np.maximum(size, 1)
     return np.where(both | (mine == theirs), 0.0, np.where(np.isnan(apart), np.inf, apart))
@@ -89,10 +89,10 @@ def main() -> None:
     parser.add_argument("studies", nargs=2)
     parser.add_argument("--within", type=float, default=WITHIN)
     given = parser.parse_args()
-    found = [*differences(*map(Study.load, given.studies))]
-    for each in found:
+    rows = [*differences(*map(Study.load, given.studies))]
+    for each in rows:
         print(f"{each.table:14}{each.rows:10,}  {each.largest:8.2g}  {each.where}")  # noqa: T201
-    sys.exit(any(each.largest > given.within for each in found))
+    sys.exit(any(difference.largest > given.within for difference in rows))
 
 
 if __name__ == "__main__":

@@ -115,14 +115,14 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
     def folder(name: str, fill: Callable[[Path], object]) -> Path:
-        place, draft = shared / name, shared / f"{name}-draft"
+        path, draft = shared / name, shared / f"{name}-draft"
         with FileLock(shared / f"{name}.lock"):
-            if not place.exists():
+            if not path.exists():
                 shutil.rmtree(draft, ignore_errors=True)  # what a failed try has left
                 draft.mkdir()
                 fill(draft)
-                draft.rename(place)
-        return place
+                draft.rename(path)
+        return path
 
     return folder
 
@@ -132,8 +132,8 @@ def made_once(once: Once) -> Callable[..., Site]:
     """Make a site, once for all workers."""
 
     def make(kind: str, **options: Any) -> Site:
-        place = once(f"{kind}-site", lambda draft: write_site(draft, kind, **options))
-        return Site(kind, place)
+        path = once(f"{kind}-site", lambda draft: write_site(draft, kind, **options))
+        return Site(kind, path)
 
     return make
 

@@ -45,19 +45,19 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_row_for_each_set_and_target(gpt2: str, texts: Path) -> None:
     heads: Any = ["L0-H1", (1, 3), ["L0-H1", "self-L1-H3"]]
-    found = headbook.ablate(gpt2, texts, heads, "zero", dtype="float64")
-    assert [*found] == COLUMNS
-    assert [*found["heads"]] == 2 * ["self-L0-H1", "self-L1-H3", "self-L0-H1 self-L1-H3"]
-    assert [*found["target"]] == 3 * ["loss"] + 3 * ["kl"]
-    kl, loss = found[found["target"] == "kl"], found[found["target"] == "loss"]
+    frame = headbook.ablate(gpt2, texts, heads, "zero", dtype="float64")
+    assert [*frame] == COLUMNS
+    assert [*frame["heads"]] == 2 * ["self-L0-H1", "self-L1-H3", "self-L0-H1 self-L1-H3"]
+    assert [*frame["target"]] == 3 * ["loss"] + 3 * ["kl"]
+    kl, loss = frame[frame["target"] == "kl"], frame[frame["target"] == "loss"]
     assert (kl["value"] > 0).all()
     assert (kl["low"] >= 0).all()
-    assert (found["low"] <= found["value"]).all()
-    assert (found["value"] <= found["high"]).all()
+    assert (frame["low"] <= frame["value"]).all()
+    assert (frame["value"] <= frame["high"]).all()
     assert loss["full"].nunique() == 1
     assert (loss["full"] > 1).all()
     assert kl["full"].isna().all()
-    assert set(found["sentences"]) == {6}
+    assert set(frame["sentences"]) == {6}
 
 
 def test_fewer_sentences_are_those_of_the_smallest_hashes(gpt2: str, texts: Path) -> None:
@@ -87,13 +87,13 @@ def test_other_kinds_of_models(
 ) -> None:
     pairs = family in {"bart", "t5"}
     file = treebank.write_pairs(texts.with_name("pairs.jsonl")) if pairs else texts
-    found = headbook.ablate(str(folder(family)), file, [head])
-    assert [*found["target"]] == [target, "kl"]
-    assert (found["value"].abs() > 0).all()
+    frame = headbook.ablate(str(folder(family)), file, [head])
+    assert [*frame["target"]] == [target, "kl"]
+    assert (frame["value"].abs() > 0).all()
 
 
 @pytest.mark.parametrize(
-    ("heads", "replacement", "said"),
+    ("heads", "replacement", "message"),
     [
         (
             ["L9-H1"],
@@ -106,9 +106,9 @@ def test_other_kinds_of_models(
     ],
 )
 def test_what_does_not_fit_is_one_line(
-    heads: Any, replacement: str, said: str, gpt2: str, texts: Path
+    heads: Any, replacement: str, message: str, gpt2: str, texts: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=said) as error:
+    with pytest.raises(ConfigError, match=message) as error:
         headbook.ablate(gpt2, texts, heads, replacement)
     assert isinstance(error.value, HeadbookError)
     assert "\n" not in str(error.value)

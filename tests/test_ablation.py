@@ -52,10 +52,10 @@ class Case(NamedTuple):
     @property
     def means(self) -> Means:
         """Of all batches."""
-        found = Means()
+        means = Means()
         for batch in self.batches:
-            found += self.ablator.means(batch)
-        return found
+            means += self.ablator.means(batch)
+        return means
 
     def effects(self, sets: Sequence[Sequence[HeadName]], replacement: Replacement) -> Effects:
         """Of all batches."""
@@ -68,15 +68,15 @@ class Case(NamedTuple):
 def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Case]:
     @cache
     def of(family: str, *, head: bool = True) -> Case:
-        place = tmp_path_factory.mktemp("model") / family
-        folder = tiny.write(family, place, head=head)
+        path = tmp_path_factory.mktemp("model") / family
+        folder = tiny.write(family, path, head=head)
         model = load_model(str(folder), dtype="float64")
-        anatomy = examine(model)
-        lens = read_lens(model, anatomy)
-        plain = Bare.load(folder, pairs=tiny.ALL[family].pairs)
-        batches = [batch_of(plain, family, rows) for rows in ((0, 1, 2), (3, 4))]
-        heads = intervened(model, anatomy, batches[0])
-        side = anatomy.stacks[heads.read].queries
+        architecture = examine(model)
+        lens = read_lens(model, architecture)
+        bare = Bare.load(folder, pairs=tiny.ALL[family].pairs)
+        batches = [batch_of(bare, family, rows) for rows in ((0, 1, 2), (3, 4))]
+        heads = intervened(model, architecture, batches[0])
+        side = architecture.stacks[heads.read].queries
         judge = judge_of(
             lens if isinstance(lens, Lens) else None, side, model.tokenizer.mask_token_id
         )
@@ -85,22 +85,22 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Case]:
     return of
 
 
-def ids_of(plain: Bare, family: str, number: int) -> list[list[int]]:
-    return plain.ids(*TEXTS[number][: 2 if tiny.ALL[family].pairs else 1])
+def ids_of(bare: Bare, family: str, number: int) -> list[list[int]]:
+    return bare.ids(*TEXTS[number][: 2 if tiny.ALL[family].pairs else 1])
 
 
-def specials(plain: Bare, row: Sequence[int]) -> list[int]:
-    t = plain.tokenizer
+def specials(bare: Bare, row: Sequence[int]) -> list[int]:
+    t = bare.tokenizer
     kept = {t.unk_token_id, t.mask_token_id}
     return [i for i, token in enumerate(row) if token in {*t.all_special_ids} - kept]
 
 
-def batch_of(plain: Bare, family: str, numbers: Sequence[int]) -> Batch:
-    sentences = [ids_of(plain, family, number) for number in numbers]
+def batch_of(bare: Bare, family: str, numbers: Sequence[int]) -> Batch:
+    sentences = [ids_of(bare, family, number) for number in numbers]
     texts = {
         side: Texts.of(
             [
-                Marks(len(ids[k]), ids=ids[k], special=specials(plain, ids[k])).tokens()
+                Marks(len(ids[k]), ids=ids[k], special=specials(bare, ids[k])).tokens()
                 for ids in sentences
             ],
             torch.device("cpu"),
@@ -116,16 +116,16 @@ class Naive:
 
     def __init__(self, case: Case, masked: Sequence[Sequence[int]]) -> None:
         self.case, self.masked = case, masked
-        self.anatomy = case.ablator.heads.anatomy
+        self.architecture = case.ablator.heads.architecture
         own = dict(case.ablator.heads.model.body.named_modules())
         self.model = bare(case.folder, case.family)
         names = {
             place: next(n for n, m in own.items() if m is projection.module)
-            for place, projection in self.anatomy.projections.items()
+            for place, projection in self.architecture.projections.items()
         }
         body = self.model.network.base_model
         self.ends = {place: body.get_submodule(name) for place, name in names.items()}
-        self.width = next(iter(self.anatomy.stacks.values())).head_width
+        self.width = next(iter(self.architecture.stacks.values())).head_width
 
     def rows(self, number: int) -> list[list[int]]:
         """Tokens as the model reads them."""
@@ -160,7 +160,7 @@ class Naive:
 
     def group(self, head: HeadName, number: int, replacement: Replacement) -> list[int]:
         """Class or position of each query token."""
-        side = self.anatomy.stacks[head.stack].queries
+        side = self.architecture.stacks[head.stack].queries
         row = self.rows(number)[-1 if side is Side.TARGET else 0]
         if replacement is Replacement.POSITION_MEAN:
             return list(range(len(row)))
@@ -215,49 +215,49 @@ def test_effects_equal_plain_hooks_sentence_by_sentence(
     family: str, replacement: Replacement, case: Callable[..., Case]
 ) -> None:
     it = case(family)
-    places = [(c.stack, c.layer) for c in it.ablator.heads.anatomy.calls]
+    places = [(c.stack, c.layer) for c in it.ablator.heads.architecture.calls]
     sets = [[HeadName(*place, 1)] for place in places]
     sets += [[HeadName(*places[0], 0), HeadName(*places[-1], 3)]]
-    found = it.effects(sets, replacement)
+    effects = it.effects(sets, replacement)
     true = scored(it)
     masked = [[*row] if family == "bert" else [] for row in true]
     naive = Naive(it, masked)
     order = np.argsort(KEYS)
     loss_name, kl_name = it.ablator.judge.targets
-    assert found.counts[loss_name].tolist() == [len(true[n]) for n in order]
+    assert effects.counts[loss_name].tolist() == [len(true[n]) for n in order]
     for row, number in enumerate(order):
         whole, _ = naive.run(number, {})
         logs = scipy.special.log_softmax(whole, -1)
         loss = sum(-logs[i, t] for i, t in true[number].items())
-        assert found.full[loss_name][row] == pytest.approx(loss, abs=SMALL)
+        assert effects.full[loss_name][row] == pytest.approx(loss, abs=SMALL)
         for column, heads in enumerate(sets):
             r = {head: naive.instead(head, number, replacement) for head in heads}
             changed, _ = naive.run(number, r)
             other = scipy.special.log_softmax(changed, -1)
             lost = sum(logs[i, t] - other[i, t] for i, t in true[number].items())
             kl = sum(float((np.exp(logs[i]) * (logs[i] - other[i])).sum()) for i in true[number])
-            assert found.changes[loss_name][row, column] == pytest.approx(lost, abs=SMALL)
-            assert found.changes[kl_name][row, column] == pytest.approx(kl, abs=SMALL)
-    assert np.abs(found.changes[loss_name]).max() > 1e-3
+            assert effects.changes[loss_name][row, column] == pytest.approx(lost, abs=SMALL)
+            assert effects.changes[kl_name][row, column] == pytest.approx(kl, abs=SMALL)
+    assert np.abs(effects.changes[loss_name]).max() > 1e-3
 
 
 def test_without_a_head_of_words_states_are_compared(case: Callable[..., Case]) -> None:
     it = case("bert", head=False)
     assert it.ablator.judge.targets == (Target.STATE, Target.EMBEDDING)
-    found = it.effects([[HeadName("self", 0, 2)]], Replacement.ZERO)
-    plain = Bare.load(it.folder)
-    layer = plain.network.encoder.layer[0].attention.output.dense
+    effects = it.effects([[HeadName("self", 0, 2)]], Replacement.ZERO)
+    bare = Bare.load(it.folder)
+    layer = bare.network.encoder.layer[0].attention.output.dense
     for row, number in enumerate(np.argsort(KEYS)):
-        ids = plain.ids(TEXTS[number][0])
+        ids = bare.ids(TEXTS[number][0])
 
         def cut(_: Any, given: tuple[Any, ...]) -> Any:
             z = given[0].clone()
             z[..., 16:24] = 0
             return (z,)
 
-        one = plain.run(ids).last_hidden_state[0].numpy()
+        one = bare.run(ids).last_hidden_state[0].numpy()
         handle = layer.register_forward_pre_hook(cut)
-        other = plain.run(ids).last_hidden_state[0].numpy()
+        other = bare.run(ids).last_hidden_state[0].numpy()
         handle.remove()
         tokens = [
             1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b)
@@ -265,10 +265,10 @@ def test_without_a_head_of_words_states_are_compared(case: Callable[..., Case]) 
         ]
         a, b = one.mean(0), other.mean(0)
         text = 1 - a @ b / np.linalg.norm(a) / np.linalg.norm(b)
-        assert found.changes[Target.STATE][row, 0] == pytest.approx(sum(tokens), abs=1e-9)
-        assert found.changes[Target.EMBEDDING][row, 0] == pytest.approx(text, abs=1e-9)
-        assert found.counts[Target.STATE][row] == len(one)
-        assert found.counts[Target.EMBEDDING][row] == 1
+        assert effects.changes[Target.STATE][row, 0] == pytest.approx(sum(tokens), abs=1e-9)
+        assert effects.changes[Target.EMBEDDING][row, 0] == pytest.approx(text, abs=1e-9)
+        assert effects.counts[Target.STATE][row] == len(one)
+        assert effects.counts[Target.EMBEDDING][row] == 1
 
 
 @pytest.mark.parametrize("causal", [False, True])

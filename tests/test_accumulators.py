@@ -270,7 +270,7 @@ ROWS = st.lists(st.integers(1, 6), min_size=1, max_size=12)  # keys; a key decid
 def test_the_best_are_those_of_a_sorted_list_for_any_split(
     keys: list[int], cut: int, k: int
 ) -> None:
-    rows = [(round((key * 7 % 4) / 4, 6), place, key) for place, key in enumerate(keys)]
+    rows = [(round((key * 7 % 4) / 4, 6), index, key) for index, key in enumerate(keys)]
     parts = [top(k, part) for part in (rows[:cut], rows[cut:]) if part]
     for order in (parts, parts[::-1]):
         assert listed(reduce(add, order)) == by_hand(k, rows)
@@ -325,5 +325,5 @@ def test_a_sample_is_the_sentences_with_the_smallest_hashes(
         Reservoir.zero(size, 1) + parts[0] + parts[1],
     ):
         assert sample.index.tolist() == expected
-        assert sample.key.tolist() == [keys[place] for place in expected]
-        assert sample.payload[:, 0].tolist() == [place * 10 for place in expected]
+        assert sample.key.tolist() == [keys[position] for position in expected]
+        assert sample.payload[:, 0].tolist() == [position * 10 for position in expected]

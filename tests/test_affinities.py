@@ -74,7 +74,7 @@ def test_every_item_is_that_of_plain_loops(
     """Intervals of the first alone: in a causal model some weights are 0 but for rounding."""
     file = treebank.write_trees(tmp_path / "trees.conllu", TREES * TIMES)
     study = collect(file, model=str(tiny_folder(family)), **OPTIONS)
-    sums = study.survey.affinities["self"]
+    sums = study.corpus_sums.affinities["self"]
     assert (sums.floor, sums.looked) == (1, TIMES * len(TREES))
     assert np.isfinite(sums.ratios(0).interval()).any()
     found = naive(tiny_folder(family), [(given(tree),) for tree in TREES], times=TIMES)
@@ -87,7 +87,7 @@ def test_queries_and_keys_may_be_of_two_texts(tiny_folder: Folder, tmp_path: Pat
     texts = [tuple(Given(text, []) for text in pair) for pair in treebank.PAIRS]
     expected = naive(tiny_folder("bart"), texts)
     for stack in ("encoder", "decoder", "cross"):
-        check(study.survey.affinities[stack], stack, expected)
+        check(study.corpus_sums.affinities[stack], stack, expected)
 
 
 def test_any_split_and_any_padding_give_the_same(tiny_folder: Folder, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_any_split_and_any_padding_give_the_same(tiny_folder: Folder, tmp_path: 
     merged = Study.load(tmp_path / "stored") + studies[1]
     for other in (one_by_one, merged):
         pd.testing.assert_frame_equal(other.top_tokens, whole.top_tokens, rtol=1e-8)
-        assert other.survey.affinities["self"].looked == len(TREES)
+        assert other.corpus_sums.affinities["self"].looked == len(TREES)
 
 
 def test_the_table_holds_frequent_items_those_above_chance_first(
@@ -128,16 +128,16 @@ def test_where_not_all_have_room_the_frequent_ones_are_kept(
     """Said by the least number of occurrences, and by the sentences that were looked at."""
     file = treebank.write_trees(tmp_path / "trees.conllu", TREES)
     model = str(tiny_folder("bert"))
-    every = collect(file, model=model, **OPTIONS).survey.affinities["self"]
+    every = collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"]
     monkeypatch.setattr(affinitytable, "MOST_BYTES", 20 * 2 * 4 * affinitytable.CELL)
-    few = collect(file, model=model, **OPTIONS).survey.affinities["self"]
+    few = collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"]
     assert len(few.query) <= 20 < len(every.query)
     assert few.floor > 1
     often = every.counts[0, 0] >= few.floor
     np.testing.assert_array_equal(few.query, every.query[often])
     np.testing.assert_allclose(few.sums, every.sums[..., often], atol=1e-12)
     monkeypatch.setattr(affinitytable, "MOST_PAIRS", 500)
-    assert collect(file, model=model, **OPTIONS).survey.affinities["self"].looked < len(TREES)
+    assert collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"].looked < len(TREES)
 
 
 def test_an_older_study_has_no_table(tiny_folder: Folder, tmp_path: Path) -> None:

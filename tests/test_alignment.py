@@ -16,7 +16,7 @@ from scipy.stats import kendalltau
 import tiny
 from headbook.numbers.alignment import alignments, f1, kendall, on_diagonal
 from headbook.numbers.alignmenttable import alignment_table
-from headbook.numbers.results import Number, results
+from headbook.numbers.results import Estimate, results
 from headbook.stored.study import Study
 from headbook.terms import Side
 from headbook.wording import number, percent
@@ -42,10 +42,10 @@ class Head(NamedTuple):
 
 def each_sentence(study: Study, layer: int, head: int) -> Iterator[Head]:
     """What a head looks at most, found by looping over its map."""
-    for (stack, index), maps in study.portrait.maps.items():
+    for (stack, index), maps in study.sentence_data.maps.items():
         if stack != "cross":
             continue
-        sentence = study.portrait.sentences[index]
+        sentence = study.sentence_data.sentences[index]
         sources, targets = (
             [i for i, special in enumerate(sentence.texts[side].special) if not special]
             for side in (Side.SOURCE, Side.TARGET)
@@ -59,7 +59,7 @@ def each_sentence(study: Study, layer: int, head: int) -> Iterator[Head]:
             yield Head(sentence, sources, targets, chosen)
 
 
-def plain(text: str) -> str:
+def basic(text: str) -> str:
     letters = unicodedata.normalize("NFD", text.strip())
     return "".join(c for c in letters if unicodedata.category(c)[0] != "M").lower()
 
@@ -67,7 +67,7 @@ def plain(text: str) -> str:
 def copied(h: Head) -> tuple[float, float]:
     pieces = {side: h.sentence.texts[side].pieces for side in Side}
     same = [
-        plain(pieces[Side.TARGET][t]) == plain(pieces[Side.SOURCE][s]) for t, s in h.chosen.items()
+        basic(pieces[Side.TARGET][t]) == basic(pieces[Side.SOURCE][s]) for t, s in h.chosen.items()
     ]
     return sum(same), len(same)
 
@@ -77,8 +77,8 @@ def diagonal(h: Head) -> tuple[float, float]:
     found = 0
     for target, source in h.chosen.items():
         middle = (h.targets.index(target) + 0.5) / len(h.targets)
-        place = h.sources.index(source)
-        found += place / len(h.sources) <= middle < (place + 1) / len(h.sources)
+        position = h.sources.index(source)
+        found += position / len(h.sources) <= middle < (position + 1) / len(h.sources)
     return found, len(h.chosen)
 
 
@@ -98,12 +98,12 @@ def judged(h: Head) -> dict[str, tuple[float, float]] | None:
         side: [len(text.text[: start + 1].split()) - 1 for start, _ in text.spans]
         for side, text in h.sentence.texts.items()
     }
-    said = {(words[Side.SOURCE][s], words[Side.TARGET][t]) for t, s in h.chosen.items()}
-    total = len(said) + len(sure)
+    message = {(words[Side.SOURCE][s], words[Side.TARGET][t]) for t, s in h.chosen.items()}
+    total = len(message) + len(sure)
     return {
-        "error": (total - len(said & sure) - len(said & possible), total),
-        "precision": (len(said & possible), len(said)),
-        "recall": (len(said & sure), len(sure)),
+        "error": (total - len(message & sure) - len(message & possible), total),
+        "precision": (len(message & possible), len(message)),
+        "recall": (len(message & sure), len(sure)),
     }
 
 
@@ -127,7 +127,7 @@ def study(request: pytest.FixtureRequest, once: Once) -> Study:
 
 
 def check(
-    number: Number, parts: Sequence[tuple[float, float]], limits: tuple[float, float]
+    number: Estimate, parts: Sequence[tuple[float, float]], limits: tuple[float, float]
 ) -> None:
     """The number is the ratio of sums, its ends those of the interval within the limits."""
     wanted = ratio([Part(n, d, d) for n, d in parts], limits)
@@ -145,11 +145,11 @@ def test_every_number_of_a_head_is_that_of_loops_over_tokens(study: Study) -> No
     }  # fmt: skip
     for layer in cross.stack.attention_layers:
         for head in range(cross.stack.n_heads):
-            each = [*each_sentence(study, layer, head)]
+            heads = [*each_sentence(study, layer, head)]
             for name, twin in twins.items():
                 limits = (-1.0, 1.0) if name == "monotone" else (0.0, 1.0)
-                check(getattr(found, name).at(layer, head), [twin(h) for h in each], limits)
-            judgements = [j for j in map(judged, each) if j is not None]
+                check(getattr(found, name).at(layer, head), [twin(h) for h in heads], limits)
+            judgements = [j for j in map(judged, heads) if j is not None]
             for name in ("error", "precision", "recall"):
                 parts = [j[name] for j in judgements]
                 check(getattr(found, name).at(layer, head), parts, (0.0, 1.0))
@@ -164,8 +164,8 @@ def test_even_choice_is_the_mean_over_all_sources(study: Study) -> None:
     near: list[float] = []
     for h in heads:
         for target in h.targets:
-            piece = plain(h.sentence.texts[Side.TARGET].pieces[target])
-            others = [plain(h.sentence.texts[Side.SOURCE].pieces[s]) for s in h.sources]
+            piece = basic(h.sentence.texts[Side.TARGET].pieces[target])
+            others = [basic(h.sentence.texts[Side.SOURCE].pieces[s]) for s in h.sources]
             even.append(others.count(piece) / len(others))
             near.append(1 / len(others))
     assert found.even_copied.value == pytest.approx(np.mean(even))
@@ -252,10 +252,10 @@ def test_the_links_on_the_page_are_the_strongest_sources(pair_site: Site) -> Non
     first = [*rows_of(pair_site.folder, "aligned")][2]
     layer, head = map(int, re.findall(r"\d+", first[0]))
     h = next(each_sentence(study, layer, head))
-    maps = study.portrait.maps["cross", h.sentence.index]
+    maps = study.sentence_data.maps["cross", h.sentence.index]
     pieces = {side: h.sentence.texts[side].pieces for side in Side}
-    shown = list(rows_of(pair_site.folder, "linked"))[1 : len(h.targets) + 1]
-    for target, row in zip(h.targets, shown, strict=True):
+    displayed = list(rows_of(pair_site.folder, "linked"))[1 : len(h.targets) + 1]
+    for target, row in zip(h.targets, displayed, strict=True):
         assert row[0] == pieces[Side.TARGET][target]
         source = h.chosen[target]
         weight = percent(int(maps[layer, head, target, source]) / 255)
@@ -276,8 +276,8 @@ def test_the_table_of_files_has_the_same_numbers(study: Study, pair_site: Site) 
         assert numbers is not None
         for place in np.ndindex(numbers.value.shape):
             row = table.loc[(name, *place)]
-            told = [row[n] for n in ("value", "low", "high", "sentences", "events")]
-            assert told == pytest.approx(numbers.at(*place)[:5], nan_ok=True)
+            reported = [row[n] for n in ("value", "low", "high", "sentences", "events")]
+            assert reported == pytest.approx(numbers.at(*place)[:5], nan_ok=True)
     even = table.groupby("measure")["even"].first()
     assert even["diagonal"] == found.even_diagonal.at().value
     assert even["same_form"] == found.even_copied.at().value

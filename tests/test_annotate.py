@@ -24,7 +24,7 @@ def embedded() -> Annotator:
 
 
 @pytest.fixture
-def plain() -> Annotator:
+def basic() -> Annotator:
     return loaded(NONE)
 
 
@@ -61,9 +61,9 @@ def test_the_embedded_pipeline_tags_and_parses_a_plain_sentence(embedded: Annota
     assert found[names.index("on")].head == river
 
 
-def test_the_name_of_a_pipeline_holds_its_version(embedded: Annotator, plain: Annotator) -> None:
+def test_the_name_of_a_pipeline_holds_its_version(embedded: Annotator, basic: Annotator) -> None:
     assert embedded.name == "en_ewt_small 1.0.0"
-    assert plain.name == "none (words by Unicode UAX #29)"
+    assert basic.name == "none (words by Unicode UAX #29)"
 
 
 @pytest.mark.parametrize(
@@ -81,10 +81,10 @@ def test_the_name_of_a_pipeline_holds_its_version(embedded: Annotator, plain: An
     ],
 )
 def test_without_a_pipeline_words_are_those_of_unicode(
-    plain: Annotator, text: str, expected: list[str]
+    basic: Annotator, text: str, expected: list[str]
 ) -> None:
-    assert spelled(plain, text) == expected
-    assert {(w.upos, w.head, w.relation) for w in words(plain, text)} <= {("", NO_HEAD, "")}
+    assert spelled(basic, text) == expected
+    assert {(w.upos, w.head, w.relation) for w in words(basic, text)} <= {("", NO_HEAD, "")}
 
 
 @pytest.mark.parametrize("kind", [EMBEDDED, NONE])
@@ -99,21 +99,21 @@ def test_words_lie_in_order_and_cover_all_but_white_space(kind: str, text: str) 
     covered = "".join(spelled(annotator, text))
     assert "".join(covered.split()) == "".join(text.split())
     assert all(-1 <= word.head < len(found) for word in found)
-    assert all(word.head != place for place, word in enumerate(found))
+    assert all(word.head != index for index, word in enumerate(found))
 
 
 def test_words_that_came_with_the_input_are_kept(embedded: Annotator) -> None:
     own = (Word(0, 3, upos="X"),)
     given = [Sentence(0, "", "One."), Sentence(1, "", "Two.", words=own), Sentence(2, "", "Three.")]
-    found = list(embedded.annotate(given))
-    assert [s.index for s in found] == [0, 1, 2]
-    assert found[1] is given[1]
-    assert [s.words and len(s.words) for s in found] == [2, 1, 2]
+    sentences = list(embedded.annotate(given))
+    assert [s.index for s in sentences] == [0, 1, 2]
+    assert sentences[1] is given[1]
+    assert [s.words and len(s.words) for s in sentences] == [2, 1, 2]
 
 
-def test_annotation_is_lazy(plain: Annotator) -> None:
+def test_annotation_is_lazy(basic: Annotator) -> None:
     endless = (Sentence(i, "", f"number {i}") for i in count())
-    assert [s.index for s in islice(plain.annotate(endless), 100)] == list(range(100))
+    assert [s.index for s in islice(basic.annotate(endless), 100)] == list(range(100))
 
 
 @pytest.mark.parametrize("name", ["no_such_pipeline", "", "/no/such/folder", "empty"])

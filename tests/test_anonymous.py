@@ -43,8 +43,8 @@ TELLING = (
 
 
 def test_a_site_cannot_be_made_anonymous_afterwards(small_site: Site, tmp_path: Path) -> None:
-    said = refusal(StudyError, small_site.folder, tmp_path / "s.zip", anonymous=True)
-    assert "--keep-study" in said
+    message = refusal(StudyError, small_site.folder, tmp_path / "s.zip", anonymous=True)
+    assert "--keep-study" in message
     assert not [*tmp_path.iterdir()]
 
 
@@ -151,9 +151,9 @@ def test_an_anonymous_archive_is_otherwise_the_same(telling: Path, tmp_path: Pat
 
 @pytest.mark.slow
 def test_what_is_left_to_judge_is_told(telling: Path, tmp_path: Path) -> None:
-    said = "\n".join(pack(telling / "study", tmp_path / "s.zip", anonymous=True).said())
-    assert f"still there: the model's name, {LOCAL}\n" in said
-    assert "and columns label" in said
+    report = "\n".join(pack(telling / "study", tmp_path / "s.zip", anonymous=True).report())
+    assert f"still there: the model's name, {LOCAL}\n" in report
+    assert "and columns label" in report
     assert (tmp_path / "s.zip").read_bytes() == (telling / "nameless.zip").read_bytes()
 
 

@@ -10,10 +10,10 @@ import pytest
 import tiny
 import treebank
 from headbook.numbers.headtypes import head_types
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.results import Estimates, StackResults
 from headbook.stored.study import Study
 from headbook.terms import View
-from headbook.views.answers import Answer, answers
+from headbook.views.answers import Discussion, discussions
 from sites import make_study
 
 
@@ -37,18 +37,18 @@ class Chosen(StackResults):
         """Whether it was chosen."""
         return (metric, label) in self._numbers_chosen
 
-    def heads(self, metric: str, view: View, label: str = "") -> Numbers:
+    def heads(self, metric: str, view: View, label: str = "") -> Estimates:
         """What was chosen; NaN for other heads."""
         values = np.full((tiny.LAYERS, tiny.HEADS), math.nan)
         chosen = self._numbers_chosen[metric, label]
         values.ravel()[: len(chosen)] = chosen
         return numbers_of(values)
 
-    def uniform(self, metric: str, view: View, label: str = "") -> Numbers:
+    def uniform(self, metric: str, view: View, label: str = "") -> Estimates:
         """The same everywhere."""
         return numbers_of(np.full(tiny.LAYERS, 0.1))
 
-    def layers(self, metric: str, view: View, label: str = "") -> Numbers:
+    def layers(self, metric: str, view: View, label: str = "") -> Estimates:
         """The mean over the heads of layer 0."""
         return numbers_of(
             np.nanmean(self.heads(metric, view, label).value[:1], 1, keepdims=False).repeat(
@@ -62,10 +62,10 @@ class Chosen(StackResults):
         return found
 
 
-def numbers_of(values: "np.ndarray[Any, np.dtype[np.float64]]") -> Numbers:
+def numbers_of(values: "np.ndarray[Any, np.dtype[np.float64]]") -> Estimates:
     """Values with an interval of 0.01 to either side, from 50 sentences."""
     behind = np.full(values.shape, 50)
-    return Numbers(values, values - 0.01, values + 0.01, behind, behind * 10.0, behind * 1.0)
+    return Estimates(values, values - 0.01, values + 0.01, behind, behind * 10.0, behind * 1.0)
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def chosen(study: Study) -> Callable[..., StackResults]:
     return of
 
 
-def said(found: Answer) -> str:
+def message(found: Discussion) -> str:
     return " ".join(finding.text for finding in found.findings)
 
 
@@ -94,7 +94,7 @@ def test_answers_name_their_numbers_of_heads(chosen: Callable[..., StackResults]
         sink_norm_share=[0.1, 0.55, 0.1, 0.3],
         confidence=[0.5, 0.5, 0.9, 0.6],
     )
-    sinks, positions, largest = map(said, answers(own, head_types(own)))
+    sinks, positions, largest = map(message, discussions(own, head_types(own)))
     assert "Sink heads: 2 of 4, most of them in layer 0 (2 of 4 heads)." in sinks
     assert "over 2 sink heads: the first token (1), separators (1)." in sinks
     assert (
@@ -105,14 +105,14 @@ def test_answers_name_their_numbers_of_heads(chosen: Callable[..., StackResults]
     assert "intervals apart: in one of these heads." in sinks
     assert positions == "Positional heads: 1 of 4, by type previous-token (1): L0·H2."
     assert "Mean maximum weight: 90.0\u202f% in 1 positional head, 53.3\u202f%" in largest
-    for answer in answers(own, head_types(own)):
-        assert {finding.sentences for finding in answer.findings} == {50}
+    for discussion in discussions(own, head_types(own)):
+        assert {finding.sentences for finding in discussion.findings} == {50}
 
 
 def test_without_the_numbers_there_are_no_sentences(chosen: Callable[..., StackResults]) -> None:
     own = chosen()
     assert set(head_types(own).values()) == {None}
-    assert [*answers(own, head_types(own))] == []
+    assert [*discussions(own, head_types(own))] == []
 
 
 def test_a_family_and_its_detail_say_what_the_name_says(
@@ -120,7 +120,7 @@ def test_a_family_and_its_detail_say_what_the_name_says(
 ) -> None:
     types = head_types(chosen(sink_share=[0.8, 0.3, 0.1, 0.2]))
     found = [types[0, head] for head in range(4)]
-    assert [(each.family, each.detail) for each in found if each] == [
+    assert [(head_type.family, head_type.detail) for head_type in found if head_type] == [
         ("sink", "80.0\u202f%"),
         ("mixed", "sink + distant earlier tokens"),
         ("previous-token", ""),

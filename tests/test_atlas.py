@@ -30,7 +30,7 @@ from headbook.views.menu import menu
 from headbook.views.overview import CARDS, overview_page
 from headbook.views.page import SiteFacts
 from headbook.writing import images
-from headbook.writing.press import Press
+from headbook.writing.press import PageWriter
 from pages import data_file, elements, html_of, text_of
 from sites import Site
 
@@ -79,21 +79,21 @@ def own(encoder_site: Site) -> StackResults:
 
 
 def test_every_head_has_a_tile_with_its_type(own: StackResults) -> None:
-    shown, types = atlas(own), head_types(own)
-    for layer, row in shown.rows:
+    displayed, types = atlas(own), head_types(own)
+    for layer, row in displayed.rows:
         for head, tile in enumerate(row):
-            found = types[layer, head]
-            assert found is not None
-            assert tile.label == f"L{layer}·H{head}, {found.name}"
+            head_type = types[layer, head]
+            assert head_type is not None
+            assert tile.label == f"L{layer}·H{head}, {head_type.name}"
             assert tile.href == f"heads/L{layer:02}-H{head:02}.html"
             assert 1 <= len(tile.letters) <= 2
-    assert sum(line.heads for line in shown.legend) == len(types)
+    assert sum(line.heads for line in displayed.legend) == len(types)
 
 
 def test_tiles_are_the_mean_maps_of_the_study(own: StackResults) -> None:
-    shown, sums = atlas(own), own.study.survey.heads["self"].positions
+    displayed, sums = atlas(own), own.study.corpus_sums.heads["self"].positions
     assert sums is not None
-    found = pixels(shown.sheet)
+    found = pixels(displayed.sheet)
     for layer, head in head_types(own):
         tile = found[layer * 13 : layer * 13 + 12, head * 13 : head * 13 + 12]
         wanted = np.array(ink())[ink_steps(sums.mean[layer, head])]
@@ -107,18 +107,20 @@ def test_a_study_without_mean_maps_says_so_and_one_with_a_sample_shows_that(
 ) -> None:
     """As older versions stored them: the sample of variability, or not even that."""
     older = without_positions(own.study)
-    (shown,) = (atlas(r) for r in results(older).values())
-    assert shown.side == 10
-    assert "sample" in shown.about
-    bare = replace(older, survey=replace(older.survey, sampled={}), made=own.study.head_tables)
-    (shown,) = (atlas(r) for r in results(bare).values())
-    assert not shown.sheet
-    assert "before mean maps were kept" in shown.about
+    (displayed,) = (atlas(r) for r in results(older).values())
+    assert displayed.side == 10
+    assert "sample" in displayed.about
+    bare = replace(
+        older, corpus_sums=replace(older.corpus_sums, sampled={}), made=own.study.head_tables
+    )
+    (displayed,) = (atlas(r) for r in results(bare).values())
+    assert not displayed.sheet
+    assert "before mean maps were kept" in displayed.about
 
 
 def without_positions(study: Study) -> Study:
-    heads = {name: replace(each, positions=None) for name, each in study.survey.heads.items()}
-    return replace(study, survey=replace(study.survey, heads=heads))
+    heads = {name: replace(head, positions=None) for name, head in study.corpus_sums.heads.items()}
+    return replace(study, corpus_sums=replace(study.corpus_sums, heads=heads))
 
 
 def test_a_stored_study_of_an_older_version_has_an_overview() -> None:
@@ -127,7 +129,7 @@ def test_a_stored_study_of_an_older_version_has_an_overview() -> None:
     assert not page.atlases[0].sheet
     assert not page.atlases[0].legend
     assert page.inspected is not None
-    assert page.inspected.card.said == "No role by these rules."
+    assert page.inspected.card.summary == "No role by these rules."
 
 
 def test_the_card_begins_with_a_head_that_has_a_role(own: StackResults) -> None:
@@ -135,8 +137,8 @@ def test_the_card_begins_with_a_head_that_has_a_role(own: StackResults) -> None:
     assert seen is not None
     assert seen.picture == tile_picture(mean_maps(own), seen.place)
     layer, head = seen.place
-    place = own.stack.attention_layers.index(layer) * own.stack.n_heads + head
-    assert atlas_data(own)[place] == seen.card.data
+    position = own.stack.attention_layers.index(layer) * own.stack.n_heads + head
+    assert atlas_data(own)[position] == seen.card.data
     assert len(atlas_data(own)) == len(head_types(own))
 
 
@@ -206,8 +208,8 @@ def test_the_lead_says_how_even_layers_are_and_what_the_sink_gets() -> None:
         HeadColumn("type_shares", View.RENORM, "after"): Fake(np.ones((2, 4))),
     }
     parts = lead({"self": fake_results(numbers)})
-    said = "".join(part if isinstance(part, str) else part.text for part in parts)
-    assert said == (
+    message = "".join(part if isinstance(part, str) else part.text for part in parts)
+    assert message == (
         "In fake, layer 0 attends almost evenly (3 of 4 heads are near-uniform); layer 1 gives "
         "60\u202f% of its attention to special tokens (uniform attention: 10\u202f%), which "
         "contribute only 5\u202f% of the output norm."
@@ -258,7 +260,7 @@ def test_many_heads_keep_within_the_budgets(tmp_path: Path) -> None:
         "site": facts, "manifest": found.study.manifest, "across": set[str](), "base": "",
         "menu": menu((), sentence_pages=False), "preview": "",
     }  # fmt: skip
-    Press(tmp_path, "", frame).page(page)
+    PageWriter(tmp_path, "", frame).page(page)
     html = html_of(tmp_path / "index.html")
     assert len(html) <= 190_000
     assert len(elements(html)) <= 4_800

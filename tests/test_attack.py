@@ -82,8 +82,8 @@ def make_both(place: Path) -> None:
 
 @pytest.fixture(scope="module")
 def two(once: Once) -> Two:
-    place = once("attack", make_both)
-    return Two(place / "hostile/site", place / "harmless/site")
+    path = once("attack", make_both)
+    return Two(path / "hostile/site", path / "harmless/site")
 
 
 def kinds(site: Path) -> dict[str, set[tuple[str, frozenset[str]]]]:
@@ -101,8 +101,8 @@ def kinds(site: Path) -> dict[str, set[tuple[str, frozenset[str]]]]:
 def test_hostile_texts_make_no_element_and_no_attribute(two: Two) -> None:
     hostile, harmless = kinds(two.hostile), kinds(two.harmless)
     notes = {("a", frozenset({"href", "rel"})), ("p", frozenset()), ("a", frozenset({"rel"}))}
-    for kind, found in hostile.items():
-        assert found - harmless[kind] - notes == set(), kind
+    for kind, rows in hostile.items():
+        assert rows - harmless[kind] - notes == set(), kind
 
 
 @pytest.mark.slow
@@ -128,10 +128,10 @@ def test_every_text_is_there_to_be_read(two: Two) -> None:
     overview = text_of(html_of(two.hostile / "sentences/index.html"))
     for number, text in enumerate(ATTACKS, start=1):
         read = text_of(html_of(two.hostile / f"sentences/{number:04}.html"))
-        shown = visible(text.strip())
-        assert shown in read  # the id
+        displayed = visible(text.strip())
+        assert displayed in read  # the id
         assert f"key {visible(text)}" in read
-        assert shown[:290] in overview
+        assert displayed[:290] in overview
     for page in two.hostile.rglob("*.html"):
         assert visible(TITLE) in text_of(html_of(page))  # the title
 

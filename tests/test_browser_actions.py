@@ -27,20 +27,22 @@ def test_grid_shows_the_chosen_metric(
             grid = page.locator(f'[data-grid="{stack}"]')
             cells = grid.locator("td a")
             if key not in choices:
-                said = "Not measured for this attention type"
-                expect(grid.locator("[data-caption]")).to_have_text(said)
+                message = "Not measured for this attention type"
+                expect(grid.locator("[data-caption]")).to_have_text(message)
                 assert {*cells.all_text_contents()} == {"–"}
                 expect(grid.locator("[data-files]")).to_be_hidden()
                 continue
-            shown = choices[key]
-            expect(grid.locator("[data-caption]")).to_have_text(shown["caption"])
-            assert cells.all_text_contents() == shown["texts"]
-            colours = [f"c{step}" if step >= 0 else "" for step in shown["steps"]]
+            displayed = choices[key]
+            expect(grid.locator("[data-caption]")).to_have_text(displayed["caption"])
+            assert cells.all_text_contents() == displayed["texts"]
+            colours = [f"c{step}" if step >= 0 else "" for step in displayed["steps"]]
             assert each(grid.locator("td"), "class") == colours
             ends = [grid.locator(f"[data-{end}]").text_content() for end in ("low", "high")]
-            assert ends == [shown["low"], shown["high"]]
+            assert ends == [displayed["low"], displayed["high"]]
             titles = each(cells, "title")
-            names = [f"{title}: {text}" for title, text in zip(titles, shown["texts"], strict=True)]
+            names = [
+                f"{title}: {text}" for title, text in zip(titles, displayed["texts"], strict=True)
+            ]
             assert each(cells, "aria-label") == names
 
 
@@ -108,8 +110,8 @@ HEADER = """() => {
 
 def entries(page: Page) -> list[str]:
     """The menu's entries that are always in sight."""
-    found = page.locator(".top nav > ul > li > a, .top nav summary")
-    return [text.strip() for text in found.all_text_contents()]
+    locator = page.locator(".top nav > ul > li > a, .top nav summary")
+    return [text.strip() for text in locator.all_text_contents()]
 
 
 @pytest.mark.parametrize(
@@ -158,10 +160,10 @@ def test_analyses_open_and_close_by_click_and_escape(encoder_site: Site, open_pa
     page.set_viewport_size({"width": 390, "height": 800})
     summary.click()
     for link in links.all():
-        shown = link.bounding_box()
-        assert shown
-        assert shown["x"] >= 0
-        assert shown["x"] + shown["width"] <= 390
+        displayed = link.bounding_box()
+        assert displayed
+        assert displayed["x"] >= 0
+        assert displayed["x"] + displayed["width"] <= 390
     links.last.click()
     expect(page.locator("h1")).to_have_text("Metrics")
 
@@ -216,9 +218,9 @@ def test_pictures_of_heads_are_one_tab_stop(
     stops = each(links, "tabindex")
     assert (stops.count("0"), stops.count("-1")) == (1, len(stops) - 1)
     links.first.focus()
-    for key, place in (("ArrowRight", 1), ("ArrowLeft", 0), ("ArrowLeft", 0)):
+    for key, position in (("ArrowRight", 1), ("ArrowLeft", 0), ("ArrowLeft", 0)):
         page.keyboard.press(key)
-        expect(links.nth(place)).to_be_focused()
+        expect(links.nth(position)).to_be_focused()
     rows = {round(y) for y in links.evaluate_all(TOPS)}
     if len(rows) > 1:
         columns = sum(round(y) == min(rows) for y in links.evaluate_all(TOPS))

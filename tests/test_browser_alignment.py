@@ -16,7 +16,7 @@ def test_a_sentence_opens_at_the_heads_that_are_chosen(pair_site: Site, open_pag
     page = open_page(pair_site.folder / "alignment.html")
     first = page.locator(".aligned tbody th a").all_text_contents()[:4]
     links, select = page.locator("#listed a"), page.get_by_label("Open with")
-    listed = [s.number for s in pair_site.study.portrait.listed]
+    listed = [s.number for s in pair_site.study.sentence_data.listed]
     assert [int(text.split()[0]) for text in links.all_text_contents()] == listed
     links.nth(1).click()
     title = page.locator(".dock [data-title]")

@@ -21,7 +21,7 @@ def opened(open_page: Open, site: Site, path: str, **options: Any) -> Page:
     return page
 
 
-def shown(page: Page) -> list[tuple[str, str]]:
+def displayed(page: Page) -> list[tuple[str, str]]:
     """Names with values, and colours, of all heads."""
     links = page.locator(".atlas td a")
     steps = page.locator(".atlas tbody td").evaluate_all("cells => cells.map((c) => c.className)")
@@ -33,9 +33,9 @@ def expected(site: Site, key: str) -> list[tuple[str, str]]:
     grids, found = data_of(site, "grid"), []
     for stack, _, _, _, names, _ in data_of(site, "map")["stacks"]:
         numbers = grids[stack].get(key)
-        for place, name in enumerate(names):
-            text = numbers["texts"][place] if numbers else "–"
-            step = numbers["steps"][place] if numbers else -1
+        for index, name in enumerate(names):
+            text = numbers["texts"][index] if numbers else "–"
+            step = numbers["steps"][index] if numbers else -1
             found.append((f"{name}: {text}", "" if step < 0 else f"c{step}"))
     return found
 
@@ -47,12 +47,12 @@ def test_it_shows_every_head_by_any_metric(
     """Values and colours are those of the data; what a stack lacks is a dash."""
     site: Site = request.getfixturevalue(f"{kind}_site")
     page = opened(open_page, site, "metrics/index.html")
-    assert shown(page) == expected(site, data_of(site, "map")["chosen"])
+    assert displayed(page) == expected(site, data_of(site, "map")["chosen"])
     for key in ("relative_entropy/", "attention_to/previous"):
         page.locator(".atlas select").select_option(key)
         expect(page.locator(".atlas caption").first).to_contain_text("(strong)")
         page.wait_for_timeout(200)
-        assert shown(page) == expected(site, key)
+        assert displayed(page) == expected(site, key)
 
 
 def test_the_map_of_another_page_begins_as_every_map(encoder_site: Site, open_page: Open) -> None:
@@ -62,7 +62,7 @@ def test_the_map_of_another_page_begins_as_every_map(encoder_site: Site, open_pa
     page.goto((encoder_site.folder / "heads/L01-H02.html").as_uri())
     page.locator(".atlas summary").click()
     page.locator(".atlas table").wait_for()
-    assert shown(page) == expected(encoder_site, data_of(encoder_site, "map")["chosen"])
+    assert displayed(page) == expected(encoder_site, data_of(encoder_site, "map")["chosen"])
 
 
 def test_the_head_of_the_page_is_marked(encoder_site: Site, open_page: Open) -> None:

@@ -34,8 +34,8 @@ def ask(page: Page, query: str) -> dict[str, int]:
     expect(page.locator("#found-count")).not_to_be_empty()
     page.wait_for_timeout(50)
     headings = page.locator("#found [role=group] > p").all_text_contents()
-    found = [re.fullmatch(r"(\w+) ([\d,]+)", heading) for heading in headings]
-    return {match[1]: int(match[2].replace(",", "")) for match in found if match}
+    matches = [re.fullmatch(r"(\w+) ([\d,]+)", heading) for heading in headings]
+    return {match[1]: int(match[2].replace(",", "")) for match in matches if match}
 
 
 def options(page: Page, kind: str = "") -> Locator:
@@ -88,9 +88,9 @@ def test_search_is_on_every_page_and_keys_alone_lead_through_it(
     expect(box(page)).to_have_value("")
     ask(page, "layer 1")
     expect(box(page)).to_have_attribute("aria-expanded", "true")
-    for key, place in (("ArrowDown", 0), ("ArrowDown", 1), ("ArrowUp", 0)):
+    for key, position in (("ArrowDown", 0), ("ArrowDown", 1), ("ArrowUp", 0)):
         box(page).press(key)
-        chosen = options(page).nth(place)
+        chosen = options(page).nth(position)
         expect(chosen).to_have_attribute("aria-selected", "true")
         expect(box(page)).to_have_attribute("aria-activedescendant", chosen.get_attribute("id"))
         expect(box(page)).to_be_focused()
@@ -184,7 +184,7 @@ def test_heads_are_found_by_what_they_attend_to_and_by_type(
     types = data_of(encoder_site, "find")["types"]
     assert len(types) == len(facts)
     name = next(filter(None, types))
-    assert ask(overview, name)["Heads"] == sum(name in each for each in types)
+    assert ask(overview, name)["Heads"] == sum(name in kind for kind in types)
 
 
 def test_sentences_are_those_with_the_letters(encoder_site: Site, overview: Page) -> None:
@@ -196,9 +196,9 @@ def test_sentences_are_those_with_the_letters(encoder_site: Site, overview: Page
         assert ask(overview, query).get("Sentences", 0) == len(wanted)
         if len(wanted) > 5:
             options(overview, "Sentences").last.click()
-        shown = [text.removesuffix("…").rstrip() for text in hits(overview, "Sentences")]
-        assert len(shown) == len(wanted)
-        assert all(any(text.startswith(each) for each in shown) for text in wanted)
+        displayed = [text.removesuffix("…").rstrip() for text in hits(overview, "Sentences")]
+        assert len(displayed) == len(wanted)
+        assert all(any(text.startswith(each) for each in displayed) for text in wanted)
 
 
 def test_what_was_found_is_marked(overview: Page) -> None:
@@ -216,8 +216,8 @@ def test_a_token_leads_to_its_type_even_on_the_page_of_tokens(
     page = open_page(encoder_site.folder / "index.html")
     for token in ("house", "old"):
         ask(page, token)
-        place = hits(page, "Tokens").index(token)
-        options(page, "Tokens").nth(place).click()
+        position = hits(page, "Tokens").index(token)
+        options(page, "Tokens").nth(position).click()
         expect(page.locator("h1")).to_have_text("Tokens")
         expect(page.locator("[data-types-of] th").first).to_have_text(token)
         assert page.locator("[data-types]").first.input_value() == token
@@ -225,8 +225,8 @@ def test_a_token_leads_to_its_type_even_on_the_page_of_tokens(
 
 def test_the_count_is_said(overview: Page) -> None:
     found = ask(overview, "dist")
-    said = ", ".join(f"{kind} {number}" for kind, number in found.items())
-    expect(overview.locator("#found-count")).to_have_text(f"{said}.")
+    message = ", ".join(f"{kind} {number}" for kind, number in found.items())
+    expect(overview.locator("#found-count")).to_have_text(f"{message}.")
     ask(overview, "qqqqq")
     expect(overview.locator("#found-count")).to_have_text("Nothing found.")
 
@@ -256,10 +256,10 @@ def test_results_are_accessible_in_both_themes(overview: Page) -> None:
     assert {width: sideways(overview, width) for width in widths} == dict.fromkeys(widths, 0)
     for width in widths:
         overview.set_viewport_size({"width": width, "height": 800})
-        shown = overview.locator("[data-found]").bounding_box()
-        assert shown
-        assert shown["x"] >= 0
-        assert shown["x"] + shown["width"] <= width
+        displayed = overview.locator("[data-found]").bounding_box()
+        assert displayed
+        assert displayed["x"] >= 0
+        assert displayed["x"] + displayed["width"] <= width
 
 
 def test_hostile_text_stays_text(overview: Page) -> None:

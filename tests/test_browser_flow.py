@@ -16,13 +16,13 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 def test_the_map_changes_to_what_is_carried_and_back(encoder_site: Site, open_page: Open) -> None:
-    box, shown = opened(encoder_site, open_page, HeadName("self", 1, 2))
-    pieces, weights = shown.keys.pieces, np.array(shown.steps)
+    box, head_map = opened(encoder_site, open_page, HeadName("self", 1, 2))
+    pieces, weights = head_map.keys.pieces, np.array(head_map.steps)
     home = int(box.get_attribute("data-looks") or ""), int(box.get_attribute("data-looked") or "")
     check_canvas(box.locator("[data-full]"), (pieces, pieces), weights, home)
     switch(box.page, view="norm")
     expect(box).to_contain_text("‖αvW_O‖, as a share of its row")
-    carried = weights * np.array(shown.norms)
+    carried = weights * np.array(head_map.norms)
     shares = carried / carried.sum(1, keepdims=True)
     shades = strength(cells(box, shares.shape)).ravel()
     assert (np.diff(shades[np.argsort(shares, axis=None)]) > -3).all()  # colours are rounded

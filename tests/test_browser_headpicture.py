@@ -30,8 +30,8 @@ WIDTHS = (360, 800, 1440)
 
 def places(page: Page) -> dict[str, tuple[float, float]]:
     """Where the points of heads stand."""
-    found = page.locator("[data-stage] a")
-    labels, moves = each(found, "aria-label"), each(found, "transform")
+    locator = page.locator("[data-stage] a")
+    labels, moves = each(locator, "aria-label"), each(locator, "transform")
     return {
         label.partition(":")[0]: tuple(map(float, re.findall(r"-?[\d.]+", move)))  # type: ignore[misc]
         for label, move in zip(labels, moves, strict=True)
@@ -65,7 +65,7 @@ def test_the_head_nearest_to_the_pointer_is_told(encoder_site: Site, open_page: 
     page.locator("[data-stage] svg").scroll_into_view_if_needed()
     box = page.locator("[data-stage] svg").bounding_box()
     assert box is not None
-    found, said = places(page), page.locator("[data-stage] .status")
+    found, message = places(page), page.locator("[data-stage] .status")
     for dx, dy in ((0, 0), (9, 3), (-4, -9)):
         for x, y in found.values():
             away = {n: math.dist((x + dx, y + dy), place) for n, place in found.items()}
@@ -73,7 +73,7 @@ def test_the_head_nearest_to_the_pointer_is_told(encoder_site: Site, open_page: 
                 continue  # two are as near
             page.mouse.move(box["x"] + x + dx, box["y"] + y + dy)
             nearest = min(away, key=lambda n: away[n])
-            expect(said).to_contain_text(f"{nearest}: ")
+            expect(message).to_contain_text(f"{nearest}: ")
             expect(page.locator("[data-stage] .near")).to_have_attribute(
                 "aria-label", re.compile(rf"^{nearest}: ")
             )
@@ -133,11 +133,11 @@ def test_points_lead_to_their_heads_by_keyboard(encoder_site: Site, open_page: O
 def test_filters_hold_for_the_points_too(encoder_site: Site, open_page: Open) -> None:
     page = visit(open_page, encoder_site)
     page.get_by_label("Layers from").fill("1")
-    shown = [
+    displayed = [
         label.partition(":")[0]
         for label in each(page.locator("[data-stage] a:not([hidden])"), "aria-label")
     ]
-    assert shown == names(page)
+    assert displayed == names(page)
     hidden = page.locator("[data-stage] a[hidden]")
     assert hidden.count() > 0
     assert not any(dot.is_visible() for dot in hidden.all())

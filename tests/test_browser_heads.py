@@ -91,12 +91,12 @@ def test_an_added_column_holds_the_numbers_of_the_study(
         heading = page.locator(f'th[data-key="{column.key}"]')
         if heading.count() == 0:
             heading.wait_for()
-        place = each(page.locator(".finding thead th"), "data-key").index(column.key)
+        position = each(page.locator(".finding thead th"), "data-key").index(column.key)
         for facts, line in zip(
             head_facts(found["self"]), page.locator(".finding tbody tr").all(), strict=True
         ):
             cell = Cell.of(column.at(found, facts.head), column.metric)
-            text = line.locator("th, td").nth(place).text_content()
+            text = line.locator("th, td").nth(position).text_content()
             assert text == f"{cell.text} {cell.interval}".strip(), (facts.name, column.key)
 
 

@@ -30,13 +30,13 @@ PLACES = [
 def opened(site: Site, open_page: Open, head: HeadName) -> tuple[Locator, Map]:
     """The longest of a head's strongest exemplars, open, and its map from the stored study."""
     page = open_page(site.folder / head_page(head))
-    portrait, terms = site.study.portrait, site.study.manifest.stack(head.stack)
-    mine = [e for e in portrait.exemplars if (e.head, e.ranking) == (head, Ranking.STRONGEST)]
+    sentence_data, terms = site.study.sentence_data, site.study.manifest.stack(head.stack)
+    mine = [e for e in sentence_data.exemplars if (e.head, e.ranking) == (head, Ranking.STRONGEST)]
     own = max(mine, key=lambda e: e.attention.size)
     article = page.locator(f'[data-map="{own.ranking}-{own.rank}"]')
     article.locator("summary").click()
     article.locator(".weights tbody tr").first.wait_for()
-    texts = portrait.sentences[own.index].texts
+    texts = sentence_data.sentences[own.index].texts
     sides = texts[terms.queries], texts[terms.keys]
     return article, Map(own.attention, *sides, terms.causal, own.norms.tolist())
 
@@ -48,10 +48,10 @@ def table(box: Locator) -> list[list[str]]:
     return rows
 
 
-def expected_table(shown: Map, view: str, units: str, query: int) -> Iterator[list[str]]:
+def expected_table(head_map: Map, view: str, units: str, query: int) -> Iterator[list[str]]:
     """Key, weight, what is behind it, and the share of the row so far."""
-    row, raw = (naive.weights(shown, each, units)[query] for each in (view, "raw"))
-    names, so_far = naive.names(shown.keys, units), 0.0
+    row, raw = (naive.weights(head_map, text, units)[query] for text in (view, "raw"))
+    names, so_far = naive.names(head_map.keys, units), 0.0
     whole = naive.total(row)
     for key in naive.ranked(row):
         so_far += row[key]
@@ -59,7 +59,7 @@ def expected_table(shown: Map, view: str, units: str, query: int) -> Iterator[li
         cells += [written(raw[key])] if view != "raw" else []
         lengths = view == "norm" and units == "pieces"
         # What a file holds has four digits.
-        cells += [written(float(f"{shown.norms[key]:.4g}"))] if lengths else []
+        cells += [written(float(f"{head_map.norms[key]:.4g}"))] if lengths else []
         yield [*cells, f"{100 * so_far / whole:.1f} %"]
 
 
@@ -79,33 +79,33 @@ def test_every_view_shows_the_weights_of_the_study(
 ) -> None:
     """Table, numbers beside keys and titles in the text, in each view, by pieces and by words."""
     site: Site = request.getfixturevalue(f"{kind}_site")
-    box, shown = opened(site, open_page, HeadName(stack, 1, 2))
+    box, head_map = opened(site, open_page, HeadName(stack, 1, 2))
     page = box.page
     for view, units in STATES:
         switch(page, view=view, units=units)
-        rows = naive.weights(shown, view, units)
+        rows = naive.weights(head_map, view, units)
         queries, keys = tokens(box, "queries"), tokens(box, "keys")
-        assert queries.all_text_contents() == naive.names(shown.queries, units)
+        assert queries.all_text_contents() == naive.names(head_map.queries, units)
         for query in (1, len(rows) - 1):
             queries.nth(query).click()
-            wanted = [*expected_table(shown, view, units, query)]
+            wanted = [*expected_table(head_map, view, units, query)]
             if view == "norm":
                 close(table(box), wanted)
                 continue
             assert table(box) == wanted
             given = {k: written(rows[query][k]) for k in naive.fewest(rows[query], 0.9)}
-            names = naive.names(shown.keys, units)
+            names = naive.names(head_map.keys, units)
             numbers = [f"{name}{given.get(k, '')}" for k, name in enumerate(names)]
             assert keys.all_text_contents() == numbers
-            check_text(box, shown, rows[query], units)
+            check_text(box, head_map, rows[query], units)
 
 
-def check_text(box: Locator, shown: Map, row: list[float], units: str) -> None:
+def check_text(box: Locator, head_map: Map, row: list[float], units: str) -> None:
     """Each token's title tells what it, or its word, is given; its shade says the same."""
     tokens = box.locator(".looked .t")
-    names = naive.names(shown.keys, units)
-    groups = [[i] for i in range(len(shown.keys.pieces))]
-    unit = {i: u for u, own in enumerate(naive.groups(shown.keys)) for i in own}
+    names = naive.names(head_map.keys, units)
+    groups = [[i] for i in range(len(head_map.keys.pieces))]
+    unit = {i: u for u, own in enumerate(naive.groups(head_map.keys)) for i in own}
     unit = unit if units == "words" else {i: i for own in groups for i in own}
     titles = [f"{unit[i]} {names[unit[i]]}: {written(row[unit[i]])}" for i in unit]
     assert sorted(each(tokens, "title")) == sorted(titles)
@@ -116,21 +116,21 @@ def check_text(box: Locator, shown: Map, row: list[float], units: str) -> None:
 
 
 def test_words_say_the_weight_between_two_tokens(encoder_site: Site, open_page: Open) -> None:
-    box, shown = opened(encoder_site, open_page, HeadName("self", 0, 3))
+    box, head_map = opened(encoder_site, open_page, HeadName("self", 0, 3))
     page = box.page
     switch(page, units="words")
-    names = naive.names(shown.keys, "words")
-    assert len(names) < len(shown.keys.pieces)
+    names = naive.names(head_map.keys, "words")
+    assert len(names) < len(head_map.keys.pieces)
     for view in ("raw", "renorm", "nosink"):
         switch(page, view=view)
-        rows = naive.weights(shown, view, "words")
+        rows = naive.weights(head_map, view, "words")
         for query, key in ((1, 2), (3, 1), (2, 0)):
             tokens(box, "queries").nth(query).click()
             tokens(box, "keys").nth(key).click()
             page.locator("h1").hover()
-            said = f"L0·H3: “{names[query]}” ({query}) attends to “{names[key]}” ({key}) with "
+            message = f"L0·H3: “{names[query]}” ({query}) attends to “{names[key]}” ({key}) with "
             why = "" if naive.seen(rows[query][key]) else ": this key is a sink, which is masked"
-            expect(box.locator(".pair")).to_have_text(f"{said}{written(rows[query][key])}{why}.")
+            expect(box.locator(".pair")).to_have_text(f"{message}{written(rows[query][key])}{why}.")
 
 
 def test_what_comes_later_is_missing_and_not_nothing(decoder_site: Site, open_page: Open) -> None:
@@ -142,9 +142,9 @@ def test_what_comes_later_is_missing_and_not_nothing(decoder_site: Site, open_pa
 
 
 def test_lines_hold_the_share_that_is_asked_for(encoder_site: Site, open_page: Open) -> None:
-    box, shown = opened(encoder_site, open_page, HeadName("self", 1, 1))
+    box, head_map = opened(encoder_site, open_page, HeadName("self", 1, 1))
     page = box.page
-    row = naive.weights(shown, "raw", "pieces")[3]
+    row = naive.weights(head_map, "raw", "pieces")[3]
     tokens(box, "queries").nth(3).click()
     counts = []
     for share in ("50", "80", "99"):
@@ -158,9 +158,9 @@ def test_lines_hold_the_share_that_is_asked_for(encoder_site: Site, open_page: O
 def test_maps_leave_the_sink_blank_and_logarithms_lift_what_is_small(
     encoder_site: Site, open_page: Open
 ) -> None:
-    box, shown = opened(encoder_site, open_page, HeadName("self", 0, 2))
+    box, head_map = opened(encoder_site, open_page, HeadName("self", 0, 2))
     page = box.page
-    weights = np.array(naive.weights(shown, "raw", "pieces"))
+    weights = np.array(naive.weights(head_map, "raw", "pieces"))
     switch(page, scale="linear")
     before = cells(box, weights.shape)
     assert (before[..., 3] == 255).all()
@@ -171,5 +171,5 @@ def test_maps_leave_the_sink_blank_and_logarithms_lift_what_is_small(
         assert (strength(lifted)[middle] > strength(before)[middle]).all()
         before = lifted
     switch(page, view="nosink")
-    left = np.array(naive.weights(shown, "nosink", "pieces"))
+    left = np.array(naive.weights(head_map, "nosink", "pieces"))
     assert ((cells(box, weights.shape)[..., 3] == 0) == np.isnan(left)).all()

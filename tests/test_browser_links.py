@@ -51,12 +51,14 @@ def test_the_exemplar_leads_to_the_same_weight_among_all_heads(
     page = open_page(encoder_site.folder / HEAD)
     article = page.locator(".exemplar").filter(has=page.locator("header a")).first
     article.locator("summary").click()
-    told = re.compile(r"^L0·H1: “(.+)” \((\d+)\) attends to “(.+)” \((\d+)\) with ([01]\.\d+)\.$")
-    said = article.locator(".pair")
-    expect(said).to_have_text(told)
-    found = told.match(said.text_content() or "")
-    assert found is not None
-    query, q, key, k, weight = found.groups()
+    reported = re.compile(
+        r"^L0·H1: “(.+)” \((\d+)\) attends to “(.+)” \((\d+)\) with ([01]\.\d+)\.$"
+    )
+    message = article.locator(".pair")
+    expect(message).to_have_text(reported)
+    match = reported.match(message.text_content() or "")
+    assert match is not None
+    query, q, key, k, weight = match.groups()
     article.locator("header a").first.click()
     expect(page.locator(".dock [data-title]")).to_have_text("L0·H1")
     status = page.locator(".dock .status")

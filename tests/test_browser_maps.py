@@ -22,7 +22,7 @@ CROSS = ("cross", 1, 2)
 
 def exemplars_of(site: Site, head: tuple[str, int, int]) -> list[Exemplar]:
     """A head's strongest exemplars in the order of its page."""
-    own = [e for e in site.study.portrait.exemplars if e.head == head]
+    own = [e for e in site.study.sentence_data.exemplars if e.head == head]
     return [e for e in own if e.ranking is Ranking.STRONGEST]
 
 
@@ -71,10 +71,10 @@ def test_exemplar_tells_where_the_token_looks(encoder_site: Site, open_page: Ope
     """Pointing shows a token's weights, leaving goes back to the kept one, a click keeps."""
     page = open_page(encoder_site.folder / "heads/L00-H01.html")
     exemplars = exemplars_of(encoder_site, HEAD)
-    place = longest(exemplars)
-    exemplar = exemplars[place]
-    pieces = encoder_site.study.portrait.sentences[exemplar.index].texts[Side.SOURCE].pieces
-    article = page.locator("article.exemplar").nth(place)
+    position = longest(exemplars)
+    exemplar = exemplars[position]
+    pieces = encoder_site.study.sentence_data.sentences[exemplar.index].texts[Side.SOURCE].pieces
+    article = page.locator("article.exemplar").nth(position)
     line, status = article.locator(".text"), article.locator("[data-status]")
 
     def shows(query: int) -> None:
@@ -106,15 +106,15 @@ def test_exemplar_of_two_texts_looks_from_one_to_the_other(
 ) -> None:
     page = open_page(pair_site.folder / "heads/cross-L01-H02.html")
     exemplar = exemplars_of(pair_site, CROSS)[0]
-    texts = pair_site.study.portrait.sentences[exemplar.index].texts
+    texts = pair_site.study.sentence_data.sentences[exemplar.index].texts
     queries, keys = texts[Side.TARGET].pieces, texts[Side.SOURCE].pieces
     assert exemplar.attention.shape == (len(queries), len(keys))
     article = page.locator("article.exemplar").first
     for query in (len(queries) - 1, 0):
         article.locator(f'.looking .t[data-i="{query}"]').hover()
         best = strongest(keys, exemplar.attention[query])
-        told = f"{query} {queries[query]} attends to {best}"
-        expect(article.locator("[data-status]")).to_have_text(told)
+        reported = f"{query} {queries[query]} attends to {best}"
+        expect(article.locator("[data-status]")).to_have_text(reported)
     last = article.locator(".looking .text")
     last.press("Enter")  # keeps the one that was pointed at
     article.locator("summary").click()
@@ -125,10 +125,10 @@ def test_exemplar_of_two_texts_looks_from_one_to_the_other(
 def test_full_map_tells_every_weight(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / "heads/L00-H01.html")
     exemplars = exemplars_of(encoder_site, HEAD)
-    place = longest(exemplars)
-    exemplar = exemplars[place]
-    pieces = encoder_site.study.portrait.sentences[exemplar.index].texts[Side.SOURCE].pieces
-    article = page.locator("article.exemplar").nth(place)
+    position = longest(exemplars)
+    exemplar = exemplars[position]
+    pieces = encoder_site.study.sentence_data.sentences[exemplar.index].texts[Side.SOURCE].pieces
+    article = page.locator("article.exemplar").nth(position)
     article.locator("summary").click()
     box = article.locator("[data-full]")
     check_canvas(box, (pieces, pieces), exemplar.attention, (exemplar.query, exemplar.key))

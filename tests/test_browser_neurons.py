@@ -23,7 +23,7 @@ LABELS = 92  # pixels before the bars
 PLACES = [("encoder", ("self", 1, 2)), ("decoder", ("self", 0, 1)), ("pair", ("cross", 1, 3))]
 
 
-def shown(value: float) -> str:
+def displayed(value: float) -> str:
     """A number as the view prints it: four decimals, a true minus, never minus nothing."""
     if math.isnan(value):
         return "–"
@@ -79,13 +79,16 @@ def test_numbers_are_those_of_queries_and_keys(
 ) -> None:
     """Steps, dimensions and the whole row, for two pairs; the weight is that of the other views."""
     site: Site = request.getfixturevalue(f"{kind}_site")
-    portrait, (stack, layer, head) = site.study.portrait, place
-    kept, steps = portrait.scores[stack, 0, layer], portrait.maps[stack, 0][layer, head]
+    sentence_data, (stack, layer, head) = site.study.sentence_data, place
+    kept, steps = (
+        sentence_data.queries_and_keys[stack, 0, layer],
+        sentence_data.maps[stack, 0][layer, head],
+    )
     page = open_page(site.folder / SENTENCE)
     for query, key in ((2, 1), (1, 0)):
         view = opened(page, place, (query, key))
         row = row_of(kept, head, query)
-        expect(view.locator(".how")).to_contain_text(f"({key}) with {shown(row.weights[key])}.")
+        expect(view.locator(".how")).to_contain_text(f"({key}) with {displayed(row.weights[key])}.")
         check_steps(view, row, key, kept.queries.shape[2])
         assert abs(row.weights[key] * 255 - steps[query, key]) < 0.51
         stored = f"{steps[query, key]}/255 = {steps[query, key] / 255:.3f}"
@@ -124,7 +127,7 @@ def check_dimensions(view: Locator, kept: Any, head: int, query: int, key: int) 
 def test_bars_point_up_and_down_as_their_numbers_do(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / SENTENCE, color_scheme="light")
     view = opened(page, ("self", 0, 3), (3, 2))
-    kept = encoder_site.study.portrait.scores["self", 0, 0]
+    kept = encoder_site.study.sentence_data.queries_and_keys["self", 0, 0]
     one, other = kept.queries[3, 3], kept.keys[3, 2]
     view.locator("canvas.bars").evaluate("(canvas) => canvas.blur()")
     pixels = picture(view.locator("canvas.bars").evaluate("(canvas) => canvas.toDataURL()"))
@@ -146,7 +149,7 @@ def test_bars_point_up_and_down_as_their_numbers_do(encoder_site: Site, open_pag
 def test_arrow_keys_read_single_dimensions(encoder_site: Site, open_page: Open) -> None:
     page = open_page(encoder_site.folder / SENTENCE)
     view = opened(page, ("self", 1, 0), (4, 1))
-    kept = encoder_site.study.portrait.scores["self", 0, 1]
+    kept = encoder_site.study.sentence_data.queries_and_keys["self", 0, 1]
     one, other = kept.queries[0, 4].astype(float), kept.keys[0, 1].astype(float)
     bars, status = view.locator("canvas.bars"), view.locator(".dimension")
     bars.focus()
@@ -154,7 +157,7 @@ def test_arrow_keys_read_single_dimensions(encoder_site: Site, open_page: Open) 
     presses = ["ArrowRight", "ArrowRight", "ArrowLeft", "End", "ArrowRight", "Home", "ArrowLeft"]
     for press, i in zip(presses, (0, 1, 0, last, last, 0, 0), strict=True):
         bars.press(press)
-        numbers = f"{shown(one[i])} × {shown(other[i])} = {shown(one[i] * other[i])}"
+        numbers = f"{displayed(one[i])} × {displayed(other[i])} = {displayed(one[i] * other[i])}"
         expect(status).to_have_text(f"dimension {i}: {numbers}")
     bars.blur()
     expect(status).to_have_text("Point at the bars, or use the arrow keys.")
@@ -166,14 +169,14 @@ def test_the_pair_follows_what_is_chosen(encoder_site: Site, open_page: Open) ->
     opened(page, ("self", 1, 1), (2, 3))
     view = page.locator(".neurons")
     choose_pair(page, 2, 4)
-    kept = encoder_site.study.portrait.scores
+    kept = encoder_site.study.sentence_data.queries_and_keys
     wanted = row_of(kept["self", 0, 1], 1, 2).weights[4]
-    expect(view.locator(".how")).to_contain_text(f"(4) with {shown(wanted)}.")
+    expect(view.locator(".how")).to_contain_text(f"(4) with {displayed(wanted)}.")
     choose(page, "L0·H2")
     wanted = row_of(kept["self", 0, 0], 2, 2).weights[4]
     expect(view.locator(".how")).to_have_text(
         f"L0·H2: “{text_of(encoder_site, 2)}” (2) attends to “{text_of(encoder_site, 4)}” (4) "
-        f"with {shown(wanted)}."
+        f"with {displayed(wanted)}."
     )
     switch(page, units="words")
     expect(view.locator(".how")).to_contain_text("choose subword tokens above")
@@ -184,7 +187,7 @@ def test_the_pair_follows_what_is_chosen(encoder_site: Site, open_page: Open) ->
 
 def text_of(site: Site, place: int) -> str:
     """A piece of the first sentence."""
-    [text] = site.study.portrait.sentences[0].texts.values()
+    [text] = site.study.sentence_data.sentences[0].texts.values()
     return text.pieces[place]
 
 
@@ -195,7 +198,7 @@ def test_what_the_mask_hides_has_no_score(decoder_site: Site, open_page: Open) -
     expect(view.locator("canvas.bars")).to_be_hidden()
     choose_pair(page, 2, 1)
     view.locator("details").filter(has_text="Every key").locator("summary").click()
-    n = len(decoder_site.study.portrait.scores["self", 0, 1].seen)
+    n = len(decoder_site.study.sentence_data.queries_and_keys["self", 0, 1].seen)
     dashes = [cells[1:] == ["–"] * 3 for cells in rows(view.locator("details table").nth(1))]
     assert dashes == [key > 2 for key in range(n)]
 
@@ -204,16 +207,16 @@ def test_a_link_opens_the_view(encoder_site: Site, open_page: Open) -> None:
     """The address says that it is open, on reload and elsewhere; closing takes that back."""
     page = open_page(encoder_site.folder / SENTENCE)
     view = opened(page, ("self", 1, 2), (3, 1))
-    said = view.locator(".how").text_content() or ""
+    message = view.locator(".how").text_content() or ""
     before = values(view)
     expect(page).to_have_url(re.compile("neurons=1"))
     address = page.url
     page.reload()
-    expect(view.locator(".how")).to_have_text(said)
+    expect(view.locator(".how")).to_have_text(message)
     assert values(view) == before
     other = open_page(encoder_site.folder / "index.html")
     other.goto(address)
-    expect(other.locator(".neurons .how")).to_have_text(said)
+    expect(other.locator(".neurons .how")).to_have_text(message)
     assert values(other.locator(".neurons")) == before
     view.locator("> summary").click()
     expect(view.locator("canvas.bars")).to_be_hidden()
@@ -233,22 +236,22 @@ def test_exemplars_lead_to_how_their_weight_comes_about(
     place = article.get_attribute("data-map")
     [exemplar] = [
         e
-        for e in encoder_site.study.portrait.exemplars
+        for e in encoder_site.study.sentence_data.exemplars
         if e.head == ("self", 0, 1) and f"{e.ranking}-{e.rank}" == place
     ]
     article.get_by_role("link", name="how this weight comes about").click()
-    kept = encoder_site.study.portrait.scores["self", exemplar.index, 0]
+    kept = encoder_site.study.sentence_data.queries_and_keys["self", exemplar.index, 0]
     weight = row_of(kept, 1, exemplar.query).weights[exemplar.key]
     assert abs(weight - exemplar.score) < 1e-5
     expect(page.locator(".neurons .how")).to_contain_text(
         f"({exemplar.query}) attends to “{text_at(encoder_site, exemplar)}” ({exemplar.key}) "
-        f"with {shown(weight)}."
+        f"with {displayed(weight)}."
     )
 
 
 def text_at(site: Site, exemplar: Any) -> str:
     """The token that an exemplar's strongest pair ends at."""
-    [text] = site.study.portrait.sentences[exemplar.index].texts.values()
+    [text] = site.study.sentence_data.sentences[exemplar.index].texts.values()
     return str(text.pieces[exemplar.key])
 
 

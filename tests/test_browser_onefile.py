@@ -47,7 +47,7 @@ AGAIN = (
 globals().update({test.__name__: test for test in AGAIN})
 SOME = ("index.html", "heads/L00-H01.html", "metrics/attention_to.html", "data.html")
 WIDTHS = (360, 800, 1440)
-SHOWN = "body[data-root='#/'] > .top .theme"  # not hidden once the scripts of a page have run
+AWAKE = "body[data-root='#/'] > .top .theme"  # not hidden once the scripts of a page have run
 REST = """() => new Promise((done) => {
   let timer = setTimeout(done, 250);
   const later = () => { clearTimeout(timer); timer = setTimeout(done, 250); };
@@ -74,7 +74,7 @@ def open_page(windows: Windows, record: Record, one_file: Callable[[Site], Path]
     taken = []
 
     def opened(file: Path, **options: Any) -> Page:
-        folder = next(each for each in file.parents if each.name == "site")
+        folder = next(parent for parent in file.parents if parent.name == "site")
         site = Site(folder.parent.name.removesuffix("-site"), folder.parent)
         context = windows.take(**options)
         taken.append((context, options))
@@ -82,7 +82,7 @@ def open_page(windows: Windows, record: Record, one_file: Callable[[Site], Path]
         record.watch(page)
         page.goto(f"{one_file(site).as_uri()}#/{file.relative_to(folder).as_posix()}")
         if options.get("java_script_enabled", True):
-            page.locator(SHOWN).wait_for()
+            page.locator(AWAKE).wait_for()
         return page
 
     yield opened
@@ -167,7 +167,7 @@ def test_back_returns_to_the_page_its_view_and_its_place(
 ) -> None:
     page = open_page(encoder_site.folder / "heads.html")
     page.get_by_label("Filter by words").fill("L01")
-    shown = page.locator("[data-count]").inner_text()
+    displayed = page.locator("[data-count]").inner_text()
     page.locator("table.finding tbody a").last.scroll_into_view_if_needed()
     height = page.evaluate("scrollY")
     assert height > 0
@@ -180,7 +180,7 @@ def test_back_returns_to_the_page_its_view_and_its_place(
     page.go_back()  # to the choice before
     page.go_back()
     expect(page.locator("h1")).to_have_text("Heads")
-    expect(page.locator("[data-count]")).to_have_text(shown)
+    expect(page.locator("[data-count]")).to_have_text(displayed)
     page.go_forward()
     page.go_forward()
     expect(page.locator("[data-switch=view]").first).to_have_value("renorm")

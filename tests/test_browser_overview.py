@@ -55,7 +55,7 @@ def tile(page: Page, place: int) -> Any:
     return page.locator("[data-tiles]").first.locator("td a").nth(place)
 
 
-def told(page: Page) -> list[str]:
+def reported(page: Page) -> list[str]:
     """What the card shows, as in the script."""
     names = ("name", "type", "said", "evidence", "given", "brought", "exemplar")
     return [page.locator(f"[data-{name}]").text_content() or "" for name in names]
@@ -63,8 +63,8 @@ def told(page: Page) -> list[str]:
 
 def wanted(card: list[Any]) -> list[str]:
     """The same from the data."""
-    name, _, kind, _, _, said, evidence, given, brought, _, caption, _ = card
-    return [name, kind, said, evidence, given, brought, caption]
+    name, _, kind, _, _, message, evidence, given, brought, _, caption, _ = card
+    return [name, kind, message, evidence, given, brought, caption]
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "pair"])
@@ -99,12 +99,12 @@ def test_the_card_follows_pointer_and_focus(encoder_site: Site, open_page: Open)
     page, known = opened(open_page, encoder_site), cards(encoder_site)
     tile(page, 5).hover()
     expect(page.locator("[data-name]")).to_have_text(known[5][0])
-    assert told(page) == wanted(known[5])
+    assert reported(page) == wanted(known[5])
     assert page.locator("[data-name]").get_attribute("href") == known[5][1]
     assert page.locator("[data-text]").text_content() == "".join(part[1] for part in known[5][11])
     tile(page, 2).focus()
     expect(page.locator("[data-name]")).to_have_text(known[2][0])
-    assert told(page) == wanted(known[2])
+    assert reported(page) == wanted(known[2])
     expect(tile(page, 2)).to_have_attribute("aria-current", "true")
     assert page.locator("[data-tiles] [aria-current]").count() == 1
 
@@ -115,14 +115,14 @@ def test_the_tile_nearest_to_the_pointer_is_told(encoder_site: Site, open_page: 
     places = page.evaluate(BOXES)[4]
     (left, top, wide), (after, *_) = places[0], places[1]
     last, below = places[3], places[4]
-    for x, y, place in (
+    for x, y, position in (
         ((left + wide + after) / 2 - 1, top + 9, 0),
         ((left + wide + after) / 2 + 1, top + 9, 1),
         (last[0] + wide + 10, last[1] + 9, 3),
         (below[0] + 9, below[1] + wide + 10, 4),
     ):
         page.mouse.move(x, y)
-        expect(page.locator("[data-name]")).to_have_text(known[place][0])
+        expect(page.locator("[data-name]")).to_have_text(known[position][0])
 
 
 def test_the_mark_nearest_to_the_pointer_is_told(encoder_site: Site, open_page: Open) -> None:
@@ -173,12 +173,12 @@ def test_arrow_keys_walk_the_atlas_which_is_one_tab_stop(
     stops = each(page.locator("[data-tiles] td a"), "tabindex")
     assert sorted(stops) == ["-1"] * 7 + ["0"]
     tile(page, 0).focus()
-    for key, place in (
+    for key, position in (
         ("ArrowRight", 1), ("ArrowDown", 5), ("End", 7), ("ArrowRight", 7), ("ArrowUp", 3),
         ("Home", 0), ("ArrowUp", 0), ("ArrowLeft", 0),
     ):  # fmt: skip
         page.keyboard.press(key)
-        expect(tile(page, place)).to_be_focused()
+        expect(tile(page, position)).to_be_focused()
     page.keyboard.press("Tab")
     assert not page.evaluate("document.activeElement.closest('[data-tiles]') !== null")
     page.keyboard.press("Shift+Tab")
@@ -200,12 +200,14 @@ def test_strips_show_any_metric_in_every_stack(
         page.locator("[data-strip]").select_option(key)
         expect(page.locator("[data-strip-note]")).to_contain_text("full length")
         for stack, choices in grids.items():
-            links, shown = page.locator(f'[data-tiles="{stack}"] td a'), choices.get(key)
-            expect(links.first.locator("b")).to_have_text(shown["texts"][0] if shown else "–")
+            links, displayed = page.locator(f'[data-tiles="{stack}"] td a'), choices.get(key)
+            expect(links.first.locator("b")).to_have_text(
+                displayed["texts"][0] if displayed else "–"
+            )
             widths = links.evaluate_all(
                 "found => found.map((a) => a.style.getPropertyValue('--w'))"
             )
-            steps = shown["steps"] if shown else [0] * len(widths)
+            steps = displayed["steps"] if displayed else [0] * len(widths)
             assert [float(w) for w in widths] == [max(s, 0) / 20 for s in steps]
     page.locator("[data-strip]").select_option("")
     expect(page.locator("[data-strip-note]")).to_be_empty()
@@ -232,8 +234,8 @@ def test_choices_stand_in_the_address_and_survive_reload_and_back(
     page.go_back()
     expect(caption).to_contain_text("Normalised entropy")
     expect(page.locator("[data-metric]")).to_have_value("relative_entropy/")
-    plain = opened(open_page, encoder_site)
-    expect(plain.locator("[data-grid=self] [data-caption]")).to_have_text(usual)
+    basic = opened(open_page, encoder_site)
+    expect(basic.locator("[data-grid=self] [data-caption]")).to_have_text(usual)
 
 
 def test_back_and_forward_show_the_metric_that_they_name(
@@ -244,9 +246,9 @@ def test_back_and_forward_show_the_metric_that_they_name(
     metric, strip = page.locator("[data-metric]"), page.locator("[data-strip]")
     usual = metric.input_value()
 
-    def agree(shown: str, bars: str) -> None:
-        expect(page.locator("[data-caption]")).to_have_text(grids[shown]["caption"])
-        expect(metric).to_have_value(shown)
+    def agree(displayed: str, bars: str) -> None:
+        expect(page.locator("[data-caption]")).to_have_text(grids[displayed]["caption"])
+        expect(metric).to_have_value(displayed)
         expect(strip).to_have_value(bars)
         note = page.locator("[data-strip-note]")
         expect(note).to_contain_text(grids[bars]["caption"]) if bars else expect(note).to_be_empty()
@@ -270,9 +272,9 @@ def test_the_heat_map_is_one_tab_stop(encoder_site: Site, open_page: Open) -> No
     cells = page.locator("[data-grid=self] td a")
     assert sorted(each(cells, "tabindex")) == ["-1"] * 7 + ["0"]
     cells.first.focus()
-    for key, place in (("ArrowDown", 4), ("End", 7), ("ArrowUp", 3), ("Home", 0)):
+    for key, position in (("ArrowDown", 4), ("End", 7), ("ArrowUp", 3), ("Home", 0)):
         page.keyboard.press(key)
-        expect(cells.nth(place)).to_be_focused()
+        expect(cells.nth(position)).to_be_focused()
 
 
 def test_files_of_a_metric_follow_its_choice_and_are_there(
@@ -292,9 +294,9 @@ def test_files_of_a_metric_follow_its_choice_and_are_there(
 def test_metrics_are_found_by_part_of_their_name(encoder_site: Site, open_page: Open) -> None:
     page = opened(open_page, encoder_site)
     page.locator("[data-narrow]").fill("entropy")
-    shown = page.locator("[data-metric] option:not([hidden])").all_text_contents()
-    assert shown
-    assert all("entropy" in text.lower() for text in shown)
+    displayed = page.locator("[data-metric] option:not([hidden])").all_text_contents()
+    assert displayed
+    assert all("entropy" in text.lower() for text in displayed)
     page.locator("[data-narrow]").fill("")
     assert page.locator("[data-metric] option[hidden]").count() == 0
 
@@ -334,8 +336,8 @@ def test_tiles_lie_on_their_pictures_and_are_large_enough_to_hit(
     for width in (390, 800, 1440):
         page.set_viewport_size({"width": width, "height": 900})
         left, top, wide, high, links = page.evaluate(BOXES)
-        for place, (x, y, size) in enumerate(links):
-            row, column = divmod(place, 4)
+        for index, (x, y, size) in enumerate(links):
+            row, column = divmod(index, 4)
             assert x == pytest.approx(left + column * wide, abs=1.5)
             assert y == pytest.approx(top + row * high, abs=1.5)
             assert size >= 24
@@ -349,5 +351,5 @@ def test_without_scripts_the_card_and_all_links_are_there(
     assert page.locator("[data-tiles] td a").count() == 8
     name = page.locator("[data-name]").text_content()
     (card,) = [card for card in cards(encoder_site) if card[0] == name]
-    assert told(page) == wanted(card)
+    assert reported(page) == wanted(card)
     expect(page.locator("[data-strip]")).to_be_hidden()

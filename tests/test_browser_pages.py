@@ -106,12 +106,12 @@ def test_every_kind_of_page_is_complete_without_scripts(
     page = open_page(where(kind).folder / path, java_script_enabled=False)
     title = ".model" if path == "index.html" else "h1"  # there the heading is for screen readers
     for part in (title, *PARTS[kind, path]):
-        found = page.locator(part).all()
-        assert found, part
-        boxes = [each.bounding_box() for each in found]
+        locators = page.locator(part).all()
+        assert locators, part
+        boxes = [locator.bounding_box() for locator in locators]
         assert all(box and box["width"] > 8 and box["height"] > 8 for box in boxes), part
     for control in ("button", "select", ".js"):
-        assert not any(each.is_visible() for each in page.locator(control).all()), control
+        assert not any(locator.is_visible() for locator in page.locator(control).all()), control
 
 
 @pytest.mark.parametrize(("kind", "path"), QUICK_OR_SLOW)
@@ -159,7 +159,7 @@ def test_print_is_dark_on_white_without_controls(
     assert background(page) == DARK
     page.emulate_media(media="print")
     assert background(page) == LIGHT
-    for control in ("nav", "button:not(.words button, .plain)", "select", ".skip"):
-        assert not any(found.is_visible() for found in page.locator(control).all()), control
+    for control in ("nav", "button:not(.words button, .linklike)", "select", ".skip"):
+        assert not any(locator.is_visible() for locator in page.locator(control).all()), control
     assert page.locator("h1").is_visible()
     assert page.pdf().startswith(b"%PDF")

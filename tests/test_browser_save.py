@@ -40,34 +40,34 @@ def test_the_table_has_every_weight_of_the_view(
     decoder_site: Site, open_page: Open, view: str, units: str
 ) -> None:
     page = open_page(decoder_site.folder / "sentences/0001.html")
-    _, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
+    _, head_map = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
     switch(page, view=view, units=units)
     text = saved(page, page.locator("[data-more]"), "Weights (CSV)")
     rows = list(csv.DictReader(io.StringIO(text)))
-    expected, names = naive.weights(shown, view, units), naive.names(shown.keys, units)
+    expected, names = naive.weights(head_map, view, units), naive.names(head_map.keys, units)
     assert len(rows) == len(expected) * len(names)
     for row in rows:
         q, k = int(row["query_position"]), int(row["key_position"])
         assert row["key"].removeprefix("'") == names[k]
-        found = float(row["weight"]) if row["weight"] else math.nan
+        value = float(row["weight"]) if row["weight"] else math.nan
         step = 1e-3 if view == "norm" else 1e-5  # lengths have four digits in the page's file
-        assert found == pytest.approx(expected[q][k], rel=step, abs=1e-9, nan_ok=True)
+        assert value == pytest.approx(expected[q][k], rel=step, abs=1e-9, nan_ok=True)
 
 
 def test_the_map_has_a_cell_for_each_weight_that_there_is(
     decoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(decoder_site.folder / "sentences/0001.html")
-    _, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
+    _, head_map = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
     pair(page, 2, 1)
     text = saved(page, page.locator("[data-more]"), "Map (SVG)")
-    there = sum(not math.isnan(w) for row in naive.weights(shown, "raw", "pieces") for w in row)
+    there = sum(not math.isnan(w) for row in naive.weights(head_map, "raw", "pieces") for w in row)
     paths = [path.attrib["d"] for path in elements(text, "path")]
     assert sum(d.count("M") for d in paths) == there
     assert len([r for r in elements(text, "rect") if r.get("stroke")]) == 1  # the pair's frame
-    said = [e.text for e in elements(text, "text")]
-    names = naive.names(shown.keys, "pieces")
-    assert all(said.count(name) >= 2 for name in names)
+    message = [e.text for e in elements(text, "text")]
+    names = naive.names(head_map.keys, "pieces")
+    assert all(message.count(name) >= 2 for name in names)
     caption = elements(text, "title")[0].text or ""
     assert decoder_site.study.manifest.model.name in caption
     assert "L1·H2" in caption
@@ -78,20 +78,20 @@ def test_lines_are_the_fewest_that_hold_the_chosen_share(
     decoder_site: Site, open_page: Open
 ) -> None:
     page = open_page(decoder_site.folder / "sentences/0001.html")
-    _, shown = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
+    _, head_map = choose(page, "L1·H2"), map_of(decoder_site, "self", 1, 2)
     switch(page, mass="80")
     pair(page, 3)
     text = saved(page, page.locator("[data-more]"), "Lines (SVG)")
-    row = naive.weights(shown, "raw", "pieces")[3]
+    row = naive.weights(head_map, "raw", "pieces")[3]
     held, expected = 0.0, []
     for key in naive.ranked(row):
         if held >= 0.8 * naive.total(row) - 1e-9:
             break
         held += row[key]
-        expected.append(f"{naive.names(shown.keys, 'pieces')[key]}  {naive.written(row[key])}")
+        expected.append(f"{naive.names(head_map.keys, 'pieces')[key]}  {naive.written(row[key])}")
     assert len(elements(text, "path")) == len(expected)
-    said = [e.text for e in elements(text, "text") if "  " in (e.text or "")]
-    assert sorted(said, key=str) == sorted(expected)
+    message = [e.text for e in elements(text, "text") if "  " in (e.text or "")]
+    assert sorted(message, key=str) == sorted(expected)
 
 
 @pytest.mark.parametrize(("kind", "head"), [("encoder", "L1·H2"), ("pair", "cross L0·H1")])

@@ -45,26 +45,26 @@ def test_ranked_weights_are_those_of_the_study(
     site: Site = request.getfixturevalue(f"{kind}_site")
     page = open_page(site.folder / SENTENCE)
     choose(page, head_name(HeadName(stack, 1, 2)))
-    shown = map_of(site, stack, 1, 2)
+    head_map = map_of(site, stack, 1, 2)
     for view, units in [(view, units) for view in VIEWS for units in ("pieces", "words")]:
         switch(page, view=view, units=units)
-        values = np.array(naive.weights(shown, view, units))
+        values = np.array(naive.weights(head_map, view, units))
         for names, line, place in (
-            (naive.names(shown.keys, units), values[1], (1, "")),
-            (naive.names(shown.queries, units), values[:, 1], ("", 1)),
+            (naive.names(head_map.keys, units), values[1], (1, "")),
+            (naive.names(head_map.queries, units), values[:, 1], ("", 1)),
         ):
             pair(page, *place)
-            found = [[f"{k} {names[k]}", written(line[k])] for k in naive.ranked([*line])]
+            rows = [[f"{k} {names[k]}", written(line[k])] for k in naive.ranked([*line])]
             seen = ranked(page)
             if view == "norm":  # lengths in a page's data have four digits
                 assert [len(seen), *sorted(t for t, _ in seen)] == [
-                    len(found),
-                    *sorted(t for t, _ in found),
+                    len(rows),
+                    *sorted(t for t, _ in rows),
                 ]
-                wanted = {token: float(value) for token, value in found}
+                wanted = {token: float(value) for token, value in rows}
                 assert all(abs(float(v) - wanted[t]) < 0.0011 for t, v in seen)
             else:
-                assert seen == found or (not found and len(seen) == 1)
+                assert seen == rows or (not rows and len(seen) == 1)
 
 
 def test_heads_that_attend_most_from_a_word_come_in_order(
@@ -76,12 +76,12 @@ def test_heads_that_attend_most_from_a_word_come_in_order(
     (stack,) = encoder_site.study.manifest.stacks
     found = []
     for head in heads_of(stack):
-        shown = map_of(encoder_site, *head)
-        row = np.array(naive.weights(shown, "raw", "pieces")[2])
-        row[[*map(bool, shown.keys.special)]] = 0
+        head_map = map_of(encoder_site, *head)
+        row = np.array(naive.weights(head_map, "raw", "pieces")[2])
+        row[[*map(bool, head_map.keys.special)]] = 0
         row[2] = 0
         found.append((-float(row.max()), head, int(row.argmax())))
-    pieces = shown.keys.pieces
+    pieces = head_map.keys.pieces
     wanted = [[f"{head_name(h)} → {pieces[k]}", written(-v)] for v, h, k in sorted(found)]
     word(page, 2).click()
     assert ranked(page, "others") == wanted
@@ -116,8 +116,8 @@ def test_masking_goes_for_maps_lists_and_lines_alike(encoder_site: Site, open_pa
     image = page.locator(".field > img").first
     still = image.get_attribute("src")
     stack = encoder_site.study.manifest.stack("self")
-    shown = map_of(encoder_site, "self", 0, 2)
-    special = [k for k, is_special in enumerate(shown.keys.special) if is_special]
+    head_map = map_of(encoder_site, "self", 0, 2)
+    special = [k for k, is_special in enumerate(head_map.keys.special) if is_special]
     pair(page, 3)
 
     def named() -> set[int]:
@@ -130,9 +130,9 @@ def test_masking_goes_for_maps_lists_and_lines_alike(encoder_site: Site, open_pa
     lines = page.locator(".lines path").evaluate_all("(all) => all.map((e) => Number(e.dataset.k))")
     assert lines
     assert not {*lines} & {*special}
-    left = np.array(naive.weights(shown, "nosink", "pieces"))
+    left = np.array(naive.weights(head_map, "nosink", "pieces"))
     assert ((cells(page.locator(".dock"), left.shape)[..., 3] == 0) == np.isnan(left)).all()
-    n = len(shown.keys.pieces)
+    n = len(head_map.keys.pieces)
     alpha = picture(image.get_attribute("src") or "")[..., 3]
     tiles = alpha.reshape(len(stack.attention_layers), n + 1, stack.n_heads, n + 1)
     assert not tiles[:, :, :, special].any()
@@ -147,7 +147,7 @@ def test_two_heads_stand_beside_their_difference(encoder_site: Site, open_page: 
     panel.get_by_label("Compare with").select_option(label="L0·H2")
     pair(page, 4)
     maps = [map_of(encoder_site, "self", 1, 3), map_of(encoder_site, "self", 0, 2)]
-    one, other = (np.array(naive.weights(shown, "raw", "pieces")) for shown in maps)
+    one, other = (np.array(naive.weights(head_map, "raw", "pieces")) for head_map in maps)
     names = naive.names(maps[0].keys, "pieces")
     assert ranked(page) == [
         [f"{k} {names[k]}", f"{written(one[4][k])} · {written(other[4][k])}"]
@@ -164,8 +164,8 @@ def test_two_heads_stand_beside_their_difference(encoder_site: Site, open_page: 
     size = np.abs(one - other) > 0.05
     assert (np.sign(warm[size]) == np.sign(other - one)[size]).all()
     key = int(np.argmax(one[4]))
-    told = f"L1·H3 {written(one[4][key])}, L0·H2 {written(other[4][key])}; difference "
-    expect(panel.locator(".status")).to_contain_text(told)
+    reported = f"L1·H3 {written(one[4][key])}, L0·H2 {written(other[4][key])}; difference "
+    expect(panel.locator(".status")).to_contain_text(reported)
 
 
 def test_the_address_alone_brings_the_view_back(encoder_site: Site, open_page: Open) -> None:
@@ -185,7 +185,7 @@ def test_the_address_alone_brings_the_view_back(encoder_site: Site, open_page: O
             page.locator(".words [aria-pressed=true]").evaluate_all(
                 "(e) => e.map((t) => t.dataset.i)"
             ),
-            page.locator(".way [aria-pressed=true]").text_content(),
+            page.locator(".turn [aria-pressed=true]").text_content(),
             page.get_by_label("mask special tokens").is_checked(),
             ranked(page),
         ]
@@ -243,8 +243,8 @@ def test_words_choose_queries_and_keys_of_two_texts(pair_site: Site, open_page: 
     """Across texts, a word of the source is a key, one of the target a query."""
     page = open_page(pair_site.folder / SENTENCE)
     choose(page, "cross L1·H2")
-    shown = map_of(pair_site, "cross", 1, 2)
-    values = np.array(naive.weights(shown, "raw", "pieces"))
+    head_map = map_of(pair_site, "cross", 1, 2)
+    values = np.array(naive.weights(head_map, "raw", "pieces"))
     word(page, 3, side=1).click()
     assert [float(v) for _, v in ranked(page)] == [
         round(v, 3) for v in sorted(values[3], reverse=True)
@@ -394,14 +394,16 @@ def test_a_map_without_numbers_leads_to_its_head(
 def test_pages_of_cited_sentences_work_alike(encoder_site: Site, open_page: Open) -> None:
     """With the heads that cite them, one by one."""
     study = encoder_site.study
-    cited = next(s for s in study.portrait.paged if not s.listed)
+    cited = next(s for s in study.sentence_data.paged if not s.listed)
     page = ready(open_page(encoder_site.folder / f"sentences/{cited.number:04}.html"))
     links = page.locator(".cited a")
-    heads = sorted({e.head for e in study.portrait.exemplars if e.index == cited.index})
+    heads = sorted({e.head for e in study.sentence_data.exemplars if e.index == cited.index})
     assert links.all_text_contents() == [head_name(head) for head in heads]
     links.last.click()
     expect(page.locator(".dock [data-title]")).to_have_text(head_name(heads[-1]))
-    own = next(e for e in study.portrait.exemplars if (e.head, e.index) == (heads[-1], cited.index))
+    own = next(
+        e for e in study.sentence_data.exemplars if (e.head, e.index) == (heads[-1], cited.index)
+    )
     word(page, 1).click()
     values = sorted(own.attention[1] / 255, reverse=True)
     assert [float(v) for _, v in ranked(page)] == [round(float(v), 3) for v in values]

@@ -9,7 +9,7 @@ import torch
 
 import tiny
 from bare import Bare
-from headbook.network.anatomy import Anatomy, Call, examine
+from headbook.network.anatomy import Architecture, Call, examine
 from headbook.network.capture import forward, inputs, tapped
 from headbook.network.hook import Attention
 from headbook.network.model import Model, load_model
@@ -22,11 +22,11 @@ Folder = Callable[[str], Path]
 
 
 @pytest.fixture(scope="module")
-def loaded(tiny_folder: Folder) -> Callable[[str], tuple[Model, Anatomy]]:
+def loaded(tiny_folder: Folder) -> Callable[[str], tuple[Model, Architecture]]:
     """A family's model, in float64, and how it attends."""
 
     @cache
-    def of(name: str) -> tuple[Model, Anatomy]:
+    def of(name: str) -> tuple[Model, Architecture]:
         model = load_model(str(tiny_folder(name)), dtype="float64")
         return model, examine(model)
 
@@ -50,14 +50,14 @@ def batch_of(bare: Bare, *, pairs: bool) -> Batch:
 
 @pytest.mark.parametrize("name", tiny.ALL)
 def test_hooked_attention_equals_output_attentions(
-    name: str, tiny_folder: Folder, loaded: Callable[[str], tuple[Model, Anatomy]]
+    name: str, tiny_folder: Folder, loaded: Callable[[str], tuple[Model, Architecture]]
 ) -> None:
-    model, anatomy = loaded(name)
+    model, architecture = loaded(name)
     bare = Bare.load(tiny_folder(name), pairs=tiny.ALL[name].pairs)
     batch = batch_of(bare, pairs=tiny.ALL[name].pairs)
     seen: dict[Call, Attention] = {}
-    forward(model, anatomy, batch, seen.__setitem__)
-    assert len(seen) == len(anatomy.calls) == len(set(anatomy.calls))
+    forward(model, architecture, batch, seen.__setitem__)
+    assert len(seen) == len(architecture.calls) == len(set(architecture.calls))
     for row in range(2):
         # Alone, since the models' own float64 masks make NaN of padding in windows.
         lengths = {side: int(texts.valid[row].sum()) for side, texts in batch.texts.items()}
@@ -79,9 +79,9 @@ def test_hooked_attention_equals_output_attentions(
 
 @pytest.mark.parametrize("name", tiny.ALL)
 def test_states_equal_hidden_states(
-    name: str, tiny_folder: Folder, loaded: Callable[[str], tuple[Model, Anatomy]]
+    name: str, tiny_folder: Folder, loaded: Callable[[str], tuple[Model, Architecture]]
 ) -> None:
-    model, anatomy = loaded(name)
+    model, architecture = loaded(name)
     pairs = tiny.ALL[name].pairs
     batch = batch_of(Bare.load(tiny_folder(name), pairs=pairs), pairs=pairs)
     states: dict[tuple[str, int, State], torch.Tensor] = {}
@@ -90,10 +90,10 @@ def test_states_equal_hidden_states(
         assert (stack, layer, state) not in states
         states[stack, layer, state] = vectors.clone()
 
-    with tapped(model, anatomy, keep):
+    with tapped(model, architecture, keep):
         output = model.body(**inputs(batch), output_hidden_states=True)
     kinds = [State.MID, State.OUT] if name in tiny.IN_TABLE else [State.OUT]
-    for stack in anatomy.layers:
+    for stack in architecture.layers:
         theirs = output["hidden_states" if stack == "self" else f"{stack}_hidden_states"]
         torch.testing.assert_close(states[stack, 0, State.INPUT], theirs[0], rtol=0, atol=0)
         # The last one may have gone through the model's final norm.
@@ -106,29 +106,29 @@ def test_states_equal_hidden_states(
 
 @pytest.mark.parametrize("name", ["bert", "albert", "gpt_neox", "t5", "mpnet"])
 def test_an_exception_leaves_no_hook_behind(
-    name: str, tiny_folder: Folder, loaded: Callable[[str], tuple[Model, Anatomy]]
+    name: str, tiny_folder: Folder, loaded: Callable[[str], tuple[Model, Architecture]]
 ) -> None:
-    model, anatomy = loaded(name)
+    model, architecture = loaded(name)
     pairs = tiny.ALL[name].pairs
     batch = batch_of(Bare.load(tiny_folder(name), pairs=pairs), pairs=pairs)
     before = hooks(model)
-    shown: list[Call] = []
+    displayed: list[Call] = []
 
     def fail_late(_: str, layer: int, state: State, __: torch.Tensor) -> None:
         if (layer, state) == (1, State.OUT):
             raise RuntimeError("told to fail")
 
     def fail(place: Call, _: Attention) -> None:
-        shown.append(place)
+        displayed.append(place)
         raise RuntimeError("told to fail")
 
-    with pytest.raises(RuntimeError, match="told to fail"), tapped(model, anatomy, fail_late):
-        forward(model, anatomy, batch)
+    with pytest.raises(RuntimeError, match="told to fail"), tapped(model, architecture, fail_late):
+        forward(model, architecture, batch)
     with pytest.raises(RuntimeError, match="told to fail"):
-        forward(model, anatomy, batch, fail)
-    assert len(shown) == 1
-    forward(model, anatomy, batch)
-    assert len(shown) == 1  # nobody is watching any more
+        forward(model, architecture, batch, fail)
+    assert len(displayed) == 1
+    forward(model, architecture, batch)
+    assert len(displayed) == 1  # nobody is watching any more
     assert hooks(model) == before
 
 

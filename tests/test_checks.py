@@ -9,11 +9,11 @@ import pytest
 from headbook.network import selfcheck
 from headbook.stored.manifest import Check
 from headbook.stored.study import Study
-from test_cli import FEW, Said, run
+from test_cli import FEW, Output, run
 
 __all__ = ["run"]  # a fixture
 
-Run = Callable[..., Said]
+Run = Callable[..., Output]
 NAME = "final output = output of the model without the hook"
 BANNER = 'aria-label="Self-checks that failed"'
 
@@ -37,10 +37,10 @@ def test_a_failed_check_ends_with_code_three_and_the_site_says_so(
     run: Run, text: Path, tmp_path: Path
 ) -> None:
     out, kept = tmp_path / "site", tmp_path / "study"
-    said = run("build", text, "--out", out, "--keep-study", kept, *FEW, "--quiet")
-    assert said.code == 3
+    output = run("build", text, "--out", out, "--keep-study", kept, *FEW, "--quiet")
+    assert output.code == 3
     line = rf"headbook: \d+ self-checks failed: .*{NAME}.*--accept-checks.*\n"
-    assert re.fullmatch(line, said.err)
+    assert re.fullmatch(line, output.err)
     page = (out / "index.html").read_text(encoding="utf-8")
     assert BANNER in page
     assert NAME in page
@@ -55,9 +55,9 @@ def test_a_failed_check_can_be_accepted_and_the_banner_stays(
     run: Run, text: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "site"
-    said = run("build", text, "--out", out, *FEW, "--quiet", "--accept-checks")
-    assert said.code == 0
-    assert re.fullmatch(rf"warning: .*{NAME}.*accepted.*\n", said.err)
+    output = run("build", text, "--out", out, *FEW, "--quiet", "--accept-checks")
+    assert output.code == 0
+    assert re.fullmatch(rf"warning: .*{NAME}.*accepted.*\n", output.err)
     assert BANNER in (out / "index.html").read_text(encoding="utf-8")
 
 
@@ -80,4 +80,4 @@ def test_checks_that_hold_say_nothing(run: Run, text: Path, tmp_path: Path) -> N
 def test_no_number_and_too_large_a_number_both_fail(error: float) -> None:
     check = Check("what holds", "self", error, 1e-4)
     assert not check.passed
-    assert check.said().startswith("what holds (self), difference ")
+    assert check.message().startswith("what holds (self), difference ")

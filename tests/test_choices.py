@@ -44,7 +44,7 @@ def test_a_choice_is_shown_as_it_is(model: Path, tmp_path: Path, metrics: str, p
         [metrics, "index"]
     )
     assert (tmp_path / "site" / "sentences").exists() == (
-        pages == "1" or bool(study.portrait.exemplars)
+        pages == "1" or bool(study.sentence_data.exemplars)
     )
 
 

@@ -39,7 +39,7 @@ FEW = (
 )  # fmt: skip
 
 
-class Said(NamedTuple):
+class Output(NamedTuple):
     """What a command said, and its exit code."""
 
     code: int
@@ -47,7 +47,7 @@ class Said(NamedTuple):
     err: str
 
 
-Run = Callable[..., Said]
+Run = Callable[..., Output]
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("SOURCE_DATE_EPOCH", EPOCH)
 
-    def once(*arguments: object) -> Said:
+    def once(*arguments: object) -> Output:
         monkeypatch.setattr(sys, "argv", ["headbook", *map(str, arguments)])
         code = 0
         try:
@@ -64,22 +64,22 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         except SystemExit as end:
             code = int(end.code or 0)
         out, err = capsys.readouterr()
-        return Said(code, out, err)
+        return Output(code, out, err)
 
     with warnings.catch_warnings():
         yield once
     logging.disable(logging.NOTSET)
 
 
-def refused(said: Said, message: str) -> None:
+def refused(output: Output, message: str) -> None:
     """Code 2 and one line."""
-    assert said.code == 2
-    assert said.out == ""
-    assert re.fullmatch(f"headbook: .*{message}.*\n", said.err), said.err
+    assert output.code == 2
+    assert output.out == ""
+    assert re.fullmatch(f"headbook: .*{message}.*\n", output.err), output.err
 
 
 def test_the_version_is_one_line(run: Run) -> None:
-    assert run("--version") == Said(0, f"headbook {headbook.__version__}\n", "")
+    assert run("--version") == Output(0, f"headbook {headbook.__version__}\n", "")
 
 
 @pytest.mark.parametrize("short", ["-h", "--help"])
@@ -100,9 +100,9 @@ def test_help_names_every_option_in_full_on_a_narrow_terminal(
 
 
 def test_metrics_lists_every_metric_with_unit_and_source(run: Run) -> None:
-    said = run("metrics")
-    assert said.code == 0
-    lines = [" ".join(line.split()) for line in said.out.splitlines() if line.startswith("  ")]
+    output = run("metrics")
+    assert output.code == 0
+    lines = [" ".join(line.split()) for line in output.out.splitlines() if line.startswith("  ")]
     assert lines == [f"{m.id} {m.unit or '-'} {m.reference}" for m in all_metrics().values()]
 
 
@@ -164,9 +164,9 @@ def test_a_bug_is_one_line_and_code_one(
         raise ZeroDivisionError("division\nby zero")
 
     monkeypatch.setattr(site, "render", broken)
-    said = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
+    output = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
     line = "headbook: a bug, ZeroDivisionError: division by zero (--verbose shows where)\n"
-    assert said == Said(1, "", line)
+    assert output == Output(1, "", line)
     verbose = run("render", small_site.stored, "--out", tmp_path / "s", "-v")
     assert verbose.code == 1
     assert "Traceback (most recent call last)" in verbose.err
@@ -179,8 +179,8 @@ def test_an_interrupt_is_one_line(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(site, "render", stopped)
-    said = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
-    assert said == Said(2, "", "headbook: stopped; nothing is half done\n")
+    output = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
+    assert output == Output(2, "", "headbook: stopped; nothing is half done\n")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "sums.safetensors", "tokens.parquet"])
@@ -189,8 +189,8 @@ def test_a_broken_study_is_one_line(run: Run, small_site: Site, tmp_path: Path, 
     shutil.copytree(small_site.stored, study)
     content = (study / name).read_bytes()
     (study / name).write_bytes(content[: len(content) // 2])
-    said = run("render", study, "--out", tmp_path / "s")
-    refused(said, "expected ")
+    output = run("render", study, "--out", tmp_path / "s")
+    refused(output, "expected ")
     assert not (tmp_path / "s").exists()
 
 
@@ -206,17 +206,17 @@ def test_a_study_of_another_version_is_one_line(run: Run, small_site: Site, tmp_
 def test_render_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -> None:
     """In a pipe: plain lines, progress on the other stream."""
     out = tmp_path / "site"
-    said = run("render", small_site.stored, "--out", out)
-    assert said.code == 0
+    output = run("render", small_site.stored, "--out", out)
+    assert output.code == 0
     pages = len(small_site.pages)
     place = re.escape(str(out / "index.html"))
-    shown = rf"Built {pages} pages \([\d.]+ MB\) in [\d.]+ s: {place}\n"
-    assert re.fullmatch(shown, said.out)
-    opened, first, *_, last = said.err.splitlines()
+    displayed = rf"Built {pages} pages \([\d.]+ MB\) in [\d.]+ s: {place}\n"
+    assert re.fullmatch(displayed, output.out)
+    opened, first, *_, last = output.err.splitlines()
     assert re.fullmatch(r"overview, while the rest is made: .*/new/index\.html", opened)
     assert first.startswith("pages: ")
     assert last == "pages: 100 %"
-    assert "\x1b" not in said.out + said.err
+    assert "\x1b" not in output.out + output.err
     assert differing(small_site.folder, out) == []
 
 
@@ -231,10 +231,12 @@ def test_collect_then_render_is_build(run: Run, small_site: Site, tmp_path: Path
     tomllib.loads((tmp_path / "few.toml").read_text())
     model = f"--model={small_site.model}"
     flags = ("-c", tmp_path / "few.toml", "--title=T", model, "-q")
-    assert run("collect", inputs, *flags, "-o", tmp_path / "study") == Said(0, "", "")
-    assert run("render", tmp_path / "study", "-q", "-o", tmp_path / "two") == Said(0, "", "")
+    assert run("collect", inputs, *flags, "-o", tmp_path / "study") == Output(0, "", "")
+    assert run("render", tmp_path / "study", "-q", "-o", tmp_path / "two") == Output(0, "", "")
     kept = ("--keep-study", tmp_path / "kept")
-    assert run("build", inputs, model, *FEW, *kept, "-q", "-o", tmp_path / "one") == Said(0, "", "")
+    assert run("build", inputs, model, *FEW, *kept, "-q", "-o", tmp_path / "one") == Output(
+        0, "", ""
+    )
     assert differing(tmp_path / "study", tmp_path / "kept") == []
     assert differing(tmp_path / "one", tmp_path / "two") == []
     assert "<title>T</title>" in (tmp_path / "one/index.html").read_text()
@@ -246,8 +248,8 @@ def test_sentences_come_from_standard_input_too(
     stream = io.TextIOWrapper(io.BytesIO(b"The dog sees the bird.\nThe bird sings.\n"))
     monkeypatch.setattr(sys, "stdin", stream)
     study = tmp_path / "study"
-    said = run("collect", "-", f"--model={small_site.model}", *FEW, "-q", "--out", study)
-    assert said == Said(0, "", "")
+    output = run("collect", "-", f"--model={small_site.model}", *FEW, "-q", "--out", study)
+    assert output == Output(0, "", "")
     manifest = json.loads((study / "manifest.json").read_text())
     assert manifest["counts"]["sentences"] == 2
 
@@ -257,12 +259,12 @@ def test_figures_says_what_it_wrote_or_which_names_there_are(
 ) -> None:
     out = tmp_path / "figures"
     names = ("--only", "attention_distance-*", "--only=vocabulary_rank-self-layers")
-    said = run("figures", small_site.stored, *names, "-q", "--out", out)
-    assert said == Said(0, "", "")
+    output = run("figures", small_site.stored, *names, "-q", "--out", out)
+    assert output == Output(0, "", "")
     assert len(list(out.glob("*.csv"))) == 3
     refused(run("figures", small_site.stored, "--out", out), "exists already; pass --force")
-    said = run("figures", small_site.stored, "-f", "--only", "attention_to-self", "--out", out)
-    assert said == Said(0, f"{out}/figures.tex\nfigures: 1\n", "figures: 0 %\nfigures: 100 %\n")
+    output = run("figures", small_site.stored, "-f", "--only", "attention_to-self", "--out", out)
+    assert output == Output(0, f"{out}/figures.tex\nfigures: 1\n", "figures: 0 %\nfigures: 100 %\n")
     wrong = run("figures", small_site.stored, "--only=attention_too", "--out", tmp_path / "no")
     refused(wrong, "--only: 'attention_too' .* such as attention_to-self, ")
     assert not (tmp_path / "no").exists()
@@ -270,21 +272,21 @@ def test_figures_says_what_it_wrote_or_which_names_there_are(
 
 def test_pack_says_what_it_wrote(run: Run, small_site: Site, tmp_path: Path) -> None:
     out = tmp_path / "s.zip"
-    said = run("pack", small_site.folder, "--out", out)
-    assert (said.code, said.err) == (0, "")
-    name, sizes, *limits = said.out.splitlines()
+    output = run("pack", small_site.folder, "--out", out)
+    assert (output.code, output.err) == (0, "")
+    name, sizes, *limits = output.out.splitlines()
     assert name == str(out)
     assert re.fullmatch(
         rf"{len(tree(small_site.folder)) + 2} files, .* [kM]B, unpacked .* MB", sizes
     )
     assert [line[:13] for line in limits] == ["within 50 MB:", "within 100 MB"]
     refused(run("pack", small_site.folder, "--out", out), "exists already; pass --force")
-    assert run("pack", small_site.folder, "--out", out, "-fq") == Said(0, "", "")
+    assert run("pack", small_site.folder, "--out", out, "-fq") == Output(0, "", "")
     refused(run("pack", small_site.folder, "-o", tmp_path / "t.zip", "--anonymous"), "keep-study")
     refused(run("pack", tmp_path, "-o", small_site.place / "t.zip"), "neither a site nor a study")
     one = tmp_path / "r.html"
-    said = run("pack", small_site.folder, "--single-file", "--out", one)
-    name, sizes, *_ = said.out.splitlines()
+    output = run("pack", small_site.folder, "--single-file", "--out", one)
+    name, sizes, *_ = output.out.splitlines()
     assert name == str(one)
     assert re.fullmatch(rf"{len(tree(small_site.folder))} files, .* [kM]B, unpacked .* MB", sizes)
 
@@ -307,10 +309,10 @@ def test_a_disk_that_is_full_is_one_line(
     study = small_site.folder if command == "pack" else small_site.stored
     resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, before[1]))
     try:
-        said = run(command, study, "-q", "-o", tmp_path / "s")
+        output = run(command, study, "-q", "-o", tmp_path / "s")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    refused(said, f"{tmp_path}/s: File too large; expected ")
+    refused(output, f"{tmp_path}/s: File too large; expected ")
     assert [*tmp_path.iterdir()] == []
 
 
@@ -328,4 +330,4 @@ def test_the_program_works_as_a_process(small_site: Site, tmp_path: Path) -> Non
     expected, *progress = good.stderr.splitlines()
     assert re.match(r"the site will take about \d+ MB: 8 head pages", expected)
     stages = {line.partition(":")[0] for line in progress}
-    assert stages == {"survey", "sample", "portrait", "pages"}
+    assert stages == {"corpus", "sample", "sentences", "pages"}

@@ -28,7 +28,7 @@ def text(n: int, random: np.random.Generator) -> Tokens:
         word += [number] * pieces if random.random() < 0.8 else [-1] * pieces
         number += word[-1] == number
     marks = Marks(n, special=(0, n - 1)).tokens()
-    words = tuple(Word(place, place + 1) for place in range(number))
+    words = tuple(Word(position, position + 1) for position in range(number))
     return replace(marks, word=np.array([*word, -1][:n]), words=words)
 
 
@@ -37,8 +37,8 @@ def scopes(stack: Stack, dtype: torch.dtype) -> dict[View, Scope]:
     random = np.random.default_rng(0)
     lengths = {Side.SOURCE: (9, 2, 6, 4), Side.TARGET: (3, 8, 5, 2)}
     texts = {
-        side: Texts.of([text(n, random) for n in each], torch.device("cpu"), dtype)
-        for side, each in lengths.items()
+        side: Texts.of([text(n, random) for n in length], torch.device("cpu"), dtype)
+        for side, length in lengths.items()
     }
     queries, keys = texts[stack.queries], texts[stack.keys]
     seen = queries.valid[:, :, None] & keys.valid[:, None, :]

@@ -11,8 +11,8 @@ def page(body: str) -> str:
 
 def addresses(html: str) -> list[str]:
     """What the contents lead to."""
-    shown = html.partition('<nav class="contents"')[2].partition("</nav>")[0]
-    return [e.attributes["href"].removeprefix("#") for e in elements(shown, "a")]
+    displayed = html.partition('<nav class="contents"')[2].partition("</nav>")[0]
+    return [e.attributes["href"].removeprefix("#") for e in elements(displayed, "a")]
 
 
 def test_lower_headings_stand_inside_upper_ones_and_get_ids() -> None:

@@ -29,7 +29,7 @@ from headbook.views.context import context_page
 from looks import Viewed
 from naive_context import Least, Written, least
 from pages import html_of, text_of
-from ratios import Number, Part, ratio, together
+from ratios import Estimate, Part, ratio, together
 from views import Marks, views_of
 
 pytestmark = pytest.mark.usefixtures("of_any_number")
@@ -83,8 +83,8 @@ def sentences(bare: Bare, sides: Iterator[tuple[tuple[Given, ...], list[int]]]) 
     for texts, parts in sides:
         for stack, layer, head, look in bare.looks(*texts):
             for view in ("raw", "nosink"):
-                each = Written(Viewed(look, view), parts)
-                found.setdefault((stack, layer, head, view), []).append(each)
+                written = Written(Viewed(look, view), parts)
+                found.setdefault((stack, layer, head, view), []).append(written)
     return found
 
 
@@ -143,7 +143,7 @@ def test_every_number_of_passages_equals_plain_loops(
 
 def check(of: Study, texts: Texts, tolerance: float) -> None:
     """All numbers of heads, and of layers that are the sum of their heads."""
-    known = {head: least(each) for head, each in texts.items()}
+    known = {head: least(text) for head, text in texts.items()}
     heads = indexed(of.heads, ["metric", "stack", "layer", "head", "view", "label"])
     layers = indexed(of.layers, ["metric", "stack", "layer", "view", "label"])
     for name, twin in naive.TWINS.items():
@@ -177,7 +177,7 @@ def same(
         np.testing.assert_allclose(row["value"], wanted, rtol=tolerance, atol=tolerance)
         return
     number = ratio(parts, limits, all_metrics()[name].spread(HIGH[0]))
-    for field in Number._fields[:-1]:
+    for field in Estimate._fields[:-1]:
         within = max(tolerance, 1e-7) if field in {"low", "high"} else tolerance
         np.testing.assert_allclose(
             row[field], getattr(number, field), rtol=within, atol=within, err_msg=f"{name} {field}"
@@ -227,14 +227,14 @@ def test_anchors_are_the_most_frequent_ends_of_high_pairs(
     case: str, study: Callable[[str], Study], tiny_folder: Folder
 ) -> None:
     texts = sentences(Bare.load(tiny_folder(case)), alone(case))
-    anchors = study(case).survey.anchors["self"]
+    anchors = study(case).corpus_sums.anchors["self"]
     for column in anchors.columns:
         best, mixed = (anchors.best(column, order) for order in (TRUE, SHUFFLED))
         np.testing.assert_array_equal(best.total, mixed.total)
-        for (_, layer, head, view), each in texts.items():
+        for (_, layer, head, view), text in texts.items():
             if view != column.view:
                 continue
-            ends = ends_of(each, least(each), column.label)
+            ends = ends_of(text, least(text), column.label)
             assert best.total[layer, head] == sum(ends.values())
             most = max(ends.values(), default=0)
             assert best.ends[layer, head] == most
@@ -244,19 +244,19 @@ def test_anchors_are_the_most_frequent_ends_of_high_pairs(
 
 def ends_of(texts: list[Written], known: Least, label: str) -> Counter[int]:
     """Tokens at both ends of high pairs."""
-    found: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for text in texts:
         for pair in naive.high(text, known, label):
-            found.update(text.seen.queries.tokens[i].id for i in pair)
-    return found
+            counts.update(text.seen.queries.tokens[i].id for i in pair)
+    return counts
 
 
 def test_counts_of_tokens_add_whatever_the_batches(
     study: Callable[[str], Study], tiny_folder: Folder, tmp_path: Path
 ) -> None:
     file = treebank.write_trees(tmp_path / "a.conllu")
-    other = run(tiny_folder("bert"), file, batch_tokens=1).survey.anchors["self"]
-    whole = study("bert").survey.anchors["self"]
+    other = run(tiny_folder("bert"), file, batch_tokens=1).corpus_sums.anchors["self"]
+    whole = study("bert").corpus_sums.anchors["self"]
     for field in ("cell", "token", "count"):
         np.testing.assert_array_equal(getattr(whole, field), getattr(other, field))
     twice: Anchors = whole + other
@@ -268,7 +268,7 @@ def test_shuffled_tokens_are_those_of_the_same_sentence_in_another_order(
     study: Callable[[str], Study],
 ) -> None:
     """Of all heads together, tokens change their counts but none comes in from elsewhere."""
-    anchors = study("bert").survey.anchors["self"]
+    anchors = study("bert").corpus_sums.anchors["self"]
     order = np.unravel_index(anchors.cell, anchors.shape)[1]
     true, mixed = ({*anchors.token[order == which].tolist()} for which in (TRUE, SHUFFLED))
     assert true & mixed
@@ -291,9 +291,9 @@ def test_of_many_pairs_every_nth_says_where_the_top_shares_begin(
     lengths = [len(bare.ids(treebank.text_of(tree))[0]) for tree in treebank.TREES]
     step = math.ceil(sum(n * (n - 1) // 2 for n in lengths) / 400)
     assert step > 2
-    for head, each in sentences(bare, alone(case)).items():
-        known = least(each, step)
-        parts = [naive.high_pair_distance(text, known) for text in each]
+    for head, sentence in sentences(bare, alone(case)).items():
+        known = least(sentence, step)
+        parts = [naive.high_pair_distance(text, known) for text in sentence]
         for label in HIGH:
             one = [part[label] for part in parts]
             same(rows[(*head, label)], one, (0, math.inf), CASES[case], "high_pair_distance")
@@ -377,7 +377,7 @@ def test_a_model_outside_the_hook_has_rows_only_and_says_so(
     found = results(of)["self"]
     assert found.has("row_similarity", View.RAW, "all")
     assert not found.has("context_similarity", View.RAW, "all")
-    assert not of.survey.anchors
+    assert not of.corpus_sums.anchors
     page = context_page(results(of))
     assert page is not None
     assert any("head outputs" in remark for remark in page.remarks)
@@ -389,11 +389,11 @@ def test_two_studies_add_their_sums(tiny_folder: Folder, tmp_path: Path) -> None
         run(tiny_folder("bert"), treebank.write_trees(tmp_path / f"{n}.conllu", trees))
         for n, trees in enumerate((treebank.TREES[:2], treebank.TREES[2:]))
     ]
-    both = (halves[0] + halves[1]).survey.context["self"]
-    parts = [half.survey.context["self"] for half in halves]
+    both = (halves[0] + halves[1]).corpus_sums.context["self"]
+    parts = [half.corpus_sums.context["self"] for half in halves]
     np.testing.assert_allclose(both.heads.sums, parts[0].heads.sums + parts[1].heads.sums)
-    place = both.columns.index(HeadColumn("high_pair_distance", View.RAW, HIGH[0]))
-    assert (both.heads.events[..., place] > 0).all()
+    position = both.columns.index(HeadColumn("high_pair_distance", View.RAW, HIGH[0]))
+    assert (both.heads.events[..., position] > 0).all()
 
 
 def test_the_page_shows_the_studys_numbers(packed: Callable[[str], Study]) -> None:
@@ -420,7 +420,7 @@ def test_the_page_stands_in_the_site(packed: Callable[[str], Study], tmp_path: P
     of = packed("bert")
     of.save(tmp_path / "study")
     again = Study.load(tmp_path / "study")
-    assert again.survey.anchors["self"].names == of.survey.anchors["self"].names
+    assert again.corpus_sums.anchors["self"].names == of.corpus_sums.anchors["self"].names
     headbook.render(again, tmp_path / "site")
     page = text_of(html_of(tmp_path / "site" / "context.html"))
     assert "Sentence ends" in page

@@ -13,7 +13,7 @@ from headbook.inputs import Sentence, Word
 from headbook.network.controls import shuffled, twins
 from headbook.network.model import load_model, untrained
 from headbook.stored.study import Study
-from headbook.terms import Control
+from headbook.terms import Baseline
 
 Folder = Callable[[str], Path]
 WORDS = (Word(0, 3, "DET", 1, "det"), Word(4, 7, "NOUN", 2, "nsubj"), Word(8, 12, "VERB"))
@@ -49,9 +49,9 @@ def test_a_text_without_spaces_stays_without() -> None:
 def test_an_option_names_kinds_and_seeds() -> None:
     assert [name for name, _, _ in twins("none", 3)] == []
     assert [(kind, seed) for _, kind, seed in twins("shuffled,untrained", 2)] == [
-        (Control.UNTRAINED, 0),
-        (Control.UNTRAINED, 1),
-        (Control.SHUFFLED, 0),
+        (Baseline.UNTRAINED, 0),
+        (Baseline.UNTRAINED, 1),
+        (Baseline.SHUFFLED, 0),
     ]
 
 

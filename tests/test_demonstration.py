@@ -18,7 +18,7 @@ from headbook.numbers.results import results
 from headbook.stored.shown import DEMONSTRATION
 from headbook.stored.study import Study
 from headbook.terms import Side
-from headbook.views.demonstration import DemonstrationPage, Story, demonstration_page
+from headbook.views.demonstration import Claim, DemonstrationPage, demonstration_page
 from naive_tokens import Floats, cosines, originals, raw_table, record
 from pages import html_of, text_of
 
@@ -85,7 +85,7 @@ def test_both_computations_equal_plain_loops(
         positions = bare.network.embeddings.position_embeddings.weight.detach().numpy()
         table = raw_table(bare) + positions[FIRST[family]]
         tables, states = np.stack([table] * len(ids)), demonstrated
-    rows = study(family).portrait.demonstration
+    rows = study(family).sentence_data.demonstration
     rows = rows[rows["computation"] == computation]
     found = rows.set_index(["measure", "layer", "position"])["value"].to_dict()
     before: list[set[int]] = []
@@ -113,7 +113,7 @@ def test_where_it_does_not_fit_the_study_says_why_or_it_does(
     """Electra keeps everything where BERT does."""
     found = study(family)
     gaps = [g for g in found.manifest.gaps if "public demonstration" in g.what]
-    assert bool(len(found.portrait.demonstration)) == (family == "electra")
+    assert bool(len(found.sentence_data.demonstration)) == (family == "electra")
     assert len(gaps) == (family != "electra")
     assert all(f"'{family}'" in g.why for g in gaps)
     assert (demonstration_page(results(found)) is None) == (family != "electra")
@@ -121,7 +121,7 @@ def test_where_it_does_not_fit_the_study_says_why_or_it_does(
 
 def test_without_the_metrics_it_stands_beside_there_is_none(study: Callable[..., Study]) -> None:
     found = study("bert", "sink_share,cosine_to_input")
-    assert found.portrait.demonstration.empty
+    assert found.sentence_data.demonstration.empty
     assert not [g for g in found.manifest.gaps if "public demonstration" in g.what]
 
 
@@ -131,9 +131,14 @@ def test_it_is_stored_and_a_study_of_two_parts_shows_the_first(
     one = study("bert")
     one.save(tmp_path / "study")
     again = Study.load(tmp_path / "study")
-    pd.testing.assert_frame_equal(again.portrait.demonstration, one.portrait.demonstration)
+    pd.testing.assert_frame_equal(
+        again.sentence_data.demonstration, one.sentence_data.demonstration
+    )
     both = one + one
-    assert set(both.portrait.demonstration["sentence"]) == {1, 1 + one.manifest.counts["sentences"]}
+    assert set(both.sentence_data.demonstration["sentence"]) == {
+        1,
+        1 + one.manifest.counts["sentences"],
+    }
     assert page_of(both).number == 1
     assert page_of(both).lines == page_of(one).lines
 
@@ -144,10 +149,12 @@ def page_of(found: Study) -> DemonstrationPage:
     return page
 
 
-def told(study: Study, cosines: list[float], ranks: list[float], kept: list[float]) -> list[Story]:
+def reported(
+    study: Study, cosines: list[float], ranks: list[float], kept: list[float]
+) -> list[Claim]:
     """The stories of both computations, all tokens alike."""
     values = {"cosine": cosines, "rank": ranks, "kept": kept}
-    n = len(study.portrait.sentences[0].texts[Side.SOURCE].pieces)
+    n = len(study.sentence_data.sentences[0].texts[Side.SOURCE].pieces)
     rows = [
         (1, computation, measure, layer, position, "", value)
         for computation in ("demonstration", "model")
@@ -156,8 +163,8 @@ def told(study: Study, cosines: list[float], ranks: list[float], kept: list[floa
         for position in range(n)
     ]
     table = pd.DataFrame(rows, columns=[*DEMONSTRATION])
-    portrait = replace(study.portrait, demonstration=table)
-    return [*page_of(replace(study, portrait=portrait)).stories]
+    sentence_data = replace(study.sentence_data, demonstration=table)
+    return [*page_of(replace(study, sentence_data=sentence_data)).claims]
 
 
 NAN = float("nan")
@@ -169,10 +176,12 @@ HUMP, RISE = [NAN, 0.9, 0.2, 0.3, 0.8], [NAN, 0.9, 0.8, 0.5, 0.2]
 def test_stories_hold_where_their_rules_do(study: Callable[..., Study]) -> None:
     found = study("bert")
     for values, holds in (((EARLY, JUMP, HUMP), True), ((LATE, SLIDE, RISE), False)):
-        for story in told(found, *values):
+        for claim in reported(found, *values):
             verdict = "holds" if holds else "does not hold"
-            assert [each.verdict for each in story.told] == [verdict] * 2, story.text
-    drift, jump, churn = (s.told[0].numbers for s in told(found, EARLY, JUMP, HUMP))
+            assert [condition.verdict for condition in claim.conditions] == [verdict] * 2, (
+                claim.text
+            )
+    drift, jump, churn = (s.conditions[0].numbers for s in reported(found, EARLY, JUMP, HUMP))
     assert drift == "falls by 0.30 a layer up to layer 2, rises by 0.05 after"
     assert jump == "2.00 in the last layer, 0.00 before"
     assert churn.startswith("80.0\u202f% replaced in layer 2; 10.0\u202f% in layer 1")
@@ -180,7 +189,7 @@ def test_stories_hold_where_their_rules_do(study: Callable[..., Study]) -> None:
 
 def test_two_layers_are_too_few_for_a_story(study: Callable[..., Study]) -> None:
     page = page_of(study("bert"))
-    assert [story.told for story in page.stories] == [()] * 3
+    assert [claim.conditions for claim in page.claims] == [()] * 3
     assert len(page.lines) == 2
 
 

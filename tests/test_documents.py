@@ -151,7 +151,7 @@ def run(world: World, command: str) -> None:
         LOOKS[program](words)
         return
     piped = subprocess.run(["sh", "-c", before], check=True, capture_output=True).stdout
-    words = [each for each in (NOT_HERE.get(word, (word,))[0] for word in words) if each]
+    words = [text for text in (NOT_HERE.get(word, (word,))[0] for word in words) if text]
     out = Path(words[words.index("--out") + 1]) if "--out" in words else None
     if out is not None and "--force" not in words:
         shutil.rmtree(out, ignore_errors=True)
@@ -186,25 +186,25 @@ def look_at_pip(words: list[str]) -> None:
     """The package in this folder, with extras that it has."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     command, package = words
-    found = re.fullmatch(r"\.\[(\w+)\]", package)
+    match = re.fullmatch(r"\.\[(\w+)\]", package)
     assert command == "install"
-    assert found is not None
-    assert found[1] in project["optional-dependencies"]
+    assert match is not None
+    assert match[1] in project["optional-dependencies"]
 
 
 def look_at_python(words: list[str]) -> None:
     """A script of this project, which takes the options that stand behind it."""
     script = ROOT / words[0]
-    said = io.StringIO()
+    message = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [str(script), "--help"])
         patch.setattr(sys, "path", [str(script.parent), *sys.path])
-        patch.setattr(sys, "stdout", said)
+        patch.setattr(sys, "stdout", message)
         patch.setenv("HF_HUB_OFFLINE", "1")
         with pytest.raises(SystemExit, match="0"):
             runpy.run_path(str(script), run_name="__main__")
     given = {option for word in words[1:] for option in OPTIONS.findall(word)}
-    assert given <= {*OPTIONS.findall(said.getvalue())}
+    assert given <= {*OPTIONS.findall(message.getvalue())}
 
 
 LOOKS = {"make": look_at_make, "pip": look_at_pip, "python": look_at_python}

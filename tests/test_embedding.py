@@ -57,9 +57,9 @@ def test_a_model_without_a_matrix_of_word_embeddings_is_told(
         return torch.nn.Embedding(3, 32) if fault == "too few rows" else torch.nn.LayerNorm(100)
 
     monkeypatch.setattr(model.network, "get_input_embeddings", embeddings)
-    found = read(model)
-    assert found.vocabulary is None
-    assert found.missing == "the model has no matrix with an embedding for each entry"
+    embedding = read(model)
+    assert embedding.vocabulary is None
+    assert embedding.missing == "the model has no matrix with an embedding for each entry"
 
 
 @pytest.mark.parametrize("family", ["albert", "albert_wide", "electra_small"])
@@ -85,8 +85,8 @@ def test_the_nearest_entry_of_what_enters_is_the_token_itself(
     family: str, tiny_folder: Folder
 ) -> None:
     model = load_model(str(tiny_folder(family)), dtype="float64")
-    found = read(model)
-    assert found.vocabulary is not None
+    embedding = read(model)
+    assert embedding.vocabulary is not None
     none = Annotator.load("none")
     (item,) = Encoder(model, limit=16, targets=none).encode(
         none.annotate([Sentence(0, "1", "the cat")])
@@ -95,7 +95,7 @@ def test_the_nearest_entry_of_what_enters_is_the_token_itself(
     texts = batch.texts[Side.SOURCE]
     with torch.no_grad():
         states = model.body(texts.ids, output_hidden_states=True).hidden_states[0].float()
-    near = found.vocabulary.compare(states[None], texts, found.vocabulary.spaces[0], 1)
+    near = embedding.vocabulary.compare(states[None], texts, embedding.vocabulary.spaces[0], 1)
     assert torch.equal(near.ids[0, ..., 0], texts.ids)
     torch.testing.assert_close(near.cosines[0, ..., 0], torch.ones_like(near.cosines[0, ..., 0]))
 
@@ -104,8 +104,8 @@ def test_the_nearest_entry_of_what_enters_is_the_token_itself(
 def test_a_text_of_one_token_has_every_number_but_what_needs_another_token(
     family: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:
-    found = study(tiny_folder(family), "a\nb\n", tmp_path).tokens
-    words = found[found["token"].isin(["a", "b"])]
+    frame = study(tiny_folder(family), "a\nb\n", tmp_path).tokens
+    words = frame[frame["token"].isin(["a", "b"])]
     missing = set(words[words["value"].isna()]["metric"])
     assert missing == {"neighbour_overlap_random"}
     assert words[words["metric"] == "neighbour_overlap_random"]["value"].isna().all()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.endings import Patient, interruptible, is_closed_pipe, told
+from headbook.endings import Patient, expected_error, interruptible, is_closed_pipe
 from headbook.errors import ModelError, OutputError, ResourceError
 from sites import Site
 
@@ -54,16 +54,16 @@ def while_loading() -> None:
     ],
 )
 def test_every_way_to_run_out_of_memory_is_told_alike(action: Callable[[], object]) -> None:
-    fault = told(raised(action))
+    fault = expected_error(raised(action))
     assert isinstance(fault, ResourceError)
     assert str(fault).startswith("out of memory; expected more of it; ")
 
 
 def test_a_bug_stays_a_bug(tmp_path: Path) -> None:
-    assert told(ValueError("out of memory is no word of a ValueError")) is None
-    assert told(RuntimeError("shapes do not fit")) is None
-    assert told(raised((tmp_path / "no").read_text)) is None
-    assert isinstance(told(OSError(errno.EIO, "Input/output error", "/x")), OutputError)
+    assert expected_error(ValueError("out of memory is no word of a ValueError")) is None
+    assert expected_error(RuntimeError("shapes do not fit")) is None
+    assert expected_error(raised((tmp_path / "no").read_text)) is None
+    assert isinstance(expected_error(OSError(errno.EIO, "Input/output error", "/x")), OutputError)
 
 
 def test_a_broken_connection_is_no_closed_pipe() -> None:
@@ -94,8 +94,10 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
 
 def test_nothing_that_is_imported_takes_signals() -> None:
     code = "import signal, headbook.cli, headbook.folders; print(signal.getsignal(15) == 0)"
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert said.stdout == "True\n"
+    output = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    )
+    assert output.stdout == "True\n"
 
 
 def test_progress_that_nobody_takes_is_dropped() -> None:
@@ -112,17 +114,17 @@ def test_progress_that_nobody_takes_is_dropped() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["--help", "metrics"])
 def test_a_pipe_that_closes_early_is_no_error(command: str) -> None:
-    said = shell(f"H {command} | true")
-    assert (said.returncode, said.stderr) == (0, "")
+    output = shell(f"H {command} | true")
+    assert (output.returncode, output.stderr) == (0, "")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["--help", "metrics"])
 def test_a_full_standard_output_is_one_line(command: str) -> None:
-    said = shell(f"H {command} > /dev/full")
-    assert said.returncode == 2
-    assert said.stderr.startswith("headbook: standard output: No space left on device; expected ")
-    assert said.stderr.count("\n") == 1
+    output = shell(f"H {command} > /dev/full")
+    assert output.returncode == 2
+    assert output.stderr.startswith("headbook: standard output: No space left on device; expected ")
+    assert output.stderr.count("\n") == 1
 
 
 @pytest.mark.slow
@@ -131,15 +133,15 @@ def test_closed_streams_and_other_letters_are_no_bug(tmp_path: Path) -> None:
     c = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     out = tmp_path / "out"
     code = "from headbook.inputs import open_corpus; open_corpus(['-'])"
-    said = shell(f'{sys.executable} -c "{code}" <&-')
-    assert "standard input: closed; expected one sentence a line" in said.stderr
+    output = shell(f'{sys.executable} -c "{code}" <&-')
+    assert "standard input: closed; expected one sentence a line" in output.stderr
     assert shell("H --help >&- 2>&-").returncode == 0
     assert shell("H metrics", **c).returncode == 0
     for line in (f"H render {name} -o {out}", f"H render x -o {name}"):
-        said = shell(line, **c)
-        assert (said.returncode, said.stderr.count("\n")) == (2, 1)
-        assert "headbook: " in said.stderr
-        assert "bug" not in said.stderr
+        output = shell(line, **c)
+        assert (output.returncode, output.stderr.count("\n")) == (2, 1)
+        assert "headbook: " in output.stderr
+        assert "bug" not in output.stderr
 
 
 @pytest.mark.slow
@@ -154,8 +156,8 @@ def test_too_little_memory_is_one_line(
     if command == "collect":
         given = Path(f"{small_site.place}/trees.conllu --model {small_site.model}")
     line = f"ulimit -v {megabytes * 1024 * 1000 // 1024}; H {command} -q {given} -o {tmp_path}/out"
-    said = shell(line)
-    assert (said.returncode, said.stdout) == (2, "")
-    assert said.stderr.startswith(f"headbook: {message}")
-    assert said.stderr.count("\n") == 1
+    output = shell(line)
+    assert (output.returncode, output.stdout) == (2, "")
+    assert output.stderr.startswith(f"headbook: {message}")
+    assert output.stderr.count("\n") == 1
     assert [*tmp_path.iterdir()] == []

@@ -18,7 +18,7 @@ from looks import Viewed
 
 Folder = Callable[[str], Path]
 Chosen = dict[Ranking, list[tuple[int, int, float]]]
-Scores = dict[tuple[int, int], float]
+QueriesAndKeys = dict[tuple[int, int], float]
 OPTIONS: dict[str, Any] = {
     "dtype": "float64",
     "annotator": "none",
@@ -58,7 +58,9 @@ def ranked(scores: dict[int, float]) -> list[tuple[int, int, float]]:
 
 def moved(sentences: list[Seen]) -> dict[int, float]:
     """The share of all deviation from the mean map that each sentence makes."""
-    corners = [{at: w for at, w in each.cells.items() if max(at) < FIRST} for each in sentences]
+    corners = [
+        {at: w for at, w in sentence.cells.items() if max(at) < FIRST} for sentence in sentences
+    ]
     places = {at for corner in corners for at in corner}
     mean = {}
     for at in places:
@@ -73,8 +75,8 @@ def wanted(sentences: list[Seen]) -> Chosen:
     mass = {n: sum(s.cells.values()) / s.queries for n, s in enumerate(sentences) if s.queries}
 
     def near(part: float, number: int) -> list[tuple[int, int, float]]:
-        place = (1 - part) * (len(best) - 1)
-        chosen = sorted(best, key=lambda each: (round(abs(each[0] - 1 - place), 6), each[0]))
+        value = (1 - part) * (len(best) - 1)
+        chosen = sorted(best, key=lambda each: (round(abs(each[0] - 1 - value), 6), each[0]))
         return sorted(chosen[:number])
 
     return {
@@ -89,7 +91,7 @@ def wanted(sentences: list[Seen]) -> Chosen:
 
 def chosen(study: Study, layer: int, head: int) -> Chosen:
     found: Chosen = {ranking: [] for ranking in Ranking}
-    for e in study.portrait.exemplars:
+    for e in study.sentence_data.exemplars:
         if e.head[1:] == (layer, head):
             found[e.ranking].append((e.rank, e.index, e.score))
     return found
@@ -143,9 +145,9 @@ def test_an_older_study_has_the_rankings_that_it_stored(
     study.save(tmp_path / "study")
     forget(tmp_path / "study", "massive")
     old = Study.load(tmp_path / "study")
-    assert old.survey.heads["self"].massive is None
-    assert (study + old).survey.heads["self"].massive is None
-    assert Ranking.MASS not in {e.ranking for e in (study + old).portrait.exemplars}
+    assert old.corpus_sums.heads["self"].massive is None
+    assert (study + old).corpus_sums.heads["self"].massive is None
+    assert Ranking.MASS not in {e.ranking for e in (study + old).sentence_data.exemplars}
 
 
 def forget(folder: Path, name: str, *, whole: bool = False) -> None:
@@ -156,10 +158,10 @@ def forget(folder: Path, name: str, *, whole: bool = False) -> None:
     """
     file = folder / "sums.safetensors"
     with safe_open(file, framework="numpy") as opened:
-        told = json.loads(opened.metadata()["told"])
+        reported = json.loads(opened.metadata()["told"])
     arrays = safetensors.numpy.load_file(file)
-    for sums in [told[0]] if whole else told[0]["heads"].values():
+    for sums in [reported[0]] if whole else reported[0]["heads"].values():
         del sums[name]
-    kept = {path: each for path, each in arrays.items() if f"/{name}/" not in path}
+    kept = {path: array for path, array in arrays.items() if f"/{name}/" not in path}
     assert len(kept) < len(arrays)
-    file.write_bytes(safetensors.numpy.save(kept, metadata={"told": json.dumps(told)}))
+    file.write_bytes(safetensors.numpy.save(kept, metadata={"told": json.dumps(reported)}))

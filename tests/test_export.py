@@ -89,8 +89,8 @@ def test_many_exemplars_are_compressed(
     export.write_exemplars(small_site.study, tmp_path)
     (packed,) = tmp_path.iterdir()
     assert packed.name == "exemplars.jsonl.gz"
-    plain = (small_site.folder / "data/exemplars.jsonl").read_bytes()
-    assert gzip.decompress(packed.read_bytes()) == plain
+    basic = (small_site.folder / "data/exemplars.jsonl").read_bytes()
+    assert gzip.decompress(packed.read_bytes()) == basic
 
 
 def test_missing_numbers_are_there_to_be_empty(encoder_site: Site) -> None:
@@ -117,9 +117,9 @@ def test_exemplars_are_one_object_a_line(any_site: Site) -> None:
     study = any_site.study
     lines = (any_site.folder / "data/exemplars.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
-    assert len(records) == len(study.portrait.exemplars) > 0
+    assert len(records) == len(study.sentence_data.exemplars) > 0
     documented = {name for names in export.EXEMPLARS for name in names.split(", ")}
-    for record, exemplar in zip(records, study.portrait.exemplars, strict=True):
+    for record, exemplar in zip(records, study.sentence_data.exemplars, strict=True):
         assert set(record) == documented
         assert (record["stack"], record["layer"], record["head"]) == exemplar.head
         assert record["query_token"]
@@ -151,7 +151,7 @@ def test_the_manifest_says_how_the_site_was_made(any_site: Site) -> None:
 
 def test_maps_of_heads_are_the_bytes_of_the_study(any_site: Site) -> None:
     study = any_site.study
-    for exemplar in study.portrait.exemplars:
+    for exemplar in study.sentence_data.exemplars:
         stack, layer, head = exemplar.head
         prefix = "" if stack == "self" else f"{stack}-"
         name = f"{prefix}L{layer:02}-H{head:02}"
@@ -175,8 +175,8 @@ def test_the_grid_offers_the_numbers_of_the_table(encoder_site: Site) -> None:
     grid = grids["self"]["attention_distance/"]
     heads = encoder_site.study.heads
     chosen = heads[(heads["metric"] == "attention_distance") & (heads["view"] == "raw")]
-    shown = chosen.sort_values(["layer", "head"])["value"]
-    assert [float(text) for text in grid["texts"]] == [float(f"{value:.2f}") for value in shown]
+    displayed = chosen.sort_values(["layer", "head"])["value"]
+    assert [float(text) for text in grid["texts"]] == [float(f"{value:.2f}") for value in displayed]
 
 
 def test_a_table_that_is_too_large_for_csv_stays_in_parquet(
@@ -198,14 +198,14 @@ def test_a_large_table_is_compressed_and_holds_the_same(
     small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The most used ones stay as they are for longer; the same bytes every time."""
-    plain = small_site.folder / "data"
-    size = (plain / "layers.csv").stat().st_size
+    basic = small_site.folder / "data"
+    size = (basic / "layers.csv").stat().st_size
     monkeypatch.setattr(export, "PLAIN", 0)
     monkeypatch.setattr(export, "PLAIN_ONES", {"layers": size})
     assert export.write_tables(small_site.study, tmp_path) == []
-    assert (tmp_path / "layers.csv").read_bytes() == (plain / "layers.csv").read_bytes()
+    assert (tmp_path / "layers.csv").read_bytes() == (basic / "layers.csv").read_bytes()
     packed = tmp_path / "heads.csv.gz"
-    assert gzip.decompress(packed.read_bytes()) == (plain / "heads.csv").read_bytes()
+    assert gzip.decompress(packed.read_bytes()) == (basic / "heads.csv").read_bytes()
     assert not (tmp_path / "heads.csv").exists()
     first = packed.read_bytes()
     export.write_tables(small_site.study, tmp_path)
@@ -231,11 +231,11 @@ def test_letters_give_back_their_bytes_and_mean_nothing_to_html(content: bytes) 
 def test_a_cell_that_a_spreadsheet_would_run_is_quoted(
     small_site: Site, tmp_path: Path, text: str
 ) -> None:
-    shown = "'" + text.replace("\r", "␍")  # as pages show it; a bare one would end a row
+    displayed = "'" + text.replace("\r", "␍")  # as pages show it; a bare one would end a row
     study = small_site.study
     study.tokens["token"] = text
     study.nearest["neighbour"] = text
     export.write_tables(study, tmp_path)
-    assert {row["token"] for row in rows_of(tmp_path / "tokens.csv")} == {shown}
-    assert {row["neighbour"] for row in rows_of(tmp_path / "nearest.csv")} == {shown}
+    assert {row["token"] for row in rows_of(tmp_path / "tokens.csv")} == {displayed}
+    assert {row["neighbour"] for row in rows_of(tmp_path / "nearest.csv")} == {displayed}
     assert set(pq.read_table(tmp_path / "tokens.parquet")["token"].to_pylist()) == {text}

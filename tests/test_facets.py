@@ -62,7 +62,7 @@ def test_numbers_of_groups_are_those_of_plain_loops_over_their_sentences(
 
 def test_groups_of_a_column_add_to_the_whole_corpus(grouped_study: Study) -> None:
     """Where every sentence has a value: sums of heads, of layers and of uniform attention."""
-    sums = grouped_study.survey.heads["self"]
+    sums = grouped_study.corpus_sums.heads["self"]
     for part in ("heads", "layers", "uniform"):
         whole = getattr(sums.table, part).sums.sum(1)
         own = [getattr(g, part).sums.sum(1) for g in sums.groups if g.column == "label"]
@@ -74,7 +74,7 @@ def test_two_halves_add_to_the_groups_of_the_whole(grouped_study: Study, gather:
     merged = gather(ROWS[:5]) + gather(ROWS[5:])
     pd.testing.assert_frame_equal(merged.groups, grouped_study.groups, rtol=1e-9)
     assert [
-        (g.column, g.value, g.sentences) for g in merged.survey.heads["self"].groups
+        (g.column, g.value, g.sentences) for g in merged.corpus_sums.heads["self"].groups
     ] == [("kind", "lonely", 1), ("kind", "one", 8), ("kind", "two", 3),
           ("label", "bad", 6), ("label", "good", 6)]  # fmt: skip
 
@@ -96,10 +96,10 @@ def test_a_group_of_one_sentence_has_values_without_intervals(grouped_study: Stu
 def test_without_facets_nothing_is_grouped_and_numbers_stay(
     grouped_study: Study, gather: Collect
 ) -> None:
-    plain = gather(facet="none")
-    assert plain.survey.heads["self"].groups == ()
-    assert plain.groups.empty
-    pd.testing.assert_frame_equal(plain.heads, grouped_study.heads)
+    basic = gather(facet="none")
+    assert basic.corpus_sums.heads["self"].groups == ()
+    assert basic.groups.empty
+    pd.testing.assert_frame_equal(basic.heads, grouped_study.heads)
 
 
 def test_columns_of_known_names_group_unasked() -> None:
@@ -136,16 +136,16 @@ def test_columns_can_be_chosen_or_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ("labl", "--facet: no column 'labl' in the input; expected one of label, own"),
         ("own", "--facet: column 'own' has another value in each sentence"),
     ],
 )
-def test_a_column_that_cannot_group_is_refused_in_one_line(asked: str, said: str) -> None:
+def test_a_column_that_cannot_group_is_refused_in_one_line(asked: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         facets(sentences(label=["a", "b", "a"], own=["1", "2", "3"]), asked)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
 

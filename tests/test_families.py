@@ -196,9 +196,9 @@ def test_a_missing_target_is_what_greedy_decoding_writes(
             if best in {config.eos_token_id, config.pad_token_id}:
                 break
             written.append(best)
-        shown = study.portrait.sentences[sentence].texts[Side.TARGET]
-        assert shown.generated
-        assert len(shown.pieces) == len(written)
-        assert shown.text == bare.tokenizer.decode(written, skip_special_tokens=True)
-        assert shown.special[0]
+        stored_text = study.sentence_data.sentences[sentence].texts[Side.TARGET]
+        assert stored_text.generated
+        assert len(stored_text.pieces) == len(written)
+        assert stored_text.text == bare.tokenizer.decode(written, skip_special_tokens=True)
+        assert stored_text.special[0]
     assert study.manifest.count(Side.TARGET, "generated") == 2

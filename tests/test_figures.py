@@ -47,7 +47,7 @@ def file_rows(site: Site, name: str) -> list[dict[str, str]]:
     return rows_of((site.folder / name).read_bytes())
 
 
-def shown_alone(spec: dict[str, Any], row: dict[str, str]) -> dict[str, Any]:
+def drawn_alone(spec: dict[str, Any], row: dict[str, str]) -> dict[str, Any]:
     """A specification without the rows that its picture hides: those unlike a row of its file."""
     kept = {
         name: [
@@ -65,8 +65,8 @@ def drawn_rows(figure: Figure) -> pd.DataFrame:
     parts = [pd.DataFrame(rows) for rows in figure.spec["datasets"].values()]
     table = pd.concat([part[columns] for part in parts if {*columns} <= {*part}])
     for param in figure.spec.get("params", []):
-        field, _, shown = param["name"].partition("_")
-        table = table[table[field] == param["value"]] if shown else table
+        field, _, displayed = param["name"].partition("_")
+        table = table[table[field] == param["value"]] if displayed else table
     return table.drop_duplicates()
 
 
@@ -137,14 +137,14 @@ def test_the_table_of_a_figure_has_the_rows_that_are_drawn_and_no_other(any_site
     """The picture's own numbers are those of the table, to four decimals."""
     for figure in figures(any_site.stored).values():
         assert figure.rows is not None
-        drawn, told = drawn_rows(figure), figure.rows
-        assert len(drawn) == len(told) > 0, figure.name
-        numbers = [name for name in told if told[name].dtype.kind == "f"]
-        places = [str(name) for name in told if name not in numbers]
-        each = [frame.sort_values(places, ignore_index=True) for frame in (drawn, told)]
+        drawn, reported = drawn_rows(figure), figure.rows
+        assert len(drawn) == len(reported) > 0, figure.name
+        numbers = [name for name in reported if reported[name].dtype.kind == "f"]
+        places = [str(name) for name in reported if name not in numbers]
+        frames = [frame.sort_values(places, ignore_index=True) for frame in (drawn, reported)]
         for name in places:
-            assert each[0][name].tolist() == each[1][name].tolist(), figure.name
-        seen, exact = (frame[numbers].to_numpy(float) for frame in each)
+            assert frames[0][name].tolist() == frames[1][name].tolist(), figure.name
+        seen, exact = (frame[numbers].to_numpy(float) for frame in frames)
         np.testing.assert_allclose(seen, exact, rtol=0, atol=5.1e-5, err_msg=figure.name)
 
 
@@ -155,7 +155,7 @@ def test_a_picture_of_the_tables_rows_alone_is_the_same_picture(
 ) -> None:
     figure = figures(encoder_site.stored)[name]
     (row, *_) = file_rows(encoder_site, f"figures/{name}.csv")
-    spec = shown_alone(figure.spec, row)
+    spec = drawn_alone(figure.spec, row)
     count = [sum(map(len, each["datasets"].values())) for each in (spec, figure.spec)]
     assert 0 < count[0] < count[1]
     pictures = [vl_convert.vegalite_to_svg(each) for each in (spec, figure.spec)]
@@ -173,20 +173,20 @@ def test_numbers_of_heads_and_layers_are_those_of_the_tables(any_site: Site) -> 
             name = f"{metric}-{stack}{ending}"
             if name not in figures(any_site.stored) or not (rows and rows[0].get("view")):
                 continue
-            told = file_rows(any_site, f"figures/{name}.csv")
-            told = [row for row in told if row.get("series", "model") == "model"]
-            if not told or "view" not in told[0]:
+            reported = file_rows(any_site, f"figures/{name}.csv")
+            reported = [row for row in reported if row.get("series", "model") == "model"]
+            if not reported or "view" not in reported[0]:
                 continue  # of a token metric
-            shown = (told[0]["view"], told[0].get("label", ""))
+            displayed = (reported[0]["view"], reported[0].get("label", ""))
             expected = {
                 (row["layer"], row.get("head", "")): [row[n] for n in ("value", "low", "high")]
                 for row in rows
                 if (row["stack"], row["metric"]) == (stack, metric) and row["value"]
-                and (row["view"], label_name(row["label"])) == shown
+                and (row["view"], label_name(row["label"])) == displayed
             }  # fmt: skip
             found = {
                 (row["layer"], row.get("head", "")): [row[n] for n in ("value", "low", "high")]
-                for row in told
+                for row in reported
             }
             assert found == expected, name
             count += len(found)
@@ -196,9 +196,9 @@ def test_numbers_of_heads_and_layers_are_those_of_the_tables(any_site: Site) -> 
 @pytest.mark.slow
 def test_numbers_of_states_are_those_of_the_table(encoder_site: Site) -> None:
     states = {row["value"] for row in file_rows(encoder_site, "data/geometry.csv")}
-    told = file_rows(encoder_site, "figures/geometry-self.csv")
-    assert {row["value"] for row in told} <= states
-    assert len(told) > 5
+    reported = file_rows(encoder_site, "figures/geometry-self.csv")
+    assert {row["value"] for row in reported} <= states
+    assert len(reported) > 5
 
 
 def test_numbers_of_tokens_have_the_digits_of_the_table(small_site: Site) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from headbook.metrics import all_metrics
 from headbook.numbers.results import results
-from headbook.stored.shown import ShownText
+from headbook.stored.shown import StoredText
 from headbook.stored.study import Study
 from headbook.views import find, menu
 from headbook.views.answers import QUESTIONS
@@ -53,7 +53,7 @@ def test_every_page_is_found_but_those_of_heads(any_site: Site) -> None:
 
 def test_each_piece_has_its_sentences(any_site: Site) -> None:
     """Counted by looping over the texts of sentences with a page."""
-    sentences = any_site.study.portrait.paged
+    sentences = any_site.study.sentence_data.paged
     times, places = Counter[str](), dict[str, list[int]]()
     for sentence in sentences:
         for text in sentence.texts.values():
@@ -83,14 +83,14 @@ def test_types_of_other_sentences_are_found_too(encoder_site: Site) -> None:
 
 def many(study: Study, amount: int) -> Study:
     """The study with so many copies of its first listed sentence in place of all."""
-    first = next(s for s in study.portrait.sentences.values() if s.listed)
+    first = next(s for s in study.sentence_data.sentences.values() if s.listed)
     texts = {
-        side: ShownText("water", ("water",), ((0, 5),), (False,), (0,), ("",), 0, False)
+        side: StoredText("water", ("water",), ((0, 5),), (False,), (0,), ("",), 0, False)
         for side in first.texts
     }
     copies = {i: dataclasses.replace(first, index=i, texts=texts) for i in range(amount)}
     return dataclasses.replace(
-        study, portrait=dataclasses.replace(study.portrait, sentences=copies)
+        study, sentence_data=dataclasses.replace(study.sentence_data, sentences=copies)
     )
 
 
@@ -118,10 +118,10 @@ def test_questions_on_patterns_lead_to_their_answers(any_site: Site) -> None:
     about = [row for row in found if row[1].startswith("patterns.html")]
     html = html_of(any_site.folder / "patterns.html") if about else ""
     assert bool(about) == (any_site.folder / "patterns.html").is_file()
-    for question, address, answer, _ in about:
+    for question, address, text, _ in about:
         after = html.partition(f'id="{address.partition("#")[2]}">{question}<')[2]
         assert after, address
-        assert " ".join(answer.split()[:3]) in after.partition("<h3")[0]
+        assert " ".join(text.split()[:3]) in after.partition("<h3")[0]
 
 
 def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Site) -> None:
@@ -142,14 +142,14 @@ def test_the_map_holds_every_head_of_every_stack(any_site: Site) -> None:
     found, each = data_of(any_site, "map"), results(any_site.study)
     assert [row[0] for row in found["stacks"]] == [*each]
     for stack, _, layers, heads, names, hrefs in found["stacks"]:
-        shown = grid(each[stack])
-        cells = [cell for _, row in shown.rows for cell in row]
+        displayed = grid(each[stack])
+        cells = [cell for _, row in displayed.rows for cell in row]
         assert (names, hrefs) == ([c.name for c in cells], [c.href for c in cells])
-        assert layers == [layer for layer, _ in shown.rows]
+        assert layers == [layer for layer, _ in displayed.rows]
         assert heads * len(layers) == len(names)
         assert all((any_site.folder / href).is_file() for href in hrefs)
         assert found["first"].get(stack) == data_of(any_site, "grid")[stack].get(found["chosen"])
-        if shown.chosen == found["chosen"]:
+        if displayed.chosen == found["chosen"]:
             assert found["first"][stack]["texts"] == [c.text for c in cells]
             assert found["first"][stack]["steps"] == [c.step for c in cells]
 

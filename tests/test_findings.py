@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from fakes import NO_NUMBERS, Fake, fake_results, said
+from fakes import NO_ESTIMATES, Fake, fake_results, finding_texts
 from headbook import findings
 from headbook.findings import find, looks, travels, twins
 from headbook.metrics import all_metrics
@@ -36,21 +36,21 @@ def test_metrics_in_which_no_layer_differs_from_the_untrained_twin_are_listed() 
         VARIABILITY: Fake([[0.2]] * 2),
     }
     of = fake_results(model, twins={"untrained 0": same, "untrained 1": other})
-    (text,) = said(twins.like_untrained, of)
+    (text,) = finding_texts(twins.like_untrained, of)
     assert text == (
         "No clear difference from the same architecture with random weights (2 seeds), in any "
         "layer: attention distance, attention variability (sample of 40)."
     )
     one = fake_results({SHARE: Fake([[0.5], [0.1]])}, twins={"untrained 0": {SHARE: same[SHARE]}})
-    assert not said(twins.like_untrained, one)
-    assert not said(twins.like_untrained, fake_results(model))
+    assert not finding_texts(twins.like_untrained, one)
+    assert not finding_texts(twins.like_untrained, fake_results(model))
 
 
 def test_with_one_seed_the_band_is_the_interval_of_the_twin() -> None:
     def of(spread: float) -> list[str]:
         twin = {DISTANCE: Fake([[5.5]], spread=spread)}
         model = {DISTANCE: Fake([[5.0]], spread=0.01)}
-        return said(twins.like_untrained, fake_results(model, twins={"untrained 0": twin}))
+        return finding_texts(twins.like_untrained, fake_results(model, twins={"untrained 0": twin}))
 
     assert of(5.0)
     assert not of(0.01)
@@ -58,22 +58,24 @@ def test_with_one_seed_the_band_is_the_interval_of_the_twin() -> None:
 
 def cosines(values: list[float], spread: float = 0.01) -> StackResults:
     column = TokenColumn("cosine_to_input", State.OUT, None, "all")
-    return fake_results(NO_NUMBERS, tokens={column: (values, spread)})
+    return fake_results(NO_ESTIMATES, tokens={column: (values, spread)})
 
 
 def test_tokens_drift_only_if_the_ends_are_apart() -> None:
-    (text,) = said(travels.drift, cosines([0.9, 0.7, 0.4]))
+    (text,) = finding_texts(travels.drift, cosines([0.9, 0.7, 0.4]))
     assert "falls from 0.90 [" in text
     assert "] after layer 2." in text
-    assert "rises" in said(travels.drift, cosines([0.2, 0.4]))[0]
-    assert not said(travels.drift, cosines([0.9, 0.4], spread=3))
-    assert not said(travels.drift, cosines([0.9]))
+    assert "rises" in finding_texts(travels.drift, cosines([0.2, 0.4]))[0]
+    assert not finding_texts(travels.drift, cosines([0.9, 0.4], spread=3))
+    assert not finding_texts(travels.drift, cosines([0.9]))
 
 
 def test_tokens_lose_their_own_word_only_if_the_last_interval_says_so() -> None:
     def of(values: list[float]) -> list[str]:
         column = TokenColumn("vocabulary_rank", State.OUT, Space.RAW, "all")
-        return said(travels.own_word, fake_results(NO_NUMBERS, tokens={column: (values, 0.01)}))
+        return finding_texts(
+            travels.own_word, fake_results(NO_ESTIMATES, tokens={column: (values, 0.01)})
+        )
 
     (text,) = of([0.0, 0.1, 2.0])
     assert text.startswith("Up to layer 1, a typical token is nearest to its own vocabulary ")
@@ -105,11 +107,11 @@ def everything(stack: str = "self") -> StackResults:
 def test_there_are_at_most_twelve_findings_and_the_general_ones_come_first() -> None:
     of = everything()
     rules = (*findings.GENERAL, *findings.SPECIAL)
-    assert sum(len(said(rule, of)) for rule in rules) > findings.MOST
+    assert sum(len(finding_texts(rule, of)) for rule in rules) > findings.MOST
     found = [finding.text for finding in find(of)]
     assert len(found) == findings.MOST == 12
-    assert found[0] == said(looks.trend, of)[0]
-    assert found[1] == said(looks.sink, of)[0]
+    assert found[0] == finding_texts(looks.trend, of)[0]
+    assert found[1] == finding_texts(looks.sink, of)[0]
 
 
 def test_where_a_model_has_several_stacks_every_finding_names_its_own() -> None:
@@ -133,11 +135,11 @@ def test_what_rests_on_few_observations_is_not_said() -> None:
     column = HeadColumn("attention_to", View.RAW, "previous")
     for sentences, amount in ((18, 0), (20, 1)):
         of = fake_results({column: Fake([[0.9]])}, sentences=sentences)
-        assert len(said(looks.neighbours, of)) == amount
+        assert len(finding_texts(looks.neighbours, of)) == amount
 
 
 def test_where_nothing_is_known_nothing_is_said() -> None:
-    assert not find(fake_results(NO_NUMBERS))
+    assert not find(fake_results(NO_ESTIMATES))
 
 
 def test_findings_of_a_site_have_numbers_intervals_and_pages(any_site: Site) -> None:

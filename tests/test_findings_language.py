@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fakes import NO_NUMBERS, Fake, fake_results, said
+from fakes import NO_ESTIMATES, Fake, fake_results, finding_texts
 from headbook.findings import find, language
 from headbook.findings.relations import relations
 from headbook.metrics.base import Source
 from headbook.numbers.inference import RelationTests
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.results import Estimates, StackResults
 from headbook.summaries.sums import HeadColumn
 from headbook.terms import View
 
@@ -28,15 +28,17 @@ def test_a_part_of_speech_is_preferred_only_above_chance() -> None:
             | {HeadColumn("pos_received", View.RAW, t): Fake([[0.2, 0.3]]) for t in ratios}
         )
 
-    (text,) = said(language.parts_of_speech, of(2.5))
+    (text,) = finding_texts(language.parts_of_speech, of(2.5))
     assert text.startswith("L0·H0 attends most to verbs (VERB): 20.0")
     assert "of its attention, 2.50 times [" in text
-    assert "L0·H1 attends most to nouns (NOUN)" in said(language.parts_of_speech, of(0.5))[0]
+    assert (
+        "L0·H1 attends most to nouns (NOUN)" in finding_texts(language.parts_of_speech, of(0.5))[0]
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(language, "SENTENCES", 1_000)
-        assert not said(language.parts_of_speech, of(2.5))  # too few have it
+        assert not finding_texts(language.parts_of_speech, of(2.5))  # too few have it
     low = Fake([[0.9, 1.0]])
-    assert not said(
+    assert not finding_texts(
         language.parts_of_speech,
         fake_results({HeadColumn("pos_received_ratio", View.RAW, "NOUN"): low}),
     )
@@ -49,11 +51,11 @@ def test_dependencies_are_followed_only_above_uniform_attention() -> None:
         for label, share in (("previous", 0.5), ("next", 0.2))
     }
     numbers = {column: Fake([[0.2, 0.4]], uniform=0.1), **near}
-    (text,) = said(language.dependencies, fake_results(numbers))
+    (text,) = finding_texts(language.dependencies, fake_results(numbers))
     assert text.startswith("L0·H1 gives most attention along dependencies: 40.0")
     assert text.endswith("where most dependencies are, receive 70.0\u202f%.")
     numbers = {column: Fake([[0.2, 0.4]], uniform=0.4)}
-    assert not said(language.dependencies, fake_results(numbers))
+    assert not finding_texts(language.dependencies, fake_results(numbers))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_trees_beat_their_baseline_or_do_not_or_nothing_is_said(
     def of(heads: list[float], spread: float = 0.01) -> list[str]:
         numbers = {label: Fake([heads], spread=spread), baseline: Fake([[0.4, 0.4]], spread=spread)}
         columns = {HeadColumn(metric, View.NOSINK, x): fake for x, fake in numbers.items()}
-        return said(rule, fake_results(columns))
+        return finding_texts(rule, fake_results(columns))
 
     (above,) = of([0.3, 0.5])
     assert " induced from L0·H1 reach " in above
@@ -100,20 +102,22 @@ def test_trees_beat_their_baseline_or_do_not_or_nothing_is_said(
 
 
 def test_the_rarest_word_is_looked_at_only_above_chance() -> None:
-    (text,) = said(language.rare_words, fake_results({RARE: Fake([[0.1, 0.3]], uniform=0.08)}))
+    (text,) = finding_texts(
+        language.rare_words, fake_results({RARE: Fake([[0.1, 0.3]], uniform=0.08)})
+    )
     assert text.startswith("L0·H1 attends most to the rarest word of a sentence: ")
     assert text.endswith("(random choice: 8.0\u202f%).")
     for fake in (Fake([[0.1, 0.3]], uniform=0.3), Fake([[0.3]], uniform=0.1, spread=3)):
-        assert not said(language.rare_words, fake_results({RARE: fake}))
+        assert not finding_texts(language.rare_words, fake_results({RARE: fake}))
 
 
 def outcomes(margins: list[float], p: list[float], behind: float = 10) -> RelationTests:
     """Two relations with their best heads."""
 
-    def numbers(values: list[float]) -> Numbers:
+    def numbers(values: list[float]) -> Estimates:
         value = np.array(values)
         counts = np.array([40, 40]), np.full(2, 60.0), np.full(2, behind)
-        return Numbers(value, value - 0.1, value + 0.1, *counts)
+        return Estimates(value, value - 0.1, value + 0.1, *counts)
 
     return RelationTests(
         labels=("obj:to_head", "nsubj:to_dependent"),
@@ -131,7 +135,7 @@ def outcomes(margins: list[float], p: list[float], behind: float = 10) -> Relati
 
 
 def test_the_relation_is_named_that_is_found_most_beyond_an_offset() -> None:
-    of = fake_results(NO_NUMBERS)
+    of = fake_results(NO_ESTIMATES)
     (finding,) = relations(of, outcomes([0.4, 0.5], [0.001, 0.0005]))
     assert finding.text.startswith("In two of 2 pairs of relation and direction, a head beats ")
     assert "L1·H0 attends from a verb to its subject in 80.0" in finding.text
@@ -149,4 +153,4 @@ def test_the_relation_is_named_that_is_found_most_beyond_an_offset() -> None:
 def test_a_relation_needs_a_small_p_a_margin_above_nothing_and_enough_sentences(
     margins: list[float], p: list[float], behind: float
 ) -> None:
-    assert not [*relations(fake_results(NO_NUMBERS), outcomes(margins, p, behind))]
+    assert not [*relations(fake_results(NO_ESTIMATES), outcomes(margins, p, behind))]

@@ -66,8 +66,8 @@ def naive(tiny_folder: Folder) -> Callable[[str], Naive]:
         found = Naive({}, {})
         for index, sides in enumerate(texts):
             stacks: dict[str, list[naive_flow.Layer]] = defaultdict(list)
-            for each in naive_flow.layers(bare, bare.ids(*sides)):
-                stacks[each.stack].append(each)
+            for layer in naive_flow.layers(bare, bare.ids(*sides)):
+                stacks[layer.stack].append(layer)
             for stack, layers in stacks.items():
                 fill(found, index, stack, layers)
         return found
@@ -117,7 +117,7 @@ def test_layers_have_the_mean_over_ordinary_and_over_special_tokens(
     found, wanted = study(family), defaultdict(list)
     for (metric, sentence, stack, layer, i), value in naive(family).values.items():
         side = found.manifest.stack(stack).queries
-        special = found.portrait.sentences[sentence - 1].texts[side].special[i]
+        special = found.sentence_data.sentences[sentence - 1].texts[side].special[i]
         wanted[metric, stack, layer, "special" if special else "all"].append(value)
     rows = found.layers[found.layers["label"].str.endswith(("/all", "/special"))]
     assert len(rows) == len(wanted)
@@ -131,7 +131,7 @@ def test_layers_have_the_mean_over_ordinary_and_over_special_tokens(
 def test_last_states_are_stored_in_steps_of_a_byte(
     family: str, study: Callable[[str], Study], naive: Callable[[str], Naive]
 ) -> None:
-    found, wanted = study(family).portrait.rollouts, naive(family).last
+    found, wanted = study(family).sentence_data.rollouts, naive(family).last
     assert found.keys() == wanted.keys()
     for place, shares in wanted.items():
         np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)
@@ -143,11 +143,11 @@ def test_a_stored_study_and_one_of_two_parts_keep_rollouts_and_lengths(
 ) -> None:
     one = study("bert")
     one.save(tmp_path / "study")
-    again = Study.load(tmp_path / "study").portrait
-    both = (one + one).portrait
+    again = Study.load(tmp_path / "study").sentence_data
+    both = (one + one).sentence_data
     n = one.manifest.counts["sentences"]
     for name in ("rollouts", "norms"):
-        mine, stored, joined = (getattr(each, name) for each in (one.portrait, again, both))
+        mine, stored, joined = (getattr(each, name) for each in (one.sentence_data, again, both))
         assert mine.keys() == stored.keys()
         assert len(joined) == 2 * len(mine)
         for (stack, index, *kind), cells in mine.items():
@@ -165,7 +165,7 @@ def test_listed_sentences_keep_the_lengths_of_values(
     for index, tree in enumerate(TREES):
         with Written(bare.network) as written:
             bare.run(bare.ids(treebank.text_of(tree)))
-        found = study("bert").portrait.norms["self", index]
+        found = study("bert").sentence_data.norms["self", index]
         for layer in range(tiny.LAYERS):
             for head in range(tiny.HEADS):
                 wanted = written.norms("self", layer, head, tiny.HEADS)
@@ -181,8 +181,8 @@ def test_without_values_there_is_rollout_with_one_half_alone(
         metrics=METRICS,
     )  # fmt: skip
     assert set(study.tokens["metric"]) == {"rollout_self"}
-    assert {kind for _, _, kind in study.portrait.rollouts} == {"half"}
-    assert study.portrait.norms == {}
+    assert {kind for _, _, kind in study.sentence_data.rollouts} == {"half"}
+    assert study.sentence_data.norms == {}
     behind = study.layers[study.layers["metric"] != "rollout_self"]
     assert behind.loc[behind["metric"].isin(METRICS.split(",")[1:]), "value"].isna().all()
     (gap,) = (g for g in study.manifest.gaps if g.what == "values and their output projection")
@@ -194,8 +194,8 @@ def test_cross_attention_has_no_number_and_the_study_says_why(
 ) -> None:
     found = study("bart")
     assert set(found.tokens["stack"]) == {"encoder", "decoder"}
-    told = {g.what for g in found.manifest.gaps if g.stack == "cross"}
-    assert {m.title for m in flow_metrics(all_metrics().values())} <= told
+    reported = {g.what for g in found.manifest.gaps if g.stack == "cross"}
+    assert {m.title for m in flow_metrics(all_metrics().values())} <= reported
 
 
 def test_who_asks_for_nothing_gets_nothing(tiny_folder: Folder, tmp_path: Path) -> None:
@@ -203,5 +203,5 @@ def test_who_asks_for_nothing_gets_nothing(tiny_folder: Folder, tmp_path: Path) 
         input_file("bert", tmp_path), model=str(tiny_folder("bert")), annotator="none",
         metrics="cosine_to_input",
     )  # fmt: skip
-    assert study.portrait.rollouts == {}
+    assert study.sentence_data.rollouts == {}
     assert set(study.tokens["metric"]) == {"cosine_to_input"}

@@ -12,7 +12,7 @@ from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
 from headbook.measures.flow import (
     Block,
-    FlowView,
+    LayerFlow,
     half_step,
     lengths,
     linear_part,
@@ -127,7 +127,7 @@ def test_without_mixing_rollout_is_the_token_itself() -> None:
 
 
 def test_a_kind_of_rollout_that_is_not_there_has_no_value() -> None:
-    view = FlowView(None, {Rollout.HALF: torch.eye(2)[None]})
+    view = LayerFlow(None, {Rollout.HALF: torch.eye(2)[None]})
     assert view.mixing is None
     assert view.own(Rollout.MEASURED) is None
     assert replace(view, split=torch.ones(2, 1, 2)).mixing is not None

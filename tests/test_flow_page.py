@@ -19,7 +19,7 @@ from fakes import Fake, fake_results
 from headbook.measures.arithmetic import effective_number
 from headbook.metrics import all_metrics, flow_metrics
 from headbook.numbers.results import results
-from headbook.stored.shown import ShownText
+from headbook.stored.shown import StoredText
 from headbook.stored.study import Study
 from headbook.summaries.sums import HeadColumn, TokenColumn
 from headbook.terms import State, View
@@ -58,11 +58,11 @@ def page_of(study: Study) -> FlowPage:
     return found
 
 
-def text(*pieces: str, special: tuple[int, ...] = ()) -> ShownText:
+def text(*pieces: str, special: tuple[int, ...] = ()) -> StoredText:
     """A text of such tokens."""
     n = len(pieces)
     flags = tuple(i in special for i in range(n))
-    return ShownText("", pieces, ((0, 0),) * n, flags, (-1,) * n, ("",) * n, 0, generated=False)
+    return StoredText("", pieces, ((0, 0),) * n, flags, (-1,) * n, ("",) * n, 0, generated=False)
 
 
 def steps(*rows: list[int]) -> Any:
@@ -73,12 +73,12 @@ def test_the_tables_hold_the_numbers_of_the_study(study: Study) -> None:
     (section,) = page_of(study).sections
     columns = [("mixing_ratio", "mid"), ("rollout_self_measured", "out"), ("rollout_self", "out")]
     for metric, state in columns:
-        place = [name for name, _ in columns].index(metric)
+        position = [name for name, _ in columns].index(metric)
         for line in section.lines:
             row = study.layers.query(
                 f"metric == '{metric}' and label == '{state}/all' and layer == {line.layer}"
             )
-            assert line.cells[place].text == percent(float(row["value"].iloc[0]))
+            assert line.cells[position].text == percent(float(row["value"].iloc[0]))
     nouns = next(line for line in section.classes if line.name == "NOUN")
     rows = study.layers.query("metric == 'mixing_ratio' and label == 'mid/NOUN'")
     assert [cell.text for cell in nouns.cells] == [percent(value) for value in rows["value"]]
@@ -89,14 +89,16 @@ def test_sentences_name_layers_with_least_and_most_and_what_is_left(study: Study
     rows = study.layers.query("metric == 'mixing_ratio' and label == 'mid/all'")
     values = rows["value"].to_numpy()
     least, most = int(values.argmin()), int(values.argmax())
-    assert f"Context-mixing ratio: {percent(values[least])} (layer {least})" in section.said[0]
-    assert f"{percent(values[most])} (layer {most})" in section.said[0]
+    assert f"Context-mixing ratio: {percent(values[least])} (layer {least})" in section.sentences[0]
+    assert f"{percent(values[most])} (layer {most})" in section.sentences[0]
     last = study.layers.query("metric == 'rollout_self' and label == 'out/all' and layer == 1")
-    assert f"{percent(float(last['value'].iloc[0]))} (one half in each layer)" in section.said[-1]
+    assert (
+        f"{percent(float(last['value'].iloc[0]))} (one half in each layer)" in section.sentences[-1]
+    )
 
 
 def test_function_and_content_words_are_told_apart_by_intervals_alone() -> None:
-    def said(function: list[float], content: list[float]) -> tuple[str, ...]:
+    def message(function: list[float], content: list[float]) -> tuple[str, ...]:
         column = TokenColumn("mixing_ratio", State.MID, None, "all")
         tokens = {
             column: ([0.3, 0.2, 0.25], 0.01),
@@ -106,11 +108,11 @@ def test_function_and_content_words_are_told_apart_by_intervals_alone() -> None:
         fake = fake_results({SHARE: Fake(np.full((3, 2), np.nan))}, tokens=tokens)
         page = flow_page({"self": fake})
         assert page is not None
-        return page.sections[0].said
+        return page.sections[0].sentences
 
-    told = said([0.5, 0.1, 0.2], [0.2, 0.3, 0.2])
-    assert "than content words in one of 3 layers and less in one (95 %" in told[1]
-    assert "No clear difference" in said([0.2, 0.2, 0.2], [0.2, 0.2, 0.2])[1]
+    reported = message([0.5, 0.1, 0.2], [0.2, 0.3, 0.2])
+    assert "than content words in one of 3 layers and less in one (95 %" in reported[1]
+    assert "No clear difference" in message([0.2, 0.2, 0.2], [0.2, 0.2, 0.2])[1]
 
 
 @pytest.mark.parametrize(
@@ -136,8 +138,8 @@ def test_strongest_and_weakest_are_chosen_on_one_half_and_reported_on_the_other(
     assert line.weakest is not None
     assert (line.strongest.name, line.weakest.name) == ("L0·H0", "L0·H2")
     assert line.strongest.cell.text == line.weakest.cell.text == percent(0.1)
-    assert "norm: L0·H0, 10.0" in found.said[1]
-    assert "smallest: L0·H2, 10.0" in found.said[1]
+    assert "norm: L0·H0, 10.0" in found.sentences[1]
+    assert "smallest: L0·H2, 10.0" in found.sentences[1]
 
 
 def test_without_values_heads_are_left_out() -> None:
@@ -167,7 +169,7 @@ def test_a_family_that_is_not_known_keeps_rollout_with_one_half(
 
 
 def test_a_study_from_before_has_no_page(study: Study) -> None:
-    old = replace(study, survey=replace(study.survey, flows={}, sampled={}))
+    old = replace(study, corpus_sums=replace(study.corpus_sums, flows={}, sampled={}))
     assert flow_page(results(old)) is None
 
 
@@ -178,7 +180,7 @@ def test_last_states_in_words() -> None:
     )
     assert found is not None
     (mixture,) = found.mixtures
-    assert mixture.said == (
+    assert mixture.sentences == (
         "Lowest share of own input: “cat” (token 1), 30\u202f% (50\u202f% “[CLS]”, 20\u202f% “cat” "
         "(token 2)).",
         "Highest share of own input: “cat” (token 2), 90\u202f% (10\u202f% “cat” (token 1)).",
@@ -213,7 +215,7 @@ def test_long_sentences_show_their_first_tokens() -> None:
 def test_a_sentence_of_special_tokens_says_nothing_in_words() -> None:
     found = sources({"half": steps([255])}, text("</s>", special=(0,)))
     assert found is not None
-    assert found.mixtures[0].said == ()
+    assert found.mixtures[0].sentences == ()
 
 
 def test_nothing_measured_nothing_shown() -> None:
@@ -225,7 +227,7 @@ def test_the_site_shows_both(study: Study, tmp_path: Path) -> None:
     headbook.render(study, tmp_path / "site")
     html = html_of(tmp_path / "site" / "flow.html")
     (section,) = page_of(study).sections
-    assert all(unbroken(sentence) in text_of(html) for sentence in section.said)
+    assert all(unbroken(sentence) in text_of(html) for sentence in section.sentences)
     sentence = html_of(tmp_path / "site" / "sentences" / "0001.html")
     pictures = [e for e in elements(sentence, "image") if e.attributes["href"].startswith("data:")]
     assert len(pictures) == 2

@@ -85,13 +85,17 @@ def test_our_own_folder_is_not_replaced_without_force(tmp_path: Path) -> None:
     check_replaceable(out, Kind.SITE, force=True)
 
 
-@pytest.mark.parametrize(("name", "said"), [("manifest.json", "study"), ("data/manifest.json", "")])
-def test_a_folder_without_a_list_is_not_touched(tmp_path: Path, name: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "message"), [("manifest.json", "study"), ("data/manifest.json", "")]
+)
+def test_a_folder_without_a_list_is_not_touched(tmp_path: Path, name: str, message: str) -> None:
     """An older Headbook wrote none; nobody knows what in it is somebody's own."""
     out = tmp_path / "site"
     (out / name).parent.mkdir(parents=True)
     (out / name).write_text(MANIFEST)
-    expected = f"holds Headbook's {said}; expected a new folder" if said else "by an older Headbook"
+    expected = (
+        f"holds Headbook's {message}; expected a new folder" if message else "by an older Headbook"
+    )
     assert expected in refusal(out)
 
 

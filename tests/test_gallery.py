@@ -50,15 +50,15 @@ def brightness(file: Path) -> float:
 
 def test_the_gallery_that_is_there_is_what_the_script_writes() -> None:
     """But for the name of the head."""
-    found = read(DOCS / "gallery.md")
-    names = re.findall(r"L\d+·H\d+", found)
+    text = read(DOCS / "gallery.md")
+    names = re.findall(r"L\d+·H\d+", text)
     assert len(names) == 1
-    assert gallery.text({"head_name": names[0]}) == found
+    assert gallery.text({"head_name": names[0]}) == text
 
 
 def test_pictures_are_small_and_each_is_shown() -> None:
-    shown = read(DOCS / "gallery.md") + read(ROOT / "README.md")
+    displayed = read(DOCS / "gallery.md") + read(ROOT / "README.md")
     assert pictures(DOCS)
     for picture in pictures(DOCS):
-        assert picture in shown
+        assert picture in displayed
     assert sum((DOCS / each).stat().st_size for each in pictures(DOCS)) < LARGEST

@@ -72,12 +72,12 @@ def states(bare: Bare, texts: list[str], *, paired: bool) -> Iterator[tuple[str,
         for stack, path in paths(bare, rows).items():
             outs = [path.start, *(v for (_, state), v in path.states.items() if state == "out")]
             causal = stack == "decoder" or bare.network.config.model_type in {"gpt2", "llama"}
-            for place, vectors in enumerate(outs if stack != "cross" else []):
+            for index, vectors in enumerate(outs if stack != "cross" else []):
                 for i, token in enumerate(parts[stack == "decoder"].tokens):
                     if not token.special and not (causal and i == 0):
                         kind = NO_KIND if token.punctuation else token.id
                         row = (number, kind, vectors[i], path.start[i])
-                        gathered.setdefault((stack, place), []).append(row)
+                        gathered.setdefault((stack, index), []).append(row)
     for (stack, _), rows_of in gathered.items():
         yield (
             stack,
@@ -100,9 +100,9 @@ def test_every_number_equals_the_naive_computation(
     texts = [*TEXTS, TEXTS[0]]  # the second of two equal sentences does not count
     table = run(tmp_path, folder, texts, paired=paired).geometry
     bare = Bare.load(folder, pairs=paired)
-    found = list(states(bare, TEXTS, paired=paired))
-    assert len(found) == 3 * (1 + paired)
-    for number, (stack, tokens) in enumerate(found):
+    rows = list(states(bare, TEXTS, paired=paired))
+    assert len(rows) == 3 * (1 + paired)
+    for number, (stack, tokens) in enumerate(rows):
         layer = number % 3 - 1
         part = table[(table["stack"] == stack) & (table["layer"].fillna(-1) == layer)]
         assert set(part["sentences"]) <= {14, 0}
@@ -147,8 +147,8 @@ def test_values_and_intervals_equal_those_of_every_sentence_left_out(
 ) -> None:
     """The interval is the delete-one jackknife's, computed again without each sentence."""
     tokens = made(12, seed=seed)
-    found = METRICS[metric].measure(cloud_of(tokens))[label]
-    ratios = kept([[found]], 12)
+    estimate = METRICS[metric].measure(cloud_of(tokens))[label]
+    ratios = kept([[estimate]], 12)
     low, high = (float(end[0, 0]) for end in ratios.interval())
     twin = naive.TWINS[metric, label]
     assert float(ratios.value[0, 0]) == pytest.approx(twin(tokens), rel=0, abs=1e-9)
@@ -165,14 +165,14 @@ def test_random_tokens_are_as_many_as_occurrences_and_of_different_sentences() -
     sets = [[int(i) for i in row if i >= 0] for row in drawn]
     for row in sets:
         assert len({tokens.sentence[i] for i in row}) == len(row)
-    found = METRICS["maximum_explainable_variance"].measure(cloud)
-    baseline = found["baseline"]
+    estimates = METRICS["maximum_explainable_variance"].measure(cloud)
+    baseline = estimates["baseline"]
     assert baseline.value == pytest.approx(naive.explainable(tokens, sets), rel=0, abs=1e-9)
     for s in range(40):
         fewer = naive.explainable(tokens.without(s), sets)
         assert baseline.without[s] == pytest.approx(fewer, rel=0, abs=1e-9)
-    difference = found["raw"].value - baseline.value
-    assert found["adjusted"].value == pytest.approx(difference, rel=0, abs=1e-12)
+    difference = estimates["raw"].value - baseline.value
+    assert estimates["adjusted"].value == pytest.approx(difference, rel=0, abs=1e-12)
 
 
 def test_the_seed_decides_which_random_tokens_are_drawn() -> None:
@@ -190,8 +190,8 @@ LONG = made(100, width=12, longest=14)
 
 def test_the_effective_rank_equals_the_naive_computation() -> None:
     assert len(LONG.sentence) // MINIBATCH >= 2
-    found = METRICS["effective_rank"].measure(cloud_of(LONG))[""]
-    assert found.value == pytest.approx(naive.effective_rank(LONG.vectors), rel=0, abs=1e-9)
+    estimate = METRICS["effective_rank"].measure(cloud_of(LONG))[""]
+    assert estimate.value == pytest.approx(naive.effective_rank(LONG.vectors), rel=0, abs=1e-9)
 
 
 def products(*states_: Floats) -> GeometrySums:
@@ -216,9 +216,9 @@ def test_cka_equals_the_naive_computation() -> None:
 
 def test_cka_of_a_state_with_itself_turned_and_stretched_is_one() -> None:
     turn = ortho_group.rvs(12, random_state=0)
-    found = products(LONG.vectors, 3.5 * LONG.vectors @ turn, LONG.start)
-    assert found.cka[:2, :2] == pytest.approx(np.ones((2, 2)), rel=0, abs=1e-12)
-    assert found.cka[0, 2] == pytest.approx(found.cka[1, 2], rel=0, abs=1e-12)
+    geometry_sums = products(LONG.vectors, 3.5 * LONG.vectors @ turn, LONG.start)
+    assert geometry_sums.cka[:2, :2] == pytest.approx(np.ones((2, 2)), rel=0, abs=1e-12)
+    assert geometry_sums.cka[0, 2] == pytest.approx(geometry_sums.cka[1, 2], rel=0, abs=1e-12)
 
 
 def test_cka_of_states_that_share_nothing_is_near_zero_with_fewer_tokens_than_dimensions() -> None:
@@ -237,9 +237,9 @@ def test_the_effective_rank_of_even_directions_is_their_number() -> None:
         # Each minibatch has every second token: each direction as often one way as the other.
         turned = rows @ ortho_group.rvs(8, random_state=1)
         sample = Sample(np.repeat([0, 1], MINIBATCH), np.zeros(len(rows), dtype=np.int64))
-        found = METRICS["effective_rank"].measure(Cloud(sample, turned))[""].value
-        assert found == pytest.approx(naive.effective_rank(turned), rel=0, abs=1e-9)
-        assert found == pytest.approx(rank, rel=0.02)
+        value = METRICS["effective_rank"].measure(Cloud(sample, turned))[""].value
+        assert value == pytest.approx(naive.effective_rank(turned), rel=0, abs=1e-9)
+        assert value == pytest.approx(rank, rel=0.02)
 
 
 def test_anisotropy_is_one_where_all_vectors_point_the_same_way() -> None:
@@ -257,11 +257,11 @@ def test_a_large_dimension_is_found_and_does_nothing_once_standardised() -> None
     tokens = made()
     vectors = np.random.default_rng(5).normal(size=tokens.vectors.shape)
     vectors[:, 4] = vectors[:, 4] + 50
-    found = METRICS["anisotropy"].measure(Cloud(cloud_of(tokens).sample, vectors))
+    estimates = METRICS["anisotropy"].measure(Cloud(cloud_of(tokens).sample, vectors))
     assert Cloud(cloud_of(tokens).sample, vectors).outliers[0] == 4
-    assert found["raw"].value > 0.95
-    assert abs(found["standardised"].value) < 0.1
-    assert abs(found["without_outliers"].value) < 0.3
+    assert estimates["raw"].value > 0.95
+    assert abs(estimates["standardised"].value) < 0.1
+    assert abs(estimates["without_outliers"].value) < 0.3
 
 
 def values(cloud: Cloud) -> dict[tuple[str, str], float]:
@@ -315,7 +315,7 @@ def recorded(folder: Path, place: Path, budget: int) -> tuple[list[Cloud], list[
         def sums(self, found: Any) -> Any:
             metric = METRICS["effective_rank"]
             fake = LayerMetric(**{**vars(metric), "measure": keep})
-            return geometry.Geometer(self.model, self.anatomy, (fake,), (), 0).sums(found)
+            return geometry.Geometer(self.model, self.architecture, (fake,), (), 0).sums(found)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headbook.passes.run.Geometer", Recording)
@@ -331,9 +331,9 @@ def test_clouds_hold_the_bare_models_states_in_the_order_of_hashes(
     folder = tiny_folder("bert")
     clouds, taken = recorded(folder, tmp_path, budget)
     assert sorted(taken) == sorted(TEXTS)
-    found = list(states(Bare.load(folder), taken, paired=False))
-    assert len(clouds) == len(found) == 3
-    for cloud, (_, tokens) in zip(clouds, found, strict=True):
+    rows = list(states(Bare.load(folder), taken, paired=False))
+    assert len(clouds) == len(rows) == 3
+    for cloud, (_, tokens) in zip(clouds, rows, strict=True):
         assert cloud.sample.sentence.tolist() == list(tokens.sentence)
         assert cloud.sample.kind.tolist() == list(tokens.kind)
         assert cloud.vectors == pytest.approx(tokens.vectors, rel=0, abs=1e-9)

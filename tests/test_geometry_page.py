@@ -67,8 +67,8 @@ def test_two_studies_have_the_mean_of_their_numbers_by_sentences(
 ) -> None:
     """Squared errors add up, each weighted by its part of the sentences squared."""
     other = run(tmp_path, tiny_folder("bert"), TEXTS)
-    both = (study + other).survey.geometry["self"]
-    parts = [s.survey.geometry["self"] for s in (study, other)]
+    both = (study + other).corpus_sums.geometry["self"]
+    parts = [s.corpus_sums.geometry["self"] for s in (study, other)]
     assert (both.sentences, both.tokens) == tuple(
         sum(pair) for pair in zip(*((p.sentences, p.tokens) for p in parts), strict=True)
     )
@@ -102,7 +102,7 @@ def test_what_cannot_be_computed_is_missing_and_said(
     tmp_path: Path,
 ) -> None:
     found = run(tmp_path, tiny_folder("bert"), texts)
-    sums = found.survey.geometry["self"]
+    sums = found.corpus_sums.geometry["self"]
     assert sizes_of(sums) == expected
     remarks = " ".join(page_of(found).sections[0].remarks)
     for what in missing:
@@ -121,13 +121,13 @@ def test_tables_hold_the_numbers_of_the_file(study: Study) -> None:
     section = page_of(study).sections[0]
     file = study.geometry
     assert [row.name for row in section.tables[0].rows] == ["input", "L0", "L1"]
-    shown = [cell.text for table in section.tables for row in table.rows for cell in row.cells]
-    assert "–" not in shown
+    displayed = [cell.text for table in section.tables for row in table.rows for cell in row.cells]
+    assert "–" not in displayed
     for table in section.tables:
         columns = [metric for _, metric, n in table.groups for _ in range(n)]
-        for place, metric in enumerate(columns):
+        for index, metric in enumerate(columns):
             values = {number(v) for v in file[file["metric"] == metric]["value"]}
-            assert {row.cells[place].text for row in table.rows} <= values
+            assert {row.cells[index].text for row in table.rows} <= values
 
 
 def test_outliers_are_those_of_the_file_with_their_part_of_the_whole(study: Study) -> None:
@@ -142,16 +142,17 @@ def test_outliers_are_those_of_the_file_with_their_part_of_the_whole(study: Stud
 
 
 def test_sentences_of_the_page_name_its_numbers(study: Study) -> None:
-    section, sums = page_of(study).sections[0], study.survey.geometry["self"]
-    said = " ".join(section.summary)
-    place = next(i for i, c in enumerate(sums.columns) if c == ("anisotropy", "raw"))
-    first, *_, last = sums.states.value[:, place]
+    section, sums = page_of(study).sections[0], study.corpus_sums.geometry["self"]
+    message = " ".join(section.summary)
+    position = next(i for i, c in enumerate(sums.columns) if c == ("anisotropy", "raw"))
+    first, *_, last = sums.states.value[:, position]
     assert (
-        f"different sentences: {number(first)} at the input, {number(last)} after the last" in said
+        f"different sentences: {number(first)} at the input, {number(last)} after the last"
+        in message
     )
-    assert f"CKA {number(float(np.diag(sums.cka, 1).min()))}" in said
-    assert f"; input and last layer: {number(float(sums.cka[0, -1]))}" in said
-    assert f"Effective rank of {MINIBATCH} tokens: " in said
+    assert f"CKA {number(float(np.diag(sums.cka, 1).min()))}" in message
+    assert f"; input and last layer: {number(float(sums.cka[0, -1]))}" in message
+    assert f"Effective rank of {MINIBATCH} tokens: " in message
 
 
 def test_a_figure_is_written_in_one_font(encoder_site: Site) -> None:
@@ -162,7 +163,7 @@ def test_a_figure_is_written_in_one_font(encoder_site: Site) -> None:
 
 def test_pages_as_written_have_figures_tables_and_files(encoder_site: Site) -> None:
     html = html_of(encoder_site.folder / "geometry.html")
-    for name in encoder_site.study.survey.geometry:
+    for name in encoder_site.study.corpus_sums.geometry:
         for kind in ("geometry", "geometry-dimensions"):
             assert (encoder_site.folder / f"figures/{kind}-{name}.pdf").is_file()
         assert name in {e.attributes.get("id") for e in elements(html, "h2")}
@@ -191,10 +192,10 @@ def test_each_stack_with_states_has_a_section(
 def test_metrics_can_be_asked_for_one_by_one(tiny_folder: Folder, tmp_path: Path) -> None:
     """A page with what there is, and without the metrics none at all."""
     for name in (*IDS, "cosine_to_input"):
-        place = tmp_path / name
-        place.mkdir()
+        path = tmp_path / name
+        path.mkdir()
         options: dict[str, Any] = {"metrics": f"{name},attention_distance", "sentence_pages": "0"}
-        found = run(place, tiny_folder("bert"), TEXTS, **options)
+        found = run(path, tiny_folder("bert"), TEXTS, **options)
         page = geometry_page(results(found))
         assert (page is not None) == (name in IDS)
         assert set(found.geometry["metric"]) == ({name} if name in IDS else set())

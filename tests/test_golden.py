@@ -29,12 +29,12 @@ def test_a_stored_study_is_read_as_it_was_written() -> None:
     study = Study.load(STUDY)
     assert study.manifest.title == "A stored study"
     assert len(study.heads) > 0
-    assert len(study.portrait.maps) > 0
+    assert len(study.sentence_data.maps) > 0
 
 
 def test_numbers_are_those_of_the_stored_study(tmp_path: Path) -> None:
     again = Study.load(collect_again(tmp_path))
     every = differences(Study.load(STUDY), again)
-    found = [each for each in every if each.table not in LATER]
-    assert sum(each.rows for each in found) > 1000
-    assert not [each for each in found if each.largest > WITHIN]
+    rows = [difference for difference in every if difference.table not in LATER]
+    assert sum(difference.rows for difference in rows) > 1000
+    assert not [difference for difference in rows if difference.largest > WITHIN]

@@ -18,7 +18,7 @@ import headbook
 import tiny
 import treebank
 from browser import Open, Record, sideways, violations
-from headbook.numbers.results import Number, StackResults, results
+from headbook.numbers.results import Estimate, StackResults, results
 from headbook.stored import tables
 from headbook.stored.anonymous import anonymous
 from headbook.stored.study import Study
@@ -81,9 +81,9 @@ def page(stack: StackResults) -> GroupsPage:
 
 def read(text: str) -> float:
     """A number as pages print it, shares as parts of 1."""
-    plain = re.sub("[\u202f,+<>]", "", text).replace("−", "-")
-    size = float(re.sub(r"%| points", "", plain))
-    return size / 100 if plain.endswith(("%", " points")) else size
+    basic = re.sub("[\u202f,+<>]", "", text).replace("−", "-")
+    size = float(re.sub(r"%| points", "", basic))
+    return size / 100 if basic.endswith(("%", " points")) else size
 
 
 def chosen(table: pd.DataFrame, **values: Any) -> pd.DataFrame:
@@ -105,10 +105,10 @@ def test_the_page_counts_the_sentences_of_every_group(page: GroupsPage) -> None:
 def test_heads_that_differ_have_the_numbers_of_the_table(page: GroupsPage, study: Study) -> None:
     """Values of both groups, their difference, and a p that grows with its family."""
     for column in page.sections[0].columns:
-        found = column.contrasts
-        assert len(found.rows) == MOST_ROWS
-        assert found.family <= column.heads * column.numbers * column.pairs
-        for row in found.rows:
+        contrasts = column.contrasts
+        assert len(contrasts.rows) == MOST_ROWS
+        assert contrasts.family <= column.heads * column.numbers * column.pairs
+        for row in contrasts.rows:
             numbers = []
             for group, cell in zip(row.groups, row.cells, strict=True):
                 at = chosen(
@@ -135,12 +135,12 @@ def ends(cell: Cell) -> tuple[str, str]:
 
 
 def test_small_groups_are_named_and_not_compared(study: Study) -> None:
-    sums = study.survey.heads["self"]
+    sums = study.corpus_sums.heads["self"]
     groups = tuple(
         replace(g, sentences=FEW_SENTENCES - 1) if g.value == "two" else g for g in sums.groups
     )
     heads = {"self": replace(sums, groups=groups)}
-    less = results(replace(study, survey=replace(study.survey, heads=heads)))
+    less = results(replace(study, corpus_sums=replace(study.corpus_sums, heads=heads)))
     found = groups_page(less)
     assert found is not None
     kind = next(c for c in found.sections[0].columns if c.title == "kind")
@@ -150,12 +150,12 @@ def test_small_groups_are_named_and_not_compared(study: Study) -> None:
 
 
 def test_pairs_are_listed_by_their_p(page: GroupsPage, study: Study) -> None:
-    section, found = page.sections[0].pairs, study.pair_differences["self"]
+    section, pair_differences = page.sections[0].pairs, study.pair_differences["self"]
     assert section is not None
-    assert (section.pairs, section.left_out, section.told_by) == ("12 pairs", 6, "label")
+    assert (section.pairs, section.left_out, section.member_column) == ("12 pairs", 6, "label")
     table = study.minimal_pairs.sort_values("p", kind="stable")
     assert section.below == (table["p"] < 0.05).sum()
-    assert section.family == found.family == table["p"].notna().sum()
+    assert section.family == pair_differences.family == table["p"].notna().sum()
     for row, p in zip(section.rows, table["p"], strict=False):
         assert row.row.p == ("< 0.001" if p < 0.001 else f"{p:.3f}")
         at = chosen(table, **row.row.headline.column._asdict())
@@ -181,7 +181,7 @@ def test_head_pages_say_their_own_numbers(stack: StackResults, study: Study, pla
 
 
 def test_figures_have_a_line_for_each_group(page: GroupsPage, stack: StackResults) -> None:
-    sums = stack.study.survey.heads["self"]
+    sums = stack.study.corpus_sums.heads["self"]
     label, kind = page.sections[0].columns[1], page.sections[0].columns[0]
     assert {c.title for c in (label, kind)} == {"label", "kind"}
     for figure in label.figures:
@@ -216,9 +216,9 @@ def test_texts_of_columns_stay_texts(place: Path) -> None:
 
 
 def test_without_groups_there_is_neither_page_nor_link(study: Study, tmp_path: Path) -> None:
-    heads = {n: replace(s, groups=(), members=None) for n, s in study.survey.heads.items()}
-    plain = replace(study, survey=replace(study.survey, heads=heads))
-    headbook.render(plain, tmp_path / "site")
+    heads = {n: replace(s, groups=(), members=None) for n, s in study.corpus_sums.heads.items()}
+    basic = replace(study, corpus_sums=replace(study.corpus_sums, heads=heads))
+    headbook.render(basic, tmp_path / "site")
     assert not (tmp_path / "site/groups.html").exists()
     assert not [*(tmp_path / "site/data").glob("*groups*")]
     for name in ("index.html", "heads/L00-H00.html"):
@@ -226,18 +226,18 @@ def test_without_groups_there_is_neither_page_nor_link(study: Study, tmp_path: P
 
 
 def test_anonymous_studies_lose_groups_that_a_link_names(study: Study) -> None:
-    sums = study.survey.heads["self"]
+    sums = study.corpus_sums.heads["self"]
     telling = [replace(g, value="https://ours.example") for g in sums.groups[:1]]
     heads = {"self": replace(sums, groups=(*telling, *sums.groups[1:]))}
-    left = anonymous(replace(study, survey=replace(study.survey, heads=heads)))
-    assert left.survey.heads["self"].groups == sums.groups[1:]
+    left = anonymous(replace(study, corpus_sums=replace(study.corpus_sums, heads=heads)))
+    assert left.corpus_sums.heads["self"].groups == sums.groups[1:]
 
 
 @given(st.floats(-1e4, 1e4), st.floats(0, 1e3), st.booleans())
 def test_a_difference_is_printed_with_its_sign_and_never_as_nothing(
     value: float, reach: float, share: bool
 ) -> None:
-    number = Number(value, value - reach, value + reach, 5, 5.0)
+    number = Estimate(value, value - reach, value + reach, 5, 5.0)
     cell = difference_cell(number, share=share, behind="")
     assert cell.text[0] == ("−" if value < 0 else "+" if value > 0 else "0")
     assert cell.text.endswith(" points") == share
@@ -302,9 +302,9 @@ def test_a_long_table_has_what_groups_are_compared_by_alone(
     monkeypatch.setattr(tables, "MOST_ROWS", 10)
     for headlines in (("sink_share", "attention_to"), ("none",)):
         monkeypatch.setattr(tables, "HEADLINES", headlines)
-        less = tables.groups_table(study.survey.heads, {"self": (0, 1)})
+        less = tables.groups_table(study.corpus_sums.heads, {"self": (0, 1)})
         kept = {*headlines} & {*whole["metric"]} or {
-            study.survey.heads["self"].table.columns[0].metric
+            study.corpus_sums.heads["self"].table.columns[0].metric
         }
         assert 0 < len(less) < len(whole)
         expected = whole[whole["metric"].isin(kept)].reset_index(drop=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headbook.errors import StudyError
 from headbook.stored.tables import heads_table
-from headbook.writing.handed import ALIGNED, Handed
+from headbook.writing.handed import ALIGNED, MappedPickle
 from sites import Site
 
 
@@ -23,7 +23,7 @@ def test_values_come_back_whole(tmp_path: Path) -> None:
         "empty": np.zeros((0, 3), np.uint8),
         "bytes": np.array([1, 2, 3], np.uint8),
     }
-    taken, table, text = Handed.of((given, frame, "text"), tmp_path / "arrays").taken()
+    taken, table, text = MappedPickle.of((given, frame, "text"), tmp_path / "arrays").taken()
     assert text == "text"
     assert taken.keys() == given.keys()
     for name, array in given.items():
@@ -31,20 +31,20 @@ def test_values_come_back_whole(tmp_path: Path) -> None:
         assert taken[name].dtype == array.dtype
     pd.testing.assert_frame_equal(table, frame)
     for value in ("no array", np.zeros(0)):
-        again = Handed.of(value, tmp_path / "nothing").taken()
+        again = MappedPickle.of(value, tmp_path / "nothing").taken()
         np.testing.assert_array_equal(again, value)
 
 
 def test_arrays_stand_in_the_file_and_not_in_the_message(tmp_path: Path) -> None:
     """Aligned; and what a process writes into them stays its own."""
     array = np.arange(100_000)
-    handed = Handed.of([np.array([7], np.uint8), array], tmp_path / "arrays")
-    assert len(handed.pickled) < 1_000
-    assert [start % ALIGNED for start, _ in handed.ends] == [0, 0]
+    mapped = MappedPickle.of([np.array([7], np.uint8), array], tmp_path / "arrays")
+    assert len(mapped.pickled) < 1_000
+    assert [start % ALIGNED for start, _ in mapped.ends] == [0, 0]
     assert (tmp_path / "arrays").stat().st_size == ALIGNED + array.nbytes
-    _, mine = handed.taken()
+    _, mine = mapped.taken()
     mine[0] = 9
-    assert handed.taken()[1][0] == 0
+    assert mapped.taken()[1][0] == 0
 
 
 def test_a_condensed_study_has_the_same_numbers(encoder_site: Site) -> None:
@@ -53,8 +53,8 @@ def test_a_condensed_study_has_the_same_numbers(encoder_site: Site) -> None:
     layers = {stack.name: stack.attention_layers for stack in study.manifest.stacks}
     small = study.condensed
     pd.testing.assert_frame_equal(heads_table(small.condensed.head_tables, layers), study.heads)
-    assert {len(sums.stats.payload) for sums in small.survey.sampled.values()} == {1}
-    assert max(len(sums.stats.payload) for sums in study.survey.sampled.values()) > 1
+    assert {len(sums.stats.payload) for sums in small.corpus_sums.sampled.values()} == {1}
+    assert max(len(sums.stats.payload) for sums in study.corpus_sums.sampled.values()) > 1
     for act in (lambda: small.save(encoder_site.place / "less"), lambda: small + study):
         with pytest.raises(StudyError, match="condensed"):
             act()

@@ -49,13 +49,13 @@ def test_the_strongest_three_come_first_and_no_sentence_of_the_range_twice(
     pages: list[HeadPage], encoder_site: Site
 ) -> None:
     """But for the median ones, which nobody should miss."""
-    portrait = encoder_site.study.portrait
+    sentence_data = encoder_site.study.sentence_data
     for page in pages:
-        own = [e for e in portrait.exemplars if e.head == name_of(page)]
+        own = [e for e in sentence_data.exemplars if e.head == name_of(page)]
         strongest = [f"strongest-{e.rank}" for e in own if e.ranking is Ranking.STRONGEST]
         assert [e.place for e in page.exemplars.first] == strongest[:3]
-        shown = [*page.exemplars.first, *(e for g in page.exemplars.range for e in g.exemplars)]
-        rest = [e.sentence for e in shown if not e.place.startswith("median")]
+        displayed = [*page.exemplars.first, *(e for g in page.exemplars.range for e in g.exemplars)]
+        rest = [e.sentence for e in displayed if not e.place.startswith("median")]
         assert len({*rest}) == len(rest)
         kinds = {e.place.partition("-")[0] for g in page.exemplars.others for e in g.exemplars}
         assert kinds == {"mass", "variability"}
@@ -79,7 +79,7 @@ def test_query_and_key_are_marked_in_the_text(encoder_site: Site) -> None:
 
 
 def test_the_histogram_counts_every_sentence_once(encoder_site: Site) -> None:
-    sums = encoder_site.study.survey.heads["self"]
+    sums = encoder_site.study.corpus_sums.heads["self"]
     scores = weights_of(sums.sample, HeadName("self", 0, 1)).score
     assert len(scores) == len(
         {*sums.sample.key[np.isfinite(sums.sample.payload[:, 0, 1])].tolist()}
@@ -126,8 +126,8 @@ def test_numbers_of_a_head_wait_in_a_file_and_are_named_without_scripts(
 def test_tokens_are_numbered_where_their_order_does_not_tell(encoder_site: Site) -> None:
     """As scripts count them: each follows the one before unless it has a number."""
     html = html_of(encoder_site.folder / "heads/L01-H02.html")
-    portrait = encoder_site.study.portrait
-    pieces = {s.number: len(s.texts[Side.SOURCE].pieces) for s in portrait.sentences.values()}
+    sentence_data = encoder_site.study.sentence_data
+    pieces = {s.number: len(s.texts[Side.SOURCE].pieces) for s in sentence_data.sentences.values()}
     for article in re.findall(r'<article class="exemplar".*?</article>', html, re.DOTALL):
         [sentence] = re.findall(r'data-sentence="(\d+)"', article)
         places, at = [], 0
@@ -152,13 +152,19 @@ def test_top_tokens_are_those_of_the_table(pages: list[HeadPage], encoder_site: 
     for page in pages:
         own = table[(table.layer == name_of(page).layer) & (table["head"] == name_of(page).head)]
         assert page.top is not None
-        for shown in page.top.tables:
-            what = "query" if not shown.rows[0].key else "pair" if shown.rows[0].query else "key"
+        for displayed in page.top.tables:
+            what = (
+                "query"
+                if not displayed.rows[0].key
+                else "pair"
+                if displayed.rows[0].query
+                else "key"
+            )
             rows = own[(own.what == what) & (own.ratio > 1)].head(8)
-            assert [(r.query, r.key) for r in shown.rows] == [
+            assert [(r.query, r.key) for r in displayed.rows] == [
                 *zip(rows["query"], rows["key"], strict=True)
             ]
-            assert [r.count for r in shown.rows] == [f"{n:,}" for n in rows["count"]]
+            assert [r.count for r in displayed.rows] == [f"{n:,}" for n in rows["count"]]
 
 
 def test_every_head_of_two_texts_has_its_page(pair_site: Site) -> None:

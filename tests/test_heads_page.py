@@ -20,7 +20,7 @@ from headbook.numbers.results import StackResults, results
 from headbook.numbers.typeshares import share
 from headbook.summaries.accumulators import Reservoir
 from headbook.summaries.intervals import FEW
-from headbook.summaries.sums import Found
+from headbook.summaries.sums import RelationHits
 from headbook.terms import View
 from headbook.views.headfacts import LEAST, LOOKS, head_facts
 from headbook.views.heads import HeadsPage, heads_page
@@ -122,15 +122,15 @@ def kish(words: "np.ndarray[Any, Any]") -> float:
     return float(words.sum() ** 2 / max((words**2).sum(), 1))
 
 
-def answer_by_hand(r: StackResults, column: Column, *, lowest: bool) -> str:
+def head_by_hand(r: StackResults, column: Column, *, lowest: bool) -> str:
     """The head with the best number on one half of the sentences; empty without observations."""
     numbers = r.half(CHOICE, column.metric.id, column.views[r.stack.name], column.label)
     best, sign = "", -1 if lowest else 1
     most = -math.inf
     for facts in head_facts(r):
-        place = facts.head.layer, facts.head.head
-        if numbers.effective[place] >= FEW and sign * numbers.value[place] > most:
-            best, most = facts.href, sign * numbers.value[place]
+        cell = facts.head.layer, facts.head.head
+        if numbers.effective[cell] >= FEW and sign * numbers.value[cell] > most:
+            best, most = facts.href, sign * numbers.value[cell]
     return best
 
 
@@ -145,8 +145,8 @@ def test_the_head_that_answers_is_chosen_on_the_other_half(any_site: Site) -> No
             continue  # chosen by the tests of relations, which have tests of their own
         column = offered[key]
         there = [found[stack] for stack in column.views]
-        by_hand = [answer_by_hand(r, column, lowest=lowest) for r in there]
-        links = [each.head.href for each in question.answers]
+        by_hand = [head_by_hand(r, column, lowest=lowest) for r in there]
+        links = [answering_head.head.href for answering_head in question.heads]
         assert links == [href for href in by_hand if href], question.text
         checked += 1
     assert checked or any_site.kind == "pair"
@@ -156,14 +156,14 @@ def test_facts_follow_from_types_and_kinds_of_keys(encoder_site: Site) -> None:
     r = results(encoder_site.study)["self"]
     types = head_types(r)
     for facts in head_facts(r):
-        place = facts.head.layer, facts.head.head
-        found = types[place]
-        assert facts.label.word == (found.family if found else "")
-        assert facts.label.behind == (found.detail if found else "")
+        cell = facts.head.layer, facts.head.head
+        head_type = types[cell]
+        assert facts.label.word == (head_type.family if head_type else "")
+        assert facts.label.behind == (head_type.detail if head_type else "")
         gains = {}
         for kind, word in LOOKS.items():
-            own = share(r, "attention_to", View.RAW, kind, place).value
-            even = float(r.uniform("attention_to", View.RAW, kind).value[place[0]])
+            own = share(r, "attention_to", View.RAW, kind, cell).value
+            even = float(r.uniform("attention_to", View.RAW, kind).value[cell[0]])
             if not math.isnan(own):
                 gains[word] = own - even
         special = LOOKS["special"]
@@ -177,10 +177,10 @@ SOME = (0, 3, 40)  # labels that occur
 
 
 @pytest.fixture(scope="module")
-def make_found() -> Callable[[int], Found]:
+def make_found() -> Callable[[int], RelationHits]:
     """Words found and asked for, at random."""
 
-    def make(seed: int) -> Found:
+    def make(seed: int) -> RelationHits:
         rng = np.random.default_rng(seed)
         n = 2 * SENTENCES
         asked = np.zeros((n, len(LABELS), 1 + len(OFFSETS)), dtype=np.int64)
@@ -192,22 +192,22 @@ def make_found() -> Callable[[int], Found]:
             hits[..., label] = rng.integers(0, words[:, None, None] + 1, (n, LAYERS, HEADS))
         key = np.arange(n, dtype=np.uint64)  # even ones are of the one half, odd ones of the other
         index = np.arange(n)
-        return Found(Reservoir(n, key, index, hits), Reservoir(n, key, index, asked))
+        return RelationHits(Reservoir(n, key, index, hits), Reservoir(n, key, index, asked))
 
     return make
 
 
 @given(seed=st.integers(0, 1000))
 def test_relations_of_heads_are_chosen_on_one_half_and_reported_on_the_other(
-    make_found: Callable[[int], Found], seed: int
+    make_found: Callable[[int], RelationHits], seed: int
 ) -> None:
-    found = make_found(seed)
+    relation_hits = make_found(seed)
     uniform = np.full((LAYERS, len(LABELS)), np.nan)
     uniform[:, SOME[1]] = 0.3
     present = np.ones((LAYERS, HEADS), dtype=bool)
-    relations = head_relations(found, present, uniform)
-    asked, hits = found.asked.payload, found.hits.payload
-    choice, report = (found.hits.half == half for half in (CHOICE, REPORT))
+    relations = head_relations(relation_hits, present, uniform)
+    asked, hits = relation_hits.asked.payload, relation_hits.hits.payload
+    choice, report = (relation_hits.hits.half == half for half in (CHOICE, REPORT))
     enough = [x for x in SOME if min(kish(asked[h][:, x, 0]) for h in (choice, report)) >= FEW]
     if not enough:
         assert relations is None
@@ -222,20 +222,20 @@ def test_relations_of_heads_are_chosen_on_one_half_and_reported_on_the_other(
 
             best = max(enough, key=gain)
             finds = asked[choice][:, best, 1:].sum(0)
-            place = min(range(len(OFFSETS)), key=lambda x: (-finds[x], abs(OFFSETS[x])))
+            position = min(range(len(OFFSETS)), key=lambda x: (-finds[x], abs(OFFSETS[x])))
             words = asked[report][:, best, 0].sum()
             mine = relations.at(layer, head)
             assert mine is not None
-            assert (mine.label, mine.offset) == (LABELS[best], OFFSETS[place])
+            assert (mine.label, mine.offset) == (LABELS[best], OFFSETS[position])
             own = hits[report][:, layer, head, best].sum() / words
-            other = asked[report][:, best, 1 + place].sum() / words
+            other = asked[report][:, best, 1 + position].sum() / words
             assert mine.accuracy.value == pytest.approx(own)
             assert mine.at_offset.value == pytest.approx(other)
             assert mine.margin.value == pytest.approx(own - other)
             assert mine.margin.low <= mine.margin.value <= mine.margin.high
 
 
-def test_a_head_that_is_not_there_finds_nothing(make_found: Callable[[int], Found]) -> None:
+def test_a_head_that_is_not_there_finds_nothing(make_found: Callable[[int], RelationHits]) -> None:
     present = np.array([[True, False], [True, True]])
     relations = head_relations(make_found(1), present, np.zeros((LAYERS, len(LABELS))))
     assert relations is not None

@@ -234,7 +234,7 @@ def test_a_study_of_an_older_version_has_types_from_its_offset_profile(
 ) -> None:
     asked = ("offset_profile", "sink_share", "relative_entropy", "pattern", "attention_to")
     (stack,) = results(make("bert", asked)).values()
-    found = [each for each in head_types(stack).values() if each is not None]
+    found = [head_kind for head_kind in head_types(stack).values() if head_kind is not None]
     assert len(found) == 8
     assert not any(each.shares.exact for each in found)
 

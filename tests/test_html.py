@@ -32,10 +32,10 @@ def one_of_each_kind(site: Site) -> list[Path]:
     """A page of every template, and of metrics one for heads and one for tokens."""
     folders = ("heads/*00-H01.html", "metrics/index.html", "sentences/*.html")
     tokens = ("metrics/attention_*.html", "metrics/cosine*.html")
-    found = [site.folder / name for name in KINDS if (site.folder / name).exists()]
+    paths = [site.folder / name for name in KINDS if (site.folder / name).exists()]
     for pattern in (*folders, *tokens):
-        found += sorted(site.folder.glob(pattern))[:2]
-    return found
+        paths += sorted(site.folder.glob(pattern))[:2]
+    return paths
 
 
 def test_every_kind_of_page_parses_without_an_error(any_site: Site) -> None:

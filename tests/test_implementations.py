@@ -20,7 +20,7 @@ from headbook import wording
 from headbook.measures import compiled, plain
 from headbook.measures.arithmetic import Floats
 from headbook.measures.frame import Frame, Scope
-from headbook.stored.shown import STEPS, ShownText
+from headbook.stored.shown import STEPS, StoredText
 from headbook.stored.wordmaps import word_attention
 from headbook.terms import View
 from headbook.text.texts import Texts
@@ -52,7 +52,7 @@ IN_PAGE = {
 class Case(NamedTuple):
     """One text with a map, and attention between its words."""
 
-    shown: ShownText
+    displayed: StoredText
     causal: bool
     steps: np.ndarray[Any, np.dtype[np.uint8]]
     answer: Floats
@@ -62,7 +62,7 @@ class Case(NamedTuple):
         """From the file, where weights are in steps of 1/255."""
         words = tuple(given["words"])
         n = len(words)
-        shown = ShownText(
+        displayed = StoredText(
             text=given["text"],
             pieces=tuple(given["pieces"]),
             spans=tuple(map(tuple, given["spans"])),
@@ -75,13 +75,13 @@ class Case(NamedTuple):
             relations=(),
         )
         steps = np.array(given["steps"], np.uint8)
-        return cls(shown, given["causal"], steps, np.array(given["answer"]) / STEPS)
+        return cls(displayed, given["causal"], steps, np.array(given["answer"]) / STEPS)
 
     @property
     def scope(self) -> Scope:
         """The text as a model reads it, the sink left out."""
-        words = self.shown.words
-        special = [place for place, word in enumerate(words) if word < 0]
+        words = self.displayed.words
+        special = [index for index, word in enumerate(words) if word < 0]
         tokens = Marks(len(words), special=special, word=words).tokens()
         texts = Texts.of([tokens], torch.device("cpu"), torch.float64)
         seen = texts.valid[:, :, None] & texts.valid[:, None, :]
@@ -95,12 +95,12 @@ class Case(NamedTuple):
 
     def of_words(self, values: Floats) -> Floats:
         """A table whose special tokens are words, too, without these."""
-        units = text_data(self.shown)["units"]
+        units = text_data(self.displayed)["units"]
         kept = sorted(
-            {unit for unit, word in zip(units, self.shown.words, strict=True) if word >= 0}
+            {unit for unit, word in zip(units, self.displayed.words, strict=True) if word >= 0}
         )
-        found: Floats = np.nan_to_num(values)[np.ix_(kept, kept)]
-        return found
+        of_words: Floats = np.nan_to_num(values)[np.ix_(kept, kept)]
+        return of_words
 
 
 CASES = [Case.of(given) for given in ANSWERS["words"]]
@@ -133,23 +133,23 @@ def test_words_by_tensor_operations(case: Case) -> None:
 @BOTH
 def test_words_by_compiled_loops(case: Case) -> None:
     """Which keep the weight of each word to itself and the strongest of the others."""
-    found = compiled.word_sums(case.attention, case.scope)
+    word_sums = compiled.word_sums(case.attention, case.scope)
     others = case.answer.copy()
     np.fill_diagonal(others, 0)
-    np.testing.assert_allclose(found.own[0, 0].numpy(), case.answer.diagonal())
-    np.testing.assert_allclose(found.best[0, 0].numpy(), others.max(axis=1))
-    assert found.best_word[0, 0].tolist() == others.argmax(axis=1).tolist()
+    np.testing.assert_allclose(word_sums.own[0, 0].numpy(), case.answer.diagonal())
+    np.testing.assert_allclose(word_sums.best[0, 0].numpy(), others.max(axis=1))
+    assert word_sums.best_word[0, 0].tolist() == others.argmax(axis=1).tolist()
 
 
 @BOTH
 def test_words_of_stored_maps(case: Case) -> None:
-    found = word_attention(case.steps, case.shown, causal=case.causal)
+    found = word_attention(case.steps, case.displayed, causal=case.causal)
     np.testing.assert_allclose(found, case.answer)
 
 
 @BOTH
 def test_words_of_figures(case: Case) -> None:
-    axis = Axis.of(case.shown, causal=case.causal)
+    axis = Axis.of(case.displayed, causal=case.causal)
     stored = StoredMap(case.steps, axis, axis, case.causal, np.zeros(0, np.float32))
     found = case.of_words(stored.weights(Weighting.NOSINK, words=True))
     np.testing.assert_allclose(found, case.answer)
@@ -166,7 +166,7 @@ def test_pages_write_the_same_numbers_and_add_up_the_same_words(
         assert found == [case["text"] for case in ANSWERS[kind]]
     page = open_page(next((encoder_site.folder / "heads").glob("*.html")))
     for case in CASES:
-        data = {"keys": text_data(case.shown), "causal": case.causal, "norms": []}
+        data = {"keys": text_data(case.displayed), "causal": case.causal, "norms": []}
         data["weights"] = base64_of(case.steps)
         columns, values = page.evaluate(IN_PAGE["words"], data)
         np.testing.assert_allclose(

@@ -13,7 +13,7 @@ from headbook.numbers import inference
 from headbook.numbers.inference import best_offsets, best_places, relation_tests
 from headbook.summaries.accumulators import Reservoir
 from headbook.summaries.flips import FLIPS, family_wise
-from headbook.summaries.sums import Found
+from headbook.summaries.sums import RelationHits
 from ratios import Part, ratio
 
 LAYERS, HEADS = 2, 3
@@ -29,11 +29,11 @@ class Counts(NamedTuple):
     keys: NDArray[np.uint64]
 
     @property
-    def found(self) -> Found:
+    def found(self) -> RelationHits:
         """As a study keeps them."""
         places = np.arange(len(self.keys))
         size = len(places)
-        return Found(
+        return RelationHits(
             Reservoir.of(size, self.keys, places, self.hits),
             Reservoir.of(size, self.keys, places, self.asked),
         )
@@ -147,9 +147,9 @@ def test_p_is_that_of_plain_loops() -> None:
         for b in range(HEADS)
     ]
     most = [max(statistic(cell, list(flip)) for cell in cells) for flip in signs]
-    plain = [1] * len(reported)
+    basic = [1] * len(reported)
     for n, label in enumerate(USED):
-        own = statistic(ahead(counts, choices[label], label, choices[label].head), plain)
+        own = statistic(ahead(counts, choices[label], label, choices[label].head), basic)
         reach = sum(m >= own - 1e-9 for m in most)
         assert tests.p[n] == pytest.approx((1 + reach) / (1 + FLIPS), abs=1e-12)
 

@@ -85,8 +85,8 @@ def test_a_damaged_parquet_file_is_a_fault(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": [f"sentence {n}" for n in range(500)]}), file)
     content = bytearray(file.read_bytes())
-    for place in range(50, 400):
-        content[place] ^= 0x5A
+    for position in range(50, 400):
+        content[position] ^= 0x5A
     file.write_bytes(content)
     assert fault(file).startswith("a.parquet: a file that is not Parquet, or damaged")
 
@@ -126,14 +126,14 @@ def test_a_date_that_python_has_is_metadata(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         (os.fsdecode(b"caf\xe9.txt"), r"caf\udce9.txt: a name that is not UTF-8"),
         ("n" * 300 + ".txt", "n" * 300 + ".txt: File name too long"),
     ],
 )
-def test_a_name_that_pages_or_disks_do_not_take_is_a_fault(name: str, said: str) -> None:
-    assert said in fault(name)
+def test_a_name_that_pages_or_disks_do_not_take_is_a_fault(name: str, message: str) -> None:
+    assert message in fault(name)
 
 
 @contextlib.contextmanager

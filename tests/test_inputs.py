@@ -24,7 +24,7 @@ SCRIPTS = (
     "क्षत्रिय और ज्ञान",
     "non\u00a0breaking, soft\u00adhyphen, zero\u200bwidth",
 )
-ROWS = [{"text": text, "genre": f"g{place}"} for place, text in enumerate(SCRIPTS)]
+ROWS = [{"text": text, "genre": f"g{index}"} for index, text in enumerate(SCRIPTS)]
 
 Writer = Callable[[Path, list[dict[str, str]]], Path]
 
@@ -151,9 +151,9 @@ def test_text_is_never_normalised(tmp_path: Path) -> None:
 
 
 def test_duplicates_are_kept(tmp_path: Path) -> None:
-    found = read(write_txt(tmp_path, [{"text": "same"}] * 3))
-    assert [(s.text, s.index) for s in found] == [("same", 0), ("same", 1), ("same", 2)]
-    assert {s.id for s in found} == {""}
+    sentences = read(write_txt(tmp_path, [{"text": "same"}] * 3))
+    assert [(s.text, s.index) for s in sentences] == [("same", 0), ("same", 1), ("same", 2)]
+    assert {s.id for s in sentences} == {""}
 
 
 def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:

@@ -5,21 +5,21 @@ import base64
 import numpy as np
 import pytest
 
-from headbook.stored.shown import ShownSentence, ShownText
+from headbook.stored.shown import StoredSentence, StoredText
 from headbook.terms import Side, Stack
 from headbook.views.instance import attention_data, text_data
 
 SPECIAL = ("[CLS]", "[SEP]")
 
 
-def shown(text: str, pieces: list[tuple[str, int]]) -> ShownText:
+def stored_text(text: str, pieces: list[tuple[str, int]]) -> StoredText:
     """A text in pieces, each with the number of its word, between two special tokens."""
     spans, end = [], 0
     for piece, _ in pieces:
         start = text.index(piece, end)
         end = start + len(piece)
         spans.append((start, end))
-    return ShownText(
+    return StoredText(
         text=text,
         pieces=(SPECIAL[0], *(piece for piece, _ in pieces), SPECIAL[1]),
         spans=((0, 0), *spans, (0, 0)),
@@ -45,15 +45,15 @@ def test_words_have_the_letters_of_the_text(
     text: str, pieces: list[tuple[str, int]], names: list[str], units: list[int]
 ) -> None:
     """Joined pieces without markers, whatever the script; what has no word stands alone."""
-    data = text_data(shown(text, pieces))
+    data = text_data(stored_text(text, pieces))
     assert data["names"] == [SPECIAL[0], *names, SPECIAL[1]]
     assert data["units"] == [0, *units, len(names) + 1]
     assert data["special"] == [1, *(0 for _ in pieces), 1]
 
 
 def test_maps_are_bytes_in_order_and_lengths_have_four_digits() -> None:
-    text = shown("ab c", [("a", 0), ("b", 0), ("c", 1)])
-    sentence = ShownSentence(0, "", {}, {Side.SOURCE: text}, listed=True)
+    text = stored_text("ab c", [("a", 0), ("b", 0), ("c", 1)])
+    sentence = StoredSentence(0, "", {}, {Side.SOURCE: text}, listed=True)
     stack = Stack("self", 2, (0, 1), 2, 2, 4, False, Side.SOURCE, Side.SOURCE)
     maps = np.arange(2 * 2 * 25, dtype=np.uint8).reshape(2, 2, 5, 5)
     norms = np.linspace(0.123456, 9, 20, dtype=np.float32).reshape(2, 2, 5)

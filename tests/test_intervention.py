@@ -11,7 +11,7 @@ import torch
 import tiny
 from bare import Bare
 from headbook.errors import ModelError
-from headbook.network.anatomy import Anatomy, Call, examine
+from headbook.network.anatomy import Architecture, Call, examine
 from headbook.network.capture import forward, inputs
 from headbook.network.hook import Attention
 from headbook.network.intervention import Ablation, Intervened, intervened
@@ -28,7 +28,7 @@ class Case(NamedTuple):
     """A tiny model whose heads can be replaced, and two sentences."""
 
     model: Model
-    anatomy: Anatomy
+    architecture: Architecture
     heads: Intervened
     batch: Batch
 
@@ -41,17 +41,17 @@ def case(tiny_folder: Callable[[str], Path]) -> Cases:
     @cache
     def of(name: str) -> Case:
         model = load_model(str(tiny_folder(name)), dtype="float64")
-        anatomy = examine(model)
+        architecture = examine(model)
         bare = Bare.load(tiny_folder(name), pairs=tiny.ALL[name].pairs)
         batch = batch_of(bare, pairs=tiny.ALL[name].pairs)
-        return Case(model, anatomy, intervened(model, anatomy, batch), batch)
+        return Case(model, architecture, intervened(model, architecture, batch), batch)
 
     return of
 
 
 def rows(case: Case, call: Call, *chosen: tuple[int, int], copies: int = 1) -> torch.Tensor:
     """Which heads of which rows, by number."""
-    n_heads = case.anatomy.stacks[call.stack].n_heads
+    n_heads = case.architecture.stacks[call.stack].n_heads
     table = torch.zeros(copies * len(case.batch.index), n_heads, dtype=torch.bool)
     for row, head in chosen:
         table[row, head] = True
@@ -78,7 +78,7 @@ def clean(case: Case) -> torch.Tensor:
 
 def real(case: Case, states: torch.Tensor) -> torch.Tensor:
     """States without the padding."""
-    side = case.anatomy.stacks[case.heads.read].queries
+    side = case.architecture.stacks[case.heads.read].queries
     valid = case.batch.texts[side].valid
     return states[valid.repeat(len(states) // len(valid), 1)]
 
@@ -86,24 +86,24 @@ def real(case: Case, states: torch.Tensor) -> torch.Tensor:
 def naive(case: Case, changed: dict[tuple[Call, int], torch.Tensor]) -> torch.Tensor:
     """The last states of one pass with plain hooks before output projections, for every row."""
     calls: dict[torch.nn.Module, list[Call]] = {}
-    for place in case.anatomy.calls:
-        end = case.anatomy.projections[place.stack, place.layer].module
-        calls.setdefault(end, []).append(place)
+    for call in case.architecture.calls:
+        end = case.architecture.projections[call.stack, call.layer].module
+        calls.setdefault(end, []).append(call)
     handles, turn = [], dict.fromkeys(calls, 0)
 
     def change(module: Any, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        place = calls[module][turn[module]]
+        call = calls[module][turn[module]]
         turn[module] += 1
         z = given[0].clone()
-        width = case.anatomy.stacks[place.stack].head_width
+        width = case.architecture.stacks[call.stack].head_width
         for (where, head), r in changed.items():
-            if where == place:
+            if where == call:
                 flat = z.view(*r.shape[:2], -1)
                 flat[:, :, head * width : (head + 1) * width] = r[:, :, head]
         return (z, *given[1:])
 
     left: list[Any] = []
-    last = case.anatomy.layers[case.heads.read][-1]
+    last = case.architecture.layers[case.heads.read][-1]
     handles = [end.register_forward_pre_hook(change) for end in calls]
     handles.append(last.register_forward_hook(lambda _, __, out: left.append(out)))
     try:
@@ -123,7 +123,7 @@ def test_a_head_replaced_by_itself_changes_no_bit(name: str, case: Cases) -> Non
     except ModelError:
         pytest.skip("refused; said in one line, see below")
     expected = clean(it)
-    for call in it.anatomy.calls:
+    for call in it.architecture.calls:
         table = torch.ones_like(rows(it, call))
         found = it.heads.run(it.batch, Ablation({call: table}, itself))
         assert torch.equal(real(it, found), real(it, expected)), call
@@ -132,13 +132,13 @@ def test_a_head_replaced_by_itself_changes_no_bit(name: str, case: Cases) -> Non
 @pytest.mark.parametrize("name", KINDS)
 def test_a_replaced_head_is_what_plain_hooks_make_of_it(name: str, case: Cases) -> None:
     it = case(name)
-    for call in it.anatomy.calls:
+    for call in it.architecture.calls:
         attention: dict[Call, Attention] = {}
 
         def see(place: Call, seen: Attention, found: dict[Call, Attention] = attention) -> None:
             found[place] = seen
 
-        forward(it.model, it.anatomy, it.batch, see)
+        forward(it.model, it.architecture, it.batch, see)
         given = noise(call, attention[call])
         expected = naive(it, {(call, 1): given})
         table = rows(it, call, (0, 1), (1, 1))
@@ -153,12 +153,12 @@ def test_the_block_changes_by_what_the_projection_makes_of_the_difference(
 ) -> None:
     """By (r - z) W_O; the other heads of the layer do not move."""
     it = case(name)
-    for call in it.anatomy.calls:
-        end = it.anatomy.projections[call.stack, call.layer]
+    for call in it.architecture.calls:
+        end = it.architecture.projections[call.stack, call.layer]
         before, after = [_around(it, end.module, call, change) for change in (itself, noise)]
         z, r = (
-            each[0].unflatten(-1, (-1, it.anatomy.stacks[call.stack].head_width))
-            for each in (before, after)
+            pair[0].unflatten(-1, (-1, it.architecture.stacks[call.stack].head_width))
+            for pair in (before, after)
         )
         assert torch.equal(z[:, :, [0, 1, 3]], r[:, :, [0, 1, 3]])
         slices = end.slices(z.shape[-1])
@@ -176,7 +176,9 @@ def _around(
         lambda _, given, out: seen.append((given[0].reshape(*out.shape[:2], -1), out))
     )
     turn = [
-        c for c in it.anatomy.calls if it.anatomy.projections[c.stack, c.layer].module is module
+        c
+        for c in it.architecture.calls
+        if it.architecture.projections[c.stack, c.layer].module is module
     ]
     try:
         it.heads.run(it.batch, Ablation({call: rows(it, call, (0, 2), (1, 2))}, change))
@@ -192,7 +194,7 @@ def test_two_ablations_in_one_pass_are_two_passes(name: str, case: Cases) -> Non
     """Copies of a batch with a head each, and passes that begin at the first of them."""
     it = case(name)
     states, two = it.heads.states(it.batch), it.batch.repeated(2)
-    for call in it.anatomy.calls:
+    for call in it.architecture.calls:
         single = [
             it.heads.run(it.batch, Ablation({call: rows(it, call, (0, head), (1, head))}, noise))
             for head in (0, 3)
@@ -218,9 +220,9 @@ def test_a_pass_begins_at_the_first_layer_that_is_ablated(case: Cases) -> None:
         it = case(name)
         assert bool(it.heads.slots) is begins, name
         states, stack = it.heads.states(it.batch), it.heads.read
-        call = next(c for c in it.anatomy.calls if (c.stack, c.layer) == (stack, 1))
+        call = next(c for c in it.architecture.calls if (c.stack, c.layer) == (stack, 1))
         ran: list[int] = []
-        first = it.anatomy.layers[stack][0]
+        first = it.architecture.layers[stack][0]
         handle = first.register_forward_hook(lambda *_, ran=ran: ran.append(1))
         try:
             it.heads.run(it.batch, Ablation({call: rows(it, call, (0, 0))}, noise), states)
@@ -234,7 +236,7 @@ def test_nothing_stays_behind_after_an_error(name: str, case: Cases) -> None:
     it = case(name)
     expected, states = clean(it), it.heads.states(it.batch)
     modules = {path: type(module) for path, module in it.model.network.named_modules()}
-    call = it.anatomy.calls[-1]
+    call = it.architecture.calls[-1]
 
     def fails(_: Call, __: Attention) -> torch.Tensor:
         raise KeyError("a replacement that fails")
@@ -250,10 +252,10 @@ def test_a_model_outside_the_hook_is_refused_in_one_line(
     tiny_folder: Callable[[str], Path],
 ) -> None:
     model = load_model(str(tiny_folder("bert")))
-    anatomy = examine(model, "asked for by a test")
+    architecture = examine(model, "asked for by a test")
     bare = Bare.load(tiny_folder("bert"))
     with pytest.raises(ModelError, match="asked for by a test; its heads cannot be replaced"):
-        intervened(model, anatomy, batch_of(bare, pairs=False))
+        intervened(model, architecture, batch_of(bare, pairs=False))
 
 
 def test_a_batch_repeated_is_the_same_sentences_below_each_other(case: Cases) -> None:

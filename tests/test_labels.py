@@ -17,7 +17,7 @@ def chart(*names: str) -> dict[str, object]:
 
 
 def texts(root: ET.Element) -> list[str | None]:
-    return [each.text for each in root.iter(render.TEXT)]
+    return [element.text for element in root.iter(render.TEXT)]
 
 
 @pytest.mark.parametrize("name", ["PRON", "the lines of a table", "W" * 40, "\u4e2d" * 40])

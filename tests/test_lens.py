@@ -65,8 +65,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Made:
     @cache
     def of(name: str) -> Path:
         case = CASES[name]
-        place = tmp_path_factory.mktemp("model") / case.family
-        return tiny.write(case.family, place, head=True, untied=case.untied)
+        path = tmp_path_factory.mktemp("model") / case.family
+        return tiny.write(case.family, path, head=True, untied=case.untied)
 
     return of
 
@@ -77,11 +77,11 @@ def study(folder: Made, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
 
     @cache
     def of(name: str) -> Study:
-        place = tmp_path_factory.mktemp("input")
+        path = tmp_path_factory.mktemp("input")
         file = (
-            treebank.write_pairs(place / "pairs.jsonl")
+            treebank.write_pairs(path / "pairs.jsonl")
             if tiny.ALL[CASES[name].family].pairs
-            else treebank.write_trees(place / "trees.conllu", TREES)
+            else treebank.write_trees(path / "trees.conllu", TREES)
         )
         return collect(
             file, model=str(folder(name)), dtype="float64", annotator="none", metrics=IDS
@@ -90,7 +90,7 @@ def study(folder: Made, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
     return of
 
 
-class Said(NamedTuple):
+class Readout(NamedTuple):
     """A sentence of a bare model: logits of each layer, and what should be said.
 
     Attributes:
@@ -151,7 +151,7 @@ def by_hand(network: Any, x: torch.Tensor) -> Any:
     return logits
 
 
-def sentences(model: Bare, family: str) -> Iterator[Said]:
+def sentences(model: Bare, family: str) -> Iterator[Readout]:
     """What the bare model says of every sentence after every layer."""
     pairs = tiny.ALL[family].pairs
     for texts in treebank.PAIRS if pairs else ((given(tree).text,) for tree in TREES):
@@ -168,7 +168,7 @@ def sentences(model: Bare, family: str) -> Iterator[Said]:
             words = set()
         special = [i in {*model.tokenizer.all_special_ids} - words for i in rows[-1]]
         true: list[int | None] = [*rows[-1]] if masked else [*rows[-1][1:], None]
-        yield Said("decoder" if pairs else "self", np.stack([*logits[:-1], own]), true, special)
+        yield Readout("decoder" if pairs else "self", np.stack([*logits[:-1], own]), true, special)
 
 
 def numbers(logits: Floats, final: Floats, true: int | None) -> dict[str, float]:
@@ -188,19 +188,19 @@ def test_the_lens_equals_the_formulas_in_every_layer(
 ) -> None:
     case = CASES[name]
     tolerance = SINGLE if case.single else DOUBLE
-    found = study(name).tokens.set_index(["metric", "sentence", "layer", "position"])["value"]
+    series = study(name).tokens.set_index(["metric", "sentence", "layer", "position"])["value"]
     model = bare(folder(name), case.family)
     seen = 0
-    for number, said in enumerate(sentences(model, case.family), start=1):
-        assert set(study(name).tokens["stack"]) == {said.stack}
-        for layer, of_layer in enumerate(said.logits):
-            for place, logits in enumerate(of_layer):
-                wanted = numbers(logits, said.logits[-1, place], said.true[place])
+    for number, readout in enumerate(sentences(model, case.family), start=1):
+        assert set(study(name).tokens["stack"]) == {readout.stack}
+        for layer, of_layer in enumerate(readout.logits):
+            for index, logits in enumerate(of_layer):
+                wanted = numbers(logits, readout.logits[-1, index], readout.true[index])
                 for metric, value in wanted.items():
-                    came = found[metric, number, layer, place]
+                    came = series[metric, number, layer, index]
                     assert came == pytest.approx(value, abs=tolerance, nan_ok=True), metric
                     seen += 1
-    assert seen == len(found)
+    assert seen == len(series)
     assert set(study(name).tokens["state"]) == {"out"}
     assert set(study(name).tokens["space"]) == {""}
 
@@ -212,10 +212,10 @@ def test_the_ten_entries_are_the_head_of_a_full_sort(
     model = bare(folder(name), CASES[name].family)
     near = study(name).nearest
     groups = dict(iter(near.groupby(["sentence", "layer", "position"])))
-    for number, said in enumerate(sentences(model, CASES[name].family), start=1):
+    for number, readout in enumerate(sentences(model, CASES[name].family), start=1):
         for (layer, place), logits in zip(
-            np.ndindex(said.logits.shape[:2]),
-            said.logits.reshape(-1, said.logits.shape[2]),
+            np.ndindex(readout.logits.shape[:2]),
+            readout.logits.reshape(-1, readout.logits.shape[2]),
             strict=True,
         ):
             rows = groups.pop((number, layer, place))
@@ -238,11 +238,11 @@ def test_averages_leave_out_the_token_that_has_no_next(
         of_metric = rows[(rows["metric"] == metric) & (rows["label"] == "out/all")]
         for layer in range(tiny.LAYERS):
             parts = []
-            for said in sentences(model, CASES[name].family):
+            for readout in sentences(model, CASES[name].family):
                 values = [
-                    numbers(said.logits[layer, i], said.logits[-1, i], true)[metric]
-                    for i, true in enumerate(said.true)
-                    if not said.special[i]
+                    numbers(readout.logits[layer, i], readout.logits[-1, i], true)[metric]
+                    for i, true in enumerate(readout.true)
+                    if not readout.special[i]
                 ]
                 kept = [v for v in values if not np.isnan(v)]
                 kept = [np.log10(1 + v) for v in kept] if "rank" in metric else kept
@@ -273,11 +273,11 @@ def test_small_blocks_and_small_batches_change_nothing(
     monkeypatch.setattr("headbook.network.lens.BLOCK", 700)
     monkeypatch.setattr("headbook.passes.trajectories.GATHERED", 1)
     trees = study(name).manifest.inputs[0].name.endswith("conllu")
-    place = folder(name).parent
+    path = folder(name).parent
     file = (
-        treebank.write_trees(place / "t.conllu", TREES)
+        treebank.write_trees(path / "t.conllu", TREES)
         if trees
-        else treebank.write_pairs(place / "p.jsonl")
+        else treebank.write_pairs(path / "p.jsonl")
     )
     again = collect(
         file,
@@ -300,15 +300,15 @@ def test_every_architecture_reproduces_its_logits_and_works_on_as_before(
     family: str, tmp_path: Path
 ) -> None:
     model = load_model(str(tiny.write(family, tmp_path, head=True)), dtype="float64")
-    anatomy = examine(model)
-    lens = read_lens(model, anatomy)
+    architecture = examine(model)
+    lens = read_lens(model, architecture)
     assert isinstance(lens, Lens)
     ids = torch.arange(3, 10).repeat(2, 1)
     rows = {"input_ids": ids} | ({"decoder_input_ids": ids} if tiny.ALL[family].pairs else {})
     with torch.inference_mode():
         wanted = model.network(**rows).logits
     left: list[Any] = []
-    handle = anatomy.layers[lens.stack][-1].register_forward_hook(
+    handle = architecture.layers[lens.stack][-1].register_forward_hook(
         lambda _, __, output: left.append(output)
     )
     with torch.inference_mode():
@@ -341,11 +341,11 @@ def test_a_head_changes_no_number_of_the_body(name: str, folder: Made, tmp_path:
     case = CASES[name]
     with_head = load_model(str(folder(name)), dtype="float64")
     assert with_head.headless == ""
-    plain = Bare.load(folder(name), pairs=tiny.ALL[case.family].pairs).network.base_model
+    bare = Bare.load(folder(name), pairs=tiny.ALL[case.family].pairs).network.base_model
     ids = torch.arange(3, 10).repeat(2, 1)
     rows = {"input_ids": ids} | ({"decoder_input_ids": ids} if tiny.ALL[case.family].pairs else {})
     with torch.inference_mode():
-        assert torch.equal(with_head.body(**rows)[0], plain(**rows)[0])
+        assert torch.equal(with_head.body(**rows)[0], bare(**rows)[0])
 
 
 def test_a_random_head_counts_as_absent_even_where_the_configuration_names_it(
@@ -353,11 +353,11 @@ def test_a_random_head_counts_as_absent_even_where_the_configuration_names_it(
 ) -> None:
     from safetensors.torch import load_file, save_file
 
-    place = tiny.write("bert", tmp_path, head=True)
-    weights = load_file(place / "model.safetensors")
+    path = tiny.write("bert", tmp_path, head=True)
+    weights = load_file(path / "model.safetensors")
     del weights["cls.predictions.transform.dense.weight"]
-    save_file(weights, place / "model.safetensors", metadata={"format": "pt"})
-    model = load_model(str(place))
+    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+    model = load_model(str(path))
     assert model.headless.endswith("(cls.predictions.transform.dense.weight is missing)")
     assert type(model.network).__name__ == "BertModel"
     assert isinstance(read_lens(model, examine(model)), NoLens)

@@ -93,13 +93,13 @@ def test_studies_that_differ_in_an_option_do_not_add(
     options = {**other.manifest.options, name: OTHER[name]}
     changed = replace(other, manifest=replace(other.manifest, options=options))
     values = one.manifest.options[name], OTHER[name]
-    told = " and ".join("not given" if value is None else str(value) for value in values)
+    reported = " and ".join("not given" if value is None else str(value) for value in values)
     for pair in ((one, changed), (changed, one)):
         with pytest.raises(StudyError) as error:
             _ = pair[0] + pair[1]
         assert "\n" not in str(error.value)
         if pair[0] is one:
-            assert f"differ in {flag(name)} ({told}); expected" in str(error.value)
+            assert f"differ in {flag(name)} ({reported}); expected" in str(error.value)
 
 
 def test_every_option_that_studies_may_differ_in_exists_and_has_its_reason() -> None:
@@ -153,11 +153,11 @@ def test_studies_of_different_models_texts_or_versions_do_not_add(
     halves: tuple[Study, Study],
 ) -> None:
     one, other = halves
-    manifest, heads = other.manifest, other.survey.heads["self"]
+    manifest, heads = other.manifest, other.corpus_sums.heads["self"]
     model = replace(manifest.model, revision="sha256:0")
     both = replace(model, dtype="float16", limit=9)
     turned = replace(heads.table, columns=heads.table.columns[::-1])
-    survey = replace(other.survey, heads={"self": replace(heads, table=turned)})
+    corpus_sums = replace(other.corpus_sums, heads={"self": replace(heads, table=turned)})
     longer = replace(manifest.stacks[0], n_heads=9)
     others = {
         "model's revision (sha256:": replace(other, manifest=replace(manifest, model=model)),
@@ -168,7 +168,7 @@ def test_studies_of_different_models_texts_or_versions_do_not_add(
             other, manifest=replace(manifest, annotators={"source": "none"})
         ),
         "stack self's n_heads (": replace(other, manifest=replace(manifest, stacks=(longer,))),
-        "what was measured (heads of stack self; ": replace(other, survey=survey),
+        "what was measured (heads of stack self; ": replace(other, corpus_sums=corpus_sums),
     }
     for different, changed in others.items():
         with pytest.raises(StudyError) as error:
@@ -179,8 +179,8 @@ def test_studies_of_different_models_texts_or_versions_do_not_add(
 def test_studies_that_group_by_different_columns_do_not_add(made: Made) -> None:
     """Unasked, a column with a single value does not group: the sum would lack its sentences."""
     several, single = made(0, 5, facet="auto"), made(5, 6, facet="auto")
-    assert several.survey.heads["self"].groups
-    assert not single.survey.heads["self"].groups
+    assert several.corpus_sums.heads["self"].groups
+    assert not single.corpus_sums.heads["self"].groups
     for one, other in ((several, single), (single, several)):
         with pytest.raises(StudyError, match="differ in groups by 'label' "):
             _ = one + other
@@ -198,9 +198,9 @@ def test_a_check_that_only_one_study_has_is_kept(halves: tuple[Study, Study]) ->
 
 def test_random_sequences_count_once(halves: tuple[Study, Study]) -> None:
     one, other = halves
-    for stack, table in (one + other).survey.random.items():
+    for stack, table in (one + other).corpus_sums.random.items():
         assert isinstance(table.heads, Ratios)
         pd.testing.assert_frame_equal(
             pd.DataFrame(table.heads.value.reshape(-1, len(table.columns))),
-            pd.DataFrame(one.survey.random[stack].heads.value.reshape(-1, len(table.columns))),
+            pd.DataFrame(one.corpus_sums.random[stack].heads.value.reshape(-1, len(table.columns))),
         )

@@ -16,7 +16,7 @@ from latex2mathml.converter import convert
 import headbook.metrics
 import treebank
 from headbook.collection import collect
-from headbook.measures.layerview import LayerView
+from headbook.measures.layerview import LayerAttention
 from headbook.measures.outputs import HeadOutputs
 from headbook.metrics import all_metrics, chosen_metrics, head_metrics, pair_metrics, token_metrics
 from headbook.metrics.base import (
@@ -37,7 +37,7 @@ from headbook.metrics.base import (
 )
 from headbook.stored.study import Study
 from headbook.terms import UPOS, Kind, View
-from views import Marks, example_view, views_of
+from views import Marks, example_layer, views_of
 
 METRICS = all_metrics()
 HEADS = {metric.id: metric for metric in head_metrics(METRICS.values())}
@@ -45,9 +45,9 @@ TOKENS = {metric.id: metric for metric in token_metrics(METRICS.values())}
 EVERYWHERE = (TokenMetric, PairMetric, FlowMetric, LayerMetric, LayerPairMetric)
 PAIRS = {metric.id: metric for metric in pair_metrics(METRICS.values())}
 EXAMPLES = {
-    f"{name}: {story}": (metric, *example)
+    f"{name}: {description}": (metric, *example)
     for name, metric in HEADS.items()
-    for story, example in metric.examples.items()
+    for description, example in metric.examples.items()
 }
 MORE = {  # need longer texts or more of them: test_metrics.py, test_geometry.py
     "block_ratio", "effective_rank", "maximum_explainable_variance", "layer_cka",
@@ -83,8 +83,8 @@ def test_a_head_metric_has_two_worked_examples(metric: HeadMetric) -> None:
 @pytest.mark.parametrize("metric", HEADS.values(), ids=HEADS)
 def test_a_head_metric_has_a_number_in_an_example(metric: HeadMetric) -> None:
     """That nothing comes of something is an example, too, but not the only one."""
-    answers = [answer for _, answer in metric.examples.values()]
-    numbers = [n for a in answers for n in (a.values() if isinstance(a, Mapping) else [a])]
+    expected_values = [expected for _, expected in metric.examples.values()]
+    numbers = [n for a in expected_values for n in (a.values() if isinstance(a, Mapping) else [a])]
     assert np.isfinite(numbers).any()
 
 
@@ -92,30 +92,30 @@ def test_a_head_metric_has_a_number_in_an_example(metric: HeadMetric) -> None:
 def test_the_worked_examples_hold(
     case: tuple[HeadMetric, Example | tuple[Example, ...], float | dict[str, float]],
 ) -> None:
-    metric, examples, answer = case
+    metric, examples, expected = case
     sentences = examples if isinstance(examples, tuple) else (examples,)
-    found = values(metric, [example_view(example, metric.views[0]) for example in sentences])
-    for label, value in (answer if isinstance(answer, dict) else {"": answer}).items():
+    found = values(metric, [example_layer(example, metric.views[0]) for example in sentences])
+    for label, value in (expected if isinstance(expected, dict) else {"": expected}).items():
         assert found[0, metric.labels.index(label)] == pytest.approx(
             value, abs=1e-12, nan_ok=True
         ), label
 
 
-def values(metric: HeadMetric, layers: Sequence[LayerView]) -> torch.Tensor:
+def values(metric: HeadMetric, layers: Sequence[LayerAttention]) -> torch.Tensor:
     """Value of each head and label, from sentences one by one; NaN where there is none."""
     n, d, _ = parts(metric, layers)
     n, d = (torch.where(d > 0, part, 0).sum(0) for part in (n, d))
     return torch.where(d > 0, n / d, torch.nan)
 
 
-def parts(metric: HeadMetric, layers: Sequence[LayerView]) -> list[torch.Tensor]:
+def parts(metric: HeadMetric, layers: Sequence[LayerAttention]) -> list[torch.Tensor]:
     """Numerators, denominators and events; *Shape:* ``(sentence, head, label)`` each."""
     if isinstance(metric, SampledMetric):
         return [torch.from_numpy(np.array(part)) for part in finished(metric, layers)]
     return [torch.cat([whole(metric, layer, place) for layer in layers]) for place in (0, 1, 2)]
 
 
-def whole(metric: HeadMetric, layer: LayerView, place: int) -> torch.Tensor:
+def whole(metric: HeadMetric, layer: LayerAttention, place: int) -> torch.Tensor:
     """Numerators, denominators or events of one sentence, for all labels."""
     if isinstance(metric, ContextMetric):
         ratio = metric.measure(HeadOutputs(layer))
@@ -133,13 +133,13 @@ def whole(metric: HeadMetric, layer: LayerView, place: int) -> torch.Tensor:
     return every
 
 
-def finished(metric: SampledMetric, layers: Sequence[LayerView]) -> Finished:
+def finished(metric: SampledMetric, layers: Sequence[LayerAttention]) -> Finished:
     """A sampled metric of some sentences."""
     stats = np.concatenate([metric.measure(layer).numpy() for layer in layers])
-    told = [np.zeros((1, 0)) for _ in layers]
+    reported = [np.zeros((1, 0)) for _ in layers]
     if metric.about is not None:
-        told = [metric.about(layer.scope).numpy() for layer in layers]
-    return metric.finish(stats.astype(np.float64), np.concatenate(told))
+        reported = [metric.about(layer.scope).numpy() for layer in layers]
+    return metric.finish(stats.astype(np.float64), np.concatenate(reported))
 
 
 class Layer(NamedTuple):
@@ -326,14 +326,14 @@ def same(one: pd.DataFrame, two: pd.DataFrame, tolerance: float) -> None:
 def test_splits_and_batches_change_no_exemplar_map_or_neighbour(runs: Runs, other: str) -> None:
     one, two = runs.whole, getattr(runs, other)
     chosen = [
-        [(e.head, e.ranking, e.rank, e.index, e.query, e.key) for e in s.portrait.exemplars]
+        [(e.head, e.ranking, e.rank, e.index, e.query, e.key) for e in s.sentence_data.exemplars]
         for s in (one, two)
     ]
     assert chosen[0] == chosen[1]
-    assert one.portrait.sentences == two.portrait.sentences
-    assert one.portrait.maps.keys() == two.portrait.maps.keys()
-    for place, cells in one.portrait.maps.items():
-        np.testing.assert_array_equal(cells, two.portrait.maps[place])
+    assert one.sentence_data.sentences == two.sentence_data.sentences
+    assert one.sentence_data.maps.keys() == two.sentence_data.maps.keys()
+    for place, cells in one.sentence_data.maps.items():
+        np.testing.assert_array_equal(cells, two.sentence_data.maps[place])
     same(one.nearest, two.nearest, 1e-9)
     assert one.manifest.counts == two.manifest.counts
 

@@ -21,7 +21,7 @@ from headbook.stored.study import Study
 from headbook.text.annotate import Annotator
 from looks import Viewed
 from naive import CHANCES, LAYER_TWINS, SAMPLE_TWINS, TWINS
-from ratios import Number, Part, ratio, together
+from ratios import Estimate, Part, ratio, together
 
 pytestmark = pytest.mark.usefixtures("of_any_number")
 
@@ -100,8 +100,8 @@ def naive(tiny_folder: Folder) -> Callable[[str], Expected]:
         bare = Bare.load(tiny_folder(case.family), pairs=case.pairs)
         found: Expected = defaultdict(list)
         for sides in annotated_pairs() if case.pairs else ((given(t),) for t in treebank.TREES):
-            for stack, layer, head, plain in bare.looks(*sides, window=case.window):
-                look = replace(plain, learned=case.learned)
+            for stack, layer, head, basic in bare.looks(*sides, window=case.window):
+                look = replace(basic, learned=case.learned)
                 for view in ("raw", "nosink", "renorm"):
                     found[stack, layer, head, view].append(Viewed(look, view))
         return found
@@ -138,7 +138,7 @@ def test_heads_and_layers_equal_the_naive_computation(
     name: str, case: str, study: Callable[[str], Study], naive: Callable[[str], Expected]
 ) -> None:
     metric, sentences = METRICS[name], measured(METRICS[name], naive(case))
-    heads: dict[tuple[object, ...], Number] = {
+    heads: dict[tuple[object, ...], Estimate] = {
         (*where, label): ratio(parts, metric.limits, metric.spread(label))
         for (where, label), parts in sentences.items()
     }
@@ -178,7 +178,7 @@ def test_metrics_of_passages_equal_the_naive_computation(
         for stack, layer, head, look in Bare.load(folder).looks(Given(text, [])):
             for view in METRICS[name].views:
                 looks[stack, layer, head, view].append(Viewed(look, view))
-    expected: dict[tuple[object, ...], Number] = {
+    expected: dict[tuple[object, ...], Estimate] = {
         (*where, label): ratio(parts, METRICS[name].limits, METRICS[name].spread(label))
         for (where, label), parts in measured(METRICS[name], looks).items()
     }
@@ -257,7 +257,7 @@ def compare(
     table: pd.DataFrame,
     metric: str,
     keys: list[str],
-    expected: dict[tuple[object, ...], Number],
+    expected: dict[tuple[object, ...], Estimate],
     tolerance: float,
 ) -> None:
     """A study's rows are those expected, number by number."""
@@ -265,9 +265,9 @@ def compare(
     where = list(zip(*(rows[key] for key in keys), strict=True))
     assert set(where) == set(expected)
     assert len(where) == len(expected)
-    for place, number in enumerate(Number._fields[:-1]):  # tables do not have the last
+    for index, number in enumerate(Estimate._fields[:-1]):  # tables do not have the last
         found = rows[number].to_numpy(float)
-        wanted = np.array([expected[each][place] for each in where], float)
+        wanted = np.array([expected[each][index] for each in where], float)
         # Variances are differences of sums, so that ends of intervals lose half of the digits.
         within = max(tolerance, 1e-7) if number in {"low", "high"} else tolerance
         np.testing.assert_allclose(found, wanted, rtol=within, atol=within, err_msg=number)

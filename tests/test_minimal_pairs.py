@@ -54,7 +54,7 @@ def test_differences_within_pairs_are_scipys_of_plain_loops(
 def test_pairs_are_counted_and_others_left_out(grouped_study: Study) -> None:
     """One sentence of a pair, or three, make none."""
     found = grouped_study.pair_differences["self"]
-    assert (found.told_by, found.members) == ("label", ("good", "bad"))
+    assert (found.member_column, found.members) == ("label", ("good", "bad"))
     assert (found.pairs, found.left_out) == (4, 2)
     assert found.family == found.p.size == (~np.isnan(found.p)).sum()
 
@@ -78,7 +78,7 @@ def test_without_a_column_the_order_tells_members_apart(gather: Collect) -> None
         row._replace(label="same", kind=str(n)) for n, row in enumerate(ROWS) if row.pair in PAIRS
     )
     found = gather(rows, facet="none").pair_differences["self"]
-    assert (found.told_by, found.members, found.pairs) == ("", ("first", "second"), 4)
+    assert (found.member_column, found.members, found.pairs) == ("", ("first", "second"), 4)
     turned = gather(rows[::-1], facet="none").pair_differences["self"]
     np.testing.assert_allclose(found.difference.value, -turned.difference.value, atol=1e-6)
 
@@ -88,14 +88,14 @@ def test_a_column_that_was_asked_for_decides(gather: Collect) -> None:
     rows = tuple(row._replace(kind="two" if row.label == "good" else "one") for row in ROWS)
     rows = (rows[0], rows[1]._replace(kind="two"), *rows[2:8])
     found = gather(rows, pair_member="kind").pair_differences["self"]
-    assert (found.told_by, found.members) == ("kind", ("two", "one"))
+    assert (found.member_column, found.members) == ("kind", ("two", "one"))
     assert (found.pairs, found.left_out) == (3, 1)
 
 
 def test_without_pairs_there_are_no_differences(gather: Collect) -> None:
     rows = tuple(row._replace(pair="") for row in ROWS[:4])
     lonely = gather(rows, facet="none")
-    assert lonely.survey.heads["self"].members is None
+    assert lonely.corpus_sums.heads["self"].members is None
     assert lonely.minimal_pairs.empty
 
 
@@ -129,10 +129,10 @@ def test_any_split_keeps_the_same_members(pairs: list[int], data: st.DataObject)
         for pair in sorted({*pairs})[: whole.size]
         for place in [n for n, each in enumerate(pairs) if each == pair][:ENOUGH]
     ]
-    for found in (merged, added):
-        assert [*zip(found.pair.tolist(), found.index.tolist(), strict=True)] == wanted
-        assert found.labels["n"] == tuple(str(place) for _, place in wanted)
-        assert found.values[:, 1, 0, 0].tolist() == [place for _, place in wanted]
+    for members in (merged, added):
+        assert [*zip(members.pair.tolist(), members.index.tolist(), strict=True)] == wanted
+        assert members.labels["n"] == tuple(str(position) for _, position in wanted)
+        assert members.values[:, 1, 0, 0].tolist() == [position for _, position in wanted]
 
 
 def test_two_sided_p_are_shares_of_flips_that_reach_the_largest_size() -> None:
@@ -155,14 +155,14 @@ def test_the_sample_of_pairs_has_two_labels_in_each() -> None:
     lines = pd.read_json(folder("sample_inputs") / "minimal_pairs.jsonl", lines=True)
     pairs = lines.groupby("pair_id")["label"].agg(sorted)
     assert len(pairs) >= 12
-    assert all(each == ["grammatical", "ungrammatical"] for each in pairs)
+    assert all(pair == ["grammatical", "ungrammatical"] for pair in pairs)
     assert lines.groupby("pair_id")["phenomenon"].nunique().eq(1).all()
     assert lines["text"].is_unique
 
 
 def test_a_pair_whose_difference_is_missing_takes_no_part(grouped_study: Study) -> None:
     """A member without a value leaves the other pairs as they are."""
-    sums = grouped_study.survey.heads["self"]
+    sums = grouped_study.corpus_sums.heads["self"]
     assert sums.members is not None
     present = np.ones(sums.table.heads.sums.shape[2:4], dtype=bool)
     whole = pair_differences(sums, present)

@@ -14,14 +14,14 @@ import headbook.metrics
 import treebank
 from headbook.collection import collect
 from headbook.measures.frame import Scope
-from headbook.measures.layerview import layer_views
+from headbook.measures.layerview import layer_attentions
 from headbook.measures.maps import Gathered, Maps
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import AttentionMetric, Example
 from headbook.network.hook import Attention
 from headbook.stored.study import Study
 from headbook.terms import View
-from views import Marks, example_view, views_of
+from views import Marks, example_layer, views_of
 
 ROOT = Path(__file__).parents[1]
 NAME, FAMILY = "distance_by_weights", "mine"
@@ -84,10 +84,10 @@ def test_the_metric_of_contributing_gives_its_numbers_in_every_view(
 
 
 def test_its_worked_examples_hold(added: AttentionMetric) -> None:
-    for example, answer in added.examples.values():
+    for example, expected in added.examples.values():
         assert isinstance(example, Example)
-        ratio = added.measure(example_view(example, View.RAW))
-        assert float(ratio.numerator / ratio.denominator) == pytest.approx(answer)
+        ratio = added.measure(example_layer(example, View.RAW))
+        assert float(ratio.numerator / ratio.denominator) == pytest.approx(expected)
 
 
 def several() -> tuple[Gathered, list[Maps]]:
@@ -113,14 +113,14 @@ def test_whole_maps_of_several_layers_are_those_of_each_side_by_side(view: View)
     together, alone = several()
     frame = together._frame
     scopes = {v: Scope(frame, v) for v in View}
-    found = layer_views(scopes, together)[view]
-    parts = [layer_views(scopes, maps)[view] for maps in alone]
+    layer_attention = layer_attentions(scopes, together)[view]
+    parts = [layer_attentions(scopes, maps)[view] for maps in alone]
     for name in ("attention", "weights"):
         torch.testing.assert_close(
-            getattr(found, name), torch.cat([getattr(part, name) for part in parts], 1)
+            getattr(layer_attention, name), torch.cat([getattr(part, name) for part in parts], 1)
         )
     torch.testing.assert_close(
-        found.maps.by_word, torch.cat([part.maps.by_word for part in parts], 1)
+        layer_attention.maps.by_word, torch.cat([part.maps.by_word for part in parts], 1)
     )
 
 
@@ -130,9 +130,9 @@ def test_whole_maps_of_several_layers_are_those_of_each_side_by_side(view: View)
     ids=lambda metric: metric.id,
 )
 def test_metrics_of_all_sentences_are_taken_from_sums(metric: AttentionMetric) -> None:
-    """Whole maps are for whoever needs them: a copy of each would cost a survey its speed."""
+    """Whole maps are for whoever needs them: a copy of each would cost a pass its speed."""
     together, _ = several()
     scopes = {v: Scope(together._frame, v) for v in View}
     for view in metric.views:
-        metric.measure(layer_views(scopes, together)[view])
+        metric.measure(layer_attentions(scopes, together)[view])
     assert "_together" not in vars(together)

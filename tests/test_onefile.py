@@ -41,15 +41,15 @@ BLOCK = re.compile(
 @pytest.fixture(scope="module")
 def one(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Packed:
     """The smallest site in one file."""
-    place = tmp_path_factory.mktemp("one") / "report.html"
-    return pack(small_site.folder, place, single_file=True)
+    path = tmp_path_factory.mktemp("one") / "report.html"
+    return pack(small_site.folder, path, single_file=True)
 
 
 def held(file: Path) -> dict[str, bytes]:
     """Everything that is in the one file, by its address in the folder."""
     found = {}
-    for *told, text in BLOCK.findall(html_of(file)):
-        files, columns, parts = (json.loads(unescape(each)) for each in told)
+    for *reported, text in BLOCK.findall(html_of(file)):
+        files, columns, parts = (json.loads(unescape(each)) for each in reported)
         whole, at = restored(zlib.decompress(from_letters(text)), parts), 0
         for name, size in files:
             content = whole[at : at + size]
@@ -158,13 +158,13 @@ def test_it_is_replaced_only_with_force_and_nothing_else_ever(
     shutil.copy(one.path, tmp_path / "r.html")
     (tmp_path / "mine.html").write_text("<!doctype html><title>Years of work</title>")
     before = tree(tmp_path)
-    said = refusal(OutputError, small_site.folder, tmp_path / "r.html", single_file=True)
-    assert "pass --force" in said
+    message = refusal(OutputError, small_site.folder, tmp_path / "r.html", single_file=True)
+    assert "pass --force" in message
     for options in ({"single_file": True}, {}):
-        said = refusal(
+        message = refusal(
             OutputError, small_site.folder, tmp_path / "mine.html", force=True, **options
         )
-        assert "expected a new file" in said
+        assert "expected a new file" in message
     refusal(OutputError, small_site.folder, tmp_path / "r.html", force=True)  # no archive
     assert tree(tmp_path) == before
     pack(small_site.folder, tmp_path / "r.html", single_file=True, force=True)
@@ -179,8 +179,8 @@ def test_a_site_whose_scripts_know_no_single_file_is_refused(
     shutil.copytree(small_site.folder, copy)
     script = copy / "assets/site.js"
     script.write_text(script.read_text().replace("window.oneFile", "undefined"))
-    said = refusal(StudyError, copy, tmp_path / "r.html", single_file=True)
-    assert "expected one rendered anew" in said
+    message = refusal(StudyError, copy, tmp_path / "r.html", single_file=True)
+    assert "expected one rendered anew" in message
     assert not (tmp_path / "r.html").exists()
 
 

@@ -19,7 +19,7 @@ from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.inputs import Sentence
 from headbook.measures.scopes import seen
-from headbook.network.anatomy import Anatomy, examine
+from headbook.network.anatomy import Architecture, examine
 from headbook.network.capture import forward
 from headbook.network.hook import Attention
 from headbook.network.learned import learned_share
@@ -64,7 +64,7 @@ QUICK = {"granite_swa", "diffllama", "squeezebert", "longformer", "blip", "led"}
 UNPADDED = ["mobilebert", *(pytest.param(n, marks=SLOW) for n in ("convbert", "fsmt"))]
 
 
-def settled(folder: Path) -> tuple[Model, Anatomy, Encoder]:
+def settled(folder: Path) -> tuple[Model, Architecture, Encoder]:
     """A model as a run begins with it."""
     model = load_model(str(folder), device="cpu")
     encoder = Encoder(model, limit=model.limit, targets=Annotator.load("none"))
@@ -106,10 +106,10 @@ def with_sink(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_attention_that_cannot_be_shown_is_refused_in_one_line(
     name: str, tiny_folder: Folder
 ) -> None:
-    with pytest.raises(ModelError, match=REFUSED[name]) as said:
+    with pytest.raises(ModelError, match=REFUSED[name]) as message:
         settled(tiny_folder(name))
-    assert "\n" not in str(said.value)
-    assert tiny.OTHERS[name].type in str(said.value)
+    assert "\n" not in str(message.value)
+    assert tiny.OTHERS[name].type in str(message.value)
 
 
 @pytest.mark.slow
@@ -118,45 +118,47 @@ def test_such_a_line_ends_with_code_two(tiny_folder: Folder, texts: Path, tmp_pa
         sys.executable, "-m", "headbook", "build", str(texts), "--model",
         str(tiny_folder("longformer")), "--out", str(tmp_path / "site"), "--quiet",
     ]  # fmt: skip
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (said.returncode, said.stdout) == (2, "")
-    assert re.fullmatch("headbook: model '.*longformer.*\n", said.stderr)
+    message = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (message.returncode, message.stdout) == (2, "")
+    assert re.fullmatch("headbook: model '.*longformer.*\n", message.stderr)
     assert not (tmp_path / "site").exists()
 
 
 @pytest.mark.parametrize("name", UNPADDED)
 def test_where_padding_changes_attention_there_is_none(name: str, tiny_folder: Folder) -> None:
-    model, anatomy, encoder = settled(tiny_folder(name))
-    assert not anatomy.padded
+    model, architecture, encoder = settled(tiny_folder(name))
+    assert not architecture.padded
     items = items_of(encoder)
     sizes = [len(group) for group in by_budget(items, 2048, alike=True)]
     assert 1 in sizes
     assert max(sizes) > 1
     for group in by_budget(items, 2048, alike=True):
         batch = Batch.of(group, model.device)
-        found: dict[object, Attention] = {}
-        forward(model, anatomy, batch, found.__setitem__)
+        attentions: dict[object, Attention] = {}
+        forward(model, architecture, batch, attentions.__setitem__)
         for row, item in enumerate(batch.items):
-            alone = own(model, anatomy, Batch.of([item], model.device))
-            assert alone.keys() == found.keys()
+            alone = own(model, architecture, Batch.of([item], model.device))
+            assert alone.keys() == attentions.keys()
             for call, theirs in alone.items():
-                torch.testing.assert_close(found[call].weights[row], theirs[0], rtol=0, atol=2e-5)
+                torch.testing.assert_close(
+                    attentions[call].weights[row], theirs[0], rtol=0, atol=2e-5
+                )
 
 
 @pytest.mark.slow
 def test_padding_does_change_it(tiny_folder: Folder) -> None:
     """Else nothing is shown by leaving it out."""
-    model, anatomy, encoder = settled(tiny_folder("mobilebert"))
+    model, architecture, encoder = settled(tiny_folder("mobilebert"))
     items = items_of(encoder)
-    found: dict[object, Attention] = {}
+    attentions: dict[object, Attention] = {}
     batch = Batch.of(items, model.device)
-    forward(model, anatomy, batch, found.__setitem__)
+    forward(model, architecture, batch, attentions.__setitem__)
     row = [item.sentence.text for item in batch.items].index("water")
-    alone = own(model, anatomy, Batch.of([batch.items[row]], model.device))
+    alone = own(model, architecture, Batch.of([batch.items[row]], model.device))
     n = len(batch.items[row].tokens[Side.SOURCE])
     assert (
         max(
-            float((found[call].weights[row, :, :n, :n] - theirs[0]).abs().max())
+            float((attentions[call].weights[row, :, :n, :n] - theirs[0]).abs().max())
             for call, theirs in alone.items()
         )
         > 0.01
@@ -175,10 +177,10 @@ def test_a_study_without_padding_says_so_and_its_checks_hold(
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "t5"])
 def test_others_keep_their_batches_and_their_hook(name: str, tiny_folder: Folder) -> None:
-    _, anatomy, _ = settled(tiny_folder(name))
-    assert anatomy.padded
-    assert anatomy.hooked
-    assert not any(stack.learned_sink for stack in anatomy.stacks.values())
+    _, architecture, _ = settled(tiny_folder(name))
+    assert architecture.padded
+    assert architecture.hooked
+    assert not any(stack.learned_sink for stack in architecture.stacks.values())
 
 
 def eager_attention_forward(
@@ -208,30 +210,30 @@ def test_where_the_interface_computes_something_else_the_models_own_weights_are_
         block.attn.__class__ = Elsewhere
     before = examine(model)
     assert before.hooked
-    anatomy = settle(model, before, probes(encoder))
-    assert not anatomy.hooked
-    assert re.search(r"stack self, layer 0 .* differs by \d", anatomy.unhooked)
+    architecture = settle(model, before, probes(encoder))
+    assert not architecture.hooked
+    assert re.search(r"stack self, layer 0 .* differs by \d", architecture.unhooked)
     fresh = AutoModel.from_pretrained(tiny_folder("gpt2"), attn_implementation="eager").eval()
     (item, *_) = items_of(encoder)
     batch = Batch.of([item], model.device)
-    found: dict[object, Attention] = {}
-    forward(model, anatomy, batch, found.__setitem__)
+    attentions: dict[object, Attention] = {}
+    forward(model, architecture, batch, attentions.__setitem__)
     with torch.no_grad():
         theirs = fresh(batch.texts[Side.SOURCE].ids, output_attentions=True).attentions
-    for call, weights in zip(anatomy.calls, theirs, strict=True):
-        torch.testing.assert_close(found[call].weights, weights, rtol=0, atol=1e-5)
+    for call, weights in zip(architecture.calls, theirs, strict=True):
+        torch.testing.assert_close(attentions[call].weights, weights, rtol=0, atol=1e-5)
 
 
 def test_rows_and_the_learned_sink_are_the_models_softmax(tiny_folder: Folder) -> None:
     """The sink's share, from the model's parameters by hand."""
-    model, anatomy, encoder = settled(tiny_folder("gpt_oss"))
-    assert anatomy.stacks["self"].learned_sink
+    model, architecture, encoder = settled(tiny_folder("gpt_oss"))
+    assert architecture.stacks["self"].learned_sink
     batch = Batch.of(items_of(encoder), model.device)
-    found: dict[object, Attention] = {}
-    forward(model, anatomy, batch, found.__setitem__)
+    attentions: dict[object, Attention] = {}
+    forward(model, architecture, batch, attentions.__setitem__)
     valid = batch.texts[Side.SOURCE].valid
-    for call, layer in zip(anatomy.calls, model.body.layers, strict=True):
-        a, module = found[call], layer.self_attn
+    for call, layer in zip(architecture.calls, model.body.layers, strict=True):
+        a, module = attentions[call], layer.self_attn
         assert a.query is not None
         assert a.key is not None
         assert a.mask is not None
@@ -254,8 +256,8 @@ def test_a_learned_sink_is_checked_told_and_counts_as_sink(with_sink: Study) -> 
     assert stack.learned_sink
     share = manifest.learned_share(stack)
     assert 0.01 < share < 0.99
-    told = learned_sink(manifest, stack)
-    assert told.startswith(f"{percent(share)} of the mass goes to the learned sink")
+    reported = learned_sink(manifest, stack)
+    assert reported.startswith(f"{percent(share)} of the mass goes to the learned sink")
     heads = with_sink.heads
     least = heads[(heads["metric"] == "sink_share") & (heads["view"] == "raw")]["value"].mean()
     assert least > share  # position 0 is sink, too
@@ -270,11 +272,11 @@ def test_what_the_learned_sink_takes_adds_up_over_studies(with_sink: Study) -> N
 def test_heads_are_as_far_apart_as_their_rows_with_the_learned_sink(
     with_sink: Study, tiny_folder: Folder
 ) -> None:
-    model, anatomy, encoder = settled(tiny_folder("gpt_oss"))
+    model, architecture, encoder = settled(tiny_folder("gpt_oss"))
     rows: list[list[list[float]]] = [[] for _ in range(2 * tiny.HEADS)]
     for item in items_of(encoder):
-        found = own(model, anatomy, Batch.of([item], model.device))
-        for layer, call in enumerate(anatomy.calls):
+        found = own(model, architecture, Batch.of([item], model.device))
+        for layer, call in enumerate(architecture.calls):
             for head, maps in enumerate(found[call][0].double().tolist()):
                 ordinary = [i for i in range(len(maps)) if not item.tokens[Side.SOURCE].special[i]]
                 rows[layer * tiny.HEADS + head] += [[*maps[i], 1 - sum(maps[i])] for i in ordinary]
@@ -301,15 +303,15 @@ def entropy(p: list[float]) -> float:
 @pytest.mark.parametrize("name", ["gpt_oss", "llama4"])
 def test_what_is_visible_is_what_has_weight(name: str, tiny_folder: Folder) -> None:
     """In windows and chunks, too."""
-    model, anatomy, encoder = settled(tiny_folder(name))
+    model, architecture, encoder = settled(tiny_folder(name))
     batch = Batch.of(items_of(encoder), model.device)
-    found: dict[object, Attention] = {}
-    forward(model, anatomy, batch, found.__setitem__)
+    attentions: dict[object, Attention] = {}
+    forward(model, architecture, batch, attentions.__setitem__)
     side = batch.texts[Side.SOURCE]
     kinds = set()
-    for call in anatomy.calls:
-        a = found[call]
-        open_ = seen(a, anatomy.stacks["self"], side, side)
+    for call in architecture.calls:
+        a = attentions[call]
+        open_ = seen(a, architecture.stacks["self"], side, side)
         given = (a.weights > 0).any(1) & side.valid[:, None, :]
         assert torch.equal(open_[side.valid], given[side.valid])
         kinds.add(int(open_.sum()))
@@ -319,16 +321,16 @@ def test_what_is_visible_is_what_has_weight(name: str, tiny_folder: Folder) -> N
 @pytest.mark.parametrize("name", ["xlm", pytest.param("xlnet", marks=SLOW)])
 def test_half_a_layer_is_not_taken_for_a_layer(name: str, tiny_folder: Folder) -> None:
     """Its list of modules holds attention blocks; what they give is no state of a token."""
-    _, anatomy, _ = settled(tiny_folder(name))
-    assert anatomy.layers == {}
+    _, architecture, _ = settled(tiny_folder(name))
+    assert architecture.layers == {}
 
 
 def test_a_decoders_states_are_those_of_its_own_layers(tiny_folder: Folder) -> None:
     """Outside the hook layers are found by their number; encoder and decoder have as many."""
-    model, anatomy, _ = settled(tiny_folder("mvp"))
-    assert not anatomy.hooked
-    assert anatomy.layers["encoder"] == tuple(model.network.get_encoder().layers)
-    assert anatomy.layers["decoder"] == tuple(model.network.get_decoder().layers)
+    model, architecture, _ = settled(tiny_folder("mvp"))
+    assert not architecture.hooked
+    assert architecture.layers["encoder"] == tuple(model.network.get_encoder().layers)
+    assert architecture.layers["decoder"] == tuple(model.network.get_decoder().layers)
 
 
 @pytest.mark.parametrize("name", ["gemma3_sees", pytest.param("llava", marks=SLOW)])
@@ -356,7 +358,7 @@ def test_the_text_part_alone_gives_the_same_numbers(
         (part / file).write_bytes((whole / file).read_bytes())
     metrics = "sink_share,attention_to,mixing_ratio"
     one, other = (
-        collect(texts, model=str(each), annotator="none", metrics=metrics) for each in (whole, part)
+        collect(texts, model=str(path), annotator="none", metrics=metrics) for path in (whole, part)
     )
     assert one.heads.equals(other.heads)
     assert one.tokens.equals(other.tokens)
@@ -375,7 +377,9 @@ def test_a_written_target_has_tokens_of_the_vocabulary_alone(
     torch.nn.init.normal_(network.shared.weight, 0, 0.35)
     network.save_pretrained(folder)
     study = collect(texts, model=str(folder), annotator="none", metrics="vocabulary_rank")
-    pieces = [text.pieces for s in study.portrait.sentences.values() for text in s.texts.values()]
+    pieces = [
+        text.pieces for s in study.sentence_data.sentences.values() for text in s.texts.values()
+    ]
     assert all(piece is not None for each in pieces for piece in each)
     assert study.manifest.count(Side.TARGET, "generated") == len(TEXTS)
 

@@ -37,17 +37,17 @@ def unpacked(archive: Path, place: Path) -> Path:
 def test_an_archive_holds_the_site_as_it_is(
     small_site: Site, packed: Packed, tmp_path: Path
 ) -> None:
-    place = unpacked(packed.path, tmp_path)
-    assert tree(place / "site") == tree(small_site.folder)
-    assert set(tree(place)) == {"README.txt", SUMS, *(f"site/{n}" for n in tree(small_site.folder))}
-    assert "Open site/index.html" in (place / "README.txt").read_text()
+    path = unpacked(packed.path, tmp_path)
+    assert tree(path / "site") == tree(small_site.folder)
+    assert set(tree(path)) == {"README.txt", SUMS, *(f"site/{n}" for n in tree(small_site.folder))}
+    assert "Open site/index.html" in (path / "README.txt").read_text()
 
 
 def test_the_sums_are_those_of_all_other_files(packed: Packed, tmp_path: Path) -> None:
     files = tree(unpacked(packed.path, tmp_path))
     lines = files.pop(SUMS).decode().splitlines()
     found = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    assert found == {name: hashlib.sha256(each).hexdigest() for name, each in files.items()}
+    assert found == {name: hashlib.sha256(file).hexdigest() for name, file in files.items()}
 
 
 def test_an_archive_is_told_with_its_own_sizes(packed: Packed, tmp_path: Path) -> None:
@@ -84,12 +84,12 @@ def test_a_history_of_versions_stays_out(small_site: Site, packed: Packed, tmp_p
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_the_size_is_set_against_limits(limit: int) -> None:
-    def said(size: int) -> str:
-        return "\n".join(Packed(Path("s.zip"), 1, size, 1, ()).said())
+    def message(size: int) -> str:
+        return "\n".join(Packed(Path("s.zip"), 1, size, 1, ()).report())
 
-    shown = f"{limit // 1_000_000} MB"
-    assert f"within {shown}: " in said(limit)
-    assert f"larger than {shown}: " in said(limit + 1)
+    displayed = f"{limit // 1_000_000} MB"
+    assert f"within {displayed}: " in message(limit)
+    assert f"larger than {displayed}: " in message(limit + 1)
 
 
 def refusal(kind: type[Exception], *arguments: Any, **options: Any) -> str:
@@ -103,8 +103,8 @@ def test_what_headbook_did_not_write_is_not_packed(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/index.html").write_text("my page")
     for name in ("mine", "nowhere"):
-        said = refusal(StudyError, tmp_path / name, tmp_path / "s.zip")
-        assert "neither a site nor a study" in said
+        message = refusal(StudyError, tmp_path / name, tmp_path / "s.zip")
+        assert "neither a site nor a study" in message
     assert not (tmp_path / "s.zip").exists()
 
 
@@ -113,8 +113,8 @@ def test_an_archive_is_replaced_only_with_force(
 ) -> None:
     shutil.copy(packed.path, tmp_path / "s.zip")
     before = tree(tmp_path)
-    said = refusal(OutputError, small_site.folder, tmp_path / "s.zip")
-    assert "pass --force" in said
+    message = refusal(OutputError, small_site.folder, tmp_path / "s.zip")
+    assert "pass --force" in message
     assert tree(tmp_path) == before
     pack(small_site.folder, tmp_path / "s.zip", force=True)
     assert tree(tmp_path) == before
@@ -127,8 +127,8 @@ def test_a_foreign_file_is_never_replaced(small_site: Site, tmp_path: Path) -> N
     (tmp_path / "folder").mkdir()
     before = tree(tmp_path)
     for name in ("thesis.txt", "data.zip", "folder"):
-        said = refusal(OutputError, small_site.folder, tmp_path / name, force=True)
-        assert "expected a new file" in said
+        message = refusal(OutputError, small_site.folder, tmp_path / name, force=True)
+        assert "expected a new file" in message
     assert tree(tmp_path) == before
 
 

@@ -84,10 +84,10 @@ def test_the_wheel_works_from_another_place(built: Path, tmp_path: Path) -> None
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=world,
         cwd=tmp_path,
     )  # fmt: skip
-    place = tmp_path / "lib" / "headbook"
+    path = tmp_path / "lib" / "headbook"
     home, folders = done.stdout.splitlines()
-    assert Path(home).parent == place
-    assert folders.split() == [str(place / "templates"), str(place / "sample_inputs")]
+    assert Path(home).parent == path
+    assert folders.split() == [str(path / "templates"), str(path / "sample_inputs")]
     version = subprocess.run(
         [sys.executable, "-m", "headbook", "--version"],
         check=True, capture_output=True, text=True, env=world, cwd=tmp_path,

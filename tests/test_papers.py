@@ -72,9 +72,9 @@ def test_every_figure_has_an_environment_and_an_entry(small_site: Site, tmp_path
     captions = re.findall(r"\\caption\{(.*)\}\n", tex)
     source = SiteFacts.of(small_site.study.manifest, sentence_pages=True).source
     for name, caption in zip(CHOSEN, captions, strict=True):
-        told = f"{drawn[name].caption} {source}"
-        assert caption == latex.escaped(told)
-        assert re.sub(r"\\(?=[%_])", "", caption).replace(r"\,", " ") == told
+        reported = f"{drawn[name].caption} {source}"
+        assert caption == latex.escaped(reported)
+        assert re.sub(r"\\(?=[%_])", "", caption).replace(r"\,", " ") == reported
 
 
 def test_a_name_that_no_figure_has_is_refused_with_names_near_it(
@@ -90,8 +90,8 @@ def test_a_name_that_no_figure_has_is_refused_with_names_near_it(
 
 
 def test_what_was_not_measured_is_not_offered(small_site: Site, tmp_path: Path) -> None:
-    said = "'profile-L00-H01' is the name of no figure; the study has no offset_profile"
-    with pytest.raises(ConfigError, match=said) as e:
+    message = "'profile-L00-H01' is the name of no figure; the study has no offset_profile"
+    with pytest.raises(ConfigError, match=message) as e:
         write_figures(small_site.stored, tmp_path / "out", ["profile-L00-H01"])
     assert "profile-L00" not in str(e.value).partition(";")[2]
 
@@ -115,9 +115,9 @@ def test_only_a_folder_of_headbook_is_replaced(small_site: Site, tmp_path: Path)
 @example(HOSTILE)
 def test_no_text_is_a_command_of_latex(text: str) -> None:
     """What is left beside known commands has no character that LaTeX would read as one."""
-    told = latex.escaped(text)
-    assert not set(COMMANDS.sub("", told)) & set("\\%&#_${}^\n")
-    depth = np.cumsum([{"{": 1, "}": -1}.get(letter, 0) for letter in told])
+    reported = latex.escaped(text)
+    assert not set(COMMANDS.sub("", reported)) & set("\\%&#_${}^\n")
+    depth = np.cumsum([{"{": 1, "}": -1}.get(letter, 0) for letter in reported])
     assert not len(depth) or (depth.min() >= 0 and depth[-1] == 0)
 
 
@@ -144,14 +144,16 @@ def test_attention_by_offset_of_a_head_is_drawn_where_it_is_asked_for(
     heads = decoder_site.study.heads
     of_head = heads[(heads.metric == "offset_profile") & (heads.layer == 1) & (heads["head"] == 2)]
     view = decoder_site.study.manifest.stacks[0].default_view
-    shown = of_head[of_head["view"] == str(view)].set_index("label")
+    displayed = of_head[of_head["view"] == str(view)].set_index("label")
     rows = pd.read_csv(out / "profile-L01-H02.csv")
     assert [*rows["offset"]] == [*range(-8, 1)]
     for row in rows.itertuples():
-        expected = shown.loc[str(row.offset)]
+        expected = displayed.loc[str(row.offset)]
         assert [row.value, row.low, row.high] == pytest.approx(
             [expected.value, expected.low, expected.high], nan_ok=True
         )
     assert (out / "profile-L01-H02.pdf").read_bytes().startswith(b"%PDF")
     assert r"\label{fig:profile-L01-H02}" in (out / "figures.tex").read_text(encoding="utf-8")
-    assert not any(each.name.startswith("profile") for each in study_figures(decoder_site.study))
+    assert not any(
+        figure.name.startswith("profile") for figure in study_figures(decoder_site.study)
+    )

@@ -19,32 +19,32 @@ pytestmark = pytest.mark.slow  # each process imports Python's libraries afresh
 
 def test_every_piece_of_work_is_done_once() -> None:
     for processes in (1, 3):
-        with Shares(squares, (10,), processes) as found:
-            assert sorted(found) == [number**2 for number in range(10)]
+        with Shares(squares, (10,), processes) as shares:
+            assert sorted(shares) == [number**2 for number in range(10)]
 
 
 def test_what_a_process_raises_is_raised_where_the_work_was_asked_for() -> None:
-    with pytest.raises(OutputError, match="no room"), Shares(refuses, (), 2) as found:
-        list(found)
+    with pytest.raises(OutputError, match="no room"), Shares(refuses, (), 2) as shares:
+        list(shares)
 
 
 def test_a_process_that_dies_is_noticed() -> None:
-    with pytest.raises(RuntimeError, match="died"), Shares(dies, (), 2) as found:
-        list(found)
+    with pytest.raises(RuntimeError, match="died"), Shares(dies, (), 2) as shares:
+        list(shares)
 
 
 def test_a_process_that_is_killed_tells_of_memory() -> None:
     """As Linux kills one where memory runs out."""
-    with pytest.raises(ResourceError, match="SIGKILL"), Shares(is_killed, (), 2) as found:
-        list(found)
+    with pytest.raises(ResourceError, match="SIGKILL"), Shares(is_killed, (), 2) as shares:
+        list(shares)
 
 
 def test_an_error_that_cannot_travel_is_told_all_the_same() -> None:
     with (
         pytest.raises(RuntimeError, match="MumbledError: 3 words"),
-        Shares(mumbles, (), 1) as found,
+        Shares(mumbles, (), 1) as shares,
     ):
-        list(found)
+        list(shares)
 
 
 PARENT = """

@@ -90,9 +90,9 @@ def test_each_token_knows_its_sentence_and_separators_are_special(
     tokens = item.tokens[Side.SOURCE]
     n_words = [len(tree) for tree in treebank.TREES[:3]]
     sentence = [n for n, count in enumerate(n_words) for _ in range(count)]
-    for place, word in enumerate(tokens.word):
+    for index, word in enumerate(tokens.word):
         if word >= 0:
-            assert tokens.part[place] == sentence[word]
+            assert tokens.part[index] == sentence[word]
     inner = tokens.separator[:-1]
     assert int(inner.sum()) == 2
     assert tokens.special[:-1][inner].all()
@@ -169,9 +169,9 @@ def test_shown_texts_keep_where_sentences_begin(tiny_folder: Folder, tmp_path: P
                     metrics="sink_share")  # fmt: skip
     study.save(tmp_path / "study")
     again = type(study).load(tmp_path / "study")
-    texts = [s.texts[Side.SOURCE] for s in again.portrait.sentences.values()]
+    texts = [s.texts[Side.SOURCE] for s in again.sentence_data.sentences.values()]
     assert any(len(text.parts) > 1 for text in texts)
-    assert again.portrait.sentences == study.portrait.sentences
+    assert again.sentence_data.sentences == study.sentence_data.sentences
 
 
 @pytest.fixture(scope="module")
@@ -185,8 +185,8 @@ def passages_study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory
 def test_pages_divide_a_passage_as_rules_do(passages_study: Study) -> None:
     (found,) = results(passages_study).values()
     drawn = 0
-    for (_, index), marks in passages_study.portrait.ends.items():
-        (text,) = passages_study.portrait.sentences[index].texts.values()
+    for (_, index), marks in passages_study.sentence_data.ends.items():
+        (text,) = passages_study.sentence_data.sentences[index].texts.values()
         each = proposals(found, text, marks)
         drawn += len(each) > 0
         for proposal in each:
@@ -209,10 +209,10 @@ def test_f1_of_a_rule_follows_from_what_pages_draw(passages_study: Study) -> Non
     (found,) = results(passages_study).values()
     for number, rule in ((2, "punctuation"), (3, "even")):
         above = below = 0
-        for (_, index), marks in passages_study.portrait.ends.items():
-            (text,) = passages_study.portrait.sentences[index].texts.values()
-            each = proposals(found, text, marks)[number]
-            above += 2 * each.right
-            below += 2 * each.right + each.wrong + each.missed
+        for (_, index), marks in passages_study.sentence_data.ends.items():
+            (text,) = passages_study.sentence_data.sentences[index].texts.values()
+            proposal = proposals(found, text, marks)[number]
+            above += 2 * proposal.right
+            below += 2 * proposal.right + proposal.wrong + proposal.missed
         value = found.layers("segmentation", View.RAW, f"f1:{rule}").value
         assert value == pytest.approx([above / below] * len(value))

@@ -80,16 +80,16 @@ def test_every_head_stands_with_those_of_its_type(study: Study, page: PatternsPa
     (section,) = page.sections
     found = {t.name: group.label for group in section.groups for t in group.heads}
     types = head_types(results(study)["self"])
-    assert found == {f"L{x}·H{y}": each.family for (x, y), each in types.items() if each}
+    assert found == {f"L{x}·H{y}": kind.family for (x, y), kind in types.items() if kind}
     assert len(set(found.values())) > 1
     assert sum(group.total for group in section.groups) == tiny.LAYERS * tiny.HEADS
 
 
 def test_the_table_has_the_numbers_of_the_study(study: Study, page: PatternsPage) -> None:
     rows = {row.name: row for row in page.sections[0].rows}
-    for place, label in enumerate(SHARES):
+    for index, label in enumerate(SHARES):
         for (layer, head), share in values(study, "pattern", label).items():
-            written = rows[f"L{layer}·H{head}"].shares[place]
+            written = rows[f"L{layer}·H{head}"].shares[index]
             assert written == number(share, share=label in {"vertical", "diagonal", "rest"})
     assert page.sections[0].even[:4] == ("1.00", "0.00", "0.00", "100.0\u202f%")
 
@@ -138,9 +138,9 @@ def test_pictures_show_the_mean_attention_by_position(study: Study, tmp_path: Pa
 def test_sentences_of_more_than_64_tokens_take_no_part(tokens: int, rows: int) -> None:
     even = torch.full((2, tokens, tokens), 1 / tokens)
     layer = views_of(even, Marks(tokens, special=[0]))[View.RAW]
-    found = pattern.finish(pattern.measure(layer).numpy(), pattern.about(layer.scope).numpy())
-    assert (found.denominator == rows).all()
-    assert found.numerator[..., 0] == pytest.approx(rows)
+    finished = pattern.finish(pattern.measure(layer).numpy(), pattern.about(layer.scope).numpy())
+    assert (finished.denominator == rows).all()
+    assert finished.numerator[..., 0] == pytest.approx(rows)
 
 
 def test_blocks_are_told_by_separators_in_the_middle(make: Make, tmp_path: Path) -> None:

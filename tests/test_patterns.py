@@ -78,14 +78,14 @@ def loss(attention: Floats, seen: Bools, logs: Callable[[int, int], float]) -> f
 def test_column_residual_is_the_least_there_is(mask: str) -> None:
     seen = visible(6, mask)
     attention = noise(np.random.default_rng(1), 2, seen)
-    found = column_residual(attention, seen, weighted=True)
+    columns = column_residual(attention, seen, weighted=True)
     for head, own in enumerate(attention):
 
         def total(x: Floats, own: Floats = own) -> float:
             return loss(own, seen, lambda _, j: x[j])
 
         best = minimize(total, np.zeros(6), tol=1e-9)
-        assert found.residual[head] == pytest.approx(best.fun, abs=1e-6)
+        assert columns.residual[head] == pytest.approx(best.fun, abs=1e-6)
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -93,7 +93,7 @@ def test_offset_residual_is_the_least_there_is(mask: str) -> None:
     rng = np.random.default_rng(2)
     seen = [visible(n, mask) for n in (3, 6, 5, 1)]
     sentences = [noise(rng, 2, one) for one in seen]
-    found = fit_offsets([offset_sums(*pair) for pair in zip(sentences, seen, strict=True)])
+    offset_fit = fit_offsets([offset_sums(*pair) for pair in zip(sentences, seen, strict=True)])
     for head in range(2):
 
         def total(x: Floats, head: int = head) -> float:
@@ -101,8 +101,8 @@ def test_offset_residual_is_the_least_there_is(mask: str) -> None:
             return sum(loss(a[head], s, lambda i, j: x[j - i + 5]) for a, s in pairs)
 
         best = minimize(total, np.zeros(11), tol=1e-9)
-        assert found.residual[:, head].sum() == pytest.approx(best.fun, abs=1e-6)
-    assert list(found.rows) == [sum(s.sum(1) > 1) for s in seen]
+        assert offset_fit.residual[:, head].sum() == pytest.approx(best.fun, abs=1e-6)
+    assert list(offset_fit.rows) == [sum(s.sum(1) > 1) for s in seen]
 
 
 @pytest.mark.parametrize("mask", MASKS)
@@ -225,9 +225,9 @@ def test_keys_that_are_no_run_around_the_query_have_no_offset_fit() -> None:
 
 def test_top_offset_and_its_share() -> None:
     seen = visible(N, "full")
-    found = fit_offsets([offset_sums(maps("full")["previous"][None], seen)])
-    assert found.top[0] == -1
-    assert found.share[0] == pytest.approx(
+    offset_fit = fit_offsets([offset_sums(maps("full")["previous"][None], seen)])
+    assert offset_fit.top[0] == -1
+    assert offset_fit.share[0] == pytest.approx(
         (23 * maps("full")["previous"][5, 4] + 0.001) / 24, abs=1e-3
     )
 
@@ -243,7 +243,7 @@ def test_block_sums_count_the_own_segment(mask: str) -> None:
         if len(keys) > 1:
             mass += sum(own[0, i, j] for j in inside)
             expected += len(inside) / len(keys)
-    found = block_sums(own, seen, segment)
-    assert (found[0][0], found[1]) == pytest.approx((mass, expected))
+    pair = block_sums(own, seen, segment)
+    assert (pair[0][0], pair[1]) == pytest.approx((mass, expected))
     mass_of_one, expected_of_one = block_sums(own, seen, np.zeros(7, dtype=int))
     assert (mass_of_one[0], expected_of_one) == (0, 0)

@@ -153,11 +153,11 @@ def test_a_tree_has_two_brackets_less_than_words_and_none_cross(n: int) -> None:
     random = np.random.default_rng(n)
     scores = equalised(phrase_scores(random.dirichlet(np.full(n, 0.1), (7, n))))
     for tree in [*best_trees(scores), right_branching(n), left_branching(n), balanced(n)]:
-        found = spans(tree)
-        assert len(found) == n - 2
-        assert (0, n - 1) not in found
-        assert all(a < b for a, b in found)
-        assert not any(a < c <= b < d for a, b in found for c, d in found)
+        pairs = spans(tree)
+        assert len(pairs) == n - 2
+        assert (0, n - 1) not in pairs
+        assert all(a < b for a, b in pairs)
+        assert not any(a < c <= b < d for a, b in pairs for c, d in pairs)
 
 
 def test_the_joint_tree_does_not_depend_on_the_order_of_heads() -> None:
@@ -176,9 +176,9 @@ def test_a_head_that_attends_in_perfect_blocks_gives_those_brackets(sizes: list[
     attention = np.zeros((n, n))
     for size, end in zip(sizes, ends, strict=True):
         attention[end - size : end, end - 1] = 1
-    found = spans(best_trees(equalised(phrase_scores(attention))))
+    pairs = spans(best_trees(equalised(phrase_scores(attention))))
     blocks = {(int(end) - size, int(end) - 1) for size, end in zip(sizes, ends, strict=True)}
-    assert {(a, b) for a, b in blocks if 1 < b - a + 1 < n} <= found
+    assert {(a, b) for a, b in blocks if 1 < b - a + 1 < n} <= pairs
 
 
 @pytest.mark.parametrize("n", range(1, 9))
@@ -218,8 +218,8 @@ def test_gold_phrases_are_those_of_the_recursion(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 6))
     order = data.draw(st.permutations(range(n)))
     heads = [-1] * n
-    for place in range(1, n):
-        heads[order[place]] = data.draw(st.sampled_from([-1, *order[:place]]))
+    for position in range(1, n):
+        heads[order[position]] = data.draw(st.sampled_from([-1, *order[:position]]))
     assert spans(gold_phrases(np.array(heads))) == yields(heads)
 
 

@@ -38,13 +38,13 @@ def naive(folder: Path, side: int) -> dict[Any, float]:
             for i, row in enumerate(look.weights[:side]):
                 for j, weight in enumerate(row[:side]):
                     cells.setdefault((layer, head, i, j), []).append(weight)
-    return {where: sum(each) / len(each) for where, each in cells.items()}
+    return {where: sum(cell) / len(cell) for where, cell in cells.items()}
 
 
 def positions(study: Study, stack: str = "self") -> PositionSums:
-    found = study.survey.heads[stack].positions
-    assert found is not None
-    return found
+    position_sums = study.corpus_sums.heads[stack].positions
+    assert position_sums is not None
+    return position_sums
 
 
 @pytest.mark.parametrize("family", ["bert", "gpt2"])
@@ -53,14 +53,14 @@ def test_the_mean_of_each_cell_is_that_of_plain_loops(
 ) -> None:
     """Sentences of 3 to 38 tokens in one padded batch; special tokens on both sides."""
     file = treebank.write_trees(tmp_path / "trees.conllu")
-    found = positions(collect(file, model=str(tiny_folder(family)), **OPTIONS))
+    position_sums = positions(collect(file, model=str(tiny_folder(family)), **OPTIONS))
     wanted = naive(tiny_folder(family), 12)
-    assert found.mean.shape == (2, 4, 12, 12)
-    assert found.count.max() == len(treebank.TREES)
+    assert position_sums.mean.shape == (2, 4, 12, 12)
+    assert position_sums.count.max() == len(treebank.TREES)
     for (layer, head, i, j), value in wanted.items():
-        assert found.mean[layer, head, i, j] == pytest.approx(value, abs=1e-9)
+        assert position_sums.mean[layer, head, i, j] == pytest.approx(value, abs=1e-9)
     there = {(i, j) for _, _, i, j in wanted}
-    assert {*zip(*map(tuple, np.nonzero(found.count)), strict=True)} == there
+    assert {*zip(*map(tuple, np.nonzero(position_sums.count)), strict=True)} == there
 
 
 def test_any_split_and_any_padding_give_the_same(tiny_folder: Folder, tmp_path: Path) -> None:
@@ -88,15 +88,17 @@ def test_queries_and_keys_of_two_texts_are_counted_apart(
     study = collect(file, model=str(tiny_folder("bart")), **options)
     lengths = [
         [len(s.texts[side].pieces) for side in (Side.TARGET, Side.SOURCE)]
-        for s in study.portrait.sentences.values()
+        for s in study.sentence_data.sentences.values()
     ]
     long = [[[q > i and k > j for j in range(12)] for i in range(12)] for q, k in lengths]
-    found = positions(study, "cross")
-    np.testing.assert_array_equal(found.count, np.sum(long, axis=0))
+    position_sums = positions(study, "cross")
+    np.testing.assert_array_equal(position_sums.count, np.sum(long, axis=0))
     # In steps of 1/255, as pages keep them.
-    maps = [study.portrait.maps["cross", index] / 255 for index in study.portrait.sentences]
+    maps = [
+        study.sentence_data.maps["cross", index] / 255 for index in study.sentence_data.sentences
+    ]
     here = [cells[:, :, 1, 1] for cells, (q, k) in zip(maps, lengths, strict=True) if min(q, k) > 1]
-    np.testing.assert_allclose(found.mean[:, :, 1, 1], np.mean(here, axis=0), atol=1 / 255)
+    np.testing.assert_allclose(position_sums.mean[:, :, 1, 1], np.mean(here, axis=0), atol=1 / 255)
 
 
 def test_a_stack_of_many_heads_keeps_fewer_positions() -> None:
@@ -116,8 +118,8 @@ def test_a_study_of_an_older_version_has_none_and_adds_to_none(
     study.save(tmp_path / "study")
     forget(tmp_path / "study")
     old = Study.load(tmp_path / "study")
-    assert old.survey.heads["self"].positions is None
-    assert (study + old).survey.heads["self"].positions is None
+    assert old.corpus_sums.heads["self"].positions is None
+    assert (study + old).corpus_sums.heads["self"].positions is None
     assert old.heads.equals(study.heads)
 
 
@@ -125,10 +127,10 @@ def forget(folder: Path) -> None:
     """Take positions out of a stored study."""
     file = folder / "sums.safetensors"
     with safe_open(file, framework="numpy") as opened:
-        told = json.loads(opened.metadata()["told"])
+        reported = json.loads(opened.metadata()["told"])
     arrays = safetensors.numpy.load_file(file)
-    for sums in told[0]["heads"].values():
+    for sums in reported[0]["heads"].values():
         del sums["positions"]
-    kept = {name: each for name, each in arrays.items() if "/positions/" not in name}
+    kept = {name: array for name, array in arrays.items() if "/positions/" not in name}
     assert len(kept) < len(arrays)
-    file.write_bytes(safetensors.numpy.save(kept, metadata={"told": json.dumps(told)}))
+    file.write_bytes(safetensors.numpy.save(kept, metadata={"told": json.dumps(reported)}))

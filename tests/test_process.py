@@ -58,7 +58,7 @@ def state() -> dict[str, object]:
             torch.get_float32_matmul_precision(),
         ),
         "warnings": [*warnings.filters],
-        "loggers": [(each.level, each.disabled, each.handlers) for each in loggers],
+        "loggers": [(logger.level, logger.disabled, logger.handlers) for logger in loggers],
         "logging": logging.root.manager.disable,
         "transformers": (
             transformers.utils.logging.get_verbosity(),
@@ -66,7 +66,7 @@ def state() -> dict[str, object]:
         ),
         "hub": HUB.are_progress_bars_disabled(),
         "environment": dict(os.environ),
-        "threads": sorted(each.name for each in threading.enumerate()),
+        "threads": sorted(thread.name for thread in threading.enumerate()),
         "signals": [signal.getsignal(number) for number in sorted(signal.valid_signals())],
         "numpy's errors": np.geterr(),
         "folder": Path.cwd(),
@@ -105,7 +105,7 @@ class Watching(Silent):
 
     def stage(self, name: str, sentences: int) -> None:
         """Note them."""
-        self.seen |= {each.name for each in threading.enumerate()}
+        self.seen |= {thread.name for thread in threading.enumerate()}
         if name == self.last:
             raise RuntimeError("stop")
 
@@ -121,7 +121,7 @@ def several(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("unusual", "several")
-@pytest.mark.parametrize("last", ["", "portrait"], ids=["done", "failed"])
+@pytest.mark.parametrize("last", ["", "sentences"], ids=["done", "failed"])
 def test_collect_leaves_the_process_as_it_was(given: tuple[Path, Given], last: str) -> None:
     file, options = given
     before, progress = state(), Watching(last)
@@ -134,9 +134,9 @@ def test_collect_leaves_the_process_as_it_was(given: tuple[Path, Given], last: s
 
 
 @pytest.mark.usefixtures("several")
-@pytest.mark.parametrize("way", ["library", "command line"])
+@pytest.mark.parametrize("caller", ["library", "command line"])
 def test_only_the_command_line_tunes_the_process(
-    given: tuple[Path, Given], way: str, monkeypatch: pytest.MonkeyPatch
+    given: tuple[Path, Given], caller: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: set[str] = set()
 
@@ -148,7 +148,7 @@ def test_only_the_command_line_tunes_the_process(
     monkeypatch.setattr(ctypes, "CDLL", Noted)
     file, options = given
     config = Config(**options | {"metrics": "sink_share", "verbose": True})
-    if way == "library":
+    if caller == "library":
         collect(file, config)
         assert not asked & TUNING
         return

@@ -35,8 +35,8 @@ def test_bars_are_as_high_as_their_shares_on_the_axis() -> None:
 
 
 def test_each_bar_says_its_numbers() -> None:
-    said = [title.text for title in parts(offset_profile("a", "caption", BARS), "title")]
-    assert said == [
+    message = [title.text for title in parts(offset_profile("a", "caption", BARS), "title")]
+    assert message == [
         "−1: 50.0\u202f% [40.0, 60.0]",
         "0: 25.0\u202f% [20.0, 30.0]",
         "+1: 5.0\u202f% [0.0, 10.0]",

@@ -53,7 +53,7 @@ def test_a_plan_whose_parts_are_right_tells_the_time_left_on_any_machine(
 
 def test_stages_that_are_left_out_count_as_done_and_unforeseen_ones_begin_anew() -> None:
     estimate = Estimate(Clock())
-    estimate.plan({"survey": 1.0, "sample": 2.0, "pages": 1.0})
+    estimate.plan({"corpus": 1.0, "sample": 2.0, "pages": 1.0})
     estimate.stage("pages", 10)
     assert estimate.share == 0.75
     estimate.advance(20)  # more than was said
@@ -63,14 +63,14 @@ def test_stages_that_are_left_out_count_as_done_and_unforeseen_ones_begin_anew()
     assert estimate.share == 0.25
 
 
-def run(shown: Bar | Lines) -> None:
+def run(displayed: Bar | Lines) -> None:
     """Two stages of a plan of three."""
-    with shown:
-        shown.plan({"survey": 1.0, "portrait": 1.0, "pages": 2.0})
-        for name in ("survey", "portrait"):
-            shown.stage(name, 4)
+    with displayed:
+        displayed.plan({"corpus": 1.0, "sentences": 1.0, "pages": 2.0})
+        for name in ("corpus", "sentences"):
+            displayed.stage(name, 4)
             for _ in range(4):
-                shown.advance(1, 1000)
+                displayed.advance(1, 1000)
 
 
 @pytest.mark.parametrize("kind", [Bar, Lines])
@@ -86,12 +86,12 @@ def test_a_terminal_has_one_bar_whose_end_is_the_end_of_the_command() -> None:
     for without, last in (((), "50 %"), (("pages",), "100 %")):
         file = io.StringIO()
         run(Bar(Console(file=file, force_terminal=True, width=120), without=without))
-        *_, drawn = re.findall(r"(?:survey|portrait)[^\n]*?(\d+ %)", file.getvalue())
+        *_, drawn = re.findall(r"(?:corpus|sentences)[^\n]*?(\d+ %)", file.getvalue())
         assert drawn == last
-        assert "survey" not in file.getvalue().splitlines()[-1]
+        assert "corpus" not in file.getvalue().splitlines()[-1]
 
 
-class Told(Silent):
+class Recorder(Silent):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class Told(Silent):
 
 
 def test_a_run_keeps_to_its_plan(tiny_folder: Callable[[str], Path], tmp_path: Path) -> None:
-    file, told = treebank.write_trees(tmp_path / "trees.conllu"), Told()
+    file, reported = treebank.write_trees(tmp_path / "trees.conllu"), Recorder()
     collect(
         file,
         model=str(tiny_folder("bert")),
@@ -121,13 +121,13 @@ def test_a_run_keeps_to_its_plan(tiny_folder: Callable[[str], Path], tmp_path: P
         vocabulary_sentences=1,
         sentence_pages="2",
         control="shuffled",
-        progress=told,
+        progress=reported,
     )
-    assert told.planned[-1] == "pages"
-    assert [*told.stages] == told.planned[:-1]
-    assert "shuffled 0" in told.stages
-    for name in ("sample", "sample again", "portrait", "exemplars"):
-        expected, done = told.stages[name]
+    assert reported.planned[-1] == "pages"
+    assert [*reported.stages] == reported.planned[:-1]
+    assert "shuffled 0" in reported.stages
+    for name in ("sample", "sample again", "sentences", "exemplars"):
+        expected, done = reported.stages[name]
         assert done == expected > 0
-    for expected, done in told.stages.values():
+    for expected, done in reported.stages.values():
         assert 0 < done < 3 * expected

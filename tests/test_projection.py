@@ -9,14 +9,14 @@ from transformers.pytorch_utils import Conv1D
 
 import treebank
 from headbook.collection import collect
-from headbook.network.anatomy import Anatomy, examine
+from headbook.network.anatomy import Architecture, examine
 from headbook.network.model import load_model
 from headbook.network.projection import Projection
 
 Folder = Callable[[str], Path]
 
 
-def anatomy_of(folder: Path) -> Anatomy:
+def architecture_of(folder: Path) -> Architecture:
     return examine(load_model(str(folder), dtype="float64"))
 
 
@@ -46,10 +46,10 @@ def test_a_turned_weight_is_turned_back() -> None:
 
 
 def test_layers_that_share_a_module_share_its_projection(tiny_folder: Folder) -> None:
-    shared = anatomy_of(tiny_folder("albert")).projections
+    shared = architecture_of(tiny_folder("albert")).projections
     assert len(shared) == 2
     assert len(set(map(id, shared.values()))) == 1
-    own = anatomy_of(tiny_folder("bart")).projections
+    own = architecture_of(tiny_folder("bart")).projections
     assert set(own) == {(s, n) for s in ("encoder", "decoder", "cross") for n in (0, 1)}
     assert len(set(map(id, own.values()))) == 6
 

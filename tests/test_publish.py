@@ -35,8 +35,10 @@ OWN_TEXTS = {"CITATION.cff", "references.bib", "sitemap.xml"}
 
 def meta(html: str) -> dict[str, str]:
     """What a page says of itself to search engines and previews."""
-    told = [each.attributes for each in elements(html, "meta")]
-    return {e.get("property") or e.get("name", ""): e["content"] for e in told if "content" in e}
+    reported = [element.attributes for element in elements(html, "meta")]
+    return {
+        e.get("property") or e.get("name", ""): e["content"] for e in reported if "content" in e
+    }
 
 
 def test_no_page_leads_to_an_address_from_the_root_of_a_host(any_site: Site) -> None:
@@ -52,15 +54,15 @@ def test_no_page_leads_to_an_address_from_the_root_of_a_host(any_site: Site) -> 
 def test_every_page_describes_itself(any_site: Site) -> None:
     title = any_site.study.manifest.title
     for page in any_site.pages:
-        told = meta(html_of(page))
+        reported = meta(html_of(page))
         if page.name == "404.html":
-            assert told["robots"] == "noindex"
+            assert reported["robots"] == "noindex"
             continue
-        assert told["og:description"] == told["description"]
-        assert told["og:title"]
-        assert told["og:site_name"] == title
-        assert (page.parent / told["og:image"]).resolve() == any_site.folder / PREVIEW
-        assert not {"og:url", "canonical"} & set(told)
+        assert reported["og:description"] == reported["description"]
+        assert reported["og:title"]
+        assert reported["og:site_name"] == title
+        assert (page.parent / reported["og:image"]).resolve() == any_site.folder / PREVIEW
+        assert not {"og:url", "canonical"} & set(reported)
         assert not [
             e for e in elements(html_of(page), "link") if e.attributes["rel"] == "canonical"
         ]
@@ -94,9 +96,11 @@ def test_the_picture_for_links_shows_the_grid_of_the_first_page(encoder_site: Si
     steps = [int(step) for step in re.findall(r'<td class="c(\d+)"', table)]
     stack = encoder_site.study.manifest.stacks[0]
     assert len(steps) == stack.n_layers * stack.n_heads
-    shown = squares(np.asarray(picture.convert("RGB")))
-    assert [colour for row in shown for colour in row] == [colours(COLOUR_STEPS)[s] for s in steps]
-    assert (len(shown), {*map(len, shown)}) == (stack.n_layers, {stack.n_heads})
+    displayed = squares(np.asarray(picture.convert("RGB")))
+    assert [colour for row in displayed for colour in row] == [
+        colours(COLOUR_STEPS)[s] for s in steps
+    ]
+    assert (len(displayed), {*map(len, displayed)}) == (stack.n_layers, {stack.n_heads})
 
 
 def test_a_picture_holds_several_tables_side_by_side() -> None:
@@ -172,11 +176,11 @@ def test_an_address_changes_no_more_than_that(based: Path, small_site: Site) -> 
         return content.partition(b"</head>")[2]
 
     assert set(tree(based)) - set(tree(small_site.folder)) == {"sitemap.xml"}
-    mine, plain = tree(based), tree(small_site.folder)
+    mine, basic = tree(based), tree(small_site.folder)
     others = {"404.html", "about.html", "data/files.json"}
     for name in {*differing(based, small_site.folder)} - OWN_TEXTS - others:
         assert name.endswith(".html")
-        assert body(mine[name]) == body(plain[name]), name
+        assert body(mine[name]) == body(basic[name]), name
     assert f'url: "{BASE}"' in mine["CITATION.cff"].decode()
     assert f"url = {{{BASE}}}" in mine["references.bib"].decode()
 
@@ -218,8 +222,8 @@ def host(based: Path) -> Iterator[str]:
 def test_a_site_works_below_a_path(chromium: Browser, host: str) -> None:
     """Pages, styles, scripts and pictures; every address that is asked for is there."""
     page = chromium.new_page(color_scheme="light")
-    answers: list[tuple[int, str]] = []
-    page.on("response", lambda response: answers.append((response.status, response.url)))
+    replies: list[tuple[int, str]] = []
+    page.on("response", lambda response: replies.append((response.status, response.url)))
     page.goto(host + urlsplit(BASE).path)
     page.locator("table.heads a").first.click()
     page.locator("h1").wait_for()
@@ -227,8 +231,8 @@ def test_a_site_works_below_a_path(chromium: Browser, host: str) -> None:
     page.locator("button.theme").wait_for()
     page.get_by_role("link", name="Overview").click()
     page.locator("table.heads").wait_for()
-    wrong = [answer for answer in answers if answer[0] >= 400 and "favicon.ico" not in answer[1]]
-    assert (len(answers) > 5, wrong) == (True, [])
+    wrong = [reply for reply in replies if reply[0] >= 400 and "favicon.ico" not in reply[1]]
+    assert (len(replies) > 5, wrong) == (True, [])
     page.close()
 
 
@@ -239,9 +243,9 @@ def test_the_page_for_wrong_addresses_works_at_any_depth(
     chromium: Browser, host: str, path: str
 ) -> None:
     page = chromium.new_page(color_scheme="light")
-    answer = page.goto(f"{host}{urlsplit(BASE).path}{path}")
-    assert answer is not None
-    assert answer.status == 404
+    reply = page.goto(f"{host}{urlsplit(BASE).path}{path}")
+    assert reply is not None
+    assert reply.status == 404
     assert page.locator("h1").inner_text() == "Page not found"
     assert background(page) == LIGHT
     page.locator("main a").click()

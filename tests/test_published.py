@@ -128,9 +128,9 @@ def test_the_mean_attention_to_the_first_token_is_that_of_the_bare_model(
             weights = [row.weights[0] for row in Viewed(look, "raw").rows]
             first.setdefault((layer, head), []).extend(weights)
     expected = np.mean([np.mean(weights) for weights in first.values()])
-    found = VIG.figures[0].quantity.number(study.results)
-    assert found.value == pytest.approx(expected, rel=1e-9)
-    assert found.low < found.value < found.high
+    estimate = VIG.figures[0].quantity.number(study.results)
+    assert estimate.value == pytest.approx(expected, rel=1e-9)
+    assert estimate.low < estimate.value < estimate.high
 
 
 def test_correlations_are_those_of_scipy_over_the_numbers_of_the_heads(
@@ -144,8 +144,8 @@ def test_correlations_are_those_of_scipy_over_the_numbers_of_the_heads(
     assert len(distance) == SIZE * SIZE
     correlations = [f for f in VIG.figures if isinstance(f.quantity, Correlation)]
     for figure, other in zip(correlations, others, strict=True):
-        found = figure.quantity.number(study.results).value
-        assert found == pytest.approx(stats.pearsonr(distance, other).statistic, rel=1e-9)
+        value = figure.quantity.number(study.results).value
+        assert value == pytest.approx(stats.pearsonr(distance, other).statistic, rel=1e-9)
 
 
 def test_a_relation_is_found_by_the_head_of_the_paper_as_often_as_by_hand(
@@ -176,8 +176,8 @@ def test_an_offset_finds_as_many_words_as_stand_there(made: Callable[[str], Made
     ]
     shares = [away.count(o) / len(away) for o in range(-5, 6) if o]
     quantity = AtOffset(HeadColumn("relation_accuracy", View.NOSINK, "det:to_head"))
-    found = quantity.number(made("bert-base-uncased").results)
-    assert found.value == pytest.approx(max(shares))
+    estimate = quantity.number(made("bert-base-uncased").results)
+    assert estimate.value == pytest.approx(max(shares))
 
 
 def test_aggregates_over_heads_by_hand() -> None:
@@ -195,9 +195,9 @@ def test_what_a_study_lacks_is_missing_and_never_nothing() -> None:
     column = HeadColumn("attention_to", View.RAW, "next")
     of = fake_results({column: Fake([[0.2, 0.6]])})
     for figure in (f for _, f in FIGURES if column not in f.quantity.columns):
-        found = figure.quantity.number(of)
-        assert math.isnan(found.value)
-        assert figure.quantity.written(found.value) == MISSING
+        estimate = figure.quantity.number(of)
+        assert math.isnan(estimate.value)
+        assert figure.quantity.written(estimate.value) == MISSING
     for quantity in (AtHead(column, 1, 0), AtHead(column, 0, 2), MeanOver(column, (0, 1))):
         assert math.isnan(quantity.number(of).value)
     even = HeadColumn("attention_to", View.RAW, "previous")

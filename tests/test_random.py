@@ -65,8 +65,8 @@ def test_scores_equal_the_naive_computation(name: str, tiny_folder: Folder, tmp_
         s.name for s in study.manifest.stacks if not s.crosses
     }
     for metric in ("induction_score", "previous_score"):
-        found = table[table.index.get_level_values("metric") == metric]
-        assert set(found.index.get_level_values("stack")) == causal
+        frame = table[table.index.get_level_values("metric") == metric]
+        assert set(frame.index.get_level_values("stack")) == causal
 
 
 def naive(ids: list[int], weights: list[list[float]], special: set[int]) -> dict[str, Part]:

@@ -14,12 +14,12 @@ from sites import Site
 
 def yaml_blocks() -> list[Any]:
     """The YAML of the document on publishing, in order."""
-    found = blocks(read(ROOT / "docs" / "publishing.md"), "yaml")
-    return [next(yaml.safe_load_all(code)) for _, code in found]
+    rows = blocks(read(ROOT / "docs" / "publishing.md"), "yaml")
+    return [next(yaml.safe_load_all(code)) for _, code in rows]
 
 
 def test_the_workflow_publishes_the_folder_that_it_builds() -> None:
-    workflow = next(each for each in yaml_blocks() if "jobs" in each)
+    workflow = next(block for block in yaml_blocks() if "jobs" in block)
     assert workflow["permissions"]["pages"] == "write"
     assert workflow["permissions"]["id-token"] == "write"
     steps = workflow["jobs"]["publish"]["steps"]
@@ -34,6 +34,6 @@ def test_the_workflow_publishes_the_folder_that_it_builds() -> None:
 
 
 def test_the_front_matter_of_a_space_names_a_file_of_the_site(small_site: Site) -> None:
-    front = next(each for each in yaml_blocks() if "sdk" in each)
+    front = next(block for block in yaml_blocks() if "sdk" in block)
     assert front["sdk"] == "static"
     assert (small_site.folder / front["app_file"]).is_file()

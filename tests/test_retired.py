@@ -70,9 +70,9 @@ def test_texts_of_scripts_are_found() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_holds_no_retired_word(command: str) -> None:
-    shown = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "300"})
-    assert shown.exit_code == 0
-    assert not [*retired_in(shown.output)]
+    displayed = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "300"})
+    assert displayed.exit_code == 0
+    assert not [*retired_in(displayed.output)]
 
 
 @pytest.mark.parametrize("metric", all_metrics().values(), ids=lambda metric: metric.id)
@@ -108,7 +108,7 @@ def test_words_of_the_input_and_codes_of_files_are_no_fault() -> None:
 
 
 def test_each_pattern_says_what_took_its_place() -> None:
-    assert all(each.instead for each in RETIRED)
+    assert all(retired.instead for retired in RETIRED)
 
 
 def test_keys_states_and_references_have_one_name_each() -> None:

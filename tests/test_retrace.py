@@ -19,7 +19,7 @@ from bare import STACKS, Bare
 from headbook.numbers.results import results as results_of
 from headbook.passes.retrace import fits
 from headbook.stored.manifest import Gap
-from headbook.stored.scores import GAP, MOST_BYTES, Place, Scores, complete, size
+from headbook.stored.scores import GAP, MOST_BYTES, Place, QueriesAndKeys, complete, size
 from headbook.stored.shown import STEPS
 from headbook.stored.study import Study
 from headbook.terms import Side, Stack
@@ -59,8 +59,8 @@ def made(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 def bare_weights(folder: Path, study: Study, index: int) -> Iterator[tuple[str, int, Any]]:
     """Stack, layer and weights of a sentence by the model alone, in float64."""
-    bare = Bare.load(folder, pairs=Side.TARGET in study.portrait.sentences[index].texts)
-    texts = study.portrait.sentences[index].texts
+    bare = Bare.load(folder, pairs=Side.TARGET in study.sentence_data.sentences[index].texts)
+    texts = study.sentence_data.sentences[index].texts
     rows = bare.ids(*(texts[side].text for side in Side if side in texts))
     output = bare.run(rows, output_attentions=True)
     for stack, (field, _, _) in STACKS.items():
@@ -76,19 +76,19 @@ def test_weights_follow_from_what_is_kept(name: str, made: Made, tiny_folder: Fo
     for index in range(2):
         for stack, layer, weights in bare_weights(tiny_folder(name), study, index):
             seen.add((stack, index, layer))
-            kept = study.portrait.scores[stack, index, layer]
-            maps = study.portrait.maps[stack, index][layer]
+            kept = study.sentence_data.queries_and_keys[stack, index, layer]
+            maps = study.sentence_data.maps[stack, index][layer]
             for head, query in np.ndindex(*weights.shape[:2]):
                 row = np.nan_to_num(row_of(kept, head, query).weights)
                 np.testing.assert_allclose(row, weights[head, query], rtol=0, atol=1e-5)
                 assert np.abs(row * STEPS - maps[head, query]).max() < 0.5 + 1e-5 * STEPS
-    assert seen == study.portrait.scores.keys()
+    assert seen == study.sentence_data.queries_and_keys.keys()
 
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_nothing_is_added_but_position_biases(name: str, made: Made) -> None:
     """Elsewhere scores are scaled products, so that the scaling is the model's."""
-    for (stack, _, _), kept in made(name).portrait.scores.items():
+    for (stack, _, _), kept in made(name).sentence_data.queries_and_keys.items():
         assert bool(kept.added.size) == (name == "t5" and stack != "cross")
 
 
@@ -96,7 +96,7 @@ def test_what_is_added_is_the_model_s_own_position_bias(made: Made, tiny_folder:
     network = Bare.load(tiny_folder("t5"), pairs=True).network
     for stack in ("encoder", "decoder"):
         attention = getattr(network, stack).block[0].layer[0].SelfAttention
-        for (name, _, _), kept in made("t5").portrait.scores.items():
+        for (name, _, _), kept in made("t5").sentence_data.queries_and_keys.items():
             if name == stack:
                 n = len(kept.seen)
                 with torch.no_grad():
@@ -119,25 +119,27 @@ def test_a_soft_cap_is_what_it_changes(
     )
     monkeypatch.setitem(tiny.ALL, "gemma2", capped)
     study = made("gemma2")
-    assert study.portrait.scores
-    for kept in study.portrait.scores.values():
+    assert study.sentence_data.queries_and_keys
+    for kept in study.sentence_data.queries_and_keys.values():
         product = np.einsum("hqd,hkd->hqk", kept.queries, kept.keys.repeat(2, 0)) * kept.scaling
         score = (product + kept.added)[:, kept.seen == 1]
         wanted = SOFT_CAP * np.tanh(product / SOFT_CAP)[:, kept.seen == 1]
         np.testing.assert_allclose(score, wanted, rtol=0, atol=1e-5)
         assert np.abs(kept.added).max() > 0.01
     for stack, layer, weights in bare_weights(tiny_folder("gemma2"), study, 0):
-        row = row_of(study.portrait.scores[stack, 0, layer], 1, 3).weights
+        row = row_of(study.sentence_data.queries_and_keys[stack, 0, layer], 1, 3).weights
         np.testing.assert_allclose(np.nan_to_num(row), weights[1, 3], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("wanted", [0, 1, 3, 5])
 def test_the_first_sentences_with_pages_are_kept(wanted: int, made: Made) -> None:
     study = made("bert", neuron_sentences=wanted)
-    assert {index for _, index, _ in study.portrait.scores} == {*range(min(wanted, 3))}
+    assert {index for _, index, _ in study.sentence_data.queries_and_keys} == {
+        *range(min(wanted, 3))
+    }
     results = results_of(study)["self"]
-    assert len(study.portrait.listed) == 3
-    for sentence in study.portrait.listed:
+    assert len(study.sentence_data.listed) == 3
+    for sentence in study.sentence_data.listed:
         why = reason(results, sentence)
         if sentence.index < wanted:
             assert not why
@@ -154,7 +156,7 @@ def test_a_page_without_queries_and_keys_says_how_to_get_them(made: Made, tmp_pa
     headbook.render(study, tmp_path / "site")
     files = sorted(file.name for file in (tmp_path / "site/data/neurons").iterdir())
     assert files == ["0001-self-L00.js", "0001-self-L01.js"]
-    for number in (each.number for each in study.portrait.listed[:2]):
+    for number in (sentence.number for sentence in study.sentence_data.listed[:2]):
         html = html_of(tmp_path / f"site/sentences/{number:04}.html")
         [maps] = [box for box in elements(html, "div") if "data-maps" in box.attributes]
         assert ("data-neurons" in maps.attributes) == (number == 1)
@@ -170,35 +172,40 @@ def test_a_study_of_an_older_version_says_that_nothing_was_kept(made: Made) -> N
     options = {k: v for k, v in study.manifest.options.items() if k != "neuron_sentences"}
     old = Study(
         replace(study.manifest, options=options),
-        study.survey,
-        replace(study.portrait, scores={}),
+        study.corpus_sums,
+        replace(study.sentence_data, queries_and_keys={}),
         study.twins,
     )
-    why = reason(results_of(old)["self"], old.portrait.sentences[1])
+    why = reason(results_of(old)["self"], old.sentence_data.sentences[1])
     assert why == "queries and keys were kept of no sentence; --neuron-sentences 2 keeps more"
 
 
 def test_what_a_site_leaves_out_is_said_to_be_left_out(made: Made) -> None:
     study = made("bert")
-    small = Study(study.manifest, study.survey, replace(study.portrait, scores={}), study.twins)
-    why = reason(results_of(small)["self"], small.portrait.sentences[0])
+    small = Study(
+        study.manifest,
+        study.corpus_sums,
+        replace(study.sentence_data, queries_and_keys={}),
+        study.twins,
+    )
+    why = reason(results_of(small)["self"], small.sentence_data.sentences[0])
     assert why == "queries and keys are left out of this site to keep it small"
 
 
 @pytest.mark.parametrize("name", tiny.FALLBACK)
 def test_models_that_the_hook_does_not_serve_say_so(name: str, made: Made) -> None:
     study = made(name)
-    assert not study.portrait.scores
-    why = reason(results_of(study)["self"], study.portrait.sentences[0])
+    assert not study.sentence_data.queries_and_keys
+    why = reason(results_of(study)["self"], study.sentence_data.sentences[0])
     assert "does not use transformers' attention interface" in why
 
 
 def test_where_weights_do_not_come_out_again_nothing_is_kept(made: Made) -> None:
     """Numbers of 8 bits are too coarse: the model's own sums are rounded."""
     study = made("bert", dtype="bfloat16")
-    assert not study.portrait.scores
+    assert not study.sentence_data.queries_and_keys
     [gap] = [gap for gap in study.manifest.gaps if gap.what == GAP]
-    assert reason(results_of(study)["self"], study.portrait.sentences[0]) == gap.why
+    assert reason(results_of(study)["self"], study.sentence_data.sentences[0]) == gap.why
     assert gap == Gap(GAP, "self", gap.why)
     assert "differ by more than 1e-05" in gap.why
     assert not [gap for gap in made("bert").manifest.gaps if gap.what == GAP]
@@ -209,11 +216,11 @@ def test_the_predicted_size_is_that_of_what_is_kept(name: str, made: Made) -> No
     study = made(name)
     for stack in study.manifest.stacks:
         for index in range(2):
-            texts = study.portrait.sentences[index].texts
+            texts = study.sentence_data.sentences[index].texts
             n, m = (len(texts[side].pieces) for side in (stack.queries, stack.keys))
             kept = [
                 each.queries.nbytes + each.keys.nbytes
-                for (name, i, _), each in study.portrait.scores.items()
+                for (name, i, _), each in study.sentence_data.queries_and_keys.items()
                 if (name, i) == (stack.name, index)
             ]
             assert size(stack, n, m) == sum(kept)
@@ -231,13 +238,13 @@ def test_a_sentence_that_takes_too_much_is_left_out() -> None:
 def test_a_sentence_that_lacks_a_layer_is_left_out(made: Made) -> None:
     study = made("bart")
     stacks = {stack.name: stack for stack in study.manifest.stacks}
-    scores = dict(study.portrait.scores)
-    assert complete(scores, stacks) == scores
-    del scores["cross", 1, 0]
-    assert complete(scores, stacks).keys() == scores.keys() - {("cross", 1, 1)}
+    queries_and_keys = dict(study.sentence_data.queries_and_keys)
+    assert complete(queries_and_keys, stacks) == queries_and_keys
+    del queries_and_keys["cross", 1, 0]
+    assert complete(queries_and_keys, stacks).keys() == queries_and_keys.keys() - {("cross", 1, 1)}
 
 
-def equal(one: Scores, other: Scores) -> bool:
+def equal(one: QueriesAndKeys, other: QueriesAndKeys) -> bool:
     return all(
         a.dtype == b.dtype and a.shape == b.shape and (a == b).all()
         for a, b in zip(vars(one).values(), vars(other).values(), strict=True)
@@ -249,9 +256,11 @@ def test_stored_scores_come_back(name: str, made: Made, tmp_path: Path) -> None:
     study = made(name)
     study.save(tmp_path / "study")
     loaded = Study.load(tmp_path / "study")
-    assert loaded.portrait.scores.keys() == study.portrait.scores.keys()
-    for place, kept in study.portrait.scores.items():
-        assert equal(loaded.portrait.scores[place], kept)
+    assert (
+        loaded.sentence_data.queries_and_keys.keys() == study.sentence_data.queries_and_keys.keys()
+    )
+    for place, kept in study.sentence_data.queries_and_keys.items():
+        assert equal(loaded.sentence_data.queries_and_keys[place], kept)
 
 
 def test_merged_studies_keep_theirs(made: Made) -> None:
@@ -261,21 +270,21 @@ def test_merged_studies_keep_theirs(made: Made) -> None:
     places = {
         ("self", index + by, layer) for index in (0, 1) for layer in (0, 1) for by in (0, shift)
     }
-    assert both.portrait.scores.keys() == places
-    for stack, index, layer in study.portrait.scores:
-        kept = study.portrait.scores[stack, index, layer]
-        assert equal(both.portrait.scores[stack, index + shift, layer], kept)
-    assert not reason(results_of(both)["self"], both.portrait.sentences[shift + 1])
+    assert both.sentence_data.queries_and_keys.keys() == places
+    for stack, index, layer in study.sentence_data.queries_and_keys:
+        kept = study.sentence_data.queries_and_keys[stack, index, layer]
+        assert equal(both.sentence_data.queries_and_keys[stack, index + shift, layer], kept)
+    assert not reason(results_of(both)["self"], both.sentence_data.sentences[shift + 1])
 
 
 def test_pages_get_every_number(made: Made) -> None:
     """What scripts read: 32 bits, lowest byte first, row by row."""
     study = made("t5")
     stack = study.manifest.stack("decoder")
-    found = dict(neurons_data(study, stack, study.portrait.sentences[1]))
+    found = dict(neurons_data(study, stack, study.sentence_data.sentences[1]))
     assert found.keys() == {0, 1}
     for layer, data in found.items():
-        kept = study.portrait.scores["decoder", 1, layer]
+        kept = study.sentence_data.queries_and_keys["decoder", 1, layer]
         for name in ("queries", "keys", "added"):
             numbers = np.frombuffer(_bytes(data[name]), "<f4")
             assert (numbers == vars(kept)[name].ravel()).all()
@@ -293,12 +302,12 @@ def test_a_sentence_without_exact_weights_has_no_files(made: Made) -> None:
     """Of a long sentence only the picture of all maps is shown, so that nobody could get there."""
     study = made("bert")
     [stack] = study.manifest.stacks
-    sentence = study.portrait.sentences[1]
+    sentence = study.sentence_data.sentences[1]
     long = np.zeros((2, 4, 501, 500), np.uint8)
-    maps = {**study.portrait.maps, ("self", 1): long}
-    longer = replace(study, portrait=replace(study.portrait, maps=maps))
+    maps = {**study.sentence_data.maps, ("self", 1): long}
+    longer = replace(study, sentence_data=replace(study.sentence_data, maps=maps))
     assert not [*neurons_data(longer, stack, sentence)]
     assert reason(results_of(longer)["self"], sentence) == "its weights are not shown one by one"
     maps["self", 1] = long[:, :, :500]
-    shorter = replace(study, portrait=replace(study.portrait, maps=maps))
+    shorter = replace(study, sentence_data=replace(study.sentence_data, maps=maps))
     assert [layer for layer, _ in neurons_data(shorter, stack, sentence)] == [0, 1]

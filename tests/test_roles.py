@@ -9,8 +9,8 @@ from fakes import Fake, fake_results
 from headbook.measures.relations import LABELS
 from headbook.metrics.type_shares import PARTS
 from headbook.numbers.inference import RelationTests
-from headbook.numbers.relationnames import ENDS, TAGS, relation_words, way
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.relationnames import ENDS, TAGS, ends_of, relation_words
+from headbook.numbers.results import Estimates, StackResults
 from headbook.numbers.roles import Role, role
 from headbook.stored.shown import HeadName
 from headbook.summaries.sums import HeadColumn
@@ -52,12 +52,12 @@ def studied(
 def relation(p: float = 0.005, margin: float = 0.4) -> RelationTests:
     """One relation, which the head serves best."""
 
-    def one(value: float, reach: float = 0.1) -> Numbers:
+    def one(value: float, reach: float = 0.1) -> Estimates:
         middle, low, high = (np.array([value + step * reach]) for step in (0, -1, 1))
-        return Numbers(middle, low, high, np.array([36]), np.array([45.0]), np.array([30.0]))
+        return Estimates(middle, low, high, np.array([36]), np.array([45.0]), np.array([30.0]))
 
     none = np.zeros((1, 1))
-    nothing = Numbers(none, none, none, none.astype(int), none, none)
+    nothing = Estimates(none, none, none, none.astype(int), none, none)
     return RelationTests(
         labels=("case:to_head",),
         head=np.array([[0, 0]]),
@@ -73,7 +73,7 @@ def relation(p: float = 0.005, margin: float = 0.4) -> RelationTests:
     )
 
 
-def told(found: Role) -> list[str]:
+def reported(found: Role) -> list[str]:
     return [claim.kind for claim in found.claims]
 
 
@@ -81,7 +81,7 @@ def test_all_evidence_stands_in_one_order() -> None:
     more = {"duplicate_score": Fake([[0.45]], 0.01), "NOUN": Fake([[0.5]], 0.2)}
     window = {"next": Fake([[0.3]]), "near": Fake([[0.3]])}
     found = role(studied(more | window), HEAD, relation())
-    assert told(found) == ["position", "relation", "class", "repetition", "sink"]
+    assert reported(found) == ["position", "relation", "class", "repetition", "sink"]
     assert found.text == " ".join(claim.text for claim in found.claims)
 
 
@@ -151,7 +151,7 @@ def test_claims_are_short_and_name_no_residual() -> None:
 def test_relations_and_tags_have_names() -> None:
     assert {*ENDS} <= {*RELATIONS}
     assert {*TAGS} == {*UPOS} - {"PUNCT"}
-    assert way("obj:to_dependent") == ("a verb", "its direct object")
+    assert ends_of("obj:to_dependent") == ("a verb", "its direct object")
     assert relation_words("amod:to_head") == "from an adjective to its noun (amod)"
-    assert way("orphan:to_head") == ("an orphan dependent", "its head")
-    assert all(way(label).query[:2] in {"a ", "an"} for label in LABELS)
+    assert ends_of("orphan:to_head") == ("an orphan dependent", "its head")
+    assert all(ends_of(label).query[:2] in {"a ", "an"} for label in LABELS)

@@ -33,12 +33,12 @@ def test_the_product_is_taken_in_the_format_that_was_asked_for() -> None:
     torch.manual_seed(3)
     words, states = torch.randn(300, 24), torch.randn(1, 1, 5, 24)
     texts = Texts.of([Marks(5, ids=[0, 4, 2, 9, 7]).tokens()], torch.device("cpu"))
-    found = Vocabulary(words, coarse=torch.bfloat16).compare(states, texts, Space.RAW, 300)
+    comparison = Vocabulary(words, coarse=torch.bfloat16).compare(states, texts, Space.RAW, 300)
     unit = (states[0, 0] / states[0, 0].norm(dim=-1, keepdim=True)).bfloat16()
     wanted = (unit @ words.bfloat16().T).float() / words.norm(dim=1)
-    torch.testing.assert_close(found.cosines[0, 0], wanted.sort(descending=True).values)
+    torch.testing.assert_close(comparison.cosines[0, 0], wanted.sort(descending=True).values)
     exact = Vocabulary(words).compare(states, texts, Space.RAW, 300)
-    assert not torch.allclose(found.cosines, exact.cosines, atol=1e-5)
+    assert not torch.allclose(comparison.cosines, exact.cosines, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["bert", "llama"])
@@ -50,14 +50,14 @@ def test_the_manifest_counts_the_ranks_that_change(
     assert exact.manifest.roundings == ()
     spaces = set(coarse.tokens["space"])
     assert {r.space for r in coarse.manifest.roundings} == spaces
-    for found in coarse.manifest.roundings:
+    for rounding in coarse.manifest.roundings:
         one, other = (
-            s.tokens[s.tokens["space"] == found.space]["value"].to_numpy(float)
+            s.tokens[s.tokens["space"] == rounding.space]["value"].to_numpy(float)
             for s in (exact, coarse)
         )
-        assert found.states == len(one)
-        assert found.changed == int((one != other).sum()) > 0
-        assert found.largest == int(np.abs(one - other).max())
+        assert rounding.states == len(one)
+        assert rounding.changed == int((one != other).sum()) > 0
+        assert rounding.largest == int(np.abs(one - other).max())
 
 
 def test_the_methods_page_prints_the_effect_and_stored_studies_keep_it(
@@ -84,10 +84,10 @@ def test_studies_that_add_up_add_their_effects(tiny_folder: Folder, tmp_path: Pa
 
 
 def test_a_run_in_double_precision_stays_so(tiny_folder: Folder, tmp_path: Path) -> None:
-    plain = study(tiny_folder("bert"), tmp_path, dtype="float64")
+    basic = study(tiny_folder("bert"), tmp_path, dtype="float64")
     asked = study(tiny_folder("bert"), tmp_path, dtype="float64", vocabulary_precision="bfloat16")
     assert asked.manifest.roundings == ()
-    assert plain.tokens.equals(asked.tokens)
+    assert basic.tokens.equals(asked.tokens)
 
 
 def test_an_unknown_format_is_told(tiny_folder: Folder, tmp_path: Path) -> None:

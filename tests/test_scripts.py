@@ -46,9 +46,9 @@ def needed(script: str) -> set[str]:
 def missing(script: str, before: Iterable[str]) -> list[str]:
     """What neither the scripts before it have put there nor those for which it asks."""
     asked, lacks = [*before, script], []
-    for each in ASKED.get(script, ()):
-        lacks += missing(each, asked)
-        asked.append(each)
+    for text in ASKED.get(script, ()):
+        lacks += missing(text, asked)
+        asked.append(text)
     there = set().union(*map(given, asked))
     return [*lacks, *(f"{script}: {name}" for name in sorted(needed(script) - there))]
 
@@ -62,7 +62,7 @@ def test_every_script_is_loaded_by_some_page() -> None:
 @pytest.mark.parametrize("template", OWN)
 def test_scripts_come_after_those_that_they_need(template: str) -> None:
     scripts = scripts_of(template)
-    lacks = [each for n, script in enumerate(scripts) for each in missing(script, scripts[:n])]
+    lacks = [text for n, script in enumerate(scripts) for text in missing(script, scripts[:n])]
     assert not lacks
 
 

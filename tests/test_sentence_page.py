@@ -52,23 +52,23 @@ def test_pages_of_all_heads_go_to_the_first_sentences_and_to_those_that_most_hea
 @pytest.fixture(scope="module")
 def hundreds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site of some hundred sentences, three of which show all heads."""
-    place = tmp_path_factory.mktemp("hundreds")
+    path = tmp_path_factory.mktemp("hundreds")
     words = ("dog", "bird", "house", "water", "garden", "man")
     lines = [f"The {a} sees the {b} near the {c}." for a in words for b in words for c in words]
-    (place / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
-    tiny.write("bert", place / "model")
+    (path / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
+    tiny.write("bert", path / "model")
     study = headbook.collect(
-        [place / "lines.txt"],
-        model=str(place / "model"),
+        [path / "lines.txt"],
+        model=str(path / "model"),
         annotator="none",
         metrics="attention_distance",
         sentence_pages="3",
         control="none",
     )
     assert study.manifest.counts["sentences"] == len(lines) > 200
-    headbook.render(study, place / "site")
-    study.save(place / "study")
-    return place
+    headbook.render(study, path / "site")
+    study.save(path / "study")
+    return path
 
 
 @pytest.mark.slow
@@ -81,10 +81,10 @@ def test_every_exemplar_leads_to_a_page(hundreds: Path) -> None:
         for href in CITED.findall(page.read_text(encoding="utf-8"))
     }
     study = headbook.Study.load(hundreds / "study")
-    exemplars = {f"sentences/{e.index + 1:04}.html" for e in study.portrait.exemplars}
+    exemplars = {f"sentences/{e.index + 1:04}.html" for e in study.sentence_data.exemplars}
     assert cited == exemplars <= pages
-    assert len(study.portrait.listed) == 3
-    assert len(cited - {f"sentences/{s.number:04}.html" for s in study.portrait.listed}) > 20
+    assert len(study.sentence_data.listed) == 3
+    assert len(cited - {f"sentences/{s.number:04}.html" for s in study.sentence_data.listed}) > 20
     for name in pages - {"sentences/index.html"}:
         assert (site / f"data/{name}".replace(".html", ".js")).exists()
 
@@ -95,7 +95,7 @@ def test_a_page_has_the_maps_of_the_best_ranks_that_there_is_room_for(
 ) -> None:
     study = headbook.Study.load(hundreds / "study")
     by_sentence: dict[int, dict[HeadName, int]] = {}
-    for e in study.portrait.exemplars:
+    for e in study.sentence_data.exemplars:
         if e.ranking is Ranking.STRONGEST:
             best = by_sentence.setdefault(e.index, {})
             best[e.head] = min(e.rank, best.get(e.head, e.rank))
@@ -118,7 +118,7 @@ def test_the_page_of_a_cited_sentence_has_the_maps_of_its_heads(hundreds: Path) 
     for page in pages[:20]:
         index = page.number - 1
         (stack,) = page.stacks
-        by_head = {e.head: e for e in study.portrait.exemplars if e.index == index}
+        by_head = {e.head: e for e in study.sentence_data.exemplars if e.index == index}
         assert [c.head for c in stack.cited] == [f"{h.layer}.{h.head}" for h in sorted(by_head)]
         data = read(Site("", hundreds), f"{page.number:04}")["self"]
         assert data["places"] == [[h.layer, h.head] for h in sorted(by_head)]
@@ -133,12 +133,12 @@ def test_the_panel_begins_with_the_strongest_exemplar_that_the_sentence_is(
     study, page = encoder_site.study, first_page(encoder_site)
     (stack,) = page.stacks
     assert stack.start is not None
-    own = [e for e in study.portrait.exemplars if e.index == page.number - 1]
+    own = [e for e in study.sentence_data.exemplars if e.index == page.number - 1]
     best = min(own, key=lambda e: (e.ranking is not Ranking.STRONGEST, e.rank, -e.score))
     assert stack.start.head == f"{best.head.layer}.{best.head.head}"
     assert stack.start.query == best.query
-    maps = study.portrait.maps["self", page.number - 1]
-    [text] = study.portrait.sentences[page.number - 1].texts.values()
+    maps = study.sentence_data.maps["self", page.number - 1]
+    [text] = study.sentence_data.sentences[page.number - 1].texts.values()
     row = maps[best.head.layer, best.head.head, best.query] / STEPS
     values = [float(line.value) for line in stack.start.ranked]
     assert values == [round(float(v), 3) for v in np.sort(row)[::-1] if v][: len(values)]
@@ -196,9 +196,9 @@ def test_nearest_tokens_of_the_first_chosen_token_stand_there(encoder_site: Site
         & (near["rank"] <= ENTRIES)
     ]
     near = near[near["space"] == near["space"].iloc[0]].sort_values(["layer", "rank"])
-    shown = [cell for row in stack.entries.rows for cell in row.cells]
+    displayed = [cell for row in stack.entries.rows for cell in row.cells]
     values = zip(near["neighbour"], map(number, near["cosine"]), strict=True)
-    assert shown == [*values]
+    assert displayed == [*values]
 
 
 @pytest.mark.parametrize(("layers", "named"), [(6, 1), (12, 1), (24, 2), (32, 2), (48, 3)])

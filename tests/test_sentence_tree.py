@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headbook.charts import trees
-from headbook.stored.shown import ShownText
+from headbook.stored.shown import StoredText
 from headbook.terms import Side
 from headbook.views.sentencetree import MOST_WORDS, SentenceTree, sentence_tree
 from pages import elements, html_of, written_html
@@ -17,11 +17,11 @@ from treebank import TREES, Gold
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def shown(words: list[tuple[str, int, str]]) -> ShownText:
+def stored_text(words: list[tuple[str, int, str]]) -> StoredText:
     """A text of whole words with spaces between; heads count from 0."""
     names = [name for name, _, _ in words]
-    starts = [sum(len(name) + 1 for name in names[:place]) for place in range(len(names))]
-    return ShownText(
+    starts = [sum(len(name) + 1 for name in names[:position]) for position in range(len(names))]
+    return StoredText(
         text=" ".join(names),
         pieces=tuple(names),
         spans=tuple((at, at + len(name)) for at, name in zip(starts, names, strict=True)),
@@ -35,11 +35,11 @@ def shown(words: list[tuple[str, int, str]]) -> ShownText:
     )
 
 
-def of_gold(tree: tuple[Gold, ...]) -> ShownText:
-    return shown([(word.form, word.head - 1, word.relation) for word in tree])
+def of_gold(tree: tuple[Gold, ...]) -> StoredText:
+    return stored_text([(word.form, word.head - 1, word.relation) for word in tree])
 
 
-def made(text: ShownText) -> SentenceTree:
+def made(text: StoredText) -> SentenceTree:
     tree = sentence_tree(text, "tree")
     assert tree is not None
     return tree
@@ -102,7 +102,7 @@ def test_the_table_says_the_same() -> None:
 @pytest.mark.parametrize("mark", ["", "1 ", "\u202b"])
 def test_texts_from_right_to_left_are_drawn_from_right_to_left(mark: str) -> None:
     """By the first letter that has a direction; arrows keep their words."""
-    hebrew = shown([("הילד", 1, "nsubj"), ("ראה", -1, "root"), ("כלב", 1, "obj")])
+    hebrew = stored_text([("הילד", 1, "nsubj"), ("ראה", -1, "root"), ("כלב", 1, "obj")])
     spans = tuple((start + len(mark), end + len(mark)) for start, end in hebrew.spans)
     tree = made(replace(hebrew, text=mark + hebrew.text, spans=spans))
     words = sorted(texts(tree)["words"], key=lambda word: -word[1])
@@ -113,10 +113,10 @@ def test_texts_from_right_to_left_are_drawn_from_right_to_left(mark: str) -> Non
 
 def test_long_texts_are_cut() -> None:
     n = MOST_WORDS + 7
-    tree = made(shown([(f"w{i}", i - 1, "dep") for i in range(n)]))
+    tree = made(stored_text([(f"w{i}", i - 1, "dep") for i in range(n)]))
     assert (len(tree.rows), tree.cut) == (MOST_WORDS, 7)
     assert len(arcs(tree)) == MOST_WORDS - 1
-    assert made(shown([("w", -1, "root")])).cut == 0
+    assert made(stored_text([("w", -1, "root")])).cut == 0
 
 
 def test_there_is_no_tree_without_annotation() -> None:
@@ -126,7 +126,7 @@ def test_there_is_no_tree_without_annotation() -> None:
 def test_words_cannot_leave_the_picture() -> None:
     """Letters of markup are text; nothing is an attribute of style."""
     hostile = "</text><script>x</script>"
-    tree = made(shown([(hostile, 1, "nsubj"), ('"&amp;', -1, "root")]))
+    tree = made(stored_text([(hostile, 1, "nsubj"), ('"&amp;', -1, "root")]))
     assert [word for word, _ in texts(tree)["words"]] == [hostile, '"&amp;']
     assert "<script" not in tree.drawing.svg
     assert "style=" not in tree.drawing.svg
@@ -144,6 +144,6 @@ def test_pages_of_annotated_sentences_have_their_tree(encoder_site: Site) -> Non
 
 
 def test_pages_without_a_tree_have_none(pair_site: Site) -> None:
-    text = pair_site.study.portrait.sentences[0].texts[Side.SOURCE]
+    text = pair_site.study.sentence_data.sentences[0].texts[Side.SOURCE]
     assert not text.heads
     assert "tree-" not in html_of(pair_site.folder / "sentences/0001.html")

@@ -204,7 +204,7 @@ def test_of_many_heads_the_nearest_are_compared_and_all_by_their_roots(
     with monkeypatch.context() as patch:
         patch.setattr(pairs, "MOST", 144)
         every = run(tmp_path, tiny_folder("bert"))
-    found, whole = some.survey.distances["self"], every.survey.distances["self"]
+    found, whole = some.corpus_sums.distances["self"], every.corpus_sums.distances["self"]
     assert found.alike is not None
     np.testing.assert_array_equal(found.alike.rows, whole.rows)
     compared = found.rows > 0
@@ -244,9 +244,9 @@ def test_pages_of_many_heads_say_what_map_and_matrix_rest_on(
     assert len(of_all) == 2 * len(near.heads) * (len(near.heads) - 1) / 2
     assert (table["rows"] > 0).all()
     assert 0 < len(table) - len(of_all) < len(of_all)
-    twice = study.survey.distances["self"] + study.survey.distances["self"]
+    twice = study.corpus_sums.distances["self"] + study.corpus_sums.distances["self"]
     assert twice.alike is not None
-    once = study.survey.distances["self"].alike
+    once = study.corpus_sums.distances["self"].alike
     assert once is not None
     np.testing.assert_allclose(twice.alike.apart, once.apart)
 
@@ -343,10 +343,10 @@ def test_pages_have_the_numbers_of_the_study(study: Study) -> None:
                 assert cell.text == nats(value(study, name, row.name, row.other.name))
     assert len(section.nearest) == 8
     for line in section.nearest:
-        others = [each.name for each in section.nearest if each.name != line.name]
+        others = [head_line.name for head_line in section.nearest if head_line.name != line.name]
         for view, listed_heads in zip(VIEWS, line.lists, strict=True):
             near = sorted((value(study, view, line.name, other), other) for other in others)[:5]
-            assert [(each.text, each.name) for each in listed_heads] == [
+            assert [(listed_head.text, listed_head.name) for listed_head in listed_heads] == [
                 (nats(apart), other) for apart, other in near
             ]
 
@@ -369,8 +369,8 @@ def with_distances(study: Study, raw: Floats, renorm: Floats, rows: Floats) -> S
     columns = (PairColumn("head_distance", View.RAW), PairColumn("head_distance", View.RENORM))
     counts = np.stack([np.full(rows.shape, 100.0), rows])
     sums = Distances(columns, np.stack([raw, renorm]) * counts, counts, 3)
-    survey = replace(study.survey, distances={"self": sums})
-    return results(replace(study, survey=survey))["self"]
+    corpus_sums = replace(study.corpus_sums, distances={"self": sums})
+    return results(replace(study, corpus_sums=corpus_sums))["self"]
 
 
 @pytest.mark.parametrize(
@@ -433,8 +433,8 @@ def test_a_head_page_lists_the_five_nearest_heads_of_each_view(study: Study) -> 
         assert [near.view for near in page.alike] == [*VIEWS]
         for near in page.alike:
             assert len(near.rows) == 5
-            shown = [row.distances[VIEWS.index(near.view)].text for row in near.rows]
-            assert shown == sorted(shown)
+            displayed = [row.distances[VIEWS.index(near.view)].text for row in near.rows]
+            assert displayed == sorted(displayed)
             for row in near.rows:
                 for view, cell in zip(near.views, row.distances, strict=True):
                     assert cell.text == nats(value(study, view, page.name, row.name))

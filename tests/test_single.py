@@ -29,7 +29,7 @@ SCRIPTS = ("[CLS]", "שלום", "عليكم", "機構", "##s", "<b>&", "a" * 60)
 
 def texts(svg: bytes | str) -> list[str]:
     """What a picture says."""
-    return [each.text or "" for each in ET.fromstring(svg).iter(TEXT)]  # noqa: S314 - our own
+    return [element.text or "" for element in ET.fromstring(svg).iter(TEXT)]  # noqa: S314 - our own
 
 
 @pytest.mark.slow
@@ -38,9 +38,9 @@ def test_a_map_holds_every_stored_weight(decoder_site: Site, tmp_path: Path) -> 
     name = "map-S0002-L01-H03"
     out = tmp_path / "figures"
     assert write_figures(decoder_site.stored, out, [name]) == [name]
-    portrait = decoder_site.study.portrait
-    pieces = portrait.sentences[1].texts[Side.SOURCE].pieces
-    steps = portrait.maps["self", 1][1, 3]
+    sentence_data = decoder_site.study.sentence_data
+    pieces = sentence_data.sentences[1].texts[Side.SOURCE].pieces
+    steps = sentence_data.maps["self", 1][1, 3]
     rows = pd.read_csv(out / f"{name}.csv", keep_default_na=False)
     assert [*rows] == COLUMNS
     wanted = [(q, k) for q in range(len(pieces)) for k in range(q + 1)]
@@ -57,7 +57,7 @@ def test_lines_are_the_fewest_that_hold_nine_tenths(encoder_site: Site, tmp_path
     out = tmp_path / "figures"
     write_figures(encoder_site.stored, out, ["lines-S0001-L00-H01"])
     rows = pd.read_csv(out / "lines-S0001-L00-H01.csv", keep_default_na=False)
-    steps = encoder_site.study.portrait.maps["self", 0][0, 1].astype(int)
+    steps = encoder_site.study.sentence_data.maps["self", 0][0, 1].astype(int)
     for query, row in enumerate(steps):
         own = rows[rows["query_position"] == query]
         weights = sorted(row, reverse=True)[: len(own)]
@@ -74,10 +74,10 @@ def test_captions_say_what_is_drawn(encoder_site: Site, tmp_path: Path) -> None:
     tex = (out / "figures.tex").read_text(encoding="utf-8")
     facts = SiteFacts.of(encoder_site.study.manifest, sentence_pages=True)
     for caption in re.findall(r"\\caption\{(.*)\}\n", tex):
-        plain = caption.replace(r"\_", "_").replace(r"\textperiodcentered{}", "·")
-        assert plain.startswith("Attention of head L1·H0 in sentence 2, ")
-        assert "Weights of all keys, stored with 8 bits" in plain
-        assert plain.endswith(facts.source)
+        basic = caption.replace(r"\_", "_").replace(r"\textperiodcentered{}", "·")
+        assert basic.startswith("Attention of head L1·H0 in sentence 2, ")
+        assert "Weights of all keys, stored with 8 bits" in basic
+        assert basic.endswith(facts.source)
     assert r"the fewest links with 90\,\% of its weights" in tex
     assert len(re.findall("^@misc", (out / "figures.bib").read_text(), re.MULTILINE)) == 2
     write_figures(encoder_site.study, tmp_path / "again", ["*-S0002-L01-H00"])
@@ -89,18 +89,18 @@ def test_every_map_that_is_kept_has_a_name_and_no_other(small_site: Site, tmp_pa
     """Those of listed sentences, and of exemplars, whose sentences need not be listed."""
     study = small_site.study
     kept = {*singles(results(study)["self"])}
-    listed = {s.index for s in study.portrait.listed}
-    heads = {each for index, each in kept if index in listed}
+    listed = {s.index for s in study.sentence_data.listed}
+    heads = {head_name for index, head_name in kept if index in listed}
     assert kept == {(i, h) for i in listed for h in heads} | {
-        (e.index, e.head) for e in study.portrait.exemplars
+        (e.index, e.head) for e in study.sentence_data.exemplars
     }
     other = next((index, head) for index, head in sorted(kept) if index not in listed)
     name = single_name("map", other[0] + 1, other[1])
     assert write_figures(study, tmp_path / "one", [name]) == [name]
-    exemplar = next(e for e in study.portrait.exemplars if (e.index, e.head) == other)
+    exemplar = next(e for e in study.sentence_data.exemplars if (e.index, e.head) == other)
     rows = pd.read_csv(tmp_path / "one" / f"{name}.csv", keep_default_na=False)
     assert rows["weight"].tolist() == pytest.approx((exemplar.attention / 255).ravel().tolist())
-    assert not {"map", "lines"} & {each.name.partition("-")[0] for each in study_figures(study)}
+    assert not {"map", "lines"} & {figure.name.partition("-")[0] for figure in study_figures(study)}
     layers = write_figures(study, tmp_path / "stars", ["*-layers"])
     assert not [name for name in layers if "-S0" in name]
 
@@ -111,10 +111,10 @@ def test_cross_attention_has_the_target_in_its_rows(pair_site: Site, tmp_path: P
     assert name == "map-S0001-cross-L01-H02"
     write_figures(pair_site.stored, tmp_path / "out", [name])
     rows = pd.read_csv(tmp_path / "out" / f"{name}.csv", keep_default_na=False)
-    sides = pair_site.study.portrait.sentences[0].texts
+    sides = pair_site.study.sentence_data.sentences[0].texts
     assert rows["query_position"].max() + 1 == len(sides[Side.TARGET].pieces)
     assert rows["key_position"].max() + 1 == len(sides[Side.SOURCE].pieces)
-    assert len(rows) == pair_site.study.portrait.maps["cross", 0][1, 2].size
+    assert len(rows) == pair_site.study.sentence_data.maps["cross", 0][1, 2].size
 
 
 @pytest.mark.parametrize("tokens", [5, 38, 48, 100])
@@ -125,14 +125,18 @@ def test_a_map_fits_its_page_with_letters_that_can_be_read(tokens: int) -> None:
     drawn = attention_map("n", "Caption.", names, names, weights=weights, about="weight")
     root = ET.fromstring(drawn.svg)  # noqa: S314 - our own
     assert float(root.get("width", "")) <= 6.9 * 96
-    sizes = {float(each.get("font-size", "")) for each in root.iter(TEXT)}
+    sizes = {float(element.get("font-size", "")) for element in root.iter(TEXT)}
     assert 7 <= min(sizes) * 0.75 <= max(sizes) * 0.75 <= 9
-    said = [text for text in texts(drawn.svg) if text in names]
+    message = [text for text in texts(drawn.svg) if text in names]
     if tokens <= 48:
-        assert said == names * 2
-    own = [each for each in root.iter(TEXT) if each.text in names and float(each.get("x", "")) != 0]
-    down = [float(each.get("y", "")) for each in own]
-    assert len(down) == len(said) / 2
+        assert message == names * 2
+    own = [
+        element
+        for element in root.iter(TEXT)
+        if element.text in names and float(element.get("x", "")) != 0
+    ]
+    down = [float(element.get("y", "")) for element in own]
+    assert len(down) == len(message) / 2
     assert min(np.diff(down)) >= min(sizes)
 
 
@@ -155,7 +159,7 @@ def test_views_have_the_weights_of_the_naive_computation(
         weights = naive.weights(stored, weighting, units)
         rows = pd.read_csv(out / f"{name}{ending}.csv", keep_default_na=False)
         wanted = {(q, k): w for q, row in enumerate(weights) for k, w in enumerate(row)}
-        wanted = {place: weight for place, weight in wanted.items() if naive.seen(weight)}
+        wanted = {cell: weight for cell, weight in wanted.items() if naive.seen(weight)}
         places = [*zip(rows["query_position"], rows["key_position"], strict=True)]
         assert places == [*wanted]
         assert rows["weight"].tolist() == pytest.approx([*wanted.values()], rel=1e-6)
@@ -164,15 +168,16 @@ def test_views_have_the_weights_of_the_naive_computation(
         for query, row in enumerate(weights):
             own = lines[lines["query_position"] == query]
             assert {*own["key_position"]} == {*naive.fewest(row, 0.9)}
-        said = "norm-weighted" if weighting == "norm" else "attention weight"
-        assert said in texts((out / f"{name}{ending}.svg").read_text(encoding="utf-8"))
+        message = "norm-weighted" if weighting == "norm" else "attention weight"
+        assert message in texts((out / f"{name}{ending}.svg").read_text(encoding="utf-8"))
 
 
 def naive_map(study: Study, stack: str, index: int, head: HeadName) -> naive.Map:
-    portrait, of = study.portrait, study.manifest.stack(stack)
-    texts = portrait.sentences[index].texts
+    sentence_data, of = study.sentence_data, study.manifest.stack(stack)
+    texts = sentence_data.sentences[index].texts
     steps, norms = (
-        found[stack, index][head.layer, head.head] for found in (portrait.maps, portrait.norms)
+        found[stack, index][head.layer, head.head]
+        for found in (sentence_data.maps, sentence_data.norms)
     )
     return naive.Map(steps, texts[of.queries], texts[of.keys], of.causal, norms)
 
@@ -184,14 +189,14 @@ def test_a_wrong_name_is_told_which_sentences_and_heads_there_are(
     kept = [*singles(results(encoder_site.study)["self"])]
     numbers = sorted({index + 1 for index, _ in kept})
     for wrong in ("map-S0999-L01-H02", "map-S0001-L01-H99", "lines-S1-L01-H02"):
-        with pytest.raises(ConfigError, match=f"{wrong}' is the name of no figure") as found:
+        with pytest.raises(ConfigError, match=f"{wrong}' is the name of no figure") as raised:
             write_figures(encoder_site.stored, tmp_path / "out", [wrong])
-        said = str(found.value)
-        (near,) = re.findall(r"such as (\S+), ", said)
+        message = str(raised.value)
+        (near,) = re.findall(r"such as (\S+), ", message)
         assert near.partition("-")[0] == wrong.partition("-")[0]
         assert near in {single_name(near.partition("-")[0], i + 1, head) for i, head in kept}
-        assert f"{len(numbers)} sentences from {numbers[0]} to {numbers[-1]}" in said
-        assert "heads L00-H00 to L01-H03" in said
+        assert f"{len(numbers)} sentences from {numbers[0]} to {numbers[-1]}" in message
+        assert "heads L00-H00 to L01-H03" in message
     with pytest.raises(ConfigError, match="such as profile-L00-H0"):
         write_figures(encoder_site.stored, tmp_path / "out", ["profile-L00-H77"])
     assert tree(tmp_path) == {}
@@ -208,8 +213,8 @@ def test_tokens_of_any_script_stand_inside_their_picture() -> None:
         attention_lines("b", "Lines.", SCRIPTS, SCRIPTS[:3], links, about="weight"),
     )
     for drawn in both:
-        said = texts(drawn.svg)
-        assert {*SCRIPTS[:3], "a" * 24 + "…"} <= {*said}
+        message = texts(drawn.svg)
+        assert {*SCRIPTS[:3], "a" * 24 + "…"} <= {*message}
         once = files(drawn)
         assert all(files(drawn) == once for _ in range(6))
         check_places(once[".pdf"])
@@ -228,5 +233,5 @@ def check_places(pdf: bytes) -> None:
     assert table.startswith(b"xref\n")
     places = [int(row.split()[0]) for row in table.splitlines()[3:] if row.endswith(b" n")]
     assert len(places) > 8
-    for number, place in enumerate(places, start=1):
-        assert pdf[place:].startswith(b"%d 0 obj" % number)
+    for number, position in enumerate(places, start=1):
+        assert pdf[position:].startswith(b"%d 0 obj" % number)

@@ -48,11 +48,13 @@ def expected_pages(site: Site) -> set[str]:
     pages |= {"patterns.html"} if "pattern" in metrics else set()
     flow = {"mixing_ratio", "rollout_self", "rollout_self_measured", "output_norm_share"}
     pages |= {"flow.html"} if flow & metrics else set()
-    metrics |= {"anchor_token"} if study.survey.anchors else set()
+    metrics |= {"anchor_token"} if study.corpus_sums.anchors else set()
     pages |= {"context.html"} if {"context_similarity", "row_similarity"} <= metrics else set()
-    pages |= {"demonstration.html"} if len(study.portrait.demonstration) else set()
+    pages |= {"demonstration.html"} if len(study.sentence_data.demonstration) else set()
     pages |= {f"metrics/{metric}.html" for metric in metrics}
-    return pages | {f"sentences/{each.number:04}.html" for each in study.portrait.paged}
+    return pages | {
+        f"sentences/{sentence.number:04}.html" for sentence in study.sentence_data.paged
+    }
 
 
 def test_every_page_is_there_and_no_other(any_site: Site) -> None:

@@ -36,8 +36,8 @@ def predicted(study: Study, *, least: bool = False) -> Expected:
     """What is told of a study before it is made."""
     options = study.manifest.options
     names = ("metrics", "exemplars", "control", "control_seeds", "neuron_sentences")
-    shown = [s.texts for s in study.portrait.sentences.values() if s.listed]
-    lengths = [{side: len(text.pieces) for side, text in texts.items()} for texts in shown]
+    displayed = [s.texts for s in study.sentence_data.sentences.values() if s.listed]
+    lengths = [{side: len(text.pieces) for side, text in texts.items()} for texts in displayed]
     config = Config(**{name: options[name] for name in names})
     metrics = [*chosen_metrics(config.metrics).values()]
     sentences = study.manifest.counts["sentences"]
@@ -71,15 +71,15 @@ def test_a_site_of_sample_sentences_is_as_large_as_was_told(once: Once) -> None:
 
     place = once("sample-size", fill)
     assert near(Study.load(place / "study"), place / "site")
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name, size in sizes(place / "site").items():
-        found[name.rpartition("/")[0]] += size
-    over = {name: found[name] for name, most in SAMPLE.items() if found[name] > most * KB}
+        counts[name.rpartition("/")[0]] += size
+    over = {name: counts[name] for name, most in SAMPLE.items() if counts[name] > most * KB}
     assert not over
-    assert found.total() <= 9_000 * KB
+    assert counts.total() <= 9_000 * KB
 
 
-class _Told(Silent):
+class _Recorder(Silent):
     """What a run says, stages by name."""
 
     def __init__(self) -> None:
@@ -94,15 +94,15 @@ class _Told(Silent):
 
 @pytest.mark.slow
 def test_a_limit_far_below_is_refused_before_the_model_runs(small_site: Site) -> None:
-    told = _Told()
+    reported = _Recorder()
     message = r"--max-site-size: 0.2 MB came; expected about \d+\.\d MB or more"
     with pytest.raises(OutputError, match=message):
         headbook.collect(
             [small_site.place / "trees.conllu"], model=str(small_site.model), annotator="none",
-            max_site_size="200kB", progress=told,
+            max_site_size="200kB", progress=reported,
         )  # fmt: skip
-    assert len(told.lines) == 1
-    assert told.lines[0].startswith("the site will take")
+    assert len(reported.lines) == 1
+    assert reported.lines[0].startswith("the site will take")
 
 
 @pytest.mark.slow
@@ -110,10 +110,10 @@ def test_a_limit_that_the_least_detail_meets_is_never_refused(listed: Path, tmp_
     """What is hardly missed is left to what is known after the run."""
     study = Study.load(listed / "study")
     least = predicted(study, least=True)
-    with pytest.raises(OutputError, match=r"which this site takes with the least detail") as found:
+    with pytest.raises(OutputError, match=r"which this site takes with the least detail") as raised:
         headbook.render(study, tmp_path / "site", max_size=1e5)
-    (said,) = re.findall(r"expected at least ([\d.]+) MB", str(found.value))
-    size = 1e6 * float(said)
+    (message,) = re.findall(r"expected at least ([\d.]+) MB", str(raised.value))
+    size = 1e6 * float(message)
     assert size / FAR < least.total < size * FAR
     assert least.total < predicted(study).total
     check_limit(least, size)
@@ -125,14 +125,14 @@ def test_a_limit_that_the_least_detail_meets_is_never_refused(listed: Path, tmp_
 @pytest.mark.slow
 def test_the_size_is_told_before_the_model_runs(small_site: Site) -> None:
     """Of the sentences as the tokenizer divides them."""
-    told = _Told()
+    reported = _Recorder()
     options = small_site.study.manifest.options
     given = {name: options[name] for name in ("metrics", "exemplars", "sentence_pages")}
     study = headbook.collect(
         [small_site.place / "trees.conllu"], model=str(small_site.model), annotator="none",
-        progress=told, **given,
+        progress=reported, **given,
     )  # fmt: skip
-    assert told.lines[:2] == [predicted(study).said(), "survey"]
+    assert reported.lines[:2] == [predicted(study).report(), "corpus"]
 
 
 @pytest.mark.parametrize(
@@ -188,10 +188,10 @@ def listed(once: Once, small_site: Site) -> Path:
     return once("listed-site", fill)
 
 
-def shown(study: Study) -> tuple[int, int]:
+def displayed(study: Study) -> tuple[int, int]:
     """Pages of sentences, and the highest rank of an exemplar."""
-    sentences = [s for s in study.portrait.sentences.values() if s.listed]
-    return len(sentences), max(e.rank for e in study.portrait.exemplars)
+    sentences = [s for s in study.sentence_data.sentences.values() if s.listed]
+    return len(sentences), max(e.rank for e in study.sentence_data.exemplars)
 
 
 @pytest.mark.slow
@@ -208,13 +208,13 @@ def test_the_least_needed_goes_first_and_the_overview_says_so(listed: Path, tmp_
         site = tmp_path / str(number)
         summary = headbook.render(study, site, max_size=most)
         assert summary.size == sum(map(len, tree(site).values())) <= most
-        said = json.loads((site / "data/manifest.json").read_text())["left_out"]
-        assert said in text_of(html_of(site / "index.html"))
-        assert said.count(";") == max(len(out) - 1, 0), said
-        assert all(part in said for part in out), said
+        message = json.loads((site / "data/manifest.json").read_text())["left_out"]
+        assert message in text_of(html_of(site / "index.html"))
+        assert message.count(";") == max(len(out) - 1, 0), message
+        assert all(part in message for part in out), message
         whole_pages = len([*(site / "data/sentences").glob("*.png")])
         beyond = f"sentences beyond the first {whole_pages:,};"
-        assert (beyond in said) == ("maps of all" in said)
+        assert (beyond in message) == ("maps of all" in message)
         for page in site.rglob("*.html"):
             assert broken_links(site, page) == [], page
     assert differing(listed / "site", tmp_path / "0") == []
@@ -233,8 +233,8 @@ def test_a_limit_that_cannot_be_kept_leaves_no_site(small_site: Site, tmp_path: 
 def test_a_study_with_less_detail_keeps_the_first(listed: Path) -> None:
     study = Study.load(listed / "study")
     less = Detail(sentences=2, exemplars=1).of(study)
-    assert (shown(study)[1], shown(less)) == (4, (2, 1))
+    assert (displayed(study)[1], displayed(less)) == (4, (2, 1))
     assert {*less.tokens["sentence"]} == {*less.nearest["sentence"]} == {1, 2}
     assert less.heads.equals(study.heads)
-    assert Detail().of(study).portrait == study.portrait
-    assert set(less.portrait.sentences) == set(study.portrait.sentences)
+    assert Detail().of(study).sentence_data == study.sentence_data
+    assert set(less.sentence_data.sentences) == set(study.sentence_data.sentences)

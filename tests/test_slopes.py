@@ -34,7 +34,7 @@ def stepped(
     """How targets change where a head goes a part of the way to what replaces it."""
     batch, ablator, means = it.batches[number], it.ablator, it.means
     read = ablator.judge.prepared(batch)
-    scopes = Scopes(read, ablator.heads.anatomy.stacks)
+    scopes = Scopes(read, ablator.heads.architecture.stacks)
     half = torch.from_numpy(batch.half)
 
     def towards(place: Call, attention: Attention) -> torch.Tensor:
@@ -44,7 +44,7 @@ def stepped(
         assert z is not None
         return z + step * (instead_of(attention, frame, replacement, known).to(z) - z)
 
-    stack = ablator.heads.anatomy.stacks[head.stack]
+    stack = ablator.heads.architecture.stacks[head.stack]
     table = torch.zeros(len(batch.key), stack.n_heads, dtype=torch.bool)
     table[:, head.head] = True
     clean = ablator.heads.states(read).after[ablator.heads.read][-1]
@@ -63,7 +63,7 @@ def test_slopes_are_what_small_steps_say(family: str, case: Callable[..., Case])
     found = estimated(it, 0)
     loss = it.ablator.judge.targets[0]
     step, error = (COARSE, 0.02) if family == SINGLE else (STEP, 1e-5)
-    places = [(c.stack, c.layer) for c in it.ablator.heads.anatomy.calls]
+    places = [(c.stack, c.layer) for c in it.ablator.heads.architecture.calls]
     assert {(h.stack, h.layer) for h in found.heads} == {*places}
     for place in places:
         head = HeadName(*place, 2)
@@ -108,8 +108,8 @@ def test_estimates_do_not_depend_on_the_batch(case: Callable[..., Case]) -> None
     """Draws come from the content of a sentence."""
     it = case("gpt2")
     alone = slopes(it.ablator, it.batches[1], ASKED, it.means)
-    plain = Bare.load(it.folder)
-    together = batch_of(plain, "gpt2", (0, 3, 4))
+    bare = Bare.load(it.folder)
+    together = batch_of(bare, "gpt2", (0, 3, 4))
     more = slopes(it.ablator, together, ASKED, it.means)
     for key, table in chain(alone.estimates.items()):
         np.testing.assert_allclose(table, more.estimates[key][1:], atol=1e-9)

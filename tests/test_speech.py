@@ -23,7 +23,7 @@ from headbook.stored.study import Study
 from headbook.terms import UPOS, View
 from headbook.views.cells import Cell
 from headbook.views.speech import SpeechPage, TagRow, speech_page
-from headbook.views.ways import Way, over_chance, share
+from headbook.views.ways import Direction, over_chance, share
 from headbook.wording import FEW_WORDS, head_name, number
 from pages import elements, html_of, text_of
 from sites import Site, make_study
@@ -44,7 +44,7 @@ FORMS = (
     ("DET", "NOUN", "VERB", "DET", "ADJ", "ADJ", "NOUN", "ADP", "NOUN", "PUNCT"),
 )
 RARE = 3  # interjections in the corpus
-LOOKED_AT, LOOKING = Way
+LOOKED_AT, LOOKING = Direction
 
 
 def corpus() -> tuple[tuple[Gold, ...], ...]:
@@ -54,8 +54,8 @@ def corpus() -> tuple[tuple[Gold, ...], ...]:
         tuple(Gold(draw.choice(WORDS[tag]), tag, 0, "root") for tag in draw.choice(FORMS))
         for _ in range(90)
     ]
-    for place in range(RARE):
-        found[place] += (Gold("ve", "INTJ", 0, "root"),)
+    for position in range(RARE):
+        found[position] += (Gold("ve", "INTJ", 0, "root"),)
     return tuple(found)
 
 
@@ -85,10 +85,10 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Study]:
     return of
 
 
-def rows_of(page: SpeechPage, way: Way) -> dict[str, TagRow]:
+def rows_of(page: SpeechPage, direction: Direction) -> dict[str, TagRow]:
     """The table of a page's first stack."""
-    (found,) = [w for w in page.sections[0].ways if w.way == way]
-    return {row.tag: row for row in found.rows}
+    (direction_section,) = [w for w in page.sections[0].directions if w.direction == direction]
+    return {row.tag: row for row in direction_section.rows}
 
 
 def value(table: pd.DataFrame, metric: str, tag: str, column: str = "value", **where: Any) -> float:
@@ -108,8 +108,8 @@ def test_tags_stand_in_the_order_of_their_frequency_in_the_corpus(page: SpeechPa
     """Those that no word has are left out."""
     counts = Counter(word.tag for sentence in corpus() for word in sentence)
     total = sum(counts.values())
-    for way in Way:
-        rows = rows_of(page, way)
+    for direction in Direction:
+        rows = rows_of(page, direction)
         assert [row.words for row in rows.values()] == [str(n) for _, n in counts.most_common()]
         for tag, row in rows.items():
             assert row.words == str(counts[tag])
@@ -159,8 +159,8 @@ def test_maps_have_the_numbers_of_the_study(study: Study, page: SpeechPage) -> N
         assert cell["head"] == f"L{cell['layer']}·H{cell['number']}"
         for column, name in (("ratio", "value"), ("low", "low"), ("high", "high")):
             wanted = value(study.heads, "pos_received_ratio", cell["tag"], name, **where)
-            shown = math.nan if cell[column] is None else cell[column]
-            assert shown == pytest.approx(wanted, abs=1e-5, nan_ok=True)
+            displayed = math.nan if cell[column] is None else cell[column]
+            assert displayed == pytest.approx(wanted, abs=1e-5, nan_ok=True)
         wanted = value(study.heads, "pos_received", cell["tag"], **where)
         assert cell["share"] == pytest.approx(wanted, abs=1e-5)
         assert cell["thin"] == (n_words(cell["tag"]) < FEW_WORDS)
@@ -174,29 +174,29 @@ def test_a_colour_is_the_nearest_eighth_of_an_octave(page: SpeechPage) -> None:
 
 
 def halves(
-    found: StackResults, way: Way, tag: str, half: int, least: int = 0
+    found: StackResults, direction: Direction, tag: str, half: int, least: int = 0
 ) -> dict[tuple[int, int], float]:
     """Times chance of each head on half of the sentences, where there are enough observations."""
-    metric = "pos_received_ratio" if way is LOOKED_AT else "pos_given"
+    metric = "pos_received_ratio" if direction is LOOKED_AT else "pos_given"
     numbers = found.half(half, metric, View.NOSINK, tag)
     even = found.half(half, "pos_given", View.NOSINK, tag, of="uniform")
     ratios = {}
     for layer in range(tiny.LAYERS):
         for head in range(tiny.HEADS):
             cell = numbers.at(layer, head)
-            chance = 1 if way is LOOKED_AT else even.at(layer).value
+            chance = 1 if direction is LOOKED_AT else even.at(layer).value
             if min(cell.events, n_words(tag)) >= least:
                 ratios[layer, head] = cell.value / chance
     return ratios
 
 
-@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("direction", Direction)
 def test_a_head_is_chosen_on_one_half_and_reported_on_the_other(
-    study: Study, page: SpeechPage, way: Way
+    study: Study, page: SpeechPage, direction: Direction
 ) -> None:
     found, named = results(study)["self"], 0
-    for tag, row in rows_of(page, way).items():
-        first, other = halves(found, way, tag, 0, FEW_WORDS), halves(found, way, tag, 1)
+    for tag, row in rows_of(page, direction).items():
+        first, other = halves(found, direction, tag, 0, FEW_WORDS), halves(found, direction, tag, 1)
         if not first:
             assert row.best is None
             continue
@@ -206,10 +206,10 @@ def test_a_head_is_chosen_on_one_half_and_reported_on_the_other(
         assert row.best.name == head_name(HeadName("self", layer, head))
         assert row.best.href == f"heads/L{layer:02}-H{head:02}.html"
         assert row.best.ratio.text == number(other[layer, head])
-        metric = "pos_received" if way is LOOKED_AT else "pos_given"
+        metric = "pos_received" if direction is LOOKED_AT else "pos_given"
         part = found.half(1, metric, View.NOSINK, tag).at(layer, head)
         assert row.best.share == Cell.of(part, all_metrics()[metric])
-        if way is LOOKED_AT:
+        if direction is LOOKED_AT:
             beside = found.half(1, metric, View.RAW, tag).at(layer, head)
         else:
             beside = found.half(1, metric, View.NOSINK, tag, of="uniform").at(layer)
@@ -218,14 +218,14 @@ def test_a_head_is_chosen_on_one_half_and_reported_on_the_other(
 
 
 def test_heads_above_twice_chance_are_counted(study: Study, page: SpeechPage) -> None:
-    for way in Way:
-        for tag, row in rows_of(page, way).items():
+    for direction in Direction:
+        for tag, row in rows_of(page, direction).items():
             above = 0
             for layer in range(tiny.LAYERS):
                 even = value(study.controls, "pos_given", tag, layer=layer)
                 for head in range(tiny.HEADS):
                     where = {"layer": layer, "head": head}
-                    if way is LOOKED_AT:
+                    if direction is LOOKED_AT:
                         low = value(study.heads, "pos_received_ratio", tag, "low", **where)
                     else:
                         low = value(study.heads, "pos_given", tag, "low", **where) / even
@@ -235,27 +235,29 @@ def test_heads_above_twice_chance_are_counted(study: Study, page: SpeechPage) ->
 
 
 def test_a_tag_of_few_words_is_greyed_and_has_no_head(page: SpeechPage) -> None:
-    for way in Way:
-        for tag, row in rows_of(page, way).items():
+    for direction in Direction:
+        for tag, row in rows_of(page, direction).items():
             assert {cell.thin for cell in row.layers} == {tag == "INTJ"}
-        assert rows_of(page, way)["INTJ"].words == str(RARE)
-        assert rows_of(page, way)["INTJ"].best is None
-        assert rows_of(page, way)["NOUN"].best is not None
+        assert rows_of(page, direction)["INTJ"].words == str(RARE)
+        assert rows_of(page, direction)["INTJ"].best is None
+        assert rows_of(page, direction)["NOUN"].best is not None
 
 
-@pytest.mark.parametrize("way", Way)
-def test_uniform_attention_is_chance(study: Study, way: Way) -> None:
+@pytest.mark.parametrize("direction", Direction)
+def test_uniform_attention_is_chance(study: Study, direction: Direction) -> None:
     found = results(study)["self"]
     for tag in WORDS:
-        ratio = over_chance(way, found.uniform, found.uniform, tag).value
+        ratio = over_chance(direction, found.uniform, found.uniform, tag).value
         np.testing.assert_allclose(ratio, 1, rtol=1e-12)
 
 
-@pytest.mark.parametrize("way", Way)
-def test_shares_of_all_tags_are_the_whole_where_every_word_has_one(study: Study, way: Way) -> None:
+@pytest.mark.parametrize("direction", Direction)
+def test_shares_of_all_tags_are_the_whole_where_every_word_has_one(
+    study: Study, direction: Direction
+) -> None:
     """And so the shares, weighed by chance, average to 1 times chance."""
     found = results(study)["self"]
-    total = sum(share(way, found.heads, tag).value for tag in UPOS)
+    total = sum(share(direction, found.heads, tag).value for tag in UPOS)
     np.testing.assert_allclose(total, 1, rtol=1e-12)
 
 
@@ -284,20 +286,23 @@ def test_cross_attention_looks_from_the_target_at_the_source(pairs: Callable[...
     page = speech_page(results(study))
     assert page.remarks == ()
     assert [section.stack for section in page.sections] == ["encoder", "decoder", "cross"]
-    for row in (row for way in page.sections[2].ways for row in way.rows):
+    for row in (row for direction in page.sections[2].directions for row in direction.rows):
         assert row.layers
     sides = {"encoder": ("source",) * 2, "decoder": ("target",) * 2, "cross": ("source", "target")}
     for section in page.sections:
-        for way, side in zip(section.ways, sides[section.stack], strict=True):
-            for row in way.rows:
+        for direction, side in zip(section.directions, sides[section.stack], strict=True):
+            for row in direction.rows:
                 assert row.words == str(study.manifest.counts[f"{side}.tag.{row.tag}"])
     assert sum(len(section.figures) for section in page.sections) <= 8
 
 
 def test_without_tags_on_one_side_the_other_is_shown(pairs: Callable[..., Study]) -> None:
     page = speech_page(results(pairs(annotator="embedded")))
-    ways = {section.stack: [way.way for way in section.ways] for section in page.sections}
-    assert ways == {"encoder": [*Way], "cross": [Way.LOOKED_AT]}
+    directions = {
+        section.stack: [direction.direction for direction in section.directions]
+        for section in page.sections
+    }
+    assert directions == {"encoder": [*Direction], "cross": [Direction.LOOKED_AT]}
     (remark,) = page.remarks
     assert "target texts" in remark
     assert "--target-annotator" in remark
@@ -332,8 +337,8 @@ def test_the_page_as_written_has_the_tables_and_leads_to_heads(encoder_site: Sit
     html = html_of(encoder_site.folder / "speech.html")
     page = speech_page(results(encoder_site.study))
     assert len(elements(html, "table")) == 4
-    for way in page.sections[0].ways:
-        for row in way.rows:
+    for direction in page.sections[0].directions:
+        for row in direction.rows:
             assert row.words in text_of(html)
             assert all(cell.ratio in text_of(html) for cell in row.layers)
     index = html_of(encoder_site.folder / "index.html")

@@ -60,7 +60,9 @@ def copied(stored: Path, tmp_path: Path) -> Path:
 
 
 def exemplars(study: Study) -> list[tuple[object, ...]]:
-    return [(e.head, e.ranking, e.rank, e.index, e.query, e.key) for e in study.portrait.exemplars]
+    return [
+        (e.head, e.ranking, e.rank, e.index, e.query, e.key) for e in study.sentence_data.exemplars
+    ]
 
 
 def test_a_study_holds_what_was_asked_for(whole: Study) -> None:
@@ -72,8 +74,8 @@ def test_a_study_holds_what_was_asked_for(whole: Study) -> None:
         ("first.txt", 3, 1),
         ("second.jsonl", 2, 0),
     ]
-    assert whole.portrait.sentences[3].id == "s-0"
-    assert whole.portrait.sentences[3].metadata == {"genre": "test"}
+    assert whole.sentence_data.sentences[3].id == "s-0"
+    assert whole.sentence_data.sentences[3].metadata == {"genre": "test"}
     assert whole.manifest.checks
     assert all(check.passed for check in whole.manifest.checks)
 
@@ -84,11 +86,13 @@ def test_a_loaded_study_equals_the_saved_one(first: Study, stored: Path) -> None
         pd.testing.assert_frame_equal(getattr(loaded, name), getattr(first, name))
     assert loaded.manifest == Manifest.from_json(first.manifest.to_json())
     assert loaded.manifest.to_json() == first.manifest.to_json()
-    assert loaded.portrait.sentences == first.portrait.sentences
+    assert loaded.sentence_data.sentences == first.sentence_data.sentences
     assert exemplars(loaded) == exemplars(first)
-    for place, cells in first.portrait.maps.items():
-        np.testing.assert_array_equal(loaded.portrait.maps[place], cells)
-    for mine, theirs in zip(first.portrait.exemplars, loaded.portrait.exemplars, strict=True):
+    for place, cells in first.sentence_data.maps.items():
+        np.testing.assert_array_equal(loaded.sentence_data.maps[place], cells)
+    for mine, theirs in zip(
+        first.sentence_data.exemplars, loaded.sentence_data.exemplars, strict=True
+    ):
         np.testing.assert_array_equal(mine.attention, theirs.attention)
 
 
@@ -128,11 +132,11 @@ def test_two_halves_add_to_what_both_files_give_at_once(
         )
     assert merged.manifest.counts == whole.manifest.counts
     assert merged.manifest.inputs == whole.manifest.inputs
-    assert merged.portrait.sentences == whole.portrait.sentences
+    assert merged.sentence_data.sentences == whole.sentence_data.sentences
     assert exemplars(merged) == exemplars(whole)
-    assert merged.portrait.maps.keys() == whole.portrait.maps.keys()
-    for place, cells in whole.portrait.maps.items():
-        assert abs(merged.portrait.maps[place].astype(int) - cells).max() <= 1
+    assert merged.sentence_data.maps.keys() == whole.sentence_data.maps.keys()
+    for place, cells in whole.sentence_data.maps.items():
+        assert abs(merged.sentence_data.maps[place].astype(int) - cells).max() <= 1
 
 
 def test_stored_halves_add_like_fresh_ones(
@@ -206,7 +210,7 @@ def test_a_folder_that_holds_no_study_is_refused_in_one_line(tmp_path: Path) -> 
 def test_a_failed_save_keeps_the_old_study_and_leaves_no_traces(first: Study, copied: Path) -> None:
     """The last table cannot be written: the first files of the draft exist already by then."""
     unwritable = pd.DataFrame({"value": [object()]})
-    broken = replace(first, portrait=replace(first.portrait, nearest=unwritable))
+    broken = replace(first, sentence_data=replace(first.sentence_data, nearest=unwritable))
     with pytest.raises(Exception, match="object"):
         broken.save(copied, force=True)
     assert [path.name for path in copied.parent.iterdir()] == ["study"]

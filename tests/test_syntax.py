@@ -31,7 +31,7 @@ from headbook.views.heads import heads_page
 from headbook.views.ranked import points
 from headbook.views.relationtable import found_relations
 from headbook.views.syntax import SyntaxPage, syntax_page
-from headbook.wording import WAYS, number, percent
+from headbook.wording import DIRECTIONS, number, percent
 from headbook.wording import small as in_words
 from pages import elements, html_of, text_of
 from sites import Site, make_study
@@ -63,12 +63,12 @@ def corpus() -> tuple[tuple[Gold, ...], ...]:
     """Sentences with some relations often, one seldom."""
     draw = random.Random(4)  # noqa: S311 - no secret
     found = [sentence(draw) for _ in range(150)]
-    for place in range(RARE):
-        found[place] += (Gold("ve", "INTJ", 2, "vocative"),)
+    for position in range(RARE):
+        found[position] += (Gold("ve", "INTJ", 2, "vocative"),)
     return tuple(found)
 
 
-WAY = {name: code for code, name in WAYS.items()}
+DIRECTION = {name: code for code, name in DIRECTIONS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -94,11 +94,11 @@ def ranked(study: Study) -> RelationTests:
 
 def totals(study: Study, half: int) -> tuple[np.ndarray, np.ndarray]:
     """Words found ``(layer, head, label)`` and asked for ``(label, 1 + offset)`` in one half."""
-    found = study.survey.heads["self"].found
-    assert found is not None
-    chosen = [i for i, key in enumerate(found.hits.key) if int(key) % 2 == half]
-    return sum(found.hits.payload[i].astype(int) for i in chosen), sum(
-        found.asked.payload[i].astype(int) for i in chosen
+    relation_hits = study.corpus_sums.heads["self"].found
+    assert relation_hits is not None
+    chosen = [i for i, key in enumerate(relation_hits.hits.key) if int(key) % 2 == half]
+    return sum(relation_hits.hits.payload[i].astype(int) for i in chosen), sum(
+        relation_hits.asked.payload[i].astype(int) for i in chosen
     )
 
 
@@ -110,7 +110,7 @@ def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) 
     rows = page.sections[0].relations.rows
     assert len(rows) == 10
     for row in rows:
-        label = f"{row.relation}:{WAY[row.way]}"
+        label = f"{row.relation}:{DIRECTION[row.direction]}"
         n = LABELS.index(label)
         layer, head = np.unravel_index(hits[..., n].argmax(), hits.shape[:2])
         finds = asked[n, 1:]
@@ -139,7 +139,7 @@ def test_rows_are_sorted_by_margin_and_bold_where_supported(
     assert page.sections[0].relations is not None
     order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.margin.value[n])
     for row, n in zip(page.sections[0].relations.rows, order, strict=True):
-        assert ranked.labels[n] == f"{row.relation}:{WAY[row.way]}"
+        assert ranked.labels[n] == f"{row.relation}:{DIRECTION[row.direction]}"
         assert row.supported == (ranked.p[n] < 0.05 and ranked.margin.low[n] > 0)
         assert ('class="dot"' in row.dot.svg) == row.supported
 
@@ -159,24 +159,27 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
     found = {"self": whole}
     (section,) = syntax_page(found).sections
     assert section.relations is not None
-    rows = {f"{r.relation}:{WAY[r.way]}": r for r in section.relations.rows}
+    rows = {f"{r.relation}:{DIRECTION[r.direction]}": r for r in section.relations.rows}
     assert [rows[label].supported for label in sure.labels] == (n % 4 == 0).tolist()
     heads = heads_page(found)
     assert heads is not None
     asked = {parse_qs(q.view)["sort"][0].partition("/")[2]: q for q in heads.questions}
     for label in rows.keys() & asked.keys():
-        (answer,) = asked[label].answers
-        assert (answer.head.text, answer.supported) == (rows[label].head, rows[label].supported)
-        assert ("no clear difference" in answer.behind) == (not answer.supported)
-        assert ("family-wise" in answer.behind) == answer.supported
+        (named_head,) = asked[label].heads
+        assert (named_head.head.text, named_head.supported) == (
+            rows[label].head,
+            rows[label].supported,
+        )
+        assert ("no clear difference" in named_head.behind) == (not named_head.supported)
+        assert ("family-wise" in named_head.behind) == named_head.supported
     assert rows.keys() & asked.keys()
     by_words = {relation_words(label): row for label, row in rows.items()}
     functions_of = {f.text: f for f in functions(found["self"]) if f.text in by_words}
     assert functions_of
     for words, function in functions_of.items():
         assert function.supported == by_words[words].supported
-    shown = {(row.head, label) for label, row in rows.items() if row.supported}
-    named = {(name, relation_words(label)) for name, label in shown}
+    displayed = {(row.head, label) for label, row in rows.items() if row.supported}
+    named = {(name, relation_words(label)) for name, label in displayed}
     for facts in head_facts(found["self"]):
         assert (
             facts.beats
@@ -184,9 +187,11 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
             == ((facts.name, facts.relation.word) in named)
         )
         served = {
-            each.text for each in found_relations(found["self"], facts.head) if each.supported
+            found_relation.text
+            for found_relation in found_relations(found["self"], facts.head)
+            if found_relation.supported
         }
-        assert served <= {relation_words(label) for name, label in shown if name == facts.name}
+        assert served <= {relation_words(label) for name, label in displayed if name == facts.name}
 
 
 def test_the_verdict_counts_relations_with_a_small_p(
@@ -206,7 +211,7 @@ def test_a_relation_that_occurs_twice_is_named_and_not_ranked(page: SyntaxPage) 
     assert page.sections[0].relations is not None
     assert "vocative" not in {row.relation for row in page.sections[0].relations.rows}
     assert page.sections[0].relations.left_out == ", ".join(
-        f"vocative ({way})" for way in WAYS.values()
+        f"vocative ({direction})" for direction in DIRECTIONS.values()
     )
 
 
@@ -219,7 +224,7 @@ def test_the_map_has_the_margins_of_the_best_heads_of_layers(
     (cells,) = figure.spec["datasets"].values()
     assert len(cells) == tiny.LAYERS * len(ranked.labels)
     for cell in cells:
-        n = ranked.labels.index(f"{cell['relation']}:{WAY[cell['way']]}")
+        n = ranked.labels.index(f"{cell['relation']}:{DIRECTION[cell['way']]}")
         layer = cell["layer"]
         assert cell["margin"] == pytest.approx(ranked.layer_margin.value[layer, n], abs=1e-4)
         assert cell["head"] == f"L{layer}·H{ranked.layer_head[layer, n]}"
@@ -236,16 +241,18 @@ def test_the_example_is_the_listed_sentence_in_which_the_head_finds_most(
     assert example is not None
     layer, head = (int(part[1:]) for part in example.head.split("·"))
     best = {}
-    for index, shown in study.portrait.sentences.items():
-        if not shown.listed:
+    for index, sentence in study.sentence_data.sentences.items():
+        if not sentence.listed:
             continue
-        (text,) = shown.texts.values()
-        steps = study.portrait.maps["self", index][layer, head].astype(int)
+        (text,) = sentence.texts.values()
+        steps = study.sentence_data.maps["self", index][layer, head].astype(int)
         found = asked = 0
         for word, above in enumerate(text.heads):
             if text.relations[word] != example.relation:
                 continue
-            looks, looked = (word, above) if WAY[example.way] == "to_head" else (above, word)
+            looks, looked = (
+                (word, above) if DIRECTION[example.direction] == "to_head" else (above, word)
+            )
             weight = {}
             for other in set(text.words) - {-1, looks}:
                 rows = [i for i, w in enumerate(text.words) if w == looks]
@@ -364,9 +371,10 @@ def test_a_causal_model_is_asked_for_words_that_came_before(tmp_path: Path) -> N
     made = make_study(inputs, tiny.write("gpt2", tmp_path / "model"), metrics=METRICS)
     relations = syntax_page(results(made)).sections[0].relations
     assert relations is not None
-    assert {(row.relation, row.way) for row in relations.rows} == {
-        ("obj", WAYS["to_head"]), ("punct", WAYS["to_head"]), ("det", WAYS["to_dependent"]),
-        ("amod", WAYS["to_dependent"]), ("nsubj", WAYS["to_dependent"]),
+    assert {(row.relation, row.direction) for row in relations.rows} == {
+        ("obj", DIRECTIONS["to_head"]), ("punct", DIRECTIONS["to_head"]),
+        ("det", DIRECTIONS["to_dependent"]),
+        ("amod", DIRECTIONS["to_dependent"]), ("nsubj", DIRECTIONS["to_dependent"]),
     }  # fmt: skip
     assert relations.example is not None
 
@@ -407,9 +415,9 @@ def test_the_page_as_written_has_the_tables_and_leads_to_heads(
 def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:
     study.save(tmp_path / "study")
     read = Study.load(tmp_path / "study")
-    assert read.portrait.sentences == study.portrait.sentences
-    for index, shown in read.portrait.sentences.items():
-        (text,) = shown.texts.values()
+    assert read.sentence_data.sentences == study.sentence_data.sentences
+    for index, sentence in read.sentence_data.sentences.items():
+        (text,) = sentence.texts.values()
         gold = corpus()[index]
         assert text.heads == tuple(word.head - 1 for word in gold)
         assert text.relations == tuple(word.relation for word in gold)

@@ -22,7 +22,7 @@ def team(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         if request.param == "own" or "other" in request.param:
             stack.enter_context(threads.own_threads())
         yield request.param
-    assert not [each for each in threading.enumerate() if each.name.startswith("headbook")]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("headbook")]
 
 
 @pytest.mark.usefixtures("team")

@@ -117,11 +117,12 @@ def test_tokens_that_share_a_character_are_numbered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "shown"), [("Ġ", "␣"), ("▁", "␣"), ("ĠĠ", "␣␣"), ("Ċ", "␊"), ("ĉ", "␉"), ("Ġx", "Ġx")]
+    ("name", "displayed"),
+    [("Ġ", "␣"), ("▁", "␣"), ("ĠĠ", "␣␣"), ("Ċ", "␊"), ("ĉ", "␉"), ("Ġx", "Ġx")],
 )
-def test_tokens_of_blanks_alone_show_signs_for_them(name: str, shown: str) -> None:
+def test_tokens_of_blanks_alone_show_signs_for_them(name: str, displayed: str) -> None:
     """Not the letters by which vocabularies write them; a name with letters of its own stays."""
-    assert spell("a b", [(0, 1), (2, 2), (2, 3)], ["a", name, "b"]) == ("a", shown, "b")
+    assert spell("a b", [(0, 1), (2, 2), (2, 3)], ["a", name, "b"]) == ("a", displayed, "b")
 
 
 def test_punctuation_is_known_in_every_script() -> None:

@@ -90,10 +90,13 @@ def test_mean_paths_agree_with_plain_loops(
     keys = ["stack", "entry", "layer", "state"]
     rows = study.types.set_index(keys).to_dict("index")
     assert set(rows) == set(expected)
-    for key, each in expected.items():
-        values = [value for _, value in each]
+    for key, pairs in expected.items():
+        values = [value for _, value in pairs]
         row = rows[key]
-        assert (row["count"], row["sentences"]) == (len(each), len({number for number, _ in each}))
+        assert (row["count"], row["sentences"]) == (
+            len(pairs),
+            len({number for number, _ in pairs}),
+        )
         np.testing.assert_allclose(row["value"], np.mean(values), rtol=0, atol=1e-9)
         wanted = np.std(values, ddof=1) if len(values) > 1 else np.nan
         np.testing.assert_allclose(row["spread"], wanted, rtol=0, atol=1e-7)
@@ -103,11 +106,11 @@ def split(sums: TypeSums, chosen: list[int]) -> TypeSums:
     """Some of the types."""
     arrays = ("ids", "count", "sentences", "total", "squares")
     some = {name: getattr(sums, name)[chosen] for name in arrays}
-    return replace(sums, names=tuple(sums.names[place] for place in chosen), **some)
+    return replace(sums, names=tuple(sums.names[position] for position in chosen), **some)
 
 
 def test_types_of_two_parts_add_up(measured: tuple[str, Study]) -> None:
-    sums = next(iter(measured[1].survey.types.values()))
+    sums = next(iter(measured[1].corpus_sums.types.values()))
     n = len(sums.ids)
     one, other = split(sums, [*range(0, n, 2)]), split(sums, [*range(n)])
     both = one + other
@@ -127,7 +130,7 @@ def test_compared_tokens_are_the_same_content_word_in_different_sentences(
         assert len({o.href for o in each.occurrences}) == len(each.occurrences) > 1
         assert {o.token for o in each.occurrences} == {each.name}
         for o in each.occurrences:
-            sentence = study.portrait.sentences[int(o.name.split()[1]) - 1]
+            sentence = study.sentence_data.sentences[int(o.name.split()[1]) - 1]
             (text,) = sentence.texts.values()
             assert o.before + o.token + o.after in text.text
             assert CONTENT & {
@@ -161,8 +164,8 @@ def test_the_page_and_its_data_name_every_type(encoder_site: Site, tmp_path: Pat
     study = encoder_site.study
     page = types_page(results(study))
     assert page is not None
-    (sums,) = study.survey.types.values()
-    (rows,) = types_data(study.survey.types).values()
+    (sums,) = study.corpus_sums.types.values()
+    (rows,) = types_data(study.corpus_sums.types).values()
     assert sorted(row[0] for row in rows) == sorted(sums.names)
     assert [row.name for row in page.stacks[0].rows] == [row[0] for row in rows][:120]
     counts = [int(row[1].replace(",", "")) for row in rows]

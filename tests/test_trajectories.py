@@ -175,15 +175,15 @@ def check_averages(
 ) -> None:
     """The layer table holds the averages of every class, with their intervals."""
     transform = AVERAGED.get(name, float)
-    n_sentences = max(each.number for each in tokens)
+    n_sentences = max(token.number for token in tokens)
     parts: dict[tuple[str, int, str], list[Part]] = defaultdict(
         lambda: [Part(0, 0, 0)] * n_sentences
     )
     for (number, stack, position, layer, state, space), value in values.items():
         members = next(
-            each.classes
-            for each in tokens
-            if (each.number, each.stack, each.position) == (number, stack, position)
+            token.classes
+            for token in tokens
+            if (token.number, token.stack, token.position) == (number, stack, position)
         )
         for label in members:
             cell = parts[stack, layer, "/".join(filter(None, (state, space, label)))]

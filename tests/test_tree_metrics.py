@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from headbook.measures import wordtrees
 from headbook.measures.frame import Frame, Scope
-from headbook.measures.layerview import LayerView, layer_views
+from headbook.measures.layerview import LayerAttention, layer_attentions
 from headbook.measures.maps import Maps
 from headbook.measures.wordtrees import attention_parts, word_trees
 from headbook.metrics import dependency_trees, phrase_trees
@@ -33,20 +33,22 @@ def tree(n: int, seed: int = 0) -> tuple[int, ...]:
     random = np.random.default_rng(seed)
     order = random.permutation(n)
     heads = np.full(n, -1)
-    for place in range(1, n):
-        heads[order[place]] = order[random.integers(place)]
+    for position in range(1, n):
+        heads[order[position]] = order[random.integers(position)]
     return tuple(int(head) for head in heads)
 
 
-def layer_of(weights: torch.Tensor, marks: Marks) -> LayerView:
+def layer_of(weights: torch.Tensor, marks: Marks) -> LayerAttention:
     return views_of(weights, marks)[View.NOSINK]
 
 
-def shares(metric: SampledMetric, layer: LayerView) -> tuple[dict[str, Floats], Floats]:
+def shares(metric: SampledMetric, layer: LayerAttention) -> tuple[dict[str, Floats], Floats]:
     """Numerators by label, and denominators. *Shape:* ``(head,)`` each."""
     stats = metric.measure(layer).numpy()
-    found = metric.finish(stats, np.zeros(stats.shape[::2]))
-    return dict(zip(metric.labels, found.numerator[0].T, strict=True)), found.denominator[0, :, 0]
+    finished = metric.finish(stats, np.zeros(stats.shape[::2]))
+    return dict(zip(metric.labels, finished.numerator[0].T, strict=True)), finished.denominator[
+        0, :, 0
+    ]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -203,7 +205,7 @@ def test_rounding_errors_decide_nothing(metric: SampledMetric) -> None:
         assert (numbers == exact[label]).all(), label
 
 
-def batch(lengths: list[int]) -> LayerView:
+def batch(lengths: list[int]) -> LayerAttention:
     """Several sentences at once, padded."""
     n = max(lengths)
     marks = [Marks(k, heads=tree(k, seed=k)) for k in lengths]
@@ -213,7 +215,7 @@ def batch(lengths: list[int]) -> LayerView:
     scopes = {view: Scope(frame, view) for view in View}
     weights = torch.stack([looks(n, seed=k) for k in range(len(lengths))])
     call = Attention(None, None, None, None, None, weights, None, None)
-    return layer_views(scopes, Maps(scopes[View.NOSINK], call))[View.NOSINK]
+    return layer_attentions(scopes, Maps(scopes[View.NOSINK], call))[View.NOSINK]
 
 
 @pytest.mark.parametrize("metric", BOTH, ids=lambda metric: metric.id)

@@ -53,8 +53,10 @@ def test_words_come_with_tags_heads_and_offsets(tmp_path: Path) -> None:
 
 
 def test_blocks_are_sentences_and_extra_blank_lines_do_not_matter(tmp_path: Path) -> None:
-    found = read(tmp_path, "", row(1, "One", 0), "", "", row(1, "Two", 0), row(2, "more", 1), "")
-    assert [(s.text, s.origin) for s in found] == [
+    sentences = read(
+        tmp_path, "", row(1, "One", 0), "", "", row(1, "Two", 0), row(2, "more", 1), ""
+    )
+    assert [(s.text, s.origin) for s in sentences] == [
         ("One", "a.conllu:2"), ("Two more", "a.conllu:5"),
     ]  # fmt: skip
 

@@ -16,7 +16,7 @@ from headbook.collection import collect
 from headbook.numbers.results import results
 from headbook.stored.shown import Ranking
 from headbook.stored.study import Study
-from headbook.views.triptych import COLOURS, Triptych, alike, triptych
+from headbook.views.triptych import COLOURS, ExemplarMaps, alike, exemplar_maps
 from looks import Viewed
 from naive_context import Written
 
@@ -32,19 +32,19 @@ def steps(image: str) -> "np.ndarray[Any, np.dtype[np.uint8]]":
     return np.array(Image.open(io.BytesIO(base64.b64decode(image.partition(",")[2]))))
 
 
-def shown(study: Study, **changes: Any) -> Triptych:
-    head = study.portrait.exemplars[0].head
-    mine = [replace(e, **changes) for e in study.portrait.exemplars if e.head == head]
-    found = triptych(results(study)[head.stack], mine)
+def displayed(study: Study, **changes: Any) -> ExemplarMaps:
+    head = study.sentence_data.exemplars[0].head
+    mine = [replace(e, **changes) for e in study.sentence_data.exemplars if e.head == head]
+    found = exemplar_maps(results(study)[head.stack], mine)
     assert found is not None
     return found
 
 
 def test_the_three_maps_are_the_weights_the_rest_and_what_is_carried(study: Study) -> None:
-    first = next(e for e in study.portrait.exemplars if e.ranking is Ranking.STRONGEST)
-    sentence = study.portrait.sentences[first.index]
+    first = next(e for e in study.sentence_data.exemplars if e.ranking is Ranking.STRONGEST)
+    sentence = study.sentence_data.sentences[first.index]
     special = np.array(sentence.texts[study.manifest.stacks[0].keys].special)
-    found = shown(study)
+    found = displayed(study)
     raw, nosink, carried = (steps(panel.image) for panel in found.panels)
     step = 256 // COLOURS
     np.testing.assert_array_equal(raw, first.attention // step)
@@ -58,11 +58,11 @@ def test_the_three_maps_are_the_weights_the_rest_and_what_is_carried(study: Stud
 
 
 def test_without_values_there_are_two_maps(study: Study) -> None:
-    assert len(shown(study, norms=np.zeros(0, np.float32)).panels) == 2
+    assert len(displayed(study, norms=np.zeros(0, np.float32)).panels) == 2
 
 
 def test_no_exemplar_no_maps(study: Study) -> None:
-    assert triptych(results(study)["self"], []) is None
+    assert exemplar_maps(results(study)["self"], []) is None
 
 
 def test_what_is_written_is_kept_of_the_strongest_sentence_token_against_token(
@@ -78,9 +78,9 @@ def test_what_is_written_is_kept_of_the_strongest_sentence_token_against_token(
         (layer, head): look
         for _, layer, head, look in Bare.load(tiny_folder("bert")).looks(Given(text, []))
     }
-    shown = [e for e in found.portrait.exemplars if e.ranking is Ranking.STRONGEST]
-    assert len(shown) == len(looks)
-    for exemplar in shown:
+    displayed = [e for e in found.sentence_data.exemplars if e.ranking is Ranking.STRONGEST]
+    assert len(displayed) == len(looks)
+    for exemplar in displayed:
         written = Written(Viewed(looks[exemplar.head.layer, exemplar.head.head], "raw"))
         places = [row.query for row in written.seen.rows]
         for steps_, cosines in zip(exemplar.written, (written.similar, written.rows), strict=True):
@@ -92,13 +92,15 @@ def test_what_is_written_is_kept_of_the_strongest_sentence_token_against_token(
                 assert step / 255 * 2 - 1 == pytest.approx(cosine, abs=1.01 / 255)
     found.save(tmp_path / "study")
     again = Study.load(tmp_path / "study")
-    for one, other in zip(found.portrait.exemplars, again.portrait.exemplars, strict=True):
+    for one, other in zip(
+        found.sentence_data.exemplars, again.sentence_data.exemplars, strict=True
+    ):
         np.testing.assert_array_equal(one.written, other.written)
-    pictures = alike(results(again)["self"], [shown[0]])
+    pictures = alike(results(again)["self"], [displayed[0]])
     assert pictures is not None
-    for panel, cells in zip(pictures.panels, shown[0].written, strict=True):
+    for panel, cells in zip(pictures.panels, displayed[0].written, strict=True):
         np.testing.assert_array_equal(steps(panel.image), cells // 8)
 
 
 def test_without_values_nothing_is_said_of_what_is_written(study: Study) -> None:
-    assert alike(results(study)["self"], study.portrait.exemplars) is None
+    assert alike(results(study)["self"], study.sentence_data.exemplars) is None

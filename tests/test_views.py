@@ -23,9 +23,9 @@ from headbook.charts.ink import (
     luminance,
 )
 from headbook.metrics import all_metrics
-from headbook.numbers.results import Number, results
+from headbook.numbers.results import Estimate, results
 from headbook.stored.manifest import Gap
-from headbook.stored.shown import HeadName, ShownText
+from headbook.stored.shown import HeadName, StoredText
 from headbook.terms import View
 from headbook.views.cells import COLOUR_STEPS, Cell, colour_step, domain, percentile
 from headbook.views.grid import grid_data
@@ -75,13 +75,13 @@ def test_a_number_is_within_half_a_digit(value: float) -> None:
 def test_what_is_missing_is_a_dash_and_never_zero() -> None:
     assert number(NAN) == number(NAN, share=True) == with_unit(number(NAN), "bits") == MISSING
     assert interval(NAN, 1) == interval(0, NAN) == ""
-    cell = Cell.of(Number(NAN, NAN, NAN, 0, 0), all_metrics()["attention_distance"])
+    cell = Cell.of(Estimate(NAN, NAN, NAN, 0, 0), all_metrics()["attention_distance"])
     assert (cell.text, cell.interval, cell.note) == (MISSING, "", "no data")
 
 
 def test_few_observations_are_said_to_be_few() -> None:
     metric = all_metrics()["attention_distance"]
-    few, many = (Cell.of(Number(1, 0, 2, 30, 90, behind), metric) for behind in (9.9, 10))
+    few, many = (Cell.of(Estimate(1, 0, 2, 30, 90, behind), metric) for behind in (9.9, 10))
     assert few.thin
     assert few.note == "too few sentences: 30 sentences, 90 observations"
     assert not many.thin
@@ -90,11 +90,11 @@ def test_few_observations_are_said_to_be_few() -> None:
 
 @given(st.text())
 def test_visible_text_holds_no_control_character(text: str) -> None:
-    shown = visible(text)
-    assert visible(shown) == shown
-    assert len(shown) == len(text)
-    assert not {c for c in shown if ord(c) < 0x20} - set("\n\t")
-    shown.encode()
+    displayed = visible(text)
+    assert visible(displayed) == displayed
+    assert len(displayed) == len(text)
+    assert not {c for c in displayed if ord(c) < 0x20} - set("\n\t")
+    displayed.encode()
 
 
 def test_names_of_heads_and_amounts() -> None:
@@ -109,7 +109,7 @@ def test_names_of_heads_and_amounts() -> None:
 def test_percentiles_run_from_the_smallest_to_the_largest(values: list[float]) -> None:
     array = np.array(values)
     places = [percentile(array, value) for value in values]
-    assert all(0 <= place <= 1 for place in places)
+    assert all(0 <= value <= 1 for value in places)
     assert math.isclose(sum(places) / len(places), 0.5)
     assert places[int(array.argmax())] == max(places)
 
@@ -135,16 +135,16 @@ def test_every_value_has_a_place_on_its_colour_scale(
 
 def test_running_text_is_the_text(encoder_site: Site) -> None:
     """Letter for letter, but for the width of spaces."""
-    for sentence in encoder_site.study.portrait.sentences.values():
+    for sentence in encoder_site.study.sentence_data.sentences.values():
         for text in sentence.texts.values():
             tokens = running_text(text)
             assert len(tokens) == len(text.pieces)
-            shown = "".join(t.before + t.text for t in tokens if not t.special)
-            assert shown.split() == text.text.split()
+            displayed = "".join(t.before + t.text for t in tokens if not t.special)
+            assert displayed.split() == text.text.split()
 
 
 def test_running_text_keeps_what_no_token_covers() -> None:
-    text = ShownText(
+    text = StoredText(
         text="ab  — c", pieces=("<s>", "ab", "c"), spans=((0, 0), (0, 2), (6, 7)),
         special=(True, False, False), words=(-1, 0, 1), tags=("", "X", "X"),
         lost=0, generated=False,
@@ -159,8 +159,8 @@ def test_running_text_keeps_what_no_token_covers() -> None:
 def test_the_table_of_a_head_has_the_numbers_of_the_study(any_site: Site) -> None:
     study = any_site.study
     heads = study.heads.set_index(["stack", "layer", "head", "metric", "view", "label"])["value"]
-    for stack, found in results(study).items():
-        for page in head_pages(found):
+    for stack, result in results(study).items():
+        for page in head_pages(result):
             layer, head = map(int, page.path[-10:-5].removeprefix("L").split("-H"))
             row = page.rows[0]
             metric = row.href.removeprefix("metrics/").removesuffix(".html")
@@ -186,8 +186,8 @@ def test_the_grid_shows_its_own_data(any_site: Site) -> None:
     page = overview_page(found, [])  # without curves
     assert [grid.stack for grid in page.grids.each] == [*found]
     for grid in page.grids.each:
-        shown = grid_data(found[grid.stack])[grid.chosen]
-        assert [cell.text for _, row in grid.rows for cell in row] == shown["texts"]
+        displayed = grid_data(found[grid.stack])[grid.chosen]
+        assert [cell.text for _, row in grid.rows for cell in row] == displayed["texts"]
         assert {key for _, choices in grid.choices for key, _ in choices} == {
             *grid_data(found[grid.stack])
         }
@@ -211,8 +211,8 @@ def test_a_picture_names_no_colour_that_it_lacks() -> None:
     cells = np.array([[7, 63], [20, 7]], np.uint8)
     picture = Image.open(io.BytesIO(images.inked(cells, ink())))
     assert len(picture.getpalette() or []) == 3 * 3
-    shown = np.asarray(picture.convert("RGBA"))
-    assert shown.tolist() == [[list(ink()[step]) for step in row] for row in cells.tolist()]
+    displayed = np.asarray(picture.convert("RGBA"))
+    assert displayed.tolist() == [[list(ink()[step]) for step in row] for row in cells.tolist()]
 
 
 def test_a_preview_that_is_shrunk_loses_no_strong_weight() -> None:

@@ -60,18 +60,18 @@ def cosines(made: Vocabulary, states: torch.Tensor, space: Space) -> torch.Tenso
     """The direct way. *Shape:* ``(state, sentence, token, entry)``."""
     places = range(states.shape[2])
     per_place = []
-    for place in places:
+    for position in places:
         table = made.embedding
         if space is Space.POSITIONAL:
             assert made.positions is not None
-            table = table * made.scale + made.positions[place]
+            table = table * made.scale + made.positions[position]
             if made.norm is not None:
                 deviation = table - table.mean(1, keepdim=True)
                 std = ((deviation**2).mean(1, keepdim=True) + made.norm.epsilon).sqrt()
                 table = deviation / std * made.norm.gain + made.norm.bias
             if made.through is not None:
                 table = table @ made.through.weight.T + made.through.bias
-        x = states[:, :, place]
+        x = states[:, :, position]
         lengths = x.norm(dim=-1, keepdim=True) * table.norm(dim=1)
         per_place.append(x @ table.T / lengths)
     return torch.stack(per_place, 2)
@@ -94,15 +94,15 @@ def _blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def test_all_cosines_equal_the_direct_computation(kind: str, space: Space) -> None:
     made, given = make(kind), texts()
     states = torch.randn(3, 2, TOKENS, width(kind), dtype=torch.float64) + 0.5
-    found = made.compare(states, given, space, ENTRIES)
+    comparison = made.compare(states, given, space, ENTRIES)
     direct = cosines(made, states, space)
     valid = given.valid
     ordered = direct.sort(dim=-1, descending=True)
     torch.testing.assert_close(
-        found.cosines[:, valid], ordered.values[:, valid], rtol=1e-10, atol=1e-12
+        comparison.cosines[:, valid], ordered.values[:, valid], rtol=1e-10, atol=1e-12
     )
-    assert torch.equal(found.ids[:, valid], ordered.indices[:, valid])
-    assert bool(found.cosines[:, ~valid].isnan().all())
+    assert torch.equal(comparison.ids[:, valid], ordered.indices[:, valid])
+    assert bool(comparison.cosines[:, ~valid].isnan().all())
 
 
 @pytest.mark.parametrize(("kind", "space"), CASES)
@@ -136,12 +136,12 @@ def test_one_reading_of_the_scores_finds_what_sorting_finds(entries: int, k: int
     own = torch.randint(0, entries, (50,))
     own[::2] = scores.argmax(1)[::2]
     with own_threads():
-        found = nearest.compared(scores, own, k)
+        comparison = nearest.compared(scores, own, k)
     order = scores.argsort(dim=1, descending=True, stable=True)
-    assert torch.equal(found.ids, order[:, :k])
-    assert torch.equal(found.cosines, scores.gather(1, found.ids))
+    assert torch.equal(comparison.ids, order[:, :k])
+    assert torch.equal(comparison.cosines, scores.gather(1, comparison.ids))
     mine = scores.gather(1, own[:, None])
-    assert torch.equal(found.ranks.long(), (scores > mine).sum(1))
+    assert torch.equal(comparison.ranks.long(), (scores > mine).sum(1))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -174,10 +174,10 @@ def test_an_entry_of_zeros_has_cosine_zero_and_no_nan() -> None:
     made, given = make("word alone"), texts()
     made.embedding[3] = 0
     states = torch.randn(1, 2, TOKENS, WIDTH, dtype=torch.float64)
-    found = made.compare(states, given, Space.RAW, ENTRIES)
-    zero = found.cosines[:, given.valid][found.ids[:, given.valid] == 3]
+    comparison = made.compare(states, given, Space.RAW, ENTRIES)
+    zero = comparison.cosines[:, given.valid][comparison.ids[:, given.valid] == 3]
     assert bool((zero == 0).all())
-    assert not bool(found.cosines[:, given.valid].isnan().any())
+    assert not bool(comparison.cosines[:, given.valid].isnan().any())
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -216,7 +216,7 @@ def test_what_is_known_of_positions_does_not_grow_with_texts(
     kind = "word + position, normed"
     whole, few = make(kind), make(kind)
     places = range(TOKENS)
-    wanted = [whole.factors(place) for place in places]
+    wanted = [whole.factors(position) for position in places]
     monkeypatch.setattr(vocabulary, "FACTORS", 7 * ENTRIES)
     for place in [*places, *places]:
         torch.testing.assert_close(few.factors(place), wanted[place], rtol=0, atol=0)

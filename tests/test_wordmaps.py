@@ -6,14 +6,14 @@ import torch
 
 from headbook.measures.relations import LABELS
 from headbook.measures.wordtrees import word_trees
-from headbook.stored.shown import STEPS, ShownText
+from headbook.stored.shown import STEPS, StoredText
 from headbook.stored.wordmaps import links, tree_words, word_attention, word_names
 from headbook.terms import UPOS
 from headbook.text.texts import Texts
 from headbook.text.tokens import Tokens
 
 # Two words of two pieces, one of one, between special tokens.
-TEXT = ShownText(
+TEXT = StoredText(
     text="sleeping dogs bark",
     pieces=("[CLS]", "sleep", "ing", "dog", "s", "bark", "[SEP]"),
     spans=((0, 0), (0, 5), (5, 8), (9, 12), (12, 13), (14, 18), (0, 0)),
@@ -27,10 +27,10 @@ TEXT = ShownText(
 )
 
 
-def text(heads: list[int], relations: list[str], tags: list[str]) -> ShownText:
+def text(heads: list[int], relations: list[str], tags: list[str]) -> StoredText:
     """A text whose words are its tokens."""
     n = len(heads)
-    return ShownText(
+    return StoredText(
         text="x" * n,
         pieces=("x",) * n,
         spans=tuple((i, i + 1) for i in range(n)),
@@ -65,10 +65,10 @@ def test_attention_between_words_is_the_mean_over_rows_and_the_sum_over_columns(
 
 
 def test_the_first_token_of_a_causal_text_neither_looks_nor_is_looked_at() -> None:
-    plain = text([1, -1], ["nsubj", "root"], ["NOUN", "VERB"])
+    basic = text([1, -1], ["nsubj", "root"], ["NOUN", "VERB"])
     steps = np.full((2, 2), 100, np.uint8)
-    assert word_attention(steps, plain, causal=True).tolist() == [[0, 0], [0, 100 / STEPS]]
-    assert links(word_attention(steps, plain, causal=True), plain, LABELS[0], causal=True) == []
+    assert word_attention(steps, basic, causal=True).tolist() == [[0, 0], [0, 100 / STEPS]]
+    assert links(word_attention(steps, basic, causal=True), basic, LABELS[0], causal=True) == []
 
 
 def test_a_head_finds_a_word_where_that_is_its_strongest_other_word() -> None:
@@ -89,16 +89,16 @@ def test_in_a_causal_text_only_words_before_are_asked_for() -> None:
 
 
 def test_subtypes_that_labels_do_not_know_count_as_their_relation() -> None:
-    plain = text([1, -1, 1], ["nsubj:outer", "root", "acl:relcl"], ["NOUN", "VERB", "VERB"])
+    basic = text([1, -1, 1], ["nsubj:outer", "root", "acl:relcl"], ["NOUN", "VERB", "VERB"])
     weights = np.ones((3, 3))
-    assert len(links(weights, plain, "nsubj:to_head", causal=False)) == 1
-    assert len(links(weights, plain, "acl:relcl:to_head", causal=False)) == 1
-    assert links(weights, plain, "acl:to_head", causal=False) == []
+    assert len(links(weights, basic, "nsubj:to_head", causal=False)) == 1
+    assert len(links(weights, basic, "acl:relcl:to_head", causal=False)) == 1
+    assert links(weights, basic, "acl:to_head", causal=False) == []
 
 
 def test_words_below_punctuation_hang_on_its_head() -> None:
-    plain = text([1, 3, 1, -1], ["a", "b", "c", "root"], ["NOUN", "PUNCT", "PUNCT", "VERB"])
-    words = tree_words(plain)
+    basic = text([1, 3, 1, -1], ["a", "b", "c", "root"], ["NOUN", "PUNCT", "PUNCT", "VERB"])
+    words = tree_words(basic)
     assert (words.places.tolist(), words.heads.tolist()) == ([0, 3], [1, -1])
 
 
@@ -107,24 +107,26 @@ def test_words_in_a_circle_are_no_tree() -> None:
     assert len(words.places) == 0
 
 
-def as_tokens(shown: ShownText) -> Tokens:
+def as_tokens(stored_text: StoredText) -> Tokens:
     """The text as the model sees it."""
     from headbook.inputs import Word
 
-    tags = dict(zip(shown.words, shown.tags, strict=True))
-    n = len(shown.pieces)
+    tags = dict(zip(stored_text.words, stored_text.tags, strict=True))
+    n = len(stored_text.pieces)
     return Tokens(
-        text=shown.text,
-        pieces=shown.pieces,
+        text=stored_text.text,
+        pieces=stored_text.pieces,
         ids=np.arange(n),
-        spans=np.array(shown.spans),
-        special=np.array(shown.special),
+        spans=np.array(stored_text.spans),
+        special=np.array(stored_text.special),
         separator=np.zeros(n, dtype=bool),
         punctuation=np.zeros(n, dtype=bool),
-        word=np.array(shown.words),
+        word=np.array(stored_text.words),
         words=tuple(
             Word(i, i + 1, tags.get(i, ""), head, relation)
-            for i, (head, relation) in enumerate(zip(shown.heads, shown.relations, strict=True))
+            for i, (head, relation) in enumerate(
+                zip(stored_text.heads, stored_text.relations, strict=True)
+            )
         ),
     )
 
@@ -149,9 +151,9 @@ def test_trees_are_those_that_the_study_counts() -> None:
         heads = [-1 if h == i else h for i, h in enumerate(heads)]
         tags = [str(draw.choice([*UPOS[:4], "PUNCT", ""])) for _ in range(n)]
         relations = [str(draw.choice(["obj", "punct", "nmod:x"])) for _ in range(n)]
-        shown = text(heads, relations, tags)
-        found = tree_words(shown)
-        texts = Texts.of([as_tokens(shown)], torch.device("cpu"))
+        stored_text = text(heads, relations, tags)
+        found = tree_words(stored_text)
+        texts = Texts.of([as_tokens(stored_text)], torch.device("cpu"))
         wanted = word_trees(_Scope(texts))  # type: ignore[arg-type]
         length = int(wanted.lengths[0])
         assert found.places.tolist() == wanted.place[0, :length].tolist()

@@ -99,8 +99,8 @@ def write_trees(file: Path, trees: tuple[tuple[Gold, ...], ...] = TREES) -> Path
     for words in trees:
         lines = [f"# text = {text_of(words)}"]
         for number, (form, tag, head, relation) in enumerate(words, start=1):
-            shown = "_" if head < 0 else head
-            lines.append(f"{number}\t{form}\t_\t{tag}\t_\t_\t{shown}\t{relation}\t_\t_")
+            displayed = "_" if head < 0 else head
+            lines.append(f"{number}\t{form}\t_\t{tag}\t_\t_\t{displayed}\t{relation}\t_\t_")
         blocks.append("\n".join(lines) + "\n")
     file.write_text("\n".join(blocks), encoding="utf-8")
     return file

@@ -8,7 +8,7 @@ import torch
 
 from headbook.inputs import NO_HEAD, Word
 from headbook.measures.frame import Frame, Scope
-from headbook.measures.layerview import LayerView, layer_views
+from headbook.measures.layerview import LayerAttention, layer_attentions
 from headbook.measures.maps import Maps
 from headbook.metrics.base import Example
 from headbook.network.hook import Attention
@@ -67,9 +67,9 @@ class Marks:
         )
 
     def _flags(self, places: Sequence[int]) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-        found = np.zeros(self.n, dtype=np.bool_)
-        found[list(places)] = True
-        return found
+        flags = np.zeros(self.n, dtype=np.bool_)
+        flags[list(places)] = True
+        return flags
 
 
 SELF = Stack(
@@ -87,7 +87,7 @@ SELF = Stack(
 
 def views_of(
     weights: torch.Tensor, queries: Marks, keys: Marks | None = None, *, causal: bool = False
-) -> dict[View, LayerView]:
+) -> dict[View, LayerAttention]:
     """One sentence in every view.
 
     Args:
@@ -104,7 +104,7 @@ def views_of(
     scopes = {view: Scope(frame, view) for view in View}
     value, projection = _values(keys or queries, weights.shape[0])
     call = Attention(None, None, None, value, None, weights[None].double(), None, projection)
-    return layer_views(scopes, Maps(scopes[View.NOSINK], call))
+    return layer_attentions(scopes, Maps(scopes[View.NOSINK], call))
 
 
 def _values(keys: Marks, n_heads: int) -> tuple[torch.Tensor | None, Projection | None]:
@@ -119,7 +119,7 @@ def _values(keys: Marks, n_heads: int) -> tuple[torch.Tensor | None, Projection 
     return value, Projection(module)
 
 
-def example_view(example: Example, view: View) -> LayerView:
+def example_layer(example: Example, view: View) -> LayerAttention:
     """A metric's own example in one of its views."""
     marks = Marks(
         len(example.weights),

@@ -61,7 +61,7 @@ class Written:
     def __enter__(self) -> Self:
         watched = {block.values for (kind, _), block in BLOCKS.items() if kind == self._type}
         for layer in range(8):
-            for path in (each.format(layer) for each in watched):
+            for path in (text.format(layer) for text in watched):
                 if path in self._modules:
                     self._handles.append(self._watch(path))
         return self
@@ -79,7 +79,7 @@ class Written:
     def norms(self, stack: str, layer: int, head: int, n_heads: int) -> Sequence[float]:
         """Lengths of `vectors`."""
         found = self.vectors(stack, layer, head, n_heads)
-        return [math.sqrt(sum(each * each for each in out)) for out in found]
+        return [math.sqrt(sum(value * value for value in out)) for out in found]
 
     def values(self, stack: str, layer: int, head: int, n_heads: int) -> Table:
         """Values before the projection, by key; nothing for other types."""
@@ -105,10 +105,10 @@ class Written:
             weight = [list(column) for column in zip(*weight, strict=True)]
         width = len(weight[0]) // n_heads
         part = [row[head * width : (head + 1) * width] for row in weight]
-        found = []
+        vectors = []
         for given in self._given[block.values.format(layer)]:
             values = given[len(given) - round(len(given) * block.share) :]
             shared = n_heads // (len(values) // width)  # heads for each that has values
             own = values[head // shared * width :][:width]
-            found.append([sum(w * v for w, v in zip(row, own, strict=True)) for row in part])
-        return found
+            vectors.append([sum(w * v for w, v in zip(row, own, strict=True)) for row in part])
+        return vectors

@@ -14,7 +14,7 @@ from headbook.config import Config
 from headbook.errors import ConfigError
 from headbook.inputs import open_corpus
 from headbook.measures.threads import own_threads
-from headbook.network.anatomy import Anatomy, examine
+from headbook.network.anatomy import Architecture, examine
 from headbook.network.intervention import intervened
 from headbook.network.judges import judge_of
 from headbook.network.lens import Lens, read_lens
@@ -86,16 +86,16 @@ def ablate(
         )
         limit = config.max_length or loaded.limit
         encoder = Encoder(loaded, limit=limit, targets=Annotator.load(NONE))
-        anatomy = settle(loaded, examine(loaded), probes(encoder))
-        sets = [_set(each, anatomy) for each in heads]
+        architecture = settle(loaded, examine(loaded), probes(encoder))
+        sets = [_set(head, architecture) for head in heads]
         items = _smallest(encoder.encode(Annotator.load(NONE).annotate(corpus)), sentences)
-        groups = by_budget(items, config.batch_tokens, alike=not anatomy.padded)
+        groups = by_budget(items, config.batch_tokens, alike=not architecture.padded)
         batches = [Batch.of(group, loaded.device) for group in groups]
-        whole = intervened(loaded, anatomy, batches[0])
-        lens = read_lens(loaded, anatomy)
+        whole = intervened(loaded, architecture, batches[0])
+        lens = read_lens(loaded, architecture)
         judge = judge_of(
             lens if isinstance(lens, Lens) else None,
-            anatomy.stacks[whole.read].queries,
+            architecture.stacks[whole.read].queries,
             loaded.tokenizer.mask_token_id,
         )
         ablator = Ablator(whole, judge)
@@ -138,29 +138,31 @@ def _replacement(name: str) -> Replacement:
     return Replacement(name)
 
 
-def _set(given: Head | Sequence[Head], anatomy: Anatomy) -> tuple[HeadName, ...]:
+def _set(given: Head | Sequence[Head], architecture: Architecture) -> tuple[HeadName, ...]:
     """Heads that are taken away together."""
-    return tuple(_head(each, anatomy) for each in (given if isinstance(given, list) else [given]))
+    return tuple(
+        _head(each, architecture) for each in (given if isinstance(given, list) else [given])
+    )
 
 
-def _head(given: Any, anatomy: Anatomy) -> HeadName:
+def _head(given: Any, architecture: Architecture) -> HeadName:
     """One head of a model.
 
     Raises:
         ConfigError: the model has none of that name.
     """
-    found = NAME.fullmatch(given) if isinstance(given, str) else None
-    parts = found.groups() if found else given if isinstance(given, tuple) else ()
-    first = next(iter(anatomy.stacks))
+    match = NAME.fullmatch(given) if isinstance(given, str) else None
+    parts = match.groups() if match else given if isinstance(given, tuple) else ()
+    first = next(iter(architecture.stacks))
     if 2 <= len(parts) <= 3:
         *stack, layer, number = parts
         name = HeadName((stack and stack[0]) or first, int(layer), int(number))
-        of = anatomy.stacks.get(name.stack)
+        of = architecture.stacks.get(name.stack)
         if of and name.layer in of.attention_layers and 0 <= name.head < of.n_heads:
             return name
     some = " or ".join(
         f"{name}-L{stack.attention_layers[-1]}-H{stack.n_heads - 1}"
-        for name, stack in anatomy.stacks.items()
+        for name, stack in architecture.stacks.items()
     )
     raise ConfigError(f"heads: '{given}' came; expected heads up to {some}, counted from 0")
 

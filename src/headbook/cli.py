@@ -23,11 +23,11 @@ from headbook.console import Bar, Lines
 from headbook.dates import today
 from headbook.endings import (
     Patient,
+    expected_error,
     forgive_letters,
     give_up_printing,
     interruptible,
     is_closed_pipe,
-    told,
 )
 from headbook.errors import CheckError
 from headbook.limits import check_room
@@ -133,7 +133,7 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
             site, out, anonymous=anonymous, single_file=single_file, processes=config.processes,
             force=config.force, progress=progress,
         )  # fmt: skip
-    _say(config, "\n".join(packed.said()))
+    _say(config, "\n".join(packed.report()))
 
 
 @app.command(name="figures")
@@ -189,12 +189,12 @@ def _judge(config: Config, study: "Study") -> None:
     failed = study.manifest.failed
     if not failed:
         return
-    said = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
+    report = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
     if config.accept_checks:
-        typer.echo(f"warning: {said}; accepted, the overview says so", err=True)
+        typer.echo(f"warning: {report}; accepted, the overview says so", err=True)
         return
     raise CheckError(
-        f"{said}; all is written, but do not trust these numbers; --accept-checks ends with 0"
+        f"{report}; all is written, but do not trust these numbers; --accept-checks ends with 0"
     )
 
 
@@ -282,7 +282,7 @@ def main() -> None:
     except CheckError as error:
         _leave(str(error), CHECKED)
     except TyperException as error:
-        _leave(f"{_said(error).rstrip('.')}; see --help", WRONG)
+        _leave(f"{_message(error).rstrip('.')}; see --help", WRONG)
     except (typer.Abort, KeyboardInterrupt):
         _leave(STOPPED, WRONG)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the last place that can explain a bug
@@ -299,7 +299,7 @@ def _leave_with(error: Exception | SystemExit) -> None:
         return
     if isinstance(error, SystemExit):
         raise error
-    fault = told(error)
+    fault = expected_error(error)
     if fault is not None:
         _leave(str(fault), WRONG)
     if {"-v", "--verbose"} & set(sys.argv):
@@ -307,7 +307,7 @@ def _leave_with(error: Exception | SystemExit) -> None:
     _leave(f"a bug, {type(error).__name__}: {error} (--verbose shows where)", BUG)
 
 
-def _said(error: TyperException) -> str:
+def _message(error: TyperException) -> str:
     """What Typer says of a wrong use, with the option it concerns."""
     full = getattr(error, "format_message", None)
     return str(full() if full else error)

@@ -82,7 +82,7 @@ def collect(
         )
         listed = islice(texts, int(min(config.n_sentence_pages, len(texts))))
         lengths = [*encoder.lengths(listed)]
-        amounts = [sum(each.values()) for each in lengths] or [USUAL]
+        amounts = [sum(length.values()) for length in lengths] or [USUAL]
         run = Run(
             texts,
             config,
@@ -96,7 +96,7 @@ def collect(
             length=sum(amounts) / len(amounts),
         )
         whole, least = _expected(run, lengths)
-        run.progress.say(whole.said())
+        run.progress.say(whole.report())
         run.progress.plan(_planned(run, len(lengths)))
         check_limit(least, config.max_bytes)
         return run.study(notes)
@@ -123,12 +123,12 @@ def _planned(run: Run, listed: int) -> dict[str, float]:
         parameters=parameters,
         vocabulary=vocabulary,
     )
-    return plan(sizes, run.anatomy.stacks, run.config)
+    return plan(sizes, run.architecture.stacks, run.config)
 
 
 def _expected(run: Run, lengths: list[dict[Side, int]]) -> tuple[Expected, Expected]:
     """How large the site will be, and how large with the least detail."""
-    given = [*run.anatomy.stacks.values()], run.metrics, run.config, lengths
+    given = [*run.architecture.stacks.values()], run.metrics, run.config, lengths
     sentences = len(run.corpus)
     return (
         expected(*given, sentences=sentences),
@@ -138,11 +138,11 @@ def _expected(run: Run, lengths: list[dict[Side, int]]) -> tuple[Expected, Expec
 
 def _rarities(config: Config, corpus: Corpus, model: Model) -> dict[Side, Rarity]:
     """What is known of the frequencies of words on each side that the model takes."""
-    found = {Side.SOURCE: Rarity.load(config.language, (s.text for s in corpus))}
+    rarities = {Side.SOURCE: Rarity.load(config.language, (s.text for s in corpus))}
     if model.config.is_encoder_decoder:
         targets = (s.target for s in corpus if s.target is not None)
-        found[Side.TARGET] = Rarity.load(config.target_language, targets)
-    return found
+        rarities[Side.TARGET] = Rarity.load(config.target_language, targets)
+    return rarities
 
 
 def _read_notes(file: Path | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Self, get_args
 from urllib.parse import urlsplit
 
 from headbook.errors import ConfigError
-from headbook.terms import Control
+from headbook.terms import Baseline
 
 FACETS = ("label", "language", "genre", "split")  # columns that group sentences unasked
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -113,7 +113,7 @@ class Config:
     )
     control: str = option(
         "none",
-        f"Controls to run as well, separated by commas: {', '.join(Control)} (the same "
+        f"Controls to run as well, separated by commas: {', '.join(Baseline)} (the same "
         "architecture with random weights; the same words in random order); or 'none'.",
     )
     control_seeds: int = option(3, "Models with random weights, 1 to 5; several give a band.")
@@ -177,20 +177,22 @@ class Config:
         self._check(self.vocabulary_sentences >= 1, "vocabulary_sentences", "at least 1")
         self._check(1 <= self.sample_sentences <= 2000, "sample_sentences", "1 to 2000")
         for name in ("language", "target_language"):
-            plain = getattr(self, name).replace("-", "")
-            self._check(plain.isalnum(), name, "a language code such as 'en', or 'none'")
+            well_formed = getattr(self, name).replace("-", "")
+            self._check(well_formed.isalnum(), name, "a language code such as 'en', or 'none'")
         asked = set(self.control.split(","))
-        known = {"none"} if "none" in asked else {*Control}
-        self._check(asked <= known, "control", f"'none' or some of {', '.join(Control)}")
+        known = {"none"} if "none" in asked else {*Baseline}
+        self._check(asked <= known, "control", f"'none' or some of {', '.join(Baseline)}")
         self._check(1 <= self.control_seeds <= 5, "control_seeds", "1 to 5")
         self._check(self.processes >= 0, "processes", "at least 0")
         size = self.max_site_size
         sized = size is None or SIZE.fullmatch(size) is not None
         self._check(sized, "max_site_size", "a size such as '50MB', '800kB' or '1.5GB'")
         web = urlsplit(self.base_url or "https://localhost/")
-        plain = web.scheme in {"http", "https"} and web.netloc and not (web.query or web.fragment)
+        well_formed = (
+            web.scheme in {"http", "https"} and web.netloc and not (web.query or web.fragment)
+        )
         self._check(
-            bool(plain), "base_url", "an address such as 'https://somebody.github.io/heads/'"
+            bool(well_formed), "base_url", "an address such as 'https://somebody.github.io/heads/'"
         )
         pages = self.sentence_pages
         self._check(pages == "all" or pages.isdecimal(), "sentence_pages", "a number or 'all'")
@@ -218,8 +220,8 @@ class Config:
     @property
     def max_bytes(self) -> float | None:
         """Bytes that the site may have, None without a limit."""
-        found = SIZE.fullmatch(self.max_site_size or "")
-        return float(found[1]) * UNITS[found[2].lower()] if found else None
+        match = SIZE.fullmatch(self.max_site_size or "")
+        return float(match[1]) * UNITS[match[2].lower()] if match else None
 
     def recorded(self) -> dict[str, Any]:
         """The options that decide the numbers and the pages, for the manifest."""

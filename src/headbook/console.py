@@ -15,7 +15,7 @@ KNOWN = 0.03  # part of a run from which on the time left is told
 STEPS = 1000  # of the bar
 
 
-class Shown:
+class Display:
     """What both forms share: the stage, the share that is done, and the time left.
 
     Args:
@@ -75,7 +75,7 @@ class Shown:
         return f"{left:,.0f} s left" if left < 100 else f"{left / 60:,.0f} min left"
 
 
-class Bar(Shown):
+class Bar(Display):
     """One bar for the whole run."""
 
     def __init__(
@@ -86,10 +86,10 @@ class Bar(Shown):
             TextColumn("{task.description:>16}"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f} %"),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[status]}"),
             console=console,
         )
-        self._task = self._progress.add_task("", total=STEPS, told="", visible=False)
+        self._task = self._progress.add_task("", total=STEPS, status="", visible=False)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -109,14 +109,14 @@ class Bar(Shown):
         self._show()
 
     def _show(self) -> None:
-        told = ", ".join(each for each in (self._left, self._speed) if each)
+        status = ", ".join(text for text in (self._left, self._speed) if text)
         done = round(self._estimate.share * STEPS)
         self._progress.update(
-            self._task, completed=done, description=self._name, told=told, visible=True
+            self._task, completed=done, description=self._name, status=status, visible=True
         )
 
 
-class Lines(Shown):
+class Lines(Display):
     """A line when a stage begins, every few seconds and at its end, for logs."""
 
     _last = 0.0

@@ -90,7 +90,7 @@ def is_closed_pipe(error: BaseException) -> bool:
     return any(isinstance(each, BrokenPipeError) for each in chain)
 
 
-def told(error: BaseException) -> HeadbookError | None:
+def expected_error(error: BaseException) -> HeadbookError | None:
     """What the person at the keyboard can mend of an error that is not Headbook's own."""
     if any(_is_memory(each) for each in _chain(error)):
         return ResourceError(f"out of memory; {NEED_LESS}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headbook.errors import OutputError
 from headbook.listing import NAMES, NOTHING, Kind, Listing, kind_of, walked
-from headbook.swap import NEW, in_the_way, swap, undo
+from headbook.swap import NEW, obstacles, swap, undo
 from headbook.workspace import JOURNAL, MARK, left_over, workspace
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -27,13 +27,13 @@ def written_whole(out: Path, kind: Kind, *, force: bool) -> Iterator[Path]:
     Raises:
         OutputError: ``out`` may not be replaced, or cannot be written.
     """
-    place = check_replaceable(out, kind, force=force)
+    path = check_replaceable(out, kind, force=force)
     with ExitStack() as stack:
         try:
-            room = stack.enter_context(_room(place))
+            room = stack.enter_context(_room(path))
             draft = room / NEW
             draft.mkdir()
-            draft.chmod(place.stat().st_mode & 0o7777 if place.exists() else 0o755)
+            draft.chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o755)
         except OSError as error:
             raise _cannot(out, error) from error
         try:
@@ -45,7 +45,7 @@ def written_whole(out: Path, kind: Kind, *, force: bool) -> Iterator[Path]:
         try:
             Listing.write(draft, kind)
             check_replaceable(out, kind, force=force)
-            swap(room, place)
+            swap(room, path)
         except OSError as error:
             raise _cannot(out, error) from error
 
@@ -64,18 +64,18 @@ def check_replaceable(out: Path, kind: Kind, *, force: bool, names: Collection[s
         OutputError: with what to do instead.
     """
     try:
-        place = out.resolve()
-        _check_own(out, place)
+        path = out.resolve()
+        _check_own(out, path)
         settle(out)
-        if place.exists() and not (place.is_dir() and _is_empty(place)):
+        if path.exists() and not (path.is_dir() and _is_empty(path)):
             _check_kind(out, kind)
             if not force:
                 raise OutputError(f"{out}: exists already; pass --force to replace it")
             _check_names(out, kind, names)
-        _check_writable(place)
+        _check_writable(path)
     except (OSError, ValueError, RuntimeError) as error:  # too long; with a null; links in a circle
         raise _cannot(out, error) from error
-    return place
+    return path
 
 
 def settle(out: Path) -> None:
@@ -84,11 +84,11 @@ def settle(out: Path) -> None:
     Raises:
         OutputError: something cannot be put back.
     """
-    place = out.resolve()
-    for where in (place.parent, place):
-        for room in left_over(where, place.name):
+    path = out.resolve()
+    for where in (path.parent, path):
+        for room in left_over(where, path.name):
             if (room / JOURNAL).exists():
-                undo(room, place)
+                undo(room, path)
 
 
 def _check_own(out: Path, place: Path) -> None:
@@ -123,12 +123,12 @@ def _check_names(out: Path, kind: Kind, names: Collection[str]) -> None:
         )
     for name in listing.strays(out):
         if name in names or NAMES[kind].fullmatch(name):
-            raise in_the_way(out, name)
+            raise obstacles(out, name)
 
 
 def _check_writable(place: Path) -> None:
     """Tell before a run of hours what its end would tell."""
-    there = next(each for each in (place, *place.parents) if each.exists())
+    there = next(parent for parent in (place, *place.parents) if parent.exists())
     if not there.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, f"{there} is a file")
     if not os.access(there, os.W_OK | os.X_OK):

@@ -99,7 +99,7 @@ class Listing:
         if not self.has(folder, name):
             return False
         below = walked(folder, self, name) if (folder / name).is_dir() else ()
-        return all(self.has(folder, each) for each, _ in below)
+        return all(self.has(folder, text) for text, _ in below)
 
     def has(self, folder: Path, name: str) -> bool:
         """Whether it is ours; a link never is."""

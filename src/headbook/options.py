@@ -69,8 +69,8 @@ def takes(
 
     def given(command: Callable[..., None]) -> Callable[..., None]:
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        place = [inspect.Parameter(first, kind, annotation=annotation)] if first else []
-        command.__signature__ = inspect.Signature([*place, *more, *_options(names)])  # type: ignore[attr-defined]
+        parameters = [inspect.Parameter(first, kind, annotation=annotation)] if first else []
+        command.__signature__ = inspect.Signature([*parameters, *more, *_options(names)])  # type: ignore[attr-defined]
         return command
 
     return given

@@ -38,7 +38,7 @@ def check_kept(config: Config, inputs: Sequence[str]) -> None:
     if config.keep_study is None or config.out is None:
         return
     _check_apart(config.keep_study, inputs)
-    kept, out = (Path(os.path.realpath(each)) for each in (config.keep_study, config.out))
+    kept, out = (Path(os.path.realpath(path)) for path in (config.keep_study, config.out))
     if out in {kept, *kept.parents}:
         raise OutputError(
             f"--keep-study: {config.keep_study} came, which lies in --out {config.out}; expected a "
@@ -49,8 +49,8 @@ def check_kept(config: Config, inputs: Sequence[str]) -> None:
 
 def _check_apart(out: Path, inputs: Sequence[str]) -> None:
     """Refuse folders that hold what is read."""
-    place = Path(os.path.realpath(out))
+    path = Path(os.path.realpath(out))
     for name in inputs:
         file = Path(os.path.realpath(name))
-        if place in {file, *file.parents}:
+        if path in {file, *file.parents}:
             raise OutputError(f"{out}: holds the input {name}; expected another folder")

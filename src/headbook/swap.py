@@ -69,10 +69,10 @@ def undo(room: Path, out: Path) -> None:
         OutputError: something cannot be put back, or was added to what the swap had put there.
     """
     try:
-        told = json.loads((room / JOURNAL).read_text(encoding="utf-8"))
-        if told["out"] != out.name:
+        journal = json.loads((room / JOURNAL).read_text(encoding="utf-8"))
+        if journal["out"] != out.name:
             return
-        for piece in reversed([Piece(*each) for each in told["pieces"]]):
+        for piece in reversed([Piece(*each) for each in journal["pieces"]]):
             if piece.new and not _there(room / NEW, piece.name) and _there(out, piece.name):
                 _move(out, room / NEW, piece.name)
             if piece.old and _there(room / OLD, piece.name):
@@ -104,8 +104,8 @@ def _pieces(room: Path, out: Path, listing: Listing) -> Iterator[Piece]:
 
 def _between(new: Path, out: Path, listing: Listing, at: str) -> Iterator[Piece]:
     """The same below a folder that is not ours alone."""
-    names = {each.name for folder in (new / at, out / at) if folder.is_dir()
-             for each in os.scandir(folder)}  # fmt: skip
+    names = {entry.name for folder in (new / at, out / at) if folder.is_dir()
+             for entry in os.scandir(folder)}  # fmt: skip
     for name in sorted(f"{at}/{each}" if at else each for each in names):
         piece = Piece(name, _there(out, name), _there(new, name))
         if not piece.old or listing.alone(out, name):
@@ -114,10 +114,10 @@ def _between(new: Path, out: Path, listing: Listing, at: str) -> Iterator[Piece]
             if piece.new or listing.has(out, name):  # else it is foreign, and nothing goes there
                 yield from _between(new, out, listing, name)
         elif piece.new:
-            raise in_the_way(out, name)
+            raise obstacles(out, name)
 
 
-def in_the_way(out: Path, name: str) -> OutputError:
+def obstacles(out: Path, name: str) -> OutputError:
     """What is said of a foreign file that has a name of ours."""
     return OutputError(
         f"{out}: holds {name}, which Headbook did not write and which would be replaced; "

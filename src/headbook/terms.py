@@ -79,7 +79,7 @@ class Spread(IntEnum):
     """A few sentences decide it, however many there are: no interval holds what it says."""
 
 
-class Control(StrEnum):
+class Baseline(StrEnum):
     """What a model is compared with."""
 
     UNTRAINED = "untrained"

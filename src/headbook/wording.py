@@ -63,7 +63,7 @@ LABELS = {
     "head_found:first": "accuracy, first subword tokens",
     "head_found:unsplit": "accuracy, unsplit words",
 }
-WAYS = {"to_head": "dependent → head", "to_dependent": "head → dependent"}
+DIRECTIONS = {"to_head": "dependent → head", "to_dependent": "head → dependent"}
 SMALL = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 MEASURES = {"f1": "F1", "pk": "Pk", "windowdiff": "WindowDiff"}  # of ends; a rule follows
 
@@ -148,10 +148,10 @@ def label_name(label: str) -> str:
     measure, _, rule = label.partition(":")
     if rule and measure in MEASURES:
         return f"{MEASURES[measure]} by {rule}"
-    relation, _, way = label.rpartition(":")
-    if relation and way in WAYS:
-        return f"{relation} ({WAYS[way]})"
-    return LABELS.get(label) or WAYS.get(label) or label.replace("_", " ")
+    relation, _, direction = label.rpartition(":")
+    if relation and direction in DIRECTIONS:
+        return f"{relation} ({DIRECTIONS[direction]})"
+    return LABELS.get(label) or DIRECTIONS.get(label) or label.replace("_", " ")
 
 
 def option_name(field: str, option: str) -> str:

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 MARK = ".headbook-"  # in the name of every such folder
 OWNER = "owner"  # the file that is locked
-SAID = b"A folder that Headbook works in; a later run removes it.\n"
+NOTE = b"A folder that Headbook works in; a later run removes it.\n"
 JOURNAL = "swap.json"  # while it is there, the folder holds what must be put back
 LONGEST = 200  # bytes of a name that is taken over; file systems take 255
 
@@ -49,7 +49,7 @@ def workspace(place: Path, name: str) -> Iterator[Path]:
         with (folder / OWNER).open("wb") as owner:
             with suppress(OSError):  # a file system without locks: nobody will take it for left
                 _lock(owner)
-                owner.write(SAID)  # only now do others believe it, so it is never seen unlocked
+                owner.write(NOTE)  # only now do others believe it, so it is never seen unlocked
                 owner.flush()
             try:
                 yield folder
@@ -62,10 +62,10 @@ def workspace(place: Path, name: str) -> Iterator[Path]:
 @contextmanager
 def temporary(name: str) -> Iterator[Path]:
     """The same where the system has such folders; removes what killed runs have left there."""
-    place = Path(tempfile.gettempdir())
-    for _ in left_over(place, name):
+    path = Path(tempfile.gettempdir())
+    for _ in left_over(path, name):
         pass
-    with workspace(place, name) as folder:
+    with workspace(path, name) as folder:
         yield folder
 
 
@@ -73,10 +73,10 @@ def left_over(place: Path, name: str) -> Iterator[Path]:
     """Folders of that name whose processes have ended; each is removed after its turn."""
     form = re.compile(re.escape(_prefix(name)) + r"[a-z0-9_]{8}")
     try:
-        found = [Path(each) for each in os.scandir(place) if form.fullmatch(each.name)]
+        paths = [Path(entry) for entry in os.scandir(place) if form.fullmatch(entry.name)]
     except OSError:  # no such folder, or none that can be read
         return
-    for folder in found:
+    for folder in paths:
         with suppress(OSError):
             folder.rmdir()  # an empty one: a run was killed just before it did this itself
             continue
@@ -93,7 +93,7 @@ def _taken_over(folder: Path) -> BinaryIO | None:
     """The locked file of a folder that is surely ours and in which nobody works."""
     file = folder / OWNER
     try:
-        if folder.is_symlink() or file.is_symlink() or file.read_bytes() != SAID:
+        if folder.is_symlink() or file.is_symlink() or file.read_bytes() != NOTE:
             return None
         if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
             return None
@@ -118,17 +118,17 @@ def _empty(folder: Path) -> None:
     """Remove all but the mark, so that what cannot be removed now is known as ours later."""
     if (folder / JOURNAL).exists():
         return
-    for each in os.scandir(folder):
-        if each.is_dir(follow_symlinks=False):
-            shutil.rmtree(each, ignore_errors=True)
-        elif each.name != OWNER:
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.name != OWNER:
             with suppress(OSError):
-                Path(each).unlink()
+                Path(entry).unlink()
 
 
 def _remove(folder: Path) -> None:
     """Remove a folder that holds nothing but the mark."""
     with suppress(OSError):
-        if [each.name for each in os.scandir(folder)] == [OWNER]:
+        if [entry.name for entry in os.scandir(folder)] == [OWNER]:
             (folder / OWNER).unlink()
             folder.rmdir()

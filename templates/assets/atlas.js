@@ -61,18 +61,18 @@
     };
   };
   /** @type {(table: StackTable, shown?: Grid) => void} */
-  const colour = ({ names, title, caption, links }, shown) => {
-    const pale = shown?.ink === "d" ? "; 0 is pale" : "";
+  const colour = ({ names, title, caption, links }, choice) => {
+    const pale = choice?.ink === "d" ? "; 0 is pale" : "";
     caption.textContent =
       title +
-      (shown
-        ? `${shown.caption}: from ${shown.low} (faint) to ${shown.high} (strong)${pale}.`
+      (choice
+        ? `${choice.caption}: from ${choice.low} (faint) to ${choice.high} (strong)${pale}.`
         : "Not measured here.");
     links.forEach((link, i) => {
       const cell = link.closest("td");
-      const step = shown && shown.steps[i] >= 0 ? `${shown.ink}${shown.steps[i]}` : "";
+      const step = choice && choice.steps[i] >= 0 ? `${choice.ink}${choice.steps[i]}` : "";
       if (cell) cell.className = step;
-      link.dataset.value = shown ? shown.texts[i] : "–";
+      link.dataset.value = choice ? choice.texts[i] : "–";
       link.setAttribute("aria-label", `${names[i]}: ${link.dataset.value}`);
     });
   };
@@ -81,11 +81,11 @@
     const data = await load(`${root()}data/map.js`, "map");
     const { label, select } = chooserOf(data, data.chosen);
     const tables = data.stacks.map((stack) => tableOf(stack, data.stacks.length > 1));
-    const told = make("p", { class: "status" });
+    const status = make("p", { class: "status" });
     /** @type {(event: Event) => void} */
     const tell = (event) => {
       const target = targetOf(event);
-      if (target.dataset.value) told.textContent = target.getAttribute("aria-label");
+      if (target.dataset.value) status.textContent = target.getAttribute("aria-label");
     };
     const show = async () => {
       const chosen = select.value;
@@ -96,7 +96,7 @@
         );
     };
     select.addEventListener("change", () => {
-      told.textContent = "";
+      status.textContent = "";
       show();
     });
     const room = make("div", { class: "row" });
@@ -107,7 +107,7 @@
       room.append(scroll);
     }
     await show();
-    box.append(label, told, room);
+    box.append(label, status, room);
     box.addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
       box.open = false;

@@ -8,7 +8,7 @@
 
   /* What pages leave to scripts: a line that says what is pointed at, and what opens below. */
   /** @type {(article: HTMLElement) => { details: HTMLDetailsElement, stage: HTMLElement,
-     told: HTMLElement }} */
+     statusLine: HTMLElement }} */
   const partsOf = (article) => {
     let details = article.querySelector("details");
     if (!details) {
@@ -17,10 +17,10 @@
       article.append(details);
     }
     const stage = make("div", { class: "full", "data-full": "" });
-    const told = make("p", { class: "status", "data-status": "", "aria-live": "polite" });
+    const statusLine = make("p", { class: "status", "data-status": "", "aria-live": "polite" });
     details.append(stage);
-    details.before(told);
-    return { details, stage, told };
+    details.before(statusLine);
+    return { details, stage, statusLine };
   };
 
   /* An exemplar: its text at once, the rest where a reader opens it. */
@@ -30,13 +30,13 @@
     const { src = "", name = "" } = one("[data-src]").dataset;
     const file = src.slice(src.lastIndexOf("/") + 1, -3);
     const keys = one(".looked .text", article);
-    const { details, stage, told } = partsOf(article);
+    const { details, stage, statusLine } = partsOf(article);
     const instance = new Instance({
       id: place,
       home: { q: Number(looks), k: Number(looked) },
       read: async () => ({ name, map: mapOf((await load(src, file))[place]) }),
       lines: { queries: all(".looking .text", article)[0] ?? keys, keys },
-      told, about: `sentence ${sentence}`,
+      statusLine, about: `sentence ${sentence}`,
     });
     const open = async () => {
       if (!instance.panel) new Panel(instance, stage);

@@ -53,7 +53,7 @@
 
     /* Heads have changed. */
     head() {
-      const { views, tiles, said } = this.work;
+      const { views, tiles, summaryOf } = this.work;
       const [first] = views;
       this.title.replaceChildren(...views.flatMap((view, i) => {
         const name = make(
@@ -63,8 +63,8 @@
         );
         return [i ? " " : "", name];
       }));
-      this.part("said").replaceChildren(
-        ...(views.length > 1 ? [] : [said(first), ...this.largest()]),
+      this.part("summary").replaceChildren(
+        ...(views.length > 1 ? [] : [summaryOf(first), ...this.largest()]),
       );
       this.part("link").setAttribute("href", first.href);
       const options = tiles.list
@@ -401,7 +401,7 @@
       );
       if (place < 0) return [];
       const q = Math.floor(place / columns.length), k = place % columns.length;
-      const link = make("button", { type: "button", class: "plain", "data-largest": "" });
+      const link = make("button", { type: "button", class: "linklike", "data-largest": "" });
       link.append(apart(rows[q]), " → ", apart(columns[k]), ` ${written(values[place])}`);
       link.addEventListener("click", () => this.work.keep(q, k));
       return [" Largest weight: ", link];
@@ -418,7 +418,7 @@
         list = make("ol", { tabindex: "0" });
       const found = name === undefined ? [] : this.work.strongest();
       list.append(...found.slice(0, OTHERS).map(({ tile, at, value }) => {
-        const button = make("button", { type: "button", class: "plain" }, tile.name);
+        const button = make("button", { type: "button", class: "linklike" }, tile.name);
         button.addEventListener("click", () => this.work.choose(tile));
         return this.item(
           [button, fromQuery ? " → " : " ← "],

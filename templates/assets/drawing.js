@@ -116,32 +116,32 @@
   /** @type {WeakMap<Float64Array, { key: string, canvas: HTMLCanvasElement }>} */
   const drawn = new WeakMap();
   /** @type {(shown: Drawable, scale: Scale | "difference", size: number) => HTMLCanvasElement} */
-  const cellsOf = (shown, scale, size) => {
+  const cellsOf = (picture, scale, size) => {
     const ratio = window.devicePixelRatio || 1, key = `${scale} ${size} ${ratio} ${schemeNow()}`;
-    const before = drawn.get(shown.values);
+    const before = drawn.get(picture.values);
     if (before && before.key === key) return before.canvas;
-    const canvas = make("canvas"), n = shown.columns.length, gap = size > 4 ? 1 : 0;
-    const pen = sized(canvas, n * size, shown.rows.length * size);
-    shown.values.forEach((value, i) => {
+    const canvas = make("canvas"), n = picture.columns.length, gap = size > 4 ? 1 : 0;
+    const pen = sized(canvas, n * size, picture.rows.length * size);
+    picture.values.forEach((value, i) => {
       if (Number.isNaN(value)) return;
       const found = scale === "difference" ? sided(value) : colour(shade(value, scale));
       pen.fillStyle = `rgb(${found.join(" ")})`;
       pen.fillRect((i % n) * size, Math.floor(i / n) * size, size - gap, size - gap);
     });
-    drawn.set(shown.values, { key, canvas });
+    drawn.set(picture.values, { key, canvas });
     return canvas;
   };
   /** @type {(pen: Pen, shown: Drawable, near: Pair, room: Room) => void} */
-  const paintNames = (pen, shown, near, { size, left, top }) => {
+  const paintNames = (pen, picture, near, { size, left, top }) => {
     /** @type {(marked: boolean) => string} */
     const face = (marked) => `${marked ? "bold " : ""}11px system-ui, sans-serif`;
     pen.textBaseline = "middle";
-    shown.rows.forEach((token, q) => {
+    picture.rows.forEach((token, q) => {
       pen.textAlign = "right";
       pen.font = face(q === near.q);
       pen.fillText([...token].slice(0, 14).join(""), left - 6, top + (q + 0.5) * size, left - 10);
     });
-    shown.columns.forEach((token, k) => {
+    picture.columns.forEach((token, k) => {
       pen.save();
       pen.translate(left + (k + 0.5) * size, top - 6);
       pen.rotate(-Math.PI / 3);
@@ -153,14 +153,14 @@
   };
   /* The map of what is shown, with the row and the column of a token and the cell of both. */
   /** @type {Drawing["paintMap"]} */
-  const paintMap = (canvas, shown, scale, near) => {
-    const room = sizes(shown, canvas), { size, left, top, right } = room;
+  const paintMap = (canvas, picture, scale, near) => {
+    const room = sizes(picture, canvas), { size, left, top, right } = room;
     canvas.dataset.grid = `${left} ${top} ${size}`;
-    const [width, height] = [shown.columns.length * size, shown.rows.length * size];
+    const [width, height] = [picture.columns.length * size, picture.rows.length * size];
     const pen = sized(canvas, left + width + right, top + height + (room.named ? 0 : 2));
-    pen.drawImage(cellsOf(shown, scale, size), left, top, width, height);
+    pen.drawImage(cellsOf(picture, scale, size), left, top, width, height);
     pen.fillStyle = inkOf(canvas);
-    if (room.named) paintNames(pen, shown, near, room);
+    if (room.named) paintNames(pen, picture, near, room);
     pen.strokeStyle = getComputedStyle(canvas).outlineColor;
     pen.lineWidth = 1;
     if (near.q !== null) pen.strokeRect(left - 0.5, top + near.q * size - 0.5, width, size);
@@ -172,8 +172,8 @@
   /* The cell under the pointer or nearest to it within reach, or null; nothing is shown before the
      numbers are there. */
   /** @type {Drawing["cellAt"]} */
-  const cellAt = (event, canvas, shown) => {
-    if (!shown) return null;
+  const cellAt = (event, canvas, picture) => {
+    if (!picture) return null;
     if (!canvas.dataset.grid) return null;
     const box = canvas.getBoundingClientRect(),
       [left, top, size] = canvas.dataset.grid.split(" ").map(Number);
@@ -182,8 +182,8 @@
       if (place < -REACH || place >= count * size + REACH) return null;
       return Math.min(count - 1, Math.max(0, Math.floor(place / size)));
     };
-    const q = nearest(event.clientY - box.top - top, shown.rows.length);
-    const k = nearest(event.clientX - box.left - left, shown.columns.length);
+    const q = nearest(event.clientY - box.top - top, picture.rows.length);
+    const k = nearest(event.clientX - box.left - left, picture.columns.length);
     return q === null || k === null ? null : { q, k };
   };
 

@@ -57,12 +57,12 @@
     ({ relations, types }) =>
     ([name, href, stack, layer, label, looks, relation], i) => {
       const spelled = relations[relation[0].split(" ")[0]] || "";
-      const said = [
+      const summary = [
         types[i] || label[0],
         looks[0] && `attends most to ${looks[0]}`,
         relation[0] && `best at ${relation[0]}${spelled && ` (${spelled})`}`,
       ];
-      return entry(name, href, said.filter(Boolean).join("; "), "", {
+      return entry(name, href, summary.filter(Boolean).join("; "), "", {
         at: { stack, layer, head: Number(name.split("H").pop()) },
       });
     };
@@ -87,14 +87,14 @@
     ]);
     const addresses = new Map(found.sentences.map(([number, href]) => [number, href]));
     /** @type {(named: Named) => Entry} */
-    const plain = ([title, href, note, unseen]) => entry(title, href, note, unseen);
+    const toEntry = ([title, href, note, unseen]) => entry(title, href, note, unseen);
     const sentences = found.sentences.map(([number, href, text, other]) => (
       entry(text, href, other, "", { number })));
     const kinds = [
-      { title: "Questions", entries: found.questions.map(plain) },
+      { title: "Questions", entries: found.questions.map(toEntry) },
       { title: "Heads", entries: heads.heads.map(headEntry(found)) },
-      { title: "Pages", entries: found.pages.map(plain) },
-      { title: "Metrics", entries: found.metrics.map(plain) },
+      { title: "Pages", entries: found.pages.map(toEntry) },
+      { title: "Metrics", entries: found.metrics.map(toEntry) },
       { title: "Sentences", entries: sentences },
       { title: "Tokens", entries: found.tokens.map(tokenEntry(addresses)) },
     ];

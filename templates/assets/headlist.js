@@ -157,7 +157,7 @@
   const rowOf = (head, columns) => {
     const line = make("tr"), name = make("th", { scope: "row" });
     name.append(make("a", { href: root() + head.href }, head.name));
-    const said = NAMES.map((each) =>
+    const summary = NAMES.map((each) =>
       beside(make("td", {}, head[each][0] || MISSING), head[each][1]),
     );
     const cells = columns.map(({ value, low, high, thin, share }) => {
@@ -172,7 +172,7 @@
         Number.isNaN(value[head.i]) ? "" : interval(low[head.i], high[head.i], share),
       );
     });
-    line.append(name, ...cells, ...said);
+    line.append(name, ...cells, ...summary);
     return line;
   };
 

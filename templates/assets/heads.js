@@ -133,16 +133,16 @@
     };
     const head = () => {
       const titles = make("tr"), ranges = make("tr", { class: "ranges" });
-      const said = Object.entries(WORDS);
+      const summary = Object.entries(WORDS);
       titles.append(heading("head", "Head"));
       titles.append(
         ...state.columns.map((key) => heading(key, columnOf(key).title, columnOf(key).unit)),
       );
-      titles.append(...said.map(([key, title]) => heading(key, title)));
+      titles.append(...summary.map(([key, title]) => heading(key, title)));
       ranges.append(
         make("td"),
         ...state.columns.map(range),
-        make("td", { colspan: String(said.length) }),
+        make("td", { colspan: String(summary.length) }),
       );
       one("thead", table).replaceChildren(titles, ranges);
       rows = new Map();

@@ -18,12 +18,12 @@
        the head, {name, map}, in a promise. `lines`: elements with the texts of queries
        and of keys. `told`: where the text's status stands. `about`: the sentence's name. */
     /** @param {InstanceSource} source */
-    constructor({ id, home, read, lines, told, about }) {
+    constructor({ id, home, read, lines, statusLine, about }) {
       this.id = id;
       this.home = home;
       this.read = read;
       this.lines = lines;
-      this.told = told;
+      this.statusLine = statusLine;
       this.about = about;
       /** @type {InstanceLike["panel"]} */
       this.panel = null;
@@ -168,7 +168,7 @@
         apart(view.columns[key]),
         ` ${written(value)}`,
       ]);
-      this.told.replaceChildren(
+      this.statusLine.replaceChildren(
         ...(row && q !== null
           ? [`${q} `, apart(view.rows[q]), " attends to ", ...(list.length ? list : ["nothing"])]
           : []),

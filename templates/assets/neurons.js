@@ -64,13 +64,13 @@
       this.instance = instance;
       this.files = files;
       /** @type {Shown | null} */
-      this.shown = null;
+      this.current = null;
       /** @type {Maybe} */
       this.dimension = null;
       /** @type {number[]} */
       this.order = []; /* of the dimensions, the largest product first */
       this.box = make("details", { class: "neurons" });
-      this.said = make("p", { class: "how" });
+      this.sentence = make("p", { class: "how" });
       this.parts = make("p", { class: "hint" });
       this.bars = make("canvas", { class: "bars", role: "img", tabindex: "0" });
       this.status = make("p", { class: "dimension", "aria-live": "polite" });
@@ -87,8 +87,8 @@
           "scale.",
       );
       this.lists = [
-        this.list("Every dimension as a table", (shown) => this.dimensions(shown)),
-        this.list("Every key of this row as a table", (shown) => this.keys(shown)),
+        this.list("Every dimension as a table", (current) => this.dimensions(current)),
+        this.list("Every key of this row as a table", (current) => this.keys(current)),
       ];
       this.left = make("div");
       this.left.append(
@@ -106,7 +106,7 @@
       this.stage.append(both, this.parts, ...this.lists.map(({ box }) => box));
       this.box.append(
         make("summary", {}, "How this weight comes about: query, key, their product, softmax"),
-        this.said,
+        this.sentence,
         this.stage,
       );
       this.start();
@@ -131,7 +131,7 @@
       this.bars.addEventListener("pointerleave", () => this.look(null));
       this.bars.addEventListener("blur", () => this.look(null));
       this.bars.addEventListener("keydown", (event) => {
-        const last = this.shown ? this.shown.query.length - 1 : -1,
+        const last = this.current ? this.current.query.length - 1 : -1,
           now = this.dimension;
         /** @type {Lookup<number>} */
         const ways = {
@@ -160,7 +160,7 @@
       const list = {
         box,
         show: () => {
-          if (box.open && this.shown) table.replaceChildren(...fill(this.shown));
+          if (box.open && this.current) table.replaceChildren(...fill(this.current));
         },
       };
       box.addEventListener("toggle", list.show);
@@ -186,7 +186,7 @@
       const [view] = this.instance.views,
         { pair } = this,
         [layer, head] = view.place;
-      this.shown = null;
+      this.current = null;
       if (typeof pair === "string") {
         this.tell([pair]);
         return;
@@ -204,7 +204,7 @@
         return;
       }
       const products = [...found.query].map((value, i) => value * found.key(k)[i]);
-      this.shown = {
+      this.current = {
         ...found,
         pair,
         products,
@@ -214,27 +214,27 @@
         map: view.map,
       };
       this.tell([...who, "attends to ", ...what, ` with ${text(found.weights[k])}.`]);
-      this.fill(this.shown);
+      this.fill(this.current);
     }
 
     /** @param {Content[]} words */
     tell(words) {
-      this.said.replaceChildren(...words);
-      this.stage.hidden = !this.shown;
+      this.sentence.replaceChildren(...words);
+      this.stage.hidden = !this.current;
     }
 
-    /** @param {Shown} shown */
-    fill(shown) {
-      const { map, pair: { k, q } } = shown;
-      const order = [...shown.products.keys()].sort(
-        (a, b) => Math.abs(shown.products[b]) - Math.abs(shown.products[a]),
+    /** @param {Shown} current */
+    fill(current) {
+      const { map, pair: { k, q } } = current;
+      const order = [...current.products.keys()].sort(
+        (a, b) => Math.abs(current.products[b]) - Math.abs(current.products[a]),
       );
       const [plus, minus] = [1, -1].map((sign) =>
-        shown.products.reduce((sum, value) => (sign * value > 0 ? sum + value : sum), 0),
+        current.products.reduce((sum, value) => (sign * value > 0 ? sum + value : sum), 0),
       );
       const largest = order
         .slice(0, PARTS)
-        .map((i) => `dimension ${i} ${text(shown.products[i])}`)
+        .map((i) => `dimension ${i} ${text(current.products[i])}`)
         .join(", ");
       this.parts.textContent =
         `Largest products: ${largest}. Positive ones add up to ${text(plus)}, negative ones to ` +
@@ -246,26 +246,26 @@
           "Arrow keys read single dimensions.",
       );
       const caption = make("caption", {}, "From the products to the weight."),
-        factor = Number(shown.scaling.toPrecision(6));
+        factor = Number(current.scaling.toPrecision(6));
       const lines = [
-        step("Query · key", text(shown.product), `sum of the ${order.length} products`),
-        ...(shown.added
+        step("Query · key", text(current.product), `sum of the ${order.length} products`),
+        ...(current.added
           ? [
-              step("Scaled", text(shown.product * shown.scaling), `query · key × ${factor}`),
+              step("Scaled", text(current.product * current.scaling), `query · key × ${factor}`),
               step(
                 "Added",
-                text(shown.added[k]),
+                text(current.added[k]),
                 "by the model before its softmax, such as a position bias",
               ),
-              step("Score", text(shown.scores[k]), "scaled + added"),
+              step("Score", text(current.scores[k]), "scaled + added"),
             ]
-          : [step("Score", text(shown.scores[k]), `query · key × ${factor}; nothing is added`)]),
+          : [step("Score", text(current.scores[k]), `query · key × ${factor}; nothing is added`)]),
         step(
           "Row",
-          text(shown.sum),
-          `log of the sum of exp(score) over the ${shown.sees} keys visible to it`,
+          text(current.sum),
+          `log of the sum of exp(score) over the ${current.sees} keys visible to it`,
         ),
-        step("Weight", text(shown.weights[k]), "exp(score − row)"),
+        step("Weight", text(current.weights[k]), "exp(score − row)"),
       ];
       this.steps.replaceChildren(caption, headings(["Step", "value", "how"]), bodyOf(lines));
       const stored = map.steps[q * map.keys.pieces.length + k];
@@ -277,11 +277,11 @@
       this.paint();
     }
 
-    /** @param {Shown} shown */
-    dimensions(shown) {
-      const { order } = this, key = shown.key(shown.pair.k);
+    /** @param {Shown} current */
+    dimensions(current) {
+      const { order } = this, key = current.key(current.pair.k);
       const lines = order.map((i) =>
-        row(String(i), text(shown.query[i]), text(key[i]), text(shown.products[i])),
+        row(String(i), text(current.query[i]), text(key[i]), text(current.products[i])),
       );
       return [
         make("caption", {}, "The largest product first."),
@@ -290,21 +290,21 @@
       ];
     }
 
-    /** @param {Shown} shown */
-    keys(shown) {
-      const names = shown.map.keys.pieces;
-      const lines = shown.scores.map((score, k) =>
+    /** @param {Shown} current */
+    keys(current) {
+      const names = current.map.keys.pieces;
+      const lines = current.scores.map((score, k) =>
         row(
           [make("small", {}, `${k} `), apart(names[k])],
-          text(shown.byKey[k]),
-          ...(shown.added
+          text(current.byKey[k]),
+          ...(current.added
             ? [
-                text(shown.byKey[k] * shown.scaling),
-                text(Number.isNaN(score) ? NaN : shown.added[k]),
+                text(current.byKey[k] * current.scaling),
+                text(Number.isNaN(score) ? NaN : current.added[k]),
               ]
             : []),
           text(score),
-          text(shown.weights[k]),
+          text(current.weights[k]),
         ),
       );
       return [
@@ -312,7 +312,7 @@
         headings([
           "Key",
           "query · key",
-          ...(shown.added ? ["scaled", "added"] : []),
+          ...(current.added ? ["scaled", "added"] : []),
           "score",
           "weight",
         ]),
@@ -320,27 +320,27 @@
       ];
     }
 
-    /** @param {Shown} shown @returns {[name: string, values: number[]][]} */
+    /** @param {Shown} current @returns {[name: string, values: number[]][]} */
     lines({ query, key, pair, products }) {
       return [["query", [...query]], ["key", [...key(pair.k)]], ["product", products]];
     }
 
-    /** @param {Shown} shown */
+    /** @param {Shown} current */
     thickness({ query }) {
       const fitting = Math.floor((this.left.clientWidth - LEFT) / query.length);
       return Math.max(SMALLEST, Math.min(LARGEST, fitting));
     }
 
     paint() {
-      const { shown, dimension } = this;
-      if (!shown || !this.box.open) return;
-      const thickness = this.thickness(shown), width = LEFT + thickness * shown.query.length;
+      const { current, dimension } = this;
+      if (!current || !this.box.open) return;
+      const thickness = this.thickness(current), width = LEFT + thickness * current.query.length;
       const pen = drawing.sized(this.bars, width, 3 * (HEIGHT + SPACE));
       const ink = drawing.inkOf(this.bars),
         inks = this.inks.map(drawing.inkOf);
       pen.font = "12px system-ui, sans-serif";
       pen.textBaseline = "middle";
-      this.lines(shown).forEach(([name, values], place) => {
+      this.lines(current).forEach(([name, values], place) => {
         const middle = place * (HEIGHT + SPACE) + HEIGHT / 2 + SPACE / 2;
         const largest = Math.max(...values.map(Math.abs));
         pen.fillStyle = ink;
@@ -365,18 +365,18 @@
 
     /** @param {MouseEvent} event */
     under(event) {
-      if (!this.shown) return null;
+      if (!this.current) return null;
       const { left } = this.bars.getBoundingClientRect();
-      const place = Math.floor((event.clientX - left - LEFT) / this.thickness(this.shown));
-      return place >= 0 && place < this.shown.query.length ? place : null;
+      const place = Math.floor((event.clientX - left - LEFT) / this.thickness(this.current));
+      return place >= 0 && place < this.current.query.length ? place : null;
     }
 
     /* Read one dimension. */
     /** @param {Maybe} dimension */
     look(dimension) {
       this.dimension = dimension;
-      if (!this.shown) return;
-      const [query, key, product] = this.lines(this.shown).map(([, values]) =>
+      if (!this.current) return;
+      const [query, key, product] = this.lines(this.current).map(([, values]) =>
         text(values[dimension ?? 0]),
       );
       this.status.textContent =

@@ -48,7 +48,7 @@
       pen?.drawImage(table.sheet, column * step, row * step, side, side, 0, 0, side, side);
       const still = box.querySelector("[data-picture]");
       if (still) still.replaceWith(canvas);
-      else if (!canvas.isConnected) part("said").before(canvas);
+      else if (!canvas.isConnected) part("summary").before(canvas);
     };
     let asked = "";
     /** @type {(table: Table, place: number) => Promise<void>} */
@@ -56,13 +56,14 @@
       asked = `${table.stack} ${place}`;
       const cards = await load(`${root()}data/atlas.js`, "atlas");
       if (asked !== `${table.stack} ${place}`) return;
-      const [name, href, type, style, border, said, evidence, given, brought, what, caption, text] =
+      const [name, href, type, style, border, summary,
+        evidence, given, brought, what, caption, text] =
         cards[table.stack][place];
       part("name").textContent = name;
       part("name").setAttribute("href", root() + href);
       part("style").className = style;
-      const told = { type, border, said, evidence, given, brought, what, exemplar: caption };
-      for (const [key, value] of Object.entries(told)) part(key).textContent = value;
+      const info = { type, border, summary, evidence, given, brought, what, exemplar: caption };
+      for (const [key, value] of Object.entries(info)) part(key).textContent = value;
       part("text").replaceChildren(
         ...text.map(([kind, letters]) => (kind ? make("span", { class: kind }, letters) : letters)),
       );
@@ -99,22 +100,22 @@
     const show = async () => {
       const key = select.value, grids = key ? await load(`${root()}data/grid.js`, "grid") : {};
       if (key !== select.value) return;
-      let told = "";
+      let info = "";
       tables.forEach(({ stack, box, links }, t) => {
-        const shown = (grids[stack] || {})[key];
-        if (shown && !told) told = `${shown.caption}: full length ${shown.high}`;
+        const choice = (grids[stack] || {})[key];
+        if (choice && !info) info = `${choice.caption}: full length ${choice.high}`;
         box.classList.toggle("bymetric", Boolean(key));
         links.forEach((each, n) => {
-          const known = shown && shown.steps[n] >= 0;
-          const part = known ? shown.steps[n] / TOP : 0;
-          const length = known && shown.ink === "d" ? Math.abs(2 * part - 1) : part;
+          const known = choice && choice.steps[n] >= 0;
+          const part = known ? choice.steps[n] / TOP : 0;
+          const length = known && choice.ink === "d" ? Math.abs(2 * part - 1) : part;
           each.style.setProperty("--w", String(length));
-          const text = shown ? shown.texts[n] : "–", letter = each.querySelector("b");
+          const text = choice ? choice.texts[n] : "–", letter = each.querySelector("b");
           if (letter) letter.textContent = key ? text : letters[t][n];
           each.setAttribute("aria-label", key ? `${labels[t][n]}: ${text}` : labels[t][n]);
         });
       });
-      note.textContent = told;
+      note.textContent = info;
     };
     const set = () => {
       const wanted = state().get("strip") || "";
@@ -142,21 +143,21 @@
     links.forEach((each, n) => { each.title = titles[n]; });
     if (links.length) rove(one("table", grid), links, all("thead th", grid).length - 1);
     return (key, grids) => {
-      const shown = grids[name][key] || ABSENT, [metric] = key.split("/");
-      if (shown.ink)
+      const choice = grids[name][key] || ABSENT, [metric] = key.split("/");
+      if (choice.ink)
         all(".scale i", grid).forEach((each, step) => {
-          each.className = `${shown.ink}${step}`;
+          each.className = `${choice.ink}${step}`;
         });
       for (const part of /** @type {const} */ (["caption", "low", "high"]))
-        one(`[data-${part}]`, grid).textContent = shown[part];
+        one(`[data-${part}]`, grid).textContent = choice[part];
       cells.forEach((cell, n) => {
-        cell.className = shown.steps[n] >= 0 ? `${shown.ink}${shown.steps[n]}` : "";
-        (cell.firstElementChild || cell).textContent = shown.texts[n] ?? "–";
+        cell.className = choice.steps[n] >= 0 ? `${choice.ink}${choice.steps[n]}` : "";
+        (cell.firstElementChild || cell).textContent = choice.texts[n] ?? "–";
       });
       links.forEach((each, n) =>
         each.setAttribute("aria-label", `${titles[n]}: ${each.textContent}`),
       );
-      files.hidden = shown === ABSENT;
+      files.hidden = choice === ABSENT;
       for (const each of all("a", files)) {
         const format = each.textContent.toLowerCase();
         each.href =

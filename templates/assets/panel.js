@@ -157,7 +157,7 @@
       this.drawLines();
       this.drawTable(now.q);
       drawing.paintMap(this.map, view, switches.state.scale, now);
-      this.pair.replaceChildren(...this.said(view, now));
+      this.pair.replaceChildren(...this.summary(view, now));
       const { q, k } = now;
       if (q !== null && k !== null) this.status.replaceChildren(...this.read(view, { q, k }));
     }
@@ -252,21 +252,21 @@
     /** @param {number} q */
     caption(q) {
       const { view, units } = switches.state, [{ map, rows, row }] = this.instance.views;
-      const said = ["Where “", apart(rows[q]), `” (${q}) attends, largest weight first.`];
+      const summary = ["Where “", apart(rows[q]), `” (${q}) attends, largest weight first.`];
       if (view === "raw")
-        said.push(` Stored weights of the row add up to ${total(row(q)).toFixed(3)}.`);
-      if (view !== "nosink" && view !== "renorm") return said;
+        summary.push(` Stored weights of the row add up to ${total(row(q)).toFixed(3)}.`);
+      if (view !== "nosink" && view !== "renorm") return summary;
       const raw = total(seen(map, "raw", units).row(q));
       const kept = total(seen(map, "nosink", units).row(q));
       return [
-        ...said,
+        ...summary,
         ` Attention to the sink, which is masked: ${((100 * (raw - kept)) / raw).toFixed(1)} %.`,
       ];
     }
 
     /* A weight in words. */
     /** @param {HeadView} view @param {Pair} pair @returns {Content[]} */
-    said(view, { q, k }) {
+    summary(view, { q, k }) {
       if (q === null) return [`${view.name}: lines from all queries.`];
       const row = view.row(q), [best] = sorted(row);
       const who = [`${view.name}: “`, apart(view.rows[q])];

@@ -90,7 +90,7 @@
     get now() {
       return this.data.metrics[this.metric.selectedIndex];
     }
-    get shown() {
+    get graph() {
       return this.now.views[Math.max(0, this.view.selectedIndex)];
     }
 
@@ -107,12 +107,12 @@
     }
 
     draw() {
-      const { now, shown } = this, { ranks } = now;
-      const lines = shown.values.map((values) => this.whole(values));
-      const means = Object.entries(shown.classes).map(([name, values]) => ({
+      const { now, graph } = this, { ranks } = now;
+      const lines = graph.values.map((values) => this.whole(values));
+      const means = Object.entries(graph.classes).map(([name, values]) => ({
         name: `mean of ${name}`, values: this.whole(values), style: CLASS[name] ?? "",
       }));
-      const beside = Object.entries(shown.beside).map(([name, values]) => ({
+      const beside = Object.entries(graph.beside).map(([name, values]) => ({
         name, values: now.start === null ? values : [null, ...values], style: "beside",
       }));
       const every = known([...lines, ...[...means, ...beside].map(({ values }) => values)].flat());
@@ -121,7 +121,7 @@
       /** @type {(value: number) => number} */
       const along = (value) =>
         ranks ? Math.log1p(value) / Math.log1p(high || 1) : (value - low) / wide;
-      const names = [...(now.start === null ? [] : ["input"]), ...shown.layers.map(String)];
+      const names = [...(now.start === null ? [] : ["input"]), ...graph.layers.map(String)];
       const right = WIDTH - RIGHT;
       /** @type {Along} */
       const x = (i) => LEFT + (names.length > 1 ? (i * (right - LEFT)) / (names.length - 1) : 0);
@@ -162,8 +162,8 @@
       this.box.replaceChildren(svg);
       rove(svg, this.paths, this.paths.length);
       this.mark();
-      one("[data-said]", this.figure).textContent = [
-        `${now.title} of each token through the layers${shown.name ? `, ${shown.name}` : ""}; ` +
+      one("[data-summary]", this.figure).textContent = [
+        `${now.title} of each token through the layers${graph.name ? `, ${graph.name}` : ""}; ` +
           `y-axis: ${now.axis}${ranks ? " (logarithmic)" : ""}.`,
         means.length ? "Thick: means of all sentences by word class." : "",
         beside.length ? "Dashed: the comparison named beside it." : "",
@@ -310,11 +310,11 @@
       /** @type {(text: string) => string} */
       const cell = (text) =>
         `"${(/^[=+\-@\t\r]/.test(text) ? "'" : "") + text.replace(/"/g, '""')}"`;
-      const lines = this.shown.values.flatMap((values, i) =>
+      const lines = this.graph.values.flatMap((values, i) =>
         values.map((value, layer) => [
           i,
           cell(this.data.names[i]),
-          this.shown.layers[layer],
+          this.graph.layers[layer],
           value ?? "",
         ]),
       );

@@ -219,7 +219,7 @@
     /** @type {(kind: string, suffix: string) => string} */
     const file = (kind, suffix) => `${named(instance.about, ...where().names, kind)}.${suffix}`;
     /** @type {(what: string) => string} */
-    const said = (what) =>
+    const sentence = (what) =>
       `${what} of ${where()
         .names.map((name, i) => (instance.views.length > 1 ? `${"ABCD"[i]}: ${name}` : name))
         .join(", ")}, ${instance.about}; ${where().about}. ${source}`;
@@ -229,7 +229,7 @@
         offer(
           file("map", "svg"),
           "image/svg+xml",
-          mapPicture(instance.views[0], where().scale, instance.now, said("Attention")),
+          mapPicture(instance.views[0], where().scale, instance.now, sentence("Attention")),
         ),
       ),
       button("Lines (SVG)", () =>
@@ -240,12 +240,12 @@
             instance.views,
             instance.now.q,
             Number(switches.state.mass) / 100,
-            said(`Attention${from()}, lines up to ${switches.state.mass} % of a row,`),
+            sentence(`Attention${from()}, lines up to ${switches.state.mass} % of a row,`),
           ),
         ),
       ),
       button("Caption (TXT)", () =>
-        offer(file("caption", "txt"), "text/plain", `${said("Attention")}\n`),
+        offer(file("caption", "txt"), "text/plain", `${sentence("Attention")}\n`),
       ),
       button("Weights (CSV)", () =>
         offer(file("weights", "csv"), "text/csv", weightsTable(instance.views)),

@@ -125,11 +125,11 @@
       for (const each of dots) each.link.setAttribute("tabindex", each === dot ? "0" : "-1");
     };
     picture.addEventListener("keydown", (event) => {
-      const way = DIRECTIONS[event.key];
+      const arrow = DIRECTIONS[event.key];
       const now = dots.find((dot) => dot.link === document.activeElement);
-      if (!way || !now) return;
+      if (!arrow || !now) return;
       event.preventDefault();
-      const [axis, step] = way;
+      const [axis, step] = arrow;
       const order = dots
         .filter((dot) => !dot.link.hasAttribute("hidden"))
         .sort((a, b) => a[axis] - b[axis] || a.i - b.i);
@@ -242,11 +242,11 @@
       status.textContent = text;
     });
     box.replaceChildren(legend(heads, stacks), picture, status);
-    return (shown) => {
-      const there = dots.filter((dot) => shown.has(dot.i)),
+    return (visible) => {
+      const there = dots.filter((dot) => visible.has(dot.i)),
         named = roomy(there);
       for (const dot of dots) {
-        dot.link.toggleAttribute("hidden", !shown.has(dot.i));
+        dot.link.toggleAttribute("hidden", !visible.has(dot.i));
         dot.name.toggleAttribute("hidden", !named.has(dot));
       }
       if (!there.some((dot) => dot.link.getAttribute("tabindex") === "0")) stop(there[0]);

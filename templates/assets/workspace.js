@@ -26,7 +26,7 @@
       /** @type {Units} */
       this.units = "pieces";
       /** @type {Way} */
-      this.way = "query";
+      this.direction = "query";
       /** @type {Pair} */
       this.kept = { q: null, k: null };
       this.about = one("h1", page).textContent;
@@ -46,8 +46,8 @@
       /** @type {HTMLButtonElement[]} */
       this.ways = [];
       this.mask = make("input", { type: "checkbox" });
-      /** @type {WorkspaceLike["said"]} */
-      this.said = (view) => this.cards.get(view.name)?.[5] ?? "";
+      /** @type {WorkspaceLike["summaryOf"]} */
+      this.summaryOf = (view) => this.cards.get(view.name)?.[5] ?? "";
     }
 
     get tiles() { return this.gridOf(this.at); }
@@ -149,17 +149,17 @@
 
     startBar() {
       const bar = one("[data-bar]", this.page);
-      const group = make("span", { class: "way", role: "group", "aria-label": "Chosen token as" });
+      const group = make("span", { class: "turn", role: "group", "aria-label": "Chosen token as" });
       this.ways = Object.entries({
         query: "query (where it attends)",
         key: "key (what attends to it)",
-      }).map(([way, text]) => {
+      }).map(([direction, text]) => {
         const button = make(
           "button",
-          { type: "button", "data-way": way, "aria-pressed": "false" },
+          { type: "button", "data-direction": direction, "aria-pressed": "false" },
           text,
         );
-        button.addEventListener("click", () => this.turn(way === "query" ? "query" : "key"));
+        button.addEventListener("click", () => this.turn(direction === "query" ? "query" : "key"));
         return button;
       });
       group.append(...this.ways);
@@ -192,7 +192,7 @@
         this.read();
       }
       const [from] = this.data[this.at].texts, both = queries === keys;
-      const asQuery = both ? this.way === "query" : side === from;
+      const asQuery = both ? this.direction === "query" : side === from;
       const unit = this.unitOf(asQuery ? this.map.queries : this.map.keys, place);
       this.kept = asQuery ? { q: unit, k: null } : { q: null, k: unit };
       this.draw();
@@ -200,12 +200,12 @@
     }
 
     /* The chosen token as query or as key. */
-    /** @param {Way} way */
-    turn(way) {
+    /** @param {Way} direction */
+    turn(direction) {
       const { q, k } = this.kept, [queries, keys] = this.data[this.at].texts;
-      this.way = way;
+      this.direction = direction;
       if (queries === keys)
-        this.kept = way === "query" ? { q: q ?? k, k: null } : { q: null, k: q ?? k };
+        this.kept = direction === "query" ? { q: q ?? k, k: null } : { q: null, k: q ?? k };
       this.draw();
       this.point(true);
     }
@@ -213,7 +213,7 @@
     /** @param {Maybe} q @param {Maybe} k */
     keep(q, k) {
       this.kept = { q, k };
-      this.way = "query";
+      this.direction = "query";
       this.draw();
       this.point(true);
     }
@@ -274,13 +274,13 @@
     /* Read what switches and heads ask for. */
     read() {
       const { view, units } = switches.state;
-      const shown = this.heads.map((tile) => {
+      const opened = this.heads.map((tile) => {
         const map = mapOf(this.data[this.at], this.tiles.list.indexOf(tile));
         return { ...tile, map, ...seen(map, view, units) };
       });
-      if (units !== this.units) this.kept = this.converted(shown[0].map, units);
+      if (units !== this.units) this.kept = this.converted(opened[0].map, units);
       this.units = units;
-      this.views = shown;
+      this.views = opened;
     }
 
     /* The same tokens as pieces or as words. */
@@ -329,7 +329,7 @@
       const { rows, columns } = this.views[0];
       if ((this.kept.q ?? 0) >= rows.length || (this.kept.k ?? 0) >= columns.length)
         this.kept = { q: 0, k: null };
-      this.way = this.fromQuery ? "query" : "key";
+      this.direction = this.fromQuery ? "query" : "key";
       const neurons = this.neurons.get(at);
       if (neurons) neurons.open(wanted.neurons === "1");
       this.show();
@@ -344,7 +344,7 @@
       this.ways.forEach((button) =>
         button.setAttribute(
           "aria-pressed",
-          String(button.dataset.way === (this.fromQuery ? "query" : "key")),
+          String(button.dataset.direction === (this.fromQuery ? "query" : "key")),
         ),
       );
       const [queries, keys] = this.data[this.at].texts;

@@ -126,7 +126,7 @@ def attention_lines(
     right, top = left + BETWEEN, GAP + ROW
     parts = []
     for query, key, weight in sorted(links, key=lambda link: link.weight):  # strong ones on top
-        start, end = (top + ROW * (place + 0.5) for place in (query, key))
+        start, end = (top + ROW * (position + 0.5) for position in (query, key))
         middle = left + BETWEEN / 2
         curve = f"M{left:.1f} {start:.1f}C{middle:.1f} {start:.1f} {middle:.1f} {end:.1f}"
         parts.append(_line(f"{curve} {right:.1f} {end:.1f}", weight))
@@ -188,8 +188,8 @@ def _colour_scale(left: float, top: float, about: str) -> Iterator[str]:
 def _width_scale(left: float, top: float, about: str) -> Iterator[str]:
     """A line for some weights, each with its number."""
     share = BETWEEN / len(SAMPLES)
-    for place, weight in enumerate(SAMPLES):
-        x = left + share * place
+    for index, weight in enumerate(SAMPLES):
+        x = left + share * index
         yield _line(f"M{x:.1f} {top + ROW / 2:.1f}h{share / 2:.1f}", weight)
         yield written(f"{weight:g}", x + share / 2 + 4, top + ROW / 2 + 4, TEXT, anchor="start")
     yield written(about, left + BETWEEN + GAP, top + ROW / 2 + 4, TEXT, anchor="start")

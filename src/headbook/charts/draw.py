@@ -13,10 +13,10 @@ from headbook.charts.render import (
     ORANGE,
     PURPLE,
     Figure,
+    chosen_rows,
     drawn,
     finished,
     ramp,
-    shown,
 )
 from headbook.measures.arithmetic import Floats
 from headbook.wording import option_name
@@ -50,7 +50,7 @@ def heat_map(
         domain: ends of the colour scale; below 0 it runs both ways from there.
         show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
     """
-    table, rows = shown(rows, show), drawn(rows)
+    table, rows = chosen_rows(rows, show), drawn(rows)
     chart = with_choices(alt.Chart(rows), choices_of(rows, show))
     chart = chart.mark_rect().encode(
         x=alt.X("head:O", title="head", axis=_places(labelAngle=0)),
@@ -83,7 +83,7 @@ def layer_curve(
     Args:
         rows: columns ``layer, series, view, label, value, low, high``.
     """
-    table, rows = shown(rows, show), drawn(rows)
+    table, rows = chosen_rows(rows, show), drawn(rows)
     series = list(dict.fromkeys(rows["series"]))
     inks = iter(INKS * len(series))
     ink = [GREY if name in {UNIFORM, CHANCE} else next(inks) for name in series]
@@ -123,8 +123,8 @@ def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
         last = group[group["layer"] == group["layer"].max()]
         gap = (ends[1] - ends[0]) * LINE / CURVE
         placed.append(last.assign(place=spread(last["value"].to_numpy(float), gap, ends)))
-    found: pd.DataFrame = pd.concat(placed)
-    return found
+    line_ends: pd.DataFrame = pd.concat(placed)
+    return line_ends
 
 
 def spread(values: Floats, gap: float, ends: tuple[float, float]) -> Floats:

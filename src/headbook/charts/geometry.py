@@ -36,11 +36,11 @@ def state_curves(
 
 def _shared_ends(rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """Ends of the vertical axes by title: panels of one unit share theirs, and all hold 0."""
-    found = {}
+    shared_ends = {}
     for title, group in rows.groupby("title", sort=False):
         heights = group[["value", "low", "high"]].to_numpy(float)
-        found[str(title)] = (min(np.nanmin(heights), 0.0), max(np.nanmax(heights), 0.0))
-    return found
+        shared_ends[str(title)] = (min(np.nanmin(heights), 0.0), max(np.nanmax(heights), 0.0))
+    return shared_ends
 
 
 def _panel(
@@ -83,7 +83,7 @@ def _panel(
 
 def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) -> pd.DataFrame:
     """Where the names of lines stand, moved apart where lines end together."""
-    order = rows["state"].map({state: place for place, state in enumerate(states)})
+    order = rows["state"].map({state: index for index, state in enumerate(states)})
     last = rows.loc[order.groupby(rows["series"], sort=False).idxmax()]
     gap = (ends[1] - ends[0]) * LINE / SIDE[1]
     return last.assign(place=spread(last["value"].to_numpy(float), gap, ends), state=states[-1])

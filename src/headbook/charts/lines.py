@@ -27,7 +27,7 @@ class Line(NamedTuple):
         name: what stands at its end, before its last value.
         values, low, high: by place on the axis; NaN where one is missing. A line without an
             interval has NaN there.
-        told: its values, written.
+        texts: its values, written.
         dashed: whether it is a baseline.
     """
 
@@ -35,7 +35,7 @@ class Line(NamedTuple):
     values: Floats
     low: Floats
     high: Floats
-    told: Sequence[str]
+    texts: Sequence[str]
     dashed: bool = False
 
 
@@ -83,10 +83,10 @@ def _axes(layers: Sequence[int], ends: Ends, ticks: Sequence[tuple[float, str]])
         yield f'<path d="M{LEFT:.0f} {y:.1f}H{WIDTH - LABELS:.0f}" stroke="{INK}" stroke-opacity="0.15"/>'  # noqa: E501
         yield written(text, LEFT - 6, y + 4, SMALL, anchor="end")
     every = -(-len(layers) // 8)
-    for place, layer in enumerate(layers):
-        if place % every == 0:
-            said = f"layer {layer}" if place == 0 else str(layer)
-            yield written(said, _x(place, len(layers)), HEIGHT - 8, SMALL)
+    for index, layer in enumerate(layers):
+        if index % every == 0:
+            label = f"layer {layer}" if index == 0 else str(layer)
+            yield written(label, _x(index, len(layers)), HEIGHT - 8, SMALL)
 
 
 def _line(line: Line, ink: str, ends: Ends, layers: Sequence[int]) -> Iterator[str]:
@@ -107,15 +107,15 @@ def _line(line: Line, ink: str, ends: Ends, layers: Sequence[int]) -> Iterator[s
     if not line.dashed:
         for n in there:
             at = f'cx="{_x(n, size):.1f}" cy="{_y(line.values[n], ends):.1f}"'
-            told = f"{line.name}, layer {layers[n]}: {line.told[n]}"
-            yield f'<circle {at} r="2.6" fill="{ink}"><title>{escape(told)}</title></circle>'
+            texts = f"{line.name}, layer {layers[n]}: {line.texts[n]}"
+            yield f'<circle {at} r="2.6" fill="{ink}"><title>{escape(texts)}</title></circle>'
 
 
 def _names(lines: Sequence[Line], inks: Sequence[str], ends: Ends) -> Iterator[str]:
     """Names at the ends, moved apart where lines end together."""
     known = {n: np.flatnonzero(~np.isnan(line.values)) for n, line in enumerate(lines)}
     last = {n: int(places[-1]) for n, places in known.items() if len(places)}
-    wanted = sorted((_y(float(lines[n].values[place]), ends), n) for n, place in last.items())
+    wanted = sorted((_y(float(lines[n].values[position]), ends), n) for n, position in last.items())
     places: list[float] = []
     for y, _ in wanted:
         places.append(max(y, places[-1] + APART if places else y))
@@ -125,5 +125,5 @@ def _names(lines: Sequence[Line], inks: Sequence[str], ends: Ends) -> Iterator[s
         yield (
             f'<text x="{x:.1f}" y="{y - over + 4:.1f}" font-size="{SMALL}" fill="{inks[n]}" '
             f'font-weight="600" text-anchor="start">{escape(line.name)} '
-            f'<tspan font-weight="400" fill="{INK}">{escape(line.told[last[n]])}</tspan></text>'
+            f'<tspan font-weight="400" fill="{INK}">{escape(line.texts[last[n]])}</tspan></text>'
         )

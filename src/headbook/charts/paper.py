@@ -113,9 +113,9 @@ def on_paper(svg: str, inches: float) -> tuple[str, str]:
 
 def _size(svg: str) -> tuple[float, float]:
     """Width and height in pixels, as `svg_of` and drawings write them."""
-    found = SIZE.search(svg)
-    assert found is not None, "a picture has a size"
-    return float(found[1]), float(found[2])
+    match = SIZE.search(svg)
+    assert match is not None, "a picture has a size"
+    return float(match[1]), float(match[2])
 
 
 def _stacked(spec: Spec) -> Spec:

@@ -53,11 +53,11 @@ def _sorted(objects: list[Object]) -> list[Object]:
 
 def _written(start: bytes, objects: list[Object], end: bytes, table: "re.Match[bytes]") -> bytes:
     """The file with the places of its objects as they are now."""
-    place, places = len(start), {}
+    position, places = len(start), {}
     for each in objects:
-        places[each.number] = place
-        place += len(each.content)
+        places[each.number] = position
+        position += len(each.content)
     numbers = iter(sorted(places))
     rows = PLACE.sub(lambda _: b"%010d 00000 n" % places[next(numbers)], end)
-    rows = re.sub(rb"(?<=startxref\n)\d+", str(place).encode(), rows)
+    rows = re.sub(rb"(?<=startxref\n)\d+", str(position).encode(), rows)
     return start + b"".join(each.content for each in objects) + rows

@@ -74,9 +74,9 @@ def _axes(bars: Sequence[Bar], step: float, top: float) -> Iterator[str]:
         )
         yield written(f"{100 * tick * step:.6g}%", LEFT - 6, y + 4, SMALL, anchor="end")
     every = max(1, max(abs(bar.offset) for bar in bars) // 4)
-    for place, bar in enumerate(bars):
+    for index, bar in enumerate(bars):
         if bar.offset % every == 0:
-            yield written(bar.cells[0], _x(bars, place + 0.5), TOP + HEIGHT + 15, SMALL)
+            yield written(bar.cells[0], _x(bars, index + 0.5), TOP + HEIGHT + 15, SMALL)
     middle = LEFT + WIDTH / 2
     about = "offset in tokens: − earlier keys, + later keys"
     yield written(about, middle, TOP + HEIGHT + 36, TITLE)
@@ -88,17 +88,17 @@ def _bars(bars: Sequence[Bar], top: float) -> Iterator[str]:
     """Bars that say their numbers, then the lines of all intervals as one shape."""
     width, lines = WIDTH / len(bars) * BAR, ""
     yield f'<g fill="{BLUE}">'
-    for place, bar in enumerate(bars):
+    for index, bar in enumerate(bars):
         if math.isnan(bar.value):
             continue
-        x, y = _x(bars, place + 0.5), _y(bar.value, top)
+        x, y = _x(bars, index + 0.5), _y(bar.value, top)
         shape = f'x="{x - width / 2:.1f}" y="{y:.1f}" width="{width:.1f}"'
         height = HEIGHT * bar.value / top
         if not math.isnan(bar.low):
             lines += f"M{x:.1f} {_y(bar.low, top):.1f}V{_y(bar.high, top):.1f}"
         offset, value, ends, _ = bar.cells
-        said = escape(f"{offset}: {value} {ends}".strip())
-        yield f'<rect {shape} height="{height:.1f}"><title>{said}</title></rect>'
+        message = escape(f"{offset}: {value} {ends}".strip())
+        yield f'<rect {shape} height="{height:.1f}"><title>{message}</title></rect>'
     yield "</g>"
     yield f'<path d="{lines}" stroke="{INK}" stroke-width="1.2" pointer-events="none"/>'
 
@@ -106,8 +106,8 @@ def _bars(bars: Sequence[Bar], top: float) -> Iterator[str]:
 def _uniform(bars: Sequence[Bar], top: float) -> str:
     """A step for each offset."""
     line = "".join(
-        f"M{_x(bars, place):.1f} {_y(bar.uniform, top):.1f}H{_x(bars, place + 1):.1f}"
-        for place, bar in enumerate(bars)
+        f"M{_x(bars, index):.1f} {_y(bar.uniform, top):.1f}H{_x(bars, index + 1):.1f}"
+        for index, bar in enumerate(bars)
         if not math.isnan(bar.uniform)
     )
     return (

@@ -27,11 +27,11 @@ def relation_layers(
         relations: from top to bottom.
     """
     table, rows = rows, drawn(rows, 4)
-    ways = list(dict.fromkeys(rows["way"]))
+    directions = list(dict.fromkeys(rows["way"]))
     step = END / COLOURS
     rows = rows.assign(better=(rows["margin"].clip(-END, END) / step).round() * step + 0.0)
     rows = rows.assign(
-        points=[_points(*each) for each in zip(rows["head"], rows["margin"], strict=True)]
+        points=[_points(*pair) for pair in zip(rows["head"], rows["margin"], strict=True)]
     )
     # Cells of one colour come together, so that a picture can draw them as one shape.
     rows = rows.sort_values(["way", "supported", "better"], kind="stable", ignore_index=True)
@@ -44,7 +44,9 @@ def relation_layers(
     )
     layers = [_cells(base), _hatches(base, relations)]
     layers += [_numbers(base, sure=sure) for sure in (False, True) if pixels >= NUMBERED]
-    column = alt.Column("way:N", title=None, sort=ways, header=alt.Header(labelAnchor="start"))
+    column = alt.Column(
+        "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
+    )
     chart = alt.layer(*layers).properties(width=alt.Step(pixels), height=alt.Step(HEIGHT))
     return finished(chart.facet(column=column), name, caption, table)
 

@@ -182,11 +182,11 @@ def _join(element: ET.Element) -> None:
     last = None
     for child in [*element]:
         _straight(child)
-        if last is not None and _plain(child) and _looks(child) == _looks(last):
+        if last is not None and _is_bare(child) and _looks(child) == _looks(last):
             last.set("d", last.attrib["d"] + child.attrib["d"])
             element.remove(child)
         else:
-            last = child if _plain(child) else None
+            last = child if _is_bare(child) else None
             _join(child)
 
 
@@ -213,9 +213,9 @@ def _share(element: ET.Element) -> None:
         del element.attrib["d"]
         element.tag, element.attrib = f"{{{SVG}}}circle", {"r": disc[1], **element.attrib}
     for name in INHERITED if element.tag == GROUP else ():
-        said = {child.get(name) for child in element}
-        if len(said) == 1 and None not in said:
-            element.set(name, said.pop() or "")
+        tag_names = {child.get(name) for child in element}
+        if len(tag_names) == 1 and None not in tag_names:
+            element.set(name, tag_names.pop() or "")
             for child in element:
                 del child.attrib[name]
     element[:] = [
@@ -227,19 +227,19 @@ def _share(element: ET.Element) -> None:
 
 def _mark_ink(element: ET.Element) -> None:
     """Group neighbours with colours of a scale, which pages turn round on dark paper."""
-    found: list[ET.Element] = []
+    elements: list[ET.Element] = []
     for child in element:
         if not child.get("fill", "").startswith(SCALED):
             _mark_ink(child)
-            found.append(child)
+            elements.append(child)
             continue
-        if not found or found[-1].get("class") != "ink":
-            found.append(ET.Element(GROUP, {"class": "ink"}))
-        found[-1].append(child)
-    element[:] = found
+        if not elements or elements[-1].get("class") != "ink":
+            elements.append(ET.Element(GROUP, {"class": "ink"}))
+        elements[-1].append(child)
+    element[:] = elements
 
 
-def _plain(element: ET.Element) -> bool:
+def _is_bare(element: ET.Element) -> bool:
     return "d" in element.attrib and element.attrib.keys() <= JOINED and not len(element)
 
 
@@ -315,7 +315,7 @@ def drawn(rows: pd.DataFrame, digits: int = 5) -> pd.DataFrame:
     return rows.astype(dict.fromkeys(single, float)).round(digits)
 
 
-def shown(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
+def chosen_rows(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
     """The rows of a picture, without those that only the live chart offers."""
     chosen = (rows[[*show]] == pd.Series(show)).all(axis=1)
     return rows[chosen].reset_index(drop=True)
@@ -355,7 +355,7 @@ def _once(column: list[Any]) -> list[Any] | dict[str, list[Any]]:
     """A column as it is, or, where its texts repeat, each text once and the places of all."""
     if not all(isinstance(value, str) for value in column):
         return column
-    texts = {text: place for place, text in enumerate(dict.fromkeys(column))}
+    texts = {text: index for index, text in enumerate(dict.fromkeys(column))}
     if 2 * len(texts) > len(column):
         return column
     return {"texts": [*texts], "at": [texts[text] for text in column]}

@@ -41,7 +41,7 @@ def head_points(
         tooltip=["head:N", alt.Tooltip("x:Q", format=".3f"), alt.Tooltip("y:Q", format=".3f")],
     )
     few = len(rows) <= NUMBERED * len(panels)
-    points = _numbered(base, colour, layers) if few else _plain(base, colour)
+    points = _numbered(base, colour, layers) if few else _base_layer(base, colour)
     column = alt.Column(
         "panel:N", title=None, sort=[*panels], header=alt.Header(labelAnchor="start")
     )
@@ -58,7 +58,7 @@ def _numbered(base: Any, colour: alt.Color, layers: Sequence[int]) -> Any:
     return alt.layer(circles.encode(color=colour), numbers)
 
 
-def _plain(base: Any, colour: alt.Color) -> Any:
+def _base_layer(base: Any, colour: alt.Color) -> Any:
     """Squares, of which a picture can draw those of one colour as one shape."""
     return base.mark_rect().encode(x2="right:Q", y2="top:Q", color=colour)
 

@@ -75,13 +75,13 @@ def _axis() -> Iterator[str]:
 def _bars(number: "np.ndarray[tuple[int], np.dtype[np.int64]]", most: int) -> Iterator[str]:
     width = (WIDTH - 2 * SIDE) / BINS
     yield f'<g fill="{BLUE}" fill-opacity="0.55">'
-    for place, amount in enumerate(number.tolist()):
+    for index, amount in enumerate(number.tolist()):
         if amount:
             high = max(PLOT * amount / most, 1.5)
-            x, y = _x(place / BINS) + 0.5, TOP + PLOT - high
+            x, y = _x(index / BINS) + 0.5, TOP + PLOT - high
             yield (
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{width - 1:.1f}" height="{high:.1f}">'
-                f"<title>{place / BINS:.3g} to {(place + 1) / BINS:.3g}: {amount:,}</title></rect>"
+                f"<title>{index / BINS:.3g} to {(index + 1) / BINS:.3g}: {amount:,}</title></rect>"
             )
     yield "</g>"
 

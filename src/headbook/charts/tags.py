@@ -29,12 +29,14 @@ def tag_layers(name: str, caption: str, rows: pd.DataFrame, *, tags: Sequence[st
         tags: from top to bottom.
     """
     table, rows = rows, drawn(rows)
-    ways = list(dict.fromkeys(rows["way"]))
+    directions = list(dict.fromkeys(rows["way"]))
     n_layers = rows["layer"].nunique()
     chart = _rectangles(rows, tags, ["layer:O"])
     chart = chart.encode(
         x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, ticks=False, domain=False)),
-        column=alt.Column("way:N", title=None, sort=ways, header=alt.Header(labelAnchor="start")),
+        column=alt.Column(
+            "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
+        ),
     )
     width = alt.Step(_within(480 // max(n_layers, 1), LAYER))
     return finished(chart.properties(width=width, height=alt.Step(HEIGHT)), name, caption, table)
@@ -53,12 +55,12 @@ def tag_heads(
     """
     table, rows = rows, drawn(rows)
     layers = sorted(set(rows["layer"]))
-    place = rows["layer"].map(layers.index) * (n_heads + 1) + rows["number"]
+    series = rows["layer"].map(layers.index) * (n_heads + 1) + rows["number"]
     total = len(layers) * (n_heads + 1) - 1
     pixels = _within(WIDTH // max(total, 1), HEAD)
     axis = _head_axis(layers, n_heads)
     scale = alt.Scale(domain=[0, total], nice=False)
-    chart = _rectangles(rows.assign(start=place, end=place + 1), tags, ["head:N"])
+    chart = _rectangles(rows.assign(start=series, end=series + 1), tags, ["head:N"])
     chart = chart.encode(x=alt.X("start:Q", title="head", scale=scale, axis=axis), x2="end:Q")
     return finished(
         chart.properties(width=total * pixels, height=alt.Step(HEIGHT)), name, caption, table

@@ -17,9 +17,9 @@ from headbook.charts.render import (
     ORANGE,
     PURPLE,
     Figure,
+    chosen_rows,
     drawn,
     finished,
-    shown,
 )
 
 CLASSES = {"content word": BLUE, "function word": ORANGE, "punctuation": GREEN, "other": GREY}
@@ -73,7 +73,7 @@ def trajectories(
         steps: the points of the horizontal axis, in order.
         ranks: values are ranks, drawn on a logarithmic scale that has a zero.
     """
-    table, rows = shown(rows, show), drawn(rows, 4)
+    table, rows = chosen_rows(rows, show), drawn(rows, 4)
     height = max(240, LINE * rows["position"].nunique())
     scale = _scale(rows, ranks=ranks)
     beside = bool((rows["kind"] == BASELINE).any())
@@ -84,8 +84,8 @@ def trajectories(
 
 
 def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(rows.to_json(orient="records"))
-    return found
+    records: list[dict[str, Any]] = json.loads(rows.to_json(orient="records"))
+    return records
 
 
 def _scale(rows: pd.DataFrame, *, ranks: bool) -> _Scale:

@@ -43,10 +43,10 @@ def arc_diagram(
     base = MARGIN + heights[0] + TEXT
     parts = [*_words(words, centres, base)]
     places = (base - TEXT - 2, -1), (base + 6, 1)
-    for arcs, levels, (start, way) in zip((above, below), tops, places, strict=True):
+    for arcs, levels, (start, direction) in zip((above, below), tops, places, strict=True):
         # What stands out is drawn last, over the rest.
         for arc, level in sorted(zip(arcs, levels, strict=True), key=lambda each: each[0].marked):
-            parts += _arc(arc, centres, start, way * (ROOM + LEVEL * level))
+            parts += _arc(arc, centres, start, direction * (ROOM + LEVEL * level))
     parts.sort(key=lambda part: part.startswith("<text"))  # no line crosses a letter
     width = centres[-1] + _width(words[-1]) / 2 + MARGIN if words else MARGIN
     return drawing(name, caption, width, base + 6 + heights[1] + MARGIN, parts)
@@ -71,11 +71,11 @@ def bracket_diagram(
     base = MARGIN + heights[0] + TEXT
     parts = [*_words(words, centres, base)]
     places = (base - TEXT - 2, -1), (base + 6, 1)
-    for brackets, levels, (start, way) in zip((above, below), tops, places, strict=True):
+    for brackets, levels, (start, direction) in zip((above, below), tops, places, strict=True):
         for (first, last), level in zip(brackets, levels, strict=True):
             left = centres[first] - _width(words[first]) / 2
             right = centres[last] + _width(words[last]) / 2
-            y, tick = start + way * (2 + STEP * (level - 1)), way * -4
+            y, tick = start + direction * (2 + STEP * (level - 1)), direction * -4
             ink, size = (BLUE, 3) if (first, last) in both else (GREY, 1.2)
             line = f"M{left:.1f} {y + tick:.1f}V{y:.1f}H{right:.1f}V{y + tick:.1f}"
             parts.append(f'<path d="{line}" fill="none" stroke="{ink}" stroke-width="{size}"/>')
@@ -96,14 +96,14 @@ def _width(word: str, letter: float = LETTER) -> float:
 def _centres(words: Sequence[str], arcs: Sequence[Arc]) -> list[float]:
     """The middle of each word, far enough apart for words and for the labels of arcs."""
     centres: list[float] = []
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         half = _width(word) / 2
         x = MARGIN + half
-        if place:
-            x = centres[-1] + _width(words[place - 1]) / 2 + GAP + half
+        if index:
+            x = centres[-1] + _width(words[index - 1]) / 2 + GAP + half
         for arc in arcs:
             first, last = sorted(arc[:2])
-            if last == place:
+            if last == index:
                 x = max(x, centres[first] + _width(arc.label, SMALL) + GAP)
         centres.append(x)
     return centres

@@ -14,12 +14,12 @@ from headbook.findings.said import (
     finding,
     head_link,
     metric_link,
-    said,
+    stated,
     uniform,
 )
 from headbook.numbers.claims import point_estimate
 from headbook.numbers.relationnames import TAGS
-from headbook.numbers.results import Number, StackResults
+from headbook.numbers.results import Estimate, StackResults
 from headbook.summaries.accumulators import CHOICE, REPORT
 from headbook.terms import UPOS, View
 from headbook.wording import FEW_WORDS, interval, number
@@ -42,7 +42,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
                 head_link(best.head),
                 " attends most to ",
                 metric_link("pos_received", f"{CLASS_NAMES[tag]} ({tag})"),
-                f": {said(share, 'pos_received')} of its attention, "
+                f": {stated(share, 'pos_received')} of its attention, "
                 f"{number(best.value.value)} times "
                 f"{interval(best.value.low, best.value.high)} uniform attention.",
             ),
@@ -78,7 +78,7 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
                 head_link(best.head),
                 " gives most attention along ",
                 metric_link(name, "dependencies"),
-                f": {said(best.value, name)} of its attention, uniform attention: "
+                f": {stated(best.value, name)} of its attention, uniform attention: "
                 f"{number(even.value, share=True)}.{_near(results, best, view)}",
             ),
             best.value.sentences,
@@ -160,8 +160,8 @@ def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
     base = results.half(REPORT, of.metric, View.NOSINK, of.baseline).at(*best.place)
     better = best.value.low > base.high
     link = metric_link(of.metric, of.trees.capitalize() if better else of.trees)
-    reached = f"{of.score} {said(best.value, of.metric)}"
-    against = f"{of.beaten}: {said(base, of.metric)}"
+    reached = f"{of.score} {stated(best.value, of.metric)}"
+    against = f"{of.beaten}: {stated(base, of.metric)}"
     if better:
         yield finding(
             results,
@@ -201,11 +201,11 @@ def rare_words(results: StackResults) -> Iterator[Finding]:
         yield finding(results, name, _rarest(best, chance, name), best.value.sentences)
 
 
-def _rarest(best: Best, chance: Number, name: str) -> Parts:
+def _rarest(best: Best, chance: Estimate, name: str) -> Parts:
     return (
         head_link(best.head),
         " attends most to the ",
         metric_link(name, "rarest word"),
-        f" of a sentence: the strongest key of {said(best.value, name)} of words "
+        f" of a sentence: the strongest key of {stated(best.value, name)} of words "
         f"(random choice: {number(chance.value, share=True)}).",
     )

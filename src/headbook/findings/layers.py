@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headbook.numbers.results import Number, Numbers, StackResults
+from headbook.numbers.results import Estimate, Estimates, StackResults
 from headbook.summaries.accumulators import CHOICE, REPORT
 from headbook.terms import View
 
@@ -35,23 +35,23 @@ def runs(results: StackResults, name: str, view: View, label: str = "") -> Runs 
     return None if set(found.low) & set(found.high) else found
 
 
-def mean(numbers: Numbers, run: Sequence[int]) -> Number:
+def mean(numbers: Estimates, run: Sequence[int]) -> Estimate:
     """The mean over layers of a number.
 
     Its interval is the mean of theirs: at least as wide as it need be, whatever the layers have in
     common, since no mean varies more than its parts do on average.
     """
-    value, low, high = (float(each[[*run]].mean()) for each in numbers[:3])
+    value, low, high = (float(number[[*run]].mean()) for number in numbers[:3])
     sentences, events = numbers.sentences[[*run]].min(), numbers.events[[*run]].sum()
-    return Number(value, low, high, int(sentences), float(events))
+    return Estimate(value, low, high, int(sentences), float(events))
 
 
-def reported(results: StackResults, run: Sequence[int], name: str, view: View) -> Number:
+def reported(results: StackResults, run: Sequence[int], name: str, view: View) -> Estimate:
     """That mean on the half of the sentences that is reported."""
     return mean(results.half(REPORT, name, view, of="layers"), run)
 
 
-def even(results: StackResults, run: Sequence[int], name: str, view: View) -> Number:
+def even(results: StackResults, run: Sequence[int], name: str, view: View) -> Estimate:
     """The same for uniform attention."""
     return mean(results.half(REPORT, name, view, of="uniform"), run)
 

@@ -17,12 +17,12 @@ from headbook.findings.said import (
     metric_link,
     opened,
     reaching,
-    said,
+    stated,
     uniform,
 )
 from headbook.findings.twins import seeds, untrained, with_ends
 from headbook.numbers.claims import sink_words
-from headbook.numbers.results import Number, StackResults
+from headbook.numbers.results import Estimate, StackResults
 from headbook.terms import View
 from headbook.wording import is_share, number, signed
 
@@ -53,7 +53,7 @@ def trend(results: StackResults) -> Iterator[Finding]:
         (
             begun(results, f"{named(found.high).capitalize()} {verb} "),
             metric_link(name, "farthest"),
-            f": {said(far, name)} on average; {named(found.low)}: {said(near, name)}, "
+            f": {stated(far, name)} on average; {named(found.low)}: {stated(near, name)}, "
             f"uniform attention: {span} tokens.",
             *_untrained_trend(results, found.low, found.high),
         ),
@@ -86,7 +86,7 @@ def sink(results: StackResults) -> Iterator[Finding]:
     chance = even(results, found.high, name, view)
     if not most.low > chance.value:
         return
-    beside = f"; {named(found.low)}: {said(least, name)}" if least.high < most.low else ""
+    beside = f"; {named(found.low)}: {stated(least, name)}" if least.high < most.low else ""
     verb, whose = ("attends", "its") if len(found.high) == 1 else ("attend", "their")
     yield finding(
         results,
@@ -94,7 +94,7 @@ def sink(results: StackResults) -> Iterator[Finding]:
         (
             begun(results, f"{named(found.high).capitalize()} {verb} most to "),
             metric_link(name, sink_words(results)),
-            f": {said(most, name)} of {whose} attention{beside}, uniform attention: "
+            f": {stated(most, name)} of {whose} attention{beside}, uniform attention: "
             f"{number(chance.value, share=True)}.",
             *_contributed(results, found.high, most),
         ),
@@ -102,7 +102,7 @@ def sink(results: StackResults) -> Iterator[Finding]:
     )
 
 
-def _contributed(results: StackResults, run: tuple[int, ...], given: Number) -> Parts:
+def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -> Parts:
     """What the sink contributes, where that is another share than the attention it receives."""
     name = "sink_norm_share"
     if not results.has(name, View.RAW):
@@ -112,7 +112,7 @@ def _contributed(results: StackResults, run: tuple[int, ...], given: Number) -> 
         return ()
     where = "that layer's" if len(run) == 1 else "these layers'"
     link = metric_link(name, "value-weighted norm ‖αvW_O‖")
-    return (f" They contribute {said(brought, name)} of {where} ", link, ".")
+    return (f" They contribute {stated(brought, name)} of {where} ", link, ".")
 
 
 def positional_heads(results: StackResults) -> Iterator[Finding]:
@@ -155,7 +155,7 @@ def neighbours(results: StackResults) -> Iterator[Finding]:
                     metric_link(name, f"{label} token"),
                     ": ",
                     head_link(best.head),
-                    f", {said(best.value, name)} (uniform attention: "
+                    f", {stated(best.value, name)} (uniform attention: "
                     f"{number(chance.value, share=True)}).",
                 ),
                 best.value.sentences,
@@ -177,9 +177,9 @@ def variability(results: StackResults) -> Iterator[Finding]:
             metric_link(name, "Attention variability"),
             " (0: position only) is lowest in ",
             head_link(least.head),
-            f", {said(least.value, name)}, and highest in ",
+            f", {stated(least.value, name)}, and highest in ",
             head_link(most.head),
-            f", {said(most.value, name)}; uniform attention: "
+            f", {stated(most.value, name)}; uniform attention: "
             f"{number(chance.value, share=is_share(metric(name)))}.",
         ),
         min(least.value.sentences, most.value.sentences),

@@ -13,7 +13,7 @@ from headbook.findings.said import (
 )
 from headbook.metrics.base import Source
 from headbook.numbers.claims import estimate, point_estimate
-from headbook.numbers.relationnames import way
+from headbook.numbers.relationnames import ends_of
 from headbook.numbers.results import StackResults
 from headbook.stored.shown import HeadName
 from headbook.summaries.flips import LEVEL
@@ -30,7 +30,7 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
         return
     at = int(found[np.argmax(tests.margin.value[found])])
     head = HeadName(results.stack.name, *map(int, tests.head[at]))
-    ends, offset = way(tests.labels[at]), signed(int(tests.offset[at]))
+    ends, offset = ends_of(tests.labels[at]), signed(int(tests.offset[at]))
     yield Finding(
         (
             begun(results, f"In {small(len(found))} of {len(tests.labels):,} pairs of relation "),
@@ -50,5 +50,5 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
 
 def _sampled(results: StackResults) -> int:
     """How many sentences the relations of a stack were looked for in."""
-    found = results.study.survey.heads[results.stack.name].found
-    return len(found.hits.key) if found else 0
+    relation_hits = results.study.corpus_sums.heads[results.stack.name].found
+    return len(relation_hits.hits.key) if relation_hits else 0

@@ -8,7 +8,7 @@ import numpy as np
 
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric, Metric, Source
-from headbook.numbers.results import Number, Numbers, StackResults
+from headbook.numbers.results import Estimate, Estimates, StackResults
 from headbook.stored.shown import HeadName
 from headbook.summaries.accumulators import CHOICE, REPORT
 from headbook.summaries.intervals import FEW
@@ -73,7 +73,7 @@ class Best(NamedTuple):
     """A head that was chosen on one half of the sentences, and its number on the other."""
 
     head: HeadName
-    value: Number
+    value: Estimate
 
     @property
     def place(self) -> tuple[int, int]:
@@ -101,7 +101,7 @@ def metric(name: str) -> HeadMetric:
     return found
 
 
-def said(value: Number, name: str) -> str:
+def stated(value: Estimate, name: str) -> str:
     """A number with its interval and unit."""
     known: Metric = all_metrics()[name]
     share = is_share(known)
@@ -143,7 +143,7 @@ def heads_of_kind(amount: int, kind: str) -> str:
     return f"{kind.capitalize()} heads ({amount:,})"
 
 
-def highest(numbers: Numbers, *, lowest: bool = False) -> tuple[int, int] | None:
+def highest(numbers: Estimates, *, lowest: bool = False) -> tuple[int, int] | None:
     """Layer and head of the highest value behind which there are enough observations.
 
     Args:
@@ -152,8 +152,8 @@ def highest(numbers: Numbers, *, lowest: bool = False) -> tuple[int, int] | None
     value = np.where(numbers.effective >= FEW, numbers.value, np.nan)
     if np.isnan(value).all():
         return None
-    place = int(np.nanargmin(value) if lowest else np.nanargmax(value))
-    layer, head = np.unravel_index(place, value.shape)
+    position = int(np.nanargmin(value) if lowest else np.nanargmax(value))
+    layer, head = np.unravel_index(position, value.shape)
     return int(layer), int(head)
 
 
@@ -163,14 +163,14 @@ def chosen(
     """The head with the highest value, or the lowest; None without enough observations."""
     if not results.has(name, view, label):
         return None
-    place = highest(results.half(CHOICE, name, view, label), lowest=lowest)
-    if place is None:
+    cell = highest(results.half(CHOICE, name, view, label), lowest=lowest)
+    if cell is None:
         return None
-    value = results.half(REPORT, name, view, label).at(*place)
-    return Best(HeadName(results.stack.name, *place), value)
+    value = results.half(REPORT, name, view, label).at(*cell)
+    return Best(HeadName(results.stack.name, *cell), value)
 
 
-def uniform(results: StackResults, name: str, view: View, label: str, layer: int) -> Number:
+def uniform(results: StackResults, name: str, view: View, label: str, layer: int) -> Estimate:
     """Uniform attention on the half of the sentences that is reported."""
     return results.half(REPORT, name, view, label, of="uniform").at(layer)
 
@@ -186,8 +186,8 @@ def reaching(
     with np.errstate(invalid="ignore"):
         found = np.argwhere(enough & (first.value >= least) & (other.low >= least))
     for layer, head in found:
-        place = int(layer), int(head)
-        yield Best(HeadName(results.stack.name, *place), other.at(*place))
+        cell = int(layer), int(head)
+        yield Best(HeadName(results.stack.name, *cell), other.at(*cell))
 
 
 def listed(heads: Sequence[tuple[Best, str]], name: str) -> Parts:
@@ -195,6 +195,6 @@ def listed(heads: Sequence[tuple[Best, str]], name: str) -> Parts:
     ranked = sorted(heads, key=lambda each: -each[0].value.value)
     parts: list[str | Link] = [" Highest: " if ranked[1:] else " "]
     for best, remark in ranked[:NAMED]:
-        parts += [", ", head_link(best.head), f"{remark}, {said(best.value, name)}"]
+        parts += [", ", head_link(best.head), f"{remark}, {stated(best.value, name)}"]
     more = len(ranked) - NAMED
     return (parts[0], *parts[2:], *([f", {small(more)} more"] if more > 0 else []))

@@ -17,11 +17,11 @@ def drift(results: StackResults) -> Iterator[Finding]:
         return
     first, last = numbers.at(0), numbers.at(len(numbers.value) - 1)
     if last.high < first.low or last.low > first.high:
-        way = "falls" if last.value < first.value else "rises"
+        verb = "falls" if last.value < first.value else "rises"
         yield Finding(
             (
                 *opened(results, metric_link("cosine_to_input", "Cosine to the input embedding")),
-                f" {way} from {number(first.value)} {interval(first.low, first.high)} after layer "
+                f" {verb} from {number(first.value)} {interval(first.low, first.high)} after layer "
                 f"0 to {number(last.value)} {interval(last.low, last.high)} after layer "
                 f"{len(numbers.value) - 1}.",
             ),

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from headbook.findings.layers import mean
 from headbook.findings.said import Finding, Link, begun, metric_link, sample_size
 from headbook.metrics.base import HeadMetric, Source
-from headbook.numbers.results import Number, Numbers, StackResults
-from headbook.terms import Control, View
+from headbook.numbers.results import Estimate, Estimates, StackResults
+from headbook.terms import Baseline, View
 from headbook.wording import counted, interval, is_share, number, small
 
 NAMED = 4  # metrics that the sentence names
@@ -17,21 +17,21 @@ NAMED = 4  # metrics that the sentence names
 
 def untrained(
     results: StackResults, run: Sequence[int], metric: HeadMetric, view: View
-) -> Number | None:
+) -> Estimate | None:
     """The mean over a run of layers with random weights.
 
     With several seeds the mean over them with the smallest and the largest as ends, with one its
     interval; None without any.
     """
-    twins = results.twins.get(Control.UNTRAINED, ())
-    each = [mean(twin.layers(metric.id, view), run) for twin in twins]
-    if len(each) < 2:
-        return each[0] if each else None
-    values = [one.value for one in each]
-    return each[0]._replace(value=float(np.mean(values)), low=min(values), high=max(values))
+    twins = results.twins.get(Baseline.UNTRAINED, ())
+    estimates = [mean(twin.layers(metric.id, view), run) for twin in twins]
+    if len(estimates) < 2:
+        return estimates[0] if estimates else None
+    values = [one.value for one in estimates]
+    return estimates[0]._replace(value=float(np.mean(values)), low=min(values), high=max(values))
 
 
-def with_ends(value: Number, metric: HeadMetric) -> str:
+def with_ends(value: Estimate, metric: HeadMetric) -> str:
     """A number with random weights, with its ends."""
     share = is_share(metric)
     return f"{number(value.value, share=share)} {interval(value.low, value.high, share=share)}"
@@ -39,13 +39,13 @@ def with_ends(value: Number, metric: HeadMetric) -> str:
 
 def seeds(results: StackResults) -> str:
     """How many models with random weights there are, and what the ends of their numbers are."""
-    amount = len(results.twins[Control.UNTRAINED])
+    amount = len(results.twins[Baseline.UNTRAINED])
     return f"{amount} seeds, range in brackets" if amount > 1 else "one seed"
 
 
 def like_untrained(results: StackResults) -> Iterator[Finding]:
     """Metrics in which no layer lies outside the band of the same model with random weights."""
-    if Control.UNTRAINED not in results.twins:
+    if Baseline.UNTRAINED not in results.twins:
         return
     alike: list[HeadMetric] = []
     sentences = 0
@@ -53,7 +53,7 @@ def like_untrained(results: StackResults) -> Iterator[Finding]:
         view = results.view(metric)
         if results.has(metric.id, view, metric.headline):
             model = results.layers(metric.id, view, metric.headline)
-            band = results.band(Control.UNTRAINED, metric.id, view, metric.headline)
+            band = results.band(Baseline.UNTRAINED, metric.id, view, metric.headline)
             apart = _apart(model, band)
             if apart is not None and not apart.any():
                 alike.append(metric)
@@ -67,7 +67,7 @@ def like_untrained(results: StackResults) -> Iterator[Finding]:
                 begun(
                     results, "No clear difference from the same architecture with random weights "
                 ),
-                f"({counted(len(results.twins[Control.UNTRAINED]), 'seed')}), in any layer: ",
+                f"({counted(len(results.twins[Baseline.UNTRAINED]), 'seed')}), in any layer: ",
                 *links,
                 f" and {small(more)} more metrics." if more else ".",
             ),
@@ -75,7 +75,7 @@ def like_untrained(results: StackResults) -> Iterator[Finding]:
         )
 
 
-def _apart(model: Numbers, band: Numbers) -> NDArray[np.bool_] | None:
+def _apart(model: Estimates, band: Estimates) -> NDArray[np.bool_] | None:
     """In which layers the model's interval lies outside a band; None without layers."""
     known = ~np.isnan(model.low + band.low + band.high)
     return ((model.low > band.high) | (model.high < band.low))[known] if known.any() else None

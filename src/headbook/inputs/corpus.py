@@ -104,18 +104,18 @@ def open_corpus(inputs: Sequence[str | Path]) -> Corpus:
 
 def _check(name: str, keep: ExitStack) -> InputFile:
     path = _spool(keep) if name == STDIN else Path(name)
-    shown = "standard input" if name == STDIN else path.name
-    _check_name(shown)
+    file_name = "standard input" if name == STDIN else path.name
+    _check_name(file_name)
     try:
         if not path.is_file():
             raise InputError(name, None, came="no such file", expected="a file that exists")
-        records = list(map(type, _records(path, shown)))
+        records = list(map(type, _records(path, file_name)))
     except OSError as error:
         raise InputError(
             name, None, came=str(error.strerror), expected="a file that can be read"
         ) from error
     return InputFile(
-        name=shown,
+        name=file_name,
         path=path,
         sha256=sha256(path),
         sentences=records.count(Record),
@@ -154,27 +154,27 @@ def _stdin_fault(came: str) -> InputError:
     )
 
 
-def _check_name(shown: str) -> None:
+def _check_name(file_name: str) -> None:
     """Pages name their files, in UTF-8."""
     try:
-        shown.encode()
+        file_name.encode()
     except UnicodeEncodeError:
-        name = ascii(shown).strip("'")
+        name = ascii(file_name).strip("'")
         raise InputError(
             name, None, came="a name that is not UTF-8", expected="one that is; rename the file"
         ) from None
 
 
-def _records(path: Path, shown: str) -> Records:
+def _records(path: Path, file_name: str) -> Records:
     suffix = path.suffix.lower()
     if suffix not in READERS:
         raise InputError(
-            shown,
+            file_name,
             None,
             came=f"a file of kind '{suffix or path.name}'",
             expected=f"one of {' '.join(READERS)}",
         )
-    return READERS[suffix](path, shown)
+    return READERS[suffix](path, file_name)
 
 
 def _sentence(record: Record, index: int, file: str) -> Sentence:

@@ -30,7 +30,7 @@ class Blank:
 Records = Iterator[Record | Blank]
 
 
-def decoded_lines(path: Path, shown: str) -> Iterator[str]:
+def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
     r"""Lines of a UTF-8 file, each with its end; a byte order mark is dropped.
 
     Lines end at ``\n`` alone: other Unicode separators are part of the text.
@@ -44,7 +44,7 @@ def decoded_lines(path: Path, shown: str) -> Iterator[str]:
                 yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise InputError(
-                    shown,
+                    file_name,
                     number,
                     came=f"byte 0x{raw[error.start]:02x} at column {error.start + 1}",
                     expected="UTF-8; convert the file, for example with iconv",

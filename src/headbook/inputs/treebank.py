@@ -30,20 +30,20 @@ class Unit:
     line: int
 
 
-def read_conllu(path: Path, shown: str) -> Iterator[Record]:
+def read_conllu(path: Path, file_name: str) -> Iterator[Record]:
     """A sentence a block; blocks are separated by blank lines."""
     block: list[tuple[int, str]] = []
-    for number, line in enumerate(decoded_lines(path, shown), start=1):
+    for number, line in enumerate(decoded_lines(path, file_name), start=1):
         if line.strip():
             block.append((number, line.rstrip("\r\n")))
         elif block:
-            yield _record(block, shown)
+            yield _record(block, file_name)
             block = []
     if block:
-        yield _record(block, shown)
+        yield _record(block, file_name)
 
 
-def _record(block: list[tuple[int, str]], shown: str) -> Record:
+def _record(block: list[tuple[int, str]], file_name: str) -> Record:
     comments: dict[str, str] = {}
     tokens: dict[int, dict[str, Any]] = {}
     units: list[Unit] = []
@@ -51,19 +51,21 @@ def _record(block: list[tuple[int, str]], shown: str) -> Record:
         if line.startswith("#"):
             comments.update((key, value or "") for key, value in parse_comment_line(line))
         else:
-            token = _token(line, number, shown, len(block))
+            token = _token(line, number, file_name, len(block))
             if token["id"] in tokens:
                 raise InputError(
-                    shown, number, came=f"word id {token['id']} twice", expected="each id once"
+                    file_name, number, came=f"word id {token['id']} twice", expected="each id once"
                 )
             _add(token, tokens, units)
     first = block[0][0]
     if not tokens:
-        raise InputError(shown, first, came="a block without words", expected="at least one word")
-    _check_ids(tokens, units, shown)
-    _check_heads(tokens, shown)
+        raise InputError(
+            file_name, first, came="a block without words", expected="at least one word"
+        )
+    _check_ids(tokens, units, file_name)
+    _check_heads(tokens, file_name)
     text = comments.pop("text", "").strip()
-    spans = _spans(text, units, shown) if text else None
+    spans = _spans(text, units, file_name) if text else None
     if spans is None:
         text, spans = _spell(units)
     return Record(
@@ -75,12 +77,12 @@ def _record(block: list[tuple[int, str]], shown: str) -> Record:
     )
 
 
-def _token(line: str, number: int, shown: str, most: int) -> dict[str, Any]:
+def _token(line: str, number: int, file_name: str, most: int) -> dict[str, Any]:
     """The columns of a line, in a block of so many lines."""
     columns = line.count("\t") + 1
     if columns != len(FIELDS):
         raise InputError(
-            shown,
+            file_name,
             number,
             came=f"{columns} columns",
             expected=f"{len(FIELDS)}, separated by tabs (CoNLL-U)",
@@ -90,13 +92,13 @@ def _token(line: str, number: int, shown: str, most: int) -> dict[str, Any]:
     except (ParseException, ValueError) as error:
         endless = isinstance(error, ValueError)  # Python converts no number of so many digits
         came = "a number of thousands of digits" if endless else str(error)
-        raise InputError(shown, number, came=came, expected="a CoNLL-U word line") from None
+        raise InputError(file_name, number, came=came, expected="a CoNLL-U word line") from None
     if token["id"] is None or not token["form"]:
-        raise InputError(shown, number, came="no id or form", expected="a CoNLL-U word line")
+        raise InputError(file_name, number, came="no id or form", expected="a CoNLL-U word line")
     match token["id"]:
         case (int(first), "-", int(last)) if not first <= last <= most:
             raise InputError(
-                shown,
+                file_name,
                 number,
                 came=f"the range {first}-{last}",
                 expected=f"words of the same sentence, which has {most} lines",
@@ -118,26 +120,26 @@ def _add(token: dict[str, Any], tokens: dict[int, dict[str, Any]], units: list[U
             pass
 
 
-def _check_ids(tokens: dict[int, dict[str, Any]], units: list[Unit], shown: str) -> None:
+def _check_ids(tokens: dict[int, dict[str, Any]], units: list[Unit], file_name: str) -> None:
     """Words count from 1, and each stands in one place of the text."""
-    for place, (i, token) in enumerate(tokens.items(), start=1):
-        if i != place:
-            raise InputError(shown, token["line"], came=f"word id {i}", expected=f"id {place}")
+    for index, (i, token) in enumerate(tokens.items(), start=1):
+        if i != index:
+            raise InputError(file_name, token["line"], came=f"word id {i}", expected=f"id {index}")
     members = [(i, unit.line) for unit in units for i in unit.members]
-    for place, (i, line) in enumerate(members, start=1):
-        if i != place or i not in tokens:
+    for index, (i, line) in enumerate(members, start=1):
+        if i != index or i not in tokens:
             came = f"word id {i}" if i in tokens else f"a range without its word {i}"
             expected = f"words 1 to {len(tokens)}, each in one place"
-            raise InputError(shown, line, came=came, expected=expected)
+            raise InputError(file_name, line, came=came, expected=expected)
 
 
-def _check_heads(tokens: dict[int, dict[str, Any]], shown: str) -> None:
+def _check_heads(tokens: dict[int, dict[str, Any]], file_name: str) -> None:
     """Every way up ends at a root."""
     for i, token in tokens.items():
         head = token["head"]
         if head is not None and (head == i or not 0 <= head <= len(tokens)):
             raise InputError(
-                shown,
+                file_name,
                 token["line"],
                 came=f"head {head} of word {i}",
                 expected=f"0 (root) or the id of another of the {len(tokens)} words",
@@ -145,7 +147,7 @@ def _check_heads(tokens: dict[int, dict[str, Any]], shown: str) -> None:
     for i, token in tokens.items():
         if _depth(i, tokens) > len(tokens):
             raise InputError(
-                shown,
+                file_name,
                 token["line"],
                 came=f"head {token['head']} of word {i}, which leads round in a circle",
                 expected="heads that lead to a root",
@@ -160,14 +162,14 @@ def _depth(i: int, tokens: dict[int, dict[str, Any]]) -> int:
     return depth
 
 
-def _spans(text: str, units: list[Unit], shown: str) -> list[tuple[int, int]]:
+def _spans(text: str, units: list[Unit], file_name: str) -> list[tuple[int, int]]:
     """Where each unit stands in the sentence's own text."""
     spans, at = [], 0
     for unit in units:
         start = text.find(unit.form, at)
         if start < 0 or text[at:start].strip():
             raise InputError(
-                shown,
+                file_name,
                 unit.line,
                 came=f"the form {unit.form!r}",
                 expected=f"the next word of the text, {text[at : at + 20].strip()!r}",

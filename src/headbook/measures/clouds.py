@@ -79,8 +79,8 @@ class Sample:
 
     def sums(self, values: Floats) -> Floats:
         """Values of tokens added up by sentence. *Shape:* ``(sentence, ...)``."""
-        found: Floats = np.add.reduceat(values, self.starts, axis=0)
-        return found
+        sums: Floats = np.add.reduceat(values, self.starts, axis=0)
+        return sums
 
     @cached_property
     def cells(self) -> Cells:

@@ -71,7 +71,7 @@ def layer_sums(layers: Sequence[torch.Tensor], scope: Scope, pairs: Sequence[Pai
     """All three for several layers; threads are asked but once."""
     of_rows, rows = _rows(layers, scope)
     of_words, words = _words(layers, scope)
-    of_pairs = [_pairs(layers, rows.mass, each) for each in pairs]
+    of_pairs = [_pairs(layers, rows.mass, pair) for pair in pairs]
     tasks = [of_rows, of_words, *(tasks for tasks, _ in of_pairs)]
     # Layer by layer, while its maps are at hand.
     _run([task for of_layer in zip(*tasks, strict=True) for task in of_layer])

@@ -81,14 +81,14 @@ class Listed:
 
     def totals(self, logs: Floats) -> Floats:
         """Ln Z of each set."""
-        found: Floats = np.logaddexp.reduce(np.where(self.member, logs, -np.inf), axis=1)
-        return found
+        totals: Floats = np.logaddexp.reduce(np.where(self.member, logs, -np.inf), axis=1)
+        return totals
 
     def pairs(self, logs: Floats) -> Floats:
         """Σ over sets of count·p_a·p_b."""
         share = np.where(self.member, np.exp(logs - self.totals(logs)[:, None]), 0)
-        found: Floats = (share.T * self.counts) @ share
-        return found
+        pairs: Floats = (share.T * self.counts) @ share
+        return pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +131,8 @@ class Intervals:
         """Ln Z of each extent."""
         back = np.logaddexp.accumulate(logs[self.reach :: -1])
         ahead = np.logaddexp.accumulate(np.append(-np.inf, logs[self.reach + 1 :]))
-        found: Floats = np.logaddexp(back[:, None], ahead).ravel()
-        return found
+        totals: Floats = np.logaddexp(back[:, None], ahead).ravel()
+        return totals
 
     def pairs(self, logs: Floats) -> Floats:
         """Σ over extents of count·p_a·p_b."""
@@ -145,8 +145,8 @@ class Intervals:
         offset = np.arange(-self.reach, self.reach + 1)
         back = np.maximum(-np.minimum(offset[:, None], offset), 0)
         ahead = np.maximum(np.maximum(offset[:, None], offset), 0)
-        found: Floats = np.exp(logs[:, None] + logs + far[back, ahead])
-        return found
+        pairs: Floats = np.exp(logs[:, None] + logs + far[back, ahead])
+        return pairs
 
     def _holding(self, grid: Floats) -> Floats:
         back = grid.sum(1)[::-1].cumsum()

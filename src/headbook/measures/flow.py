@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from headbook.network.anatomy import Anatomy
+from headbook.network.anatomy import Architecture
 from headbook.network.hook import Attention
 from headbook.network.projection import Projection
 from headbook.terms import Rollout
@@ -49,7 +49,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class FlowView:
+class LayerFlow:
     """What a flow metric sees of one layer of one stack over a batch.
 
     Attributes:
@@ -72,18 +72,18 @@ class FlowView:
         return self.rollouts[kind].diagonal(dim1=-2, dim2=-1) if kind in self.rollouts else None
 
 
-def blocks(anatomy: Anatomy) -> dict[tuple[str, int], Block]:
+def blocks(architecture: Architecture) -> dict[tuple[str, int], Block]:
     """The attention blocks by stack and layer, where the table of families tells where they end.
 
     Cross-attention is left out: what it brings is all of another text.
     """
-    if not anatomy.hooked or anatomy.family is None:
+    if not architecture.hooked or architecture.family is None:
         return {}
     found = {}
-    for (stack, layer), projection in anatomy.projections.items():
-        if anatomy.stacks[stack].crosses:
+    for (stack, layer), projection in architecture.projections.items():
+        if architecture.stacks[stack].crosses:
             continue
-        site, module = anatomy.family.sites[stack], anatomy.layers[stack][layer]
+        site, module = architecture.family.sites[stack], architecture.layers[stack][layer]
         inner = module.get_submodule(site.block) if site.block else None
         outer = module.get_submodule(site.after) if site.closed and site.after else None
         found[stack, layer] = Block(projection, inner, outer)

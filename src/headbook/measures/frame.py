@@ -117,8 +117,8 @@ class Frame(Memo):
     def lengths(self) -> NDArray[np.int64]:
         """Keys of each sentence up to the last that is no padding. *Shape:* ``(sentence,)``."""
         places = torch.arange(1, self.keys.n_tokens + 1, device=self.seen.device)
-        found: NDArray[np.int64] = (self.keys.valid * places).amax(1).cpu().numpy()
-        return found
+        lengths: NDArray[np.int64] = (self.keys.valid * places).amax(1).cpu().numpy()
+        return lengths
 
     @cached_property
     def offset(self) -> torch.Tensor:

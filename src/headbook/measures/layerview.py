@@ -29,7 +29,7 @@ class Strongest(NamedTuple):
     key: torch.Tensor
 
 
-class LayerView(Memo, ABC):
+class LayerAttention(Memo, ABC):
     """One layer of one stack over a batch of sentences, in one view.
 
     Attributes:
@@ -147,7 +147,7 @@ class LayerView(Memo, ABC):
         return sums @ torch.arange(1 - n, n, device=sums.device, dtype=sums.dtype).abs()
 
 
-class _Raw(LayerView):
+class _Raw(LayerAttention):
     """Weights as the model computed them."""
 
     @cached_property
@@ -178,7 +178,7 @@ class _Raw(LayerView):
         return self.maps.on(pairs)[0]
 
 
-class _Nosink(LayerView):
+class _Nosink(LayerAttention):
     """The sink's keys removed; rows no longer sum to 1."""
 
     @property
@@ -209,7 +209,7 @@ class _Nosink(LayerView):
         return self.maps.on(pairs)[1]
 
 
-class _Renorm(LayerView):
+class _Renorm(LayerAttention):
     """The sink's keys removed and each row divided by what is left."""
 
     @cached_property
@@ -248,7 +248,7 @@ class _Renorm(LayerView):
         return self.maps.on(pairs)[2]
 
 
-def layer_views(scopes: Mapping[View, Scope], maps: Maps) -> dict[View, LayerView]:
+def layer_attentions(scopes: Mapping[View, Scope], maps: Maps) -> dict[View, LayerAttention]:
     """One layer's attention in every view."""
     return {
         View.RAW: _Raw(scopes[View.RAW], maps),

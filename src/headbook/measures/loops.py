@@ -58,16 +58,16 @@ def row_loop(  # noqa: PLR0912 - calls to parts of it would not be as fast
                 for k in range(n):
                     given += row[k] * keep[k]
                     lost += row[k] * (one - keep[k])
-                top, place, top_any, place_any = zero, 0, zero, 0
+                top, position, top_any, place_any = zero, 0, zero, 0
                 for k in range(n):
                     if row[k] > top_any:
                         top_any, place_any = row[k], k
                     if row[k] * keep[k] > top:
-                        top, place = row[k], k
+                        top, position = row[k], k
                 if given < tiny:  # too small to divide by counts as nothing
                     given = zero
                 mass[s, first + h, q], sink_mass[s, first + h, q] = given, lost
-                best[s, first + h, q], best_key[s, first + h, q] = top, place
+                best[s, first + h, q], best_key[s, first + h, q] = top, position
                 best_any[s, first + h, q] = top_any
                 best_any_key[s, first + h, q] = place_any
                 scale, word = one / given if given > 0 else one, words[s, q]
@@ -134,11 +134,11 @@ def word_loop(
                 if same:
                     own[s, first + h, w] = to[w, w]
                     to[w, w] = 0
-                top, place = to[w, 0], 0
+                top, position = to[w, 0], 0
                 for v in range(1, n_to):
                     if to[w, v] > top:
-                        top, place = to[w, v], v
-                best[s, first + h, w], best_word[s, first + h, w] = top, place
+                        top, position = to[w, v], v
+                best[s, first + h, w], best_word[s, first + h, w] = top, position
 
 
 @kernel
@@ -232,8 +232,8 @@ def label_loop(
                 sums, squares, products = heads[0, side, h], heads[1, side, h], heads[2, side, h]
                 _add(n[s, h], above[s])
                 _add_powers(n[s, h], shared[s], sums, squares, products, heads[3, side, h])
-                for place in range(len(labels)):
-                    label, d = labels[place], own[s, h, columns[place]]
+                for position in range(len(labels)):
+                    label, d = labels[position], own[s, h, columns[position]]
                     below[s, label] += d
                     products[label] += float(n[s, h, label]) * d
         for s in range(len(n)):

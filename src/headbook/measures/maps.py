@@ -140,7 +140,7 @@ class Gathered(Maps):
         else:
             self.rows = plain.RowSums(*_heads_of([layer.rows for layer in layers]))
             self.words = plain.WordSums(*_heads_of([layer.words for layer in layers]))
-            on = [torch.cat([layer.on(each) for layer in layers], 2) for each in pairs]
+            on = [torch.cat([layer.on(pair) for layer in layers], 2) for pair in pairs]
         every, kept = _heads_of([layer.entropies for layer in layers])
         self.entropies = every, kept
         self.value_norms = _norms_of(layers)
@@ -173,13 +173,13 @@ def _heads_of(layers: Sequence[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
 def _norms_of(layers: Sequence[Maps]) -> torch.Tensor | None:
     """Lengths of the values of several layers; 0 where one has none, None where all have none."""
     norms = [layer.value_norms for layer in layers]
-    if all(each is None for each in norms):
+    if all(norm is None for norm in norms):
         return None
     shapes = [(len(layer.attention), *layer.attention.shape[1::2]) for layer in layers]
     return torch.cat(
         [
-            layer.attention.new_zeros(shape) if each is None else each
-            for layer, shape, each in zip(layers, shapes, norms, strict=True)
+            layer.attention.new_zeros(shape) if norm is None else norm
+            for layer, shape, norm in zip(layers, shapes, norms, strict=True)
         ],
         1,
     )

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.measures.cosines import DECIMALS, cosines, lengths, odds, pooled, thresholds
-from headbook.measures.layerview import LayerView
+from headbook.measures.layerview import LayerAttention
 from headbook.measures.segments import (
     across,
     after_stops,
@@ -36,7 +36,9 @@ class HeadOutputs(TokenPairs):
         layer: its attention; rows of weights need not sum to 1, since lengths do not count.
     """
 
-    def __init__(self, layer: LayerView, thresholds: NDArray[np.float64] | None = None) -> None:
+    def __init__(
+        self, layer: LayerAttention, thresholds: NDArray[np.float64] | None = None
+    ) -> None:
         """Look at a layer.
 
         Args:
@@ -193,8 +195,8 @@ class HeadOutputs(TokenPairs):
         Returns:
             Both of *Shape:* ``(sentence, head, label)``; their ratio is the odds ratio.
         """
-        found = [odds(high, self.pairs, same) for high in self.high]
-        above, below = (torch.stack(parts, -1) for parts in zip(*found, strict=True))
+        pairs = [odds(high, self.pairs, same) for high in self.high]
+        above, below = (torch.stack(parts, -1) for parts in zip(*pairs, strict=True))
         return above, below
 
     def proposed(self, *, together: bool = False) -> dict[str, torch.Tensor]:
@@ -236,12 +238,12 @@ class HeadOutputs(TokenPairs):
             measures of the first rule first.
         """
         true = true_ends(self.places, self.frame.queries.part)
-        each = [
+        pairs = [
             compare(self.places, ends, true) for ends in self.proposed(together=together).values()
         ]
         above, below = (
             torch.cat(parts, -1).to(self.frame.dtype) * self.joined
-            for parts in zip(*each, strict=True)
+            for parts in zip(*pairs, strict=True)
         )
         return above, below, (true.sum(1)[:, None, None] * self.joined).expand_as(above)
 

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 DIRECTIONS = ("to_head", "to_dependent")
-LABELS = tuple(f"{relation}:{way}" for way in DIRECTIONS for relation in RELATIONS)
+LABELS = tuple(f"{relation}:{direction}" for direction in DIRECTIONS for relation in RELATIONS)
 OFFSETS = (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)  # what a head that knows no syntax could follow
 FAR = 3  # words apart: what is no matter of neighbourhood
 
@@ -64,7 +64,7 @@ def asked(scope: "Scope") -> Asked:
     return Asked(head, given, labels.to(dtype), far.to(dtype))
 
 
-def found(layer: "LayerView") -> "tuple[torch.Tensor, torch.Tensor]":
+def found(layer: "LayerAttention") -> "tuple[torch.Tensor, torch.Tensor]":
     """Whether each word finds its head, and whether its head finds it.
 
     *Shape:* ``(sentence, head, word)`` each, 0 or 1.
@@ -78,17 +78,17 @@ def found(layer: "LayerView") -> "tuple[torch.Tensor, torch.Tensor]":
     return up.to(strongest.dtype), down.to(strongest.dtype)
 
 
-def hits(layer: "LayerView") -> "torch.Tensor":
+def hits(layer: "LayerAttention") -> "torch.Tensor":
     """Words that are found, by label. *Shape:* ``(sentence, head, given)``; see `Asked`."""
     return _counted(layer, layer.scope.once(asked).labels)
 
 
-def far_hits(layer: "LayerView") -> "torch.Tensor":
+def far_hits(layer: "LayerAttention") -> "torch.Tensor":
     """The same for words that stand at least `FAR` from their head."""
     return _counted(layer, layer.scope.once(asked).far)
 
 
-def _counted(layer: "LayerView", labels: "torch.Tensor") -> "torch.Tensor":
+def _counted(layer: "LayerAttention", labels: "torch.Tensor") -> "torch.Tensor":
     half = labels.shape[-1] // 2
     up, down = layer.once(found)
     counts = up.new_empty((*up.shape[:2], labels.shape[-1]))

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.frame import Frame
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 Table = Callable[[Any], Any]  # which pairs: (sentence, query, key), boolean
 
@@ -36,7 +36,7 @@ def _ordinary(frame: "Frame") -> "torch.Tensor":
     return ~frame.keys.special[:, None, :]
 
 
-def on_pairs(layer: "LayerView", table: Table) -> "tuple[torch.Tensor, torch.Tensor]":
+def on_pairs(layer: "LayerAttention", table: Table) -> "tuple[torch.Tensor, torch.Tensor]":
     """Mass on some pairs, and queries that have one. *Shape:* ``(sentence, head)``."""
     chosen = layer.frame.once(table)
     counted = (chosen.any(-1) & layer.frame.counted).sum(-1, keepdim=True)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 
 from headbook.measures.frame import Frame, Scope
-from headbook.measures.layerview import LayerView, layer_views
+from headbook.measures.layerview import LayerAttention, layer_attentions
 from headbook.measures.maps import Maps
 from headbook.network import hook
 from headbook.terms import Stack, View
@@ -36,7 +36,7 @@ class Scopes:
         self._batch, self._stacks = batch, stacks
         self._known: dict[tuple[str, int], dict[View, Scope]] = {}
         self._masks: list[torch.Tensor | None] = []  # kept, so that no id is used twice
-        self._last: tuple[hook.Attention, dict[View, LayerView]] | None = None
+        self._last: tuple[hook.Attention, dict[View, LayerAttention]] | None = None
 
     def get(self, name: str, attention: hook.Attention) -> dict[View, Scope]:
         """The scopes of one attention call, by view; the same object for the same mask."""
@@ -49,11 +49,11 @@ class Scopes:
             self._masks.append(attention.mask)
         return self._known[key]
 
-    def views(self, name: str, attention: hook.Attention) -> dict[View, LayerView]:
+    def views(self, name: str, attention: hook.Attention) -> dict[View, LayerAttention]:
         """One attention call in every view; the same objects until another one is asked for."""
         if self._last is None or self._last[0] is not attention:
             self._last = None  # before its sums are there twice
-            found = self.get(name, attention)
-            maps = Maps(found[View.NOSINK], attention)
-            self._last = attention, layer_views(found, maps)
+            scopes = self.get(name, attention)
+            maps = Maps(scopes[View.NOSINK], attention)
+            self._last = attention, layer_attentions(scopes, maps)
         return self._last[1]

@@ -32,7 +32,7 @@ class Outlook:
 
 
 @dataclass(frozen=True, eq=False)
-class TokenView:
+class TokenStates:
     """States of one stack over a batch.
 
     Attributes:
@@ -60,8 +60,8 @@ class TokenView:
         """The states beside every original encoding; made once for each space."""
         assert self.vocabulary is not None
         if space not in self._compared:
-            found = self.vocabulary.compare(self.states, self.texts, space, self._near)
-            self._compared[space] = found
+            comparison = self.vocabulary.compare(self.states, self.texts, space, self._near)
+            self._compared[space] = comparison
         return self._compared[space]
 
     @property
@@ -88,8 +88,8 @@ class TokenView:
         """The neighbours of the tokens as they enter layer 0. *Shape:* ``(sentence, token, k)``."""
         assert self.vocabulary is not None
         if (space, State.INPUT) not in self.earlier:
-            found = self.vocabulary.compare(self.input[None], self.texts, space, self._near)
-            self.earlier[space, State.INPUT] = found.ids[0]
+            comparison = self.vocabulary.compare(self.input[None], self.texts, space, self._near)
+            self.earlier[space, State.INPUT] = comparison.ids[0]
         return self.earlier[space, State.INPUT]
 
     def shared(self, space: Space) -> torch.Tensor:

@@ -18,7 +18,7 @@ from headbook.text.tokens import NO_WORD
 
 if TYPE_CHECKING:
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
     from headbook.text.texts import Texts
 
 Flags = NDArray[np.bool_]
@@ -76,7 +76,7 @@ def pruned(heads: Indices, kept: Flags, most: int) -> WordTrees:
     return WordTrees(place, heads, lengths)
 
 
-def attention_parts(layer: "LayerView") -> Iterator[tuple[slice, Floats]]:
+def attention_parts(layer: "LayerAttention") -> Iterator[tuple[slice, Floats]]:
     """Attention between the words of `WordTrees`, a few sentences at a time, and which these are.
 
     Weights are rounded to some five digits, so that those that are equal but for rounding errors of

@@ -14,10 +14,10 @@ from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, 
 from headbook.metrics.examples import identity, previous_token, to_token
 
 if TYPE_CHECKING:
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Distance-weighted and plain attention mass.
 
     *Shape:* ``(sentence, head)``; unit: tokens.

@@ -15,10 +15,10 @@ from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Sectio
 from headbook.metrics.examples import causal_uniform, identity, uniform
 
 if TYPE_CHECKING:
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Entropy summed over rows, and the number of rows.
 
     *Shape:* ``(sentence, head)``; unit: nats.

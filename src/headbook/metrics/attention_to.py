@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.frame import Frame, Pairs, Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 BY_OFFSET = {"previous": -1, "self": 0, "next": 1}
 BY_KEY = ("first", "separator", "special", "punctuation")
@@ -77,7 +77,7 @@ def queries_with(scope: "Scope") -> "torch.Tensor":
     return counts
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Mass on each kind, and the number of queries that see one.
 
     *Shape:* ``(sentence, head, label)``.

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from headbook.measures.arithmetic import Floats
     from headbook.measures.clouds import Cloud, Estimate
-    from headbook.measures.flow import FlowView
+    from headbook.measures.flow import LayerFlow
     from headbook.measures.frame import Frame, Pairs, Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
     from headbook.measures.outputs import HeadOutputs
-    from headbook.measures.tokenview import TokenView
+    from headbook.measures.tokenview import TokenStates
 
 
 Bounds = Callable[[float], tuple[float, float]]
@@ -219,7 +219,7 @@ class AttentionMetric(HeadMetric):
         measure: sums over each sentence of a batch.
     """
 
-    measure: "Callable[[LayerView], Ratio]"
+    measure: "Callable[[LayerAttention], Ratio]"
 
 
 class Finished(NamedTuple):
@@ -254,7 +254,7 @@ class SampledMetric(HeadMetric):
             them. Heads do not influence each other.
     """
 
-    measure: "Callable[[LayerView], torch.Tensor]"
+    measure: "Callable[[LayerAttention], torch.Tensor]"
     about: "Callable[[Scope], torch.Tensor] | None" = None
     finish: "Callable[[Floats, Floats], Finished]"
     source: Source = Source.SAMPLE
@@ -353,7 +353,7 @@ class TokenMetric(LayerwiseMetric):
         beside: metrics that its charts and tables set it against.
     """
 
-    measure: "Callable[[TokenView, Space | None], torch.Tensor]"
+    measure: "Callable[[TokenStates, Space | None], torch.Tensor]"
     needs: frozenset[Need] = frozenset()
     beside: tuple[str, ...] = ()
 
@@ -374,7 +374,7 @@ class FlowMetric(LayerwiseMetric):
         needs: what the model must offer.
     """
 
-    measure: "Callable[[FlowView], torch.Tensor | None]"
+    measure: "Callable[[LayerFlow], torch.Tensor | None]"
     needs: frozenset[Need] = frozenset()
 
 

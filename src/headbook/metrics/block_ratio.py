@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from headbook.measures.arithmetic import Floats, Ints
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
     Bools = NDArray[np.bool_]
 
@@ -39,10 +39,10 @@ def segments(separator: "Bools", special: "Bools") -> "Ints":
     """
     found = np.zeros(len(special), dtype=np.int64)
     number, anything, closed = 0, False, False
-    for place, (ends, extra) in enumerate(zip(separator, special, strict=True)):
+    for index, (ends, extra) in enumerate(zip(separator, special, strict=True)):
         if not extra:
             number, anything, closed = number + closed, True, False
-        found[place] = number
+        found[index] = number
         closed = closed or (bool(ends) and anything)
     return found
 
@@ -55,7 +55,7 @@ def by_sentence(scope: "Scope") -> "list[Ints]":
     return [segments(a[c], b[c]) for a, b, c in zip(*flags, cut, strict=True)]
 
 
-def measure(layer: "LayerView") -> "torch.Tensor":
+def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Mass inside the own sentence, and rows. *Shape:* ``(text, head, 2)``."""
     maps = layer.attention.double().cpu().numpy()
     found = np.zeros((*maps.shape[:2], 2))
@@ -70,14 +70,16 @@ def measure(layer: "LayerView") -> "torch.Tensor":
 def about(scope: "Scope") -> "torch.Tensor":
     """What even attention would put there. *Shape:* ``(text, 1)``."""
     texts = zip(scope.once(sentences), scope.once(by_sentence), strict=True)
-    told = [block_sums(seen[None].astype(np.float64), seen, n)[1] for (_, _, seen), n in texts]
-    return scope.mask.new_tensor(told).unsqueeze(-1)
+    text_stats = [
+        block_sums(seen[None].astype(np.float64), seen, n)[1] for (_, _, seen), n in texts
+    ]
+    return scope.mask.new_tensor(text_stats).unsqueeze(-1)
 
 
-def finish(stats: "Floats", told: "Floats") -> Finished:
+def finish(stats: "Floats", text_stats: "Floats") -> Finished:
     """Mass over expectation. *Shape:* ``(text, head, 1)`` each."""
     rows = stats[..., 1:]
-    return Finished(stats[..., :1], told[:, None, :1] * (rows > 0), rows)
+    return Finished(stats[..., :1], text_stats[:, None, :1] * (rows > 0), rows)
 
 
 METRIC = SampledMetric(

@@ -15,10 +15,10 @@ from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Sectio
 from headbook.metrics.examples import identity, uniform
 
 if TYPE_CHECKING:
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Sum of the rows' strongest weights, and the number of rows.
 
     *Shape:* ``(sentence, head)``.

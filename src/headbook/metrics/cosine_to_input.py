@@ -16,14 +16,14 @@ from headbook.metrics.base import Chart, Section, TokenMetric
 if TYPE_CHECKING:
     import torch
 
-    from headbook.measures.tokenview import TokenView
+    from headbook.measures.tokenview import TokenStates
     from headbook.terms import Space
 
 
-def measure(view: "TokenView", _: "Space | None" = None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", _: "Space | None" = None) -> "torch.Tensor":
     """Cosine of each state to the input of its token. *Shape:* ``(state, sentence, token)``."""
-    lengths = view.states.norm(dim=-1) * view.input.norm(dim=-1)
-    products = (view.states * view.input).sum(-1)
+    lengths = tokens.states.norm(dim=-1) * tokens.input.norm(dim=-1)
+    products = (tokens.states * tokens.input).sum(-1)
     cosines: torch.Tensor = products / lengths.clamp_min(1e-30)
     return cosines
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.frame import Frame, Pairs
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 LABELS = ("either", "to_head", "to_dependent")
 
@@ -37,7 +37,7 @@ def links(frame: "Frame") -> "Pairs":
     share = frame.words.unsqueeze(-1)
     both = to_head & to_dependent
     kinds = [to_head, to_dependent, *([both] if bool(both.any()) else [])]
-    return frame.pairs([(found & frame.seen) * share for found in kinds])
+    return frame.pairs([(kind & frame.seen) * share for kind in kinds])
 
 
 def n_words(frame: "Frame") -> "torch.Tensor":
@@ -45,7 +45,7 @@ def n_words(frame: "Frame") -> "torch.Tensor":
     return (frame.words.sum(-1, keepdim=True) * frame.queries.parsed).unsqueeze(-1)
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Mass along dependencies, and all mass from words. *Shape:* ``(sentence, head, label)``."""
     mass = layer.on(layer.frame.once(links))
     found = mass.new_empty((*mass.shape[:2], len(LABELS)))

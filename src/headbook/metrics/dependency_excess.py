@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 LONGEST = 32
 WIDTH = LONGEST + 1  # distances from 0 on
@@ -43,7 +43,7 @@ def linked(scope: "Scope") -> "torch.Tensor":
     return to_head | to_head.mT
 
 
-def measure(layer: "LayerView") -> "torch.Tensor":
+def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Mass on linked words, then mass at each distance. *Shape:* ``(sentence, head, 1 + WIDTH)``.
 
     Sentences without a tree have none.
@@ -70,14 +70,14 @@ def about(scope: "Scope") -> "torch.Tensor":
     return found * scope.frame.queries.parsed
 
 
-def finish(stats: "NDArray[np.float64]", told: "NDArray[np.float64]") -> Finished:
+def finish(stats: "NDArray[np.float64]", text_stats: "NDArray[np.float64]") -> Finished:
     """Mass on links beyond what distances give, over all mass. *Shape:* ``(sentence, head, 1)``."""
-    links, pairs = np.split(told[:, 1 : 1 + 2 * WIDTH].sum(0), 2)
+    links, pairs = np.split(text_stats[:, 1 : 1 + 2 * WIDTH].sum(0), 2)
     share = np.divide(links, pairs, out=np.zeros(WIDTH), where=pairs > 0)
     by_distance = stats[..., 1 : 1 + WIDTH]
     beyond = stats[..., :1] - (by_distance @ share)[..., None]
     mass = by_distance.sum(-1, keepdims=True)
-    return Finished(beyond, mass, np.broadcast_to(told[:, None, :1], mass.shape))
+    return Finished(beyond, mass, np.broadcast_to(text_stats[:, None, :1], mass.shape))
 
 
 METRIC = SampledMetric(

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     import torch
     from numpy.typing import NDArray
 
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 LABELS = ("uas", "chain")
 
 
-def measure(layer: "LayerView") -> "torch.Tensor":
+def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Edges found, those of a chain, and all edges. *Shape:* ``(sentence, head, label + 1)``."""
     words = layer.scope.once(word_trees)
     stats = np.zeros((*layer.attention.shape[:2], len(LABELS) + 1))

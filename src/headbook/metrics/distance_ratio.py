@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
 def mean_distance(scope: "Scope") -> "torch.Tensor":
@@ -29,7 +29,7 @@ def mean_distance(scope: "Scope") -> "torch.Tensor":
     return reach / scope.n_visible.clamp(min=1)[:, None, :]
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Distance-weighted mass of the head and of a uniform head with the same rows' mass.
 
     *Shape:* ``(sentence, head)``.

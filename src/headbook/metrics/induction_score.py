@@ -16,10 +16,10 @@ from headbook.metrics.examples import identity
 from headbook.terms import View
 
 if TYPE_CHECKING:
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Mass on tokens after earlier places of the same token, and queries that have one.
 
     *Shape:* ``(sentence, head)``.

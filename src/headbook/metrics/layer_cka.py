@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def measure(states: "Sequence[Floats]") -> "Floats":
     """The unbiased HSIC of every two states over one minibatch, up to a factor that cancels."""
-    found = np.stack([_centred(each @ each.T).ravel() for each in states])
+    found = np.stack([_centred(state @ state.T).ravel() for state in states])
     products: Floats = found @ found.T
     return products
 

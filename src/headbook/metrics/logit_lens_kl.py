@@ -13,12 +13,12 @@ from headbook.terms import Space, State
 if TYPE_CHECKING:
     import torch
 
-    from headbook.measures.tokenview import TokenView
+    from headbook.measures.tokenview import TokenStates
 
 
-def measure(view: "TokenView", _: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":
     """Divergence from the last layer. *Shape:* ``(state, sentence, token)``."""
-    return view.readings.divergences
+    return tokens.readings.divergences
 
 
 METRIC = TokenMetric(

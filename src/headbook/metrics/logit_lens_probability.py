@@ -14,12 +14,12 @@ from headbook.terms import Space, State
 if TYPE_CHECKING:
     import torch
 
-    from headbook.measures.tokenview import TokenView
+    from headbook.measures.tokenview import TokenStates
 
 
-def measure(view: "TokenView", _: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":
     """Probability of the true token. *Shape:* ``(state, sentence, token)``."""
-    return view.readings.probabilities
+    return tokens.readings.probabilities
 
 
 METRIC = TokenMetric(

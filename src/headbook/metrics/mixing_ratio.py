@@ -22,12 +22,12 @@ from headbook.terms import State
 if TYPE_CHECKING:
     import torch
 
-    from headbook.measures.flow import FlowView
+    from headbook.measures.flow import LayerFlow
 
 
-def measure(view: "FlowView") -> "torch.Tensor | None":
+def measure(flow: "LayerFlow") -> "torch.Tensor | None":
     """Share of what other tokens bring. *Shape:* ``(sentence, token)``."""
-    return view.mixing
+    return flow.mixing
 
 
 METRIC = FlowMetric(

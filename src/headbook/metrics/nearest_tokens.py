@@ -13,13 +13,13 @@ from headbook.terms import Space
 if TYPE_CHECKING:
     import torch
 
-    from headbook.measures.tokenview import TokenView
+    from headbook.measures.tokenview import TokenStates
 
 
-def measure(view: "TokenView", space: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":
     """Cosine to the nearest encoding. *Shape:* ``(state, sentence, token)``."""
     assert space is not None
-    return view.compared(space).cosines[..., 0]
+    return tokens.compared(space).cosines[..., 0]
 
 
 METRIC = TokenMetric(

@@ -18,13 +18,13 @@ from headbook.terms import Space
 if TYPE_CHECKING:
     import torch
 
-    from headbook.measures.tokenview import TokenView
+    from headbook.measures.tokenview import TokenStates
 
 
-def measure(view: "TokenView", space: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":
     """Share of neighbours that stayed. *Shape:* ``(state, sentence, token)``."""
     assert space is not None
-    return view.kept(space)
+    return tokens.kept(space)
 
 
 METRIC = TokenMetric(

@@ -13,12 +13,12 @@ from headbook.terms import Space
 if TYPE_CHECKING:
     import torch
 
-    from headbook.measures.tokenview import TokenView
+    from headbook.measures.tokenview import TokenStates
 
 
-def measure(view: "TokenView", _: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":
     """The share, at every token. *Shape:* ``(state, sentence, token)``."""
-    return view.chance()
+    return tokens.chance()
 
 
 METRIC = TokenMetric(

@@ -15,13 +15,13 @@ from headbook.terms import Space
 if TYPE_CHECKING:
     import torch
 
-    from headbook.measures.tokenview import TokenView
+    from headbook.measures.tokenview import TokenStates
 
 
-def measure(view: "TokenView", space: Space | None) -> "torch.Tensor":
+def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":
     """Share of neighbours in common. *Shape:* ``(state, sentence, token)``."""
     assert space is not None
-    return view.shared(space)
+    return tokens.shared(space)
 
 
 METRIC = TokenMetric(

@@ -11,13 +11,13 @@ from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, 
 from headbook.metrics.examples import identity, previous_token
 
 if TYPE_CHECKING:
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 REACH = 32
 LABELS = tuple(str(offset) for offset in range(-REACH, REACH + 1))
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Mass at each offset, and all mass. *Shape:* ``(sentence, head, label)``."""
     sums = layer.by_offset
     n = (sums.shape[-1] + 1) // 2

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.arithmetic import Floats
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
-def measure(layer: "LayerView") -> "torch.Tensor":
+def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Shares added up over tokens, and how many tokens. *Shape:* ``(sentence, head, 2)``."""
     call, weights = layer.maps.call, layer.weights
     found = weights.new_zeros((*weights.shape[:2], 2))

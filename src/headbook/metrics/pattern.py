@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from headbook.measures.arithmetic import Floats
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
     Bools = NDArray[np.bool_]
 
@@ -83,17 +83,17 @@ def about(scope: "Scope") -> "torch.Tensor":
 
     *Shape:* ``(sentence, 2 * LONGEST + 1)``.
     """
-    told = np.zeros((len(scope.frame.seen), 2 * LONGEST + 1))
-    for line, one in zip(told, scope.once(fits), strict=True):
+    text_stats = np.zeros((len(scope.frame.seen), 2 * LONGEST + 1))
+    for line, one in zip(text_stats, scope.once(fits), strict=True):
         if one is not None and not scope.frame.stack.crosses:
             line[-1] = (one[2].sum(1) > 1).sum()
             extents = _offsets(one[2][None].astype(np.float64), one[2]).extents
             line[: len(extents)] = extents[:, 0]
             line[LONGEST : LONGEST + len(extents)] = extents[:, 1]
-    return scope.mask.new_tensor(told)
+    return scope.mask.new_tensor(text_stats)
 
 
-def measure(layer: "LayerView") -> "torch.Tensor":
+def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Masses by offset, then sums over rows. *Shape:* ``(sentence, head, WIDTH)``."""
     maps = layer.attention.double().cpu().numpy()
     if layer.frame.stack.learned_sink:  # a row's shape is that of what it gives to tokens
@@ -125,12 +125,12 @@ def _offsets(attention: "Floats", seen: "Bools") -> OffsetSums:
         return OffsetSums(np.zeros((heads, 1)), np.zeros(heads), np.zeros((0, 2), dtype=np.int64))
 
 
-def finish(stats: "Floats", told: "Floats") -> Finished:
+def finish(stats: "Floats", text_stats: "Floats") -> Finished:
     """Sums and numbers of rows. *Shape:* ``(sentence, head, label)`` each."""
-    sums = [_one(*each) for each in zip(stats, told, strict=True)]
+    sums = [_one(*pair) for pair in zip(stats, text_stats, strict=True)]
     rows = stats[..., ROWS]
     by_offset = rows * np.array([[len(one.extents) > 0] for one in sums])
-    mixed = rows * (told[:, 2 * LONGEST] > 0)[:, None]
+    mixed = rows * (text_stats[:, 2 * LONGEST] > 0)[:, None]
     left = [stats[..., COLUMN], fit_offsets(sums).residual * (by_offset > 0)]
     column, offset = (np.where(each > rows * NOTHING, each, 0) for each in left)
     across, along = stats[..., VERTICAL], stats[..., DIAGONAL]
@@ -140,13 +140,13 @@ def finish(stats: "Floats", told: "Floats") -> Finished:
     return Finished(np.stack(above, axis=-1), below, below)
 
 
-def _one(stats: "Floats", told: "Floats") -> OffsetSums:
+def _one(stats: "Floats", text_stats: "Floats") -> OffsetSums:
     """What `measure` and `about` kept of a sentence, as the fit of offsets wants it.
 
     Sums kept in single precision are brought back to those of rows that sum to 1, without which
     the weights' common factor would run away.
     """
-    extents = told[: 2 * LONGEST].reshape(2, LONGEST).T.astype(np.int64)
+    extents = text_stats[: 2 * LONGEST].reshape(2, LONGEST).T.astype(np.int64)
     extents = extents[extents.sum(1) > 0]
     reach = int(extents.max(initial=0))
     mass = stats[:, REACH - reach : REACH + reach + 1]

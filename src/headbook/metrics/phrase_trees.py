@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 LABELS = ("f1", "joint", "right_branching", "left_branching", "balanced", "ceiling")
 BASELINES = (right_branching, left_branching, balanced)
@@ -72,7 +72,7 @@ def gold(scope: "Scope") -> "tuple[NDArray[np.bool_], NDArray[np.int64]]":
     return brackets, counts
 
 
-def measure(layer: "LayerView") -> "torch.Tensor":
+def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Twice the brackets in both trees by label, and those of both trees.
 
     *Shape:* ``(sentence, head, label + 1)``.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 RULES = ("sum", "first", "unsplit")
 LABELS = tuple(f"{what}:{rule}" for what in ("alignment", "head_found") for rule in RULES)
@@ -51,7 +51,7 @@ def _at_first(maps: "torch.Tensor", scope: "Scope") -> "torch.Tensor":
     return looks.gather(3, columns[:, None, None, :].expand(*looks.shape[:3], -1))
 
 
-def measure(layer: "LayerView") -> "torch.Tensor":
+def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Numerators, denominators and words of each label. *Shape:* ``(sentence, head, 3 * label)``.
 
     Sentences without a tree have none.
@@ -60,18 +60,18 @@ def measure(layer: "LayerView") -> "torch.Tensor":
     to_head, rules = scope.frame.queries.to_head, scope.once(allowed)
     first = _at_first(maps.kept, scope)
     parts = first.new_empty((*first.shape[:2], 3, len(LABELS)))
-    for place, (weights, may) in enumerate(zip((maps.by_word, first, first), rules, strict=True)):
+    for index, (weights, may) in enumerate(zip((maps.by_word, first, first), rules, strict=True)):
         seen = weights * may.unsqueeze(1)
         linked = seen * (to_head | to_head.mT).unsqueeze(1)
-        parts[..., 0, place] = linked.sum((-1, -2))
-        parts[..., 1, place] = seen.sum((-1, -2))
-        parts[..., 2, place] = may.any(-1).sum(-1, keepdim=True)
+        parts[..., 0, index] = linked.sum((-1, -2))
+        parts[..., 1, index] = seen.sum((-1, -2))
+        parts[..., 2, index] = may.any(-1).sum(-1, keepdim=True)
         strongest, key = (seen - seen.diagonal(dim1=-2, dim2=-1).diag_embed()).max(-1)
         asked = (may & to_head).any(-1).unsqueeze(1)
         among = to_head.unsqueeze(1).expand(-1, seen.shape[1], -1, -1)
         hit = among.gather(-1, key.unsqueeze(-1)).squeeze(-1) & (strongest > 0) & asked
-        parts[..., 0, len(RULES) + place] = hit.sum(-1)
-        parts[..., 1:, len(RULES) + place] = asked.sum(-1, keepdim=True)
+        parts[..., 0, len(RULES) + index] = hit.sum(-1)
+        parts[..., 1:, len(RULES) + index] = asked.sum(-1, keepdim=True)
     return parts.flatten(2) * scope.frame.queries.parsed.unsqueeze(-1)
 
 

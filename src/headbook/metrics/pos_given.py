@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.frame import Frame
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
 def words_that_look(frame: "Frame") -> "torch.Tensor":
@@ -27,7 +27,7 @@ def words_that_look(frame: "Frame") -> "torch.Tensor":
     return frame.words.unsqueeze(1) @ frame.queries.tags
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Mass from words of each tag, and all mass. *Shape:* ``(sentence, head, label)``."""
     frame = layer.frame
     given = (layer.mass * frame.words.unsqueeze(1)) @ frame.queries.tags

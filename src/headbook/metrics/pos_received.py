@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
 def words_that_see(scope: "Scope") -> "torch.Tensor":
@@ -26,12 +26,12 @@ def words_that_see(scope: "Scope") -> "torch.Tensor":
     return (scope.frame.words.unsqueeze(-1) * (seen > 0)).sum(1, keepdim=True)
 
 
-def on_tags(layer: "LayerView") -> "torch.Tensor":
+def on_tags(layer: "LayerAttention") -> "torch.Tensor":
     """Mass from words on words of each tag. *Shape:* ``(sentence, head, label)``."""
     return layer.received_from_words @ layer.frame.keys.tags
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Mass on words of each tag, and all mass. *Shape:* ``(sentence, head, label)``."""
     total = (layer.total_from_words * layer.frame.keys.tagged).unsqueeze(-1)
     return Ratio(layer.once(on_tags), total, layer.scope.once(words_that_see))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
 def expected(scope: "Scope") -> "torch.Tensor":
@@ -28,7 +28,7 @@ def expected(scope: "Scope") -> "torch.Tensor":
     return share * scope.frame.words.unsqueeze(-1)
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Mass on words of each tag, and what uniform rows of the same mass would give.
 
     *Shape:* ``(sentence, head, label)``.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.frame import Frame, Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 REACH = 5
 CAUSAL_START = 2  # the first position that counts in causal stacks
@@ -34,7 +34,7 @@ def counted(frame: "Frame") -> "torch.Tensor":
     return rows
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Rows whose strongest key is at each offset, and all rows.
 
     *Shape:* ``(sentence, head, label)``.
@@ -56,8 +56,8 @@ def chance(scope: "Scope") -> Ratio:
     rows = scope.frame.once(counted).squeeze(1) * (scope.n_visible > 0)
     each = rows / scope.n_visible.clamp(min=1)
     found = rows.new_zeros((len(rows), 1, len(LABELS)))
-    for place, label in enumerate(LABELS):
-        found[:, 0, place] = (each * scope.sees_at(int(label))).sum(-1)
+    for index, label in enumerate(LABELS):
+        found[:, 0, index] = (each * scope.sees_at(int(label))).sum(-1)
     return Ratio(found, rows.sum(-1)[:, None, None])
 
 

@@ -15,10 +15,10 @@ from headbook.metrics.examples import identity, previous_token
 from headbook.terms import View
 
 if TYPE_CHECKING:
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Mass on the previous token, and queries that have one. *Shape:* ``(sentence, head)``."""
     return Ratio(*on_pairs(layer, previous))
 

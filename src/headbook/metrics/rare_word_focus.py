@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
 def looking(scope: "Scope") -> "torch.Tensor":
@@ -37,7 +37,7 @@ def looking(scope: "Scope") -> "torch.Tensor":
     return sees.to(scope.frame.dtype).unsqueeze(1)
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Words whose strongest key is the rarest word, and all words that see it.
 
     *Shape:* ``(sentence, head)``.

@@ -23,10 +23,10 @@ from headbook.terms import View
 
 if TYPE_CHECKING:
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Words found and words asked for. *Shape:* ``(sentence, head, label)``."""
     questions = layer.scope.once(asked)
     words = questions.labels.sum(1, keepdim=True)

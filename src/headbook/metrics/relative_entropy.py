@@ -12,10 +12,10 @@ from headbook.metrics.base import AttentionMetric, Chart, Example, Ratio, Sectio
 from headbook.metrics.examples import identity, uniform
 
 if TYPE_CHECKING:
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Relative entropy summed over rows with a choice, and their number.
 
     *Shape:* ``(sentence, head)``.

@@ -17,12 +17,12 @@ from headbook.terms import Rollout, State
 if TYPE_CHECKING:
     import torch
 
-    from headbook.measures.flow import FlowView
+    from headbook.measures.flow import LayerFlow
 
 
-def measure(view: "FlowView") -> "torch.Tensor | None":
+def measure(flow: "LayerFlow") -> "torch.Tensor | None":
     """Share of each token's own input. *Shape:* ``(sentence, token)``."""
-    return view.own(Rollout.HALF)
+    return flow.own(Rollout.HALF)
 
 
 METRIC = FlowMetric(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headbook.measures.frame import Frame
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 LABELS = ("separator", "sentence_end", "separator_by_norm", "sentence_end_by_norm")
 
@@ -40,7 +40,7 @@ def seeing(frame: "Frame") -> "torch.Tensor":
     return (sees & frame.counted.unsqueeze(-1)).to(frame.dtype)
 
 
-def measure(layer: "LayerView") -> "torch.Tensor":
+def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Mass on each kind, then the same by norm; all that counts; and the queries behind it.
 
     *Shape:* ``(sentence, head, 3 * label)``.

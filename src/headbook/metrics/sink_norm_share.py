@@ -18,10 +18,10 @@ from headbook.metrics.examples import identity, uniform
 from headbook.terms import View
 
 if TYPE_CHECKING:
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Norm-weighted mass on the sink, and in all. *Shape:* ``(sentence, head)``."""
     norms, queries = layer.maps.value_norms, layer.frame.n_queries
     if norms is None:

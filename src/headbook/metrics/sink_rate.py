@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 THRESHOLD = 0.3
 BY_KEY = ("first", "separator", "special", "punctuation")
@@ -58,7 +58,7 @@ def n_keys(scope: "Scope") -> "torch.Tensor":
     return scope.once(kinds).sum(1, keepdim=True)
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Number of sinks of each kind, and of keys. *Shape:* ``(sentence, head, label)``."""
     scope = layer.scope
     mean = layer.received / scope.once(n_looking).clamp(min=1)

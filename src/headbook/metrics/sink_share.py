@@ -12,10 +12,10 @@ from headbook.metrics.examples import identity, to_token, uniform
 from headbook.terms import View
 
 if TYPE_CHECKING:
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 
-def measure(layer: "LayerView") -> Ratio:
+def measure(layer: "LayerAttention") -> Ratio:
     """Mass on the sink, and the number of queries.
 
     *Shape:* ``(sentence, head)``.

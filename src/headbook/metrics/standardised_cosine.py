@@ -32,8 +32,8 @@ def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
         "without_outliers": (cloud.dropping(outliers), start.dropping(outliers)),
     }
     return {
-        label: mean(cloud.sample.sums(np.einsum("td,td->t", *each)), cloud.sample.counts)
-        for label, each in pairs.items()
+        label: mean(cloud.sample.sums(np.einsum("td,td->t", *pair)), cloud.sample.counts)
+        for label, pair in pairs.items()
     }
 
 

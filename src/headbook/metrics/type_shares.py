@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from headbook.measures.arithmetic import Floats
     from headbook.measures.frame import Frame, Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
     Bools = NDArray[np.bool_]
 
@@ -109,7 +109,7 @@ def own_sentence(scope: "Scope") -> "torch.Tensor":
     return found
 
 
-def measure(layer: "LayerView") -> "torch.Tensor":
+def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Sums over the rows of each sentence, then how many there are.
 
     *Shape:* ``(sentence, head, statistic)``, by `LABELS` and then `COUNTS`.
@@ -189,7 +189,7 @@ def key_classes(scope: "Scope") -> "Floats":
     keys, kept = scope.frame.keys, scope.kept
     place = kept.cumsum(1)
     tags = [[tag in group for tag in UPOS] for group in (FUNCTION, CONTENT)]
-    function, content = (keys.tags @ keys.tags.new_tensor(each) > 0 for each in tags)
+    function, content = (keys.tags @ keys.tags.new_tensor(tag) > 0 for tag in tags)
     first, last = place == 1, place == kept.sum(1, keepdim=True)
     found = np.zeros((*kept.shape, len(KEYS)))
     left = kept
@@ -199,7 +199,7 @@ def key_classes(scope: "Scope") -> "Floats":
     return found
 
 
-def finish(stats: "Floats", told: "Floats") -> Finished:
+def finish(stats: "Floats", text_stats: "Floats") -> Finished:
     """Sums over what they are sums of. *Shape:* ``(sentence, head, label)`` each."""
     below = np.stack([stats[..., _count_place(BELOW[label])] for label in LABELS], axis=-1)
     return Finished(stats[..., : len(LABELS)], below, below)

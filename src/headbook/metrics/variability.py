@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from headbook.measures.frame import Scope
-    from headbook.measures.layerview import LayerView
+    from headbook.measures.layerview import LayerAttention
 
 FIRST = 10  # Vig & Belinkov, footnote 3
 
 
-def measure(layer: "LayerView") -> "torch.Tensor":
+def measure(layer: "LayerAttention") -> "torch.Tensor":
     """Weights between the first tokens. *Shape:* ``(sentence, head, FIRST * FIRST)``."""
     return _square(layer.weights)
 

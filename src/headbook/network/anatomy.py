@@ -30,7 +30,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Anatomy:
+class Architecture:
     """How a model attends.
 
     Attributes:
@@ -69,7 +69,7 @@ class _Home:
     called: tuple[int, ...]
 
 
-def examine(model: Model, instead: str = "") -> Anatomy:
+def examine(model: Model, instead: str = "") -> Architecture:
     """Run the probe.
 
     Args:
@@ -85,7 +85,7 @@ def examine(model: Model, instead: str = "") -> Anatomy:
     stacks = {name: _stack(name, group, homes[name]) for name, group in groups.items()}
     place = {name: iter(home.called) for name, home in homes.items()}
     own = {name: home.layers for name, home in homes.items() if name != "cross"}
-    return Anatomy(
+    return Architecture(
         kind=_kind(stacks),
         stacks=stacks,
         calls=tuple(Call(s.stack, next(place[s.stack])) for s in seen),
@@ -102,10 +102,10 @@ def _home(body: torch.nn.Module, names: list[str]) -> _Home:
     A layer is an element of the outermost module list on the way to the attention module. Where
     the same module is called again and again, as in ALBERT, each call is a layer of its own.
     """
-    found = [FIRST_NUMBER.match(name) for name in names]
-    if not all(found):
+    matches = [FIRST_NUMBER.match(name) for name in names]
+    if not all(matches):
         return _Home((), tuple(range(len(names))))
-    places = [(m[1], int(m[2])) for m in found if m]
+    places = [(m[1], int(m[2])) for m in matches if m]
     elements = tuple(body.get_submodule(places[0][0]).children())
     if len(set(names)) < len(names):
         return _Home(tuple(elements[i] for _, i in places), tuple(range(len(names))))
@@ -140,6 +140,6 @@ def _hands_on_states(model: Model, layers: Mapping[str, tuple[torch.nn.Module, .
 
     What stands in a list of modules may be half a layer, whose output is no state of a token.
     """
-    passed = passed_in(model, {m for each in layers.values() for m in each})
-    chains = [is_chain(each, passed, n_queries(name)) for name, each in layers.items()]
+    passed = passed_in(model, {m for layer in layers.values() for m in layer})
+    chains = [is_chain(layer, passed, n_queries(name)) for name, layer in layers.items()]
     return bool(passed) and all(chains)

@@ -113,19 +113,19 @@ def _ask(model: Model) -> list[Seen]:
     seen = []
     for stack, field in FIELDS.items():
         weights = [each for each in getattr(output, field, None) or () if each is not None]
-        if not weights or not all(_is_map(stack, each) for each in weights):
+        if not weights or not all(_is_map(stack, weight) for weight in weights):
             continue
         home = _list_of(model, stack, len(weights))
         seen += [
             Seen(
                 stack=stack,
                 name=f"{home}.{layer}" if home else "",
-                n_heads=each.shape[1],
-                n_key_heads=each.shape[1],
+                n_heads=weight.shape[1],
+                n_key_heads=weight.shape[1],
                 head_width=0,
-                causal=_is_causal(each),
+                causal=_is_causal(weight),
             )
-            for layer, each in enumerate(weights)
+            for layer, weight in enumerate(weights)
         ]
     return seen
 
@@ -141,8 +141,8 @@ def _list_of(model: Model, stack: str, size: int) -> str:
         for name, module in model.body.named_modules()
         if isinstance(module, torch.nn.ModuleList) and len(module) == size and part in name
     }
-    passed = passed_in(model, {m for each in lists.values() for m in each})
-    whole = [n for n, each in lists.items() if is_chain(each, passed, n_queries(stack))]
+    passed = passed_in(model, {m for modules in lists.values() for m in modules})
+    whole = [n for n, modules in lists.items() if is_chain(modules, passed, n_queries(stack))]
     return next(iter([*whole, *lists]), "")
 
 

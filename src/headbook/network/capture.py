@@ -12,7 +12,7 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.calls import FIELDS
 from headbook.network.chains import first
 from headbook.network.families import Site
@@ -27,7 +27,7 @@ OnState = Callable[[str, int, State, torch.Tensor], None]
 
 def forward(
     model: Model,
-    anatomy: Anatomy,
+    architecture: Architecture,
     batch: Batch,
     on_attention: OnAttention | None = None,
     *,
@@ -44,26 +44,26 @@ def forward(
     Returns:
         What the model returns.
     """
-    places = iter(anatomy.calls if calls is None else calls)
+    places = iter(architecture.calls if calls is None else calls)
     with torch.inference_mode():
         if on_attention is None:
             return model.body(**inputs(batch))
-        if anatomy.hooked:
+        if architecture.hooked:
 
             def watcher(attention: hook.Attention) -> torch.Tensor | None:
-                place = next(places)
-                projection = anatomy.projections.get((place.stack, place.layer))
-                return on_attention(place, replace(attention, projection=projection))
+                call = next(places)
+                projection = architecture.projections.get((call.stack, call.layer))
+                return on_attention(call, replace(attention, projection=projection))
 
             with hook.watching(watcher):
                 return model.body(**inputs(batch))
         with own_code(model):
             output = model.body(**inputs(batch), output_attentions=True)
-        by_stack = {name: iter(returned(output, name)) for name in anatomy.stacks}
-        for place in places:
-            weights = next(by_stack[place.stack])
-            check_shape(model, anatomy.stacks[place.stack], place, weights, batch)
-            on_attention(place, hook.Attention(None, None, None, None, None, weights, None))
+        by_stack = {name: iter(returned(output, name)) for name in architecture.stacks}
+        for call in places:
+            weights = next(by_stack[call.stack])
+            check_shape(model, architecture.stacks[call.stack], call, weights, batch)
+            on_attention(call, hook.Attention(None, None, None, None, None, weights, None))
         return output
 
 
@@ -103,16 +103,16 @@ def inputs(batch: Batch) -> dict[str, torch.Tensor]:
 
 
 @contextmanager
-def tapped(model: Model, anatomy: Anatomy, on_state: OnState) -> Iterator[None]:
+def tapped(model: Model, architecture: Architecture, on_state: OnState) -> Iterator[None]:
     """Show the residual states of every pass inside the block.
 
     ``on_state`` gets stack, layer, state and vectors ``(sentence, token, width)``: the input once
     for each stack, then ``mid`` (where the table of families tells where it is) and ``out`` of
     each layer. Stack ``cross`` has a ``mid`` only, the decoder's state after cross-attention.
     """
-    sites = anatomy.family.sites if anatomy.family else {}
+    sites = architecture.family.sites if architecture.family else {}
     with ExitStack() as hooks:
-        for name, layers in anatomy.layers.items():
+        for name, layers in architecture.layers.items():
             inside = {s: sites[s] for s in (name, "cross") if s in sites and _lives_in(s, name)}
             tap = _Tap(name, len(layers), inside, on_state)
             for module in dict.fromkeys(layers):

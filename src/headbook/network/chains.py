@@ -24,8 +24,8 @@ def passed_in(model: Model, modules: Collection[torch.nn.Module]) -> Passed:
     try:
         run(model)
     finally:
-        for each in hooks:
-            each.remove()
+        for hook in hooks:
+            hook.remove()
     return found
 
 
@@ -33,8 +33,8 @@ def is_chain(layers: tuple[torch.nn.Module, ...], passed: Passed, length: int) -
     """Whether layers hand on states of so many tokens, one to the next."""
     if any(len(passed.get(m, ())) != layers.count(m) for m in layers):
         return False
-    ways = {module: iter(passed[module]) for module in layers}
-    steps = [next(ways[module]) for module in layers]
+    paths = {module: iter(passed[module]) for module in layers}
+    steps = [next(paths[module]) for module in layers]
     whole = all(_is_state(states, length) for step in steps for states in step)
     return whole and all(torch.equal(one[1], other[0]) for one, other in pairwise(steps))
 

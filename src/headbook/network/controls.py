@@ -7,20 +7,20 @@ from hashlib import blake2b
 import numpy as np
 
 from headbook.inputs import NO_HEAD, Sentence, Word
-from headbook.terms import Control
+from headbook.terms import Baseline
 from headbook.text.annotate import split_words
 
 
-def twins(control: str, seeds: int) -> Iterator[tuple[str, Control, int]]:
+def twins(baseline: str, seeds: int) -> Iterator[tuple[str, Baseline, int]]:
     """Name, kind and seed of everything that an option asks for, in order.
 
     Args:
-        control: kinds separated by commas, or ``none``.
+        baseline: kinds separated by commas, or ``none``.
         seeds: how many untrained twins; words are shuffled once.
     """
-    for kind in Control:
-        if kind in control.split(","):
-            for seed in range(seeds if kind is Control.UNTRAINED else 1):
+    for kind in Baseline:
+        if kind in baseline.split(","):
+            for seed in range(seeds if kind is Baseline.UNTRAINED else 1):
                 yield f"{kind} {seed}", kind, seed
 
 

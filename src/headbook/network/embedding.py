@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from headbook.network.anatomy import Anatomy
+from headbook.network.anatomy import Architecture
 from headbook.network.capture import forward, tapped
 from headbook.network.model import Model
 from headbook.network.vocabulary import Linear, Norm, Vocabulary
@@ -30,7 +30,11 @@ class Embedding:
 
 
 def read_embedding(
-    model: Model, anatomy: Anatomy, side: Side, batch: Batch, coarse: torch.dtype | None = None
+    model: Model,
+    architecture: Architecture,
+    side: Side,
+    batch: Batch,
+    coarse: torch.dtype | None = None,
 ) -> Embedding:
     """Read the original encodings of one side.
 
@@ -43,34 +47,34 @@ def read_embedding(
     words = _word_embedding(model, side)
     if words is None:
         return Embedding(None, "the model has no matrix with an embedding for each entry")
-    stack = next(n for n, s in anatomy.stacks.items() if s.queries is s.keys is side)
+    stack = next(n for n, s in architecture.stacks.items() if s.queries is s.keys is side)
     inside: dict[str, torch.Tensor] = {}
 
     def keep(name: str, _: int, state: State, vectors: torch.Tensor) -> None:
         if name == stack and state is State.INPUT:
             inside["input"] = vectors
 
-    path = anatomy.family.norms.get(side, "") if anatomy.family else ""
+    path = architecture.family.norms.get(side, "") if architecture.family else ""
     norm = model.body.get_submodule(path) if path else None
     handle = norm and norm.register_forward_pre_hook(lambda _, args: inside.update(sum=args[0]))
     try:
-        with tapped(model, anatomy, keep):
-            forward(model, anatomy, batch)
+        with tapped(model, architecture, keep):
+            forward(model, architecture, batch)
     finally:
         if handle is not None:
             handle.remove()
-    through = _through(model, anatomy, words)
+    through = _through(model, architecture, words)
     width = words.shape[1] if through is None else len(through.weight)
     if "input" not in inside or inside["input"].shape[-1] != width:
         return Embedding(None, _elsewhere(inside.get("input"), words))
     ids = batch.texts[side].ids
     words = words[: len(model.tokenizer)].to(batch.texts[side].share.dtype)
-    if anatomy.family is None:
+    if architecture.family is None:
         return Embedding(
             Vocabulary(words, coarse=coarse),
             "where this architecture adds positions is not in the table",
         )
-    scale = _scale(model, anatomy.family.scale)
+    scale = _scale(model, architecture.family.scale)
     before = inside.get("sum", inside["input"])[0]
     added = before.to(words.dtype) - scale * words[ids[0]]
     if through is None and _only_scaled(before, words[ids[0]]):
@@ -111,9 +115,9 @@ def _scale(model: Model, path: str) -> float:
     return float(found) if path else 1.0
 
 
-def _through(model: Model, anatomy: Anatomy, words: torch.Tensor) -> Linear | None:
+def _through(model: Model, architecture: Architecture, words: torch.Tensor) -> Linear | None:
     """The map between the embedding block's norm and the first layer, where there is one."""
-    path = anatomy.family.through if anatomy.family else ""
+    path = architecture.family.through if architecture.family else ""
     module: Any = dict(model.body.named_modules()).get(path) if path else None
     if module is None:
         return None

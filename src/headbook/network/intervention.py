@@ -14,7 +14,7 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.capture import forward, inputs
 from headbook.network.chains import first
 from headbook.network.model import Model
@@ -58,13 +58,13 @@ class Intervened:
     """
 
     model: Model
-    anatomy: Anatomy
+    architecture: Architecture
     slots: Mapping[str, Sequence[Slot]]
 
     @property
     def read(self) -> str:
         """The stack whose last states are the model's."""
-        return "decoder" if "decoder" in self.anatomy.layers else "self"
+        return "decoder" if "decoder" in self.architecture.layers else "self"
 
     def run(self, batch: Batch, ablation: Ablation, states: "States | None" = None) -> torch.Tensor:
         """What leaves the last layer. *Shape:* ``(row, token, width)``.
@@ -75,21 +75,21 @@ class Intervened:
                 ablated are not computed again.
         """
         left: list[torch.Tensor] = []
-        last = self.anatomy.layers[self.read][-1]
+        last = self.architecture.layers[self.read][-1]
         with ExitStack() as around:
-            calls = self.anatomy.calls
+            calls = self.architecture.calls
             if states is not None and self.slots:
                 calls = around.enter_context(self._later(ablation, states))
             handle = last.register_forward_hook(lambda _, __, output: left.append(first(output)))
             around.callback(handle.remove)
-            forward(self.model, self.anatomy, batch, ablation.output, calls=calls)
+            forward(self.model, self.architecture, batch, ablation.output, calls=calls)
         return left[-1]
 
     def states(self, batch: Batch) -> "States":
         """What leaves every layer, in a pass without ablation."""
-        found = {name: [] for name in self.anatomy.layers}  # type: dict[str, list[torch.Tensor]]
+        found = {name: [] for name in self.architecture.layers}  # type: dict[str, list[torch.Tensor]]
         with ExitStack() as hooks, torch.inference_mode():
-            for name, layers in self.anatomy.layers.items():
+            for name, layers in self.architecture.layers.items():
                 for layer in dict.fromkeys(layers):
                     keep = _keeper(found[name])
                     hooks.callback(layer.register_forward_hook(keep).remove)
@@ -110,16 +110,16 @@ class Intervened:
                     around.enter_context(handing_on(self.slots[stack][:number], given))
             yield tuple(
                 call
-                for call in self.anatomy.calls
+                for call in self.architecture.calls
                 if call.layer >= skipped["decoder" if call.stack == "cross" else call.stack]
             )
 
     def _skipped(self, ablation: Ablation) -> dict[str, int]:
         """How many layers of each stack come before the first that is ablated."""
         lowest = {name: len(slots) for name, slots in self.slots.items()}
-        for place in ablation.heads:
-            stack = "decoder" if place.stack == "cross" else place.stack
-            lowest[stack] = min(lowest[stack], place.layer)
+        for head in ablation.heads:
+            stack = "decoder" if head.stack == "cross" else head.stack
+            lowest[stack] = min(lowest[stack], head.layer)
         if "encoder" in lowest and lowest["encoder"] < len(self.slots["encoder"]):
             lowest["decoder"] = 0  # every layer of the decoder reads what the encoder gives
         return lowest
@@ -140,7 +140,7 @@ class States:
         return States({n: [s.repeat(times, 1, 1) for s in each] for n, each in self.after.items()})
 
 
-def intervened(model: Model, anatomy: Anatomy, batch: Batch) -> Intervened:
+def intervened(model: Model, architecture: Architecture, batch: Batch) -> Intervened:
     """Make a model's heads replaceable.
 
     Args:
@@ -150,16 +150,18 @@ def intervened(model: Model, anatomy: Anatomy, batch: Batch) -> Intervened:
     Raises:
         ModelError: heads of this model cannot be replaced.
     """
-    if not anatomy.hooked:
-        raise ModelError(f"model '{model.name}': {anatomy.unhooked}; its heads cannot be replaced")
-    if not anatomy.layers:
+    if not architecture.hooked:
+        raise ModelError(
+            f"model '{model.name}': {architecture.unhooked}; its heads cannot be replaced"
+        )
+    if not architecture.layers:
         raise ModelError(
             f"model '{model.name}': its layers do not hand on one vector a token; its heads cannot "
             "be replaced"
         )
-    shared = any(len({*layers}) < len(layers) for layers in anatomy.layers.values())
-    whole = Intervened(model, anatomy, {})
-    later = Intervened(model, anatomy, {} if shared else slots_of(model, anatomy))
+    shared = any(len({*layers}) < len(layers) for layers in architecture.layers.values())
+    whole = Intervened(model, architecture, {})
+    later = Intervened(model, architecture, {} if shared else slots_of(model, architecture))
     return later if not shared and _agree(whole, later, batch) else whole
 
 
@@ -167,14 +169,14 @@ def _agree(whole: Intervened, later: Intervened, batch: Batch) -> bool:
     """Whether passes that begin at any layer give what the whole pass gives."""
     states = whole.states(batch)
     expected = states.after[whole.read][-1]
-    for call in whole.anatomy.calls:
+    for call in whole.architecture.calls:
         none = torch.zeros(len(expected), 1, dtype=torch.bool, device=expected.device)
         itself = Ablation({call: none}, lambda _, attention: _output(attention))
         try:
             found = later.run(batch, itself, states)
         except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
             return False
-        valid = batch.texts[whole.anatomy.stacks[whole.read].queries].valid
+        valid = batch.texts[whole.architecture.stacks[whole.read].queries].valid
         if (found - expected)[valid].abs().max() > SAME * expected[valid].abs().max():
             return False
     return True

@@ -81,11 +81,11 @@ class Judge(Protocol):
             *Shape:* ``(pass, sentence)`` each.
         """
 
-    def slopes(self, batch: Batch, answer: Any, states: torch.Tensor) -> Iterator[Slope]:
+    def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
         """What to differentiate in one pass; random draws come from the sentences' hashes.
 
         Args:
-            answer: what the model returned.
+            model_output: what the model returned.
             states: what left its last layer.
         """
 
@@ -135,7 +135,7 @@ class Words:
         loss, divergence = self._scored(batch, torch.cat([states[None], others]))
         return dict(zip(self.targets, (loss[1:] - loss[0], divergence[1:]), strict=True))
 
-    def slopes(self, batch: Batch, answer: Any, states: torch.Tensor) -> Iterator[Slope]:
+    def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
         """The loss; and the log probability of tokens that the model itself draws.
 
         The mean of the square of its slope is the Fisher information, half of which along a change
@@ -145,7 +145,7 @@ class Words:
         del states
         true = self._true(batch)
         chosen = true >= 0
-        logs = answer.logits[chosen].log_softmax(-1)
+        logs = model_output.logits[chosen].log_softmax(-1)
         loss = -logs.gather(-1, true[chosen][:, None]).sum()
         yield Slope(self.targets[0], loss, squared=False)
         shares = logs.detach().double().exp().cumsum(-1)
@@ -228,9 +228,9 @@ class States:
         texts = [(each * valid[..., None]).sum(-2) for each in (one, other)]
         return {Target.STATE: tokens, Target.EMBEDDING: 1 - _cosine(*texts)}
 
-    def slopes(self, batch: Batch, answer: Any, states: torch.Tensor) -> Iterator[Slope]:
+    def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
         """Unit vectors in random directions: half their squared change is 1 minus the cosine."""
-        del answer
+        del model_output
         valid = batch.texts[self.side].valid.to(states)[..., None]
         tokens = torch.nn.functional.normalize(states, dim=-1) * valid
         texts = torch.nn.functional.normalize((states * valid).sum(1, keepdim=True), dim=-1)

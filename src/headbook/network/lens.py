@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from headbook.network.anatomy import Anatomy
+from headbook.network.anatomy import Architecture
 from headbook.network.capture import inputs
 from headbook.network.chains import first
 from headbook.network.model import Model
@@ -64,7 +64,7 @@ class Lens:
     """
 
     model: Model
-    anatomy: Anatomy
+    architecture: Architecture
     stack: str
     slots: Mapping[str, Sequence[Slot]]
     size: int = 0
@@ -72,7 +72,7 @@ class Lens:
     @property
     def causal(self) -> bool:
         """Whether the true token is the next one, not the token itself."""
-        return self.anatomy.stacks[self.stack].causal
+        return self.architecture.stacks[self.stack].causal
 
     def targets(self, texts: Texts) -> torch.Tensor:
         """The token that the head should name at each place; -1 where there is none.
@@ -87,7 +87,7 @@ class Lens:
     def final(self, batch: Batch) -> torch.Tensor:
         """What leaves the last layer, seen in a pass. *Shape:* ``(sentence, token, width)``."""
         left: list[torch.Tensor] = []
-        last = self.anatomy.layers[self.stack][-1]
+        last = self.architecture.layers[self.stack][-1]
         handle = last.register_forward_hook(lambda _, __, output: left.append(first(output)))
         try:
             with torch.inference_mode():
@@ -132,16 +132,16 @@ class Lens:
             final: what leaves the last layer. *Shape:* ``(sentence, token, width)``.
             k: how many of the largest logits to keep.
         """
-        found, n_states = Readings.empty(states, k), len(states)
+        readings, n_states = Readings.empty(states, k), len(states)
         rows, true = states[:, texts.valid], self.targets(texts)[texts.valid]
         size = max(1, BLOCK // self.size // (n_states + 1))
         blocks = zip(
             rows.split(size, 1), final[texts.valid].split(size), true.split(size), strict=True
         )
         parts = [self._read(*block, k) for block in blocks]
-        for whole, *some in zip(found, *parts, strict=True):
+        for whole, *some in zip(readings, *parts, strict=True):
             whole[:, texts.valid] = torch.cat(some, 1)
-        return found
+        return readings
 
     def _read(
         self, rows: torch.Tensor, final: torch.Tensor, true: torch.Tensor, k: int
@@ -154,10 +154,10 @@ class Lens:
         best = logits.topk(k)
         place = true.clamp(min=0).expand(len(logits), -1)[..., None]
         ranks = (logits > logits.gather(-1, place)).sum(-1)
-        told = true >= 0
+        known = true >= 0
         return Readings(
-            ranks.to(logs).masked_fill(~told, torch.nan),
-            logs.gather(-1, place).squeeze(-1).exp().masked_fill(~told, torch.nan),
+            ranks.to(logs).masked_fill(~known, torch.nan),
+            logs.gather(-1, place).squeeze(-1).exp().masked_fill(~known, torch.nan),
             (last.exp() * (last - logs)).sum(-1).clamp(min=0),
             best.indices,
             logs.gather(-1, best.indices).exp(),
@@ -170,14 +170,14 @@ class NoLens(NamedTuple):
     why: str
 
 
-def read_lens(model: Model, anatomy: Anatomy) -> Lens | NoLens:
+def read_lens(model: Model, architecture: Architecture) -> Lens | NoLens:
     """The lens of a model, tried on one state; or why it has none."""
     if model.headless:
         return NoLens(model.headless)
-    if not anatomy.layers:
+    if not architecture.layers:
         return NoLens("the layers of this architecture do not hand on one vector a token")
-    stack = "decoder" if "decoder" in anatomy.layers else "self"
-    lens = Lens(model, anatomy, stack, slots_of(model, anatomy))
+    stack = "decoder" if "decoder" in architecture.layers else "self"
+    lens = Lens(model, architecture, stack, slots_of(model, architecture))
     width = lens.slots[stack][-1].width
     try:
         logits = lens.logits(torch.zeros(1, width, device=model.device))
@@ -195,7 +195,7 @@ def _reads_last_layer(lens: Lens) -> bool:
     They are others than those under which the lens puts states through the head.
     """
     left: list[torch.Tensor] = []
-    last = lens.anatomy.layers[lens.stack][-1]
+    last = lens.architecture.layers[lens.stack][-1]
     handle = last.register_forward_hook(lambda _, __, output: left.append(first(output)))
     try:
         own = run(lens.model, number=1, whole=True).logits[0]

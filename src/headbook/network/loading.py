@@ -33,7 +33,7 @@ def with_head(folder: Path, config: Any, dtype: torch.dtype) -> tuple[Any, dict[
     more = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
 
     def load(loader: Any) -> tuple[Any, dict[str, Any]]:
-        found: tuple[Any, dict[str, Any]] = loader.from_pretrained(
+        pair: tuple[Any, dict[str, Any]] = loader.from_pretrained(
             folder,
             config=config,
             dtype=dtype,
@@ -43,7 +43,7 @@ def with_head(folder: Path, config: Any, dtype: torch.dtype) -> tuple[Any, dict[
             output_loading_info=True,
             **more,
         )
-        return found
+        return pair
 
     loader = _head_loader(config)
     if loader is None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import torch
 
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.learned import learned_share
 from headbook.network.model import Model
 from headbook.network.ownattention import applied, difference, own
@@ -31,9 +31,11 @@ def largest(errors: Iterable[float]) -> float:
     return float(torch.tensor([*errors], dtype=torch.float64).max())
 
 
-def rows(anatomy: Anatomy, batch: Batch, attention: Mapping[Call, hook.Attention]) -> Found:
+def rows(
+    architecture: Architecture, batch: Batch, attention: Mapping[Call, hook.Attention]
+) -> Found:
     """What a query gives is all that there is, the share of a learned sink included."""
-    for name, stack in anatomy.stacks.items():
+    for name, stack in architecture.stacks.items():
         valid = batch.texts[stack.queries].valid
         sums = [
             (a.weights.sum(-1) + (learned_share(a) if stack.learned_sink else 0)).movedim(1, -1)
@@ -47,9 +49,11 @@ def rows(anatomy: Anatomy, batch: Batch, attention: Mapping[Call, hook.Attention
         )
 
 
-def nothing_lost(anatomy: Anatomy, batch: Batch, attention: Mapping[Call, hook.Attention]) -> Found:
+def nothing_lost(
+    architecture: Architecture, batch: Batch, attention: Mapping[Call, hook.Attention]
+) -> Found:
     """What rows lack goes to a sink that brings nothing."""
-    for name, stack in anatomy.stacks.items():
+    for name, stack in architecture.stacks.items():
         if stack.learned_sink:
             valid = batch.texts[stack.queries].valid
             pairs = [(applied(a), a.output) for c, a in attention.items() if c.stack == name]
@@ -65,26 +69,28 @@ def nothing_lost(anatomy: Anatomy, batch: Batch, attention: Mapping[Call, hook.A
 
 
 def as_returned(
-    model: Model, anatomy: Anatomy, batch: Batch, attention: Mapping[Call, hook.Attention]
+    model: Model, architecture: Architecture, batch: Batch, attention: Mapping[Call, hook.Attention]
 ) -> Found:
     """What was read in a batch against what the model returns for some of its texts alone."""
     few = range(min(ALONE, len(batch.items)))
-    alone = [own(model, anatomy, Batch.of([batch.items[i]], model.device)) for i in few]
+    alone = [own(model, architecture, Batch.of([batch.items[i]], model.device)) for i in few]
     errors: dict[str, list[float]] = defaultdict(list)
     for call, seen in attention.items():
-        stack = anatomy.stacks[call.stack]
+        stack = architecture.stacks[call.stack]
         for i, theirs in enumerate(each.get(call) for each in alone):
             if theirs is not None and theirs.ndim == seen.weights.ndim:
                 n, m = (int(batch.texts[s].valid[i].sum()) for s in (stack.queries, stack.keys))
                 mine = seen.weights[i, :, :n, :m]
                 errors[call.stack].append(difference(mine, theirs[0, :, :n, :m]))
-    for name, found in errors.items():
-        yield OWN, name, largest(found)
+    for name, error in errors.items():
+        yield OWN, name, largest(error)
 
 
-def triangles(anatomy: Anatomy, batch: Batch, attention: Mapping[Call, hook.Attention]) -> Found:
+def triangles(
+    architecture: Architecture, batch: Batch, attention: Mapping[Call, hook.Attention]
+) -> Found:
     """In causal stacks nothing goes to what comes later."""
-    for name, stack in anatomy.stacks.items():
+    for name, stack in architecture.stacks.items():
         if stack.causal:
             # Rows of padding may see no key at all, and then look everywhere alike.
             valid = batch.texts[stack.queries].valid

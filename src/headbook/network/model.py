@@ -110,7 +110,7 @@ def load_model(
     Raises:
         ModelError: in one line, what is missing and what to do.
     """
-    folder, name, found = _resolve(name, revision)
+    folder, name, text = _resolve(name, revision)
     hook.register()
     with _quiet(verbose), _explained(name):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -121,7 +121,7 @@ def load_model(
     network.eval().requires_grad_(requires_grad=False).to(place)
     return Model(
         name=name,
-        revision=found,
+        revision=text,
         network=network,
         tokenizer=tokenizer,
         limit=_limit(network, tokenizer),

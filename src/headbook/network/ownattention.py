@@ -13,7 +13,7 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call, examine
+from headbook.network.anatomy import Architecture, Call, examine
 from headbook.network.capture import check_shape, forward, inputs, returned
 from headbook.network.model import Model
 from headbook.network.probe import own_code
@@ -27,8 +27,8 @@ Weights = dict[Call, torch.Tensor]
 Seen = dict[Call, hook.Attention]
 
 
-def settle(model: Model, anatomy: Anatomy, items: Sequence[Encoded]) -> Anatomy:
-    """The anatomy with the way of reading that gives the model's own attention.
+def settle(model: Model, architecture: Architecture, items: Sequence[Encoded]) -> Architecture:
+    """The architecture with the way of reading that gives the model's own attention.
 
     Args:
         items: texts of different lengths, and among them several of one length.
@@ -37,28 +37,28 @@ def settle(model: Model, anatomy: Anatomy, items: Sequence[Encoded]) -> Anatomy:
         ModelError: none does; with the layer, and what came.
     """
     batches = [Batch.of([item], model.device) for item in items]
-    alone = [_seen(model, anatomy, batch) for batch in batches]
-    if anatomy.hooked:
-        why = _unlike(model, anatomy, batches, alone)
+    alone = [_seen(model, architecture, batch) for batch in batches]
+    if architecture.hooked:
+        why = _unlike(model, architecture, batches, alone)
         if why:
-            anatomy = examine(model, instead=why)
-            alone = [_seen(model, anatomy, batch) for batch in batches]
-    learned = _learned(model, anatomy, alone)
-    anatomy = replace(
-        anatomy,
-        stacks={n: replace(s, learned_sink=n in learned) for n, s in anatomy.stacks.items()},
+            architecture = examine(model, instead=why)
+            alone = [_seen(model, architecture, batch) for batch in batches]
+    learned = _learned(model, architecture, alone)
+    architecture = replace(
+        architecture,
+        stacks={n: replace(s, learned_sink=n in learned) for n, s in architecture.stacks.items()},
     )
-    padded = _apart(model, anatomy, items, alone)
+    padded = _apart(model, architecture, items, alone)
     if not padded:
-        return anatomy
+        return architecture
     same = [i for i, item in enumerate(items) if item.lengths == items[-1].lengths]
-    found = _apart(model, anatomy, [items[i] for i in same], [alone[i] for i in same])
-    if found:
+    text = _apart(model, architecture, [items[i] for i in same], [alone[i] for i in same])
+    if text:
         raise ModelError(
-            f"model '{model.name}': {found}, even without padding; such attention cannot be read "
+            f"model '{model.name}': {text}, even without padding; such attention cannot be read "
             "in batches: give one sentence a batch with --batch-tokens 1"
         )
-    return replace(anatomy, padded=False)
+    return replace(architecture, padded=False)
 
 
 def tolerance(model: Model) -> float:
@@ -68,7 +68,7 @@ def tolerance(model: Model) -> float:
 
 
 def apart(
-    anatomy: Anatomy, batch: Batch, seen: Seen, alone: Sequence[Seen]
+    architecture: Architecture, batch: Batch, seen: Seen, alone: Sequence[Seen]
 ) -> Iterator[tuple[Call, float]]:
     """Largest difference of the weights of a batch from those of its texts alone, by place.
 
@@ -76,61 +76,67 @@ def apart(
         alone: of each text of the batch, in its order.
     """
     for call, attention in seen.items():
-        stack = anatomy.stacks[call.stack]
+        stack = architecture.stacks[call.stack]
         queries = batch.texts[stack.queries].valid.sum(1).tolist()
         keys = batch.texts[stack.keys].valid.sum(1).tolist()
         pairs = zip(
-            attention.weights, (each[call].weights[0] for each in alone), queries, keys, strict=True
+            attention.weights,
+            (attentions[call].weights[0] for attentions in alone),
+            queries,
+            keys,
+            strict=True,
         )
         yield call, max(difference(a[:, :n, :m], b[:, :n, :m]) for a, b, n, m in pairs)
 
 
-def read(model: Model, anatomy: Anatomy, batch: Batch) -> dict[Call, hook.Attention]:
+def read(model: Model, architecture: Architecture, batch: Batch) -> dict[Call, hook.Attention]:
     """All attention of a batch, as a run reads it."""
-    found: dict[Call, hook.Attention] = {}
-    forward(model, anatomy, batch, found.__setitem__)
-    return found
+    attentions: dict[Call, hook.Attention] = {}
+    forward(model, architecture, batch, attentions.__setitem__)
+    return attentions
 
 
 @contextmanager
-def eager(model: Model, anatomy: Anatomy) -> Iterator[None]:
+def eager(model: Model, architecture: Architecture) -> Iterator[None]:
     """Let the model compute its attention by itself, without the hook, inside the block."""
     model.network.set_attn_implementation("eager")
     try:
         yield
     finally:
         # By name: the parts of a model may each have an implementation of their own.
-        if anatomy.hooked:
+        if architecture.hooked:
             model.network.set_attn_implementation(hook.NAME)
 
 
-def own(model: Model, anatomy: Anatomy, batch: Batch) -> Weights:
+def own(model: Model, architecture: Architecture, batch: Batch) -> Weights:
     """What the model's own eager attention returns, for the layers where it returns something."""
-    with eager(model, anatomy), torch.inference_mode():
+    with eager(model, architecture), torch.inference_mode():
         output = model.body(**inputs(batch), output_attentions=True)
     found: Weights = {}
-    for name in anatomy.stacks:
-        calls = [call for call in anatomy.calls if call.stack == name]
+    for name in architecture.stacks:
+        calls = [call for call in architecture.calls if call.stack == name]
         given = returned(output, name)
         if len(given) == len(calls):
             found |= dict(zip(calls, given, strict=True))
     return found
 
 
-def _seen(model: Model, anatomy: Anatomy, batch: Batch) -> Seen:
+def _seen(model: Model, architecture: Architecture, batch: Batch) -> Seen:
     """What `read` gives; a fault of the model's own code, or another size, becomes one line."""
     with own_code(model):
-        found = read(model, anatomy, batch)
-    for call, attention in found.items():
-        check_shape(model, anatomy.stacks[call.stack], call, attention.weights, batch)
-    return found
+        attentions = read(model, architecture, batch)
+    for call, attention in attentions.items():
+        check_shape(model, architecture.stacks[call.stack], call, attention.weights, batch)
+    return attentions
 
 
-def _unlike(model: Model, anatomy: Anatomy, batches: Sequence[Batch], alone: Sequence[Seen]) -> str:
+def _unlike(
+    model: Model, architecture: Architecture, batches: Sequence[Batch], alone: Sequence[Seen]
+) -> str:
     """Why the hook does not serve, where the model itself returns other weights."""
     for batch, seen in zip(batches, alone, strict=True):
         with own_code(model):
-            returned = own(model, anatomy, batch)
+            returned = own(model, architecture, batch)
         for call, weights in returned.items():
             if weights.shape != seen[call].weights.shape:
                 continue  # what it returns is no map, and what it applies is one
@@ -143,7 +149,7 @@ def _unlike(model: Model, anatomy: Anatomy, batches: Sequence[Batch], alone: Seq
     return ""
 
 
-def _learned(model: Model, anatomy: Anatomy, alone: Sequence[Seen]) -> set[str]:
+def _learned(model: Model, architecture: Architecture, alone: Sequence[Seen]) -> set[str]:
     """The stacks whose softmax has a sink of its own.
 
     Raises:
@@ -158,11 +164,11 @@ def _learned(model: Model, anatomy: Anatomy, alone: Sequence[Seen]) -> set[str]:
         if mixed is not None and given is not None:
             far = not difference(mixed, given) <= close * float(given.abs().max().clamp(1))
         if far or not float(attention.weights.min()) >= -close:
-            raise ModelError(_said(model, call, "are not what it applies to its values"))
+            raise ModelError(_message(model, call, "are not what it applies to its values"))
         if abs(worst - 1) <= close:
             continue
         if not (worst < 1 and mixed is not None):  # what is missing must bring nothing
-            raise ModelError(_said(model, call, f"add up to {worst:.3g} in a row, not 1"))
+            raise ModelError(_message(model, call, f"add up to {worst:.3g} in a row, not 1"))
         found.add(call.stack)
     return found
 
@@ -180,7 +186,7 @@ def applied(attention: hook.Attention) -> torch.Tensor | None:
     return mixed if mixed.shape == output.shape else None
 
 
-def _said(model: Model, call: Call, what: str) -> str:
+def _message(model: Model, call: Call, what: str) -> str:
     return (
         f"model '{model.name}': the weights of attention that '{model.config.model_type}' gives in "
         f"{_place(call)} {what}; expected the shares of each query's attention, so Headbook cannot "
@@ -188,13 +194,15 @@ def _said(model: Model, call: Call, what: str) -> str:
     )
 
 
-def _apart(model: Model, anatomy: Anatomy, items: Sequence[Encoded], alone: Sequence[Seen]) -> str:
+def _apart(
+    model: Model, architecture: Architecture, items: Sequence[Encoded], alone: Sequence[Seen]
+) -> str:
     """Where weights in one batch are not those of each text alone; empty where they are."""
     batch = Batch.of(items, model.device)
-    place = {id(item): each for item, each in zip(items, alone, strict=True)}
-    seen = _seen(model, anatomy, batch)
-    found = apart(anatomy, batch, seen, [place[id(item)] for item in batch.items])
-    for call, error in found:
+    place = {id(item): attentions for item, attentions in zip(items, alone, strict=True)}
+    seen = _seen(model, architecture, batch)
+    pairs = apart(architecture, batch, seen, [place[id(item)] for item in batch.items])
+    for call, error in pairs:
         if not error <= tolerance(model):
             return (
                 f"attention in {_place(call)} changes by {error:.2g} with the other sentences of "

@@ -28,8 +28,8 @@ class Projection:
         """
         linear = isinstance(self.module, torch.nn.Linear)
         weight = self.module.weight if linear else self.module.weight.T  # GPT-2's is transposed
-        found: torch.Tensor = weight.detach().unflatten(1, (-1, width)).transpose(0, 1)
-        return found
+        slices: torch.Tensor = weight.detach().unflatten(1, (-1, width)).transpose(0, 1)
+        return slices
 
     def carried(self, heads: torch.Tensor) -> torch.Tensor:
         """Outputs of all heads side by side after the projection, without its bias.

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from headbook.network.anatomy import Anatomy
+from headbook.network.anatomy import Architecture
 from headbook.network.capture import forward, tapped
 from headbook.network.embedding import Embedding
 from headbook.network.model import Model
@@ -16,7 +16,7 @@ from headbook.text.batch import Batch
 
 
 def roundings(
-    model: Model, anatomy: Anatomy, batch: Batch, embeddings: Mapping[Side, Embedding]
+    model: Model, architecture: Architecture, batch: Batch, embeddings: Mapping[Side, Embedding]
 ) -> tuple[Rounding, ...]:
     """Ranks of every state of a batch, both ways; nothing where the product is exact."""
     coarse = {
@@ -29,14 +29,14 @@ def roundings(
     found: dict[tuple[str, str], Rounding] = {}
 
     def on_state(stack: str, _: int, state: State, vectors: torch.Tensor) -> None:
-        side = anatomy.stacks[stack].queries
+        side = architecture.stacks[stack].queries
         if side in coarse and state is not State.INPUT:
-            for each in _compared(coarse[side], vectors, batch, side):
-                place = each.side, each.space
-                found[place] = found[place] + each if place in found else each
+            for rounding in _compared(coarse[side], vectors, batch, side):
+                place = rounding.side, rounding.space
+                found[place] = found[place] + rounding if place in found else rounding
 
-    with tapped(model, anatomy, on_state):
-        forward(model, anatomy, batch)
+    with tapped(model, architecture, on_state):
+        forward(model, architecture, batch)
     return tuple(found.values())
 
 

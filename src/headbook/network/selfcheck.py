@@ -8,7 +8,7 @@ import torch
 
 from headbook.measures.flow import blocks, split
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.capture import forward, tapped
 from headbook.network.chains import first
 from headbook.network.embedding import Embedding
@@ -43,7 +43,7 @@ LOOSE = {ROWS, WITH_SINK, APPLIED, OWN, PARTS}
 
 def self_checks(
     model: Model,
-    anatomy: Anatomy,
+    architecture: Architecture,
     batch: Batch,
     embeddings: Mapping[Side, Embedding],
     lens: Lens | NoLens,
@@ -51,19 +51,23 @@ def self_checks(
     """Run every check that applies to a model, on one batch."""
     tolerance = ROUNDING.get(next(model.network.parameters()).dtype, COARSE)
     attention: dict[Call, hook.Attention] = {}
-    with _Record(anatomy) as record:
-        forward(model, anatomy, batch, attention.__setitem__)
+    with _Record(architecture) as record:
+        forward(model, architecture, batch, attention.__setitem__)
     found: list[tuple[str, str, float]] = [
-        *rows(anatomy, batch, attention),
-        *nothing_lost(anatomy, batch, attention),
-        *as_returned(model, anatomy, batch, attention),
-        *triangles(anatomy, batch, attention),
+        *rows(architecture, batch, attention),
+        *nothing_lost(architecture, batch, attention),
+        *as_returned(model, architecture, batch, attention),
+        *triangles(architecture, batch, attention),
         *_blocks(record, attention),
         *_mids(record),
-        *_parts(record, attention, anatomy),
-        *_starts(model, anatomy, batch, embeddings),
+        *_parts(record, attention, architecture),
+        *_starts(model, architecture, batch, embeddings),
         *_lens(lens, batch),
-        ("final output = output of the model without the hook", "", _bare(model, anatomy, batch)),
+        (
+            "final output = output of the model without the hook",
+            "",
+            _bare(model, architecture, batch),
+        ),
     ]
     # Many models in float64 still take their softmax, or a norm, in float32.
     single = max(tolerance, ROUNDING[torch.float32])
@@ -76,13 +80,13 @@ def self_checks(
 class _Record:
     """What the modules around each attention block took and gave in one pass."""
 
-    def __init__(self, anatomy: Anatomy) -> None:
+    def __init__(self, architecture: Architecture) -> None:
         self.sites: Mapping[str, Site] = {}
-        if anatomy.family and anatomy.layers:
+        if architecture.family and architecture.layers:
             self.sites = {
-                s: site for s, site in anatomy.family.sites.items() if s in anatomy.stacks
+                s: site for s, site in architecture.family.sites.items() if s in architecture.stacks
             }
-        self._layers = anatomy.layers
+        self._layers = architecture.layers
         self._calls: dict[torch.nn.Module, list[tuple[torch.Tensor, torch.Tensor]]]
         self._calls = defaultdict(list)
         self._handles: list[Any] = []
@@ -159,10 +163,12 @@ def _mids(record: _Record) -> Found:
         )
 
 
-def _parts(record: _Record, attention: Mapping[Call, hook.Attention], anatomy: Anatomy) -> Found:
+def _parts(
+    record: _Record, attention: Mapping[Call, hook.Attention], architecture: Architecture
+) -> Found:
     """What tokens bring and what they keep add up to the state after attention, norm included."""
     errors: dict[str, list[float]] = defaultdict(list)
-    for (stack, layer), block in blocks(anatomy).items():
+    for (stack, layer), block in blocks(architecture).items():
         site, call = record.sites[stack], attention[Call(stack, layer)]
         residual = record.of(stack, layer, site.residual)[int(bool(site.residual))]
         state = residual + record.of(stack, layer, site.block or site.projection)[1]
@@ -170,12 +176,12 @@ def _parts(record: _Record, attention: Mapping[Call, hook.Attention], anatomy: A
             state = record.of(stack, layer, site.after)[1]
         parts = split(call, residual, block)
         errors[stack].append(relative(parts.mixed + parts.kept + parts.bias, state))
-    for stack, found in errors.items():
-        yield PARTS, stack, largest(found)
+    for stack, error in errors.items():
+        yield PARTS, stack, largest(error)
 
 
 def _starts(
-    model: Model, anatomy: Anatomy, batch: Batch, embeddings: Mapping[Side, Embedding]
+    model: Model, architecture: Architecture, batch: Batch, embeddings: Mapping[Side, Embedding]
 ) -> Found:
     """A token's original encoding at its own position is what enters layer 0."""
     entered: dict[str, torch.Tensor] = {}
@@ -184,9 +190,9 @@ def _starts(
         if state is State.INPUT:
             entered[stack] = vectors
 
-    with tapped(model, anatomy, keep):
-        forward(model, anatomy, batch)
-    for name, stack in anatomy.stacks.items():
+    with tapped(model, architecture, keep):
+        forward(model, architecture, batch)
+    for name, stack in architecture.stacks.items():
         vocabulary = embeddings[stack.queries].vocabulary
         if name in entered and vocabulary is not None and vocabulary.positions is not None:
             texts = batch.texts[stack.queries]
@@ -204,13 +210,13 @@ def _lens(lens: Lens | NoLens, batch: Batch) -> Found:
         yield "last layer through norm and head = the model's logits", lens.stack, error
 
 
-def _bare(model: Model, anatomy: Anatomy, batch: Batch) -> float:
+def _bare(model: Model, architecture: Architecture, batch: Batch) -> float:
     """The same pass with the model's own attention.
 
     Each sentence alone: without padding both passes must agree to the last bit.
     """
     alone = [Batch.of([item], model.device) for item in batch.items[:ALONE]]
-    seen = [forward(model, anatomy, each, lambda *_: None)[0] for each in alone]
-    with eager(model, anatomy):
-        bare = [forward(model, anatomy, each)[0] for each in alone]
+    seen = [forward(model, architecture, each, lambda *_: None)[0] for each in alone]
+    with eager(model, architecture):
+        bare = [forward(model, architecture, each)[0] for each in alone]
     return largest(relative(a.float(), b.float()) for a, b in zip(seen, bare, strict=True))

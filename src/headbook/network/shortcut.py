@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from headbook.network.anatomy import Anatomy
+from headbook.network.anatomy import Architecture
 from headbook.network.chains import first
 from headbook.network.model import Model
 from headbook.network.probe import run
@@ -28,7 +28,7 @@ class Slot(NamedTuple):
     width: int
 
 
-def slots_of(model: Model, anatomy: Anatomy) -> dict[str, list[Slot]]:
+def slots_of(model: Model, architecture: Architecture) -> dict[str, list[Slot]]:
     """The places of all layers, by stack; what they return is seen in one pass."""
     seen: dict[torch.nn.Module, tuple[int, int]] = {}
 
@@ -36,20 +36,20 @@ def slots_of(model: Model, anatomy: Anatomy) -> dict[str, list[Slot]]:
         parts = 0 if isinstance(output, torch.Tensor) else len(output)
         seen[module] = parts, first(output).shape[-1]
 
-    layers = {layer: name for name, each in anatomy.layers.items() for layer in each}
+    layers = {layer: name for name, each in architecture.layers.items() for layer in each}
     handles = [layer.register_forward_hook(see) for layer in layers]
     try:
         run(model)
     finally:
         for handle in handles:
             handle.remove()
-    found: dict[str, list[Slot]] = {name: [] for name in anatomy.layers}
+    slots: dict[str, list[Slot]] = {name: [] for name in architecture.layers}
     for path, layer in model.network.named_modules(remove_duplicate=False):
         if layer in layers:
             holder, _, key = path.rpartition(".")
             parent = model.network.get_submodule(holder)
-            found[layers[layer]].append(Slot(parent, key, layer, *seen[layer]))
-    return found
+            slots[layers[layer]].append(Slot(parent, key, layer, *seen[layer]))
+    return slots
 
 
 class _HandsOn(torch.nn.Module):
@@ -86,6 +86,6 @@ def handing_on(slots: Sequence[Slot], states: torch.Tensor | None = None) -> Ite
             setattr(slot.parent, slot.key, slot.layer)
 
 
-def width_of(model: Model, anatomy: Anatomy) -> int:
+def width_of(model: Model, architecture: Architecture) -> int:
     """The width of the states of a model's layers; the largest, where stacks differ."""
-    return max(slot.width for slots in slots_of(model, anatomy).values() for slot in slots)
+    return max(slot.width for slots in slots_of(model, architecture).values() for slot in slots)

@@ -93,8 +93,8 @@ class Vocabulary:
             states: *Shape:* ``(state, sentence, token, width)``.
             k: how many of the nearest entries to keep.
         """
-        found = Comparison.empty(states, k)
-        for tokens, place in self._groups(texts, space):
+        comparison = Comparison.empty(states, k)
+        for tokens, position in self._groups(texts, space):
             rows = states[:, tokens].flatten(0, 1)
             own = texts.ids[tokens].repeat(len(states))
             size = max(16, BLOCK // len(self.embedding))
@@ -102,13 +102,13 @@ class Vocabulary:
             # What is kept has its place before there are scores, which then leave no gaps behind.
             for start in range(0, len(rows), size):
                 part = slice(start, start + size)
-                near = compared(self._scores(rows[part], place), own[part], k)
+                near = compared(self._scores(rows[part], position), own[part], k)
                 for whole, some in zip(room, near, strict=True):
                     whole[0, 0, part] = some
                 del near
-            for whole, some in zip(found, room, strict=True):
+            for whole, some in zip(comparison, room, strict=True):
                 whole[:, tokens] = some[0, 0].unflatten(0, (len(states), -1))
-        return found
+        return comparison
 
     def encode(self, ids: torch.Tensor) -> torch.Tensor:
         """Original encodings of tokens at their own positions, formed one by one.
@@ -134,8 +134,8 @@ class Vocabulary:
             yield texts.valid, None
             return
         here = torch.arange(texts.n_tokens, device=texts.ids.device)
-        for place in range(texts.n_tokens):
-            yield texts.valid & (here == place), place
+        for position in range(texts.n_tokens):
+            yield texts.valid & (here == position), position
 
     def _scores(self, states: torch.Tensor, place: int | None) -> torch.Tensor:
         """Cosines of states to all encodings.

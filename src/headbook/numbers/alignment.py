@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.measures.arithmetic import Floats, Ints, divide
-from headbook.numbers.results import Numbers, StackResults
-from headbook.stored.shown import ShownSentence, ShownText
+from headbook.numbers.results import Estimates, StackResults
+from headbook.stored.shown import StoredSentence, StoredText
 from headbook.summaries.accumulators import Ratios
 
 GOLD = "alignment"  # the metadata column with word alignments: "0-0 1-2", source first
@@ -67,20 +67,20 @@ class Alignments:
     """
 
     sentences: int
-    copied: Numbers
-    diagonal: Numbers
-    monotone: Numbers
-    even_copied: Numbers
-    even_diagonal: Numbers
-    error: Numbers | None
-    precision: Numbers | None
-    recall: Numbers | None
+    copied: Estimates
+    diagonal: Estimates
+    monotone: Estimates
+    even_copied: Estimates
+    even_diagonal: Estimates
+    error: Estimates | None
+    precision: Estimates | None
+    recall: Estimates | None
 
 
-def links(results: StackResults, sentence: ShownSentence) -> Links | None:
+def links(results: StackResults, sentence: StoredSentence) -> Links | None:
     """The links of a sentence; None without its maps, or without tokens that count."""
     stack = results.stack
-    maps = results.study.portrait.maps.get((stack.name, sentence.index))
+    maps = results.study.sentence_data.maps.get((stack.name, sentence.index))
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
     targets, sources = (np.flatnonzero(~np.array(t.special, bool)) for t in (queries, keys))
     if maps is None or not len(targets) or not len(sources):
@@ -93,20 +93,20 @@ def links(results: StackResults, sentence: ShownSentence) -> Links | None:
 def alignments(results: StackResults) -> Alignments | None:
     """Everything of one stack; None where no sentence has links."""
     texts = results.stack.queries, results.stack.keys
-    found = [*_linked(results)]
-    if not found:
+    pairs = [*_linked(results)]
+    if not pairs:
         return None
-    each = [_counts(made, *(sentence.texts[side] for side in texts)) for sentence, made in found]
+    each = [_counts(made, *(sentence.texts[side] for side in texts)) for sentence, made in pairs]
     copied, diagonal, monotone, even_copied, even_diagonal = zip(*each, strict=True)
     judged = [
         _judged(made, gold, *(sentence.texts[side] for side in texts))
-        for sentence, made in found
+        for sentence, made in pairs
         if (gold := gold_of(sentence, results))
     ]
-    errors: list[Numbers | None] = [_numbers(each, SHARE) for each in zip(*judged, strict=True)]
+    errors: list[Estimates | None] = [_numbers(each, SHARE) for each in zip(*judged, strict=True)]
     error, precision, recall = errors or [None] * 3
     return Alignments(
-        len(found),
+        len(pairs),
         _numbers(copied, SHARE),
         _numbers(diagonal, SHARE),
         _numbers(monotone, CORRELATION),
@@ -118,8 +118,8 @@ def alignments(results: StackResults) -> Alignments | None:
     )
 
 
-def _linked(results: StackResults) -> Iterator[tuple[ShownSentence, Links]]:
-    for sentence in results.study.portrait.listed:
+def _linked(results: StackResults) -> Iterator[tuple[StoredSentence, Links]]:
+    for sentence in results.study.sentence_data.listed:
         made = links(results, sentence)
         if made:
             yield sentence, made
@@ -128,13 +128,13 @@ def _linked(results: StackResults) -> Iterator[tuple[ShownSentence, Links]]:
 Part = tuple[Floats, Floats]  # a sentence's numerator and denominator
 
 
-def _numbers(parts: Iterable[Part], limits: tuple[float, float]) -> Numbers:
+def _numbers(parts: Iterable[Part], limits: tuple[float, float]) -> Estimates:
     """Ratios of sums over sentences, which are the clusters of the intervals."""
     n, d = (np.stack(each) for each in zip(*parts, strict=True))
-    return Numbers.of(Ratios.of(n, d, d, np.zeros(len(n), np.int64)), limits)
+    return Estimates.of(Ratios.of(n, d, d, np.zeros(len(n), np.int64)), limits)
 
 
-def _counts(made: Links, target: ShownText, source: ShownText) -> tuple[Part, ...]:
+def _counts(made: Links, target: StoredText, source: StoredText) -> tuple[Part, ...]:
     """What `Alignments` says of a head, for one sentence."""
     there = made.best != NO_SOURCE
     among = there.sum(-1).astype(float)
@@ -153,7 +153,7 @@ def _counts(made: Links, target: ShownText, source: ShownText) -> tuple[Part, ..
     )
 
 
-def same_form(made: Links, target: ShownText, source: ShownText) -> NDArray[np.bool_]:
+def same_form(made: Links, target: StoredText, source: StoredText) -> NDArray[np.bool_]:
     """Which tokens have the same letters but for case and accents. *Shape:* ``(target, source)``.
 
     Tokens that are nothing but accents are like no other.
@@ -166,8 +166,8 @@ def same_form(made: Links, target: ShownText, source: ShownText) -> NDArray[np.b
 
 def folded(text: str) -> str:
     """Letters without case and accents, as the search of pages has them."""
-    plain = unicodedata.normalize("NFD", text.strip())
-    return "".join(c for c in plain if not unicodedata.category(c).startswith("M")).lower()
+    decomposed = unicodedata.normalize("NFD", text.strip())
+    return "".join(c for c in decomposed if not unicodedata.category(c).startswith("M")).lower()
 
 
 def on_diagonal(targets: int, sources: int) -> Ints:
@@ -191,22 +191,22 @@ def kendall(best: Ints) -> Floats:
     first, later = np.triu_indices(best.shape[-1], 1)
     both = there[:, first] & there[:, later]
     turn = np.sign(best[:, later] - best[:, first]) * both
-    pairs, told = both.sum(-1).astype(float), np.abs(turn).sum(-1).astype(float)
-    return divide(turn.sum(-1), np.sqrt(pairs * told))
+    pairs, decided = both.sum(-1).astype(float), np.abs(turn).sum(-1).astype(float)
+    return divide(turn.sum(-1), np.sqrt(pairs * decided))
 
 
-def gold_of(sentence: ShownSentence, results: StackResults) -> Gold | None:
+def gold_of(sentence: StoredSentence, results: StackResults) -> Gold | None:
     """Gold links of a sentence's words; None where it has none that can be read.
 
     Words are what white space parts, as in files of such alignments. Nor has a sentence any whose
     target the model wrote, or one with a link to a word that is not there.
     """
     parts = sentence.metadata.get(GOLD, "").split()
-    found = [PAIR.fullmatch(part) for part in parts]
+    matches = [PAIR.fullmatch(part) for part in parts]
     target, source = sentence.texts[results.stack.queries], sentence.texts[results.stack.keys]
-    if not parts or not all(found) or target.generated:
+    if not parts or not all(matches) or target.generated:
         return None
-    every = {(int(m[1]), int(m[3])): m[2] == "-" for m in found if m}
+    every = {(int(m[1]), int(m[3])): m[2] == "-" for m in matches if m}
     sizes = len(source.text.split()), len(target.text.split())
     if any(one >= sizes[0] or other >= sizes[1] for one, other in every):
         return None
@@ -215,7 +215,7 @@ def gold_of(sentence: ShownSentence, results: StackResults) -> Gold | None:
 
 
 def _judged(
-    made: Links, gold: Gold, target: ShownText, source: ShownText
+    made: Links, gold: Gold, target: StoredText, source: StoredText
 ) -> tuple[Part, Part, Part]:
     """Error, precision and recall of each head in one sentence. *Shape:* ``(layer, head)`` each.
 
@@ -226,15 +226,17 @@ def _judged(
     linked, sure, possible = np.zeros((3, *shape))
     for place in np.ndindex(shape):
         chosen = zip(of[made.best[place]], to, made.best[place], strict=True)
-        said = {(int(s), int(t)) for s, t, b in chosen if b != NO_SOURCE and NO_WORD not in (s, t)}
-        linked[place] = len(said)
-        sure[place], possible[place] = len(said & gold.sure), len(said & gold.possible)
+        predicted = {
+            (int(s), int(t)) for s, t, b in chosen if b != NO_SOURCE and NO_WORD not in (s, t)
+        }
+        linked[place] = len(predicted)
+        sure[place], possible[place] = len(predicted & gold.sure), len(predicted & gold.possible)
     total = linked + len(gold.sure)
     wanted = np.full(shape, float(len(gold.sure)))
     return (total - sure - possible, total), (possible, linked), (sure, wanted)
 
 
-def _words(text: ShownText) -> Ints:
+def _words(text: StoredText) -> Ints:
     """The word of each token, counted from 0 as white space parts them; `NO_WORD` without one."""
     starts = [word.start() for word in re.finditer(r"\S+", text.text)]
     spans = np.array(text.spans, np.int64).reshape(-1, 2)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 import pandas as pd
 
 from headbook.numbers.alignment import Alignments, alignments, f1
-from headbook.numbers.results import Number, StackResults
+from headbook.numbers.results import Estimate, StackResults
 from headbook.stored.shown import HeadName, heads_of
 
 COLUMNS = (
@@ -21,23 +21,23 @@ def alignment_table(results: Mapping[str, StackResults]) -> pd.DataFrame:
         Columns as in ``alignments.csv``; without gold alignments only the measures that need none.
     """
     rows = []
-    for each in results.values():
-        found = each.once(alignments) if each.stack.crosses else None
+    for result in results.values():
+        found = result.once(alignments) if result.stack.crosses else None
         if found is not None:
-            rows += [row for head in heads_of(each.stack) for row in _rows(head, found)]
+            rows += [row for head in heads_of(result.stack) for row in _rows(head, found)]
     return pd.DataFrame(rows, columns=[*COLUMNS])
 
 
 def _rows(head: HeadName, found: Alignments) -> Iterator[tuple[object, ...]]:
-    place = head.layer, head.head
+    cell = head.layer, head.head
     even = {"same_form": found.even_copied.at().value, "diagonal": found.even_diagonal.at().value}
-    each = {"monotone": found.monotone, "diagonal": found.diagonal, "same_form": found.copied}
+    estimates = {"monotone": found.monotone, "diagonal": found.diagonal, "same_form": found.copied}
     judged = {"aer": found.error, "precision": found.precision, "recall": found.recall}
-    each |= {name: numbers for name, numbers in judged.items() if numbers}
-    numbers = {name: table.at(*place) for name, table in each.items()}
+    estimates |= {name: numbers for name, numbers in judged.items() if numbers}
+    numbers = {name: table.at(*cell) for name, table in estimates.items()}
     if "precision" in numbers:
         precision, recall = numbers["precision"], numbers["recall"]
         mean = f1(precision.value, recall.value)
-        numbers["f1"] = Number(mean, math.nan, math.nan, precision.sentences, precision.events)
+        numbers["f1"] = Estimate(mean, math.nan, math.nan, precision.sentences, precision.events)
     for name, number in numbers.items():
         yield (*head, name, *number[:5], even.get(name, math.nan))

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headbook.numbers.headtypes import KEY_NAMES, PART_NAMES, HeadType, Rest
 from headbook.numbers.relationnames import TAGS
-from headbook.numbers.results import Number, StackResults
+from headbook.numbers.results import Estimate, StackResults
 from headbook.numbers.typeshares import METRIC, SOME_SINK, Place, share
 from headbook.summaries.intervals import FEW
 from headbook.terms import View
@@ -15,7 +15,7 @@ from headbook.wording import THIN, interval, number, percent
 REPEATED = 0.4  # of the attention on repeated random tokens, by convention
 TWICE = 2.0  # times uniform attention, from which on a class of tokens is worth a sentence
 ALMOST_ALL = 0.95
-NONE = Number(math.nan, math.nan, math.nan, 0, 0)
+NONE = Estimate(math.nan, math.nan, math.nan, 0, 0)
 
 
 class Claim(NamedTuple):
@@ -34,13 +34,13 @@ class Claim(NamedTuple):
     kind: str
     short: str
     text: str
-    value: Number
+    value: Estimate
     baseline: float = math.nan
     against: str = "uniform attention"
     p: float = math.nan
 
 
-def estimate(value: Number, *, share: bool = True) -> str:
+def estimate(value: Estimate, *, share: bool = True) -> str:
     """A number with its interval, the unit once: ``84.4 % [72.0, 96.9]``."""
     ends = interval(value.low, value.high, share=share)
     return f"{number(value.value, share=share)} {ends}".strip()
@@ -51,7 +51,7 @@ def signed_points(value: float) -> str:
     return f"{100 * value:+.1f}".replace("-", "−")
 
 
-def point_estimate(value: Number) -> str:
+def point_estimate(value: Estimate) -> str:
     """The same with its interval: ``+40.0 points [+22.8, +57.2]``."""
     ends = f" [{signed_points(value.low)}, {signed_points(value.high)}]"
     return f"{signed_points(value.value)} points" + ("" if math.isnan(value.low) else ends)
@@ -93,7 +93,7 @@ def position(results: StackResults, place: Place, found: HeadType | None) -> Ite
     elif found.rest is Rest.WINDOW:
         within = percent(found.shares.window)
         text = f"{_it(results, found)} keeps {within} of its attention within three tokens."
-        value = Number(found.shares.window, math.nan, math.nan, 0, 0)
+        value = Estimate(found.shares.window, math.nan, math.nan, 0, 0)
         yield Claim("position", "attends to a local window, up to three tokens away",
                     text, value)  # fmt: skip
         return
@@ -103,8 +103,8 @@ def position(results: StackResults, place: Place, found: HeadType | None) -> Ite
     if math.isnan(value.value):  # a study of an older version
         value = NONE._replace(value=found.shares.parts.get(label, math.nan))
     even = _even(results, METRIC, View.RENORM, label, place)
-    said = f"{_it(results, found)} gives {estimate(value)} of its attention to {where}"
-    yield Claim("position", f"attends to {where}", f"{said}{_uniform(even)}.", value,
+    clause = f"{_it(results, found)} gives {estimate(value)} of its attention to {where}"
+    yield Claim("position", f"attends to {where}", f"{clause}{_uniform(even)}.", value,
                 even)  # fmt: skip
 
 
@@ -177,9 +177,9 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
     it, parts = _it(results, found), found.shares.parts
     if found.rest is Rest.UNIFORM:
         value = share(results, "relative_entropy", View.RENORM, "", place)
-        said = f"{it} has a normalised entropy of {estimate(value, share=False)}, where 1 is "
+        clause = f"{it} has a normalised entropy of {estimate(value, share=False)}, where 1 is "
         yield Claim("shape", "spreads its attention almost evenly",
-                    f"{said}uniform attention.", value, 1.0)  # fmt: skip
+                    f"{clause}uniform attention.", value, 1.0)  # fmt: skip
     elif found.rest is Rest.KEYS:
         value = share(results, METRIC, View.RENORM, "column", place)
         best = max(found.shares.keys, key=lambda kind: found.shares.keys[kind], default="other")
@@ -187,23 +187,23 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
             f"; by class, the key of largest weight is mostly {KEY_NAMES[best]} "
             f"({percent(found.shares.keys[best])} of sentences)"
         )  # fmt: skip
-        said = f"{it} attends to the same keys from every query: one weight per key leaves "
+        clause = f"{it} attends to the same keys from every query: one weight per key leaves "
         yield Claim("shape", "attends to the same keys from every query",
-                    f"{said}{estimate(value, share=False)} unexplained (scale 0 to 1)"
+                    f"{clause}{estimate(value, share=False)} unexplained (scale 0 to 1)"
                     f"{often}.", value)  # fmt: skip
     elif found.rest is Rest.OWN:
         value = share(results, METRIC, View.RENORM, "own_sentence", place)
-        said = f"{it} keeps {estimate(value)} of its attention in the query's own sentence"
+        clause = f"{it} keeps {estimate(value)} of its attention in the query's own sentence"
         even = _even(results, METRIC, View.RENORM, "own_sentence", place)
         yield Claim("shape", "attends within the query's own sentence",
-                    f"{said}{_uniform(even)}.", value, even)  # fmt: skip
+                    f"{clause}{_uniform(even)}.", value, even)  # fmt: skip
     elif found.rest is Rest.MIXED and len(parts) > 1:
         first, second = found.shares.largest[:2]
-        said = f"{it} mixes shares, the largest {PART_NAMES[first]} {percent(parts[first])} and "
+        clause = f"{it} mixes shares, the largest {PART_NAMES[first]} {percent(parts[first])} and "
         value = share(results, METRIC, View.RENORM, first, place)
         names = [PART_NAMES[part] for part in (first, second)]
         yield Claim("shape", "" if found.sink else f"attends to {' and '.join(names)}",
-                    f"{said}{PART_NAMES[second]} {percent(parts[second])}.",
+                    f"{clause}{PART_NAMES[second]} {percent(parts[second])}.",
                     value)  # fmt: skip
 
 

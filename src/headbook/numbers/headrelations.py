@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from headbook.measures.arithmetic import Floats, Ints, divide
 from headbook.measures.relations import LABELS, OFFSETS
 from headbook.numbers.inference import best_places, effective_sentences, reported
-from headbook.numbers.results import Number, Numbers
+from headbook.numbers.results import Estimate, Estimates
 from headbook.summaries.accumulators import CHOICE, REPORT
 from headbook.summaries.intervals import FEW
-from headbook.summaries.sums import Found
+from headbook.summaries.sums import RelationHits
 
 
 class HeadRelation(NamedTuple):
@@ -33,9 +33,9 @@ class HeadRelation(NamedTuple):
 
     label: str
     offset: int
-    accuracy: Number
-    at_offset: Number
-    margin: Number
+    accuracy: Estimate
+    at_offset: Estimate
+    margin: Estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,21 +52,23 @@ class HeadRelations:
     label: Ints
     offset: Ints
     present: NDArray[np.bool_]
-    accuracy: Numbers
-    at_offset: Numbers
-    margin: Numbers
+    accuracy: Estimates
+    at_offset: Estimates
+    margin: Estimates
 
     def at(self, layer: int, head: int) -> HeadRelation | None:
         """What one head finds best; None where there is no such head."""
         if not self.present[layer, head]:
             return None
         label = int(self.label[layer, head])
-        numbers = (each.at(layer, head) for each in (self.accuracy, self.at_offset, self.margin))
+        numbers = (
+            estimates.at(layer, head) for estimates in (self.accuracy, self.at_offset, self.margin)
+        )
         return HeadRelation(LABELS[label], int(self.offset[label]), *numbers)
 
 
 def head_relations(
-    found: Found, present: NDArray[np.bool_], uniform: Floats
+    found: RelationHits, present: NDArray[np.bool_], uniform: Floats
 ) -> HeadRelations | None:
     """The relation that each head finds most above uniform attention.
 

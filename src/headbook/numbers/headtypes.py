@@ -210,7 +210,7 @@ def head_types(results: StackResults) -> Types:
 def _types(results: StackResults) -> Types:
     stack = results.stack
     heads = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
-    return {place: _of(results, place) for place in heads}
+    return {head: _of(results, head) for head in heads}
 
 
 def _of(results: StackResults, place: Place) -> HeadType | None:

@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 
 from headbook.measures.arithmetic import Floats, Ints, divide
 from headbook.measures.relations import LABELS, OFFSETS
-from headbook.numbers.results import Numbers
+from headbook.numbers.results import Estimates
 from headbook.summaries.accumulators import CHOICE, REPORT, Ratios
 from headbook.summaries.flips import LEVEL, family_wise
 from headbook.summaries.intervals import FEW
-from headbook.summaries.sums import Found
+from headbook.summaries.sums import RelationHits
 
 
-def supported(p: Floats, margin: Numbers) -> NDArray[np.bool_]:
+def supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
     """What every page takes as shown: family-wise p below `LEVEL`, and an interval above 0.
 
     The one rule of the site. All else is drawn hollow and written grey.
@@ -69,13 +69,13 @@ class RelationTests:
     labels: tuple[str, ...]
     head: Ints
     offset: Ints
-    accuracy: Numbers
-    at_offset: Numbers
-    margin: Numbers
+    accuracy: Estimates
+    at_offset: Estimates
+    margin: Estimates
     p: Floats
     every: Floats
     layer_head: Ints
-    layer_margin: Numbers
+    layer_margin: Estimates
     family: int
 
     @property
@@ -99,7 +99,7 @@ class RelationTests:
         )
 
 
-def relation_tests(found: Found, present: NDArray[np.bool_]) -> RelationTests:
+def relation_tests(found: RelationHits, present: NDArray[np.bool_]) -> RelationTests:
     """Choose heads and offsets on one half of the sentences, compare them on the other.
 
     Labels take part whose words in the reporting half stand in at least `FEW` effective sentences,
@@ -144,7 +144,7 @@ class _Choice(NamedTuple):
     offset: Ints
 
 
-def _choose(found: Found, present: NDArray[np.bool_]) -> _Choice:
+def _choose(found: RelationHits, present: NDArray[np.bool_]) -> _Choice:
     half = found.hits.half
     words = found.asked.payload[..., 0]
     enough = effective_sentences(words[half == REPORT]) >= FEW
@@ -167,7 +167,7 @@ def effective_sentences(words: NDArray[np.generic]) -> Floats:
     return np.nan_to_num(divide(words.sum(0) ** 2, (words**2).sum(0)))
 
 
-def best_offsets(found: Found) -> tuple[Ints, Floats]:
+def best_offsets(found: RelationHits) -> tuple[Ints, Floats]:
     """The offset that finds most words of each label, and the share that it finds.
 
     Over all sentences, labels as in `headbook.measures.relations.LABELS`.
@@ -196,7 +196,7 @@ def best_places(counts: NDArray[np.generic]) -> Ints:
 
 def reported(
     n: NDArray[np.generic], words: NDArray[np.generic], limits: tuple[float, float]
-) -> Numbers:
+) -> Estimates:
     """Ratios of sums over the sentences of the reporting half, with intervals.
 
     Args:
@@ -206,10 +206,10 @@ def reported(
     """
     d = np.broadcast_to(words, n.shape).astype(np.float64)
     ratios = Ratios.of(n.astype(np.float64), d, d, np.full(len(n), REPORT))
-    return Numbers.of(ratios, limits)
+    return Estimates.of(ratios, limits)
 
 
-def _where(present: NDArray[np.bool_], numbers: Numbers) -> Numbers:
+def _where(present: NDArray[np.bool_], numbers: Estimates) -> Estimates:
     """Numbers of layers that have heads, NaN in the others."""
     there = np.any(present, axis=1, keepdims=True)
     value, low, high = (np.where(there, part, np.nan) for part in numbers[:3])

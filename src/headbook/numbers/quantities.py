@@ -12,17 +12,17 @@ import numpy as np
 from headbook.measures.relations import LABELS
 from headbook.metrics import all_metrics
 from headbook.numbers.inference import best_offsets
-from headbook.numbers.results import Number, Numbers, StackResults
+from headbook.numbers.results import Estimate, Estimates, StackResults
 from headbook.summaries.sums import HeadColumn
 from headbook.terms import UPOS, View
 from headbook.wording import is_share, number, with_unit
 
-NOTHING = Number(math.nan, math.nan, math.nan, 0, 0.0)
+NOTHING = Estimate(math.nan, math.nan, math.nan, 0, 0.0)
 
 
-def alone(value: float, numbers: Numbers) -> Number:
+def alone(value: float, numbers: Estimates) -> Estimate:
     """A value without an interval, and how many sentences are behind it."""
-    return Number(value, math.nan, math.nan, int(numbers.sentences.max()), math.nan)
+    return Estimate(value, math.nan, math.nan, int(numbers.sentences.max()), math.nan)
 
 
 class Quantity(ABC):
@@ -39,10 +39,10 @@ class Quantity(ABC):
         """What of them it takes, in words."""
 
     @abstractmethod
-    def compute(self, results: StackResults) -> Number:
+    def compute(self, results: StackResults) -> Estimate:
         """The value, given that all columns are there."""
 
-    def number(self, results: StackResults) -> Number:
+    def number(self, results: StackResults) -> Estimate:
         """The value; NaN where a column is missing."""
         return self.compute(results) if all(results.has(*c) for c in self.columns) else NOTHING
 
@@ -84,7 +84,7 @@ class AtHead(OfColumn):
         """The head's name."""
         return f"L{self.layer}·H{self.head}"
 
-    def compute(self, results: StackResults) -> Number:
+    def compute(self, results: StackResults) -> Estimate:
         """The head's number; NaN where the stack has no such head."""
         heads = results.heads(*self.column)
         there = self.layer < heads.value.shape[0] and self.head < heads.value.shape[1]
@@ -107,7 +107,7 @@ class MeanOver(OfColumn):
         where = f"layers {self.layers[0]}–{self.layers[-1]}" if self.layers else "all layers"
         return f"mean over the heads of {where}"
 
-    def compute(self, results: StackResults) -> Number:
+    def compute(self, results: StackResults) -> Estimate:
         """The mean; NaN where the stack lacks a layer."""
         heads = results.heads(*self.column)
         if self.layers and max(self.layers) >= len(heads.value):
@@ -117,7 +117,7 @@ class MeanOver(OfColumn):
         if not there.any():
             return NOTHING
         value, low, high = (float(part[chosen][there].mean()) for part in heads[:3])
-        return Number(value, low, high, int(heads.sentences.max()), math.nan)
+        return Estimate(value, low, high, int(heads.sentences.max()), math.nan)
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Largest(OfColumn):
         """Which head."""
         return "largest of all heads"
 
-    def compute(self, results: StackResults) -> Number:
+    def compute(self, results: StackResults) -> Estimate:
         """The number of that head."""
         heads = results.heads(*self.column)
         return heads.at(*divmod(int(np.nanargmax(heads.value)), heads.value.shape[1]))
@@ -144,7 +144,7 @@ class SpreadOver(OfColumn):
         """Over what."""
         return "standard deviation over all heads"
 
-    def compute(self, results: StackResults) -> Number:
+    def compute(self, results: StackResults) -> Estimate:
         """The deviation, without an interval."""
         heads = results.heads(*self.column)
         return alone(float(np.nanstd(heads.value)), heads)
@@ -161,7 +161,7 @@ class HeadsAbove(OfColumn, Count):
         """Which heads."""
         return f"number of heads above {OfColumn.written(self, self.least)}"
 
-    def compute(self, results: StackResults) -> Number:
+    def compute(self, results: StackResults) -> Estimate:
         """The number of heads, without an interval."""
         heads = results.heads(*self.column)
         return alone(float((heads.value > self.least).sum()), heads)
@@ -176,14 +176,14 @@ class AtOffset(OfColumn):
         """Which offset."""
         return "best fixed offset, −5 to +5"
 
-    def compute(self, results: StackResults) -> Number:
+    def compute(self, results: StackResults) -> Estimate:
         """The share, without an interval; NaN where the study kept no relations."""
-        sums = results.study.survey.heads[results.stack.name]
+        sums = results.study.corpus_sums.heads[results.stack.name]
         if sums.found is None:
             return NOTHING
         _, shares = best_offsets(sums.found)
         share = float(shares[LABELS.index(self.column.label)])
-        return Number(share, math.nan, math.nan, len(sums.found.asked.key), math.nan)
+        return Estimate(share, math.nan, math.nan, len(sums.found.asked.key), math.nan)
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class Correlation(Quantity):
         """Over what."""
         return "Pearson correlation over all heads"
 
-    def compute(self, results: StackResults) -> Number:
+    def compute(self, results: StackResults) -> Estimate:
         """The correlation; NaN where one of the two does not vary."""
         numbers = [results.heads(*column) for column in self.columns]
         one, other = (each.value.ravel() for each in numbers)
@@ -238,13 +238,13 @@ class TagsAbove(Count):
         """What is counted."""
         return f"number of tags for which some head is above {self.times:g} times the mean head"
 
-    def number(self, results: StackResults) -> Number:
+    def number(self, results: StackResults) -> Estimate:
         """The number of tags among those that the texts have."""
         return self.compute(results) if any(results.has(*c) for c in self.columns) else NOTHING
 
-    def compute(self, results: StackResults) -> Number:
+    def compute(self, results: StackResults) -> Estimate:
         """The number of tags, without an interval."""
-        found = [results.heads(*column) for column in self.columns if results.has(*column)]
-        values = [heads.value for heads in found]
+        estimates = [results.heads(*column) for column in self.columns if results.has(*column)]
+        values = [heads.value for heads in estimates]
         count = sum(bool(np.nanmax(v) > self.times * np.nanmean(v)) for v in values)
-        return alone(float(count), found[0])
+        return alone(float(count), estimates[0])

@@ -69,23 +69,23 @@ TAGS = {  # without punctuation, which is known without tags
 }
 
 
-class Way(NamedTuple):
+class RelationEnds(NamedTuple):
     """Query and key of a relation in one direction, with their articles."""
 
     query: str
     key: str
 
 
-def way(label: str) -> Way:
+def ends_of(label: str) -> RelationEnds:
     """A relation with its direction, ``obj:to_head``, in words: from whom, to whom."""
     relation, _, direction = label.rpartition(":")
     ends = ENDS.get(relation, Ends(f"{relation} dependent", "head"))
     query, key = ends if direction == "to_head" else reversed(ends)
     article = "an" if query[0] in "aeio" else "a"  # a unit, an oblique
-    return Way(f"{article} {query}", f"its {key}")
+    return RelationEnds(f"{article} {query}", f"its {key}")
 
 
 def relation_words(label: str) -> str:
     """The same as a phrase: ``from a direct object to its verb (obj)``."""
-    found = way(label)
-    return f"from {found.query} to {found.key} ({label.rpartition(':')[0]})"
+    relation_ends = ends_of(label)
+    return f"from {relation_ends.query} to {relation_ends.key} ({label.rpartition(':')[0]})"

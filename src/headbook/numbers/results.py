@@ -16,11 +16,11 @@ from headbook.metrics.base import HeadMetric
 from headbook.stored.study import Study
 from headbook.summaries.accumulators import Ratios
 from headbook.summaries.sums import HeadColumn, HeadTable, TokenColumn
-from headbook.terms import Control, Space, Spread, Stack, State, View
+from headbook.terms import Baseline, Space, Spread, Stack, State, View
 from headbook.wording import counted
 
 
-class Number(NamedTuple):
+class Estimate(NamedTuple):
     """One value with what stands behind it; NaN where it is missing.
 
     Attributes:
@@ -35,7 +35,7 @@ class Number(NamedTuple):
     effective: float = math.nan
 
 
-class Numbers(NamedTuple):
+class Estimates(NamedTuple):
     """The same for a table of cells; each array of the same shape."""
 
     value: Floats
@@ -45,16 +45,16 @@ class Numbers(NamedTuple):
     events: Floats
     effective: Floats
 
-    def at(self, *cell: int) -> Number:
+    def at(self, *cell: int) -> Estimate:
         """One cell."""
         value, low, high, sentences, events, effective = (array[cell] for array in self)
         ends = float(value), float(low), float(high)
-        return Number(*ends, int(sentences), float(events), float(effective))
+        return Estimate(*ends, int(sentences), float(events), float(effective))
 
     @classmethod
     def of(
         cls, ratios: Ratios, limits: tuple[float, float], spread: Spread = Spread.USUAL
-    ) -> "Numbers":
+    ) -> "Estimates":
         """Values with intervals inside the metric's bounds."""
         low, high = (np.clip(end, *limits) for end in ratios.interval(limits, spread))
         behind = ratios.sentences, ratios.events, ratios.effective
@@ -73,14 +73,14 @@ class StackResults(Memo):
     stack: Stack
     twin: str = ""
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
-    _read: dict[tuple[str, HeadColumn], Numbers] = field(default_factory=dict)
+    _read: dict[tuple[str, HeadColumn], Estimates] = field(default_factory=dict)
 
     @cached_property
-    def twins(self) -> dict[Control, tuple["StackResults", ...]]:
+    def twins(self) -> dict[Baseline, tuple["StackResults", ...]]:
         """The same of what the model is compared with; several where there are several seeds."""
-        found: dict[Control, list[StackResults]] = {}
+        found: dict[Baseline, list[StackResults]] = {}
         for name in self.study.twins:
-            kind = Control(name.split()[0])
+            kind = Baseline(name.split()[0])
             found.setdefault(kind, []).append(StackResults(self.study, self.stack, name))
         return {kind: tuple(each) for kind, each in found.items()}
 
@@ -106,17 +106,17 @@ class StackResults(Memo):
         view = view if view in metric.views else metric.views[0]
         return view if label is None or self.has(metric.id, view, label) else View.RAW
 
-    def band(self, control: Control, metric: str, view: View, label: str = "") -> Numbers:
+    def band(self, baseline: Baseline, metric: str, view: View, label: str = "") -> Estimates:
         """A control's number for each layer, heads together. *Shape:* ``(layer,)``.
 
         The mean over seeds, with the smallest and the largest as ends; the interval of the only
         one.
         """
-        each = [twin.layers(metric, view, label) for twin in self.twins[control]]
-        if len(each) == 1:
-            return each[0]
-        values = np.stack([numbers.value for numbers in each])
-        return each[0]._replace(value=values.mean(0), low=values.min(0), high=values.max(0))
+        estimates = [twin.layers(metric, view, label) for twin in self.twins[baseline]]
+        if len(estimates) == 1:
+            return estimates[0]
+        values = np.stack([numbers.value for numbers in estimates])
+        return estimates[0]._replace(value=values.mean(0), low=values.min(0), high=values.max(0))
 
     def some(self, sentences: int, before: str) -> str:
         """How many sentences a figure rests on, after some words; nothing where it is all of them.
@@ -126,26 +126,26 @@ class StackResults(Memo):
         every = sentences == self.study.manifest.counts["sentences"]
         return "" if every else f"{before} {counted(sentences, 'sentence')}"
 
-    def heads(self, metric: str, view: View, label: str = "") -> Numbers:
+    def heads(self, metric: str, view: View, label: str = "") -> Estimates:
         """A number for each head. *Shape:* ``(layer, head)``."""
         return self._numbers("heads", HeadColumn(metric, view, label))
 
-    def layers(self, metric: str, view: View, label: str = "") -> Numbers:
+    def layers(self, metric: str, view: View, label: str = "") -> Estimates:
         """A number for each layer, heads together. *Shape:* ``(layer,)``."""
         return self._numbers("layers", HeadColumn(metric, view, label))
 
-    def uniform(self, metric: str, view: View, label: str = "") -> Numbers:
+    def uniform(self, metric: str, view: View, label: str = "") -> Estimates:
         """The same measure on uniform attention. *Shape:* ``(layer,)``."""
         return self._numbers("uniform", HeadColumn(metric, view, label))
 
     def half(
         self, number: int, metric: str, view: View, label: str = "", *, of: str = "heads"
-    ) -> Numbers:
+    ) -> Estimates:
         """The same as `heads`, or as what ``of`` names, from one half of the sentences."""
         ratios: Ratios = getattr(self._table, of)
-        place = self._columns[HeadColumn(metric, view, label)]
+        position = self._columns[HeadColumn(metric, view, label)]
         known = all_metrics()[metric]
-        return Numbers.of(ratios.half(number)[..., place], known.limits, known.spread(label))
+        return Estimates.of(ratios.half(number)[..., position], known.limits, known.spread(label))
 
     def has(self, metric: str, view: View, label: str = "") -> bool:
         """Whether there is a value at all."""
@@ -154,29 +154,31 @@ class StackResults(Memo):
             np.isnan(self.heads(metric, view, label).value).all()
         )
 
-    def tokens(self, metric: str, state: State, space: Space | None, label: str) -> Numbers | None:
+    def tokens(
+        self, metric: str, state: State, space: Space | None, label: str
+    ) -> Estimates | None:
         """An average over the tokens of each layer, or None. *Shape:* ``(layer,)``."""
         column = TokenColumn(metric, state, space, label)
-        survey = self.study.survey
-        for table in (survey.tokens, survey.lookups, survey.flows):
+        corpus_sums = self.study.corpus_sums
+        for table in (corpus_sums.tokens, corpus_sums.lookups, corpus_sums.flows):
             sums = table.get(self.stack.name)
             if sums is not None and column in sums.columns:
                 ratios = sums.layers[:, sums.columns.index(column)]
                 known = all_metrics()[metric]
-                numbers = Numbers.of(ratios, known.limits, known.spread(label))
+                numbers = Estimates.of(ratios, known.limits, known.spread(label))
                 return None if np.isnan(numbers.value).all() else numbers
         return None
 
     @cached_property
     def _columns(self) -> Mapping[HeadColumn, int]:
         columns = self._table.columns
-        return {column: place for place, column in enumerate(columns)}
+        return {column: index for index, column in enumerate(columns)}
 
-    def _numbers(self, name: str, column: HeadColumn) -> Numbers:
+    def _numbers(self, name: str, column: HeadColumn) -> Estimates:
         if (name, column) not in self._read:
             ratios: Ratios = getattr(self._table, name)
             metric = all_metrics()[column.metric]
-            self._read[name, column] = Numbers.of(
+            self._read[name, column] = Estimates.of(
                 ratios[..., self._columns[column]], metric.limits, metric.spread(column.label)
             )
         return self._read[name, column]

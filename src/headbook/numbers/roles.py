@@ -23,7 +23,7 @@ from headbook.numbers.claims import (
     token_class,
 )
 from headbook.numbers.headtypes import HeadType, head_types
-from headbook.numbers.relationnames import relation_words, way
+from headbook.numbers.relationnames import ends_of, relation_words
 from headbook.numbers.results import StackResults
 from headbook.numbers.typeshares import Place
 from headbook.stored.shown import HeadName
@@ -76,17 +76,17 @@ def role(results: StackResults, head: HeadName, tests: "RelationTests | None") -
     Args:
         tests: which heads serve relations; without it nothing is said of them.
     """
-    place = head.layer, head.head
-    found = head_types(results).get(place)
+    cell = head.layer, head.head
+    head_type = head_types(results).get(cell)
     claims = (
-        *position(results, place, found),
-        *relation(tests, place),
-        *token_class(results, place, found),
-        *repetition(results, place),
-        *shape(results, place, found),
-        *sink(results, place, found),
+        *position(results, cell, head_type),
+        *relation(tests, cell),
+        *token_class(results, cell, head_type),
+        *repetition(results, cell),
+        *shape(results, cell, head_type),
+        *sink(results, cell, head_type),
     )
-    return Role(head, found, claims)
+    return Role(head, head_type, claims)
 
 
 def served(tests: "RelationTests | None", place: Place) -> int | None:
@@ -102,7 +102,7 @@ def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:
     n = served(tests, place)
     if tests is None or n is None:
         return
-    ends, label = way(tests.labels[n]), tests.labels[n]
+    ends, label = ends_of(tests.labels[n]), tests.labels[n]
     found, offset = tests.accuracy.at(n), signed(int(tests.offset[n]))
     other, p = float(tests.at_offset.value[n]), float(tests.p[n])
     yield Claim(

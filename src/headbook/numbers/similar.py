@@ -118,7 +118,7 @@ class Likeness:
 def likeness(results: StackResults) -> Mapping[View, Likeness]:
     """How alike the heads of a stack are, by view; nothing where it was not measured."""
     stack = results.stack
-    sums = results.study.survey.distances.get(stack.name)
+    sums = results.study.corpus_sums.distances.get(stack.name)
     heads = tuple(
         HeadName(stack.name, layer, head)
         for layer in stack.attention_layers
@@ -127,8 +127,8 @@ def likeness(results: StackResults) -> Mapping[View, Likeness]:
     if sums is None or len(heads) < 2:
         return {}
     found = {
-        column.view: _likeness(heads, sums, place)
-        for place, column in enumerate(sums.columns)
+        column.view: _likeness(heads, sums, index)
+        for index, column in enumerate(sums.columns)
         if column.metric == METRIC
     }
     return {view: each for view, each in found.items() if len(each.closest(1))}

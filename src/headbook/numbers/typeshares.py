@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from headbook.metrics.type_shares import KEYS, NEAR, OFFSETS, ONE_OFFSET, PARTS
-from headbook.numbers.results import Number, StackResults
+from headbook.numbers.results import Estimate, StackResults
 from headbook.terms import View
 
 METRIC = "type_shares"
@@ -124,8 +124,8 @@ def _odds(own: float, even: float) -> float:
     return math.inf if own >= 1 else own / (1 - own) * (1 - even) / even
 
 
-def share(results: StackResults, metric: str, view: View, label: str, place: Place) -> Number:
+def share(results: StackResults, metric: str, view: View, label: str, place: Place) -> Estimate:
     """A number of one head; NaN where there is none."""
     if not results.has(metric, view, label):
-        return Number(math.nan, math.nan, math.nan, 0, 0)
+        return Estimate(math.nan, math.nan, math.nan, 0, 0)
     return results.heads(metric, view, label).at(*place)

@@ -173,17 +173,17 @@ class AffinityTable:
         chance = self._chance.new_zeros(3, 1, self._chance.shape[1])
         self._spread(groups, even, chance)
         self._chance[layer] += chance[0, 0]
-        for each in groups:
-            for number, part in enumerate((each.size, each.size**2, each.size > 0)):
-                self._counts[number, layer].index_add_(0, each.item, part.double())
+        for group in groups:
+            for number, part in enumerate((group.size, group.size**2, group.size > 0)):
+                self._counts[number, layer].index_add_(0, group.item, part.double())
 
     @staticmethod
     def _spread(
         groups: tuple[_Groups, _Groups, _Groups], weights: torch.Tensor, into: torch.Tensor
     ) -> None:
         """What queries give in all, what keys get in all, and what each pair has."""
-        for each, part in zip(groups, (weights.sum(-1), weights.sum(-2), weights), strict=True):
-            each.add(part, into)
+        for group, part in zip(groups, (weights.sum(-1), weights.sum(-2), weights), strict=True):
+            group.add(part, into)
 
     def _groups(self, scope: Scope) -> tuple[_Groups, _Groups, _Groups]:
         """Those of queries, of keys and of pairs."""

@@ -8,20 +8,20 @@ from numpy.typing import NDArray
 
 from headbook.measures.cosines import thresholds
 from headbook.measures.frame import Frame, Scope
-from headbook.measures.layerview import LayerView, layer_views
+from headbook.measures.layerview import LayerAttention, layer_attentions
 from headbook.measures.maps import Maps
 from headbook.measures.outputs import HeadOutputs
 from headbook.measures.scopes import Scopes
 from headbook.metrics.base import AnchorMetric, ContextMetric
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.model import Model
 from headbook.passes.headtable import head_columns, uniform
-from headbook.passes.watch import Found, Watch
+from headbook.passes.watch import PassResults, Watch
 from headbook.summaries.accumulators import Ratios
 from headbook.summaries.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors
 from headbook.summaries.reduce import Parts
-from headbook.summaries.sums import HeadTable, Survey
+from headbook.summaries.sums import CorpusSums, HeadTable
 from headbook.terms import Stack, View
 from headbook.text.batch import Batch
 from headbook.text.tokens import Encoded
@@ -38,14 +38,14 @@ class ContextSampler:
     """Measures what heads write over batches; what to measure is fixed for a run."""
 
     model: Model
-    anatomy: Anatomy
+    architecture: Architecture
     metrics: tuple[ContextMetric, ...]
     anchors: tuple[AnchorMetric, ...]
     seed: int
 
     def step(self, items: Iterable[Encoded]) -> int:
         """Of how many pairs of tokens one is taken to find the top shares."""
-        heads = sum(len(s.attention_layers) * s.n_heads for s in self.anatomy.stacks.values())
+        heads = sum(len(s.attention_layers) * s.n_heads for s in self.architecture.stacks.values())
         most = min(PAIRS, ROOM // (heads * len(self._views)))
         pairs = sum(item.length * (item.length - 1) // 2 for item in items)
         return max(1, -(-pairs // most))
@@ -57,7 +57,7 @@ class ContextSampler:
         return [view for view in View if view in asked]
 
     def heads(
-        self, place: Call, views: Mapping[View, LayerView], known: Thresholds
+        self, place: Call, views: Mapping[View, LayerAttention], known: Thresholds
     ) -> dict[View, HeadOutputs]:
         """What the heads of one layer write, in the views that are asked for."""
         least = {view: known.get((place.stack, place.layer, view)) for view in self._views}
@@ -81,12 +81,12 @@ class FirstLook:
 
         def attend(call: Call, attention: hook.Attention, scopes: Scopes) -> None:
             heads = self.sampler.heads(call, scopes.views(call.stack, attention), {})
-            for view, each in heads.items():
-                if each.outputs is not None:
+            for view, head in heads.items():
+                if head.outputs is not None:
                     place = call.stack, call.layer, view
-                    self._found.setdefault(place, []).append(each.collected(self.step))
+                    self._found.setdefault(place, []).append(head.collected(self.step))
 
-        return Watch(Found, attend)
+        return Watch(PassResults, attend)
 
     def thresholds(self) -> Thresholds:
         """What was found."""
@@ -102,7 +102,7 @@ class SecondLook:
 
     def watch(self, batch: Batch) -> Watch:
         """The sums of one batch."""
-        stacks = self.sampler.anatomy.stacks
+        stacks = self.sampler.architecture.stacks
         tables = {n: _Table(stack, self.sampler.metrics, batch) for n, stack in stacks.items()}
         ends = {name: _Ends(self.sampler, stack, batch) for name, stack in stacks.items()}
 
@@ -112,11 +112,11 @@ class SecondLook:
             tables[call.stack].add(call.layer, heads)
             ends[call.stack].add(call.layer, heads)
 
-        def found() -> Found:
-            return Found(
-                Survey(
+        def found() -> PassResults:
+            return PassResults(
+                CorpusSums(
                     context={n: table.found() for n, table in tables.items() if table.columns},
-                    anchors={name: each.found() for name, each in ends.items() if each.any},
+                    anchors={name: end.found() for name, end in ends.items() if end.any},
                 )
             )
 
@@ -154,7 +154,7 @@ class _Table:
         """
         if frame not in self._known:
             scopes = {view: Scope(frame, view) for view in View}
-            views = layer_views(scopes, Maps(scopes[View.NOSINK], uniform(scopes)))
+            views = layer_attentions(scopes, Maps(scopes[View.NOSINK], uniform(scopes)))
             heads = {view: HeadOutputs(layer) for view, layer in views.items()}
             self._known[frame] = self._sums(heads, 1)[1]
         return self._known[frame]

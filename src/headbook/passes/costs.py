@@ -12,7 +12,7 @@ from headbook.network.model import Model
 from headbook.terms import Stack
 
 SPEED = 6e10  # multiplications and additions a second
-SURVEY, RANDOM, SAMPLE, SHOWN = 1.4, 0.9, 1.5, 1.5  # passes, in bare ones
+CORPUS, RANDOM, SAMPLE, PAGES = 1.4, 0.9, 1.5, 1.5  # passes, in bare ones
 OF_HEAD, AGAIN = 4.6e-5, 9e-6  # seconds for a head and a token of the sample, first and then
 LOOKUP = 1.35  # products with the vocabulary, in bare ones
 HEAD_PAGE, SENTENCE_PAGE, METRIC_PAGE = 0.03, 0.6, 0.15  # seconds
@@ -59,20 +59,20 @@ def plan(sizes: Sizes, stacks: Mapping[str, Stack], config: Config) -> dict[str,
     bare = 2 * sizes.parameters / SPEED  # of a token
     sampled = min(config.sample_sentences, sizes.sentences) * sizes.tokens
     compared = min(sizes.listed + config.vocabulary_sentences, sizes.sentences)
-    shown = min(compared + 4 * heads, sizes.sentences)
+    paged = min(compared + 4 * heads, sizes.sentences)
     entries, width = sizes.vocabulary
     lookup = LOOKUP * 2 * entries * width / SPEED * (2 * layers + 1) * sizes.spaces
-    survey = SURVEY * bare * sizes.tokens * sizes.sentences + FIRST
-    sample, again = (sampled * (SAMPLE * bare + each * heads) for each in (OF_HEAD, AGAIN))
+    corpus_sums = CORPUS * bare * sizes.tokens * sizes.sentences + FIRST
+    sample, again = (sampled * (SAMPLE * bare + value * heads) for value in (OF_HEAD, AGAIN))
     random = RANDOM * bare * sizes.random
     drawn = heads * HEAD_PAGE + sizes.listed * SENTENCE_PAGE + sizes.metrics * METRIC_PAGE
     return {
-        "survey": survey,
+        "corpus": corpus_sums,
         "random sequences": random,
         "sample": sample,
         "sample again": again,
-        "portrait": (SHOWN * bare + lookup) * compared * sizes.tokens + FIXED,
-        "exemplars": SHOWN * bare * max(shown - compared, 0) * sizes.tokens,
-        **dict.fromkeys(sizes.twins, survey + random + sample + again),
+        "sentences": (PAGES * bare + lookup) * compared * sizes.tokens + FIXED,
+        "exemplars": PAGES * bare * max(paged - compared, 0) * sizes.tokens,
+        **dict.fromkeys(sizes.twins, corpus_sums + random + sample + again),
         "pages": drawn / 2,
     }

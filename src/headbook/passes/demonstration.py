@@ -15,11 +15,11 @@ import pandas as pd
 import torch
 
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.capture import forward, tapped
 from headbook.network.model import Model
 from headbook.network.vocabulary import Vocabulary
-from headbook.stored.shown import AROUND, DEMONSTRATION, OWN, PUBLIC, Portrait
+from headbook.stored.shown import AROUND, DEMONSTRATION, OWN, PUBLIC, SentenceData
 from headbook.terms import Side, Space, State
 from headbook.text.batch import Batch
 from headbook.text.texts import Texts
@@ -29,13 +29,15 @@ POSITIONS = "embeddings.position_embeddings"
 NEEDED = ("cosine_to_input", "vocabulary_rank")  # metrics that this is an aside to
 
 
-def refusal(model: Model, anatomy: Anatomy) -> str:
+def refusal(model: Model, architecture: Architecture) -> str:
     """Why the demonstration's computation does not fit a model; empty where it does."""
     kind = model.config.model_type
-    if not anatomy.hooked or list(anatomy.layers) != ["self"]:
+    if not architecture.hooked or list(architecture.layers) != ["self"]:
         return f"it is made for encoders like BERT, which '{kind}' is not"
     try:
-        matrices = [m.get_submodule(p) for m in anatomy.layers["self"] for p in (VALUE, OUTPUT)]
+        matrices = [
+            m.get_submodule(p) for m in architecture.layers["self"] for p in (VALUE, OUTPUT)
+        ]
         model.body.get_submodule(POSITIONS)
     except AttributeError:
         return f"'{kind}' keeps values, outputs or positions elsewhere than BERT does"
@@ -59,19 +61,21 @@ class _Seen:
     attention: list[torch.Tensor] = field(default_factory=list)
 
 
-def demonstrate(model: Model, anatomy: Anatomy, batch: Batch, own: Vocabulary) -> Portrait:
+def demonstrate(
+    model: Model, architecture: Architecture, batch: Batch, own: Vocabulary
+) -> SentenceData:
     """Both computations of the one sentence of a batch.
 
     Args:
         own: the model's original encodings, with positions.
     """
     texts = batch.texts[Side.SOURCE]
-    seen = _look(model, anatomy, batch)
+    seen = _look(model, architecture, batch)
     embedding = own.embedding.to(texts.share)
     positions = model.body.get_submodule(POSITIONS)
     first = 0 if positions.padding_idx is None else positions.padding_idx + 1
     public = Vocabulary(embedding + positions.weight[first].detach().to(embedding))
-    demonstrated = torch.stack([*_public(anatomy.layers["self"], seen)])
+    demonstrated = torch.stack([*_public(architecture.layers["self"], seen)])
     start = public.embedding[texts.ids]
     frames = [
         _frame(PUBLIC, demonstrated, start, public, (texts, Space.RAW)),
@@ -81,10 +85,10 @@ def demonstrate(model: Model, anatomy: Anatomy, batch: Batch, own: Vocabulary) -
     pieces = np.array(batch.items[0].tokens[Side.SOURCE].pieces, dtype=object)
     table["token"] = pieces[table["position"]]
     table["sentence"] = batch.items[0].sentence.index + 1
-    return Portrait(demonstration=table[[*DEMONSTRATION]])
+    return SentenceData(demonstration=table[[*DEMONSTRATION]])
 
 
-def _look(model: Model, anatomy: Anatomy, batch: Batch) -> _Seen:
+def _look(model: Model, architecture: Architecture, batch: Batch) -> _Seen:
     """One pass over the sentence."""
     seen, dtype = _Seen(), batch.texts[Side.SOURCE].share
 
@@ -94,8 +98,8 @@ def _look(model: Model, anatomy: Anatomy, batch: Batch) -> _Seen:
     def on_state(_: str, __: int, state: State, vectors: torch.Tensor) -> None:
         (seen.mids if state is State.MID else seen.taken).append(vectors.to(dtype))
 
-    with tapped(model, anatomy, on_state):
-        forward(model, anatomy, batch, on_attention)
+    with tapped(model, architecture, on_state):
+        forward(model, architecture, batch, on_attention)
     return seen
 
 

@@ -76,7 +76,7 @@ class Means:
 
 
 def _added(one: Mapping[Call, Sums], other: Mapping[Call, Sums]) -> Mapping[Call, Sums]:
-    return {place: one[place] + other[place] for place in one} if one else other
+    return {call: one[call] + other[call] for call in one} if one else other
 
 
 class Known(NamedTuple):
@@ -110,7 +110,7 @@ class Ablator:
                 output, replacements.positions(frame), valid, half, POSITIONS
             )
 
-        forward(self.heads.model, self.heads.anatomy, read, add)
+        forward(self.heads.model, self.heads.architecture, read, add)
         return Means(classes, positions)
 
     def effects(
@@ -127,7 +127,7 @@ class Ablator:
                 chosen = group[start : start + most]
                 copies = read.repeated(len(chosen))
                 ablation = self._ablation(
-                    copies, [sets[place] for place in chosen], replacement, means
+                    copies, [sets[position] for position in chosen], replacement, means
                 )
                 others = self.heads.run(copies, ablation, states.repeated(len(chosen)))
                 changes = self.judge.changes(batch, clean, others.unflatten(0, (len(chosen), -1)))
@@ -170,7 +170,7 @@ class Ablator:
 
     @property
     def _stacks(self) -> Mapping[str, Stack]:
-        return self.heads.anatomy.stacks
+        return self.heads.architecture.stacks
 
     def _half(self, batch: Batch) -> torch.Tensor:
         return torch.from_numpy(batch.half).to(self.heads.model.device)
@@ -192,10 +192,10 @@ def instead_of(
 def _alike(sets: Sequence[Set]) -> list[list[int]]:
     """Places of the sets, those together whose passes can begin at the same layer."""
     groups: dict[tuple[bool, int], list[int]] = defaultdict(list)
-    for place, heads in enumerate(sets):
+    for index, heads in enumerate(sets):
         encoder = any(head.stack == "encoder" for head in heads)
         first = min(
             (head.layer for head in heads if not encoder or head.stack == "encoder"), default=0
         )
-        groups[encoder, first].append(place)
+        groups[encoder, first].append(index)
     return [groups[key] for key in sorted(groups)]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from headbook.measures.flow import (
     Block,
-    FlowView,
+    LayerFlow,
     blocks,
     half_step,
     lengths,
@@ -22,13 +22,13 @@ from headbook.measures.flow import (
 from headbook.measures.scopes import Scopes
 from headbook.metrics.base import FlowMetric
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.model import Model
 from headbook.passes.tokentable import TokenTable
-from headbook.passes.trajectories import ShownTokens
-from headbook.passes.watch import Found, Watch
-from headbook.stored.shown import TOKENS, Portrait, to_steps
-from headbook.summaries.sums import Survey
+from headbook.passes.trajectories import KeptTokens
+from headbook.passes.watch import PassResults, Watch
+from headbook.stored.shown import TOKENS, SentenceData, to_steps
+from headbook.summaries.sums import CorpusSums
 from headbook.terms import Rollout, Stack, State
 from headbook.text.batch import Batch
 
@@ -43,7 +43,7 @@ class FlowTracker:
     """
 
     model: Model
-    anatomy: Anatomy
+    architecture: Architecture
     metrics: tuple[FlowMetric, ...]
     listed: Collection[int]
     sampled: Collection[int]
@@ -51,7 +51,7 @@ class FlowTracker:
     @cached_property
     def blocks(self) -> Mapping[tuple[str, int], Block]:
         """The attention blocks whose ends are known."""
-        return blocks(self.anatomy)
+        return blocks(self.architecture)
 
     def watch(self, batch: Batch) -> Watch | None:
         """Token values and rollouts of listed sentences; sums over sampled ones by stack."""
@@ -59,7 +59,7 @@ class FlowTracker:
             return None
         stacks = {
             name: _Stack(self, batch, stack)
-            for name, stack in self.anatomy.stacks.items()
+            for name, stack in self.architecture.stacks.items()
             if not stack.crosses
         }
 
@@ -71,10 +71,10 @@ class FlowTracker:
             if name in stacks:
                 stacks[name].see(layer, state, vectors)
 
-        def found() -> Found:
+        def found() -> PassResults:
             sums = {name: stack.table.sums() for name, stack in stacks.items()}
-            portrait = Portrait.join([stack.portrait() for stack in stacks.values()])
-            return Found(Survey(flows=sums), (portrait,))
+            sentence_data = SentenceData.join([stack.sentence_data() for stack in stacks.values()])
+            return PassResults(CorpusSums(flows=sums), (sentence_data,))
 
         return Watch(found, attend, see)
 
@@ -85,7 +85,7 @@ class _Stack:
     def __init__(self, tracker: FlowTracker, batch: Batch, stack: Stack) -> None:
         self._tracker, self._batch, self._stack = tracker, batch, stack
         self._texts = batch.texts[stack.queries]
-        self._shown = ShownTokens.of(batch, stack, tracker.listed)
+        self._kept_tokens = KeptTokens.of(batch, stack, tracker.listed)
         sampled = np.isin(batch.index, [*tracker.sampled])
         self.table = TokenTable(stack, tracker.metrics, batch, members=sampled)
         self._rows: list[pd.DataFrame] = []
@@ -118,8 +118,8 @@ class _Stack:
         steps = {Rollout.HALF: half_step(self._attended)}
         if parts is not None:
             steps[Rollout.MEASURED] = measured_step(self._attended, ratio(parts))
-        self._rollouts = {kind: steps[kind] @ each for kind, each in self._rollouts.items()}
-        view = FlowView(parts, self._rollouts)
+        self._rollouts = {kind: steps[kind] @ rollout for kind, rollout in self._rollouts.items()}
+        view = LayerFlow(parts, self._rollouts)
         for metric in self._tracker.metrics:
             values = metric.measure(view)
             if values is not None:
@@ -128,22 +128,22 @@ class _Stack:
                 self._keep(metric, layer, state, values)
 
     def _keep(self, metric: FlowMetric, layer: int, state: State, values: torch.Tensor) -> None:
-        shown = self._shown
-        frame = shown.frame([(layer, state)]).assign(metric=metric.id, space="")
-        frame["value"] = values.cpu().numpy()[shown.rows, shown.positions]
+        kept_tokens = self._kept_tokens
+        frame = kept_tokens.frame([(layer, state)]).assign(metric=metric.id, space="")
+        frame["value"] = values.cpu().numpy()[kept_tokens.rows, kept_tokens.positions]
         self._rows.append(frame[[*TOKENS]])
 
-    def portrait(self) -> Portrait:
+    def sentence_data(self) -> SentenceData:
         """What pages show of listed sentences."""
         rows = pd.concat(self._rows, ignore_index=True) if self._rows else pd.DataFrame()
-        return Portrait(tokens=rows, rollouts=dict(self._last()))
+        return SentenceData(tokens=rows, rollouts=dict(self._last()))
 
     def _last(self) -> "list[tuple[tuple[str, int, str], NDArray[np.uint8]]]":
         """What the last states are made of."""
         side, found = self._stack.queries, []
         for kind, shares in self._rollouts.items():
             steps = to_steps(shares.float().cpu().numpy())
-            for row in np.unique(self._shown.rows):
+            for row in np.unique(self._kept_tokens.rows):
                 item = self._batch.items[row]
                 n = len(item.tokens[side])
                 place = (self._stack.name, item.sentence.index, str(kind))

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from headbook.measures.layerview import LayerView
+from headbook.measures.layerview import LayerAttention
 from headbook.measures.relations import LABELS, OFFSETS, asked, hits, offsets
 from headbook.summaries.accumulators import Reservoir
-from headbook.summaries.sums import Found
+from headbook.summaries.sums import RelationHits
 from headbook.terms import Stack
 from headbook.text.batch import Batch
 
@@ -15,7 +15,7 @@ MOST = 1000  # sentences kept
 ROOM = 1 << 26  # bytes that they may take
 
 
-class FoundTable:
+class RelationHitsTable:
     """The words that the heads of one stack find in one batch, filled layer by layer."""
 
     def __init__(self, stack: Stack, batch: Batch) -> None:
@@ -26,7 +26,7 @@ class FoundTable:
         self._asked = np.zeros((len(batch.items), len(LABELS), 1 + len(OFFSETS)), np.uint16)
         self._filled = False
 
-    def add(self, layers: Mapping[int, slice], view: LayerView) -> None:
+    def add(self, layers: Mapping[int, slice], view: LayerAttention) -> None:
         """Count some layers, seen without the sink.
 
         Args:
@@ -43,10 +43,10 @@ class FoundTable:
             self._asked[:, given] = view.scope.once(offsets).cpu().numpy().round()
             self._filled = True
 
-    def sums(self) -> Found:
+    def sums(self) -> RelationHits:
         """What survives."""
         batch = self._batch
-        return Found(
+        return RelationHits(
             Reservoir.of(self._size, batch.key, batch.index, self._hits),
             Reservoir.of(self._size, batch.key, batch.index, self._asked),
         )

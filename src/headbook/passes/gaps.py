@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 
 from headbook.metrics.base import FlowMetric, HeadMetric, Metric, Need, TokenMetric
-from headbook.network.anatomy import Anatomy
+from headbook.network.anatomy import Architecture
 from headbook.network.embedding import Embedding
 from headbook.network.lens import Lens, NoLens
 from headbook.network.model import Model
@@ -17,7 +17,7 @@ LENS = "logit lens"
 
 def find_gaps(
     model: Model,
-    anatomy: Anatomy,
+    architecture: Architecture,
     metrics: Iterable[Metric],
     embeddings: Mapping[Side, Embedding],
     counts: Mapping[str, int],
@@ -28,39 +28,39 @@ def find_gaps(
     """Everything that is missing from a study."""
     metrics = list(metrics)
     return (
-        *_architecture(model, anatomy),
-        *_layers(anatomy),
+        *_architecture(model, architecture),
+        *_layers(architecture),
         *_spaces(embeddings, metrics),
-        *_lens(anatomy, metrics, lens),
-        *_annotation(anatomy, metrics, counts),
-        *_values(model, anatomy, metrics),
-        *_context(model, anatomy, metrics, counts),
-        *_rarity(anatomy, metrics, rarities),
-        *_two_texts(anatomy, metrics),
-        *_demonstration(model, anatomy, metrics),
+        *_lens(architecture, metrics, lens),
+        *_annotation(architecture, metrics, counts),
+        *_values(model, architecture, metrics),
+        *_context(model, architecture, metrics, counts),
+        *_rarity(architecture, metrics, rarities),
+        *_two_texts(architecture, metrics),
+        *_demonstration(model, architecture, metrics),
     )
 
 
-def _architecture(model: Model, anatomy: Anatomy) -> Iterator[Gap]:
+def _architecture(model: Model, architecture: Architecture) -> Iterator[Gap]:
     kind = model.config.model_type
-    if not anatomy.hooked:
+    if not architecture.hooked:
         yield Gap(
             "queries, keys and values", "",
-            f"{anatomy.unhooked}; the weights come from output_attentions",
+            f"{architecture.unhooked}; the weights come from output_attentions",
         )  # fmt: skip
-    if not anatomy.layers:
+    if not architecture.layers:
         yield Gap(
             "states of tokens", "", f"the layers of '{kind}' do not pass on one vector per token"
         )
-    elif anatomy.family is None:
+    elif architecture.family is None:
         yield Gap(
             f"state {State.MID}", "",
             f"where attention blocks of '{kind}' end is not in the table of architectures",
         )  # fmt: skip
 
 
-def _layers(anatomy: Anatomy) -> Iterator[Gap]:
-    for name, stack in anatomy.stacks.items():
+def _layers(architecture: Architecture) -> Iterator[Gap]:
+    for name, stack in architecture.stacks.items():
         without = sorted(set(range(stack.n_layers)) - set(stack.attention_layers))
         if without:
             yield Gap(
@@ -80,22 +80,24 @@ def _spaces(embeddings: Mapping[Side, Embedding], metrics: Iterable[Metric]) -> 
             yield Gap(f"{what} ({side} side)", "", embedding.missing)
 
 
-def _lens(anatomy: Anatomy, metrics: Iterable[Metric], lens: Lens | NoLens) -> Iterator[Gap]:
+def _lens(
+    architecture: Architecture, metrics: Iterable[Metric], lens: Lens | NoLens
+) -> Iterator[Gap]:
     if not any(isinstance(metric, TokenMetric) and Need.HEAD in metric.needs for metric in metrics):
         return
     if isinstance(lens, NoLens):
         yield Gap(LENS, "", lens.why)
         return
-    for name in anatomy.stacks:
+    for name in architecture.stacks:
         if name != lens.stack:
             yield Gap(LENS, name, "the language-model head reads the decoder's layers only")
 
 
 def _annotation(
-    anatomy: Anatomy, metrics: Iterable[Metric], counts: Mapping[str, int]
+    architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
 ) -> Iterator[Gap]:
     needed = _needs(metrics)
-    for name, stack in anatomy.stacks.items():
+    for name, stack in architecture.stacks.items():
         for need, count in ((Need.TAGS, "tagged"), (Need.TREE, "parsed")):
             applies = need is Need.TAGS or not stack.crosses
             if need in needed and applies and not counts.get(f"{stack.keys}.{count}"):
@@ -113,28 +115,28 @@ def _needs(metrics: Iterable[Metric]) -> set[Need]:
     return {need for metric in asking for need in metric.needs}
 
 
-def _values(model: Model, anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
-    if Need.VALUES not in _needs(metrics) or (anatomy.hooked and anatomy.projections):
+def _values(model: Model, architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    if Need.VALUES not in _needs(metrics) or (architecture.hooked and architecture.projections):
         return
     kind = model.config.model_type
     why = (
         f"where attention blocks of '{kind}' end is not known"
-        if anatomy.hooked
-        else anatomy.unhooked
+        if architecture.hooked
+        else architecture.unhooked
     )
-    yield from (Gap(Need.VALUES.value, name, why) for name in anatomy.stacks)
+    yield from (Gap(Need.VALUES.value, name, why) for name in architecture.stacks)
 
 
 def _context(
-    model: Model, anatomy: Anatomy, metrics: Iterable[Metric], counts: Mapping[str, int]
+    model: Model, architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
 ) -> Iterator[Gap]:
     """What heads write cannot be seen everywhere; few texts are passages."""
     heads = [metric for metric in metrics if isinstance(metric, HeadMetric)]
     known = _needs(heads)
     of_passages = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
-    for name, stack in anatomy.stacks.items():
-        if Need.OUTPUTS in known and not anatomy.hooked:
-            yield Gap(Need.OUTPUTS.value, name, anatomy.unhooked)
+    for name, stack in architecture.stacks.items():
+        if Need.OUTPUTS in known and not architecture.hooked:
+            yield Gap(Need.OUTPUTS.value, name, architecture.unhooked)
         elif Need.PASSAGES in known and not counts.get(f"{stack.queries}.joined"):
             yield Gap(
                 " and ".join(of_passages), name,
@@ -143,18 +145,18 @@ def _context(
 
 
 def _rarity(
-    anatomy: Anatomy, metrics: Iterable[Metric], rarities: Mapping[Side, Rarity]
+    architecture: Architecture, metrics: Iterable[Metric], rarities: Mapping[Side, Rarity]
 ) -> Iterator[Gap]:
     if Need.FREQUENCIES not in _needs(metrics):
         return
-    for name, stack in anatomy.stacks.items():
+    for name, stack in architecture.stacks.items():
         if missing := rarities[stack.keys].missing:
             option = "--language" if stack.keys is Side.SOURCE else "--target-language"
             yield Gap(Need.FREQUENCIES.value, name, f"{missing}; see {option}")
 
 
-def _two_texts(anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
-    for name, stack in anatomy.stacks.items():
+def _two_texts(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    for name, stack in architecture.stacks.items():
         for metric in metrics:
             if isinstance(metric, HeadMetric) and stack.crosses and not metric.applies(stack):
                 yield Gap(metric.title, name, "positions and words of two texts do not compare")
@@ -162,7 +164,9 @@ def _two_texts(anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
                 yield Gap(metric.title, name, "all keys are of another text")
 
 
-def _demonstration(model: Model, anatomy: Anatomy, metrics: Iterable[Metric]) -> Iterator[Gap]:
-    why = refusal(model, anatomy)
+def _demonstration(
+    model: Model, architecture: Architecture, metrics: Iterable[Metric]
+) -> Iterator[Gap]:
+    why = refusal(model, architecture)
     if why and {metric.id for metric in metrics}.issuperset(NEEDED):
         yield Gap("a sentence as the public demonstration computes it", "", why)

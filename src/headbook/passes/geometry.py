@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from headbook.measures.arithmetic import Floats
 from headbook.measures.clouds import NO_KIND, Cloud, Sample
 from headbook.metrics.base import LayerMetric, LayerPairMetric
-from headbook.network.anatomy import Anatomy
+from headbook.network.anatomy import Architecture
 from headbook.network.model import Model
 from headbook.network.shortcut import width_of
-from headbook.passes.watch import Found, Watch
+from headbook.passes.watch import PassResults, Watch
 from headbook.summaries.shapes import GeometrySums, StateColumn, kept
-from headbook.summaries.sums import Survey
+from headbook.summaries.sums import CorpusSums
 from headbook.terms import Stack, State
 from headbook.text.batch import Batch, content_key
 from headbook.text.texts import Texts
@@ -40,7 +40,7 @@ class Geometer:
     """
 
     model: Model
-    anatomy: Anatomy
+    architecture: Architecture
     metrics: tuple[LayerMetric, ...]
     pairs: tuple[LayerPairMetric, ...]
     seed: int
@@ -48,7 +48,7 @@ class Geometer:
     @property
     def stacks(self) -> list[Stack]:
         """The stacks that have states of their own."""
-        return [self.anatomy.stacks[name] for name in self.anatomy.layers]
+        return [self.architecture.stacks[name] for name in self.architecture.layers]
 
     def within(self, items: Iterable[Encoded]) -> list[Encoded]:
         """The sentences that are taken, of those of a sample."""
@@ -64,16 +64,16 @@ class Geometer:
     @cached_property
     def _most_tokens(self) -> int:
         states = sum(stack.n_layers + 1 for stack in self.stacks)
-        return min(TOKENS, CELLS // (states * width_of(self.model, self.anatomy)))
+        return min(TOKENS, CELLS // (states * width_of(self.model, self.architecture)))
 
     def gathering(self, items: Iterable[Encoded]) -> "Gathering":
         """Begin with a sample."""
         stacks = {stack.name: _States(stack) for stack in self.stacks}
         return Gathering(self, frozenset(i.sentence.index for i in self.within(items)), stacks)
 
-    def sums(self, found: "Mapping[str, _States]") -> Survey:
+    def sums(self, found: "Mapping[str, _States]") -> CorpusSums:
         """The sums of the whole sample."""
-        return Survey(
+        return CorpusSums(
             geometry={name: self._sums(states) for name, states in found.items() if states.tokens}
         )
 
@@ -103,11 +103,13 @@ class Geometer:
     def _products(self, sample: Sample, vectors: Sequence[NDArray[np.floating]]) -> Floats:
         """How alike every two states are, added up over minibatches; see `GeometrySums`."""
         n_states = len(vectors) if self.pairs else 0
-        found = np.zeros((n_states, n_states))
+        products = np.zeros((n_states, n_states))
         for metric in self.pairs:
             for tokens in sample.minibatches:
-                found += metric.measure([each[tokens].astype(np.float64) for each in vectors])
-        return found
+                products += metric.measure(
+                    [vector[tokens].astype(np.float64) for vector in vectors]
+                )
+        return products
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,9 +137,9 @@ class Gathering:
             if stack in self.stacks and state is not State.MID:
                 self.stacks[stack].add(0 if state is State.INPUT else layer + 1, vectors)
 
-        return Watch(Found, see=see)
+        return Watch(PassResults, see=see)
 
-    def sums(self) -> Survey:
+    def sums(self) -> CorpusSums:
         """What the states of all batches say."""
         return self.geometer.sums(self.stacks)
 

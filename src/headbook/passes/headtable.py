@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 
 from headbook.measures.arithmetic import Floats, Ints, divide
 from headbook.measures.frame import Pairs, Scope
-from headbook.measures.layerview import layer_views
+from headbook.measures.layerview import layer_attentions
 from headbook.measures.maps import Gathered, Maps
 from headbook.measures.scopes import Scopes
 from headbook.metrics.base import AttentionMetric, HeadMetric
 from headbook.network import hook
-from headbook.passes.foundtable import FoundTable
+from headbook.passes.foundtable import RelationHitsTable
 from headbook.passes.positiontable import PositionTable
 from headbook.summaries.accumulators import Ratios, Reservoir, TopK
 from headbook.summaries.grouped import Group, Members, together
@@ -112,13 +112,13 @@ class LayerTable:
         self._massive = np.full((len(batch.items), *cells), -np.inf)
         self._waiting: dict[int, _Layers] = {}
         asks = any(metric.id == RELATION_METRIC for metric in self._metrics)
-        self._found = FoundTable(stack, batch) if asks else None
+        self._found = RelationHitsTable(stack, batch) if asks else None
         self._corners = PositionTable(stack, batch)
         self._selections = [
             _Selection(stack, len(self.columns)),
-            *(_Selection(stack, len(self.columns), *each) for each in self._groups()),
+            *(_Selection(stack, len(self.columns), *group) for group in self._groups()),
         ]
-        self._members = [place for place, pair in enumerate(self._of(PAIR)) if pair]
+        self._members = [index for index, pair in enumerate(self._of(PAIR)) if pair]
         self._places = headlines(self._metrics, self.columns, stack) if facets.paired else ()
         self._values = np.full((len(self._members), *cells, len(self._places)), np.nan, np.float32)
 
@@ -155,7 +155,7 @@ class LayerTable:
         if not waiting.layers:
             return
         maps = Gathered(waiting.scopes[View.NOSINK], waiting.maps, waiting.pairs)
-        views = layer_views(waiting.scopes, maps)
+        views = layer_attentions(waiting.scopes, maps)
         best = views[View.NOSINK].strongest.weight.amax(-1).cpu().numpy()
         queries = views[View.NOSINK].frame.n_queries.double().cpu().numpy()
         mass = divide(views[View.NOSINK].total.double().cpu().numpy(), queries)
@@ -182,10 +182,10 @@ class LayerTable:
             if first:
                 waiting.uniform.append(self._with_chance(of_layers[:, :, 0], own, selection))
                 of_layers = of_layers[:, :, 1:]
-            for place, (layer, heads) in enumerate(waiting.layers.items()):
+            for index, (layer, heads) in enumerate(waiting.layers.items()):
                 size = heads.stop - heads.start
                 selection.heads[:, :, layer, :size] = of_heads[:, :, heads]
-                selection.layers[:, :, layer] = of_layers[:, :, place]
+                selection.layers[:, :, layer] = of_layers[:, :, index]
                 selection.uniform[:, :, layer] = waiting.uniform[number]
         if self._members and self._places:
             values = parts.values(self._members, self._places)
@@ -240,9 +240,9 @@ class LayerTable:
         return Members(
             MOST_PAIRS,
             self._places,
-            np.array([pair_key(pairs[place]) for place in self._members], np.uint64),
+            np.array([pair_key(pairs[member]) for member in self._members], np.uint64),
             self._batch.index[self._members],
-            {name: tuple(self._of(name)[place] for place in self._members) for name in names},
+            {name: tuple(self._of(name)[member] for member in self._members) for name in names},
             self._values,
         ).smallest()
 

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.measures.layerview import LayerView
+from headbook.measures.layerview import LayerAttention
 from headbook.measures.scopes import Scopes
 from headbook.metrics.base import PairMetric
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.model import Model
-from headbook.passes.watch import Found, Watch
-from headbook.summaries.sums import Alike, Distances, PairColumn, Survey
+from headbook.passes.watch import PassResults, Watch
+from headbook.summaries.sums import Alike, CorpusSums, Distances, PairColumn
 from headbook.terms import Stack, View
 from headbook.text.batch import Batch
 
@@ -41,7 +41,7 @@ class PairSampler:
     """
 
     model: Model
-    anatomy: Anatomy
+    architecture: Architecture
     metrics: tuple[PairMetric, ...]
     chosen: Mapping[str, Chosen] | None = None
 
@@ -51,7 +51,7 @@ class PairSampler:
         Args:
             longest: most tokens of a sentence.
         """
-        most = max(n_heads(stack) for stack in self.anatomy.stacks.values())
+        most = max(n_heads(stack) for stack in self.architecture.stacks.values())
         return max(1, CELLS // (most * longest))
 
     def nearest(self, found: Mapping[str, Distances]) -> "PairSampler | None":
@@ -70,7 +70,7 @@ class PairSampler:
         views = list(dict.fromkeys(view for metric in self.metrics for view in metric.views))
         stacks = {
             name: _Collected(stack, batch, views)
-            for name, stack in self.anatomy.stacks.items()
+            for name, stack in self.architecture.stacks.items()
             if self.chosen is None or name in self.chosen
         }
 
@@ -78,9 +78,9 @@ class PairSampler:
             if place.stack in stacks:
                 stacks[place.stack].add(attention, scopes)
 
-        def found() -> Found:
-            sums = {name: self._measured(each) for name, each in stacks.items()}
-            return Found(Survey(distances=sums))
+        def found() -> PassResults:
+            sums = {name: self._measured(stack) for name, stack in stacks.items()}
+            return PassResults(CorpusSums(distances=sums))
 
         return Watch(found, attend)
 
@@ -105,8 +105,8 @@ class PairSampler:
 
 def _numbers(tables: Iterable[torch.Tensor]) -> NDArray[np.float64]:
     """Tables one above the other."""
-    found: NDArray[np.float64] = torch.stack([*tables]).cpu().double().numpy()
-    return found
+    numbers: NDArray[np.float64] = torch.stack([*tables]).cpu().double().numpy()
+    return numbers
 
 
 def _spread(values: torch.Tensor, pairs: Chosen, rows: Rows) -> torch.Tensor:
@@ -167,7 +167,7 @@ class _Collected:
         return torch.cat(weights), torch.cat(trusted)
 
 
-def _whole(layer: LayerView, view: View) -> torch.Tensor:
+def _whole(layer: LayerAttention, view: View) -> torch.Tensor:
     """Rows with all that they give: as they are, a learned sink stands for one more key."""
     if view is not View.RAW or not layer.frame.stack.learned_sink:
         return layer.weights

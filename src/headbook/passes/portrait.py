@@ -1,4 +1,4 @@
-"""The portrait: a second pass over the sentences that pages show, keeping their attention."""
+"""The sentence pass: a second pass over the sentences that pages show, keeping their attention."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,12 +12,12 @@ from headbook.measures.arithmetic import Floats
 from headbook.measures.outputs import HeadOutputs
 from headbook.measures.scopes import Scopes
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
-from headbook.passes.retrace import SoftmaxInput, layer_scores
-from headbook.passes.watch import Found, Watch
+from headbook.network.anatomy import Architecture, Call
+from headbook.passes.retrace import SoftmaxInput, layer_queries_and_keys
+from headbook.passes.watch import PassResults, Watch
 from headbook.stored.exemplars import Choice
-from headbook.stored.scores import Place, Scores, complete
-from headbook.stored.shown import Exemplar, Portrait, Ranking, ShownSentence, to_steps
+from headbook.stored.scores import Place, QueriesAndKeys, complete
+from headbook.stored.shown import Exemplar, Ranking, SentenceData, StoredSentence, to_steps
 from headbook.terms import View
 from headbook.text.batch import Batch
 from headbook.text.tokens import Encoded
@@ -25,11 +25,11 @@ from headbook.text.tokens import Encoded
 FIRST = (Ranking.STRONGEST, 1)  # the exemplars of which it is kept what heads write
 
 
-class Portrayer:
+class SentencePass:
     """Keeps texts and attention maps of batches.
 
     Args:
-        shown: indices of the sentences that pages show; others are passed over.
+        paged: indices of the sentences that pages show; others are passed over.
         listed: indices of the sentences with a page of their own; all their maps are kept.
         choices: the exemplars; of other sentences only the heads' maps that chose them are kept.
         alike: whether to keep for which tokens of its first exemplar a head writes the same.
@@ -38,15 +38,15 @@ class Portrayer:
 
     def __init__(
         self,
-        anatomy: Anatomy,
-        shown: Collection[int],
+        architecture: Architecture,
+        paged: Collection[int],
         listed: Collection[int],
         choices: Iterable[Choice],
         *,
         alike: bool = False,
         traced: Collection[int] = (),
     ) -> None:
-        self.anatomy, self._shown, self.listed = anatomy, shown, listed
+        self.architecture, self._paged, self.listed = architecture, paged, listed
         self.alike, self.traced = alike, traced
         self._choices: dict[tuple[str, int, int], list[Choice]] = defaultdict(list)
         for choice in choices:
@@ -54,7 +54,7 @@ class Portrayer:
 
     def watch(self, batch: Batch) -> Watch | None:
         """What pages show of a batch's attention."""
-        items = {row: i for row, i in enumerate(batch.items) if i.sentence.index in self._shown}
+        items = {row: i for row, i in enumerate(batch.items) if i.sentence.index in self._paged}
         if not items:
             return None
         seen = _Seen(self, batch, items)
@@ -73,15 +73,17 @@ class _Seen:
         softmax: tells what the model's softmax was given.
     """
 
-    def __init__(self, portrayer: Portrayer, batch: Batch, items: Mapping[int, Encoded]) -> None:
-        self._portrayer, self._batch, self._items = portrayer, batch, items
-        self._stacks = portrayer.anatomy.stacks
+    def __init__(
+        self, sentence_pass: SentencePass, batch: Batch, items: Mapping[int, Encoded]
+    ) -> None:
+        self._sentence_pass, self._batch, self._items = sentence_pass, batch, items
+        self._stacks = sentence_pass.architecture.stacks
         self._maps = self._empty_maps()
         self._norms: dict[tuple[str, int], NDArray[np.float32]] = {}
         self._ends: dict[tuple[str, int], NDArray[np.uint8]] = {}
         self._exemplars: list[Exemplar] = []
-        self._scores: dict[Place, Scores] = {}
-        self.traced = any(item.sentence.index in portrayer.traced for item in items.values())
+        self._queries_and_keys: dict[Place, QueriesAndKeys] = {}
+        self.traced = any(item.sentence.index in sentence_pass.traced for item in items.values())
         self.softmax = SoftmaxInput()
 
     def attend(self, place: Call, attention: hook.Attention, scopes: Scopes) -> None:
@@ -90,12 +92,12 @@ class _Seen:
         views = scopes.views(place.stack, attention)
         if self.traced:
             given, frame = self.softmax.last, views[View.RAW].frame
-            wanted = self._portrayer.traced
-            self._scores.update(
-                layer_scores(place, attention, given, frame, self._batch, wanted=wanted)
+            wanted = self._sentence_pass.traced
+            self._queries_and_keys.update(
+                layer_queries_and_keys(place, attention, given, frame, self._batch, wanted=wanted)
             )
         outputs = HeadOutputs(views[View.RAW])
-        if self._portrayer.alike and not stack.crosses and attention.value is not None:
+        if self._sentence_pass.alike and not stack.crosses and attention.value is not None:
             self._mark_ends(place, outputs)
         steps = to_steps(attention.weights.float().cpu().numpy())
         for row, item in self._items.items():
@@ -128,14 +130,14 @@ class _Seen:
         outputs: HeadOutputs,
     ) -> None:
         """The heads of a layer that chose a sentence."""
-        choices = self._portrayer.kept(place, self._items[row].sentence.index)
+        choices = self._sentence_pass.kept(place, self._items[row].sentence.index)
         first = {c.head.head for c in choices if (c.ranking, c.rank) == FIRST}
         for choice in choices:
             head = choice.head.head
             exemplar = _exemplar(choice, outputs.layer.maps.kept[row, head], cells[head])
             if lengths is not None:
                 exemplar = replace(exemplar, norms=lengths[head].copy())
-            if self._portrayer.alike and head in first:
+            if self._sentence_pass.alike and head in first:
                 alike = to_steps((outputs.alike(row, head) + 1) / 2)
                 exemplar = replace(exemplar, written=alike)
             self._exemplars.append(exemplar)
@@ -149,7 +151,7 @@ class _Seen:
         marks = outputs.ends_by_token().cpu().numpy()
         for row, item in self._items.items():
             index, n = item.sentence.index, len(item.tokens[stack.queries])
-            if joined[row] and index in self._portrayer.listed:
+            if joined[row] and index in self._sentence_pass.listed:
                 empty = np.zeros((stack.n_layers, marks.shape[1], n), np.uint8)
                 self._ends.setdefault((stack.name, index), empty)[place.layer] = marks[row, :, :n]
 
@@ -167,24 +169,24 @@ class _Seen:
             )
             for name, stack in self._stacks.items()
             for item in self._items.values()
-            if item.sentence.index in self._portrayer.listed
+            if item.sentence.index in self._sentence_pass.listed
         }
 
-    def found(self) -> Found:
+    def found(self) -> PassResults:
         """All that is kept."""
-        listed = self._portrayer.listed
-        portrait = Portrait(
+        listed = self._sentence_pass.listed
+        sentence_data = SentenceData(
             sentences={
-                item.sentence.index: ShownSentence.of(item, listed=item.sentence.index in listed)
+                item.sentence.index: StoredSentence.of(item, listed=item.sentence.index in listed)
                 for item in self._items.values()
             },
             maps=self._maps,
             norms=self._norms,
             ends=self._ends,
             exemplars=tuple(self._exemplars),
-            scores=complete(self._scores, self._stacks),
+            queries_and_keys=complete(self._queries_and_keys, self._stacks),
         )
-        return Found(portraits=(portrait,))
+        return PassResults(sentence_data_parts=(sentence_data,))
 
 
 def _exemplar(choice: Choice, nosink: torch.Tensor, steps: NDArray[np.uint8]) -> Exemplar:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from headbook import __version__
 from headbook.dates import today
 from headbook.inputs import TREEBANK
-from headbook.network.anatomy import Anatomy
+from headbook.network.anatomy import Architecture
 from headbook.stored.manifest import SCHEMA, Check, Gap, InputFacts, Manifest, ModelFacts, Rounding
-from headbook.summaries.sums import Survey
+from headbook.summaries.sums import CorpusSums
 from headbook.terms import Kind, Side
 from headbook.text.encode import special_pattern
 from headbook.text.rarity import NONE
@@ -23,7 +23,7 @@ def manifest_of(
     run: "Run",
     *,
     notes: str,
-    survey: Survey,
+    corpus_sums: CorpusSums,
     checks: tuple[Check, ...],
     checked: int,
     gaps: tuple[Gap, ...],
@@ -31,7 +31,7 @@ def manifest_of(
 ) -> Manifest:
     """What is to be known of how a study was made."""
     annotators: dict[str, str] = {Side.SOURCE: _annotation(run)}
-    if Kind.ENCODER_DECODER is run.anatomy.kind:
+    if Kind.ENCODER_DECODER is run.architecture.kind:
         annotators[Side.TARGET] = run.encoder.targets.name
     # What a path or a short name stands for, never the path itself.
     named = {"model": run.model.name, "annotator": run.annotator.name}
@@ -47,13 +47,13 @@ def manifest_of(
         notes=notes,
         options=run.config.recorded() | named,
         model=_model_facts(run),
-        stacks=tuple(run.anatomy.stacks.values()),
+        stacks=tuple(run.architecture.stacks.values()),
         annotators=annotators,
         inputs=tuple(
             InputFacts(file.name, file.sha256, file.sentences, file.blank)
             for file in run.corpus.files
         ),
-        counts=dict(survey.counts),
+        counts=dict(corpus_sums.counts),
         versions={name: importlib.metadata.version(name) for name in LIBRARIES},
         checks=checks,
         checked_sentences=checked,
@@ -76,7 +76,7 @@ def _model_facts(run: "Run") -> ModelFacts:
         name=model.name,
         revision=model.revision,
         architecture=type(model.network).__name__,
-        kind=run.anatomy.kind,
+        kind=run.architecture.kind,
         parameters=model.network.num_parameters(),
         dtype=run.config.dtype,
         device=model.device.type,
@@ -84,13 +84,13 @@ def _model_facts(run: "Run") -> ModelFacts:
         tokenizer=type(model.tokenizer).__name__,
         tokenizer_sha256=model.tokenizer_hash,
         special_tokens=special_pattern(model.tokenizer),
-        attention=_reading(run.anatomy),
+        attention=_reading(run.architecture),
         missing=model.weights.missing,
         unexpected=model.weights.unexpected,
     )
 
 
-def _reading(anatomy: Anatomy) -> str:
+def _reading(architecture: Architecture) -> str:
     """How weights of attention were read."""
-    read = "eager, seen by a hook" if anatomy.hooked else "eager, as returned"
-    return read if anatomy.padded else f"{read}, without padding, which would change it"
+    read = "eager, seen by a hook" if architecture.hooked else "eager, as returned"
+    return read if architecture.padded else f"{read}, without padding, which would change it"

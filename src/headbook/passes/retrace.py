@@ -13,11 +13,11 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from headbook.measures.frame import Frame
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.hook import Attention
 from headbook.stored.manifest import Gap
-from headbook.stored.scores import GAP, MOST_BYTES, Place, Scores, size
-from headbook.stored.shown import Portrait, ShownSentence
+from headbook.stored.scores import GAP, MOST_BYTES, Place, QueriesAndKeys, size
+from headbook.stored.shown import SentenceData, StoredSentence
 from headbook.terms import Stack
 from headbook.text.batch import Batch
 from headbook.text.tokens import Encoded
@@ -50,7 +50,7 @@ def fits(stack: Stack, n_queries: int, n_keys: int) -> bool:
     return size(stack, n_queries, n_keys) <= MOST_BYTES
 
 
-def layer_scores(
+def layer_queries_and_keys(
     place: Call,
     attention: Attention,
     given: torch.Tensor | None,
@@ -58,7 +58,7 @@ def layer_scores(
     batch: Batch,
     *,
     wanted: Collection[int],
-) -> Iterator[tuple[Place, Scores]]:
+) -> Iterator[tuple[Place, QueriesAndKeys]]:
     """Queries and keys of one layer, of those sentences of a batch that are wanted.
 
     Args:
@@ -73,7 +73,7 @@ def layer_scores(
         if index not in wanted or not fits(frame.stack, n, m):
             continue
         cells = row, slice(None), slice(n), slice(m)
-        found = _traced(
+        queries_and_keys = _traced(
             query[row, :, :n].float().cpu(),
             key[row, :, :m].float().cpu(),
             scaling,
@@ -81,8 +81,8 @@ def layer_scores(
             weights=weights[cells].cpu().double(),
             hidden=~frame.seen[row, :n, :m].cpu(),
         )
-        if found is not None:
-            yield (place.stack, index, place.layer), found
+        if queries_and_keys is not None:
+            yield (place.stack, index, place.layer), queries_and_keys
 
 
 def _lengths(stack: Stack, item: Encoded) -> tuple[int, int]:
@@ -97,7 +97,7 @@ def _traced(
     scores: torch.Tensor,
     weights: torch.Tensor,
     hidden: torch.Tensor,
-) -> Scores | None:
+) -> QueriesAndKeys | None:
     """One sentence of a batch; None where weights do not come out again."""
     groups = query.shape[0] // key.shape[0]
     products = query.double() @ key.double().repeat_interleave(groups, 0).mT * scaling
@@ -108,7 +108,7 @@ def _traced(
     error = (again.masked_fill(hidden, -torch.inf).softmax(-1) - weights).abs().max()
     if not error <= TOLERANCE:  # nor where it is not a number
         return None
-    return Scores(
+    return QueriesAndKeys(
         queries=query.numpy().copy(),
         keys=key.numpy().copy(),
         scaling=np.array(scaling, np.float64),
@@ -117,11 +117,13 @@ def _traced(
     )
 
 
-def untraced(anatomy: Anatomy, portrait: Portrait, wanted: Collection[int]) -> Iterator[Gap]:
+def untraced(
+    architecture: Architecture, sentence_data: SentenceData, wanted: Collection[int]
+) -> Iterator[Gap]:
     """The stacks whose weights do not follow from queries and keys, though they are known."""
-    kept = {place[:2] for place in portrait.scores}
-    asked = [portrait.sentences[index] for index in sorted(wanted)]
-    for name, stack in anatomy.stacks.items() if anatomy.hooked else ():
+    kept = {place[:2] for place in sentence_data.queries_and_keys}
+    asked = [sentence_data.sentences[index] for index in sorted(wanted)]
+    for name, stack in architecture.stacks.items() if architecture.hooked else ():
         sizes = {sentence.index: _sizes(stack, sentence) for sentence in asked}
         if any(fits(stack, *n) and (name, index) not in kept for index, n in sizes.items()):
             yield Gap(
@@ -131,5 +133,5 @@ def untraced(anatomy: Anatomy, portrait: Portrait, wanted: Collection[int]) -> I
             )  # fmt: skip
 
 
-def _sizes(stack: Stack, sentence: ShownSentence) -> tuple[int, int]:
+def _sizes(stack: Stack, sentence: StoredSentence) -> tuple[int, int]:
     return len(sentence.texts[stack.queries].pieces), len(sentence.texts[stack.keys].pieces)

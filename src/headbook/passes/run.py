@@ -22,7 +22,7 @@ from headbook.metrics import (
     token_metrics,
 )
 from headbook.metrics.base import Metric, Source
-from headbook.network.anatomy import Anatomy, examine
+from headbook.network.anatomy import Architecture, examine
 from headbook.network.controls import shuffled
 from headbook.network.controls import twins as twins_of
 from headbook.network.embedding import Embedding, read_embedding
@@ -37,19 +37,19 @@ from headbook.passes.flowpass import FlowTracker
 from headbook.passes.gaps import find_gaps
 from headbook.passes.geometry import Gathering, Geometer
 from headbook.passes.pairs import PairSampler
-from headbook.passes.portrait import Portrayer
+from headbook.passes.portrait import SentencePass
 from headbook.passes.record import manifest_of
 from headbook.passes.retrace import untraced
 from headbook.passes.sampler import Sampler
-from headbook.passes.survey import Surveyor
+from headbook.passes.survey import CorpusPass
 from headbook.passes.trajectories import Tracker
-from headbook.passes.watch import Found, Watcher, look
+from headbook.passes.watch import PassResults, Watcher, look
 from headbook.progress import Inside, Progress
 from headbook.stored.exemplars import choose, most_cited
-from headbook.stored.shown import Portrait
+from headbook.stored.shown import SentenceData
 from headbook.stored.study import Study, head_tables
-from headbook.summaries.sums import Survey
-from headbook.terms import Control, Side
+from headbook.summaries.sums import CorpusSums
+from headbook.terms import Baseline, Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
 from headbook.text.encode import Encoder
@@ -75,7 +75,7 @@ class Run:
     config: Config
     progress: Progress
     model: Model
-    anatomy: Anatomy
+    architecture: Architecture
     metrics: tuple[Metric, ...]
     annotator: Annotator
     encoder: Encoder
@@ -87,25 +87,25 @@ class Run:
     _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
 
     def study(self, notes: str) -> Study:
-        """Survey, portrait and manifest."""
-        survey = self._measured()
-        parts: list[Portrait] = []
-        sampled = self._sampled(survey)
-        choices = list(choose(survey))
+        """Sums of the corpus, data of sentences, manifest."""
+        corpus_sums = self._measured()
+        parts: list[SentenceData] = []
+        sampled = self._sampled(corpus_sums)
+        choices = list(choose(corpus_sums))
         first, pages = max(1, self.config.neuron_sentences), self.config.n_sentence_pages
         chosen = most_cited(choices, first, len(self.corpus), pages)
         listed = frozenset(chosen)
-        shown = {*listed, *(choice.index for choice in choices)}
+        paged = {*listed, *(choice.index for choice in choices)}
         # The first sentence is for the self-checks, whatever is shown.
-        wanted = {0} | shown | sampled
+        wanted = {0} | paged | sampled
         items = {item.sentence.index: item for item in self._encoded(wanted)}
         embeddings = self._embeddings(list(items.values()))
-        lens = read_lens(self.model, self.anatomy)
+        lens = read_lens(self.model, self.architecture)
         traced = chosen[: self.config.neuron_sentences]
         watchers = (
-            Portrayer(
-                self.anatomy,
-                shown,
+            SentencePass(
+                self.architecture,
+                paged,
                 listed,
                 choices,
                 alike=bool(context_metrics(self.metrics)),
@@ -113,7 +113,7 @@ class Run:
             ),
             Tracker(
                 self.model,
-                self.anatomy,
+                self.architecture,
                 tuple(token_metrics(self.metrics)),
                 listed,
                 sampled,
@@ -124,41 +124,41 @@ class Run:
         )
         tracked = {*listed, *sampled}
         # Together, so that each product with the vocabulary is of many rows.
-        for stage, some in (("portrait", tracked), ("exemplars", shown - tracked)):
+        for stage, some in (("sentences", tracked), ("exemplars", paged - tracked)):
             if some:
                 self.progress.stage(stage, tokens_of(items[index] for index in some))
-            found = self._look(self._batches(items, some), watchers)
-            survey += found.survey
-            parts += found.portraits
+            pass_results = self._look(self._batches(items, some), watchers)
+            corpus_sums += pass_results.corpus_sums
+            parts += pass_results.sentence_data_parts
         if listed:
             parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
-        portrait = Portrait.join(parts).sorted()
+        sentence_data = SentenceData.join(parts).sorted()
         few = self._few(list(items.values()))
-        checks = self_checks(self.model, self.anatomy, few, embeddings, lens)
+        checks = self_checks(self.model, self.architecture, few, embeddings, lens)
         gaps = find_gaps(
             self.model,
-            self.anatomy,
+            self.architecture,
             self.metrics,
             embeddings,
-            survey.counts,
+            corpus_sums.counts,
             lens=lens,
             rarities=self.encoder.rarities,
         )
         manifest = manifest_of(
             self,
             notes=notes,
-            survey=survey,
+            corpus_sums=corpus_sums,
             checks=checks,
             checked=len(few.items),
-            gaps=(*gaps, *untraced(self.anatomy, portrait, traced)),
-            rounded=roundings(self.model, self.anatomy, few, embeddings),
+            gaps=(*gaps, *untraced(self.architecture, sentence_data, traced)),
+            rounded=roundings(self.model, self.architecture, few, embeddings),
         )
         twins = {}
         for name, kind, seed in twins_of(self.config.control, self.config.control_seeds):
             twin = self._twin(kind, seed)
             self.progress.stage(name, twin._measured_tokens)  # noqa: SLF001
             twins[name] = head_tables(twin._measured())  # noqa: SLF001 - of this kind
-        return Study(manifest, survey, portrait, twins)
+        return Study(manifest, corpus_sums, sentence_data, twins)
 
     @property
     def _tokens(self) -> int:
@@ -177,7 +177,7 @@ class Run:
         """Whether anything is taken on the sample."""
         return bool(sampled_metrics(self.metrics) or context_metrics(self.metrics))
 
-    def _twin(self, kind: Control, seed: int) -> "Run":
+    def _twin(self, kind: Baseline, seed: int) -> "Run":
         """The same run with another model, or with other texts."""
         same = replace(
             self,
@@ -186,79 +186,81 @@ class Run:
             tokens=False,
             progress=Inside(self.progress),
         )
-        if kind is Control.SHUFFLED:
+        if kind is Baseline.SHUFFLED:
             return replace(same, arrange=partial(shuffled, seed=seed))
-        model, mine = untrained(self.model, seed), self.anatomy
-        anatomy = examine(model, instead=mine.unhooked)
-        anatomy = replace(anatomy, stacks=mine.stacks, padded=mine.padded)
-        return replace(same, model=model, anatomy=anatomy)
+        model, mine = untrained(self.model, seed), self.architecture
+        architecture = examine(model, instead=mine.unhooked)
+        architecture = replace(architecture, stacks=mine.stacks, padded=mine.padded)
+        return replace(same, model=model, architecture=architecture)
 
-    def _measured(self) -> Survey:
+    def _measured(self) -> CorpusSums:
         """What is kept of all sentences, of random sequences and of the sample."""
-        survey = self._survey() + self._random()
-        return survey + self._sample(survey)
+        corpus_sums = self._corpus_sums() + self._random()
+        return corpus_sums + self._sample(corpus_sums)
 
-    def _survey(self) -> Survey:
+    def _corpus_sums(self) -> CorpusSums:
         """The pass over all sentences."""
-        surveyor = Surveyor(
+        corpus_pass = CorpusPass(
             self.model,
-            self.anatomy,
+            self.architecture,
             tuple(attention_metrics(self.metrics, Source.ALL)),
             tuple(metric for metric in token_metrics(self.metrics) if not metric.sampled),
             self.config.exemplars,
             self.facets,
         )
-        self.progress.stage("survey", self._tokens)
-        return reduce(add, map(surveyor.survey, self._in_batches(self._first())))
+        self.progress.stage("corpus", self._tokens)
+        return reduce(add, map(corpus_pass.corpus_sums, self._in_batches(self._first())))
 
-    def _sample(self, survey: Survey) -> Survey:
+    def _sample(self, corpus_sums: CorpusSums) -> CorpusSums:
         """What is taken on the sentences with the smallest hashes: in one pass, or in two.
 
         What heads write is looked at twice: first for what is similar, then for the rest.
         """
-        smallest = _smallest(survey, self.config.sample_sentences)
+        smallest = _smallest(corpus_sums, self.config.sample_sentences)
         items = [*self._encoded(smallest)]
         pairs, geometry = self._pairs(), self._geometry(items)
         context = self._context()
         first = FirstLook(context, context.step(items)) if context else None
         flows = self._flows(smallest, ())
         watchers = (self._sampler(items), pairs, geometry, first, flows)
-        asked = [each for each in watchers if each is not None]
+        asked = [watcher for watcher in watchers if watcher is not None]
         self.progress.stage("sample", tokens_of(items))
         budget = pairs.tokens(max(item.length for item in items)) if pairs else None
-        found = self._look(self._in_batches(items, budget), asked)
-        sums = found.survey + (geometry.sums() if geometry else Survey())
+        pass_results = self._look(self._in_batches(items, budget), asked)
+        sums = pass_results.corpus_sums + (geometry.sums() if geometry else CorpusSums())
         near = pairs.nearest(sums.distances) if pairs else None
         again: list[Watcher] = [near] if near else []
         if context is not None and first is not None:
             again.append(SecondLook(context, first.thresholds()))
         if again:
             self.progress.stage("sample again", tokens_of(items))
-            sums += self._look(self._in_batches(items, budget if near else None), again).survey
+            sums += self._look(self._in_batches(items, budget if near else None), again).corpus_sums
         return sums
 
-    def _look(self, batches: Iterable[Batch], watchers: Sequence[Watcher]) -> Found:
+    def _look(self, batches: Iterable[Batch], watchers: Sequence[Watcher]) -> PassResults:
         """One pass over some batches."""
-        return Found.together(look(self.model, self.anatomy, b, watchers) for b in batches)
+        return PassResults.together(
+            look(self.model, self.architecture, b, watchers) for b in batches
+        )
 
     def _sampler(self, items: Sequence[Encoded]) -> Sampler | None:
         """Statistics of single sentences, and sums of tokens and pairs of tokens."""
         metrics = tuple(sampled_metrics(self.metrics))
-        stacks = self.anatomy.stacks if self.tokens and head_metrics(self.metrics) else {}
+        stacks = self.architecture.stacks if self.tokens and head_metrics(self.metrics) else {}
         wanted = {name: items_of(stack, items) for name, stack in stacks.items()}
         if not metrics and not wanted:
             return None
-        return Sampler(self.model, self.anatomy, metrics, self.config.sample_sentences, wanted)
+        return Sampler(self.model, self.architecture, metrics, self.config.sample_sentences, wanted)
 
     def _pairs(self) -> PairSampler | None:
         """Every two heads."""
         metrics = tuple(pair_metrics(self.metrics))
-        return PairSampler(self.model, self.anatomy, metrics) if metrics else None
+        return PairSampler(self.model, self.architecture, metrics) if metrics else None
 
     def _geometry(self, items: Sequence[Encoded]) -> Gathering | None:
         """The shape of the states, over sentences of the sample."""
         metrics, pairs = tuple(layer_metrics(self.metrics)), tuple(layer_pair_metrics(self.metrics))
-        geometer = Geometer(self.model, self.anatomy, metrics, pairs, self.config.seed)
+        geometer = Geometer(self.model, self.architecture, metrics, pairs, self.config.seed)
         asked = (metrics or pairs) and geometer.stacks
         return geometer.gathering(items) if asked else None
 
@@ -267,37 +269,42 @@ class Run:
         metrics, anchors = context_metrics(self.metrics), anchor_metrics(self.metrics)
         given = tuple(metrics), tuple(anchors), self.config.seed
         asked = metrics or anchors
-        return ContextSampler(self.model, self.anatomy, *given) if asked else None
+        return ContextSampler(self.model, self.architecture, *given) if asked else None
 
-    def _random(self) -> Survey:
+    def _random(self) -> CorpusSums:
         """The metrics that are taken on random sequences."""
         metrics = tuple(attention_metrics(self.metrics, Source.RANDOM))
         if not metrics:
-            return Survey()
-        surveyor = Surveyor(self.model, self.anatomy, metrics, (), exemplars=1)
+            return CorpusSums()
+        corpus_pass = CorpusPass(self.model, self.architecture, metrics, (), exemplars=1)
         self.progress.stage("random sequences", RANDOM_TOKENS)
         sequences = self._in_batches(random_sequences(self.encoder, self.config.seed))
-        heads = reduce(add, map(surveyor.survey, sequences)).heads
-        return Survey(random={name: sums.table for name, sums in heads.items()})
+        heads = reduce(add, map(corpus_pass.corpus_sums, sequences)).heads
+        return CorpusSums(random={name: sums.table for name, sums in heads.items()})
 
-    def _sampled(self, survey: Survey) -> frozenset[int]:
+    def _sampled(self, corpus_sums: CorpusSums) -> frozenset[int]:
         """The sentences with the smallest hashes, on which vocabulary metrics are averaged."""
         if not any(metric.sampled for metric in token_metrics(self.metrics)):
             return frozenset()
-        return _smallest(survey, self.config.vocabulary_sentences)
+        return _smallest(corpus_sums, self.config.vocabulary_sentences)
 
     def _flows(self, sampled: Collection[int], listed: Collection[int]) -> FlowTracker:
         """What follows attention from token to token; no sentence where nobody asks for it."""
         metrics = tuple(flow_metrics(self.metrics))
-        return FlowTracker(self.model, self.anatomy, metrics, listed, sampled)
+        return FlowTracker(self.model, self.architecture, metrics, listed, sampled)
 
-    def _demonstration(self, item: Encoded, embedding: Embedding) -> Portrait:
+    def _demonstration(self, item: Encoded, embedding: Embedding) -> SentenceData:
         """A sentence as a public demonstration computes it, where that fits model and metrics."""
         asked = {metric.id for metric in self.metrics}.issuperset(NEEDED)
         own = embedding.vocabulary
-        if not asked or own is None or own.positions is None or refusal(self.model, self.anatomy):
-            return Portrait()
-        return demonstrate(self.model, self.anatomy, self._batch([item]), own)
+        if (
+            not asked
+            or own is None
+            or own.positions is None
+            or refusal(self.model, self.architecture)
+        ):
+            return SentenceData()
+        return demonstrate(self.model, self.architecture, self._batch([item]), own)
 
     def _first(self) -> Iterator[Encoded]:
         """All sentences; those of a small corpus are kept, so that none is parsed again."""
@@ -310,8 +317,8 @@ class Run:
     def _encoded(self, wanted: Collection[int]) -> Iterator[Encoded]:
         """Some of the sentences again, in their order; only those not kept are read again."""
         if not self._kept.keys() >= set(wanted):
-            missing = (each for each in self.corpus if each.index in wanted)
-            unknown = (each for each in missing if each.index not in self._kept)
+            missing = (sentence for sentence in self.corpus if sentence.index in wanted)
+            unknown = (sentence for sentence in missing if sentence.index not in self._kept)
             self._kept.update((item.sentence.index, item) for item in self._encode(unknown))
         return (self._kept[index] for index in sorted(wanted))
 
@@ -324,7 +331,7 @@ class Run:
         return {
             side: read_embedding(
                 self.model,
-                self.anatomy,
+                self.architecture,
                 side,
                 self._batch([max(items, key=lambda item: len(item.tokens[side]))]),
                 self._coarse,
@@ -343,7 +350,7 @@ class Run:
 
     def _in_batches(self, items: Iterable[Encoded], budget: int | None = None) -> Iterator[Batch]:
         """Batches by token budget; progress is told when the next one is asked for."""
-        alike = not self.anatomy.padded
+        alike = not self.architecture.padded
         for group in by_budget(items, budget or self.config.batch_tokens, alike=alike):
             yield self._batch(group)
             tokens = tokens_of(group)
@@ -359,7 +366,7 @@ class Run:
         for item in items[1:]:
             if max(item.length, *(f.length for f in few)) * (len(few) + 1) > CHECKED_TOKENS:
                 break
-            if self.anatomy.padded or item.lengths == few[0].lengths:
+            if self.architecture.padded or item.lengths == few[0].lengths:
                 few.append(item)
         return self._batch(few)
 
@@ -369,7 +376,7 @@ def tokens_of(items: Iterable[Encoded]) -> int:
     return sum(len(text) for item in items for text in item.tokens.values())
 
 
-def _smallest(survey: Survey, size: int) -> frozenset[int]:
+def _smallest(corpus_sums: CorpusSums, size: int) -> frozenset[int]:
     """Places of the sentences with the smallest hashes."""
-    sample = next(iter(survey.heads.values())).sample.first(size)
+    sample = next(iter(corpus_sums.heads.values())).sample.first(size)
     return frozenset(map(int, sample.index))

@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.measures.frame import Scope
-from headbook.measures.layerview import LayerView, layer_views
+from headbook.measures.layerview import LayerAttention, layer_attentions
 from headbook.measures.maps import Maps
 from headbook.measures.scopes import Scopes
 from headbook.metrics.base import SampledMetric
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.model import Model
 from headbook.passes.affinitytable import AffinityTable, Items
 from headbook.passes.headtable import uniform
-from headbook.passes.watch import Found, Watch
+from headbook.passes.watch import PassResults, Watch
 from headbook.summaries.accumulators import Reservoir
 from headbook.summaries.finish import ABOUT, UNIFORM
-from headbook.summaries.sums import SampleColumn, SampleSums, Survey
+from headbook.summaries.sums import CorpusSums, SampleColumn, SampleSums
 from headbook.terms import Stack, View
 from headbook.text.batch import Batch
 
@@ -40,7 +40,7 @@ class Sampler:
     """
 
     model: Model
-    anatomy: Anatomy
+    architecture: Architecture
     metrics: tuple[SampledMetric, ...]
     size: int
     items: Mapping[str, Items] = field(default_factory=dict)
@@ -49,10 +49,10 @@ class Sampler:
         """The statistics of one batch."""
         stacks = {
             name: _Statistics(stack, self.metrics, batch)
-            for name, stack in self.anatomy.stacks.items()
+            for name, stack in self.architecture.stacks.items()
         }
         affinities = {
-            name: AffinityTable(self.anatomy.stacks[name], batch, items, self.model.names)
+            name: AffinityTable(self.architecture.stacks[name], batch, items, self.model.names)
             for name, items in self.items.items()
         }
 
@@ -62,9 +62,9 @@ class Sampler:
                 scope = scopes.get(place.stack, attention)[View.NOSINK]
                 affinities[place.stack].add(place.layer, attention.weights, scope)
 
-        def found() -> Found:
-            return Found(
-                Survey(
+        def found() -> PassResults:
+            return PassResults(
+                CorpusSums(
                     affinities={name: table.sums() for name, table in affinities.items()},
                     sampled={
                         name: SampleSums(
@@ -98,7 +98,7 @@ class _Statistics:
         heads = self._measure(scopes.views(self._stack.name, attention))
         if id(found) not in self._even:
             maps = Maps(found[View.NOSINK], uniform(found))
-            self._even[id(found)] = self._measure(layer_views(found, maps))
+            self._even[id(found)] = self._measure(layer_attentions(found, maps))
         about, even = self._about(found), self._even[id(found)]
         tables = [self._table(*parts) for parts in zip(heads, even, about, strict=True)]
         self.columns = [
@@ -113,7 +113,7 @@ class _Statistics:
         empty = np.zeros_like(next(iter(self._filled.values())))
         return np.stack([self._filled.get(i, empty) for i in range(self._stack.n_layers)], 1)
 
-    def _measure(self, views: Mapping[View, LayerView]) -> list[Floats]:
+    def _measure(self, views: Mapping[View, LayerAttention]) -> list[Floats]:
         return [metric.measure(views[view]).cpu().numpy() for metric, view in self._asked]
 
     def _about(self, scopes: Mapping[View, Scope]) -> list[Floats]:

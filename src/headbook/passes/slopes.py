@@ -49,27 +49,27 @@ class _Watched:
 
     def __init__(self, ablator: Ablator, batch: Batch, asked: Sequence[Replacement], means: Means):
         self._asked, self._means = asked, means
-        self._scopes = Scopes(batch, ablator.heads.anatomy.stacks)
+        self._scopes = Scopes(batch, ablator.heads.architecture.stacks)
         self._half = torch.from_numpy(batch.half).to(ablator.heads.model.device)
-        self._places = iter(ablator.heads.anatomy.calls)
+        self._places = iter(ablator.heads.architecture.calls)
         self.added: dict[Call, torch.Tensor] = {}
         self.output: dict[Call, torch.Tensor] = {}
         self.change: dict[tuple[Call, Replacement], torch.Tensor] = {}
 
     def __call__(self, attention: hook.Attention) -> torch.Tensor:
         """Add nothing to the outputs, along which slopes are taken."""
-        place, z = next(self._places), attention.output
+        call, z = next(self._places), attention.output
         assert z is not None
-        frame = self._scopes.get(place.stack, attention)[View.RAW].frame
+        frame = self._scopes.get(call.stack, attention)[View.RAW].frame
         valid = frame.queries.valid[..., None, None]
         with torch.no_grad():
-            self.output[place] = z * valid
+            self.output[call] = z * valid
             for replacement in self._asked:
-                known = Known(self._means.classes[place], self._means.positions[place], self._half)
+                known = Known(self._means.classes[call], self._means.positions[call], self._half)
                 r = instead_of(attention, frame, replacement, known)
-                self.change[place, replacement] = (r.to(z) - z) * valid
-        self.added[place] = torch.zeros_like(z, requires_grad=True)
-        return z + self.added[place]
+                self.change[call, replacement] = (r.to(z) - z) * valid
+        self.added[call] = torch.zeros_like(z, requires_grad=True)
+        return z + self.added[call]
 
 
 def slopes(ablator: Ablator, batch: Batch, asked: Sequence[Replacement], means: Means) -> Slopes:
@@ -80,8 +80,8 @@ def slopes(ablator: Ablator, batch: Batch, asked: Sequence[Replacement], means: 
     gradient: dict[str, Floats] = {}
     found: dict[Asked, Floats] = {}
     with torch.enable_grad():
-        answer, states = _pass(ablator, read, watched)
-        for slope in ablator.judge.slopes(batch, answer, states):
+        model_output, states = _pass(ablator, read, watched)
+        for slope in ablator.judge.slopes(batch, model_output, states):
             along = dict(
                 zip(
                     watched.added,
@@ -92,9 +92,9 @@ def slopes(ablator: Ablator, batch: Batch, asked: Sequence[Replacement], means: 
             if not slope.squared:
                 gradient = _gradient(watched, along)
             for replacement in asked:
-                told = _told(slope, {p: watched.change[p, replacement] for p in along}, along)
+                rows = _rows(slope, {p: watched.change[p, replacement] for p in along}, along)
                 key = slope.target, replacement
-                found[key] = found.get(key, 0) + told
+                found[key] = found.get(key, 0) + rows
     return Slopes(heads, gradient, found)
 
 
@@ -102,40 +102,40 @@ def _pass(ablator: Ablator, batch: Batch, watched: _Watched) -> tuple[Any, torch
     """What the model returns, and what leaves its last layer."""
     heads = ablator.heads
     left: list[torch.Tensor] = []
-    last = heads.anatomy.layers[heads.read][-1]
+    last = heads.architecture.layers[heads.read][-1]
     handle = last.register_forward_hook(lambda _, __, output: left.append(first(output)))
     with ExitStack() as around:
         around.callback(handle.remove)
         around.enter_context(hook.watching(watched))
         network = heads.model.network if ablator.judge.speaks else heads.model.body
-        answer = network(**inputs(batch))
-    return answer, left[-1]
+        model_output = network(**inputs(batch))
+    return model_output, left[-1]
 
 
-def _told(
+def _rows(
     slope: Slope, change: Mapping[Call, torch.Tensor], along: Mapping[Call, torch.Tensor]
 ) -> Floats:
     """What a slope tells of a target. *Shape:* ``(sentence, head)``."""
-    sums = _beside({place: (change[place] * along[place]).sum((1, 3)) for place in along})
+    sums = _beside({call: (change[call] * along[call]).sum((1, 3)) for call in along})
     return sums**2 / 2 / DRAWS if slope.squared else sums
 
 
 def _gradient(watched: _Watched, along: Mapping[Call, torch.Tensor]) -> dict[str, Floats]:
     """Outputs times slopes."""
-    by_token = {place: (watched.output[place] * along[place]).sum(-1) for place in along}
+    by_token = {call: (watched.output[call] * along[call]).sum(-1) for call in along}
     return {
-        "sentence": _beside({place: each.sum(1) for place, each in by_token.items()}),
-        "token": _beside({place: each.abs().sum(1) for place, each in by_token.items()}),
+        "sentence": _beside({call: each.sum(1) for call, each in by_token.items()}),
+        "token": _beside({call: each.abs().sum(1) for call, each in by_token.items()}),
     }
 
 
 def _heads(ablator: Ablator) -> tuple[HeadName, ...]:
     """All heads, in the order of the tables."""
-    stacks = ablator.heads.anatomy.stacks
+    stacks = ablator.heads.architecture.stacks
     return tuple(
-        HeadName(place.stack, place.layer, head)
-        for place in _order(ablator.heads.anatomy.calls)
-        for head in range(stacks[place.stack].n_heads)
+        HeadName(call.stack, call.layer, head)
+        for call in _order(ablator.heads.architecture.calls)
+        for head in range(stacks[call.stack].n_heads)
     )
 
 
@@ -145,6 +145,6 @@ def _order(places: Sequence[Call]) -> list[Call]:
 
 def _beside(tables: Mapping[Call, torch.Tensor]) -> Floats:
     """Tables of all layers side by side, in the order of `_heads`."""
-    found = torch.cat([tables[place].double() for place in _order([*tables])], 1)
+    found = torch.cat([tables[call].double() for call in _order([*tables])], 1)
     numbers: Floats = found.cpu().numpy()
     return numbers

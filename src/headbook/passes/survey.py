@@ -1,4 +1,4 @@
-"""The survey: one pass over all sentences, of which only sums, best lists and samples survive."""
+"""One pass over all sentences, of which only sums, best lists and samples survive."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 import torch
 
 from headbook.measures.scopes import Scopes
-from headbook.measures.tokenview import TokenView
+from headbook.measures.tokenview import TokenStates
 from headbook.metrics.base import AttentionMetric, TokenMetric
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.capture import forward, tapped
 from headbook.network.model import Model
 from headbook.passes.headtable import LayerTable
 from headbook.passes.tokentable import TokenTable
 from headbook.passes.typetable import TypeTable
-from headbook.summaries.sums import Survey
+from headbook.summaries.sums import CorpusSums
 from headbook.summaries.typesums import TYPE_METRIC
 from headbook.terms import MILLION, UPOS, Side, Stack, State
 from headbook.text.batch import Batch
@@ -23,19 +23,19 @@ from headbook.text.facets import Facets
 
 
 @dataclass(frozen=True)
-class Surveyor:
+class CorpusPass:
     """Measures batches; what to measure is fixed for a run."""
 
     model: Model
-    anatomy: Anatomy
+    architecture: Architecture
     heads: tuple[AttentionMetric, ...]
     tokens: tuple[TokenMetric, ...]
     exemplars: int
     facets: Facets = field(default_factory=Facets)
 
-    def survey(self, batch: Batch) -> Survey:
+    def corpus_sums(self, batch: Batch) -> CorpusSums:
         """The sums of one batch."""
-        stacks, texts = self.anatomy.stacks, batch.texts
+        stacks, texts = self.architecture.stacks, batch.texts
         tokens = {name: TokenTable(stack, self.tokens, batch) for name, stack in stacks.items()}
         followed = any(metric.id == TYPE_METRIC for metric in self.tokens)
         types = {
@@ -62,16 +62,16 @@ class Surveyor:
             if state is State.INPUT:
                 inputs[stack] = vectors
                 return
-            view = TokenView(vectors[None], inputs[stack], texts[stacks[stack].queries])
+            view = TokenStates(vectors[None], inputs[stack], texts[stacks[stack].queries])
             for metric in self.tokens:
                 values = metric.measure(view, None)[0]
                 tokens[stack].add(metric, layer, state, None, values)
                 if metric.id == TYPE_METRIC and stack in types:
                     types[stack].add(layer, state, values)
 
-        with tapped(self.model, self.anatomy, on_state):
-            forward(self.model, self.anatomy, batch, on_attention)
-        return Survey(
+        with tapped(self.model, self.architecture, on_state):
+            forward(self.model, self.architecture, batch, on_attention)
+        return CorpusSums(
             heads={name: table.sums(self.exemplars) for name, table in heads.items()},
             tokens={name: table.sums() for name, table in tokens.items()},
             types={name: table.sums() for name, table in types.items()},

@@ -8,16 +8,16 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from headbook.measures.tokenview import AROUND, NEIGHBOURS, Earlier, Outlook, TokenView
+from headbook.measures.tokenview import AROUND, NEIGHBOURS, Earlier, Outlook, TokenStates
 from headbook.metrics.base import Need, TokenMetric
-from headbook.network.anatomy import Anatomy
+from headbook.network.anatomy import Architecture
 from headbook.network.embedding import Embedding
 from headbook.network.lens import Lens
 from headbook.network.model import Model
 from headbook.passes.tokentable import TokenTable, spaces_of
-from headbook.passes.watch import Found, Watch
-from headbook.stored.shown import LOGITS, NEAREST, OF_A_STATE, TOKENS, Portrait
-from headbook.summaries.sums import Survey
+from headbook.passes.watch import PassResults, Watch
+from headbook.stored.shown import LOGITS, NEAREST, OF_A_STATE, TOKENS, SentenceData
+from headbook.summaries.sums import CorpusSums
 from headbook.terms import Side, Space, Stack, State
 from headbook.text.batch import Batch
 
@@ -39,7 +39,7 @@ class Tracker:
     """
 
     model: Model
-    anatomy: Anatomy
+    architecture: Architecture
     metrics: tuple[TokenMetric, ...]
     listed: Collection[int]
     sampled: Collection[int]
@@ -50,17 +50,17 @@ class Tracker:
         """Token values of listed sentences; sums of vocabulary metrics by stack."""
         if not np.isin(batch.index, [*self.listed, *self.sampled]).any():
             return None
-        stacks = {name: _Stack(self, batch, name) for name in self.anatomy.stacks}
+        stacks = {name: _Stack(self, batch, name) for name in self.architecture.stacks}
 
         def see(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
             stacks[stack].see(layer, state, vectors)
 
-        def found() -> Found:
+        def found() -> PassResults:
             for stack in stacks.values():
                 stack.flush()
             kept = [part for stack in stacks.values() for part in stack.kept]
             sums = {name: stack.table.sums() for name, stack in stacks.items()}
-            return Found(Survey(lookups=sums), (Portrait.join(kept),))
+            return PassResults(CorpusSums(lookups=sums), (SentenceData.join(kept),))
 
         return Watch(found, see=see)
 
@@ -76,12 +76,12 @@ class _Stack:
     """The states of one stack over one batch, measured when enough have come together."""
 
     def __init__(self, tracker: Tracker, batch: Batch, name: str) -> None:
-        stack = tracker.anatomy.stacks[name]
+        stack = tracker.architecture.stacks[name]
         self._tracker = tracker
         self._texts = batch.texts[stack.queries]
         self._vocabulary = tracker.embeddings[stack.queries].vocabulary
         self._spaces = self._vocabulary.spaces if self._vocabulary else ()
-        self._shown = ShownTokens.of(batch, stack, tracker.listed)
+        self._kept_tokens = KeptTokens.of(batch, stack, tracker.listed)
         self._outlook = tracker.outlook(name, batch)
         self._metrics = [
             metric
@@ -93,7 +93,7 @@ class _Stack:
         lookups = [metric for metric in self._metrics if metric.sampled]
         sampled = np.isin(batch.index, [*tracker.sampled])
         self.table = TokenTable(stack, lookups, batch, self._spaces, sampled)
-        self.kept: list[Portrait] = []
+        self.kept: list[SentenceData] = []
         self._states: list[Gathered] = []
         self._input = torch.empty(0)
 
@@ -110,14 +110,14 @@ class _Stack:
     def flush(self) -> None:
         """Measure what has been gathered."""
         for kinds in dict.fromkeys(metric.states for metric in self._metrics):
-            states = [each for each in self._states if each[1] in kinds]
+            states = [state for state in self._states if state[1] in kinds]
             if states:
                 self._measure_all([m for m in self._metrics if m.states == kinds], states)
         self._states.clear()
 
     def _measure_all(self, metrics: Sequence[TokenMetric], states: Sequence[Gathered]) -> None:
         """Metrics that are taken at the same kinds of states."""
-        view = TokenView(
+        view = TokenStates(
             torch.stack([vectors for _, _, vectors in states]),
             self._input,
             self._texts,
@@ -140,18 +140,18 @@ class _Stack:
         self,
         metric: TokenMetric,
         space: Space | None,
-        view: TokenView,
+        view: TokenStates,
         states: Sequence[Gathered],
     ) -> None:
         values = metric.measure(view, space)
         if metric.sampled:
             for number, (layer, state, _) in enumerate(states):
                 self.table.add(metric, layer, state, space, values[number])
-        shown = self._shown
-        frame = self._shown.frame([each[:2] for each in states])
+        kept_tokens = self._kept_tokens
+        frame = self._kept_tokens.frame([each[:2] for each in states])
         frame["metric"], frame["space"] = metric.id, space or ""
-        frame["value"] = values.cpu().numpy()[:, shown.rows, shown.positions].ravel()
-        self.kept.append(Portrait(tokens=frame[[*TOKENS]]))
+        frame["value"] = values.cpu().numpy()[:, kept_tokens.rows, kept_tokens.positions].ravel()
+        self.kept.append(SentenceData(tokens=frame[[*TOKENS]]))
 
     def _keep_nearest(
         self, space: str, ids: torch.Tensor, scores: torch.Tensor, states: Sequence[Gathered]
@@ -162,20 +162,20 @@ class _Stack:
             ids, scores: entries, best first, and what they are ranked by. *Shape:*
                 ``(state, sentence, token, k)``.
         """
-        shown, wide = self._shown, min(NEIGHBOURS, ids.shape[-1])
-        cells = (slice(None), shown.rows, shown.positions, slice(wide))
+        kept_tokens, wide = self._kept_tokens, min(NEIGHBOURS, ids.shape[-1])
+        cells = (slice(None), kept_tokens.rows, kept_tokens.positions, slice(wide))
         entries, place = np.unique(ids.cpu().numpy()[cells], return_inverse=True)
         names = np.array(self._tracker.model.names.of(entries), dtype=object)
-        frame = self._shown.frame([each[:2] for each in states], wide)
+        frame = self._kept_tokens.frame([state[:2] for state in states], wide)
         frame["space"] = str(space)
         frame["rank"] = np.tile(np.arange(1, wide + 1), len(frame) // wide)
         frame["neighbour"] = names[place].ravel()
         frame["cosine"] = scores.cpu().numpy()[cells].ravel()
-        self.kept.append(Portrait(nearest=frame[[*NEAREST]]))
+        self.kept.append(SentenceData(nearest=frame[[*NEAREST]]))
 
 
 @dataclass(frozen=True)
-class ShownTokens:
+class KeptTokens:
     """The tokens of a batch that are kept one by one; all arrays ``(shown token,)``.
 
     Attributes:
@@ -191,11 +191,11 @@ class ShownTokens:
     pieces: NDArray[np.object_]
 
     @classmethod
-    def of(cls, batch: Batch, stack: Stack, listed: Collection[int]) -> "ShownTokens":
+    def of(cls, batch: Batch, stack: Stack, listed: Collection[int]) -> "KeptTokens":
         """The tokens of the listed sentences of a batch."""
         side = stack.queries
-        shown = np.isin(batch.index, [*listed])
-        valid = batch.texts[side].valid.cpu().numpy() & shown[:, None]
+        kept_tokens = np.isin(batch.index, [*listed])
+        valid = batch.texts[side].valid.cpu().numpy() & kept_tokens[:, None]
         rows, positions = np.nonzero(valid)
         texts = [item.tokens[side].pieces for item in batch.items]
         pieces = [texts[row][position] for row, position in zip(rows, positions, strict=True)]

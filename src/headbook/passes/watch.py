@@ -11,11 +11,11 @@ import torch
 
 from headbook.measures.scopes import Scopes
 from headbook.network import hook
-from headbook.network.anatomy import Anatomy, Call
+from headbook.network.anatomy import Architecture, Call
 from headbook.network.capture import OnState, forward, tapped
 from headbook.network.model import Model
-from headbook.stored.shown import Portrait
-from headbook.summaries.sums import Survey
+from headbook.stored.shown import SentenceData
+from headbook.summaries.sums import CorpusSums
 from headbook.terms import State
 from headbook.text.batch import Batch
 
@@ -23,18 +23,21 @@ from headbook.text.batch import Batch
 Attend = Callable[[Call, hook.Attention, Scopes], None]
 
 
-class Found(NamedTuple):
+class PassResults(NamedTuple):
     """What was found in one batch or more: sums, and what pages show."""
 
-    survey: Survey = Survey()
-    portraits: tuple[Portrait, ...] = ()
+    corpus_sums: CorpusSums = CorpusSums()
+    sentence_data_parts: tuple[SentenceData, ...] = ()
 
     @classmethod
-    def together(cls, parts: "Iterable[Found]") -> "Found":
+    def together(cls, parts: "Iterable[PassResults]") -> "PassResults":
         """All of them, in their order."""
         parts = list(parts)
-        sums = reduce(add, (part.survey for part in parts), Survey())
-        return cls(sums, tuple(each for part in parts for each in part.portraits))
+        sums = reduce(add, (part.corpus_sums for part in parts), CorpusSums())
+        return cls(
+            sums,
+            tuple(sentence_data for part in parts for sentence_data in part.sentence_data_parts),
+        )
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Watch:
         within: a block around the pass, if any.
     """
 
-    found: Callable[[], Found]
+    found: Callable[[], PassResults]
     attend: Attend | None = None
     see: OnState | None = None
     within: AbstractContextManager[object] | None = None
@@ -60,12 +63,14 @@ class Watcher(Protocol):
         """Begin with a batch; None where nothing in it is wanted."""
 
 
-def look(model: Model, anatomy: Anatomy, batch: Batch, watchers: Sequence[Watcher]) -> Found:
+def look(
+    model: Model, architecture: Architecture, batch: Batch, watchers: Sequence[Watcher]
+) -> PassResults:
     """Run the model over a batch once, for all of them."""
-    watches = [watch for each in watchers if (watch := each.watch(batch)) is not None]
+    watches = [watch for watcher in watchers if (watch := watcher.watch(batch)) is not None]
     attending = [watch.attend for watch in watches if watch.attend is not None]
     seeing = [watch.see for watch in watches if watch.see is not None]
-    scopes = Scopes(batch, anatomy.stacks)
+    scopes = Scopes(batch, architecture.stacks)
 
     def on_attention(place: Call, attention: hook.Attention) -> None:
         for attend in attending:
@@ -81,6 +86,6 @@ def look(model: Model, anatomy: Anatomy, batch: Batch, watchers: Sequence[Watche
                 if watch.within is not None:
                     stack.enter_context(watch.within)
             if seeing:
-                stack.enter_context(tapped(model, anatomy, on_state))
-            forward(model, anatomy, batch, on_attention if attending else None)
-    return Found.together(watch.found() for watch in watches)
+                stack.enter_context(tapped(model, architecture, on_state))
+            forward(model, architecture, batch, on_attention if attending else None)
+    return PassResults.together(watch.found() for watch in watches)

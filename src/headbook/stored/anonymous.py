@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headbook.resources import DEMO_SHA256
 from headbook.stored.manifest import Manifest
-from headbook.stored.shown import ShownSentence
+from headbook.stored.shown import StoredSentence
 from headbook.stored.study import Study
 from headbook.summaries.sums import HeadSums
 
@@ -26,13 +26,13 @@ def anonymous(study: Study) -> Study:
     The name of a hub's model stays, since reviewers need it; that of a local folder does not.
     Sentences stay as they are, and so do their ids and columns unless they hold a link.
     """
-    sentences = {index: _unlinked(s) for index, s in study.portrait.sentences.items()}
-    heads = {stack: _unlinked_groups(sums) for stack, sums in study.survey.heads.items()}
+    sentences = {index: _unlinked(s) for index, s in study.sentence_data.sentences.items()}
+    heads = {stack: _unlinked_groups(sums) for stack, sums in study.corpus_sums.heads.items()}
     return replace(
         study,
         manifest=_nameless(study.manifest),
-        survey=replace(study.survey, heads=heads),
-        portrait=replace(study.portrait, sentences=sentences),
+        corpus_sums=replace(study.corpus_sums, heads=heads),
+        sentence_data=replace(study.sentence_data, sentences=sentences),
     )
 
 
@@ -41,7 +41,7 @@ def left(study: Study) -> Iterator[str]:
     manifest = study.manifest
     yield f"the model's name, {manifest.model.name}"
     yield f"annotation: {', '.join(dict.fromkeys(manifest.annotators.values()))}"
-    sentences = study.portrait.sentences.values()
+    sentences = study.sentence_data.sentences.values()
     columns = sorted({name for sentence in sentences for name in sentence.metadata})
     yield f"the sentences and their ids{', and columns ' if columns else ''}{', '.join(columns)}"
 
@@ -74,7 +74,7 @@ def _unlinked_groups(sums: HeadSums) -> HeadSums:
     return replace(sums, groups=groups, members=members)
 
 
-def _unlinked(sentence: ShownSentence) -> ShownSentence:
+def _unlinked(sentence: StoredSentence) -> StoredSentence:
     return replace(
         sentence,
         id="" if LINK.search(sentence.id) else sentence.id,

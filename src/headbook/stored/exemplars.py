@@ -10,16 +10,16 @@ from headbook.measures.arithmetic import Floats, Ints
 from headbook.stored.shown import HeadName, Ranking
 from headbook.summaries.accumulators import Reservoir, TopK
 from headbook.summaries.finish import contributions
-from headbook.summaries.sums import Survey
+from headbook.summaries.sums import CorpusSums
 
 # Of the same ranking: the part of the sentences that is weaker, and how many are shown.
 QUANTILES = {Ranking.Q90: (0.9, 2), Ranking.Q75: (0.75, 2), Ranking.MEDIAN: (0.5, 3)}
-OTHERS_SHOWN = 2  # of every other ranking
+MOST_OTHERS = 2  # of every other ranking
 
 
 @dataclass(frozen=True)
 class Choice:
-    """An exemplar before its map is known; fields as in `headbook.stored.shown.Exemplar`."""
+    """An exemplar before its map is known; fields as in `headbook.stored.allowed.Exemplar`."""
 
     head: HeadName
     ranking: Ranking
@@ -54,33 +54,33 @@ class Ranked:
         order = first[np.lexsort((sample.index[first], -rounded[first]))]
         return cls(sample.index[order], rounded[order])
 
-    def ranks(self, shown: Collection[int] | None) -> Ints:
+    def ranks(self, allowed: Collection[int] | None) -> Ints:
         """The ranks, from 0, of those that can be shown."""
         every = np.arange(len(self.index))
-        return every if shown is None else every[np.isin(self.index, list(shown))]
+        return every if allowed is None else every[np.isin(self.index, list(allowed))]
 
 
 def choose(
-    survey: Survey, among: Mapping[HeadName, Collection[int]] | None = None
+    corpus_sums: CorpusSums, among: Mapping[HeadName, Collection[int]] | None = None
 ) -> Iterator[Choice]:
     """The exemplars of every head, ranking by ranking.
 
     Args:
         among: by head, the sentences that can be shown; by default all.
     """
-    for stack, sums in survey.heads.items():
-        sampled = survey.sampled.get(stack)
+    for stack, sums in corpus_sums.heads.items():
+        sampled = corpus_sums.sampled.get(stack)
         moved = None if sampled is None else contributions(sampled)
         for layer, head in np.ndindex(sums.strongest.score.shape[:2]):
             name = HeadName(stack, layer, head)
-            shown = None if among is None else among.get(name, ())
+            allowed = None if among is None else among.get(name, ())
             yield from _best(name, Ranking.STRONGEST, sums.strongest)
-            yield from _quantiles(name, weights_of(sums.sample, name), shown)
+            yield from _quantiles(name, weights_of(sums.sample, name), allowed)
             if sums.massive is not None:
                 yield from _best(name, Ranking.MASS, sums.massive)
             if moved is not None and sampled is not None:
                 ranked = Ranked.of(sampled.stats, moved[:, layer, head])
-                yield from _first(name, Ranking.VARIABILITY, ranked, shown)
+                yield from _first(name, Ranking.VARIABILITY, ranked, allowed)
 
 
 def most_cited(choices: Iterable[Choice], first: int, total: int, most: float) -> list[int]:
@@ -115,9 +115,9 @@ def _best(name: HeadName, ranking: Ranking, best: TopK) -> Iterator[Choice]:
         yield Choice(name, ranking, rank, int(place), score)
 
 
-def _quantiles(name: HeadName, ranked: Ranked, shown: Collection[int] | None) -> Iterator[Choice]:
+def _quantiles(name: HeadName, ranked: Ranked, allowed: Collection[int] | None) -> Iterator[Choice]:
     """The sentences nearest to some quantiles of the ranking."""
-    ranks = ranked.ranks(shown)
+    ranks = ranked.ranks(allowed)
     for ranking, (part, number) in QUANTILES.items():
         away = abs(ranks - (1 - part) * (len(ranked.index) - 1))
         near = np.argsort(away.round(6), kind="stable")[:number]
@@ -125,10 +125,10 @@ def _quantiles(name: HeadName, ranked: Ranked, shown: Collection[int] | None) ->
 
 
 def _first(
-    name: HeadName, ranking: Ranking, ranked: Ranked, shown: Collection[int] | None
+    name: HeadName, ranking: Ranking, ranked: Ranked, allowed: Collection[int] | None
 ) -> Iterator[Choice]:
     """The first sentences of a ranking that contribute anything."""
-    ranks = ranked.ranks(shown)[:OTHERS_SHOWN]
+    ranks = ranked.ranks(allowed)[:MOST_OTHERS]
     yield from _at(name, ranking, ranked, ranks[ranked.score[ranks] > 0])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from headbook.config import Config, flag
 from headbook.errors import StudyError
 from headbook.stored.manifest import Manifest
-from headbook.summaries.sums import HeadTable, Survey
+from headbook.summaries.sums import CorpusSums, HeadTable
 
 if TYPE_CHECKING:
     from headbook.stored.study import Study
@@ -44,17 +44,19 @@ def check_alike(mine: "Study", theirs: "Study") -> None:
         StudyError: they differ in what decides numbers; each difference with both values.
     """
     made = mine.manifest, theirs.manifest
-    found = [*chain(_told(*made), _options(*made))]
-    found = found or [*chain(_measured(mine.survey, theirs.survey), _grouped(mine, theirs))]
+    found = [*chain(_descriptions(*made), _options(*made))]
+    found = found or [
+        *chain(_measured(mine.corpus_sums, theirs.corpus_sums), _grouped(mine, theirs))
+    ]
     if found:
-        said = found[:MOST] + [f"{len(found) - MOST} more"] * (len(found) > MOST)
+        differing = found[:MOST] + [f"{len(found) - MOST} more"] * (len(found) > MOST)
         raise StudyError(
-            f"two studies that differ in {', '.join(said)}; expected the same model, "
+            f"two studies that differ in {', '.join(differing)}; expected the same model, "
             "run with the same options: collect one of them again"
         )
 
 
-def _told(mine: Manifest, theirs: Manifest) -> Iterator[str]:
+def _descriptions(mine: Manifest, theirs: Manifest) -> Iterator[str]:
     """What their manifests say of model and texts."""
     yield from _different("model's ", *(dataclasses.asdict(m.model) for m in (mine, theirs)))
     stacks = [
@@ -68,17 +70,17 @@ def _told(mine: Manifest, theirs: Manifest) -> Iterator[str]:
 def _options(mine: Manifest, theirs: Manifest) -> Iterator[str]:
     """Options that decide numbers. One that an older study does not record is not known."""
     known = [
-        {flag(name): _plain(name, m.options[name]) for name in DECISIVE if name in m.options}
+        {flag(name): _comparable(name, m.options[name]) for name in DECISIVE if name in m.options}
         for m in (mine, theirs)
     ]
     both = known[0].keys() & known[1].keys()
     yield from _different("", *({k: v for k, v in each.items() if k in both} for each in known))
 
 
-def _plain(name: str, value: Any) -> Any:
+def _comparable(name: str, value: Any) -> Any:
     """A list of names in one order."""
     asked = name in LISTS and isinstance(value, str)
-    return ",".join(sorted({each.strip() for each in value.split(",")})) if asked else value
+    return ",".join(sorted({part.strip() for part in value.split(",")})) if asked else value
 
 
 def _different(what: str, mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[str]:
@@ -93,7 +95,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
-def _measured(mine: Survey, theirs: Survey) -> Iterator[str]:
+def _measured(mine: CorpusSums, theirs: CorpusSums) -> Iterator[str]:
     """What was measured, where both have it: other versions may measure other things."""
     heads = [{name: sums.table for name, sums in m.heads.items()} for m in (mine, theirs)]
     every: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
@@ -112,14 +114,16 @@ def _measured(mine: Survey, theirs: Survey) -> Iterator[str]:
 def _grouped(mine: "Study", theirs: "Study") -> Iterator[str]:
     """Columns that group the sentences of one, but not the other's, which have them, too."""
     for one, other in ((mine, theirs), (theirs, mine)):
-        shown = one.portrait.sentences.values()
-        said = {name for each in shown for name, value in each.metadata.items() if value}
-        for name in sorted((_columns(other) - _columns(one)) & said):
+        sentences = one.sentence_data.sentences.values()
+        filled = {
+            name for sentence in sentences for name, value in sentence.metadata.items() if value
+        }
+        for name in sorted((_columns(other) - _columns(one)) & filled):
             yield f"groups by '{name}' (in one only; see --facet)"
 
 
 def _columns(study: "Study") -> set[str]:
-    return {group.column for sums in study.survey.heads.values() for group in sums.groups}
+    return {group.column for sums in study.corpus_sums.heads.values() for group in sums.groups}
 
 
 def _same_sums(one: HeadTable, other: HeadTable) -> bool:

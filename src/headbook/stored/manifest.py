@@ -33,7 +33,7 @@ class Check:
         """Whether rounding explains the difference."""
         return self.error <= self.tolerance
 
-    def said(self) -> str:
+    def message(self) -> str:
         """What should hold, in which stack, and how far it is from that."""
         where = f" ({self.stack})" if self.stack else ""
         return f"{self.name}{where}, difference {self.error:.2g}"
@@ -150,7 +150,7 @@ class Manifest:
     @property
     def failed(self) -> tuple[str, ...]:
         """The self-checks that failed: what should hold, where, and the difference."""
-        return tuple(check.said() for check in self.checks if not check.passed)
+        return tuple(check.message() for check in self.checks if not check.passed)
 
     def learned_share(self, stack: Stack) -> float:
         """Which share of a stack's attention goes to the learned sink of its softmax."""

@@ -16,7 +16,7 @@ Place = tuple[str, int, int]  # stack, index of the sentence, layer
 
 
 @dataclass(frozen=True)
-class Scores:
+class QueriesAndKeys:
     """One layer of one stack over one sentence, so that its weights can be computed again.
 
     The weight of a pair is the softmax, over the keys that its query sees, of query times key
@@ -45,12 +45,16 @@ def size(stack: Stack, n_queries: int, n_keys: int) -> int:
     return len(stack.attention_layers) * rows * stack.head_width * NUMBER
 
 
-def complete(scores: Mapping[Place, Scores], stacks: Mapping[str, Stack]) -> dict[Place, Scores]:
+def complete(
+    kept: Mapping[Place, QueriesAndKeys], stacks: Mapping[str, Stack]
+) -> dict[Place, QueriesAndKeys]:
     """Those of sentences of which a stack has all its layers."""
     known = {name: set(stack.attention_layers) for name, stack in stacks.items()}
     found: dict[tuple[str, int], set[int]] = {}
-    for name, index, layer in scores:
+    for name, index, layer in kept:
         found.setdefault((name, index), set()).add(layer)
     return {
-        place: each for place, each in scores.items() if found[place[:2]] == known[place[0]]
-    }  # fmt: skip
+        place: queries_and_keys
+        for place, queries_and_keys in kept.items()
+        if found[place[:2]] == known[place[0]]
+    }

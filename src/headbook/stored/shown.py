@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from headbook.stored.scores import Place, Scores
+from headbook.stored.scores import Place, QueriesAndKeys
 from headbook.terms import Side, Stack
 from headbook.text.tokens import Encoded, Tokens
 
@@ -54,7 +54,7 @@ def heads_of(stack: Stack) -> list[HeadName]:
 
 
 @dataclass(frozen=True)
-class ShownText:
+class StoredText:
     """One side of a sentence; lists are by token unless said otherwise.
 
     Attributes:
@@ -82,7 +82,7 @@ class ShownText:
     parts: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, tokens: Tokens) -> "ShownText":
+    def of(cls, tokens: Tokens) -> "StoredText":
         """The lasting part of a tokenised text."""
         words = [int(w) for w in tokens.word]
         annotated = tokens.words if any(w.relation for w in tokens.words) else ()
@@ -108,7 +108,7 @@ class ShownText:
 
 
 @dataclass(frozen=True)
-class ShownSentence:
+class StoredSentence:
     """A sentence that pages show.
 
     Attributes:
@@ -119,7 +119,7 @@ class ShownSentence:
     index: int
     id: str
     metadata: Mapping[str, str]
-    texts: Mapping[Side, ShownText]
+    texts: Mapping[Side, StoredText]
     listed: bool
 
     @property
@@ -128,13 +128,13 @@ class ShownSentence:
         return self.index + 1
 
     @classmethod
-    def of(cls, item: Encoded, *, listed: bool) -> "ShownSentence":
+    def of(cls, item: Encoded, *, listed: bool) -> "StoredSentence":
         """The lasting part of a tokenised sentence."""
         return cls(
             index=item.sentence.index,
             id=item.sentence.id,
             metadata=dict(item.sentence.metadata),
-            texts={side: ShownText.of(tokens) for side, tokens in item.tokens.items()},
+            texts={side: StoredText.of(tokens) for side, tokens in item.tokens.items()},
             listed=listed,
         )
 
@@ -167,7 +167,7 @@ class Exemplar:
 
 
 @dataclass(frozen=True)
-class Portrait:
+class SentenceData:
     """Everything that pages show of single sentences.
 
     Attributes:
@@ -183,10 +183,10 @@ class Portrait:
         rollouts: what the last state of each token of a listed sentence is made of, by stack,
             index and kind of `Rollout`; *Shape:* ``(token, token)``, in steps of 1/255.
         demonstration: the first sentence computed in two ways; columns `DEMONSTRATION`.
-        scores: queries and keys of the first listed sentences, by stack, index and layer.
+        queries_and_keys: queries and keys of the first listed sentences, by stack, index and layer.
     """
 
-    sentences: Mapping[int, ShownSentence] = field(default_factory=dict)
+    sentences: Mapping[int, StoredSentence] = field(default_factory=dict)
     maps: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
     exemplars: tuple[Exemplar, ...] = ()
     tokens: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*TOKENS]))
@@ -197,22 +197,22 @@ class Portrait:
     demonstration: pd.DataFrame = field(
         default_factory=lambda: pd.DataFrame(columns=[*DEMONSTRATION])
     )
-    scores: Mapping[Place, Scores] = field(default_factory=dict)
+    queries_and_keys: Mapping[Place, QueriesAndKeys] = field(default_factory=dict)
 
     @property
-    def listed(self) -> list[ShownSentence]:
+    def listed(self) -> list[StoredSentence]:
         """The sentences with a page of all heads, in order."""
         return [sentence for sentence in self.sentences.values() if sentence.listed]
 
     @property
-    def paged(self) -> list[ShownSentence]:
+    def paged(self) -> list[StoredSentence]:
         """The sentences with any page, in order: the listed ones, and all that exemplars cite."""
         cited = {exemplar.index for exemplar in self.exemplars}
         every = self.sentences.values()
         return [sentence for sentence in every if sentence.listed or sentence.index in cited]
 
     @classmethod
-    def join(cls, parts: "Sequence[Portrait]") -> "Portrait":
+    def join(cls, parts: "Sequence[SentenceData]") -> "SentenceData":
         """Everything that the parts hold."""
         return cls(
             {index: s for part in parts for index, s in part.sentences.items()},
@@ -224,15 +224,15 @@ class Portrait:
             {place: marks for part in parts for place, marks in part.ends.items()},
             {place: shares for part in parts for place, shares in part.rollouts.items()},
             _rows([part.demonstration for part in parts], DEMONSTRATION),
-            {place: each for part in parts for place, each in part.scores.items()},
+            {place: each for part in parts for place, each in part.queries_and_keys.items()},
         )
 
-    def __add__(self, other: "Portrait") -> "Portrait":
+    def __add__(self, other: "SentenceData") -> "SentenceData":
         return self.join([self, other])
 
-    def sorted(self) -> "Portrait":
+    def sorted(self) -> "SentenceData":
         """Everything in the order of tables and pages, however sentences were batched."""
-        return Portrait(
+        return SentenceData(
             dict(sorted(self.sentences.items())),
             dict(sorted(self.maps.items())),
             tuple(sorted(self.exemplars, key=lambda e: (e.head, _place(e.ranking), e.rank))),
@@ -242,12 +242,12 @@ class Portrait:
             dict(sorted(self.ends.items())),
             dict(sorted(self.rollouts.items())),
             self.demonstration.sort_values([*DEMONSTRATION[:5]], ignore_index=True),
-            dict(sorted(self.scores.items())),
+            dict(sorted(self.queries_and_keys.items())),
         )
 
-    def shifted(self, by: int) -> "Portrait":
+    def shifted(self, by: int) -> "SentenceData":
         """The same for sentences that come ``by`` places later."""
-        return Portrait(
+        return SentenceData(
             {i + by: replace(s, index=i + by) for i, s in self.sentences.items()},
             {(stack, index + by): cells for (stack, index), cells in self.maps.items()},
             tuple(replace(e, index=e.index + by) for e in self.exemplars),
@@ -257,7 +257,10 @@ class Portrait:
             {(stack, index + by): marks for (stack, index), marks in self.ends.items()},
             {(stack, i + by, kind): shares for (stack, i, kind), shares in self.rollouts.items()},
             self.demonstration.assign(sentence=self.demonstration["sentence"] + by),
-            {(stack, i + by, layer): each for (stack, i, layer), each in self.scores.items()},
+            {
+                (stack, i + by, layer): each
+                for (stack, i, layer), each in self.queries_and_keys.items()
+            },
         )
 
 

@@ -13,10 +13,17 @@ from safetensors import SafetensorError, safe_open
 
 from headbook.errors import StudyError
 from headbook.stored.manifest import Manifest
-from headbook.stored.scores import Place, Scores
-from headbook.stored.shown import Exemplar, HeadName, Portrait, Ranking, ShownSentence, ShownText
+from headbook.stored.scores import Place, QueriesAndKeys
+from headbook.stored.shown import (
+    Exemplar,
+    HeadName,
+    Ranking,
+    SentenceData,
+    StoredSentence,
+    StoredText,
+)
 from headbook.summaries.packing import Arrays, pack, unpack
-from headbook.summaries.sums import HeadTable, Survey
+from headbook.summaries.sums import CorpusSums, HeadTable
 from headbook.terms import Side
 
 EXEMPLARS = ("stack", "layer", "head", "ranking", "rank", "sentence", "score", "query", "key")
@@ -24,7 +31,7 @@ EXEMPLARS = ("stack", "layer", "head", "ranking", "rank", "sentence", "score", "
 
 DEMONSTRATION = "demonstration.parquet"
 # What stands before the names of these arrays.
-NORMS, ENDS, ROLLOUTS, SCORES = "norms", "ends", "rollouts", "scores"
+NORMS, ENDS, ROLLOUTS, QUERIES_AND_KEYS = "norms", "ends", "rollouts", "scores"
 Tables = Mapping[str, HeadTable]
 Twins = Mapping[str, Tables]
 
@@ -38,52 +45,56 @@ class Parts(NamedTuple):
     """
 
     manifest: Manifest
-    survey: Survey
-    portrait: Portrait
+    corpus_sums: CorpusSums
+    sentence_data: SentenceData
     twins: Twins
     fitted: Tables | None
 
 
 def save(folder: Path, parts: Parts) -> None:
     """Write all files of a study into an empty folder."""
-    manifest, survey, portrait, twins, fitted = parts
+    manifest, corpus_sums, sentence_data, twins, fitted = parts
     (folder / "manifest.json").write_text(manifest.to_json() + "\n", encoding="utf-8")
     arrays: Arrays = {}
-    kept = {"model": survey, "twins": twins, "fitted": fitted}
-    told = json.dumps([pack(each, name, arrays) for name, each in kept.items()])
+    kept = {"model": corpus_sums, "twins": twins, "fitted": fitted}
+    layout = json.dumps([pack(each, name, arrays) for name, each in kept.items()])
     # Written by us, so that others may read them: safetensors' own files are private.
     (folder / "sums.safetensors").write_bytes(
-        safetensors.numpy.save(arrays, metadata={"told": told})
+        safetensors.numpy.save(arrays, metadata={"told": layout})
     )
-    maps: Arrays = {f"{stack}/{index}": cells for (stack, index), cells in portrait.maps.items()}
-    maps |= {_map_name(e.head, e.index): e.attention for e in portrait.exemplars}
-    maps |= {_norms_name(e.head, e.index): e.norms for e in portrait.exemplars if len(e.norms)}
-    maps |= {f"{_map_name(e.head, e.index)}/written": e.written for e in portrait.exemplars
+    maps: Arrays = {
+        f"{stack}/{index}": cells for (stack, index), cells in sentence_data.maps.items()
+    }
+    maps |= {_map_name(e.head, e.index): e.attention for e in sentence_data.exemplars}
+    maps |= {_norms_name(e.head, e.index): e.norms for e in sentence_data.exemplars if len(e.norms)}
+    maps |= {f"{_map_name(e.head, e.index)}/written": e.written for e in sentence_data.exemplars
              if e.written.size}  # fmt: skip
-    maps |= {f"{NORMS}/{stack}/{index}": each for (stack, index), each in portrait.norms.items()}
-    maps |= {f"{ENDS}/{stack}/{index}": each for (stack, index), each in portrait.ends.items()}
+    maps |= {
+        f"{NORMS}/{stack}/{index}": norm for (stack, index), norm in sentence_data.norms.items()
+    }
+    maps |= {f"{ENDS}/{stack}/{index}": end for (stack, index), end in sentence_data.ends.items()}
     maps |= {
         f"{ROLLOUTS}/{stack}/{index}/{kind}": shares
-        for (stack, index, kind), shares in portrait.rollouts.items()
+        for (stack, index, kind), shares in sentence_data.rollouts.items()
     }
     maps |= {
-        f"{SCORES}/{stack}/{index}/{layer}/{name}": array
-        for (stack, index, layer), scores in portrait.scores.items()
-        for name, array in vars(scores).items()
+        f"{QUERIES_AND_KEYS}/{stack}/{index}/{layer}/{name}": array
+        for (stack, index, layer), queries_and_keys in sentence_data.queries_and_keys.items()
+        for name, array in vars(queries_and_keys).items()
     }
     # Arrays of no dimension would get one by `np.ascontiguousarray`.
     maps = {name: np.require(cells, requirements="C") for name, cells in maps.items()}
     (folder / "maps.safetensors").write_bytes(safetensors.numpy.save(maps))
-    sentences = [_sentence_row(s) for s in portrait.sentences.values()]
+    sentences = [_sentence_row(s) for s in sentence_data.sentences.values()]
     pd.DataFrame(sentences).to_parquet(folder / "sentences.parquet", index=False)
-    exemplars = [_exemplar_row(e) for e in portrait.exemplars]
+    exemplars = [_exemplar_row(e) for e in sentence_data.exemplars]
     pd.DataFrame(exemplars, columns=[*EXEMPLARS]).to_parquet(
         folder / "exemplars.parquet", index=False
     )
-    portrait.tokens.to_parquet(folder / "tokens.parquet", index=False)
-    portrait.nearest.to_parquet(folder / "nearest.parquet", index=False)
-    if len(portrait.demonstration):
-        portrait.demonstration.to_parquet(folder / DEMONSTRATION, index=False)
+    sentence_data.tokens.to_parquet(folder / "tokens.parquet", index=False)
+    sentence_data.nearest.to_parquet(folder / "nearest.parquet", index=False)
+    if len(sentence_data.demonstration):
+        sentence_data.demonstration.to_parquet(folder / DEMONSTRATION, index=False)
 
 
 def load(folder: Path) -> Parts:
@@ -97,24 +108,24 @@ def load(folder: Path) -> Parts:
     try:
         manifest = Manifest.from_json((folder / "manifest.json").read_text(encoding="utf-8"))
         with safe_open(folder / "sums.safetensors", framework="numpy") as file:
-            told = json.loads(file.metadata()["told"])
+            layout = json.loads(file.metadata()["told"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        survey = unpack(Survey, told[0], "model", arrays)
-        twins = unpack(Twins, told[1], "twins", arrays)
-        fitted = unpack(Tables, told[2], "fitted", arrays) if len(told) > 2 else None
+        corpus_sums = unpack(CorpusSums, layout[0], "model", arrays)
+        twins = unpack(Twins, layout[1], "twins", arrays)
+        fitted = unpack(Tables, layout[2], "fitted", arrays) if len(layout) > 2 else None
         maps = safetensors.numpy.load_file(folder / "maps.safetensors")
         frames = {
             name: pd.read_parquet(folder / f"{name}.parquet")
             for name in ("sentences", "exemplars", "tokens", "nearest")
         }
-        portrait = _portrait(maps, frames)
+        sentence_data = _sentence_data(maps, frames)
         if (folder / DEMONSTRATION).exists():
             table = pd.read_parquet(folder / DEMONSTRATION)
-            portrait = replace(portrait, demonstration=table)
+            sentence_data = replace(sentence_data, demonstration=table)
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         came = (str(error) or type(error).__name__).splitlines()[0]
         raise StudyError(f"{folder}: {came}; expected the files of a study, whole") from error
-    return Parts(manifest, survey, portrait, twins, fitted)
+    return Parts(manifest, corpus_sums, sentence_data, twins, fitted)
 
 
 def _map_name(head: HeadName, index: int) -> str:
@@ -125,7 +136,7 @@ def _norms_name(head: HeadName, index: int) -> str:
     return f"{_map_name(head, index)}/norms"
 
 
-def _sentence_row(sentence: ShownSentence) -> dict[str, Any]:
+def _sentence_row(sentence: StoredSentence) -> dict[str, Any]:
     texts = {side: vars(text) for side, text in sentence.texts.items()}
     return {
         "index": sentence.index,
@@ -149,7 +160,7 @@ def _exemplar_row(exemplar: Exemplar) -> dict[str, Any]:
     return dict(zip(EXEMPLARS, values, strict=True))
 
 
-def _portrait(maps: Arrays, frames: dict[str, pd.DataFrame]) -> Portrait:
+def _sentence_data(maps: Arrays, frames: dict[str, pd.DataFrame]) -> SentenceData:
     sentences = (_sentence(row) for row in frames["sentences"].to_dict("records"))
     listed = {
         (stack, int(index)): cells
@@ -162,7 +173,7 @@ def _portrait(maps: Arrays, frames: dict[str, pd.DataFrame]) -> Portrait:
     rollouts = {
         (stack, int(index), kind): maps[name] for name, stack, index, kind in _named(maps, ROLLOUTS)
     }
-    return Portrait(
+    return SentenceData(
         sentences={sentence.index: sentence for sentence in sentences},
         maps=listed,
         exemplars=tuple(_exemplars(frames["exemplars"].itertuples(index=False), maps)),
@@ -171,15 +182,15 @@ def _portrait(maps: Arrays, frames: dict[str, pd.DataFrame]) -> Portrait:
         norms=norms,
         ends=ends,
         rollouts=rollouts,
-        scores=_scores(maps),
+        queries_and_keys=_queries_and_keys(maps),
     )
 
 
-def _scores(maps: Arrays) -> dict[Place, Scores]:
+def _queries_and_keys(maps: Arrays) -> dict[Place, QueriesAndKeys]:
     arrays: dict[Place, Arrays] = {}
-    for name, stack, index, layer, part in _named(maps, SCORES):
+    for name, stack, index, layer, part in _named(maps, QUERIES_AND_KEYS):
         arrays.setdefault((stack, int(index), int(layer)), {})[part] = maps[name]
-    return {place: Scores(**found) for place, found in arrays.items()}
+    return {place: QueriesAndKeys(**array) for place, array in arrays.items()}
 
 
 def _named(maps: Arrays, kind: str) -> Iterator[tuple[str, ...]]:
@@ -190,9 +201,9 @@ def _named(maps: Arrays, kind: str) -> Iterator[tuple[str, ...]]:
             yield name, *parts
 
 
-def _sentence(row: dict[Any, Any]) -> ShownSentence:
+def _sentence(row: dict[Any, Any]) -> StoredSentence:
     texts = {
-        Side(side): ShownText(
+        Side(side): StoredText(
             **{k: tuple(v) if isinstance(v, list) else v for k, v in text.items()}
             | {
                 name: tuple((start, end) for start, end in text.get(name, ()))
@@ -201,7 +212,7 @@ def _sentence(row: dict[Any, Any]) -> ShownSentence:
         )
         for side, text in json.loads(row["texts"]).items()
     }
-    return ShownSentence(
+    return StoredSentence(
         int(row["index"]), row["id"], json.loads(row["metadata"]), texts, bool(row["listed"])
     )
 

@@ -16,12 +16,12 @@ from headbook.stored import storage, tables
 from headbook.stored.exemplars import choose
 from headbook.stored.likeness import check_alike
 from headbook.stored.manifest import Check, Manifest, Rounding
-from headbook.stored.shown import Exemplar, HeadName, Portrait
+from headbook.stored.shown import Exemplar, HeadName, SentenceData
 from headbook.stored.toptokens import top_tokens_table
 from headbook.summaries.contrasts import PairDifferences, pair_differences
 from headbook.summaries.finish import beside, finished, summed
 from headbook.summaries.shapes import shape_table
-from headbook.summaries.sums import HeadTable, Survey
+from headbook.summaries.sums import CorpusSums, HeadTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,8 @@ class Study:
 
     Attributes:
         manifest: how it was made.
-        survey: sums over all sentences.
-        portrait: what pages show of single sentences.
+        corpus_sums: sums over all sentences.
+        sentence_data: what pages show of single sentences.
         twins: numbers of heads of what the model is compared with, by its name (a `Control` and a
             seed) and by stack.
         made: the numbers of all heads, where nothing is left to make them of; see `condensed`.
@@ -40,8 +40,8 @@ class Study:
     """
 
     manifest: Manifest
-    survey: Survey
-    portrait: Portrait
+    corpus_sums: CorpusSums
+    sentence_data: SentenceData
     twins: Mapping[str, Mapping[str, HeadTable]] = field(default_factory=dict)
     made: Mapping[str, HeadTable] | None = None
     fitted: Mapping[str, HeadTable] | None = None
@@ -49,18 +49,20 @@ class Study:
     @cached_property
     def head_tables(self) -> Mapping[str, HeadTable]:
         """The numbers of all heads, by stack."""
-        return head_tables(self.survey, self.sampled) if self.made is None else self.made
+        return head_tables(self.corpus_sums, self.sampled) if self.made is None else self.made
 
     @cached_property
     def sampled(self) -> Mapping[str, HeadTable]:
         """The sampled metrics by stack: as stored, else from the statistics of each sentence."""
-        return sampled_tables(self.survey) if self.fitted is None else self.fitted
+        return sampled_tables(self.corpus_sums) if self.fitted is None else self.fitted
 
     @property
     def condensed(self) -> "Study":
         """The same numbers for pages, with less behind them: cannot be saved or merged."""
-        sampled = {stack: summed(sums) for stack, sums in self.survey.sampled.items()}
-        return replace(self, survey=replace(self.survey, sampled=sampled), made=self.head_tables)
+        sampled = {stack: summed(sums) for stack, sums in self.corpus_sums.sampled.items()}
+        return replace(
+            self, corpus_sums=replace(self.corpus_sums, sampled=sampled), made=self.head_tables
+        )
 
     @cached_property
     def heads(self) -> pd.DataFrame:
@@ -70,13 +72,13 @@ class Study:
     @cached_property
     def layers(self) -> pd.DataFrame:
         """A row for each layer, metric, view and label; columns as in ``layers.csv``."""
-        tokens = [self.survey.tokens, self.survey.lookups, self.survey.flows]
+        tokens = [self.corpus_sums.tokens, self.corpus_sums.lookups, self.corpus_sums.flows]
         return tables.layers_table(self.head_tables, tokens, self._layers)
 
     @cached_property
     def controls(self) -> pd.DataFrame:
         """The same for uniform attention; columns as in ``controls.csv``."""
-        return tables.controls_table(self.head_tables, self._layers)
+        return tables.uniform_table(self.head_tables, self._layers)
 
     @cached_property
     def compared(self) -> pd.DataFrame:
@@ -86,12 +88,12 @@ class Study:
     @cached_property
     def pairs(self) -> pd.DataFrame:
         """A row for each number of every two heads; columns as in ``pairs.csv``."""
-        return tables.pairs_table(self.survey.distances, self._layers)
+        return tables.pairs_table(self.corpus_sums.distances, self._layers)
 
     @cached_property
     def groups(self) -> pd.DataFrame:
         """A row for each number of each head by group; columns as in ``groups.csv``."""
-        return tables.groups_table(self.survey.heads, self._layers)
+        return tables.groups_table(self.corpus_sums.heads, self._layers)
 
     @cached_property
     def pair_differences(self) -> dict[str, PairDifferences]:
@@ -100,8 +102,10 @@ class Study:
         for stack in self.manifest.stacks:
             present = np.zeros((stack.n_layers, stack.n_heads), dtype=bool)
             present[[*stack.attention_layers]] = True
-            told_by = self.manifest.options.get("pair_member")
-            found[stack.name] = pair_differences(self.survey.heads[stack.name], present, told_by)
+            member_column = self.manifest.options.get("pair_member")
+            found[stack.name] = pair_differences(
+                self.corpus_sums.heads[stack.name], present, member_column
+            )
         return {name: each for name, each in found.items() if each is not None}
 
     @cached_property
@@ -112,27 +116,27 @@ class Study:
     @cached_property
     def geometry(self) -> pd.DataFrame:
         """A row for each number of a state of a layer; columns as in ``geometry.csv``."""
-        return shape_table(self.survey.geometry)
+        return shape_table(self.corpus_sums.geometry)
 
     @cached_property
     def types(self) -> pd.DataFrame:
         """The mean path of every token type; columns as in ``types.csv``."""
-        return tables.types_table(self.survey.types)
+        return tables.types_table(self.corpus_sums.types)
 
     @cached_property
     def top_tokens(self) -> pd.DataFrame:
         """The tokens and pairs that heads favour; columns as in ``top_tokens.csv``."""
-        return top_tokens_table(self.survey.affinities, self._layers)
+        return top_tokens_table(self.corpus_sums.affinities, self._layers)
 
     @property
     def tokens(self) -> pd.DataFrame:
         """A row for each number of a token of a listed sentence; columns as in ``tokens.csv``."""
-        return self.portrait.tokens
+        return self.sentence_data.tokens
 
     @property
     def nearest(self) -> pd.DataFrame:
         """The nearest vocabulary entries of each state; columns as in ``nearest.csv``."""
-        return self.portrait.nearest
+        return self.sentence_data.nearest
 
     @property
     def _layers(self) -> dict[str, tuple[int, ...]]:
@@ -147,7 +151,7 @@ class Study:
         """
         self._check_whole()
         with written_whole(Path(folder), Kind.STUDY, force=force) as draft:
-            kept = self.manifest, self.survey, self.portrait, self.twins, self.sampled
+            kept = self.manifest, self.corpus_sums, self.sentence_data, self.twins, self.sampled
             storage.save(draft, storage.Parts(*kept))
 
     @classmethod
@@ -159,8 +163,8 @@ class Study:
             OutputError: a run was killed while it replaced the study, which cannot be put back.
         """
         settle(Path(folder))
-        manifest, survey, portrait, twins, fitted = storage.load(Path(folder))
-        return cls(manifest, survey, portrait, twins, fitted=fitted)
+        manifest, corpus_sums, sentence_data, twins, fitted = storage.load(Path(folder))
+        return cls(manifest, corpus_sums, sentence_data, twins, fitted=fitted)
 
     def __add__(self, other: "Study") -> "Study":
         """The study of both corpora, this one's sentences first.
@@ -172,8 +176,8 @@ class Study:
         other._check_whole()
         check_alike(self, other)
         shift = self.manifest.counts["sentences"]
-        survey = self.survey + other.survey.shifted(shift)
-        portrait = self.portrait + other.portrait.shifted(shift)
+        corpus_sums = self.corpus_sums + other.corpus_sums.shifted(shift)
+        sentence_data = self.sentence_data + other.sentence_data.shifted(shift)
         counts = Counter(self.manifest.counts) + Counter(other.manifest.counts)
         return Study(
             manifest=replace(
@@ -186,12 +190,14 @@ class Study:
                 gaps=tuple(dict.fromkeys(self.manifest.gaps + other.manifest.gaps)),
                 roundings=_together(self.manifest.roundings + other.manifest.roundings),
             ),
-            survey=survey,
+            corpus_sums=corpus_sums,
             twins={
                 name: {stack: table + other.twins[name][stack] for stack, table in mine.items()}
                 for name, mine in self.twins.items()
             },
-            portrait=replace(portrait, exemplars=_chosen_again(survey, portrait)).sorted(),
+            sentence_data=replace(
+                sentence_data, exemplars=_chosen_again(corpus_sums, sentence_data)
+            ).sorted(),
         )
 
     def _check_whole(self) -> None:
@@ -199,57 +205,57 @@ class Study:
             raise StudyError("a condensed study came, expected a whole one; save or merge that")
 
 
-def sampled_tables(survey: Survey) -> dict[str, HeadTable]:
+def sampled_tables(corpus_sums: CorpusSums) -> dict[str, HeadTable]:
     """The sampled metrics by stack, each from all of its sentences."""
-    return {stack: finished(sums) for stack, sums in survey.sampled.items()}
+    return {stack: finished(sums) for stack, sums in corpus_sums.sampled.items()}
 
 
 def head_tables(
-    survey: Survey, sampled: Mapping[str, HeadTable] | None = None
+    corpus_sums: CorpusSums, sampled: Mapping[str, HeadTable] | None = None
 ) -> dict[str, HeadTable]:
     """The numbers of all heads, by stack: of all sentences, of the sample, of random tokens.
 
     Args:
         sampled: those of the sample, where they are known.
     """
-    sampled, found = sampled_tables(survey) if sampled is None else sampled, {}
-    for stack, sums in survey.heads.items():
+    sampled, found = sampled_tables(corpus_sums) if sampled is None else sampled, {}
+    for stack, sums in corpus_sums.heads.items():
         tables = [sums.table]
         if stack in sampled:
             tables.append(sampled[stack])
-        if stack in survey.context:
-            tables.append(survey.context[stack])
-        if stack in survey.random:
-            tables.append(survey.random[stack])
+        if stack in corpus_sums.context:
+            tables.append(corpus_sums.context[stack])
+        if stack in corpus_sums.random:
+            tables.append(corpus_sums.random[stack])
         found[stack] = beside(tables)
     return found
 
 
 def _worse(one: Manifest, other: Manifest) -> tuple[Check, ...]:
     """Of each check that either has the larger error; NaN is larger than any."""
-    found: dict[tuple[str, str], Check] = {}
+    checks: dict[tuple[str, str], Check] = {}
     for check in one.checks + other.checks:
-        known = found.setdefault((check.name, check.stack), check)
-        found[check.name, check.stack] = replace(
+        known = checks.setdefault((check.name, check.stack), check)
+        checks[check.name, check.stack] = replace(
             known,
             error=float(np.maximum(known.error, check.error)),
             tolerance=min(known.tolerance, check.tolerance),
         )
-    return tuple(found.values())
+    return tuple(checks.values())
 
 
 def _together(roundings: Iterable[Rounding]) -> tuple[Rounding, ...]:
     """One for each side and space."""
     found: dict[tuple[str, str], Rounding] = {}
-    for each in roundings:
-        place = each.side, each.space
-        found[place] = found[place] + each if place in found else each
+    for rounding in roundings:
+        place = rounding.side, rounding.space
+        found[place] = found[place] + rounding if place in found else rounding
     return tuple(found.values())
 
 
-def _chosen_again(survey: Survey, portrait: Portrait) -> tuple[Exemplar, ...]:
+def _chosen_again(corpus_sums: CorpusSums, sentence_data: SentenceData) -> tuple[Exemplar, ...]:
     """The exemplars of a merged survey, among those whose maps were kept."""
-    kept = {(e.head, e.index): e for e in portrait.exemplars}
+    kept = {(e.head, e.index): e for e in sentence_data.exemplars}
     among: dict[HeadName, set[int]] = {}
     for head, index in kept:
         among.setdefault(head, set()).add(index)
@@ -260,6 +266,6 @@ def _chosen_again(survey: Survey, portrait: Portrait) -> tuple[Exemplar, ...]:
             rank=choice.rank,
             score=choice.score,
         )
-        for choice in choose(survey, among)
+        for choice in choose(corpus_sums, among)
         if (choice.head, choice.index) in kept
     )

@@ -23,7 +23,7 @@ from headbook.terms import HEADLINES, Spread
 NUMBERS = ("value", "low", "high", "sentences", "events")
 HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
 LAYERS = ("stack", "layer", "metric", "view", "label", *NUMBERS)
-CONTROLS = ("control", *LAYERS)
+UNIFORM_COLUMNS = ("control", *LAYERS)
 COMPARED = ("control", *HEADS)
 GROUPS = ("column", "group", *HEADS)
 MINIMAL_PAIRS = (
@@ -40,7 +40,7 @@ TYPES = (
 UNIFORM = "uniform attention"
 HELLINGER = "squared Hellinger distance"  # of heads, in the table of pairs
 MOST_ROWS = 2_000_000  # of the table of groups
-PLAIN = 250_000  # bytes of most tables as CSV up to which it is not compressed
+UNCOMPRESSED = 250_000  # bytes of most tables as CSV up to which it is not compressed
 MOST_OF = {"tokens": 2_500_000, "nearest": 2_500_000}  # and from which there is Parquet alone
 
 
@@ -77,15 +77,15 @@ def layers_table(
     frames = [
         _of_layers(stack, sums.layers, sums.columns, layers[stack]) for stack, sums in heads.items()
     ]
-    for each in tokens:
-        for stack, token_sums in each.items():
+    for token in tokens:
+        for stack, token_sums in token.items():
             columns = [_as_head_column(column) for column in token_sums.columns]
             present = range(token_sums.layers.sums.shape[2])
             frames.append(_of_layers(stack, token_sums.layers, columns, present))
     return pd.concat(frames, ignore_index=True)
 
 
-def controls_table(
+def uniform_table(
     heads: Mapping[str, HeadTable], layers: Mapping[str, Sequence[int]]
 ) -> pd.DataFrame:
     """The same measures taken on attention that looks everywhere alike."""
@@ -122,9 +122,9 @@ def groups_table(
         there = dict.fromkeys(column.metric for column in sums.table.columns)
         kept = [name for name in there if name in HEADLINES] or [*there][:1] if few else there
         places = [n for n, column in enumerate(sums.table.columns) if column.metric in kept]
-        columns = tuple(sums.table.columns[place] for place in places)
+        columns = tuple(sums.table.columns[position] for position in places)
         for group in sums.groups:
-            parts = (each[..., places] for each in (group.heads, group.layers, group.uniform))
+            parts = (ratios[..., places] for ratios in (group.heads, group.layers, group.uniform))
             own = HeadTable(columns, *parts)
             table = heads_table({stack: own}, layers)
             table = table[table["sentences"] > 0].assign(column=group.column, group=group.value)
@@ -143,22 +143,22 @@ def minimal_pairs_table(
 ) -> pd.DataFrame:
     """What differs within pairs of sentences, for every head."""
     frames = []
-    for stack, found in differences.items():
+    for stack, difference in differences.items():
         present = list(layers[stack])
-        table = _numbers(found.difference[present], found.columns)
-        low, high = found.difference[present].interval()
-        n_heads, n_columns = found.p.shape[1:]
+        table = _numbers(difference.difference[present], difference.columns)
+        low, high = difference.difference[present].interval()
+        n_heads, n_columns = difference.p.shape[1:]
         table = table.assign(
             stack=stack,
             layer=np.repeat(present, n_heads * n_columns),
             head=np.tile(np.repeat(np.arange(n_heads), n_columns), len(present)),
-            first_member=found.members[0],
-            second_member=found.members[1],
-            first=found.first[present].ravel(),
-            second=found.second[present].ravel(),
+            first_member=difference.members[0],
+            second_member=difference.members[1],
+            first=difference.first[present].ravel(),
+            second=difference.second[present].ravel(),
             low=low.ravel(),  # differences have bounds of their own
             high=high.ravel(),
-            p=found.p[present].ravel(),
+            p=difference.p[present].ravel(),
             pairs=table["sentences"],
         )
         frames.append(table[[*MINIMAL_PAIRS]])
@@ -193,12 +193,12 @@ def pairs_table(
 
 def _pair_values(sums: Distances) -> Iterator[tuple[str, str, Floats, Floats]]:
     """Name, view, values and rows behind them of everything known of pairs of heads."""
-    for place, column in enumerate(sums.columns):
-        values = divide(sums.total[place], sums.rows[place])
-        yield column.metric, str(column.view), values, sums.rows[place]
-    for place, column in enumerate(sums.columns if sums.alike else ()):
+    for index, column in enumerate(sums.columns):
+        values = divide(sums.total[index], sums.rows[index])
+        yield column.metric, str(column.view), values, sums.rows[index]
+    for index, column in enumerate(sums.columns if sums.alike else ()):
         assert sums.alike is not None
-        yield HELLINGER, str(column.view), sums.alike.apart[place], sums.alike.rows[place]
+        yield HELLINGER, str(column.view), sums.alike.apart[index], sums.alike.rows[index]
 
 
 def types_table(types: Mapping[str, TypeSums]) -> pd.DataFrame:

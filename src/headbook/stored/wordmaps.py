@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from headbook.measures.arithmetic import Floats
 from headbook.measures.trees import NO_HEAD
 from headbook.measures.wordtrees import pruned
-from headbook.stored.shown import STEPS, ShownText
+from headbook.stored.shown import STEPS, StoredText
 from headbook.terms import UPOS, known_relation
 
 
@@ -31,22 +31,22 @@ class TreeWords(NamedTuple):
     heads: NDArray[np.int64]
 
 
-def n_words(text: ShownText) -> int:
+def n_words(text: StoredText) -> int:
     """Words up to the last one that has a token."""
     return max(text.words, default=-1) + 1
 
 
-def word_names(text: ShownText) -> tuple[str, ...]:
+def word_names(text: StoredText) -> tuple[str, ...]:
     """Each word in the text's own letters; empty for one without a token."""
-    found: list[tuple[int, int] | None] = [None] * n_words(text)
+    pairs: list[tuple[int, int] | None] = [None] * n_words(text)
     for word, (start, end) in zip(text.words, text.spans, strict=True):
         if word >= 0:
-            first, last = found[word] or (start, end)
-            found[word] = min(first, start), max(last, end)
-    return tuple("" if span is None else text.text[slice(*span)] for span in found)
+            first, last = pairs[word] or (start, end)
+            pairs[word] = min(first, start), max(last, end)
+    return tuple("" if span is None else text.text[slice(*span)] for span in pairs)
 
 
-def word_attention(steps: NDArray[np.uint8], text: ShownText, *, causal: bool) -> Floats:
+def word_attention(steps: NDArray[np.uint8], text: StoredText, *, causal: bool) -> Floats:
     """Attention between words without the sink: to a word the sum, from a word the mean.
 
     Args:
@@ -64,14 +64,14 @@ def word_attention(steps: NDArray[np.uint8], text: ShownText, *, causal: bool) -
     return found
 
 
-def links(weights: Floats, text: ShownText, label: str, *, causal: bool) -> list[Link]:
+def links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> list[Link]:
     """What a head should find under a label, and whether its strongest word is that.
 
     Args:
         weights: of one head, from `word_attention`. *Shape:* ``(word, word)``.
         label: relation and direction, as in `headbook.measures.relations.LABELS`.
     """
-    relation, _, way = label.rpartition(":")
+    relation, _, direction = label.rpartition(":")
     tokens = np.array(text.words)[~text.sink(causal=causal)]
     places = [np.flatnonzero(tokens == word) for word in range(len(weights))]
     found = []
@@ -79,14 +79,14 @@ def links(weights: Floats, text: ShownText, label: str, *, causal: bool) -> list
         asked = known_relation(text.relations[word]) == relation
         if not asked or not 0 <= head < len(weights) or head == word:
             continue
-        looks, looked = (word, head) if way == "to_head" else (head, word)
+        looks, looked = (word, head) if direction == "to_head" else (head, word)
         there = len(places[looks]) and len(places[looked])
         if there and (not causal or places[looked][0] <= places[looks][-1]):
             found.append(Link(looks, looked, _strongest(weights[looks], looks) == looked))
     return found
 
 
-def tree_words(text: ShownText) -> TreeWords:
+def tree_words(text: StoredText) -> TreeWords:
     """The words of a tree without punctuation and without what was cut off; none without a tree.
 
     What hangs on a word that is left out hangs on that word's head.
@@ -97,8 +97,8 @@ def tree_words(text: ShownText) -> TreeWords:
         return TreeWords(np.zeros(0, np.int64), np.zeros(0, np.int64))
     kept = [word in tags and not _punctuation(text, word, tags[word]) for word in inside]
     heads = np.array([text.heads[: len(inside)]], dtype=np.int64)
-    found = pruned(heads, np.array([kept]), len(inside))
-    return TreeWords(found.place[0], found.heads[0])
+    word_trees = pruned(heads, np.array([kept]), len(inside))
+    return TreeWords(word_trees.place[0], word_trees.heads[0])
 
 
 def _strongest(row: Floats, word: int) -> int:
@@ -107,7 +107,7 @@ def _strongest(row: Floats, word: int) -> int:
     return best if others[best] > 0 else NO_HEAD
 
 
-def _punctuation(text: ShownText, word: int, tag: str) -> bool:
+def _punctuation(text: StoredText, word: int, tag: str) -> bool:
     """Whether a word is punctuation by its tag or, without one, by its relation to its head."""
     named = text.heads[word] != NO_HEAD and known_relation(text.relations[word]) == "punct"
     return tag == "PUNCT" or (tag not in UPOS and named)

@@ -47,7 +47,7 @@ class Affinities:
     def __add__(self, other: "Affinities") -> "Affinities":
         """The sums of both; items that only one has kept count for that one alone."""
         floor, looked = max(self.floor, other.floor), self.looked + other.looked
-        items = [np.stack([each.query, each.key], 1) for each in (self, other)]
+        items = [np.stack([affinities.query, affinities.key], 1) for affinities in (self, other)]
         if np.array_equal(items[0], items[1]):
             return Affinities(
                 self.names, self.entries, self.query, self.key, floor, looked,

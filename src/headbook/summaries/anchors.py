@@ -96,5 +96,5 @@ class Anchors:
         cells, first = np.unique(self.cell[ranked], return_index=True)
         token, count = np.full(n_cells, -1), np.zeros(n_cells, np.int64)
         token[cells], count[cells] = self.token[ranked][first], self.count[ranked][first]
-        place = self.columns.index(column), order
-        return Best(*(each.reshape(self.shape)[place] for each in (token, count, total)))
+        cell = self.columns.index(column), order
+        return Best(*(each.reshape(self.shape)[cell] for each in (token, count, total)))

@@ -63,7 +63,7 @@ class PairDifferences:
 
     Attributes:
         columns: what the last dimension of the numbers holds.
-        told_by: the metadata column that tells members apart; empty where their order does.
+        member_column: the metadata column that tells members apart; empty where their order does.
         members: what it says of them.
         pairs: how many have two members.
         left_out: how many have not.
@@ -74,7 +74,7 @@ class PairDifferences:
     """
 
     columns: tuple[HeadColumn, ...]
-    told_by: str
+    member_column: str
     members: tuple[str, str]
     pairs: int
     left_out: int
@@ -86,18 +86,18 @@ class PairDifferences:
 
 
 def pair_differences(
-    sums: HeadSums, present: NDArray[np.bool_], told_by: str | None = None
+    sums: HeadSums, present: NDArray[np.bool_], member_column: str | None = None
 ) -> PairDifferences | None:
     """Compare the members of all pairs that were kept; None without any.
 
     Args:
         present: which heads there are. *Shape:* ``(layer, head)``.
-        told_by: the column that tells members apart, where one was asked for.
+        member_column: the column that tells members apart, where one was asked for.
     """
     kept = sums.members
     if kept is None or not len(kept.pair):
         return None
-    column, names, rows = _matched(kept, told_by)
+    column, names, rows = _matched(kept, member_column)
     if not len(rows):
         return None
     values = kept.values.astype(np.float64)[rows.T]  # (member, pair, layer, head, column)
@@ -109,7 +109,7 @@ def pair_differences(
     p = family_wise(ahead, present, kept.pair[rows[:, 0]], two_sided=True)
     takes_part = present[..., None] & both.any(0)
     return PairDifferences(
-        tuple(sums.table.columns[place] for place in kept.places),
+        tuple(sums.table.columns[position] for position in kept.places),
         column,
         names,
         len(rows),
@@ -122,7 +122,7 @@ def pair_differences(
     )
 
 
-def _matched(kept: Members, told_by: str | None) -> tuple[str, tuple[str, str], Ints]:
+def _matched(kept: Members, member_column: str | None) -> tuple[str, tuple[str, str], Ints]:
     """The column that tells members apart, its two values, and the rows of each pair.
 
     *Shape* of the rows: ``(pair, 2)``, the member of the first value first.
@@ -130,11 +130,15 @@ def _matched(kept: Members, told_by: str | None) -> tuple[str, tuple[str, str], 
     order = np.lexsort((kept.index, kept.pair))
     _, starts, sizes = np.unique(kept.pair[order], return_index=True, return_counts=True)
     rows = order[starts[sizes == 2][:, None] + np.arange(2)]
-    for column in _candidates(kept) if told_by is None else [told_by]:
-        told = _told_apart(kept, column, rows)
-        if told is not None and (told_by or len(told[1]) == len(rows)):
-            return column, *told
-    return ("", (FIRST, SECOND), rows) if told_by is None else (told_by, ("", ""), rows[:0])
+    for column in _candidates(kept) if member_column is None else [member_column]:
+        members = _set_apart(kept, column, rows)
+        if members is not None and (member_column or len(members[1]) == len(rows)):
+            return column, *members
+    return (
+        ("", (FIRST, SECOND), rows)
+        if member_column is None
+        else (member_column, ("", ""), rows[:0])
+    )
 
 
 def _candidates(kept: Members) -> Iterator[str]:
@@ -142,7 +146,7 @@ def _candidates(kept: Members) -> Iterator[str]:
     yield from sorted(kept.labels, key=lambda name: (name != "label", name))
 
 
-def _told_apart(kept: Members, column: str, rows: Ints) -> tuple[tuple[str, str], Ints] | None:
+def _set_apart(kept: Members, column: str, rows: Ints) -> tuple[tuple[str, str], Ints] | None:
     """The two values of a column, and the pairs that have both; None with other than two values.
 
     The first value is that of the sentence that comes first.

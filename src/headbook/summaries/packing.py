@@ -27,29 +27,29 @@ def pack(value: Any, path: str, arrays: Arrays) -> Any:
     if isinstance(value, Mapping):
         return {name: pack(part, f"{path}/{name}", arrays) for name, part in value.items()}
     if isinstance(value, tuple):
-        return [pack(part, f"{path}/{place}", arrays) for place, part in enumerate(value)]
+        return [pack(part, f"{path}/{index}", arrays) for index, part in enumerate(value)]
     return value
 
 
-def unpack(kind: Any, told: Any, path: str, arrays: Arrays) -> Any:
+def unpack(kind: Any, layout: Any, path: str, arrays: Arrays) -> Any:
     """What `pack` took apart, as a value of a type."""
     origin, inside = get_origin(kind) or kind, get_args(kind)
     if origin is np.ndarray:
         return arrays[path]
     if origin in {Union, UnionType}:
         wanted = next(each for each in inside if each is not type(None))
-        return None if told is None else unpack(wanted, told, path, arrays)
+        return None if layout is None else unpack(wanted, layout, path, arrays)
     if origin is Mapping:
-        parts = {name: (inside[1], part) for name, part in told.items()}
+        parts = {name: (inside[1], part) for name, part in layout.items()}
     elif origin is tuple:
-        parts = {str(place): (inside[0], part) for place, part in enumerate(told)}
+        parts = {str(index): (inside[0], part) for index, part in enumerate(layout)}
     elif is_dataclass(kind):
-        parts = {name: (get_type_hints(kind)[name], part) for name, part in told.items()}
+        parts = {name: (get_type_hints(kind)[name], part) for name, part in layout.items()}
     elif hasattr(kind, "_fields"):  # a named tuple
         hints = get_type_hints(kind)
-        parts = {name: (hints[name], part) for name, part in zip(kind._fields, told, strict=True)}
+        parts = {name: (hints[name], part) for name, part in zip(kind._fields, layout, strict=True)}
     else:
-        return kind(told)
+        return kind(layout)
     made = {n: unpack(each, part, f"{path}/{n}", arrays) for n, (each, part) in parts.items()}
     if origin is Mapping:
         return made

@@ -67,7 +67,7 @@ class Parts:
             torch.cat(numerators, -1).cpu().numpy(),
             kept,
             _beside(tables[1]) if own else np.zeros((len(kept), n_heads, 0)),
-            np.concatenate([start + each for start, each in zip(starts, labels, strict=True)]),
+            np.concatenate([start + label for start, label in zip(starts, labels, strict=True)]),
             *(_taken(each, labels, n_labels, kept.shape[1] - 1) for each in taken),
         )
 

@@ -148,9 +148,9 @@ def _numbers(sums: GeometrySums) -> list[tuple[object, ...]]:
     low, high = sums.states.interval()
     parts = (sums.states.value, low, high, sums.states.sentences, sums.states.events)
     return [
-        (layer, str(state), *column, *(each[row, place] for each in parts))
+        (layer, str(state), *column, *(part[row, index] for part in parts))
         for row, (layer, state) in enumerate(state_names(len(sums.weights)))
-        for place, column in enumerate(sums.columns)
+        for index, column in enumerate(sums.columns)
     ]
 
 
@@ -170,8 +170,15 @@ def _dimensions(sums: GeometrySums) -> list[tuple[object, ...]]:
     asked = any(column.metric == OUTLIERS for column in sums.columns)
     behind = (np.nan, np.nan, sums.sentences, float(sums.tokens))
     return [
-        (layer, str(state), OUTLIERS, f"dimension {place}", sums.contributions[row, place], *behind)
+        (
+            layer,
+            str(state),
+            OUTLIERS,
+            f"dimension {position}",
+            sums.contributions[row, position],
+            *behind,
+        )
         for row, (layer, state) in enumerate(state_names(len(sums.weights)))
-        for place in sums.largest(row, LISTED)
+        for position in sums.largest(row, LISTED)
         if asked
     ]

@@ -66,7 +66,7 @@ class HeadTable:
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class RelationHits:
     """Which relations each head found in each sentence of a sample; see `relations`.
 
     Attributes:
@@ -78,12 +78,12 @@ class Found:
     hits: Reservoir
     asked: Reservoir
 
-    def __add__(self, other: "Found") -> "Found":
-        return Found(self.hits + other.hits, self.asked + other.asked)
+    def __add__(self, other: "RelationHits") -> "RelationHits":
+        return RelationHits(self.hits + other.hits, self.asked + other.asked)
 
-    def shifted(self, by: int) -> "Found":
+    def shifted(self, by: int) -> "RelationHits":
         """The same for sentences that come ``by`` places later."""
-        return Found(self.hits.shifted(by), self.asked.shifted(by))
+        return RelationHits(self.hits.shifted(by), self.asked.shifted(by))
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ class HeadSums:
     table: HeadTable
     strongest: TopK
     sample: Reservoir
-    found: Found | None = None
+    found: RelationHits | None = None
     groups: tuple[Group, ...] = ()
     members: Members | None = None
     positions: PositionSums | None = None
@@ -245,7 +245,7 @@ class TokenSums:
 
 
 @dataclass(frozen=True, eq=False)
-class Survey:
+class CorpusSums:
     """All that is kept of the pass over all sentences.
 
     Attributes:
@@ -277,8 +277,8 @@ class Survey:
     affinities: Mapping[str, Affinities] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
-    def __add__(self, other: "Survey") -> "Survey":
-        return Survey(
+    def __add__(self, other: "CorpusSums") -> "CorpusSums":
+        return CorpusSums(
             heads=_merged(self.heads, other.heads),
             tokens=_merged(self.tokens, other.tokens),
             lookups=_merged(self.lookups, other.lookups),
@@ -294,7 +294,7 @@ class Survey:
             counts=self.counts + other.counts,
         )
 
-    def shifted(self, by: int) -> "Survey":
+    def shifted(self, by: int) -> "CorpusSums":
         """The same for sentences that come ``by`` places later."""
         return replace(
             self,

@@ -66,12 +66,12 @@ class Annotator:
         while chunk := list(islice(stream, CHUNK)):
             # Sentences of a passage are analysed one by one, as they are without it.
             spans = [s.parts or ((0, len(s.text)),) for s in chunk]
-            texts = [s.text[a:b] for s, each in zip(chunk, spans, strict=True)
-                     for a, b in each if s.words is None]  # fmt: skip
-            found = self.words(texts)
+            texts = [s.text[a:b] for s, span in zip(chunk, spans, strict=True)
+                     for a, b in span if s.words is None]  # fmt: skip
+            words = self.words(texts)
             for s, each in zip(chunk, spans, strict=True):
                 if s.words is None:
-                    parts = [(start, next(found)) for start, _ in each]
+                    parts = [(start, next(words)) for start, _ in each]
                     yield dataclasses.replace(s, words=joined_words(parts))
                 else:
                     yield s

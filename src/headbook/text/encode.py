@@ -110,8 +110,8 @@ class Encoder:
             drafts.append((ids, spans, lost, s.target is None))
         words = self.targets.words(texts)
         return [
-            self._tokens(text, ids, spans, found, lost, side=Side.TARGET, generated=generated)
-            for text, found, (ids, spans, lost, generated) in zip(texts, words, drafts, strict=True)
+            self._tokens(text, ids, spans, word, lost, side=Side.TARGET, generated=generated)
+            for text, word, (ids, spans, lost, generated) in zip(texts, words, drafts, strict=True)
         ]
 
     def _shift(self, ids: list[int]) -> list[int]:
@@ -220,8 +220,8 @@ class Encoder:
         if side not in self.rarities:
             return NO_WORD
         kept = np.unique(word[word != NO_WORD]).tolist()
-        place = self.rarities[side].rarest([text[words[i].start : words[i].end] for i in kept])
-        return NO_WORD if place is None else kept[place]
+        position = self.rarities[side].rarest([text[words[i].start : words[i].end] for i in kept])
+        return NO_WORD if position is None else kept[position]
 
 
 def start_token(model: Model) -> int:

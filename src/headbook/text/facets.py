@@ -148,9 +148,9 @@ def _gaps(sizes: dict[str, int]) -> Iterator[Gap]:
 def positions(values: Sequence[str]) -> dict[str, list[int]]:
     """Where each value stands; nothing has no place."""
     found: dict[str, list[int]] = {}
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if value:
-            found.setdefault(value, []).append(place)
+            found.setdefault(value, []).append(index)
     return found
 
 

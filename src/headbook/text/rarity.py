@@ -34,11 +34,11 @@ class Rarity:
         even the least frequent one is a frequent word.
         """
         rarest, least = None, self.frequent
-        for place, word in enumerate(words):
+        for index, word in enumerate(words):
             if any(map(str.isalpha, word)):
                 frequency = self.frequency(word.lower())
                 if frequency is not None and frequency < least:
-                    rarest, least = place, frequency
+                    rarest, least = index, frequency
         return rarest
 
     @classmethod

@@ -62,6 +62,6 @@ def _around(model: Model) -> tuple[NDArray[np.int64], list[int], list[int]]:
     ordinary = np.array([i for i in range(len(tokenizer)) if i not in special])
     sample = tokenizer("a")["input_ids"]
     own = special_ids(tokenizer)
-    inside = [place for place, token in enumerate(sample) if token not in own]
+    inside = [index for index, token in enumerate(sample) if token not in own]
     first, last = (inside[0], inside[-1] + 1) if inside else (len(sample), len(sample))
     return ordinary, sample[:first], sample[last:]

@@ -133,7 +133,7 @@ def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
         checks=tuple(map(_check, manifest.checks)),
         checked_sentences=manifest.checked_sentences,
         gaps=tuple(gap_texts(manifest.gaps)),
-        roundings=tuple(_rounding(each, manifest) for each in manifest.roundings),
+        roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
         views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
         metrics=tuple(
             MetricRow(m.title, f"metrics/{m.id}.html", m.summary, m.formula, m.reference)

@@ -8,7 +8,7 @@ import numpy as np
 from headbook.charts.ink import ink
 from headbook.numbers.alignment import NO_SOURCE, Links, links
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import STEPS, HeadName, ShownSentence
+from headbook.stored.shown import STEPS, HeadName, StoredSentence
 from headbook.views.sources import Label
 from headbook.wording import head_name, head_page, percent, sentence_file, shortened, visible
 from headbook.writing import images
@@ -88,13 +88,13 @@ class AlignedSentence:
     cut: int
 
 
-def address(sentence: ShownSentence) -> str:
+def address(sentence: StoredSentence) -> str:
     """A sentence's page, from the root of the site."""
     return f"sentences/{sentence_file(sentence.number)}.html"
 
 
 def aligned_sentence(
-    results: StackResults, sentence: ShownSentence, heads: Sequence[HeadName]
+    results: StackResults, sentence: StoredSentence, heads: Sequence[HeadName]
 ) -> AlignedSentence | None:
     """A sentence by some heads; None where it has no links."""
     made = links(results, sentence)
@@ -107,7 +107,7 @@ def aligned_sentence(
         href=address(sentence),
         heads=tuple(_drawn(results, sentence, made, h) for h in heads),
         rows=tuple(
-            (name, tuple(_said(made, head, row, sources) for head in heads))
+            (name, tuple(_label(made, head, row, sources) for head in heads))
             for row, name in enumerate(targets)
         ),
         cut=max(0, longest - MOST_TOKENS),
@@ -115,7 +115,7 @@ def aligned_sentence(
 
 
 def _names(
-    results: StackResults, sentence: ShownSentence, made: Links
+    results: StackResults, sentence: StoredSentence, made: Links
 ) -> tuple[list[str], list[str]]:
     """The first source and target tokens that count."""
     sides = (results.stack.keys, made.sources), (results.stack.queries, made.targets)
@@ -126,18 +126,18 @@ def _names(
     return sources, targets
 
 
-def _said(made: Links, head: HeadName, row: int, sources: Sequence[str]) -> str:
+def _label(made: Links, head: HeadName, row: int, sources: Sequence[str]) -> str:
     """The strongest source of a target token with its weight."""
-    place = int(made.best[head.layer, head.head, row])
-    if place == NO_SOURCE:
+    position = int(made.best[head.layer, head.head, row])
+    if position == NO_SOURCE:
         return "none"
-    name = sources[place] if place < len(sources) else "a later token"
+    name = sources[position] if position < len(sources) else "a later token"
     return f"{name} {percent(int(made.weight[head.layer, head.head, row]) / STEPS)}"
 
 
-def _drawn(results: StackResults, sentence: ShownSentence, made: Links, head: HeadName) -> Drawn:
+def _drawn(results: StackResults, sentence: StoredSentence, made: Links, head: HeadName) -> Drawn:
     sources, targets = _names(results, sentence, made)
-    maps = results.study.portrait.maps[results.stack.name, sentence.index]
+    maps = results.study.sentence_data.maps[results.stack.name, sentence.index]
     rows, columns = made.targets[:MOST_TOKENS], made.sources[:MOST_TOKENS]
     cells = maps[head.layer, head.head][np.ix_(rows, columns)]
     most = max(int(cells.max()), 1)
@@ -171,9 +171,9 @@ def _strokes(
     made: Links, head: HeadName, sources: Sequence[str], targets: Sequence[str]
 ) -> Iterator[Stroke]:
     for row, name in enumerate(targets):
-        place = int(made.best[head.layer, head.head, row])
-        if place == NO_SOURCE or place >= len(sources):
+        position = int(made.best[head.layer, head.head, row])
+        if position == NO_SOURCE or position >= len(sources):
             continue
         weight = int(made.weight[head.layer, head.head, row]) / STEPS
-        note = f"“{name}” attends to “{sources[place]}”: {percent(weight)}"
-        yield Stroke(LINE * (place + 0.5), LINE * (row + 0.5), round(0.5 + 4 * weight, 2), note)
+        note = f"“{name}” attends to “{sources[position]}”: {percent(weight)}"
+        yield Stroke(LINE * (position + 0.5), LINE * (row + 0.5), round(0.5 + 4 * weight, 2), note)

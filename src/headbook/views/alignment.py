@@ -10,8 +10,8 @@ import numpy as np
 
 from headbook.metrics import all_metrics
 from headbook.numbers.alignment import Alignments, alignments, f1
-from headbook.numbers.results import Number, StackResults
-from headbook.stored.shown import HeadName, ShownSentence, heads_of
+from headbook.numbers.results import Estimate, StackResults
+from headbook.stored.shown import HeadName, StoredSentence, heads_of
 from headbook.summaries.intervals import FEW
 from headbook.terms import View
 from headbook.views.aligned import AlignedSentence, address, aligned_sentence
@@ -21,7 +21,7 @@ from headbook.wording import VIEWS, counted, head_name, head_page, interval, num
 
 PEAKED = ("confidence", "relative_entropy")  # metrics of how peaked rows are
 MOST_ROWS = 100  # heads of the table
-SHOWN_HEADS, SHOWN_SENTENCES = 3, 3
+MOST_HEADS, MOST_SENTENCES = 3, 3
 MOST_LISTED, LETTERS = 200, 60  # sentences that are linked, and what is shown of each
 
 
@@ -76,14 +76,14 @@ class AlignmentPage(Page):
 
 def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
     """The page of cross-attention; None without a cross stack, or sentences with a page."""
-    crossing = next((each for each in results.values() if each.stack.crosses), None)
+    crossing = next((result for result in results.values() if result.stack.crosses), None)
     found = crossing.once(alignments) if crossing else None
     if crossing is None or found is None:
         return None
     order = _order(crossing, found)
     choices = tuple(_choices(order))
-    chosen = crossing.study.portrait.listed
-    drawn = (aligned_sentence(crossing, sentence, order[:SHOWN_HEADS]) for sentence in chosen)
+    chosen = crossing.study.sentence_data.listed
+    drawn = (aligned_sentence(crossing, sentence, order[:MOST_HEADS]) for sentence in chosen)
     model = crossing.study.manifest.model.name
     return AlignmentPage(
         path="alignment.html",
@@ -96,7 +96,7 @@ def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
         even=tuple(_even(crossing, found)),
         lines=tuple(_line(crossing, found, head) for head in order[:MOST_ROWS]),
         left_out=max(0, len(order) - MOST_ROWS),
-        sentences=tuple(islice((each for each in drawn if each), SHOWN_SENTENCES)),
+        sentences=tuple(islice((each for each in drawn if each), MOST_SENTENCES)),
         listed=tuple(_listed(crossing, s, choices[0][1]) for s in chosen[:MOST_LISTED]),
         more=max(0, len(chosen) - MOST_LISTED),
         choices=choices,
@@ -106,11 +106,11 @@ def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
 def _choices(order: Sequence[HeadName]) -> Iterator[tuple[str, str]]:
     """The first heads of the table together, then each of its heads."""
     places = [f"{head.layer}.{head.head}" for head in order[:MOST_ROWS]]
-    yield f"the first {min(SHOWN_HEADS, len(order))} of the table", ",".join(places[:SHOWN_HEADS])
+    yield f"the first {min(MOST_HEADS, len(order))} of the table", ",".join(places[:MOST_HEADS])
     yield from ((head_name(head), place) for head, place in zip(order, places, strict=False))
 
 
-def _listed(results: StackResults, sentence: ShownSentence, heads: str) -> Listed:
+def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> Listed:
     return Listed(
         sentence.number,
         f"{address(sentence)}#at={results.stack.name}&heads={heads}",
@@ -134,16 +134,16 @@ def _peaked(results: StackResults) -> Iterator[tuple[str, View]]:
 
 
 def _line(results: StackResults, found: Alignments, head: HeadName) -> AlignedHead:
-    place = head.layer, head.head
+    cell = head.layer, head.head
     cells = [
-        Cell.of(results.heads(name, view, "").at(*place), all_metrics()[name])
+        Cell.of(results.heads(name, view, "").at(*cell), all_metrics()[name])
         for name, view in _peaked(results)
     ]
-    cells.append(_cell(found.monotone.at(*place), share=False))
-    cells += [_cell(each.at(*place)) for each in (found.diagonal, found.copied)]
+    cells.append(_cell(found.monotone.at(*cell), share=False))
+    cells += [_cell(estimates.at(*cell)) for estimates in (found.diagonal, found.copied)]
     if found.error and found.precision and found.recall:
-        precision, recall = found.precision.at(*place), found.recall.at(*place)
-        cells += [_cell(found.error.at(*place)), _cell(precision), _cell(recall)]
+        precision, recall = found.precision.at(*cell), found.recall.at(*cell)
+        cells += [_cell(found.error.at(*cell)), _cell(precision), _cell(recall)]
         cells.append(Cell(number(f1(precision.value, recall.value), share=True), "", "", False))
     return AlignedHead(head_name(head), head_page(head), tuple(cells))
 
@@ -157,7 +157,7 @@ def _even(results: StackResults, found: Alignments) -> Iterator[Cell | None]:
     yield from (None for _ in range(4 if found.error else 0))
 
 
-def _cell(value: Number, *, share: bool = True) -> Cell:
+def _cell(value: Estimate, *, share: bool = True) -> Cell:
     """A number as pages print it; of correlations each sentence is one observation."""
     unit = "observations" if share else "sentences with a correlation"
     return Cell(

@@ -55,7 +55,7 @@ class AnchorLayer:
 
 def anchor_layers(results: StackResults) -> tuple[AnchorLayer, ...]:
     """The anchors of a stack; empty where they were not counted."""
-    anchors = results.study.survey.anchors.get(results.stack.name)
+    anchors = results.study.corpus_sums.anchors.get(results.stack.name)
     if anchors is None:
         return ()
     true, mixed = ([anchors.best(c, order) for c in COLUMNS] for order in (TRUE, SHUFFLED))
@@ -74,7 +74,7 @@ def anchor_layers(results: StackResults) -> tuple[AnchorLayer, ...]:
 
 def anchor_heads(results: StackResults) -> tuple[AnchorHead, ...]:
     """Heads with their anchors, layer by layer: those whose last one has the largest share."""
-    anchors = results.study.survey.anchors.get(results.stack.name)
+    anchors = results.study.corpus_sums.anchors.get(results.stack.name)
     if anchors is None:
         return ()
     best = [anchors.best(column, TRUE) for column in COLUMNS]
@@ -90,16 +90,16 @@ def distinct(best: Best, layer: int) -> int:
 
 
 def _head(anchors: Anchors, name: HeadName, best: list[Best]) -> AnchorHead:
-    place = name.layer, name.head
+    cell = name.layer, name.head
     return AnchorHead(
         head_name(name),
         head_page(name),
         tuple(
             Anchor(
-                anchors.names[str(each.token[place])],
-                number(each.ends[place] / each.total[place], share=True),
+                anchors.names[str(each.token[cell])],
+                number(each.ends[cell] / each.total[cell], share=True),
             )
-            if each.total[place]
+            if each.total[cell]
             else Anchor(MISSING, "")
             for each in best
         ),

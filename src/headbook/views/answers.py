@@ -13,7 +13,7 @@ import numpy as np
 from headbook.findings import Finding, Link
 from headbook.numbers.claims import sink_words
 from headbook.numbers.headtypes import Rest, Types
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.results import Estimates, StackResults
 from headbook.numbers.typeshares import Place, share
 from headbook.stored.shown import HeadName
 from headbook.terms import View
@@ -34,7 +34,7 @@ POSITIONAL = (Rest.PREVIOUS, Rest.NEXT, Rest.SELF, Rest.OFFSET, Rest.WINDOW)
 
 
 @dataclass(frozen=True)
-class Answer:
+class Discussion:
     """A question, the argument of the literature, and what the numbers say to it."""
 
     question: str
@@ -42,12 +42,12 @@ class Answer:
     findings: tuple[Finding, ...]
 
 
-def answers(results: StackResults, types: Types) -> Iterator[Answer]:
+def discussions(results: StackResults, types: Types) -> Iterator[Discussion]:
     """The questions that a stack's numbers say something to."""
     for question, (argument, rules) in QUESTIONS.items():
-        found = tuple(finding for rule in rules for finding in rule(results, types))
-        if found:
-            yield Answer(question, argument, found)
+        findings = tuple(finding for rule in rules for finding in rule(results, types))
+        if findings:
+            yield Discussion(question, argument, findings)
 
 
 def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
@@ -59,9 +59,9 @@ def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
     if sinks:
         per_layer = Counter(layer for layer, _ in sinks)
         layer, most = min(per_layer.items(), key=lambda item: (-item[1], item[0]))
-        size = sum(place[0] == layer for place in known)
+        size = sum(cell[0] == layer for cell in known)
         text += f", most of them in layer {layer} ({most:,} of {size:,} heads)"
-    even = sum(each.rest is Rest.UNIFORM and not each.sink for each in types.values() if each)
+    even = sum(kind.rest is Rest.UNIFORM and not kind.sink for kind in types.values() if kind)
     yield Finding((f"{text}. Near-uniform heads: {even:,}.",), _sentences(results))
 
 
@@ -72,13 +72,13 @@ def _columns(results: StackResults, types: Types) -> Iterator[Finding]:
     layers = results.layers(PATTERN, View.RAW, "vertical")
     there = [layer for layer in results.stack.attention_layers if not np.isnan(layers.value[layer])]
     low, top = (pick(there, key=lambda at: float(layers.value[at])) for pick in (min, max))
-    said = {at: number(float(layers.value[at]), share=True) for at in (low, top)}
+    shares = {at: number(float(layers.value[at]), share=True) for at in (low, top)}
     yield Finding(
         (
             "Attention to the same keys from every query, or to all alike, explains ",
-            Link(said[top], f"metrics/{PATTERN}.html"),
+            Link(shares[top], f"metrics/{PATTERN}.html"),
             f" of the attention in layer {top}",
-            f" (most) and {said[low]} in layer {low} (least)." if low != top else ".",
+            f" (most) and {shares[low]} in layer {low} (least)." if low != top else ".",
         ),
         int(layers.sentences[top]),
     )
@@ -86,7 +86,7 @@ def _columns(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def _kinds(results: StackResults, types: Types) -> Iterator[Finding]:
     """Which of the sink's keys receive most in sink heads."""
-    kinds = Counter(kind for place in _sinks(types) if (kind := _key(results, place)))
+    kinds = Counter(kind for sink in _sinks(types) if (kind := _key(results, sink)))
     if kinds:
         listed = ", ".join(f"{KEYS[kind]} ({n:,})" for kind, n in kinds.most_common())
         heads = counted(sum(kinds.values()), "sink head")
@@ -111,7 +111,7 @@ def _given(results: StackResults, types: Types) -> Iterator[Finding]:
         return
     given, sinks = results.heads("sink_share", View.RAW), _sinks(types)
     own = _values(given, sinks)
-    rest = _values(given, [place for place in _known(types) if place not in sinks])
+    rest = _values(given, [cell for cell in _known(types) if cell not in sinks])
     if own:
         even = float(np.nanmax(results.uniform("sink_share", View.RAW).value))
         beside = f"; the other {len(rest):,}: {_mean(rest)}" if rest else ""
@@ -129,9 +129,9 @@ def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
     if not all(results.has(name, View.RAW) for name in ("sink_share", "sink_norm_share")):
         return
     given, brought = (results.heads(m, View.RAW) for m in ("sink_share", "sink_norm_share"))
-    sinks = [place for place in _sinks(types) if given.value[place] > 0]
+    sinks = [sink for sink in _sinks(types) if given.value[sink] > 0]
     values = _values(brought, sinks)
-    idle = [place for place in sinks if brought.high[place] < given.low[place] / 2]
+    idle = [sink for sink in sinks if brought.high[sink] < given.low[sink] / 2]
     if values:
         yield Finding(
             (
@@ -160,7 +160,7 @@ def _positions(results: StackResults, types: Types) -> Iterator[Finding]:
 def _sure(results: StackResults, types: Types) -> Iterator[Finding]:
     """The largest weights of positional heads, and their attention to the sink."""
     positional = _positional(types)
-    others = [place for place in _known(types) if place not in positional]
+    others = [cell for cell in _known(types) if cell not in positional]
     for metric, what in (
         ("confidence", "Mean maximum weight"),
         ("sink_share", f"Attention to {sink_words(results)}"),
@@ -204,16 +204,16 @@ QUESTIONS: dict[str, tuple[str, tuple[Rule, ...]]] = {
 
 
 def _known(types: Types) -> list[Place]:
-    return [place for place, each in types.items() if each is not None]
+    return [cell for cell, kind in types.items() if kind is not None]
 
 
 def _sinks(types: Types) -> list[Place]:
-    return [place for place, each in types.items() if each is not None and each.sink]
+    return [cell for cell, kind in types.items() if kind is not None and kind.sink]
 
 
 def _positional(types: Types) -> list[Place]:
     """Heads of one offset or a window whose name does not begin with the sink."""
-    return [p for p, each in types.items() if each and not each.sink and each.rest in POSITIONAL]
+    return [p for p, kind in types.items() if kind and not kind.sink and kind.rest in POSITIONAL]
 
 
 def _sentences(results: StackResults) -> int:
@@ -223,15 +223,15 @@ def _sentences(results: StackResults) -> int:
 def _named(results: StackResults, places: Sequence[Place]) -> Parts:
     """Heads by name, the first few."""
     parts: Parts = []
-    for place in places[:NAMED]:
-        head = HeadName(results.stack.name, *place)
+    for cell in places[:NAMED]:
+        head = HeadName(results.stack.name, *cell)
         parts += [", ", Link(head_name(head), head_page(head))]
     more = [f" and {small(len(places) - NAMED)} more"] if len(places) > NAMED else []
     return [*parts[1:], *more]
 
 
-def _values(numbers: Numbers, places: Sequence[Place]) -> list[float]:
-    found = [float(numbers.value[place]) for place in places]
+def _values(numbers: Estimates, places: Sequence[Place]) -> list[float]:
+    found = [float(numbers.value[cell]) for cell in places]
     return [value for value in found if not np.isnan(value)]
 
 

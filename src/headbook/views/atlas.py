@@ -125,11 +125,11 @@ class MeanMaps:
 def mean_maps(results: StackResults) -> MeanMaps:
     """The mean maps of a stack; of what a study of an older version has, if any."""
     stack, study = results.stack, results.study
-    sums = study.survey.heads[stack.name].positions
+    sums = study.corpus_sums.heads[stack.name].positions
     if sums is not None:
         mean, most = sums.mean, counted(int(sums.count.max(initial=0)), "sentence")
         places = ((x, y) for x in stack.attention_layers for y in range(stack.n_heads))
-        maps: dict[Place, Floats] = {place: mean[place] for place in places}
+        maps: dict[Place, Floats] = {cell: mean[cell] for cell in places}
         about = f"mean attention over {most}, the first {mean.shape[2]} positions"
         return MeanMaps(maps, about)
     older = thumbs.mean_maps(results)
@@ -137,8 +137,8 @@ def mean_maps(results: StackResults) -> MeanMaps:
         return MeanMaps({}, "this study was collected before mean maps were kept; collect it anew")
     side = max(max(each.shape) for each in older.values())
     padded = {
-        place: np.pad(each, [(0, side - n) for n in each.shape], constant_values=np.nan)
-        for place, each in older.items()
+        cell: np.pad(each, [(0, side - n) for n in each.shape], constant_values=np.nan)
+        for cell, each in older.items()
     }
     return MeanMaps(
         padded, f"mean attention of a sample, the first {side} positions without special queries"
@@ -228,7 +228,7 @@ def style_of(found: HeadType) -> str:
 
 def _legend(types: Mapping[Place, HeadType | None]) -> Iterator[LegendLine]:
     """Combinations of kinds, the most frequent first."""
-    found = [(kinds_of(each), style_of(each)) for each in types.values() if each is not None]
-    for (kinds, style), number in Counter(found).most_common():
+    pairs = [(kinds_of(kind), style_of(kind)) for kind in types.values() if kind is not None]
+    for (kinds, style), number in Counter(pairs).most_common():
         name = " + ".join(kind.name for kind in kinds)
         yield LegendLine(style, "".join(kind.letter for kind in kinds), name, number)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.metrics.base import Metric
-from headbook.numbers.results import Number
+from headbook.numbers.results import Estimate
 from headbook.summaries.intervals import FEW
 from headbook.wording import MISSING, interval, is_share, number
 
@@ -31,7 +31,7 @@ class Cell:
     thin: bool
 
     @classmethod
-    def of(cls, value: Number, metric: Metric) -> "Cell":
+    def of(cls, value: Estimate, metric: Metric) -> "Cell":
         """Write a number the way its metric wants."""
         share = is_share(metric)
         if math.isnan(value.value):

@@ -10,7 +10,7 @@ from headbook.charts import Figure
 from headbook.findings.said import metric
 from headbook.metrics.base import Need
 from headbook.metrics.segmentation import MEASURES
-from headbook.numbers.results import Number, StackResults
+from headbook.numbers.results import Estimate, StackResults
 from headbook.stored.shown import HeadName
 from headbook.summaries.accumulators import CHOICE, REPORT
 from headbook.summaries.intervals import FEW
@@ -223,9 +223,9 @@ def _repeating(results: StackResults) -> Iterator[RepeatingHead]:
 
 def _distance(results: StackResults, layer: int, head: int) -> Cell:
     there = DISTANCE in {m.id for m in results.metrics}
-    nothing = Number(np.nan, np.nan, np.nan, 0, 0.0)
-    found = results.heads(DISTANCE, View.RAW, TOP).at(layer, head) if there else nothing
-    return Cell.of(found, metric(DISTANCE))
+    nothing = Estimate(np.nan, np.nan, np.nan, 0, 0.0)
+    estimate = results.heads(DISTANCE, View.RAW, TOP).at(layer, head) if there else nothing
+    return Cell.of(estimate, metric(DISTANCE))
 
 
 def _segments(results: StackResults) -> Iterator[SegmentLine]:

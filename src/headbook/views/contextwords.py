@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from headbook.findings.said import metric
-from headbook.numbers.results import Number, StackResults
+from headbook.numbers.results import Estimate, StackResults
 from headbook.terms import HEAD_RULES, View
 from headbook.views.anchors import anchor_layers
 from headbook.views.passage import best_layer
@@ -33,7 +33,7 @@ def _has(results: StackResults, name: str, label: str) -> bool:
     return there and results.has(name, View.RAW, label)
 
 
-def _said(value: Number, name: str) -> str:
+def _text(value: Estimate, name: str) -> str:
     return number(value.value, share=is_share(metric(name)))
 
 
@@ -53,9 +53,9 @@ def _drift(results: StackResults) -> Iterator[str]:
     least = int(values.argmin())
     yield (
         "Distance of tokens with nearly the same head output (top 1 % of pairs), over that of all "
-        f"pairs: {_said(first, DISTANCE)} in layer {layers[0]}, {_said(last, DISTANCE)} in layer "
+        f"pairs: {_text(first, DISTANCE)} in layer {layers[0]}, {_text(last, DISTANCE)} in layer "
         f"{layers[-1]} ({verdict}). Smallest in layer {least}: "
-        f"{_said(numbers.at(least), DISTANCE)}."
+        f"{_text(numbers.at(least), DISTANCE)}."
     )
 
 
@@ -106,7 +106,7 @@ def _ends(results: StackResults) -> Iterator[str]:
         )
         yield (
             f"Attention to {name} is highest in layer {most}: "
-            f"{_said(numbers.at(most), ENDS)}{weighted}, from tokens that see one."
+            f"{_text(numbers.at(most), ENDS)}{weighted}, from tokens that see one."
         )
 
 
@@ -117,7 +117,7 @@ def _preference(results: StackResults) -> Iterator[str]:
     most = int(np.nanargmax(numbers.value))
     yield (
         "Odds that similar tokens are of one sentence, over those of other pairs of the same "
-        f"distance: at most {_said(numbers.at(most), PREFERENCE)} (layer {most})."
+        f"distance: at most {_text(numbers.at(most), PREFERENCE)} (layer {most})."
     )
 
 
@@ -127,14 +127,14 @@ def _segments(results: StackResults) -> Iterator[str]:
     found = {}
     for rule in HEAD_RULES:
         layer, f1 = best_layer(results, rule)
-        found[rule] = f"{_said(f1, SEGMENTS)} (layer {layer})"
+        found[rule] = f"{_text(f1, SEGMENTS)} (layer {layer})"
     first = results.stack.attention_layers[0]
-    plain = {
-        rule: _said(results.layers(SEGMENTS, View.RAW, f"f1:{rule}").at(first), SEGMENTS)
+    base = {
+        rule: _text(results.layers(SEGMENTS, View.RAW, f"f1:{rule}").at(first), SEGMENTS)
         for rule in ("punctuation", "even")
     }
     yield (
         f"Sentence ends, best F1: {found['similarity']} by dips of similarity, "
-        f"{found['attention']} by attention to ., ! and ?. Baselines: {plain['punctuation']} for "
-        f"every ., ! and ?, {plain['even']} at even distances."
+        f"{found['attention']} by attention to ., ! and ?. Baselines: {base['punctuation']} for "
+        f"every ., ! and ?, {base['even']} at even distances."
     )

@@ -20,8 +20,8 @@ def contributions(results: StackResults, head: HeadName) -> tuple[Measured, ...]
 
 
 def _made(results: StackResults, head: HeadName) -> Iterator[Measured]:
-    place = head.layer, head.head
-    whole = share(results, OUTPUT, View.RAW, "", place)
+    cell = head.layer, head.head
+    whole = share(results, OUTPUT, View.RAW, "", cell)
     if not math.isnan(whole.value):
         equal = 1 / results.stack.n_heads
         yield measured(
@@ -31,7 +31,7 @@ def _made(results: StackResults, head: HeadName) -> Iterator[Measured]:
             equal,
             supported=whole.low > equal or whole.high < equal,
         )
-    given = share(results, GIVEN, View.RAW, "", place)
+    given = share(results, GIVEN, View.RAW, "", cell)
     if math.isnan(given.value):
         return
     even = results.uniform(GIVEN, View.RAW).at(head.layer).value
@@ -43,7 +43,7 @@ def _made(results: StackResults, head: HeadName) -> Iterator[Measured]:
         even,
         supported=given.low > even or given.high < even,
     )
-    brought = share(results, BROUGHT, View.RAW, "", place)
+    brought = share(results, BROUGHT, View.RAW, "", cell)
     if not math.isnan(brought.value):
         yield measured(
             f"share of its own output norm from {what} (‖αvW_O‖)",

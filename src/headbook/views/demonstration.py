@@ -10,7 +10,7 @@ import pandas as pd
 from headbook.charts import Figure, trajectories
 from headbook.measures.arithmetic import Floats
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import AROUND, OWN, PUBLIC, ShownText
+from headbook.stored.shown import AROUND, OWN, PUBLIC, StoredText
 from headbook.terms import Side
 from headbook.views.page import Page
 from headbook.views.paths import AXES, MOST_TOKENS, token_kind
@@ -20,7 +20,7 @@ from headbook.wording import MISSING, number, percent, visible
 COMPUTATIONS = {PUBLIC: "as the demonstration computes it", OWN: "the model's own activations"}
 MEASURES = {"cosine": "cosine to the token's embedding", "rank": AXES["vocabulary_rank"]}
 FEWEST = 4  # layers that a story about how steps grow and shrink needs
-STORIES = (
+CLAIMS = (
     (
         "Tokens move away from their embedding early.",
         "The mean cosine falls faster per layer in the first half of the layers than in the rest.",
@@ -45,7 +45,7 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Told:
+class Condition:
     """What a story comes to in one computation: whether it holds, and the numbers behind it."""
 
     verdict: str
@@ -53,18 +53,18 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Story:
+class Claim:
     """One of the demonstration's stories.
 
     Attributes:
         text: as it is told.
         rule: what has to be so for it to hold.
-        told: by computation; empty where there are too few layers.
+        conditions: by computation; empty where there are too few layers.
     """
 
     text: str
     rule: str
-    told: tuple[Told, ...]
+    conditions: tuple[Condition, ...]
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class DemonstrationPage(Page):
         number: of the sentence.
         tokens: the sentence.
         computations: their names, in the order of tables.
-        stories: whether they hold.
+        claims: whether they hold.
         figures: cosine and rank of each token, one figure a computation.
         lines: means over ordinary tokens, by layer.
     """
@@ -92,7 +92,7 @@ class DemonstrationPage(Page):
     number: int
     tokens: tuple[Token, ...]
     computations: tuple[str, ...]
-    stories: tuple[Story, ...]
+    claims: tuple[Claim, ...]
     figures: tuple[Figure, ...]
     lines: tuple[Line, ...]
 
@@ -100,12 +100,12 @@ class DemonstrationPage(Page):
 def demonstration_page(results: Mapping[str, StackResults]) -> DemonstrationPage | None:
     """The page; None where the computation does not fit the model."""
     study = next(iter(results.values())).study
-    table = study.portrait.demonstration
+    table = study.sentence_data.demonstration
     if table.empty:
         return None
     sentence_number = int(table["sentence"].min())  # a study of several parts has several
     table = table[table["sentence"] == sentence_number]
-    text = study.portrait.sentences[sentence_number - 1].texts[Side.SOURCE]
+    text = study.sentence_data.sentences[sentence_number - 1].texts[Side.SOURCE]
     means = {name: _means(table[table["computation"] == name], text) for name in COMPUTATIONS}
     return DemonstrationPage(
         path="demonstration.html",
@@ -115,13 +115,13 @@ def demonstration_page(results: Mapping[str, StackResults]) -> DemonstrationPage
         number=sentence_number,
         tokens=running_text(text),
         computations=tuple(COMPUTATIONS.values()),
-        stories=tuple(_stories([*means.values()])),
+        claims=tuple(_claims([*means.values()])),
         figures=tuple(_figures(table, text)),
         lines=tuple(_lines([*means.values()])),
     )
 
 
-def _means(table: pd.DataFrame, text: ShownText) -> dict[str, Floats]:
+def _means(table: pd.DataFrame, text: StoredText) -> dict[str, Floats]:
     """Means over ordinary tokens by measure; *Shape:* ``(layer,)`` each."""
     special = np.array(text.special)
     ordinary = table[~special[table["position"].to_numpy(int)]]
@@ -134,13 +134,15 @@ def _means(table: pd.DataFrame, text: ShownText) -> dict[str, Floats]:
     return {name: grouped[name].to_numpy(float) for name in ("cosine", "rank", "kept")}
 
 
-def _stories(means: list[dict[str, Floats]]) -> Iterator[Story]:
+def _claims(means: list[dict[str, Floats]]) -> Iterator[Claim]:
     tests: tuple[Callable[[dict[str, Floats]], Verdict], ...] = (_drift, _jump, _churn)
-    for (text, rule), test in zip(STORIES, tests, strict=True):
+    for (text, rule), test in zip(CLAIMS, tests, strict=True):
         enough = len(means[0]["cosine"]) >= FEWEST
-        verdicts = [test(each) for each in means] if enough else []
-        told = (Told("holds" if v.holds else "does not hold", v.numbers) for v in verdicts)
-        yield Story(text, rule, tuple(told))
+        verdicts = [test(mean) for mean in means] if enough else []
+        conditions = (
+            Condition("holds" if v.holds else "does not hold", v.numbers) for v in verdicts
+        )
+        yield Claim(text, rule, tuple(conditions))
 
 
 def _drift(means: dict[str, Floats]) -> Verdict:
@@ -149,8 +151,8 @@ def _drift(means: dict[str, Floats]) -> Verdict:
     middle = len(cosines) // 2
     early = (cosines[0] - cosines[middle]) / middle
     late = (cosines[middle] - cosines[last]) / (last - middle)
-    told = f"{_change(early)} a layer up to layer {middle}, {_change(late)} after"
-    return Verdict(bool(early > late and early > 0), told)
+    text = f"{_change(early)} a layer up to layer {middle}, {_change(late)} after"
+    return Verdict(bool(early > late and early > 0), text)
 
 
 def _change(fall: float) -> str:
@@ -159,27 +161,29 @@ def _change(fall: float) -> str:
 
 def _jump(means: dict[str, Floats]) -> Verdict:
     steps = np.abs(np.diff(means["rank"]))
-    told = f"{number(float(steps[-1]))} in the last layer, {number(float(steps[:-1].sum()))} before"
-    return Verdict(bool(steps[-1] > steps[:-1].sum()), told)
+    text = f"{number(float(steps[-1]))} in the last layer, {number(float(steps[:-1].sum()))} before"
+    return Verdict(bool(steps[-1] > steps[:-1].sum()), text)
 
 
 def _churn(means: dict[str, Floats]) -> Verdict:
     replaced = 1 - means["kept"][1:]
     most = int(replaced.argmax())
-    told = (
+    text = (
         f"{percent(float(replaced[most]))} replaced in layer {most + 1}; "
         f"{percent(float(replaced[0]))} in layer 1, {percent(float(replaced[-1]))} in the last"
     )
-    return Verdict(0 < most < len(replaced) - 1, told)
+    return Verdict(0 < most < len(replaced) - 1, text)
 
 
-def _figures(table: pd.DataFrame, text: ShownText) -> Iterator[Figure]:
+def _figures(table: pd.DataFrame, text: StoredText) -> Iterator[Figure]:
     names = np.array([visible(piece) for piece in distinct(text.pieces)])
     kinds = np.array([*map(token_kind, text.tags, text.special)])
-    shown = table[table["position"] < MOST_TOKENS]
+    first_tokens = table[table["position"] < MOST_TOKENS]
     for measure, title in MEASURES.items():
         for computation, words in COMPUTATIONS.items():
-            rows = shown[(shown["measure"] == measure) & (shown["computation"] == computation)]
+            rows = first_tokens[
+                (first_tokens["measure"] == measure) & (first_tokens["computation"] == computation)
+            ]
             position = rows["position"].to_numpy(int)
             frame = pd.DataFrame(
                 {
@@ -206,11 +210,11 @@ def _lines(means: list[dict[str, Floats]]) -> Iterator[Line]:
     for layer in range(len(means[0]["cosine"])):
         cells = (
             cell
-            for each in means
+            for mean in means
             for cell in (
-                number(float(each["cosine"][layer])),
-                number(float(each["rank"][layer])),
-                percent(float(each["kept"][layer])) if layer else MISSING,
+                number(float(mean["cosine"][layer])),
+                number(float(mean["rank"][layer])),
+                percent(float(mean["kept"][layer])) if layer else MISSING,
             )
         )
         yield Line(layer, tuple(cells))

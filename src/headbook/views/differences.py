@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headbook.numbers.results import Number, StackResults
+from headbook.numbers.results import Estimate, StackResults
 from headbook.stored.shown import HeadName
 from headbook.summaries.contrasts import PairDifferences, contrast
 from headbook.summaries.grouped import Group
@@ -74,7 +74,7 @@ class PairSection:
 
     Attributes:
         pairs, left_out: how many have two members, and how many identifiers have not.
-        told_by: the column that tells members apart; empty where their order does.
+        member_column: the column that tells members apart; empty where their order does.
         members: what it says of them.
         rows: heads with the smallest p.
         family: heads and numbers that were compared.
@@ -83,7 +83,7 @@ class PairSection:
 
     pairs: str
     left_out: int
-    told_by: str
+    member_column: str
     members: tuple[str, str]
     rows: tuple[PairHead, ...]
     family: int
@@ -124,11 +124,11 @@ def _contrast(results: StackResults, found: _Found, family: int) -> HeadContrast
     headline, (layer, head) = found.headline, (found.layer, found.head)
     one, other = (group.heads[layer, head, headline.place] for group in found.groups)
     apart, share = contrast(one, other, headline.metric.limits), is_share(headline.metric)
-    value = Number(float(apart.value), float(apart.low), float(apart.high), 0, 0.0)
+    value = Estimate(float(apart.value), float(apart.low), float(apart.high), 0, 0.0)
     even = [group.uniform[layer, headline.place].value for group in found.groups]
     name = HeadName(results.stack.name, layer, head)
     # Most are equal but for rounding.
-    uniform = Number(round(float(even[0] - even[1]), 9), np.nan, np.nan, 0, 0.0)
+    uniform = Estimate(round(float(even[0] - even[1]), 9), np.nan, np.nan, 0, 0.0)
     cells = (numbers_of(group, headline).at(layer, head) for group in found.groups)
     first, second = (Cell.of(cell, headline.metric) for cell in cells)
     return HeadContrast(
@@ -150,7 +150,7 @@ def pair_section(results: StackResults, found: PairDifferences) -> PairSection:
     return PairSection(
         pairs=counted(found.pairs, "pair"),
         left_out=found.left_out,
-        told_by=found.told_by,
+        member_column=found.member_column,
         members=found.members,
         rows=tuple(_pair_head(results, found, place) for place in places[:MOST_ROWS]),
         family=found.family,

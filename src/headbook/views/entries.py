@@ -60,7 +60,7 @@ def entries(near: pd.DataFrame, position: int) -> Entries | None:
     return Entries(str(mine["token"].iloc[0]), tuple(choices), tuple(rows))
 
 
-def story_data(near: pd.DataFrame) -> dict[str, Any]:
+def trajectory_data(near: pd.DataFrame) -> dict[str, Any]:
     """By stack and choice, the layers, and for each token and layer its entries, nearest first.
 
     An entry is its text and its number; a token has as many in a layer as a page shows.
@@ -76,14 +76,14 @@ def story_data(near: pd.DataFrame) -> dict[str, Any]:
 
 def _choices(near: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """Rows by state and space, with their names."""
-    found = {}
+    choices = {}
     for space in dict.fromkeys(near["space"]):
         for state in sorted(set(near["state"]), key=lambda name: name != State.OUT):
             rows = near[(near["space"] == space) & (near["state"] == state)]
             if len(rows):
                 name = "logit lens" if space == LOGITS else SPACES[Space(space)]
-                found[f"{name}, {STATES[State(state)]}"] = rows
-    return found
+                choices[f"{name}, {STATES[State(state)]}"] = rows
+    return choices
 
 
 def _cells(rows: pd.DataFrame) -> dict[str, Any]:

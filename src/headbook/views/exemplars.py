@@ -10,7 +10,7 @@ from headbook.charts.ink import ink
 from headbook.charts.strips import ranking_histogram
 from headbook.numbers.results import StackResults
 from headbook.stored.exemplars import weights_of
-from headbook.stored.shown import STEPS, Exemplar, HeadName, Ranking, ShownSentence
+from headbook.stored.shown import STEPS, Exemplar, HeadName, Ranking, StoredSentence
 from headbook.views.neurons import traced
 from headbook.views.text import WINDOW, Token, running_text
 from headbook.wording import (
@@ -64,7 +64,7 @@ class StrongLink:
 
 
 @dataclass(frozen=True)
-class ExemplarView:
+class ExemplarFigure:
     """A sentence with this head's attention.
 
     Attributes:
@@ -108,7 +108,7 @@ class ExemplarGroup:
 
     title: str
     note: str
-    exemplars: tuple[ExemplarView, ...]
+    exemplars: tuple[ExemplarFigure, ...]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Exemplars:
         histogram: the value of the ranking over sentences; None where it was not kept.
     """
 
-    first: tuple[ExemplarView, ...]
+    first: tuple[ExemplarFigure, ...]
     range: tuple[ExemplarGroup, ...]
     others: tuple[ExemplarGroup, ...]
     histogram: Drawing | None
@@ -134,21 +134,21 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
     A sentence that stands among the strongest stands there alone, but for the median ones: nobody
     should see only extremes.
     """
-    shown = {e.index for e in exemplars if e.ranking is Ranking.STRONGEST}
+    strongest = {e.index for e in exemplars if e.ranking is Ranking.STRONGEST}
     kept = []
     for e in exemplars:
         if e.ranking in {Ranking.Q90, Ranking.Q75}:
-            if e.index in shown:
+            if e.index in strongest:
                 continue
-            shown.add(e.index)
+            strongest.add(e.index)
         kept.append(e)
     first = [e for e in kept if e.ranking is Ranking.STRONGEST and e.rank <= AT_ONCE]
     rest = [e for e in kept if e.ranking is not Ranking.STRONGEST or e.rank > AT_ONCE]
     groups = {ranking: [e for e in rest if e.ranking is ranking] for ranking in GROUPS}
     made = {
-        ranking: ExemplarGroup(*GROUPS[ranking], tuple(_exemplar(results, e) for e in each))
-        for ranking, each in groups.items()
-        if each
+        ranking: ExemplarGroup(*GROUPS[ranking], tuple(_exemplar(results, e) for e in group))
+        for ranking, group in groups.items()
+        if group
     }
     return Exemplars(
         tuple(_with_map(results, e, _exemplar(results, e, WINDOW)) for e in first),
@@ -161,7 +161,7 @@ def exemplars_of(results: StackResults, head: HeadName, exemplars: Sequence[Exem
 def _histogram(
     results: StackResults, head: HeadName, exemplars: Sequence[Exemplar]
 ) -> Drawing | None:
-    scores = weights_of(results.study.survey.heads[head.stack].sample, head).score
+    scores = weights_of(results.study.corpus_sums.heads[head.stack].sample, head).score
     if not len(scores):
         return None
     best = [e.score for e in exemplars if e.ranking is Ranking.STRONGEST]
@@ -176,8 +176,8 @@ def _histogram(
     return ranking_histogram(f"ranking-{head_file(head)}", caption, scores, marks)
 
 
-def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> ExemplarView:
-    stack, sentence = results.stack, results.study.portrait.sentences[exemplar.index]
+def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> ExemplarFigure:
+    stack, sentence = results.stack, results.study.sentence_data.sentences[exemplar.index]
     queries, keys = sentence.texts[stack.queries], sentence.texts[stack.keys]
     row, query, key = exemplar.attention[exemplar.query], exemplar.query, exemplar.key
     if stack.crosses:
@@ -188,7 +188,7 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
         looking = ()
         looked = running_text(keys, weights=row, looks=query, key=key, around=around, most=most)
     weight = int(row[key]) / STEPS
-    return ExemplarView(
+    return ExemplarFigure(
         rank=exemplar.rank,
         sentence=sentence.number,
         href=sentence_page(sentence.number),
@@ -208,9 +208,9 @@ def _exemplar(results: StackResults, exemplar: Exemplar, most: int = NARROW) -> 
     )
 
 
-def _with_map(results: StackResults, exemplar: Exemplar, view: ExemplarView) -> ExemplarView:
+def _with_map(results: StackResults, exemplar: Exemplar, view: ExemplarFigure) -> ExemplarFigure:
     """With what readers without scripts see of its map."""
-    sentence = results.study.portrait.sentences[exemplar.index]
+    sentence = results.study.sentence_data.sentences[exemplar.index]
     picture = images.preview(exemplar.attention // (256 // COLOURS), ink(COLOURS))
     return replace(view, links=tuple(_links(exemplar, sentence, results)), preview=picture)
 
@@ -224,7 +224,7 @@ def _score(exemplar: Exemplar) -> str:
 
 
 def _links(
-    exemplar: Exemplar, sentence: ShownSentence, results: StackResults
+    exemplar: Exemplar, sentence: StoredSentence, results: StackResults
 ) -> Iterator[StrongLink]:
     queries = sentence.texts[results.stack.queries]
     keys = sentence.texts[results.stack.keys]

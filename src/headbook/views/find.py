@@ -6,7 +6,7 @@ from typing import Any
 
 from headbook.numbers.headtypes import head_types
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import ShownSentence, heads_of
+from headbook.stored.shown import StoredSentence, heads_of
 from headbook.stored.study import Study
 from headbook.views.atlas import kinds_of
 from headbook.views.heads import HeadsPage
@@ -83,7 +83,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         ``same``: what words of a query may mean as well; ``types``: of the heads, in their order.
     """
     study = next(iter(results.values())).study
-    chosen = study.portrait.paged
+    chosen = study.sentence_data.paged
     searched = chosen[:MOST_SENTENCES]
     return {
         "questions": [*_answered(pages), *_questions(pages)],
@@ -95,7 +95,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         "tokens": _tokens(study, searched),
         "relations": RELATION_WORDS,
         "same": {word: [*others] for word, others in SAME.items()},
-        "types": [name for each in results.values() for name in _types(each)],
+        "types": [name for result in results.values() for name in _types(result)],
     }
 
 
@@ -103,8 +103,8 @@ def _types(results: StackResults) -> Iterator[str]:
     """What type each head has, as the atlas calls it; empty where it has none."""
     known = results.once(head_types)
     for head in heads_of(results.stack):
-        found = known.get((head.layer, head.head))
-        yield f"{' + '.join(kind.name for kind in kinds_of(found))} head" if found else ""
+        head_type = known.get((head.layer, head.head))
+        yield f"{' + '.join(kind.name for kind in kinds_of(head_type))} head" if head_type else ""
 
 
 def _line(page: Page) -> list[str]:
@@ -119,31 +119,41 @@ def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
     """What the page of patterns asks, with the first sentence of each answer."""
     for page in pages:
         for section in page.sections if isinstance(page, PatternsPage) else ():
-            for number, answer in enumerate(section.answers, 1):
+            for number, discussion in enumerate(section.discussions, 1):
                 address = f"{page.path}#{section.stack}-question-{number}"
-                unseen = KEYWORDS.get(answer.question, "")
-                yield [answer.question, address, answer.findings[0].text, unseen]
+                unseen = KEYWORDS.get(discussion.question, "")
+                yield [discussion.question, address, discussion.findings[0].text, unseen]
 
 
 def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
     """What the list of heads asks; each leads to all heads in the order that answers it."""
     for page in pages:
         for asked in page.questions if isinstance(page, HeadsPage) else ():
-            answer = "; ".join(
-                " ".join(filter(None, (each.head.text, each.value, each.interval, each.behind)))
-                for each in asked.answers
+            value = "; ".join(
+                " ".join(
+                    filter(
+                        None,
+                        (
+                            answering_head.head.text,
+                            answering_head.value,
+                            answering_head.interval,
+                            answering_head.behind,
+                        ),
+                    )
+                )
+                for answering_head in asked.heads
             )
             label = asked.key.partition("/")[2].partition(":")[0]
             unseen = " ".join(filter(None, (KEYWORDS.get(asked.key), label)))
-            yield [asked.text, f"{page.path}#{asked.view}", answer, unseen]
+            yield [asked.text, f"{page.path}#{asked.view}", value, unseen]
 
 
-def _sentence(sentence: ShownSentence) -> list[Any]:
+def _sentence(sentence: StoredSentence) -> list[Any]:
     texts = [visible(text.text) for text in sentence.texts.values()]
     return [sentence.number, f"sentences/{sentence_file(sentence.number)}.html", *texts]
 
 
-def _tokens(study: Study, sentences: Iterable[ShownSentence]) -> list[list[Any]]:
+def _tokens(study: Study, sentences: Iterable[StoredSentence]) -> list[list[Any]]:
     """Each piece of the sentences, and each type that only others have, in order of letters.
 
     Returns:
@@ -157,7 +167,9 @@ def _tokens(study: Study, sentences: Iterable[ShownSentence]) -> list[list[Any]]
             name = _bare(visible(piece))
             times[name] = times.get(name, 0) + 1
             places.setdefault(name, {})[sentence.number] = None
-    types = {_bare(visible(name)) for sums in study.survey.types.values() for name in sums.names}
+    types = {
+        _bare(visible(name)) for sums in study.corpus_sums.types.values() for name in sums.names
+    }
     return [
         [name, times.get(name, 0), len(found), [*islice(found, NAMED)], int(name in types)]
         for name in sorted({*times, *types} - {""})

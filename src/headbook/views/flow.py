@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.charts import Figure, layer_curve
 from headbook.metrics import all_metrics
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.results import Estimates, StackResults
 from headbook.terms import CLASSES, State
 from headbook.views.cells import Cell
 from headbook.views.metric import study_metrics
@@ -47,7 +47,7 @@ class StackSection:
 
     Attributes:
         stack, title: as files and as pages call it.
-        said: what the numbers say, in sentences.
+        sentences: what the numbers say, in sentences.
         figures: mixing by class of tokens, and what is left of a token's own input.
         columns, lines: the same numbers as a table.
         layers, classes: mixing of every class of tokens, a column for each layer.
@@ -56,7 +56,7 @@ class StackSection:
 
     stack: str
     title: str
-    said: tuple[str, ...]
+    sentences: tuple[str, ...]
     figures: tuple[Figure, ...]
     columns: tuple[str, ...]
     lines: tuple[LayerRow, ...]
@@ -88,7 +88,7 @@ def flow_page(results: Mapping[str, StackResults]) -> FlowPage | None:
         return None
     manifest = next(iter(results.values())).study.manifest
     titles = {all_metrics()[name].title for name in (MIXING, HALF, MEASURED)}
-    told = [
+    lines = [
         gap_text(gap)
         for gap in manifest.gaps
         if gap.what in titles or "output projection" in gap.what
@@ -100,13 +100,13 @@ def flow_page(results: Mapping[str, StackResults]) -> FlowPage | None:
         "tokens, what remains of a token's own input, and which heads contribute.",
         metrics=tuple(metric.id for metric in study_metrics(results)),
         sections=tuple(section for section in sections.values() if section),
-        remarks=tuple(dict.fromkeys(told)),
+        remarks=tuple(dict.fromkeys(lines)),
     )
 
 
 def _section(results: StackResults) -> StackSection | None:
-    found = {name: _tokens(results, name, "all") for name in TITLES}
-    there = {name: numbers for name, numbers in found.items() if numbers is not None}
+    estimates = {name: _tokens(results, name, "all") for name in TITLES}
+    there = {name: numbers for name, numbers in estimates.items() if numbers is not None}
     heads = outputs(results)
     if not there and heads is None:
         return None
@@ -118,7 +118,7 @@ def _section(results: StackResults) -> StackSection | None:
     return StackSection(
         stack=stack.name,
         title=STACKS[stack.name],
-        said=tuple(_said(results, there)),
+        sentences=tuple(_sentences(results, there)),
         figures=tuple(_figures(results, there)),
         columns=tuple(TITLES[name] for name in there),
         lines=tuple(lines) if there else (),
@@ -128,20 +128,20 @@ def _section(results: StackResults) -> StackSection | None:
     )
 
 
-def _tokens(results: StackResults, metric: str, label: str) -> Numbers | None:
+def _tokens(results: StackResults, metric: str, label: str) -> Estimates | None:
     return results.tokens(metric, STATES[metric], None, label)
 
 
-def _said(results: StackResults, there: Mapping[str, Numbers]) -> Iterator[str]:
+def _sentences(results: StackResults, there: Mapping[str, Estimates]) -> Iterator[str]:
     if MIXING in there:
-        yield from _mixing_said(results, there[MIXING])
+        yield from _mixing_sentence(results, there[MIXING])
     ends = [f"{percent(n.value[-1])} ({KINDS[k]})" for k, n in there.items() if k in KINDS]
     if ends:
         last = results.stack.n_layers - 1
         yield (f"Attention rollout, mean share of own input after layer {last}: {', '.join(ends)}.")
 
 
-def _mixing_said(results: StackResults, numbers: Numbers) -> Iterator[str]:
+def _mixing_sentence(results: StackResults, numbers: Estimates) -> Iterator[str]:
     least, most = int(np.nanargmin(numbers.value)), int(np.nanargmax(numbers.value))
     yield (
         f"Context-mixing ratio: {percent(numbers.value[least])} (layer {least}) to "
@@ -162,7 +162,7 @@ def _mixing_said(results: StackResults, numbers: Numbers) -> Iterator[str]:
         yield "No clear difference between function words and content words in any layer."
 
 
-def _figures(results: StackResults, there: Mapping[str, Numbers]) -> Iterator[Figure]:
+def _figures(results: StackResults, there: Mapping[str, Estimates]) -> Iterator[Figure]:
     stack = results.stack
     most = max((n.sentences.max() for n in there.values()), default=0)
     behind = f"Means over tokens{results.some(int(most), ' of')}"
@@ -183,7 +183,7 @@ def _figures(results: StackResults, there: Mapping[str, Numbers]) -> Iterator[Fi
         yield _curve(f"flow-rollout-{stack.name}", caption, kinds, "share of own input")
 
 
-def _curve(name: str, caption: str, series: Mapping[str, Numbers | None], title: str) -> Figure:
+def _curve(name: str, caption: str, series: Mapping[str, Estimates | None], title: str) -> Figure:
     frames = [layer_frame(numbers, label) for label, numbers in series.items() if numbers]
     rows = pd.concat(frames, ignore_index=True).assign(state="")
     return layer_curve(name, caption, rows, title=title, show={"state": ""})
@@ -198,7 +198,7 @@ def _classes(results: StackResults) -> Iterator[ClassLine]:
             yield ClassLine(DRAWN.get(label, _class_name(label)), tuple(cells))
 
 
-def _all(numbers: Numbers) -> Sequence[int]:
+def _all(numbers: Estimates) -> Sequence[int]:
     return range(len(numbers.value))
 
 

@@ -9,7 +9,7 @@ from headbook.charts.dots import interval_dot
 from headbook.charts.drawing import Drawing
 from headbook.findings.said import chosen, uniform
 from headbook.numbers.relationnames import relation_words
-from headbook.numbers.results import Number, StackResults
+from headbook.numbers.results import Estimate, StackResults
 from headbook.numbers.roles import estimate, sink_words
 from headbook.stored.shown import HeadName
 from headbook.views.ranked import place_of, tests_of
@@ -101,17 +101,17 @@ def _shares(results: StackResults) -> Iterator[Function]:
 
 
 def _function(
-    text: str, baseline: str, head: HeadName, value: Number, other: float, *, supported: bool
+    text: str, baseline: str, head: HeadName, value: Estimate, other: float, *, supported: bool
 ) -> Function:
     dot = interval_dot(value.value, value.low, value.high, other, supported=supported)
     name = head_name(head)
-    shown, bracket, ends = estimate(value).partition("[")
+    value_text, bracket, ends = estimate(value).partition("[")
     return Function(
         text=text,
         baseline=baseline,
         name=name,
         href=head_page(head),
-        value=shown.strip(),
+        value=value_text.strip(),
         interval=f"{bracket}{ends}",
         dot=Drawing(f"dot-{name}-{text}", text, dot),
         supported=supported,

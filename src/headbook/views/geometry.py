@@ -9,7 +9,7 @@ import numpy as np
 from headbook.charts import Figure
 from headbook.measures.clouds import MINIBATCH, NAMED
 from headbook.metrics import all_metrics
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.results import Estimates, StackResults
 from headbook.summaries.shapes import (
     CKA,
     OUTLIERS,
@@ -20,7 +20,7 @@ from headbook.summaries.shapes import (
 )
 from headbook.views.cells import Cell
 from headbook.views.geometryfigures import figures
-from headbook.views.geometrysaid import said
+from headbook.views.geometrysaid import geometry_sentences
 from headbook.views.page import Page
 from headbook.wording import MISSING, STACKS, counted, number, percent
 
@@ -134,16 +134,18 @@ class GeometryPage(Page):
 def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage | None:
     """The page of the geometry of states; None where nobody asked for it, or no state is seen."""
     study = next(iter(results.values())).study
-    found = study.survey.geometry
-    if not found:
+    geometry_sums = study.corpus_sums.geometry
+    if not geometry_sums:
         return None
     return GeometryPage(
         path="geometry.html",
         title="Geometry",
         description=f"Similarity of token states in the layers of {study.manifest.model.name}, "
         "their effective dimensions, and similarity of layers.",
-        sections=tuple(_section(r, found[name]) for name, r in results.items() if name in found),
-        without=tuple(_without(results[name]) for name in results if name not in found),
+        sections=tuple(
+            _section(r, geometry_sums[name]) for name, r in results.items() if name in geometry_sums
+        ),
+        without=tuple(_without(results[name]) for name in results if name not in geometry_sums),
         named=NAMED,
         minibatch=MINIBATCH,
     )
@@ -162,21 +164,21 @@ def _without(results: StackResults) -> str:
 def _section(results: StackResults, sums: GeometrySums) -> StackSection:
     stack = results.stack.name
     names = tuple(short_names(len(sums.weights)))
-    shown = not np.isnan(sums.cka).all() and len(names) <= MOST_STATES
+    drawable = not np.isnan(sums.cka).all() and len(names) <= MOST_STATES
     return StackSection(
         stack=stack,
         title="states of the " + ("layers" if stack == "self" else stack),
         sample=f"{counted(sums.tokens, 'token')} of {counted(sums.sentences, 'sentence')}",
-        summary=tuple(said(sums)),
+        summary=tuple(geometry_sentences(sums)),
         remarks=tuple(_remarks(sums)),
         figures=tuple(figures(results, sums)),
         tables=tuple(_tables(sums)),
         outliers=tuple(_outliers(sums)),
-        states=names if shown else (),
+        states=names if drawable else (),
         cka=tuple(
             (name, tuple(map(number, map(float, row))))
             for name, row in zip(names, sums.cka, strict=True)
-            if shown
+            if drawable
         ),
     )
 
@@ -184,8 +186,8 @@ def _section(results: StackResults, sums: GeometrySums) -> StackSection:
 def _remarks(sums: GeometrySums) -> Iterator[str]:
     """Why numbers are missing."""
     there = {
-        column.metric: not np.isnan(sums.states.value[:, place]).all()
-        for place, column in enumerate(sums.columns)
+        column.metric: not np.isnan(sums.states.value[:, index]).all()
+        for index, column in enumerate(sums.columns)
         if column.label in {"", "raw", "largest"}
     }
     asked = {*there} | ({CKA} if sums.products.size else set())
@@ -225,7 +227,7 @@ def _tables(sums: GeometrySums) -> Iterator[StateTable]:
 
 def _cells(sums: GeometrySums, column: StateColumn) -> list[Cell]:
     metric = all_metrics()[column.metric]
-    numbers = Numbers.of(sums.of(*column), metric.limits)
+    numbers = Estimates.of(sums.of(*column), metric.limits)
     return [Cell.of(numbers.at(row), metric) for row in range(len(sums.weights))]
 
 
@@ -243,5 +245,7 @@ def _outliers(sums: GeometrySums) -> Iterator[OutlierRow]:
     for row, (name, cell) in enumerate(zip(_names(sums), _cells(sums, together), strict=True)):
         total = float(sums.contributions[row].sum())
         parts = [(d, float(sums.contributions[row, d])) for d in sums.largest(row, NAMED)]
-        shown = [(d, percent(part / total) if total > LEAST else number(part)) for d, part in parts]
-        yield OutlierRow(name, wholes[row], tuple(shown), cell)
+        dimensions = [
+            (d, percent(part / total) if total > LEAST else number(part)) for d, part in parts
+        ]
+        yield OutlierRow(name, wholes[row], tuple(dimensions), cell)

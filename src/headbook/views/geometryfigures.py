@@ -9,7 +9,7 @@ import pandas as pd
 from headbook.charts import Figure, state_curves, state_matrix
 from headbook.measures.clouds import MINIBATCH
 from headbook.metrics import all_metrics
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.results import Estimates, StackResults
 from headbook.summaries.shapes import GeometrySums, StateColumn, short_names
 from headbook.wording import counted
 
@@ -86,12 +86,12 @@ def _rows(sums: GeometrySums, lines: tuple[Line, ...]) -> pd.DataFrame:
     states, frames = short_names(len(sums.weights)), []
     for line in lines:
         limits = all_metrics()[line.metric].limits
-        numbers = Numbers.of(sums.of(line.metric, line.label), limits)
+        numbers = Estimates.of(sums.of(line.metric, line.label), limits)
         frame = pd.DataFrame(
             {"state": states, "value": numbers.value, "low": numbers.low, "high": numbers.high}
         )
-        told = {"panel": line.panel, "title": line.axis, "series": line.series}
-        frames.append(frame.assign(**told, baseline=line.baseline).dropna(subset="value"))
+        labels = {"panel": line.panel, "title": line.axis, "series": line.series}
+        frames.append(frame.assign(**labels, baseline=line.baseline).dropna(subset="value"))
     frames = [frame for frame in frames if len(frame)]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
 

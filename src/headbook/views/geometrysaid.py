@@ -11,7 +11,7 @@ from headbook.wording import number, percent
 DOMINANT = 1 / 4  # part of the anisotropy that one dimension alone must give to be named
 
 
-def said(sums: GeometrySums) -> Iterator[str]:
+def geometry_sentences(sums: GeometrySums) -> Iterator[str]:
     """One sentence a metric; none where its numbers are missing in the input or the last layer."""
     yield from _anisotropy(sums)
     yield from _outlier(sums)

@@ -88,20 +88,20 @@ class Grids:
 def grids(results: Iterable[StackResults]) -> Grids:
     """The heads of all stacks, under the metric that pages show first."""
     measured = [r for r in results if r.metrics]
-    shown = [r.once(grid) for r in measured]
+    per_stack = [r.once(grid) for r in measured]
     choices: dict[str, dict[str, str]] = {}
-    for own in shown:
+    for own in per_stack:
         for title, options in own.choices:
             choices.setdefault(title, {}).update(options)
-    asked = [own.chosen for own in shown]
-    everywhere = (key for key in asked if all(key in _keys(own) for own in shown))
+    asked = [own.chosen for own in per_stack]
+    everywhere = (key for key in asked if all(key in _keys(own) for own in per_stack))
     chosen = next(everywhere, asked[0] if asked else "")
     every = tuple((title, tuple(options.items())) for title, options in choices.items())
     return Grids(chosen, every, tuple(_under(chosen, r) for r in measured))
 
 
-def _keys(shown: Grid) -> set[str]:
-    return {key for _, options in shown.choices for key, _ in options}
+def _keys(stack_grid: Grid) -> set[str]:
+    return {key for _, options in stack_grid.choices for key, _ in options}
 
 
 def grid(results: StackResults) -> Grid:
@@ -122,9 +122,9 @@ def _under(chosen: str, results: StackResults) -> Grid:
     stack, offered = results.stack, _offered(results)
     named = {key(metric, x): (metric, x) for metric, labels in offered for x in labels}
     cells_of = stack.n_heads * len(stack.attention_layers)
-    shown = _choice(results, *named[chosen]) if chosen in named else _absent(cells_of)
+    choice = _choice(results, *named[chosen]) if chosen in named else _absent(cells_of)
     heads = tuple(range(stack.n_heads))
-    cells = iter(zip(shown["texts"], shown["steps"], strict=True))
+    cells = iter(zip(choice["texts"], choice["steps"], strict=True))
     rows = tuple(
         (layer, tuple(_cell(HeadName(stack.name, layer, head), *next(cells)) for head in heads))
         for layer in stack.attention_layers
@@ -137,10 +137,10 @@ def _under(chosen: str, results: StackResults) -> Grid:
             (metric.title, tuple((key(metric, x), label_name(x) or metric.title) for x in labels))
             for metric, labels in offered
         ),
-        caption=shown["caption"],
-        low=shown["low"],
-        high=shown["high"],
-        ink=shown["ink"],
+        caption=choice["caption"],
+        low=choice["low"],
+        high=choice["high"],
+        ink=choice["ink"],
         heads=heads,
         rows=rows,
     )
@@ -171,21 +171,21 @@ def map_data(
         ``stacks``: name, title, layers, number of heads, names and addresses of all heads, row by
         row; ``choices`` and ``chosen`` as in `Grids`; ``first``: the data of that by stack.
     """
-    shown = grids(results.values())
-    first = {each.stack: data[each.stack].get(shown.chosen) for each in shown.each}
+    all_grids = grids(results.values())
+    first = {each.stack: data[each.stack].get(all_grids.chosen) for each in all_grids.each}
     return {
-        "stacks": [_place(each) for each in shown.each],
-        "choices": [[title, [*map(list, options)]] for title, options in shown.choices],
-        "chosen": shown.chosen,
+        "stacks": [_place(each) for each in all_grids.each],
+        "choices": [[title, [*map(list, options)]] for title, options in all_grids.choices],
+        "chosen": all_grids.chosen,
         "first": {stack: value for stack, value in first.items() if value},
     }
 
 
-def _place(shown: Grid) -> list[Any]:
-    cells = [cell for _, row in shown.rows for cell in row]
-    layers = [layer for layer, _ in shown.rows]
+def _place(stack_grid: Grid) -> list[Any]:
+    cells = [cell for _, row in stack_grid.rows for cell in row]
+    layers = [layer for layer, _ in stack_grid.rows]
     names, addresses = [cell.name for cell in cells], [cell.href for cell in cells]
-    return [shown.stack, shown.title, layers, len(shown.heads), names, addresses]
+    return [stack_grid.stack, stack_grid.title, layers, len(stack_grid.heads), names, addresses]
 
 
 def key(metric: HeadMetric, label: str) -> str:
@@ -227,8 +227,8 @@ def _choice(results: StackResults, metric: HeadMetric, label: str) -> dict[str, 
 
 def _absent(cells: int) -> dict[str, Any]:
     """The same of a metric that a stack lacks."""
-    told = {"caption": NOT_MEASURED, "low": "", "high": "", "ink": "c"}
-    return told | {"steps": [NO_STEP] * cells, "texts": [MISSING] * cells}
+    texts = {"caption": NOT_MEASURED, "low": "", "high": "", "ink": "c"}
+    return texts | {"steps": [NO_STEP] * cells, "texts": [MISSING] * cells}
 
 
 def _step(value: float, ends: tuple[float, float]) -> int:

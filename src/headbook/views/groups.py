@@ -100,7 +100,7 @@ def _remarks(manifest: Manifest) -> Iterator[str]:
 
 def _section(results: StackResults, room: int) -> StackSection:
     by_column = groupby(groups_of(results), key=lambda group: group.column)
-    found = results.study.pair_differences.get(results.stack.name)
+    pair_differences = results.study.pair_differences.get(results.stack.name)
     return StackSection(
         stack=results.stack.name,
         title=STACKS[results.stack.name],
@@ -108,23 +108,23 @@ def _section(results: StackResults, room: int) -> StackSection:
             _column(results, number, [*groups], room)
             for number, (_, groups) in enumerate(by_column)
         ),
-        pairs=pair_section(results, found) if found is not None else None,
+        pairs=pair_section(results, pair_differences) if pair_differences is not None else None,
     )
 
 
 def _column(
     results: StackResults, number: int, groups: Sequence[Group], room: int
 ) -> ColumnSection:
-    shown = results.once(stack_headlines)
+    headlines = results.once(stack_headlines)
     compared = [group for group in groups if group.sentences >= FEW_SENTENCES]
     figures = number * room < MOST_FIGURES
     return ColumnSection(
         title=groups[0].column,
         rows=tuple(GroupRow(g.column, g.value, f"{g.sentences:,}") for g in groups),
-        figures=tuple(_figure(results, number, groups, h) for h in shown[:room] if figures),
+        figures=tuple(_figure(results, number, groups, h) for h in headlines[:room] if figures),
         contrasts=head_contrasts(results, compared),
         heads=len(results.stack.attention_layers) * results.stack.n_heads,
-        numbers=len(shown),
+        numbers=len(headlines),
         pairs=len(compared) * (len(compared) - 1) // 2,
         compared=tuple(group.value for group in compared) if len(compared) == 2 else (),
         small=tuple(group.value for group in groups if group not in compared),
@@ -158,9 +158,9 @@ def _figure(
 
 def _names(groups: Sequence[Group]) -> list[str]:
     """Names short enough for a figure, no two alike."""
-    found: list[str] = []
+    names: list[str] = []
     for group in groups:
         whole = visible(group.value)
         name = whole if len(whole) <= LETTERS else f"{whole[: LETTERS - 1]}…"
-        found.append(f"{name} ({len(found) + 1})" if name in found else name)
-    return found
+        names.append(f"{name} ({len(names) + 1})" if name in names else name)
+    return names

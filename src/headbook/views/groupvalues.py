@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
-from headbook.numbers.results import Number, Numbers, StackResults
+from headbook.numbers.results import Estimate, Estimates, StackResults
 from headbook.summaries.grouped import Group
 from headbook.summaries.sums import HeadColumn
 from headbook.text.facets import headlines
@@ -70,11 +70,11 @@ class PairRow:
 
 def stack_headlines(results: StackResults) -> tuple[Headline, ...]:
     """The numbers that the groups of a stack are compared by, those that it has."""
-    columns = results.study.survey.heads[results.stack.name].table.columns
+    columns = results.study.corpus_sums.heads[results.stack.name].table.columns
     return tuple(
-        _headline(columns[place], place)
-        for place in headlines(results.metrics, columns, results.stack)
-        if results.has(*columns[place])
+        _headline(columns[headline], headline)
+        for headline in headlines(results.metrics, columns, results.stack)
+        if results.has(*columns[headline])
     )
 
 
@@ -90,33 +90,33 @@ def _headline(column: HeadColumn, place: int) -> Headline:
 
 def groups_of(results: StackResults) -> tuple[Group, ...]:
     """The groups of a stack, by column and value."""
-    return results.study.survey.heads[results.stack.name].groups
+    return results.study.corpus_sums.heads[results.stack.name].groups
 
 
-def numbers_of(group: Group, headline: Headline, what: str = "heads") -> Numbers:
+def numbers_of(group: Group, headline: Headline, what: str = "heads") -> Estimates:
     """Numbers of the heads of a group, or of what else it has."""
-    return Numbers.of(getattr(group, what)[..., headline.place], headline.metric.limits)
+    return Estimates.of(getattr(group, what)[..., headline.place], headline.metric.limits)
 
 
 def group_rows(results: StackResults, layer: int, head: int) -> Iterator[GroupRow]:
     """The numbers of one head by group, the largest groups."""
-    shown = results.once(stack_headlines)
+    headlines = results.once(stack_headlines)
     groups = sorted(groups_of(results), key=lambda group: -group.sentences)[:MOST_GROUPS]
     for group in sorted(groups, key=lambda group: (group.column, group.value)):
-        cells = (Cell.of(numbers_of(group, h).at(layer, head), h.metric) for h in shown)
+        cells = (Cell.of(numbers_of(group, h).at(layer, head), h.metric) for h in headlines)
         yield GroupRow(group.column, group.value, f"{group.sentences:,}", tuple(cells))
 
 
 def pair_rows(results: StackResults, layer: int, head: int) -> Iterator[PairRow]:
     """What one head does otherwise in one member of pairs than in the other."""
-    found = results.study.pair_differences.get(results.stack.name)
-    for place, column in enumerate(found.columns if found else ()):
-        assert found is not None
-        at = (layer, head, place)
-        pairs = found.difference[at]
+    pair_differences = results.study.pair_differences.get(results.stack.name)
+    for index, column in enumerate(pair_differences.columns if pair_differences else ()):
+        assert pair_differences is not None
+        at = (layer, head, index)
+        pairs = pair_differences.difference[at]
         low, high = pairs.interval()
-        headline, share = _headline(column, place), is_share(all_metrics()[column.metric])
-        value = Number(
+        headline, share = _headline(column, index), is_share(all_metrics()[column.metric])
+        value = Estimate(
             float(pairs.value),
             float(low),
             float(high),
@@ -127,20 +127,20 @@ def pair_rows(results: StackResults, layer: int, head: int) -> Iterator[PairRow]
         if pairs.sentences:
             yield PairRow(
                 headline,
-                number(float(found.first[at]), share=share),
-                number(float(found.second[at]), share=share),
+                number(float(pair_differences.first[at]), share=share),
+                number(float(pair_differences.second[at]), share=share),
                 difference_cell(value, share=share, behind=counted(value.sentences, "pair")),
-                p_text(float(found.p[at])),
+                p_text(float(pair_differences.p[at])),
             )
 
 
 def members_of(results: StackResults) -> tuple[str, ...]:
     """What tells the members of pairs apart; empty without pairs."""
-    found = results.study.pair_differences.get(results.stack.name)
-    return found.members if found else ()
+    pair_differences = results.study.pair_differences.get(results.stack.name)
+    return pair_differences.members if pair_differences else ()
 
 
-def difference_cell(value: Number, *, share: bool, behind: str) -> Cell:
+def difference_cell(value: Estimate, *, share: bool, behind: str) -> Cell:
     """A difference with its interval; of shares in points.
 
     The interval has two digits that count, and a value that is not nothing at least one.

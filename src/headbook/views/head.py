@@ -28,8 +28,8 @@ from headbook.views.offsets import Offsets, offsets
 from headbook.views.page import EVERY, Page, gap_texts
 from headbook.views.relationtable import Measured, found_relations
 from headbook.views.toptokens import TopTokens, top_tokens
-from headbook.views.triptych import Triptych, alike, triptych
-from headbook.views.twins import control_title
+from headbook.views.triptych import ExemplarMaps, alike, exemplar_maps
+from headbook.views.twins import baseline_title
 from headbook.wording import STACKS, VIEWS, counted, head_file, head_name, head_page
 
 
@@ -99,14 +99,14 @@ class HeadPage(Page):
         top: the tokens and pairs that it favours; None where they were not summed.
         views: headings of the table's columns; ``default_view`` is the place of the one that
             percentiles and charts use.
-        controls: headings of the columns of what the model is compared with.
+        baselines: headings of the columns of what the model is compared with.
         rows: the head's numbers, of metrics with many labels the first one.
         more: the other labels.
         by_group: some of its numbers by group of sentences; may be empty.
         headlines: titles and addresses of those numbers.
         in_pairs: what differs within pairs of sentences; may be empty.
         members: what tells the members of pairs apart.
-        triptych: its strongest exemplar in three ways, or None without exemplars.
+        exemplar_maps: its strongest exemplar in three ways, or None without exemplars.
         alike_tokens: the same exemplar by what the head writes, or None where values are unknown.
         data: script with the exemplars' whole maps.
         remarks: what is missing here, and why.
@@ -121,7 +121,7 @@ class HeadPage(Page):
     next: tuple[str, str] | None
     views: tuple[str, ...]
     default_view: int
-    controls: tuple[str, ...]
+    baselines: tuple[str, ...]
     rows: tuple[MetricRow, ...]
     more: tuple[MetricRow, ...]
     mean: MeanMap
@@ -138,8 +138,8 @@ class HeadPage(Page):
     headlines: tuple[Headline, ...] = ()
     in_pairs: tuple[PairRow, ...] = ()
     members: tuple[str, ...] = ()
-    triptych: Triptych | None
-    alike_tokens: Triptych | None
+    exemplar_maps: ExemplarMaps | None
+    alike_tokens: ExemplarMaps | None
     data: str
     remarks: tuple[str, ...]
 
@@ -152,13 +152,13 @@ def head_pages(results: StackResults, share: slice = EVERY) -> Iterator[HeadPage
     """
     names = heads_of(results.stack)
     exemplars: dict[HeadName, list[Exemplar]] = {name: [] for name in names}
-    for exemplar in results.study.portrait.exemplars:
+    for exemplar in results.study.sentence_data.exemplars:
         if exemplar.head in exemplars:
             exemplars[exemplar.head].append(exemplar)
     alike = results.once(neighbours)
-    for place, name in [*enumerate(names)][share]:
-        before = names[place - 1] if place else None
-        after = names[place + 1] if place + 1 < len(names) else None
+    for position, name in [*enumerate(names)][share]:
+        before = names[position - 1] if position else None
+        after = names[position + 1] if position + 1 < len(names) else None
         page = _page(results, name, exemplars[name], before, after)
         each = alike.get(name, ())
         yield replace(page, alike=each, near=_near(results, each))
@@ -188,7 +188,7 @@ def _page(
         next=_neighbour(after),
         views=tuple(VIEWS[view] for view in View),
         default_view=list(View).index(stack.default_view),
-        controls=tuple(control_title(results, control) for control in results.twins),
+        baselines=tuple(baseline_title(results, baseline) for baseline in results.twins),
         rows=tuple(metric_rows(results, head, first=True)),
         more=tuple(metric_rows(results, head, first=False)),
         mean=MeanMap(tile_picture(maps, (head.layer, head.head)), maps.about),
@@ -203,7 +203,7 @@ def _page(
         headlines=results.once(stack_headlines),
         in_pairs=tuple(pair_rows(results, head.layer, head.head)),
         members=members_of(results),
-        triptych=triptych(results, exemplars),
+        exemplar_maps=exemplar_maps(results, exemplars),
         alike_tokens=alike(results, exemplars),
         data=f"data/heads/{head_file(head)}.js",
         remarks=tuple(gap_texts(gap for gap in study.manifest.gaps if gap.stack == stack.name)),
@@ -211,11 +211,11 @@ def _page(
 
 
 def _lead(results: StackResults, head: HeadName, role: Role) -> Lead:
-    found, short = role.type, role.short
+    head_type, short = role.type, role.short
     return Lead(
-        type=found.name if found else "",
-        style=style_of(found) if found else "",
-        border=found.near if found else "",
+        type=head_type.name if head_type else "",
+        style=style_of(head_type) if head_type else "",
+        border=head_type.near if head_type else "",
         short=f"{short[:1].upper()}{short[1:]}" if short else "",
         text=role.text,
     )
@@ -227,11 +227,11 @@ def _near(results: StackResults, alike: Sequence[Neighbours]) -> Near | None:
         return None
     maps, names = results.once(mean_maps), {head_name(h): h for h in heads_of(results.stack)}
     tiles, view = [], alike[-1].view
-    place = alike[-1].views.index(view)
+    position = alike[-1].views.index(view)
     for row in alike[-1].rows:
         head = names[row.name]
         picture = tile_picture(maps, (head.layer, head.head))
-        tiles.append(NearTile(row.name, row.href, picture, row.distances[place].text))
+        tiles.append(NearTile(row.name, row.href, picture, row.distances[position].text))
     return Near(VIEWS[View(view)], tuple(tiles))
 
 

@@ -82,16 +82,16 @@ def _facts(results: StackResults) -> tuple[HeadFacts, ...]:
 def _of(
     results: StackResults, head: HeadName, types: Types, relations: HeadRelations | None
 ) -> HeadFacts:
-    place = head.layer, head.head
-    found, best = types.get(place), relations.at(*place) if relations else None
+    cell = head.layer, head.head
+    head_type, best = types.get(cell), relations.at(*cell) if relations else None
     tests = results.once(tests_of) if best else None
-    beats = best is not None and tests is not None and tests.beats(best.label, place)
+    beats = best is not None and tests is not None and tests.beats(best.label, cell)
     return HeadFacts(
         head=head,
         name=head_name(head),
         href=head_page(head),
-        label=Fact(found.family, found.detail) if found else Fact(),
-        looks=_looks(results, place),
+        label=Fact(head_type.family, head_type.detail) if head_type else Fact(),
+        looks=_looks(results, cell),
         relation=_relation(best, beats=beats) if best else Fact(),
         beats=beats,
     )
@@ -130,7 +130,7 @@ def _relation(best: HeadRelation, *, beats: bool) -> Fact:
 
 def _relations(results: StackResults) -> HeadRelations | None:
     """None where the study did not keep what the comparison needs."""
-    sums = results.study.survey.heads.get(results.stack.name)
+    sums = results.study.corpus_sums.heads.get(results.stack.name)
     there = [label for label in LABELS if results.has(METRIC, VIEW, label)]
     if results.stack.crosses or sums is None or sums.found is None or not there:
         return None

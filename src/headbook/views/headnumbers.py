@@ -29,7 +29,7 @@ class MetricRow:
         unit: of the values.
         cells: by view, in the order of `View`; None where the view does not apply.
         uniform: the same for uniform attention.
-        controls: the same for what the model is compared with, in the order of the page's.
+        baselines: the same for what the model is compared with, in the order of the page's.
         percentile: place among all heads of the stack in the stack's default view, 0 to 100;
             None without one.
     """
@@ -40,7 +40,7 @@ class MetricRow:
     unit: str
     cells: tuple[Cell | None, ...]
     uniform: str
-    controls: tuple[str, ...]
+    baselines: tuple[str, ...]
     percentile: int | None
 
 
@@ -95,7 +95,7 @@ def _row(results: StackResults, head: HeadName, metric: HeadMetric, label: str) 
             for v in View
         ),
         uniform=number(even, share=is_share(metric)),
-        controls=tuple(
+        baselines=tuple(
             beside(results, control, metric, label, (head.layer, head.head))
             for control in results.twins
         ),

@@ -65,7 +65,7 @@ def heads_page(results: Results) -> HeadsPage | None:
     offered = columns(results)
     if not offered:
         return None
-    shown = first_columns(offered)
+    first = first_columns(offered)
     heads = [*chain.from_iterable(head_facts(r) for r in results.values())]
     model = next(iter(results.values())).study.manifest.model.name
     return HeadsPage(
@@ -73,16 +73,16 @@ def heads_page(results: Results) -> HeadsPage | None:
         title="Heads",
         description=f"All {counted(len(heads), 'head')} of {model}: type, attention, "
         "relations and all metrics, to sort and filter.",
-        questions=tuple(questions(results, offered, shown)),
-        columns=tuple((column.title, column.unit) for column in shown),
-        rows=tuple(_line(results, facts, shown) for facts in heads[:MOST_ROWS]),
+        questions=tuple(questions(results, offered, first)),
+        columns=tuple((column.title, column.unit) for column in first),
+        rows=tuple(_line(results, facts, first) for facts in heads[:MOST_ROWS]),
         total=len(heads),
         figures=tuple(_figures(results, axes(offered))),
     )
 
 
-def _line(results: Results, facts: HeadFacts, shown: Sequence[Column]) -> HeadLine:
-    cells = tuple(Cell.of(column.at(results, facts.head), column.metric) for column in shown)
+def _line(results: Results, facts: HeadFacts, first: Sequence[Column]) -> HeadLine:
+    cells = tuple(Cell.of(column.at(results, facts.head), column.metric) for column in first)
     return HeadLine(facts.name, facts.href, (facts.label, facts.looks, facts.relation), cells)
 
 

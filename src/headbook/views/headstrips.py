@@ -16,7 +16,7 @@ from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.wording import VIEWS, is_share, label_name, number
 
-SHOWN = 6
+MOST_STRIPS = 6
 KINDS = {
     "previous": "Attention to the previous token",
     "next": "Attention to the next token",
@@ -83,7 +83,7 @@ def strips(results: StackResults, head: HeadName) -> tuple[Strip, ...]:
             rank, away = _extreme(values, own)
             found.append((-rank, -away, order, (metric, label, view)))
     found.sort(key=lambda each: each[:3])
-    return tuple(_strip(results, head, *asked) for *_, asked in found[:SHOWN])
+    return tuple(_strip(results, head, *asked) for *_, asked in found[:MOST_STRIPS])
 
 
 def _asked(results: StackResults) -> tuple[tuple[HeadMetric, str, View], ...]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import HeadMetric
-from headbook.numbers.results import Number, Numbers, StackResults
+from headbook.numbers.results import Estimate, Estimates, StackResults
 from headbook.stored.shown import HeadName
 from headbook.summaries.intervals import FEW
 from headbook.terms import View
@@ -54,13 +54,13 @@ class Column:
         views = " or ".join(dict.fromkeys(VIEWS[view] for view in self.views.values()))
         return f"{self.metric.unit}, {views}" if self.metric.unit else views
 
-    def at(self, results: Results, head: HeadName) -> Number:
+    def at(self, results: Results, head: HeadName) -> Estimate:
         """A head's number; NaN where there is none."""
         if head.stack not in self.views:
-            return Number(np.nan, np.nan, np.nan, 0, 0)
+            return Estimate(np.nan, np.nan, np.nan, 0, 0)
         return self.numbers(results[head.stack]).at(head.layer, head.head)
 
-    def numbers(self, results: StackResults) -> Numbers:
+    def numbers(self, results: StackResults) -> Estimates:
         """The numbers of a stack that has them. *Shape:* ``(layer, head)``."""
         return results.heads(self.metric.id, self.views[results.stack.name], self.label)
 
@@ -70,7 +70,7 @@ def columns(results: Results) -> tuple[Column, ...]:
     there = {metric.id for r in results.values() for metric in r.metrics}
     order = head_metrics(metric for name, metric in all_metrics().items() if name in there)
     asked = ((metric, label) for metric in order for label in offered_labels(metric))
-    made = (Column(*each, _views(results, *each)) for each in asked)
+    made = (Column(*pair, _views(results, *pair)) for pair in asked)
     return tuple(column for column in made if column.views)
 
 
@@ -111,9 +111,9 @@ def list_data(results: Results) -> dict[str, Any]:
 
 
 def _row(facts: HeadFacts) -> list[Any]:
-    said = (facts.label, facts.looks, facts.relation)
+    summary = (facts.label, facts.looks, facts.relation)
     place = (facts.name, facts.href, facts.head.stack, facts.head.layer)
-    return [*place, *map(_written, said), int(facts.beats)]
+    return [*place, *map(_written, summary), int(facts.beats)]
 
 
 def _written(fact: Fact) -> list[Any]:

@@ -26,7 +26,7 @@ class Card:
         name, href: the head and its page.
         type, style: its type, and the classes of its colours; empty without one.
         border: what it is near the border of; may be empty.
-        said: what it does, in a few words.
+        summary: what it does, in a few words.
         evidence: the sentence with the numbers behind that.
         given, brought: shares of the sink of attention and of the output norm; – without one.
         what: the sink in words.
@@ -39,7 +39,7 @@ class Card:
     type: str
     style: str
     border: str
-    said: str
+    summary: str
     evidence: str
     given: str
     brought: str
@@ -50,7 +50,7 @@ class Card:
     @property
     def data(self) -> list[Any]:
         """The same for the page's script, what the tile has left out."""
-        return [self.name, self.href, self.type, self.style, self.border, self.said,
+        return [self.name, self.href, self.type, self.style, self.border, self.summary,
                 self.evidence, self.given, self.brought, self.what, self.caption,
                 [list(part) for part in self.text]]  # fmt: skip
 
@@ -81,30 +81,30 @@ def strongest_of(results: StackResults) -> Mapping[HeadName, Exemplar]:
 
 
 def _strongest(results: StackResults) -> Mapping[HeadName, Exemplar]:
-    found: dict[HeadName, Exemplar] = {}
-    for each in results.study.portrait.exemplars:
-        if each.head.stack == results.stack.name and each.ranking is Ranking.STRONGEST:
-            known = found.setdefault(each.head, each)
-            found[each.head] = min(known, each, key=lambda e: e.rank)
-    return found
+    exemplars: dict[HeadName, Exemplar] = {}
+    for exemplar in results.study.sentence_data.exemplars:
+        if exemplar.head.stack == results.stack.name and exemplar.ranking is Ranking.STRONGEST:
+            known = exemplars.setdefault(exemplar.head, exemplar)
+            exemplars[exemplar.head] = min(known, exemplar, key=lambda e: e.rank)
+    return exemplars
 
 
 def card(results: StackResults, head: HeadName) -> Card:
     """The card of one head."""
     known, exemplar = roles_of(results)[head], strongest_of(results).get(head)
-    found, place = known.type, (head.layer, head.head)
+    head_type, cell = known.type, (head.layer, head.head)
     claim = known.claim("relation") or next(iter(known.claims), None)
-    said = known.short or "no role by these rules"
+    summary = known.short or "no role by these rules"
     return Card(
         name=head_name(head),
         href=head_page(head),
-        type=found.name if found else "",
-        style=style_of(found) if found else "",
-        border=found.near if found else "",
-        said=f"{said[:1].upper()}{said[1:]}.",
+        type=head_type.name if head_type else "",
+        style=style_of(head_type) if head_type else "",
+        border=head_type.near if head_type else "",
+        summary=f"{summary[:1].upper()}{summary[1:]}.",
         evidence=claim.text if claim and claim.kind != "sink" else "",
-        given=_share(results, "sink_share", place),
-        brought=_share(results, "sink_norm_share", place),
+        given=_share(results, "sink_share", cell),
+        brought=_share(results, "sink_norm_share", cell),
         what=sink_words(results),
         caption=_caption(results, exemplar) if exemplar else "",
         text=tuple(_text(results, exemplar)) if exemplar else (),
@@ -118,7 +118,7 @@ def _share(results: StackResults, metric: str, place: Place) -> str:
 
 
 def _caption(results: StackResults, exemplar: Exemplar) -> str:
-    texts = results.study.portrait.sentences[exemplar.index].texts
+    texts = results.study.sentence_data.sentences[exemplar.index].texts
     query = texts[results.stack.queries].pieces[exemplar.query]
     key = texts[results.stack.keys].pieces[exemplar.key]
     return visible(f"Strongest: {query} → {key}, {number(exemplar.score)}")
@@ -127,7 +127,7 @@ def _caption(results: StackResults, exemplar: Exemplar) -> str:
 def _text(results: StackResults, exemplar: Exemplar) -> Iterator[tuple[str, str]]:
     """The text around query and key; across two texts that of the keys."""
     stack = results.stack
-    text = results.study.portrait.sentences[exemplar.index].texts[stack.keys]
+    text = results.study.sentence_data.sentences[exemplar.index].texts[stack.keys]
     looks = None if stack.crosses else exemplar.query
     centres = [exemplar.key] if looks is None else [looks, exemplar.key]
     row = exemplar.attention[exemplar.query]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.stored.shown import ShownSentence, ShownText
+from headbook.stored.shown import StoredSentence, StoredText
 from headbook.stored.wordmaps import word_names
 from headbook.terms import Stack
 from headbook.writing import images
@@ -22,7 +22,7 @@ def exact(maps: NDArray[np.uint8] | None) -> bool:
 
 def attention_data(
     stack: Stack,
-    sentence: ShownSentence,
+    sentence: StoredSentence,
     maps: NDArray[np.uint8],
     norms: NDArray[np.float32] | None,
 ) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def attention_data(
     return found
 
 
-def text_data(text: ShownText) -> dict[str, Sequence[Any]]:
+def text_data(text: StoredText) -> dict[str, Sequence[Any]]:
     """The tokens of a text, and its words: runs of tokens that pages can add up.
 
     Returns:
@@ -59,8 +59,8 @@ def text_data(text: ShownText) -> dict[str, Sequence[Any]]:
     numbers: dict[int, int] = {}
     units: list[int] = []
     spelled: list[str] = []
-    for place, (piece, word) in enumerate(zip(text.pieces, text.words, strict=True)):
-        own = word if word >= 0 else -1 - place
+    for index, (piece, word) in enumerate(zip(text.pieces, text.words, strict=True)):
+        own = word if word >= 0 else -1 - index
         if own not in numbers:
             numbers[own] = len(numbers)
             spelled.append((names[word] if word >= 0 else "") or piece)

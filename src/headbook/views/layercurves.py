@@ -8,7 +8,7 @@ import numpy as np
 
 from headbook.charts.drawing import Drawing
 from headbook.charts.lines import Line, layer_lines
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.results import Estimates, StackResults
 from headbook.numbers.roles import sink_words
 from headbook.terms import Space, State, View
 from headbook.wording import STACKS, percent
@@ -119,17 +119,17 @@ def _by_class(results: StackResults, metric: str, space: Space | None) -> Iterat
 
 
 def _of(
-    results: StackResults, name: str, numbers: Numbers, digits: int = -1, *, dashed: bool = False
+    results: StackResults, name: str, numbers: Estimates, digits: int = -1, *, dashed: bool = False
 ) -> Line:
     layers = [*results.stack.attention_layers]
     value, low, high = (part[layers] for part in numbers[:3])
     if dashed:
         low = high = np.full(len(layers), math.nan)
-    told = [
+    texts = [
         percent(each) if digits < 0 else f"{each:.{digits}f}".replace("-", "−")
         for each in map(float, value)
     ]
-    return Line(name, value, low, high, told, dashed)
+    return Line(name, value, low, high, texts, dashed)
 
 
 def _drawn(
@@ -143,10 +143,10 @@ def _drawn(
         for mark in dict.fromkeys(marks)
         if not mark or abs(mark) >= APART * (ends[1] - ends[0])
     ]
-    told = f"{caption}; {STACKS[stack.name]}. Bands: 95 % intervals, sentences as clusters."
+    caption_text = f"{caption}; {STACKS[stack.name]}. Bands: 95 % intervals, sentences as clusters."
     return layer_lines(
         f"overview-{name}-{stack.name}",
-        told,
+        caption_text,
         lines,
         layers=stack.attention_layers,
         ends=ends,
@@ -163,8 +163,8 @@ def _ends(lines: Sequence[Line]) -> tuple[float, float]:
     values, bands = ([part[~np.isnan(part)] for part in parts] for parts in (
         [line.values for line in lines], [end for line in lines for end in (line.low, line.high)]
     ))  # fmt: skip
-    most = ROOM * max((float(abs(each).max(initial=0)) for each in values), default=0.0)
-    known = np.concatenate([*values, *(each.clip(-most, most) for each in bands)])
+    most = ROOM * max((float(abs(value).max(initial=0)) for value in values), default=0.0)
+    known = np.concatenate([*values, *(band.clip(-most, most) for band in bands)])
     low, high = float(known.min(initial=0)), float(known.max(initial=0))
     return (-_round(-low) if low < 0 else 0.0), (_round(high) if high > 0 else 1.0)
 

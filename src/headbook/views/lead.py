@@ -8,7 +8,7 @@ import numpy as np
 from headbook.findings import Link
 from headbook.findings.said import Parts
 from headbook.numbers.headtypes import Rest, head_types
-from headbook.numbers.relationnames import way
+from headbook.numbers.relationnames import ends_of
 from headbook.numbers.results import StackResults
 from headbook.numbers.roles import Role, point_estimate, sink_words
 from headbook.stored.shown import HeadName
@@ -71,13 +71,13 @@ def _is_even(types: Mapping[tuple[int, int], object], place: tuple[int, int]) ->
 
 def _even_layers(results: StackResults) -> list[int]:
     """The first layers of which more than half of the heads are near-uniform, sinks aside."""
-    types, found = head_types(results), []
+    types, even_layers = head_types(results), []
     for layer in results.stack.attention_layers:
         near = [_is_even(types, (layer, y)) for y in _heads(results)]
         if sum(near) <= HALF * len(near):
             break
-        found.append(layer)
-    return found
+        even_layers.append(layer)
+    return even_layers
 
 
 def _layers(layers: Sequence[int]) -> str:
@@ -116,9 +116,9 @@ def _stacks(results: Mapping[str, StackResults]) -> Iterator[str]:
     model = next(iter(results.values())).study.manifest.model.name
     clauses = []
     for r in results.values():
-        types = [each for each in head_types(r).values() if each is not None]
+        types = [head_kind for head_kind in head_types(r).values() if head_kind is not None]
         if types:
-            names = Counter(" + ".join(k.name for k in kinds_of(each)) for each in types)
+            names = Counter(" + ".join(k.name for k in kinds_of(kind)) for kind in types)
             (name, number), total = names.most_common(1)[0], len(types)
             clauses.append(f"{STACKS[r.stack.name]}, {name} ({number:,} of {total:,} heads)")
     if clauses:
@@ -135,7 +135,7 @@ def _roles(results: Mapping[str, StackResults]) -> Iterator[str | Link]:
         ranked = [each for each in ranked if each[1] not in taken]
         if ranked and len(chosen) < MOST_ROLES:
             r, head, known = max(ranked, key=lambda each: _much(each[2], kind))
-            chosen.append((head, _told(r, known, kind)))
+            chosen.append((head, _role_text(r, known, kind)))
     for n, (head, text) in enumerate(chosen):
         yield "" if n == 0 else "; " if n < len(chosen) else ""
         yield Link(head_name(head), head_page(head))
@@ -158,7 +158,7 @@ def _much(known: Role, kind: str) -> float:
     return claim.value.value - (claim.baseline if kind == "relation" else 0.0)
 
 
-def _told(results: StackResults, known: Role, kind: str) -> str:
+def _role_text(results: StackResults, known: Role, kind: str) -> str:
     """What one head does, with its evidence where that was tested."""
     claim = known.claim("position" if kind in {"previous", "next"} else kind)
     assert claim is not None
@@ -169,6 +169,6 @@ def _told(results: StackResults, known: Role, kind: str) -> str:
     place = [known.head.layer, known.head.head]
     own = (tests.head == place).all(1) & (tests.accuracy.value == claim.value.value)
     n = int(np.flatnonzero(own)[0])
-    margin, ends = tests.margin.at(n), way(tests.labels[n])
-    told = f"attends from {ends.query} to {ends.key}"
-    return f"{told} ({point_estimate(margin)} over the best fixed offset)"
+    margin, ends = tests.margin.at(n), ends_of(tests.labels[n])
+    text = f"attends from {ends.query} to {ends.key}"
+    return f"{text} ({point_estimate(margin)} over the best fixed offset)"

@@ -78,8 +78,8 @@ def matrices(stack: str, found: Mapping[View, Likeness], *, listed: bool) -> Ite
             cell=round(cell, 2),
             marks=_marks([head.layer for head in heads], cell),
             rows=tuple(
-                MatrixRow(head_name(h), head_page(h), round(place * cell, 2))
-                for place, h in enumerate(heads if listed else ())
+                MatrixRow(head_name(h), head_page(h), round(index * cell, 2))
+                for index, h in enumerate(heads if listed else ())
             ),
         )
 

@@ -142,14 +142,18 @@ def metrics_page(metrics: Sequence[Metric]) -> MetricsPage:
 def study_metrics(results: Mapping[str, StackResults]) -> list[Metric]:
     """The metrics that a study has numbers for, in the order of lists."""
     there = {metric.id for r in results.values() for metric in r.metrics}
-    survey = next(iter(results.values())).study.survey
-    sums = [*survey.tokens.values(), *survey.lookups.values(), *survey.flows.values()]
+    corpus_sums = next(iter(results.values())).study.corpus_sums
+    sums = [
+        *corpus_sums.tokens.values(),
+        *corpus_sums.lookups.values(),
+        *corpus_sums.flows.values(),
+    ]
     columns: list[TokenColumn | PairColumn] = [c for table in sums for c in table.columns]
-    columns += [c for table in survey.distances.values() for c in table.columns]
+    columns += [c for table in corpus_sums.distances.values() for c in table.columns]
     there |= {column.metric for column in columns}
-    there |= {c.metric for table in survey.geometry.values() for c in table.columns}
-    there |= {column.metric for table in survey.anchors.values() for column in table.columns}
-    there |= {CKA for table in survey.geometry.values() if table.products.size}
+    there |= {c.metric for table in corpus_sums.geometry.values() for c in table.columns}
+    there |= {column.metric for table in corpus_sums.anchors.values() for column in table.columns}
+    there |= {CKA for table in corpus_sums.geometry.values() if table.products.size}
     return [metric for metric in all_metrics().values() if metric.id in there]
 
 

@@ -69,11 +69,11 @@ def neighbours(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...
     heads = next(iter(found.values())).heads if found else ()
     return {
         head: tuple(
-            Neighbours(view, tuple(found), tuple(neighbour(found, place, other) for other in near))
+            Neighbours(view, tuple(found), tuple(neighbour(found, index, other) for other in near))
             for view, each in found.items()
-            if (near := each.nearest(place, NEAREST))
+            if (near := each.nearest(index, NEAREST))
         )
-        for place, head in enumerate(heads)
+        for index, head in enumerate(heads)
     }
 
 

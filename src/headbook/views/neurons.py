@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from headbook.numbers.results import StackResults
-from headbook.stored.scores import GAP, MOST_BYTES, Scores, size
-from headbook.stored.shown import ShownSentence
+from headbook.stored.scores import GAP, MOST_BYTES, QueriesAndKeys, size
+from headbook.stored.shown import StoredSentence
 from headbook.stored.study import Study
 from headbook.terms import Stack
 from headbook.views.instance import exact
@@ -18,19 +18,19 @@ FOLDER = "data/neurons"
 HIDDEN = "queries, keys and values"  # as a study's gaps call what no hook has seen
 
 
-def traced(study: Study, stack: Stack, sentence: ShownSentence) -> bool:
+def traced(study: Study, stack: Stack, sentence: StoredSentence) -> bool:
     """Whether pages have the queries and keys of a sentence, beside the weights themselves."""
     place = stack.name, sentence.index
-    kept = any(name[:2] == place for name in study.portrait.scores)
-    return kept and exact(study.portrait.maps.get(place))
+    kept = any(name[:2] == place for name in study.sentence_data.queries_and_keys)
+    return kept and exact(study.sentence_data.maps.get(place))
 
 
-def neuron_files(stack: Stack, sentence: ShownSentence) -> str:
+def neuron_files(stack: Stack, sentence: StoredSentence) -> str:
     """Where the files of a sentence's layers are, up to the layer's number."""
     return f"{FOLDER}/{sentence_file(sentence.number)}-{stack.name}-L"
 
 
-def reason(results: StackResults, sentence: ShownSentence) -> str:
+def reason(results: StackResults, sentence: StoredSentence) -> str:
     """Why pages cannot show how the weights of a sentence come about; empty where they can.
 
     A whole sentence without its full stop.
@@ -38,7 +38,7 @@ def reason(results: StackResults, sentence: ShownSentence) -> str:
     study, stack = results.study, results.stack
     if traced(study, stack, sentence):
         return ""
-    if not exact(study.portrait.maps.get((stack.name, sentence.index))):
+    if not exact(study.sentence_data.maps.get((stack.name, sentence.index))):
         return "its weights are not shown one by one"
     for gap in study.manifest.gaps:
         if gap.what in {HIDDEN, GAP} and gap.stack in {"", stack.name}:
@@ -56,25 +56,25 @@ def reason(results: StackResults, sentence: ShownSentence) -> str:
     return f"queries and keys were kept of {first}; --neuron-sentences {sentence.number} keeps more"
 
 
-def neurons_data(study: Study, stack: Stack, sentence: ShownSentence) -> Iterator[tuple[int, Any]]:
+def neurons_data(study: Study, stack: Stack, sentence: StoredSentence) -> Iterator[tuple[int, Any]]:
     """What each layer's file holds, by layer; nothing where pages do not have it."""
     if not traced(study, stack, sentence):
         return
-    for (name, index, layer), scores in study.portrait.scores.items():
+    for (name, index, layer), queries_and_keys in study.sentence_data.queries_and_keys.items():
         if (name, index) == (stack.name, sentence.index):
-            yield layer, _data(scores)
+            yield layer, _data(queries_and_keys)
 
 
-def _data(scores: Scores) -> dict[str, Any]:
+def _data(queries_and_keys: QueriesAndKeys) -> dict[str, Any]:
     """Numbers of one layer; arrays in base64, row by row, lowest byte first."""
     single = np.dtype("<f4")
     return {
-        "heads": scores.queries.shape[0],
-        "keyHeads": scores.keys.shape[0],
-        "width": scores.queries.shape[2],
-        "scaling": float(scores.scaling),
-        "queries": images.base64_of(scores.queries.astype(single)),
-        "keys": images.base64_of(scores.keys.astype(single)),
-        "added": images.base64_of(scores.added.astype(single)),
-        "seen": images.base64_of(scores.seen),
+        "heads": queries_and_keys.queries.shape[0],
+        "keyHeads": queries_and_keys.keys.shape[0],
+        "width": queries_and_keys.queries.shape[2],
+        "scaling": float(queries_and_keys.scaling),
+        "queries": images.base64_of(queries_and_keys.queries.astype(single)),
+        "keys": images.base64_of(queries_and_keys.keys.astype(single)),
+        "added": images.base64_of(queries_and_keys.added.astype(single)),
+        "seen": images.base64_of(queries_and_keys.seen),
     }

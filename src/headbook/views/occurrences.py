@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts import Figure, occurrence_paths
-from headbook.stored.shown import ShownText
+from headbook.stored.shown import StoredText
 from headbook.stored.study import Study
 from headbook.summaries.typesums import TYPE_METRIC
 from headbook.terms import CONTENT, Space, Stack, State
 from headbook.wording import STACKS, first_of, sentence_file, visible
 
-SHOWN = 6  # types that a page draws
+MOST_DRAWN = 6  # types that a page draws
 MOST = 4  # occurrences of a type
 AROUND = 4  # tokens of context on either side
 HALF = 5  # of ten nearest entries
@@ -99,15 +99,15 @@ def compared_types(study: Study, stack: Stack) -> tuple[Compared, ...]:
         pairs = combinations(many[piece], 2)
         return float(np.mean([len(places[a][-1] & places[b][-1]) for a, b in pairs]))
 
-    first = sorted(many, key=lambda piece: (together(piece), piece))[:SHOWN]
+    first = sorted(many, key=lambda piece: (together(piece), piece))[:MOST_DRAWN]
     made = [(piece, {at: places[at] for at in many[piece]}) for piece in first]
     return tuple(
-        _compared(study, stack, chosen, *each, number=number) for number, each in enumerate(made)
+        _compared(study, stack, chosen, *pair, number=number) for number, pair in enumerate(made)
     )
 
 
-def _text(study: Study, stack: Stack, sentence: int) -> ShownText:
-    return study.portrait.sentences[sentence - 1].texts[stack.queries]
+def _text(study: Study, stack: Stack, sentence: int) -> StoredText:
+    return study.sentence_data.sentences[sentence - 1].texts[stack.queries]
 
 
 def _content(study: Study, stack: Stack, sentence: int, position: int) -> bool:
@@ -119,7 +119,7 @@ def _content(study: Study, stack: Stack, sentence: int, position: int) -> bool:
 
 def _entries(rows: pd.DataFrame) -> list[frozenset[str]]:
     """The nearest entries of a token after each layer."""
-    return [frozenset(each) for _, each in rows.groupby("layer")["neighbour"]]
+    return [frozenset(series) for _, series in rows.groupby("layer")["neighbour"]]
 
 
 def _compared(
@@ -132,7 +132,7 @@ def _compared(
         figure=occurrence_paths(
             f"occurrences-{stack.name}-{number}", caption, *_paths(study, stack, places)
         ),
-        occurrences=tuple(_occurrence(study, stack, nearest, *place) for place in places),
+        occurrences=tuple(_occurrence(study, stack, nearest, *cell) for cell in places),
         partings=tuple(_partings(places)),
     )
 

@@ -48,12 +48,12 @@ def offsets(results: StackResults, head: HeadName) -> Offsets | None:
     view = results.stack.default_view
     bars = []
     for offset in range(-REACH, (0 if results.stack.causal else REACH) + 1):
-        found = results.heads(METRIC, view, str(offset)).at(head.layer, head.head)
+        estimate = results.heads(METRIC, view, str(offset)).at(head.layer, head.head)
         even = results.uniform(METRIC, view, str(offset)).at(head.layer)
-        bars.append(Bar(offset, found.value, found.low, found.high, even.value))
+        bars.append(Bar(offset, estimate.value, estimate.low, estimate.high, even.value))
     caption = (
         f"Share of the attention of head {head_name(head)} by distance from query to key, "
-        f"{VIEWS[view]}, {counted(found.sentences, 'sentence')}. Lines: 95\u202f% intervals; "
+        f"{VIEWS[view]}, {counted(estimate.sentences, 'sentence')}. Lines: 95\u202f% intervals; "
         "dashed: uniform attention."
     )
     drawing = offset_profile(profile_name(head), caption, bars)

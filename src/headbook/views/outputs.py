@@ -10,7 +10,7 @@ from headbook.charts import Figure, heat_map
 from headbook.findings import CHOICE, REPORT
 from headbook.measures.arithmetic import effective_number
 from headbook.metrics import all_metrics
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.results import Estimates, StackResults
 from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.views.cells import domain
@@ -43,13 +43,13 @@ class Outputs:
     """The heads of a stack by what they write.
 
     Attributes:
-        said: what the numbers say, in sentences.
+        sentences: what the numbers say, in sentences.
         n_heads: heads of a layer.
         figure: share of every head.
         lines: by layer.
     """
 
-    said: tuple[str, ...]
+    sentences: tuple[str, ...]
     n_heads: int
     figure: Figure
     lines: tuple[OutputLine, ...]
@@ -65,7 +65,7 @@ def outputs(results: StackResults) -> Outputs | None:
         for layer in results.stack.attention_layers
     )
     return Outputs(
-        said=tuple(_said(results, numbers)),
+        sentences=tuple(_sentences(results, numbers)),
         n_heads=results.stack.n_heads,
         figure=_figure(results, numbers),
         lines=lines,
@@ -84,12 +84,12 @@ def _line(results: StackResults, layer: int, count: float) -> OutputLine:
     return OutputLine(layer, number(count), strongest, weakest)
 
 
-def _head(results: StackResults, numbers: Numbers, layer: int, head: int) -> HeadRow:
+def _head(results: StackResults, numbers: Estimates, layer: int, head: int) -> HeadRow:
     name = HeadName(results.stack.name, layer, head)
     return HeadRow.of(name, numbers.at(layer, head), all_metrics()[OUTPUT])
 
 
-def _said(results: StackResults, numbers: Numbers) -> Iterator[str]:
+def _sentences(results: StackResults, numbers: Estimates) -> Iterator[str]:
     stack = results.stack
     counts = np.array([effective_number(shares) for shares in numbers.value])
     if np.isnan(counts).all() or stack.n_heads < 2:
@@ -105,17 +105,17 @@ def _said(results: StackResults, numbers: Numbers) -> Iterator[str]:
     strongest, weakest = (
         np.unravel_index(int(pick(chosen)), chosen.shape) for pick in (np.nanargmax, np.nanargmin)
     )
-    told = [
+    ends = [
         f"{head_name(HeadName(stack.name, int(at[0]), int(at[1])))}, {percent(report[at])}"
         for at in (strongest, weakest)
     ]
     yield (
-        f"Largest share of a layer's output norm: {told[0]}; smallest: {told[1]}; equal heads: "
+        f"Largest share of a layer's output norm: {ends[0]}; smallest: {ends[1]}; equal heads: "
         f"{percent(1 / stack.n_heads)} each."
     )
 
 
-def _figure(results: StackResults, numbers: Numbers) -> Figure:
+def _figure(results: StackResults, numbers: Estimates) -> Figure:
     there = np.nonzero(~np.isnan(numbers.value))
     columns = dict(zip(("layer", "head"), there, strict=True))
     values = {n: getattr(numbers, n)[there] for n in ("value", "low", "high")}

@@ -105,7 +105,7 @@ def overview_page(
     """The first page of a study's site."""
     study = next(iter(results.values())).study
     manifest = study.manifest
-    found = [
+    finding_groups = [
         FindingGroup(STACKS[name], tuple(find(r, r.once(tests_of)))) for name, r in results.items()
     ]
     measured = {name: r for name, r in results.items() if r.metrics}
@@ -115,15 +115,15 @@ def overview_page(
         title=manifest.title,
         description=f"Attention heads and token paths of {manifest.model.name} on "
         f"{counted(manifest.counts['sentences'], 'sentence')}: numbers, charts and exemplars.",
-        lead=(lead(measured) if measured else ()) or (_shown(manifest),),
+        lead=(lead(measured) if measured else ()) or (_coverage(manifest),),
         atlases=tuple(atlas(r) for r in results.values()),
         inspected=notable(results),
         stacks=tuple(
             StackPart(STACKS[name], functions(r) if r.metrics else (), layer_curves(r, drawn))
             for name, r in results.items()
         ),
-        cards=tuple(_cards(found)),
-        findings=tuple(group for group in found if group.findings),
+        cards=tuple(_cards(finding_groups)),
+        findings=tuple(group for group in finding_groups if group.findings),
         grids=grids(measured.values()),
         linked=not any(map(many_heads, results.values())),
         facts=tuple(_facts(manifest)),
@@ -132,7 +132,7 @@ def overview_page(
         failed=manifest.failed,
         warnings=tuple(_warnings(manifest)),
         absent=tuple(dict.fromkeys(gap.what for gap in manifest.gaps)),
-        sentences=bool(study.portrait.listed),
+        sentences=bool(study.sentence_data.listed),
         annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
         counted=counted(manifest.counts["sentences"], "sentence"),
         learned=any(stack.learned_sink for stack in manifest.stacks),
@@ -149,7 +149,7 @@ def _cards(groups: Sequence[FindingGroup]) -> Iterator[FindingCard]:
         yield FindingCard(first[0] if first else "", each)
 
 
-def _shown(manifest: Manifest) -> str:
+def _coverage(manifest: Manifest) -> str:
     """What the page is about, where no number tells more."""
     sentences = counted(manifest.counts["sentences"], "sentence")
     return f"Attention heads of {manifest.model.name} on {sentences}."
@@ -234,5 +234,5 @@ def _alarms(manifest: Manifest) -> Iterator[str]:
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:8])
-    return shown if len(names) <= 8 else f"{shown} and {len(names) - 8:,} more"
+    listed = ", ".join(names[:8])
+    return listed if len(names) <= 8 else f"{listed} and {len(names) - 8:,} more"

@@ -75,7 +75,7 @@ class Page:
 
 
 # What studies store, as readers meet it.
-SHOWN = {
+GAP_NAMES = {
     str(Need.OUTPUTS): "head outputs (values)",
     f"state {State.MID}": f"states {STATES[State.MID]}",
     **{f"space {space}": f"comparison with {name}" for space, name in SPACES.items()},
@@ -86,8 +86,8 @@ def gap_text(gap: Gap) -> str:
     """What is missing, where and why."""
     where = f" in {STACKS[gap.stack]}" if gap.stack else ""
     what = gap.what
-    for stored, shown in SHOWN.items():
-        what = what.replace(stored, shown)
+    for stored, printed in GAP_NAMES.items():
+        what = what.replace(stored, printed)
     return f"{what}{where}: {gap.why}"
 
 

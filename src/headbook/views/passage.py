@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.numbers.results import Number, StackResults
-from headbook.stored.shown import ShownText
+from headbook.numbers.results import Estimate, StackResults
+from headbook.stored.shown import StoredText
 from headbook.terms import HEAD_RULES, RULES, View
 from headbook.views.text import Token, running_text
 from headbook.wording import percent
@@ -53,7 +53,7 @@ class Proposal:
 
 
 def proposals(
-    results: StackResults, text: ShownText, marks: NDArray[np.uint8] | None
+    results: StackResults, text: StoredText, marks: NDArray[np.uint8] | None
 ) -> tuple[Proposal, ...]:
     """A passage as each rule divides it; none for a single sentence.
 
@@ -79,40 +79,40 @@ def _proposals(
         if rule in HEAD_RULES:
             layer, f1 = best_layer(results, rule)
             title = f"{title}, layer {layer} (F1 {percent(f1.value)} over all passages)"
-        said = {int(place) for place in np.flatnonzero(marks[layer, number])}
+        proposed = {int(place) for place in np.flatnonzero(marks[layer, number])}
         yield Proposal(
             title,
-            tuple(_pieces(tokens, said, true)),
-            len(said & true),
-            len(said - true),
-            len(true - said),
+            tuple(_pieces(tokens, proposed, true)),
+            len(proposed & true),
+            len(proposed - true),
+            len(true - proposed),
         )
 
 
-def best_layer(results: StackResults, rule: str) -> tuple[int, Number]:
+def best_layer(results: StackResults, rule: str) -> tuple[int, Estimate]:
     """The layer whose heads together find ends best, and its F1."""
     numbers = results.layers(METRIC, View.RAW, f"f1:{rule}")
     layer = int(np.nan_to_num(numbers.value, nan=-1).argmax())
     return layer, numbers.at(layer)
 
 
-def _part(text: ShownText, token: int) -> int:
+def _part(text: StoredText, token: int) -> int:
     """Which sentence of its passage a token belongs to."""
     return sum(text.spans[token][0] >= start for start, _ in text.parts)
 
 
-def _pieces(tokens: Sequence[Token], said: set[int], true: set[int]) -> Iterator[Piece]:
+def _pieces(tokens: Sequence[Token], proposed: set[int], true: set[int]) -> Iterator[Piece]:
     """The text, cut wherever there is an end or one is proposed."""
     piece: list[Token] = []
     for token in tokens:
         piece.append(token)
-        place = token.position
-        if place in said | true:
-            yield Piece(tuple(piece), _kind(said=place in said, true=place in true))
+        position = token.position
+        if position in proposed | true:
+            yield Piece(tuple(piece), _kind(proposed=position in proposed, true=position in true))
             piece = []
     if piece:
         yield Piece(tuple(piece), "")
 
 
-def _kind(*, said: bool, true: bool) -> str:
-    return "missed" if not said else "right" if true else "wrong"
+def _kind(*, proposed: bool, true: bool) -> str:
+    return "missed" if not proposed else "right" if true else "wrong"

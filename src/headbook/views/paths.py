@@ -9,7 +9,7 @@ import pandas as pd
 from headbook.metrics import all_metrics
 from headbook.metrics.base import TokenMetric
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import ShownSentence
+from headbook.stored.shown import StoredSentence
 from headbook.terms import CONTENT, FUNCTION, Space, State
 from headbook.wording import SPACES, STATES, visible
 
@@ -51,7 +51,7 @@ def drawn_metrics(rows: pd.DataFrame) -> tuple[str, ...]:
 
 
 def paths_data(
-    results: StackResults, sentence: ShownSentence, rows: pd.DataFrame
+    results: StackResults, sentence: StoredSentence, rows: pd.DataFrame
 ) -> dict[str, Any] | None:
     """What the script reads of one stack; None where there is nothing to draw.
 
@@ -70,7 +70,7 @@ def paths_data(
     if not metrics:
         return None
     tables, text = _tables(rows), sentence.texts[results.stack.queries]
-    kinds = [token_kind(*each) for each in zip(text.tags, text.special, strict=True)]
+    kinds = [token_kind(*pair) for pair in zip(text.tags, text.special, strict=True)]
     return {
         "kinds": kinds[:MOST_TOKENS],
         "names": [visible(piece) for piece in text.pieces[:MOST_TOKENS]],
@@ -152,11 +152,11 @@ def _class_means(results: StackResults) -> dict[tuple[str, str], dict[int, float
     """The numbers of layers without a view, by metric and label, then by layer."""
     table = results.study.layers
     table = table[(table["stack"] == results.stack.name) & (table["view"].fillna("") == "")]
-    found: dict[tuple[str, str], dict[int, float]] = {}
+    class_means: dict[tuple[str, str], dict[int, float]] = {}
     columns = (table[name].tolist() for name in ("metric", "label", "layer", "value"))
     for metric, label, layer, value in zip(*columns, strict=True):
-        found.setdefault((metric, label), {})[int(layer)] = float(value)
-    return found
+        class_means.setdefault((metric, label), {})[int(layer)] = float(value)
+    return class_means
 
 
 def _beside(

@@ -15,7 +15,7 @@ from headbook.numbers.results import StackResults
 from headbook.numbers.typeshares import Place, share
 from headbook.stored.shown import HeadName
 from headbook.terms import View
-from headbook.views.answers import PATTERN, Answer, answers
+from headbook.views.answers import PATTERN, Discussion, discussions
 from headbook.views.page import Page
 from headbook.views.thumbs import pictures
 from headbook.wording import STACKS, counted, head_name, head_page, label_name, number
@@ -93,7 +93,7 @@ class StackSection:
     Attributes:
         stack, title: as files and as pages call it.
         behind: how many sentences stand behind the numbers, in words.
-        answers: questions with what the numbers say.
+        discussions: questions with what the numbers say.
         groups: heads by type.
         unknown: how many heads have no type.
         figures: mixtures.
@@ -104,7 +104,7 @@ class StackSection:
     stack: str
     title: str
     behind: str
-    answers: tuple[Answer, ...]
+    discussions: tuple[Discussion, ...]
     groups: tuple[TypeGroup, ...]
     unknown: int
     figures: tuple[Figure, ...]
@@ -157,9 +157,9 @@ def _section(results: StackResults, n_stacks: int) -> StackSection:
         stack=stack.name,
         title=STACKS[stack.name],
         behind=counted(sentences, "sentence"),
-        answers=tuple(answers(results, types)),
+        discussions=tuple(discussions(results, types)),
         groups=tuple(_groups(results, types, MOST_HEADS // n_stacks)),
-        unknown=sum(each is None for each in types.values()),
+        unknown=sum(kind is None for kind in types.values()),
         figures=tuple(_mixtures(results, sentences)),
         even=tuple(_even(results, label, layer) for label in SHARES),
         rows=rows[:most],
@@ -181,15 +181,15 @@ def _groups(results: StackResults, types: Types, most: int) -> Iterator[TypeGrou
     """Types in order of size; where there are too many heads, all lose the same share."""
     pictured = pictures(results)
     members: dict[str, list[tuple[Place, HeadType]]] = {}
-    for place, each in types.items():
+    for cell, each in types.items():
         if each is not None:
-            members.setdefault(each.family, []).append((place, each))
+            members.setdefault(each.family, []).append((cell, each))
     total = sum(map(len, members.values()))
     for family, heads in sorted(members.items(), key=lambda item: -len(item[1])):
-        shown = len(heads) if total <= most else max(len(heads) * most // total, 1)
-        thumbs = tuple(_thumb(results, *each, pictured) for each in heads[:shown])
+        n_drawn = len(heads) if total <= most else max(len(heads) * most // total, 1)
+        thumbs = tuple(_thumb(results, *head, pictured) for head in heads[:n_drawn])
         yield TypeGroup(
-            family or "unknown", MEANING[family], len(heads), thumbs, len(heads) - shown
+            family or "unknown", MEANING[family], len(heads), thumbs, len(heads) - n_drawn
         )
 
 
@@ -206,14 +206,14 @@ def _thumb(
 
 
 def _rows(results: StackResults, types: Types) -> Iterator[PatternRow]:
-    for place, found in types.items():
-        if found is not None:
-            shares = ((x, _fit(results, x, place)) for x in SHARES)
+    for cell, kind in types.items():
+        if kind is not None:
+            shares = ((x, _fit(results, x, cell)) for x in SHARES)
             yield PatternRow(
-                *_name(results, place),
-                label=found.name,
+                *_name(results, cell),
+                label=kind.name,
                 shares=tuple(number(share, share=x in PARTS) for x, share in shares),
-                sentence=" ".join(claim.text for claim in sink(results, place, found)),
+                sentence=" ".join(claim.text for claim in sink(results, cell, kind)),
             )
 
 

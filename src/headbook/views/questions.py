@@ -38,7 +38,7 @@ ASKED = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnsweringHead:
     """A head with its number.
 
     Attributes:
@@ -61,32 +61,32 @@ class Question:
 
     Attributes:
         text: what is asked.
-        answers: a head of each stack.
+        heads: a head of each stack.
         view: the list in the order that answers it, as addresses write it after their #.
         key: the number that answers it, as a column of the list.
     """
 
     text: str
-    answers: tuple[Answer, ...]
+    heads: tuple[AnsweringHead, ...]
     view: str
     key: str
 
 
 def questions(
-    results: Results, offered: Sequence[Column], shown: Sequence[Column]
+    results: Results, offered: Sequence[Column], first: Sequence[Column]
 ) -> Iterator[Question]:
     """The questions that a study has numbers for.
 
     Args:
-        shown: columns that the list shows first; those asked for come before them.
+        first: columns that the list shows first; those asked for come before them.
     """
     there = {(column.metric.id, column.label): column for column in offered}
     for text, name, label, lowest in ASKED:
         column = there.get((name, label))
-        found = tuple(_answers(results, column, lowest=lowest)) if column else ()
-        if column and found:
+        answering_heads = tuple(_heads(results, column, lowest=lowest)) if column else ()
+        if column and answering_heads:
             named = _named(text, label, next(iter(results.values())))
-            yield Question(named, found, _view(column, shown, lowest=lowest), column.key)
+            yield Question(named, answering_heads, _view(column, first, lowest=lowest), column.key)
 
 
 def _named(text: str, label: str, results: StackResults) -> str:
@@ -94,23 +94,23 @@ def _named(text: str, label: str, results: StackResults) -> str:
     return words[0].upper() + words[1:]
 
 
-def _view(column: Column, shown: Sequence[Column], *, lowest: bool) -> str:
-    keys = dict.fromkeys([column.key, *(other.key for other in shown)])
+def _view(column: Column, first: Sequence[Column], *, lowest: bool) -> str:
+    keys = dict.fromkeys([column.key, *(other.key for other in first)])
     sort = column.key if lowest else f"-{column.key}"
     return urlencode({"columns": " ".join(keys), "sort": sort})
 
 
-def _answers(results: Results, column: Column, *, lowest: bool) -> Iterator[Answer]:
+def _heads(results: Results, column: Column, *, lowest: bool) -> Iterator[AnsweringHead]:
     """The head of each stack, chosen on one half of the sentences and reported on the other."""
     for name, r in results.items():
         if name in column.views:
-            found = _tested(r, column.label) if column.metric.id == RELATION else None
-            found = found or _described(r, column, lowest=lowest)
-            if found is not None:
-                yield found
+            answering_head = _tested(r, column.label) if column.metric.id == RELATION else None
+            answering_head = answering_head or _described(r, column, lowest=lowest)
+            if answering_head is not None:
+                yield answering_head
 
 
-def _described(results: StackResults, column: Column, *, lowest: bool) -> Answer | None:
+def _described(results: StackResults, column: Column, *, lowest: bool) -> AnsweringHead | None:
     """The best head beside uniform attention, which its interval should leave out."""
     metric, view = column.metric, column.views[results.stack.name]
     best = chosen(results, metric.id, view, column.label, lowest=lowest)
@@ -119,16 +119,16 @@ def _described(results: StackResults, column: Column, *, lowest: bool) -> Answer
     even = uniform(results, metric.id, view, column.label, best.head.layer)
     share, value = is_share(metric), best.value
     unit = f" {metric.unit}" if metric.unit and not share else ""
-    shown, bracket, ends = (estimate(value, share=share) + unit).partition(" [")
+    value_text, bracket, ends = (estimate(value, share=share) + unit).partition(" [")
     clear = value.high < even.value if lowest else value.low > even.value
     other = percent(even.value) if share else f"{even.value:.3g}"
     behind = "" if math.isnan(even.value) else f"uniform attention: {other}"
-    return Answer(
-        head_link(best.head), shown, f"{bracket}{ends}".strip(), behind, supported=bool(clear)
+    return AnsweringHead(
+        head_link(best.head), value_text, f"{bracket}{ends}".strip(), behind, supported=bool(clear)
     )
 
 
-def _tested(results: StackResults, label: str) -> Answer | None:
+def _tested(results: StackResults, label: str) -> AnsweringHead | None:
     """The best head for a relation beside the best fixed offset on the same words."""
     tests = results.once(tests_of)
     if tests is None or label not in tests.labels:
@@ -143,4 +143,4 @@ def _tested(results: StackResults, label: str) -> Answer | None:
     head = head_link(place_of(tests, n, results.stack.name))
     value, bracket, ends = estimate(tests.accuracy.at(n)).partition(" [")
     interval = f"{bracket}{ends}".strip()
-    return Answer(head, value, interval, behind, supported=bool(tests.supported[n]))
+    return AnsweringHead(head, value, interval, behind, supported=bool(tests.supported[n]))

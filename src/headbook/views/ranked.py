@@ -11,14 +11,14 @@ from headbook.charts.dots import interval_dot
 from headbook.findings import REPORT
 from headbook.metrics import all_metrics
 from headbook.numbers.inference import RelationTests, relation_tests
-from headbook.numbers.results import Number, StackResults
+from headbook.numbers.results import Estimate, StackResults
 from headbook.stored.shown import HeadName
 from headbook.summaries.flips import LEVEL
 from headbook.terms import View
 from headbook.views.cells import Cell
 from headbook.wording import (
+    DIRECTIONS,
     STACKS,
-    WAYS,
     counted,
     head_name,
     head_page,
@@ -38,7 +38,7 @@ class RelationRow:
     """A relation and a direction, with the head that finds it best.
 
     Attributes:
-        relation, way: the label in two parts, as words.
+        relation, direction: the label in two parts, as words.
         words: how many were asked for in the reporting half.
         head, href: the head and its page.
         accuracy: share of the words that it finds.
@@ -52,7 +52,7 @@ class RelationRow:
     """
 
     relation: str
-    way: str
+    direction: str
     words: str
     head: str
     href: str
@@ -69,7 +69,7 @@ class RelationRow:
 
 def tests_of(results: StackResults) -> RelationTests | None:
     """The tests of a stack; None where the study did not keep what they need."""
-    sums = results.study.survey.heads.get(results.stack.name)
+    sums = results.study.corpus_sums.heads.get(results.stack.name)
     if results.stack.crosses or sums is None or sums.found is None:
         return None
     there = [x for x in all_metrics()[METRIC].labels if results.has(METRIC, VIEW, x)]
@@ -108,7 +108,7 @@ def relation_rows(results: StackResults, tests: RelationTests) -> Iterator[Relat
         even = results.half(REPORT, METRIC, VIEW, label, of="uniform").value[head.layer]
         yield RelationRow(
             relation=label.rpartition(":")[0],
-            way=WAYS[label.rpartition(":")[2]],
+            direction=DIRECTIONS[label.rpartition(":")[2]],
             words=f"{accuracy.events:,.0f}",
             head=head_name(head),
             href=head_page(head),
@@ -131,14 +131,14 @@ def _dot(tests: RelationTests, n: int) -> Drawing:
     return Drawing(f"dot-{tests.labels[n]}", tests.labels[n], dot)
 
 
-def _far(results: StackResults, label: str, head: HeadName) -> Number:
+def _far(results: StackResults, label: str, head: HeadName) -> Estimate:
     """Accuracy of a head at words far apart, if there are any."""
     if not results.has(FAR, VIEW, label):
-        return Number(np.nan, np.nan, np.nan, 0, 0)
+        return Estimate(np.nan, np.nan, np.nan, 0, 0)
     return results.half(REPORT, FAR, VIEW, label).at(head.layer, head.head)
 
 
-def _margin(margin: Number) -> Cell:
+def _margin(margin: Estimate) -> Cell:
     behind = f"{margin.sentences:,} sentences, {margin.events:,.0f} observations"
     ends = f"[{points(margin.low)}, {points(margin.high)}]"
     known = not np.isnan(margin.low)
@@ -163,7 +163,7 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
         columns
         | {
             "relation": [tests.labels[n].rpartition(":")[0] for n in label],
-            "way": [WAYS[tests.labels[n].rpartition(":")[2]] for n in label],
+            "way": [DIRECTIONS[tests.labels[n].rpartition(":")[2]] for n in label],
             "layer": layer,
             "head": heads,
             "margin": numbers.value[layer, label],

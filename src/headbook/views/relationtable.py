@@ -12,7 +12,7 @@ from headbook.measures.arithmetic import Floats
 from headbook.measures.relations import LABELS
 from headbook.numbers.inference import RelationTests, best_offsets
 from headbook.numbers.relationnames import relation_words
-from headbook.numbers.results import Number, StackResults
+from headbook.numbers.results import Estimate, StackResults
 from headbook.numbers.roles import estimate
 from headbook.stored.shown import HeadName
 from headbook.summaries.intervals import FEW
@@ -48,13 +48,13 @@ class Measured:
 
 
 def measured(
-    text: str, baseline: str, value: Number, other: float, *, behind: str = "", supported: bool
+    text: str, baseline: str, value: Estimate, other: float, *, behind: str = "", supported: bool
 ) -> Measured:
     """A share with its picture; ``other`` is NaN where there is no baseline."""
-    shown, bracket, ends = estimate(value).partition("[")
+    value_text, bracket, ends = estimate(value).partition("[")
     dot = interval_dot(value.value, value.low, value.high, other, supported=supported)
     picture = Drawing(f"dot-{text}", text, dot)
-    return Measured(text, baseline, behind, shown.strip(), bracket + ends, picture, supported)
+    return Measured(text, baseline, behind, value_text.strip(), bracket + ends, picture, supported)
 
 
 def found_relations(results: StackResults, head: HeadName) -> tuple[Measured, ...]:
@@ -83,13 +83,13 @@ def _test(tests: RelationTests | None, head: HeadName, label: str) -> int | None
     if tests is None or label not in tests.labels:
         return None
     n = list(tests.labels).index(label)
-    place = (head.layer, head.head)
-    return n if tuple(map(int, tests.head[n])) == place and not np.isnan(tests.p[n]) else None
+    cell = (head.layer, head.head)
+    return n if tuple(map(int, tests.head[n])) == cell and not np.isnan(tests.p[n]) else None
 
 
 def _relation(
     label: str,
-    accuracy: Number,
+    accuracy: Estimate,
     offsets: Mapping[str, tuple[int, float]],
     n: int | None,
     tests: RelationTests | None,
@@ -114,8 +114,8 @@ def _relation(
 
 def _offsets(results: StackResults) -> dict[str, tuple[int, float]]:
     """The best fixed offset of each label and what it finds."""
-    found = results.study.survey.heads[results.stack.name].found
-    return {} if found is None else dict(_named(*best_offsets(found)))
+    relation_hits = results.study.corpus_sums.heads[results.stack.name].found
+    return {} if relation_hits is None else dict(_named(*best_offsets(relation_hits)))
 
 
 def _named(

@@ -140,12 +140,12 @@ def _rows(group: Group, results: Mapping[str, StackResults], *, same: bool) -> I
 
 def _own(figure: Published, results: StackResults) -> tuple[str, str, str]:
     """The study's value, its interval and the number of sentences, in words."""
-    found, quantity = figure.quantity.number(results), figure.quantity
-    if math.isnan(found.value):
+    estimate, quantity = figure.quantity.number(results), figure.quantity
+    if math.isnan(estimate.value):
         return MISSING, "", ""
     share = is_share(all_metrics()[quantity.columns[0].metric])
-    ends = interval(found.low, found.high, share=share)
-    return quantity.written(found.value), ends, counted(found.sentences, "sentence")
+    ends = interval(estimate.low, estimate.high, share=share)
+    return quantity.written(estimate.value), ends, counted(estimate.sentences, "sentence")
 
 
 def _used(figure: Published, there: set[str]) -> Iterator[Used]:

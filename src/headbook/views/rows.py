@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from headbook.metrics.base import Metric
-from headbook.numbers.results import Number, Numbers
+from headbook.numbers.results import Estimate, Estimates
 from headbook.stored.shown import HeadName
 from headbook.views.cells import Cell
 from headbook.wording import head_name, head_page
@@ -20,7 +20,7 @@ class HeadRow:
     cell: Cell
 
     @classmethod
-    def of(cls, head: HeadName, value: Number, metric: Metric) -> "HeadRow":
+    def of(cls, head: HeadName, value: Estimate, metric: Metric) -> "HeadRow":
         """A head with its number of a metric."""
         return cls(head_name(head), head_page(head), Cell.of(value, metric))
 
@@ -33,7 +33,7 @@ class LayerRow:
     cells: tuple[Cell, ...]
 
 
-def layer_frame(numbers: Numbers, series: str) -> pd.DataFrame:
+def layer_frame(numbers: Estimates, series: str) -> pd.DataFrame:
     """The numbers of all layers, as one line of a chart."""
     frame = pd.DataFrame({"layer": range(len(numbers.value)), "series": series})
     for name in ("value", "low", "high"):

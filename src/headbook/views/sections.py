@@ -11,12 +11,12 @@ import pandas as pd
 from headbook.charts import Figure, heat_map, layer_curve
 from headbook.charts.draw import UNIFORM
 from headbook.metrics.base import Chart, HeadMetric, Metric, Source
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.results import Estimates, StackResults
 from headbook.stored.shown import HeadName
 from headbook.terms import View
 from headbook.views.cells import Cell, domain
 from headbook.views.rows import HeadRow, LayerRow
-from headbook.views.twins import control_title
+from headbook.views.twins import baseline_title
 from headbook.wording import STACKS, VIEWS, counted, label_name
 
 MOST_HEADS = 150  # lines of a table of heads; the files have them all
@@ -43,7 +43,7 @@ class StackSection:
 
     Attributes:
         title: the kind of attention.
-        shown: what figures and tables show, in words.
+        drawn_text: what figures and tables show, in words.
         figures: heat map and curve.
         columns, layers: table of layers.
         labels: table of labels, for metrics that have several.
@@ -51,7 +51,7 @@ class StackSection:
     """
 
     title: str
-    shown: str
+    drawn_text: str
     figures: tuple[Figure, ...]
     columns: tuple[str, ...]
     layers: tuple[LayerRow, ...]
@@ -79,7 +79,7 @@ def head_section(results: StackResults, metric: HeadMetric) -> StackSection | No
     heads = _head_rows(results, metric, view, label)
     return StackSection(
         title=STACKS[stack.name],
-        shown=f"{VIEWS[view]}{about}",
+        drawn_text=f"{VIEWS[view]}{about}",
         figures=(
             _heat_map(results, metric, drawn, view, label),
             *([_curve(results, metric, drawn, view, label)] if metric.layerwide else []),
@@ -104,7 +104,7 @@ def head_section(results: StackResults, metric: HeadMetric) -> StackSection | No
 
 
 def _drawn(
-    results: StackResults, metric: HeadMetric, labels: Sequence[str], shown: str
+    results: StackResults, metric: HeadMetric, labels: Sequence[str], drawn_text: str
 ) -> list[str]:
     """The labels that charts offer, in their own order: near offsets, or those often seen."""
     if metric.chart is Chart.PROFILE:
@@ -112,7 +112,7 @@ def _drawn(
     if metric.chart is Chart.DISTANCES:
         return [x for x in labels if x in DRAWN_DISTANCES]
     seen = {x: results.heads(metric.id, results.view(metric), x).events.max() for x in labels}
-    most = sorted(labels, key=lambda x: (x != shown, -seen[x]))[:MOST_DRAWN]
+    most = sorted(labels, key=lambda x: (x != drawn_text, -seen[x]))[:MOST_DRAWN]
     return [x for x in labels if x in most]
 
 
@@ -124,7 +124,7 @@ def _head_rows(results: StackResults, metric: HeadMetric, view: View, label: str
 
 
 def _head_row(
-    results: StackResults, metric: HeadMetric, numbers: Numbers, layer: int, head: int
+    results: StackResults, metric: HeadMetric, numbers: Estimates, layer: int, head: int
 ) -> HeadRow:
     name = HeadName(results.stack.name, layer, head)
     return HeadRow.of(name, numbers.at(layer, head), metric)
@@ -150,7 +150,7 @@ def _table(
 
 
 def _rows(
-    metric: HeadMetric, labels: Sequence[str], numbers_of: Callable[[str, View, str], Numbers]
+    metric: HeadMetric, labels: Sequence[str], numbers_of: Callable[[str, View, str], Estimates]
 ) -> pd.DataFrame:
     """The same for anything that gives numbers by metric, view and label."""
     parts: dict[str, list[Any]] = {}
@@ -193,9 +193,9 @@ def _curve(
     if metric.id not in PAIRED or PAIRED[metric.id] not in {m.id for m in results.metrics}:
         series.append(_table(results, metric, labels, "uniform").assign(series=UNIFORM))
         titles.append(UNIFORM)
-    for control in results.twins:
-        titles.append(control_title(results, control))
-        twin = partial(results.band, control)
+    for baseline in results.twins:
+        titles.append(baseline_title(results, baseline))
+        twin = partial(results.band, baseline)
         series.append(_rows(metric, labels, twin).assign(series=titles[-1]))
     caption = (
         f"{metric.title}{_of(label)} by layer, all heads, {VIEWS[view]}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import ShownSentence, rows_of
+from headbook.stored.shown import StoredSentence, rows_of
 from headbook.stored.study import Study
 from headbook.terms import Side
 from headbook.views.page import EVERY, Page
@@ -95,8 +95,8 @@ class SentencesPage(Page):
 
 def sentences_page(study: Study) -> SentencesPage:
     """The list of sentences."""
-    chosen = study.portrait.paged
-    whole = len(study.portrait.listed)
+    chosen = study.sentence_data.paged
+    whole = len(study.sentence_data.listed)
     total = study.manifest.counts["sentences"]
     return SentencesPage(
         path="sentences/index.html",
@@ -127,13 +127,13 @@ def sentence_pages(
         share: of these sentences, those whose pages are made.
     """
     study = next(iter(results.values())).study
-    chosen = study.portrait.paged
+    chosen = study.sentence_data.paged
     tokens, nearest = rows_of(study.tokens), rows_of(study.nearest)
-    for place, sentence in [*enumerate(chosen)][share]:
-        before = chosen[place - 1].number if place else None
-        after = chosen[place + 1].number if place + 1 < len(chosen) else None
+    for position, sentence in [*enumerate(chosen)][share]:
+        before = chosen[position - 1].number if position else None
+        after = chosen[position + 1].number if position + 1 < len(chosen) else None
         rows, near = tokens(sentence.number), nearest(sentence.number)
-        stacks = (stack_of(each, sentence, rows, near) for each in results.values())
+        stacks = (stack_of(result, sentence, rows, near) for result in results.values())
         yield SentencePage(
             path=sentence_page(sentence.number),
             title=f"Sentence {sentence.number}",
@@ -152,13 +152,13 @@ def sentence_pages(
         )
 
 
-def _metadata(sentence: ShownSentence) -> Iterator[tuple[str, str]]:
+def _metadata(sentence: StoredSentence) -> Iterator[tuple[str, str]]:
     if sentence.id and sentence.id != str(sentence.number):
         yield "id", sentence.id
     yield from sentence.metadata.items()
 
 
-def _texts(sentence: ShownSentence) -> Iterator[TextOfSentence]:
+def _texts(sentence: StoredSentence) -> Iterator[TextOfSentence]:
     for side, text in sentence.texts.items():
         remarks = []
         if text.lost:

@@ -7,7 +7,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import ShownSentence
+from headbook.stored.shown import StoredSentence
 from headbook.stored.study import Study
 from headbook.terms import Rollout, Stack
 from headbook.views.entries import Entries, entries
@@ -70,7 +70,7 @@ class StackOfSentence:
 
 
 def stack_of(
-    results: StackResults, sentence: ShownSentence, tokens: pd.DataFrame, near: pd.DataFrame
+    results: StackResults, sentence: StoredSentence, tokens: pd.DataFrame, near: pd.DataFrame
 ) -> StackOfSentence:
     """A sentence in a stack.
 
@@ -81,7 +81,7 @@ def stack_of(
     study, stack = results.study, results.stack
     queries = sentence.texts[stack.queries]
     place = stack.name, sentence.index
-    maps = study.portrait.maps.get(place)
+    maps = study.sentence_data.maps.get(place)
     some = maps is None  # of its heads
     near = near[near["stack"] == stack.name]
     if stack.crosses:
@@ -90,7 +90,7 @@ def stack_of(
     begun = start(results, sentence, maps)
     found = cited_maps(results, sentence)
     width, height = _size(stack, maps)
-    norms = study.portrait.norms
+    norms = study.sentence_data.norms
     return StackOfSentence(
         stack=stack.name,
         title=STACKS[stack.name],
@@ -103,7 +103,7 @@ def stack_of(
         uncited=citing(results, sentence) - len(found) if some else 0,
         exact=bool(found) if some else exact(maps),
         start=begun if some or exact(maps) else None,
-        carried=any(len(e.norms) for each in found.values() for e in each)
+        carried=any(len(e.norms) for exemplars in found.values() for e in exemplars)
         if some
         else place in norms,
         neurons="" if untraced else neuron_files(stack, sentence),
@@ -112,11 +112,11 @@ def stack_of(
         cut=max(0, len(queries.pieces) - MOST_TOKENS),
         entries=entries(near, begun.query if begun else 0),
         sources=sources(_rollouts(study, stack, sentence), queries),
-        proposals=proposals(results, queries, study.portrait.ends.get(place)),
+        proposals=proposals(results, queries, study.sentence_data.ends.get(place)),
     )
 
 
-def sheet_file(sentence: ShownSentence, stack: Stack) -> str:
+def sheet_file(sentence: StoredSentence, stack: Stack) -> str:
     """Where the picture with all maps of a sentence stands."""
     return f"data/sentences/{sentence_file(sentence.number)}-{stack.name}.png"
 
@@ -136,8 +136,8 @@ def _size(stack: Stack, maps: NDArray[np.uint8] | None) -> tuple[int, int]:
     return width, round(height)
 
 
-def _rollouts(study: Study, stack: Stack, sentence: ShownSentence) -> dict[str, NDArray[np.uint8]]:
+def _rollouts(study: Study, stack: Stack, sentence: StoredSentence) -> dict[str, NDArray[np.uint8]]:
     """What a sentence's last states are made of, by kind of rollout."""
     places = {str(kind): (stack.name, sentence.index, str(kind)) for kind in Rollout}
-    found = study.portrait.rollouts
+    found = study.sentence_data.rollouts
     return {kind: found[place] for kind, place in places.items() if place in found}

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headbook.charts import Arc, Drawing, arc_diagram
-from headbook.stored.shown import ShownText
+from headbook.stored.shown import StoredText
 from headbook.stored.wordmaps import n_words, word_names
 from headbook.terms import known_relation
 from headbook.wording import MISSING
@@ -47,7 +47,7 @@ class SentenceTree:
     cut: int
 
 
-def sentence_tree(text: ShownText, name: str) -> SentenceTree | None:
+def sentence_tree(text: StoredText, name: str) -> SentenceTree | None:
     """The tree of a text as it was annotated; None without one.
 
     Args:
@@ -62,7 +62,7 @@ def sentence_tree(text: ShownText, name: str) -> SentenceTree | None:
     return SentenceTree(_drawn(text, name, caption, words), tuple(_rows(text, words)), cut)
 
 
-def _drawn(text: ShownText, name: str, caption: str, words: tuple[str, ...]) -> Drawing:
+def _drawn(text: StoredText, name: str, caption: str, words: tuple[str, ...]) -> Drawing:
     """Arcs over words in the direction in which the text is read."""
     n = len(words)
     turned = _right_to_left(text.text)
@@ -81,7 +81,7 @@ def _right_to_left(text: str) -> bool:
     return next((kind for kind in kinds if kind in {"L", "R", "AL"}), "L") != "L"
 
 
-def _rows(text: ShownText, words: tuple[str, ...]) -> Iterator[TreeRow]:
+def _rows(text: StoredText, words: tuple[str, ...]) -> Iterator[TreeRow]:
     tags = dict(zip(text.words, text.tags, strict=True))
     for word, name in enumerate(words):
         head = text.heads[word]

@@ -145,7 +145,7 @@ def _summary(found: Mapping[View, Likeness]) -> Iterator[str]:
     values = {view: each.apart[pairs] for view, each in found.items()}
     unit = _unit(found)
     there = ~np.isnan([*values.values()]).any(0)
-    values = {view: each[there] for view, each in values.items()}
+    values = {view: value[there] for view, value in values.items()}
     same = (first.layers[pairs[0]] == first.layers[pairs[1]])[there]
     for view, apart in values.items():
         if same.any() and not same.all():
@@ -199,7 +199,7 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
     frames = []
     for view, each in found.items():
         points = turned(each.plane, first.plane)
-        heads = [each.heads[place] for place in each.plane.heads]
+        heads = [each.heads[head] for head in each.plane.heads]
         frame = pd.DataFrame({"head": map(head_name, heads), "layer": [h.layer for h in heads]})
         frames.append(frame.assign(panel=panels[view], x=points[:, 0], y=points[:, 1]))
     measure = "divergences" if first.roots is None else "squared Hellinger distances"
@@ -219,13 +219,13 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
 def _lines(found: Mapping[View, Likeness]) -> Iterator[HeadLine]:
     heads = next(iter(found.values())).heads
     names = [(head_name(head), head_page(head)) for head in heads]
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         yield HeadLine(
             *name,
             tuple(
                 tuple(
-                    Near(*names[other], nats(each.value[place, other]))
-                    for other in each.nearest(place, NEAREST)
+                    Near(*names[other], nats(each.value[index, other]))
+                    for other in each.nearest(index, NEAREST)
                 )
                 for each in found.values()
             ),

@@ -10,14 +10,14 @@ import pandas as pd
 
 from headbook.charts import Drawing, Link, attention_lines, attention_map
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import HeadName, ShownSentence, heads_of
+from headbook.stored.shown import HeadName, StoredSentence, heads_of
 from headbook.views.weights import Axis, StoredMap, Weighting, fewest
 from headbook.wording import head_file, head_name, sentence_file
 
 SHARE = 0.9  # of a row, which the lines of a query hold
 KINDS = ("map", "lines")
 COLUMNS = ("query_position", "query", "key_position", "key", "weight")
-SHOWN = {
+VIEW_TITLES = {
     Weighting.RAW: "Weights of all keys, stored with 8 bits",
     Weighting.NOSINK: "Weights with the sink masked, stored with 8 bits",
     Weighting.RENORM: "Weights with the sink masked and renormalised, stored with 8 bits",
@@ -41,14 +41,14 @@ class Variant(NamedTuple):
         return f"{weighting}-words" if self.words else weighting
 
 
-VARIANTS = [Variant(*each) for each in product(Weighting, (False, True))]
+VARIANTS = [Variant(*pair) for pair in product(Weighting, (False, True))]
 
 
 class Single(NamedTuple):
     """A head in a sentence."""
 
     head: HeadName
-    sentence: ShownSentence
+    sentence: StoredSentence
     map: StoredMap
 
 
@@ -59,11 +59,11 @@ def single_name(kind: str, number: int, head: HeadName) -> str:
 
 def singles(results: StackResults) -> Iterator[tuple[int, HeadName]]:
     """The sentences, by index, and heads whose maps are kept: of listed sentences, of exemplars."""
-    portrait, stack = results.study.portrait, results.stack
+    sentence_data, stack = results.study.sentence_data, results.stack
     heads = heads_of(stack)
-    listed = [s.index for s in portrait.listed if (stack.name, s.index) in portrait.maps]
+    listed = [s.index for s in sentence_data.listed if (stack.name, s.index) in sentence_data.maps]
     yield from ((index, head) for index in listed for head in heads)
-    own = {(e.index, e.head) for e in portrait.exemplars if e.head.stack == stack.name}
+    own = {(e.index, e.head) for e in sentence_data.exemplars if e.head.stack == stack.name}
     yield from sorted(place for place in own if place[0] not in {*listed})
 
 
@@ -85,11 +85,13 @@ def pictures(results: StackResults, wanted: Callable[[str], bool]) -> Iterator[D
 
 
 def _single(results: StackResults, index: int, head: HeadName) -> Single:
-    portrait, stack = results.study.portrait, results.stack
-    maps, norms = (found.get((stack.name, index)) for found in (portrait.maps, portrait.norms))
-    sentence, none = portrait.sentences[index], np.zeros(0, np.float32)
+    sentence_data, stack = results.study.sentence_data, results.stack
+    maps, norms = (
+        found.get((stack.name, index)) for found in (sentence_data.maps, sentence_data.norms)
+    )
+    sentence, none = sentence_data.sentences[index], np.zeros(0, np.float32)
     if maps is None:
-        own = next(e for e in portrait.exemplars if (e.index, e.head) == (index, head))
+        own = next(e for e in sentence_data.exemplars if (e.index, e.head) == (index, head))
         steps, lengths = own.attention, own.norms
     else:
         steps = maps[head.layer, head.head]
@@ -121,15 +123,15 @@ def _caption(single: Single, kind: str, variant: Variant) -> str:
     units = "words" if variant.words else "tokens"
     title = f"Attention of head {head_name(single.head)} in sentence {single.sentence.number}"
     if kind == "map":
-        shown = f"Rows: query {units}, columns: key {units}"
+        axes = f"Rows: query {units}, columns: key {units}"
         if single.map.causal:
-            shown += "; later keys are blank"
+            axes += "; later keys are blank"
     else:
-        shown = (
+        axes = (
             f"Left: query {units}, right: key {units}; of each query the fewest links with "
             f"{SHARE:.0%} of its weights".replace("%", " %")
         )
-    weights = SHOWN[variant.weighting]
+    weights = VIEW_TITLES[variant.weighting]
     if variant.words:
         weights += "; to a word the sum over its tokens, from a word the mean"
-    return f"{title}, {kind}. {shown}. {weights}."
+    return f"{title}, {kind}. {axes}. {weights}."

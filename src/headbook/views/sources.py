@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.charts.ink import ink
-from headbook.stored.shown import STEPS, ShownText
+from headbook.stored.shown import STEPS, StoredText
 from headbook.terms import Rollout
 from headbook.views.text import distinct
 from headbook.wording import THIN, visible
@@ -40,7 +40,7 @@ class Mixture:
 
     Attributes:
         title: what each layer is taken to keep.
-        said: what stands out, in sentences.
+        sentences: what stands out, in sentences.
         note: how to read the picture; also its text for who cannot see it.
         image: one pixel a share, as an image address.
         side: units of the picture in both directions; ``left``, ``top`` and ``right`` are margins
@@ -49,7 +49,7 @@ class Mixture:
     """
 
     title: str
-    said: tuple[str, ...]
+    sentences: tuple[str, ...]
     note: str
     image: str
     side: int
@@ -83,7 +83,7 @@ class Sources:
     cut: int
 
 
-def sources(found: Mapping[str, Steps], text: ShownText) -> Sources | None:
+def sources(found: Mapping[str, Steps], text: StoredText) -> Sources | None:
     """Pictures and table of one sentence; None where nothing was measured.
 
     Args:
@@ -99,27 +99,29 @@ def sources(found: Mapping[str, Steps], text: ShownText) -> Sources | None:
         rows=tuple(
             SourceRow(
                 name,
-                tuple(_cell(found[kind][place], place, quoted) for kind in kinds),
+                tuple(_cell(found[kind][index], index, quoted) for kind in kinds),
             )
-            for place, name in enumerate(names[:MOST_TOKENS])
+            for index, name in enumerate(names[:MOST_TOKENS])
         ),
         cut=max(0, len(names) - MOST_TOKENS),
     )
 
 
-def _mixture(kind: Rollout, steps: Steps, names: list[str], text: ShownText) -> Mixture:
-    shown = steps[:MOST_TOKENS, :MOST_TOKENS]
-    most = max(int(shown.max()), 1)
-    scaled = np.rint(shown / most * (COLOURS - 1)).astype(np.uint8)
+def _mixture(kind: Rollout, steps: Steps, names: list[str], text: StoredText) -> Mixture:
+    corner = steps[:MOST_TOKENS, :MOST_TOKENS]
+    most = max(int(corner.max()), 1)
+    scaled = np.rint(corner / most * (COLOURS - 1)).astype(np.uint8)
     longest = max(len(name[:LETTERS]) for name in names)
-    labels = [Label(CELL * (i + 0.5), name[:LETTERS]) for i, name in enumerate(names[: len(shown)])]
+    labels = [
+        Label(CELL * (i + 0.5), name[:LETTERS]) for i, name in enumerate(names[: len(corner)])
+    ]
     return Mixture(
         title=NAMES[kind],
-        said=tuple(_said(steps, _quoted(text), text.special)),
+        sentences=tuple(_sentences(steps, _quoted(text), text.special)),
         note="Rows: states after the last layer, columns: inputs. Background: 0, strongest colour: "
         f"{_share(most)}, the largest share here.",
         image=images.preview(scaled, ink(COLOURS)),
-        side=CELL * len(shown),
+        side=CELL * len(corner),
         left=6 * longest + 10,
         top=5 * longest + 12,
         right=3 * longest + 8,
@@ -128,16 +130,16 @@ def _mixture(kind: Rollout, steps: Steps, names: list[str], text: ShownText) -> 
     )
 
 
-def _quoted(text: ShownText) -> list[str]:
+def _quoted(text: StoredText) -> list[str]:
     """Tokens in quotation marks, with their places where a token stands there twice."""
     counts = Counter(text.pieces)
     return [
-        f"“{visible(piece)}”" + (f" (token {place})" if counts[piece] > 1 else "")
-        for place, piece in enumerate(text.pieces)
+        f"“{visible(piece)}”" + (f" (token {index})" if counts[piece] > 1 else "")
+        for index, piece in enumerate(text.pieces)
     ]
 
 
-def _said(steps: Steps, names: list[str], special: tuple[bool, ...]) -> Iterator[str]:
+def _sentences(steps: Steps, names: list[str], special: tuple[bool, ...]) -> Iterator[str]:
     """The ordinary tokens that keep most and least of themselves."""
     ordinary = np.flatnonzero(~np.array(special))
     if not len(ordinary):

@@ -23,7 +23,7 @@ from headbook.views.ways import (
     RATIO,
     SHARE,
     VIEW,
-    Way,
+    Direction,
     cautious,
     head_map,
     layer_map,
@@ -88,10 +88,10 @@ class TagRow:
 
 
 @dataclass(frozen=True)
-class WaySection:
+class DirectionSection:
     """The parts of speech of words that are looked at, or of words that look."""
 
-    way: str
+    direction: str
     rows: tuple[TagRow, ...]
 
 
@@ -103,14 +103,14 @@ class StackSection:
         stack, title: as files and as pages call it.
         figures: maps over layers and over heads.
         layers: numbers of the layers that have attention.
-        ways: tables.
+        directions: tables.
     """
 
     stack: str
     title: str
     figures: tuple[Figure, ...]
     layers: tuple[int, ...]
-    ways: tuple[WaySection, ...]
+    directions: tuple[DirectionSection, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,98 +130,103 @@ class SpeechPage(Page):
 def speech_page(results: Mapping[str, StackResults]) -> SpeechPage:
     """The page of parts of speech."""
     manifest = next(iter(results.values())).study.manifest
-    ways = {name: [w for w in Way if tags_of(r, w)] for name, r in results.items()}
+    directions = {name: [w for w in Direction if tags_of(r, w)] for name, r in results.items()}
     return SpeechPage(
         path="speech.html",
         title="Parts of speech",
         description=f"Attention of the heads of {manifest.model.name} to and from parts of speech, "
         "against uniform attention.",
-        sections=tuple(_section(r, ways[name]) for name, r in results.items() if ways[name]),
+        sections=tuple(
+            _section(r, directions[name]) for name, r in results.items() if directions[name]
+        ),
         remarks=tuple(
             dict.fromkeys(
                 remark
                 for name, r in results.items()
-                for way in Way
-                if way not in ways[name]
-                for remark in _remarks(manifest, r, way)
+                for direction in Direction
+                if direction not in directions[name]
+                for remark in _remarks(manifest, r, direction)
             )
         ),
     )
 
 
-def _remarks(manifest: Manifest, results: StackResults, way: Way) -> Iterator[str]:
+def _remarks(manifest: Manifest, results: StackResults, direction: Direction) -> Iterator[str]:
     """Why a table is missing: the texts have no tags, or nobody asked for the metric."""
-    side, found = side_of(results, way), False
+    side, found = side_of(results, direction), False
     for gap in manifest.gaps:
         if gap.what == Need.TAGS and gap.stack and manifest.stack(gap.stack).keys is side:
             found = True
             yield gap_text(gap)
-    lacking = [m for m in METRICS[way] if m not in {metric.id for metric in results.metrics}]
+    lacking = [m for m in METRICS[direction] if m not in {metric.id for metric in results.metrics}]
     if lacking and not found:
-        yield f"words {way}: this study was made without {' and '.join(lacking)} (--metrics)"
+        yield f"words {direction}: this study was made without {' and '.join(lacking)} (--metrics)"
     elif not found:
-        yield f"words {way}: no word that counts has a part of speech"
+        yield f"words {direction}: no word that counts has a part of speech"
 
 
-def _section(results: StackResults, ways: list[Way]) -> StackSection:
+def _section(results: StackResults, directions: list[Direction]) -> StackSection:
     stack = results.stack
     return StackSection(
         stack=stack.name,
         title=STACKS[stack.name],
-        figures=(layer_map(results, ways), head_map(results, ways[0])),
+        figures=(layer_map(results, directions), head_map(results, directions[0])),
         layers=stack.attention_layers,
-        ways=tuple(WaySection(way, tuple(_rows(results, way))) for way in ways),
+        directions=tuple(
+            DirectionSection(direction, tuple(_rows(results, direction)))
+            for direction in directions
+        ),
     )
 
 
-def _rows(results: StackResults, way: Way) -> Iterator[TagRow]:
-    total = sum(n_words(results, way, tag) for tag in UPOS)
-    for tag in tags_of(results, way):
-        words = n_words(results, way, tag)
+def _rows(results: StackResults, direction: Direction) -> Iterator[TagRow]:
+    total = sum(n_words(results, direction, tag) for tag in UPOS)
+    for tag in tags_of(results, direction):
+        words = n_words(results, direction, tag)
         yield TagRow(
             tag=tag,
             words=f"{words:,}",
             frequency=number(words / total if total else np.nan, share=True),
-            best=_best(results, way, tag),
-            twice=_twice(results, way, tag),
-            layers=tuple(_layers(results, way, tag)),
+            best=_best(results, direction, tag),
+            twice=_twice(results, direction, tag),
+            layers=tuple(_layers(results, direction, tag)),
         )
 
 
-def _best(results: StackResults, way: Way, tag: str) -> BestHead | None:
+def _best(results: StackResults, direction: Direction, tag: str) -> BestHead | None:
     first, other = (partial(results.half, half) for half in (CHOICE, REPORT))
     evens = [partial(half, of="uniform") for half in (first, other)]
-    words = n_words(results, way, tag)
-    place = highest(cautious(over_chance(way, first, evens[0], tag), words))
-    if place is None:
+    words = n_words(results, direction, tag)
+    cell = highest(cautious(over_chance(direction, first, evens[0], tag), words))
+    if cell is None:
         return None
-    head = HeadName(results.stack.name, *place)
-    if way is Way.LOOKED_AT:
-        beside = other(SHARE, View.RAW, tag).at(*place)
+    head = HeadName(results.stack.name, *cell)
+    if direction is Direction.LOOKED_AT:
+        beside = other(SHARE, View.RAW, tag).at(*cell)
     else:
-        beside = evens[1](GIVEN, VIEW, tag).at(place[0])
+        beside = evens[1](GIVEN, VIEW, tag).at(cell[0])
     return BestHead(
         name=head_name(head),
         href=head_page(head),
-        ratio=Cell.of(over_chance(way, other, evens[1], tag).at(*place), all_metrics()[RATIO]),
-        share=Cell.of(share(way, other, tag).at(*place), all_metrics()[SHARE]),
+        ratio=Cell.of(over_chance(direction, other, evens[1], tag).at(*cell), all_metrics()[RATIO]),
+        share=Cell.of(share(direction, other, tag).at(*cell), all_metrics()[SHARE]),
         beside=number(beside.value, share=True),
     )
 
 
-def _twice(results: StackResults, way: Way, tag: str) -> str:
+def _twice(results: StackResults, direction: Direction, tag: str) -> str:
     """Heads whose interval lies above twice chance, among those with enough observations."""
-    numbers = over_chance(way, results.heads, results.uniform, tag)
-    numbers = cautious(numbers, n_words(results, way, tag))
+    numbers = over_chance(direction, results.heads, results.uniform, tag)
+    numbers = cautious(numbers, n_words(results, direction, tag))
     enough = (numbers.events >= FEW_WORDS) & ~np.isnan(numbers.low)
     above = enough & (numbers.low > TWICE)
     return f"{above.sum():,} of {enough.sum():,}" if enough.any() else MISSING
 
 
-def _layers(results: StackResults, way: Way, tag: str) -> Iterator[TagLayer]:
-    ratio = over_chance(way, results.layers, results.uniform, tag).value
-    part = share(way, results.layers, tag).value
-    events = observations(results, way, tag)
+def _layers(results: StackResults, direction: Direction, tag: str) -> Iterator[TagLayer]:
+    ratio = over_chance(direction, results.layers, results.uniform, tag).value
+    part = share(direction, results.layers, tag).value
+    events = observations(results, direction, tag)
     for layer in results.stack.attention_layers:
         yield TagLayer(
             number(float(ratio[layer])),

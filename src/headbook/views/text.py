@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.stored.shown import STEPS, ShownText
+from headbook.stored.shown import STEPS, StoredText
 
 SHADES = 10
 WINDOW = 48  # tokens of a long text that stand on a page of exemplars
@@ -39,13 +39,13 @@ class Token:
     gap: bool = False
 
     @property
-    def plain(self) -> bool:
+    def unmarked(self) -> bool:
         """Whether nothing is shown of it but its letters."""
         return not (self.special or self.looks or self.chosen or self.shade)
 
 
 def running_text(
-    text: ShownText,
+    text: StoredText,
     *,
     weights: NDArray[np.uint8] | None = None,
     looks: int | None = None,

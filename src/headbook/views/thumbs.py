@@ -22,7 +22,7 @@ def mean_maps(results: StackResults) -> dict[Place, Floats]:
     *Shape:* ``(query, key)`` each. Positions that never look, or are never seen, are left out:
     special tokens do not look. A pair that no sentence has is 0 as a masked one.
     """
-    sums = results.study.survey.sampled.get(results.stack.name)
+    sums = results.study.corpus_sums.sampled.get(results.stack.name)
     start = 0
     for name, view, width in sums.columns if sums else ():
         if (name, view) == (METRIC, View.RAW):
@@ -41,15 +41,15 @@ def mean_maps(results: StackResults) -> dict[Place, Floats]:
         for head in range(results.stack.n_heads):
             mean = total[layer, head].reshape(side, side) / np.maximum(there, 1)
             found[layer, head] = mean[rows][:, columns]
-    return {place: each for place, each in found.items() if each.size}
+    return {cell: each for cell, each in found.items() if each.size}
 
 
 def pictures(results: StackResults) -> Mapping[Place, str]:
     """The same as addresses of images; colours run with the square root of the weight."""
     palette = ink(COLOURS)
     return {
-        place: images.preview(
-            np.rint(np.sqrt(each.clip(0, 1)) * (COLOURS - 1)).astype(np.uint8), palette
+        cell: images.preview(
+            np.rint(np.sqrt(mean_map.clip(0, 1)) * (COLOURS - 1)).astype(np.uint8), palette
         )
-        for place, each in mean_maps(results).items()
+        for cell, mean_map in mean_maps(results).items()
     }

@@ -7,7 +7,7 @@ import pandas as pd
 from headbook.charts import layer_curve
 from headbook.metrics import all_metrics
 from headbook.metrics.base import LayerwiseMetric, TokenMetric
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.results import Estimates, StackResults
 from headbook.terms import Space, State
 from headbook.views.cells import Cell
 from headbook.views.rows import LayerRow, layer_frame
@@ -45,7 +45,7 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> StackSectio
     name = f"{metric.id}-{results.stack.name}-layers"
     return StackSection(
         title=STACKS[results.stack.name],
-        shown=about,
+        drawn_text=about,
         figures=(layer_curve(name, caption, rows, title=axis, show=show),),
         columns=tuple(columns),
         layers=tuple(
@@ -59,7 +59,7 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> StackSectio
 
 def _series(
     results: StackResults, metric: LayerwiseMetric
-) -> Iterator[tuple[Numbers, str, State, Space | None]]:
+) -> Iterator[tuple[Estimates, str, State, Space | None]]:
     """The lines of a token metric: classes of tokens, and what it is set against."""
     beside = metric.beside if isinstance(metric, TokenMetric) else ()
     for state in metric.states:

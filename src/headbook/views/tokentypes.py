@@ -74,7 +74,7 @@ class TypesPage(Page):
 def types_page(results: Mapping[str, StackResults]) -> TypesPage | None:
     """The page of token types; None where their paths were not measured."""
     study = next(iter(results.values())).study
-    types = study.survey.types
+    types = study.corpus_sums.types
     if not types:
         return None
     return TypesPage(
@@ -88,7 +88,7 @@ def types_page(results: Mapping[str, StackResults]) -> TypesPage | None:
 
 
 def _stack(results: StackResults, sums: TypeSums) -> StackTypes:
-    state = shown_state(sums)
+    state = drawn_state(sums)
     layers, order = _layers(sums), by_frequency(sums)[:MOST]
     return StackTypes(
         stack=results.stack.name,
@@ -106,7 +106,7 @@ def types_data(types: Mapping[str, TypeSums]) -> dict[str, list[list[str]]]:
     found = {}
     for name, sums in types.items():
         layers = _layers(sums)
-        rows = _rows(sums, by_frequency(sums), layers, shown_state(sums))
+        rows = _rows(sums, by_frequency(sums), layers, drawn_state(sums))
         found[name] = [[r.name, r.count, r.sentences, *r.cells, r.spread] for r in rows]
     return found
 
@@ -118,7 +118,7 @@ def _layers(sums: TypeSums) -> list[int]:
     return list(map(int, np.unique(chosen)))
 
 
-def shown_state(sums: TypeSums) -> State:
+def drawn_state(sums: TypeSums) -> State:
     """The state that pages show: out, where it was read."""
     out = STATES.index(State.OUT)
     return State.MID if np.isnan(sums.total[..., out]).all() else State.OUT
@@ -132,11 +132,11 @@ def by_frequency(sums: TypeSums) -> list[int]:
 def _rows(sums: TypeSums, order: list[int], layers: list[int], state: State) -> Iterator[TypeRow]:
     at = STATES.index(state)
     mean, spread = sums.mean[..., at], sums.spread[..., at]
-    for place in order:
+    for position in order:
         yield TypeRow(
-            name=visible(sums.names[place]),
-            count=f"{sums.count[place]:,}",
-            sentences=f"{sums.sentences[place]:,}",
-            cells=tuple(number(float(mean[place, layer])) for layer in layers),
-            spread=number(float(spread[place, -1])),
+            name=visible(sums.names[position]),
+            count=f"{sums.count[position]:,}",
+            sentences=f"{sums.sentences[position]:,}",
+            cells=tuple(number(float(mean[position, layer])) for layer in layers),
+            spread=number(float(spread[position, -1])),
         )

@@ -10,7 +10,7 @@ from headbook.stored.toptokens import KEY, LEAST, PAIR, QUERY, Favoured, favoure
 from headbook.summaries.affinities import Affinities
 from headbook.wording import counted, interval, number, percent, visible
 
-SHOWN = 8
+MOST_ROWS = 8
 KINDS = {
     QUERY: ("Query tokens", "what the token gives to all keys off the sink"),
     KEY: ("Key tokens", "what the token receives from all queries of its sentence"),
@@ -58,14 +58,14 @@ class TopTokens:
 
 def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
     """What a head favours; None where the study has not summed it or nothing occurs enough."""
-    sums = results.study.survey.affinities.get(results.stack.name)
+    sums = results.study.corpus_sums.affinities.get(results.stack.name)
     if sums is None:
         return None
     layers = results.once(_of_layers)
     tables = []
     for what, (title, about) in KINDS.items():
         found = layers[head.layer][what]
-        above = np.flatnonzero(found.ratio[head.head] > 1)[:SHOWN]
+        above = np.flatnonzero(found.ratio[head.head] > 1)[:MOST_ROWS]
         rows = tuple(_row(sums, found, head.head, int(place)) for place in above)
         if rows:
             tables.append(TopTable(title, about, rows))
@@ -73,7 +73,7 @@ def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
 
 
 def _of_layers(results: StackResults) -> dict[int, dict[str, Favoured]]:
-    sums = results.study.survey.affinities[results.stack.name]
+    sums = results.study.corpus_sums.affinities[results.stack.name]
     layers = results.stack.attention_layers
     return {layer: {what: favoured(sums, layer, what) for what in KINDS} for layer in layers}
 

@@ -11,7 +11,7 @@ from headbook.charts import Arc, Drawing, arc_diagram, bracket_diagram
 from headbook.measures.phrases import best_trees, equalised, gold_phrases, phrase_scores
 from headbook.numbers.inference import RelationTests
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import HeadName, ShownSentence, ShownText
+from headbook.stored.shown import HeadName, StoredSentence, StoredText
 from headbook.stored.wordmaps import (
     Link,
     links,
@@ -25,7 +25,7 @@ from headbook.terms import known_relation
 from headbook.views.instance import text_data
 from headbook.views.ranked import place_of
 from headbook.views.treetables import VIEW, best_head
-from headbook.wording import WAYS, head_name, head_page, sentence_file
+from headbook.wording import DIRECTIONS, head_name, head_page, sentence_file
 
 MOST_WORDS = 20  # of a sentence that fits a window
 LEAST_WEIGHT = 0.1  # of an arc
@@ -58,7 +58,7 @@ class Example:
     Attributes:
         rule: how they were chosen.
         sentence, sentence_href: number of the sentence, and its page with the head open.
-        relation, way: the label in two parts, as words.
+        relation, direction: the label in two parts, as words.
         head, href: the head and its page.
         found, asked: how many of the words it finds there.
         drawing: the tree above the words, the head's attention below.
@@ -69,7 +69,7 @@ class Example:
     sentence: int
     sentence_href: str
     relation: str
-    way: str
+    direction: str
     head: str
     href: str
     found: int
@@ -81,8 +81,8 @@ class Example:
 class _Listed(NamedTuple):
     """A listed sentence with its text and its attention in one stack."""
 
-    sentence: ShownSentence
-    text: ShownText
+    sentence: StoredSentence
+    text: StoredText
     maps: NDArray[np.uint8]
 
     def weights(self, head: HeadName, *, causal: bool) -> NDArray[np.float64]:
@@ -99,67 +99,67 @@ def example_of(results: StackResults, tests: RelationTests) -> Example | None:
     number = int(np.argmax(np.where(clear == clear.any(), tests.margin.value, -np.inf)))
     label, head = tests.labels[number], place_of(tests, number, results.stack.name)
     seen = [(each, _links(each, head, label, results)) for each in listed]
-    shown, found = max(seen, key=lambda each: sum(link.found for link in each[1]))
+    best, found = max(seen, key=lambda each: sum(link.found for link in each[1]))
     which = f" among those with p < {LEVEL}" if clear.any() else ""
     return Example(
         rule=f"the relation and direction with the largest difference{which}, its best head, and "
         f"the listed sentence of at most {MOST_WORDS} words (else of any length) with the highest "
         "accuracy of that head; the first of equals.",
-        sentence=shown.sentence.number,
-        sentence_href=_view(shown, head, found),
+        sentence=best.sentence.number,
+        sentence_href=_view(best, head, found),
         relation=label.rpartition(":")[0],
-        way=WAYS[label.rpartition(":")[2]],
+        direction=DIRECTIONS[label.rpartition(":")[2]],
         head=head_name(head),
         href=head_page(head),
         found=sum(link.found for link in found),
         asked=len(found),
-        drawing=_arcs(results, shown, head, found),
-        phrases=_phrases(results, shown),
+        drawing=_arcs(results, best, head, found),
+        phrases=_phrases(results, best),
     )
 
 
-def _view(shown: _Listed, head: HeadName, found: Sequence[Link]) -> str:
+def _view(best: _Listed, head: HeadName, found: Sequence[Link]) -> str:
     """The sentence's page with the head open, words without the sink, at a word that it finds."""
-    page = f"sentences/{sentence_file(shown.sentence.number)}.html"
+    page = f"sentences/{sentence_file(best.sentence.number)}.html"
     if not found:
         return page
     link = max(found, key=lambda each: each.found)
-    units = text_data(shown.text)["units"]
-    q, k = (units[shown.text.words.index(word)] for word in (link.looks, link.looked))
+    units = text_data(best.text)["units"]
+    q, k = (units[best.text.words.index(word)] for word in (link.looks, link.looked))
     state = f"view=nosink&units=words&at={head.stack}&heads={head.layer}.{head.head}"
     return f"{page}#{state}&q={q}&k={k}"
 
 
 def _listed(results: StackResults) -> Iterator[_Listed]:
     """Listed sentences with a tree: those that fit a window or, where there is none, all."""
-    portrait, stack = results.study.portrait, results.stack
+    sentence_data, stack = results.study.sentence_data, results.stack
     found = [
-        _Listed(sentence, sentence.texts[stack.queries], portrait.maps[stack.name, index])
-        for index, sentence in portrait.sentences.items()
-        if sentence.listed and (stack.name, index) in portrait.maps
+        _Listed(sentence, sentence.texts[stack.queries], sentence_data.maps[stack.name, index])
+        for index, sentence in sentence_data.sentences.items()
+        if sentence.listed and (stack.name, index) in sentence_data.maps
     ]
-    found = [each for each in found if each.text.heads]
-    short = [each for each in found if n_words(each.text) <= MOST_WORDS]
+    found = [listed for listed in found if listed.text.heads]
+    short = [listed for listed in found if n_words(listed.text) <= MOST_WORDS]
     yield from short or found
 
 
-def _links(shown: _Listed, head: HeadName, label: str, results: StackResults) -> list[Link]:
+def _links(best: _Listed, head: HeadName, label: str, results: StackResults) -> list[Link]:
     causal = results.stack.causal
-    return links(shown.weights(head, causal=causal), shown.text, label, causal=causal)
+    return links(best.weights(head, causal=causal), best.text, label, causal=causal)
 
 
-def _arcs(results: StackResults, shown: _Listed, head: HeadName, found: Sequence[Link]) -> Drawing:
+def _arcs(results: StackResults, best: _Listed, head: HeadName, found: Sequence[Link]) -> Drawing:
     """The tree above the words, the head's attention below; what it finds is marked."""
-    words = word_names(shown.text)
+    words = word_names(best.text)
     pairs = {frozenset(link[:2]) for link in found}
     tree = [
         Arc(above, word, None, frozenset((above, word)) in pairs, known_relation(relation))
         for word, (above, relation) in enumerate(
-            zip(shown.text.heads[: len(words)], shown.text.relations, strict=False)
+            zip(best.text.heads[: len(words)], best.text.relations, strict=False)
         )
         if 0 <= above < len(words) and above != word
     ]
-    weights = shown.weights(head, causal=results.stack.causal)
+    weights = best.weights(head, causal=results.stack.causal)
     hits = {link[:2] for link in found if link.found}
     looks = [
         Arc(a, b, float(weights[a, b]), (a, b) in hits)
@@ -167,7 +167,7 @@ def _arcs(results: StackResults, shown: _Listed, head: HeadName, found: Sequence
         if a != b
     ]
     caption = (
-        f"Sentence {shown.sentence.number}. Above: its dependency tree, arrows from head to "
+        f"Sentence {best.sentence.number}. Above: its dependency tree, arrows from head to "
         f"dependent. Below: attention of head {head_name(head)}, arrows from query to key, as wide "
         f"as the weight (sink masked); weights under {LEAST_WEIGHT:.0%} and of words to themselves "
         "left out. Orange: the relation, and where the head attends along it."
@@ -175,20 +175,20 @@ def _arcs(results: StackResults, shown: _Listed, head: HeadName, found: Sequence
     return arc_diagram(f"syntax-{results.stack.name}-tree", caption, words, tree, looks)
 
 
-def _phrases(results: StackResults, shown: _Listed) -> Phrases | None:
+def _phrases(results: StackResults, best: _Listed) -> Phrases | None:
     """The tree of the best head over the sentence, and the phrases of the dependency tree."""
     head = best_head(results, "phrase_trees", "f1") if results.has(*PHRASES) else None
-    places, heads = tree_words(shown.text)
+    places, heads = tree_words(best.text)
     if head is None or len(places) < LEAST_WORDS:
         return None
-    weights = shown.weights(head, causal=results.stack.causal)[np.ix_(places, places)]
+    weights = best.weights(head, causal=results.stack.causal)[np.ix_(places, places)]
     tree = best_trees(equalised(phrase_scores(weights)), late=True)
-    found, gold = (
+    pairs, gold = (
         [(a, b) for a, b in np.argwhere(x).tolist()] for x in (tree, gold_phrases(heads))
     )
-    names = word_names(shown.text)
+    names = word_names(best.text)
     caption = (
-        f"Sentence {shown.sentence.number} without punctuation. Above: phrases of its dependency "
+        f"Sentence {best.sentence.number} without punctuation. Above: phrases of its dependency "
         f"tree. Below: the phrase tree induced from head {head_name(head)}. Thick and blue: "
         "brackets in both."
     )
@@ -200,9 +200,9 @@ def _phrases(results: StackResults, shown: _Listed) -> Phrases | None:
             caption,
             [names[place] for place in places],
             gold,
-            found,
+            pairs,
         ),
-        both=len({*found} & {*gold}),
-        found=len(found),
+        both=len({*pairs} & {*gold}),
+        found=len(pairs),
         gold=len(gold),
     )

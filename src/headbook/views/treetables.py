@@ -8,7 +8,7 @@ import numpy as np
 
 from headbook.findings import CHOICE, REPORT
 from headbook.metrics import all_metrics
-from headbook.numbers.results import Numbers, StackResults
+from headbook.numbers.results import Estimates, StackResults
 from headbook.stored.shown import HeadName
 from headbook.summaries.intervals import FEW
 from headbook.terms import View
@@ -162,17 +162,17 @@ def _piece_heads(results: StackResults, view: View) -> Iterator[PieceHead]:
     """Chosen on one half of the sentences, reported on the other."""
     first, other = (results.half(half, PIECES, view, REST) for half in (CHOICE, REPORT))
     even = results.half(REPORT, PIECES, view, REST, of="uniform").value
-    for layer, place in _ranked(first)[:TOP]:
-        head = HeadName(results.stack.name, layer, place)
+    for layer, position in _ranked(first)[:TOP]:
+        head = HeadName(results.stack.name, layer, position)
         yield PieceHead(
             name=head_name(head),
             href=head_page(head),
-            value=Cell.of(other.at(layer, place), all_metrics()[PIECES]),
+            value=Cell.of(other.at(layer, position), all_metrics()[PIECES]),
             uniform=number(float(even[layer]), share=True),
         )
 
 
-def _ranked(numbers: Numbers) -> list[tuple[int, int]]:
+def _ranked(numbers: Estimates) -> list[tuple[int, int]]:
     """Heads with enough observations, the highest first."""
     places = np.argwhere((numbers.effective >= FEW) & ~np.isnan(numbers.value))
     order = np.argsort(-numbers.value[tuple(places.T)], kind="stable")

@@ -30,7 +30,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Triptych:
+class ExemplarMaps:
     """The maps of the strongest exemplar.
 
     Attributes:
@@ -44,13 +44,13 @@ class Triptych:
     size: tuple[int, int]
 
 
-def triptych(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych | None:
+def exemplar_maps(results: StackResults, exemplars: Sequence[Exemplar]) -> ExemplarMaps | None:
     """The maps of a head's strongest exemplar, or None where it has none."""
     strongest = [e for e in exemplars if e.ranking is Ranking.STRONGEST]
     if not strongest:
         return None
     exemplar = min(strongest, key=lambda e: e.rank)
-    sentence = results.study.portrait.sentences[exemplar.index]
+    sentence = results.study.sentence_data.sentences[exemplar.index]
     text = sentence.texts[results.stack.keys]
     sink, raw = text.sink(causal=results.stack.causal), exemplar.attention
     panels = [
@@ -63,18 +63,18 @@ def triptych(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych |
         scaled = (carried / most * STEPS).round().astype(np.uint8)
         note = "each weight times the norm of its value after W_O, over the largest"
         panels.append(_panel("value-weighted", note, scaled))
-    return Triptych(sentence.number, tuple(panels), (raw.shape[0], raw.shape[1]))
+    return ExemplarMaps(sentence.number, tuple(panels), (raw.shape[0], raw.shape[1]))
 
 
-def alike(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych | None:
+def alike(results: StackResults, exemplars: Sequence[Exemplar]) -> ExemplarMaps | None:
     """What a head writes for every two tokens of its strongest exemplar, and how they look.
 
     None where it has no exemplar, or values are not available.
     """
-    shown = [e for e in exemplars if e.ranking is Ranking.STRONGEST and e.written.size]
-    if not shown:
+    strongest = [e for e in exemplars if e.ranking is Ranking.STRONGEST and e.written.size]
+    if not strongest:
         return None
-    exemplar = min(shown, key=lambda e: e.rank)
+    exemplar = min(strongest, key=lambda e: e.rank)
     written, rows = exemplar.written
     panels = tuple(
         _panel(*each, signed=True)
@@ -83,8 +83,8 @@ def alike(results: StackResults, exemplars: Sequence[Exemplar]) -> Triptych | No
             ("attention rows", "cosine of the rows of two tokens", rows),
         )
     )
-    sentence = results.study.portrait.sentences[exemplar.index]
-    return Triptych(sentence.number, panels, (written.shape[0], written.shape[1]))
+    sentence = results.study.sentence_data.sentences[exemplar.index]
+    return ExemplarMaps(sentence.number, panels, (written.shape[0], written.shape[1]))
 
 
 def _panel(title: str, note: str, cells: "NDArray[np.uint8]", *, signed: bool = False) -> Panel:

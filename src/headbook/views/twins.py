@@ -4,20 +4,20 @@ import numpy as np
 
 from headbook.metrics.base import HeadMetric
 from headbook.numbers.results import StackResults
-from headbook.terms import Control
+from headbook.terms import Baseline
 from headbook.wording import THIN, is_share, number
 
 
-def control_title(results: StackResults, control: Control) -> str:
+def baseline_title(results: StackResults, baseline: Baseline) -> str:
     """A control as pages call it, with the number of seeds."""
-    seeds = len(results.twins[control])
-    if control is Control.SHUFFLED:
+    seeds = len(results.twins[baseline])
+    if baseline is Baseline.SHUFFLED:
         return "shuffled words"
     return "random weights" if seeds == 1 else f"random weights ({seeds} seeds)"
 
 
 def beside(
-    results: StackResults, control: Control, metric: HeadMetric, label: str, cell: tuple[int, int]
+    results: StackResults, baseline: Baseline, metric: HeadMetric, label: str, cell: tuple[int, int]
 ) -> str:
     """A control's number beside that of one head.
 
@@ -25,12 +25,14 @@ def beside(
     each, with the smallest and the largest over seeds. With shuffled words it is the head's own.
     """
     view, share = results.view(metric, label), is_share(metric)
-    if control is Control.SHUFFLED:
-        twin = results.twins[control][0]
+    if baseline is Baseline.SHUFFLED:
+        twin = results.twins[baseline][0]
         return number(twin.heads(metric.id, view, label).at(*cell).value, share=share)
-    found = results.band(control, metric.id, view, label).at(cell[0])
-    text = number(found.value, share=share)
-    if len(results.twins[control]) == 1 or np.isnan(found.value):
+    estimate = results.band(baseline, metric.id, view, label).at(cell[0])
+    text = number(estimate.value, share=share)
+    if len(results.twins[baseline]) == 1 or np.isnan(estimate.value):
         return text
-    ends = [number(end, share=share).removesuffix(f"{THIN}%") for end in (found.low, found.high)]
+    ends = [
+        number(end, share=share).removesuffix(f"{THIN}%") for end in (estimate.low, estimate.high)
+    ]
     return f"{text} ({ends[0]}–{ends[1]})"

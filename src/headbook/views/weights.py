@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.measures.arithmetic import Floats
-from headbook.stored.shown import STEPS, ShownText
+from headbook.stored.shown import STEPS, StoredText
 from headbook.views.instance import text_data
 
 NAN = float("nan")
@@ -26,7 +26,7 @@ class Axis(NamedTuple):
     """The tokens of rows or columns, and their words.
 
     Attributes:
-        sink: whether a token is one, see `ShownText.sink`.
+        sink: whether a token is one, see `StoredText.sink`.
         units: by token, the number of its word; a token without one is a word by itself.
         names: of the words.
     """
@@ -37,7 +37,7 @@ class Axis(NamedTuple):
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, text: ShownText, *, causal: bool) -> "Axis":
+    def of(cls, text: StoredText, *, causal: bool) -> "Axis":
         """One side of a sentence."""
         data = text_data(text)
         units = np.array(data["units"], np.int64)
@@ -92,15 +92,15 @@ class StoredMap(NamedTuple):
         Those that count are no sink themselves, unless all tokens of the word are.
         """
         looked = self.keys.units[:, None] == np.arange(len(self.keys.names))
-        found = np.full((len(self.queries.names), len(self.keys.names)), NAN)
-        for word in range(len(found)):
+        of_words = np.full((len(self.queries.names), len(self.keys.names)), NAN)
+        for word in range(len(of_words)):
             own = self.queries.units == word
             counted = own & ~self.queries.sink
             rows = between[counted if counted.any() else own]
             rows = rows[~np.isnan(rows).all(axis=1)]
             seen = (~np.isnan(rows) @ looked).any(axis=0)
-            found[word, seen] = (np.nan_to_num(rows) @ looked).sum(axis=0)[seen] / len(rows)
-        return found
+            of_words[word, seen] = (np.nan_to_num(rows) @ looked).sum(axis=0)[seen] / len(rows)
+        return of_words
 
 
 def fewest(row: Floats, share: float) -> list[int]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from headbook.charts.ink import ink, ink_steps
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import STEPS, Exemplar, HeadName, Ranking, ShownSentence
+from headbook.stored.shown import STEPS, Exemplar, HeadName, Ranking, StoredSentence
 from headbook.views.exemplars import GROUPS
 from headbook.views.inspector import roles_of
 from headbook.wording import head_name, head_page, number
@@ -52,7 +52,7 @@ class Start:
 
     Attributes:
         stack, head: as scripts write them.
-        name, href, said: the head, its page, and what it does.
+        name, href, summary: the head, its page, and what it does.
         query: position of the token.
         token: the same in letters.
         picture: the head's map as an image address.
@@ -64,7 +64,7 @@ class Start:
     head: str
     name: str
     href: str
-    said: str
+    summary: str
     query: int
     token: str
     picture: str
@@ -72,7 +72,9 @@ class Start:
     others: tuple[RankedLine, ...]
 
 
-def cited_maps(results: StackResults, sentence: ShownSentence) -> Mapping[HeadName, list[Exemplar]]:
+def cited_maps(
+    results: StackResults, sentence: StoredSentence
+) -> Mapping[HeadName, list[Exemplar]]:
     """The exemplars that a sentence is, by head, in the order of heads.
 
     Where there are more than a page has room for, those of the best ranks.
@@ -81,31 +83,31 @@ def cited_maps(results: StackResults, sentence: ShownSentence) -> Mapping[HeadNa
     for each in results.once(_by_sentence).get(sentence.index, ()):
         found.setdefault(each.head, []).append(each)
     best = sorted(found, key=lambda head: (_best(found[head]), head))
-    size = next((each[0].attention.size for each in found.values()), 1)
+    size = next((exemplars[0].attention.size for exemplars in found.values()), 1)
     return {head: found[head] for head in sorted(best[: max(1, MOST_CITED // size)])}
 
 
-def citing(results: StackResults, sentence: ShownSentence) -> int:
+def citing(results: StackResults, sentence: StoredSentence) -> int:
     """How many heads cite a sentence, with or without a map on its page."""
-    return len({each.head for each in results.once(_by_sentence).get(sentence.index, ())})
+    return len({exemplar.head for exemplar in results.once(_by_sentence).get(sentence.index, ())})
 
 
 def _best(exemplars: list[Exemplar]) -> tuple[bool, int]:
-    return min((each.ranking is not Ranking.STRONGEST, each.rank) for each in exemplars)
+    return min((exemplar.ranking is not Ranking.STRONGEST, exemplar.rank) for exemplar in exemplars)
 
 
 def _by_sentence(results: StackResults) -> Mapping[int, list[Exemplar]]:
     found: dict[int, list[Exemplar]] = {}
-    for each in results.study.portrait.exemplars:
-        if each.head.stack == results.stack.name:
-            found.setdefault(each.index, []).append(each)
+    for exemplar in results.study.sentence_data.exemplars:
+        if exemplar.head.stack == results.stack.name:
+            found.setdefault(exemplar.index, []).append(exemplar)
     return found
 
 
 def cited(found: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMap]:
     """The same for pages."""
     for head, exemplars in found.items():
-        ranks = (f"{_ranking(each.ranking)}, rank {each.rank}" for each in exemplars)
+        ranks = (f"{_ranking(exemplar.ranking)}, rank {exemplar.rank}" for exemplar in exemplars)
         yield CitedMap(
             name=head_name(head),
             href=head_page(head),
@@ -116,7 +118,7 @@ def cited(found: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMap]:
 
 
 def start(
-    results: StackResults, sentence: ShownSentence, maps: NDArray[np.uint8] | None
+    results: StackResults, sentence: StoredSentence, maps: NDArray[np.uint8] | None
 ) -> Start | None:
     """The head and the query that a page begins with; None without maps.
 
@@ -130,10 +132,10 @@ def start(
     if maps is not None:
         stack = results.stack
         places = ((x, y) for x in stack.attention_layers for y in range(stack.n_heads))
-        known = {HeadName(stack.name, *place): maps[place] for place in places}
+        known = {HeadName(stack.name, *cell): maps[cell] for cell in places}
     if not known:
         return None
-    exemplars = [each for group in found.values() for each in group]
+    exemplars = [exemplar for group in found.values() for exemplar in group]
     if exemplars:
         best = min(exemplars, key=lambda e: (e.ranking is not Ranking.STRONGEST, e.rank, -e.score))
         return _start(results, sentence, known, best.head, best.query)
@@ -146,7 +148,7 @@ def start(
 
 def _start(
     results: StackResults,
-    sentence: ShownSentence,
+    sentence: StoredSentence,
     known: Mapping[HeadName, NDArray[np.uint8]],
     head: HeadName,
     query: int,
@@ -155,13 +157,13 @@ def _start(
     token = sentence.texts[stack.queries].pieces[query]
     row, pieces = known[head][query].astype(int), sentence.texts[stack.keys].pieces
     keys = [int(key) for key in np.argsort(-row, kind="stable")[:RANKED] if row[key]]
-    said = roles_of(results)[head].short
+    summary = roles_of(results)[head].short
     return Start(
         stack=stack.name,
         head=f"{head.layer}.{head.head}",
         name=head_name(head),
         href=head_page(head),
-        said=said,
+        summary=summary,
         query=query,
         token=token,
         picture=_picture(known[head]),
@@ -172,7 +174,7 @@ def _start(
 
 def _others(
     results: StackResults,
-    sentence: ShownSentence,
+    sentence: StoredSentence,
     known: Mapping[HeadName, NDArray[np.uint8]],
     query: int,
 ) -> Iterator[RankedLine]:

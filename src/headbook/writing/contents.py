@@ -40,11 +40,15 @@ class _Heading:
 def with_contents(html: str) -> str:
     """A page with its contents, every heading with an id; the page as it was if it has few."""
     headings = [*_headings(html)]
-    upper = [each for each in headings if each.level == 2]
-    shown = headings if len(upper) > 1 else [each for each in headings if each.level == 3] or upper
-    if len(shown) < FEWEST:
+    upper = [heading for heading in headings if heading.level == 2]
+    listed = (
+        headings
+        if len(upper) > 1
+        else [heading for heading in headings if heading.level == 3] or upper
+    )
+    if len(listed) < FEWEST:
         return html
-    nav = f'<nav class="contents" aria-label="On this page">\n{_list(shown)}\n</nav>\n'
+    nav = f'<nav class="contents" aria-label="On this page">\n{_list(listed)}\n</nav>\n'
     body = _named(html, headings)
     body = body.replace(MAIN, f'{MAIN}{nav}<div class="within">\n', 1)
     before, end, after = body.rpartition(END)
@@ -78,16 +82,16 @@ def _free(text: str, above: str, taken: set[str]) -> str:
 
 def _named(html: str, headings: list[_Heading]) -> str:
     """The page with an id on each of its headings."""
-    for each in reversed(headings):
-        tag, at = f"<h{each.level}", each.start
+    for heading in reversed(headings):
+        tag, at = f"<h{heading.level}", heading.start
         if html.startswith(f"{tag}>", at):
-            html = f'{html[:at]}{tag} id="{each.id}"{html[at + len(tag) :]}'
+            html = f'{html[:at]}{tag} id="{heading.id}"{html[at + len(tag) :]}'
     return html
 
 
 def _list(headings: list[_Heading]) -> str:
     """Links, those of lower headings inside those of upper ones."""
-    top = min(each.level for each in headings)
+    top = min(heading.level for heading in headings)
     lines = []
     for i, each in enumerate(headings):
         lower = i + 1 < len(headings) and headings[i + 1].level

@@ -54,31 +54,31 @@ class Detail:
 
     def of(self, study: Study) -> Study:
         """A study with nothing but what this shows."""
-        portrait = study.portrait
+        sentence_data = study.sentence_data
         if not self.neurons:
-            portrait = replace(portrait, scores={})
+            sentence_data = replace(sentence_data, queries_and_keys={})
         if self.exemplars is not None:
-            kept = tuple(e for e in portrait.exemplars if e.rank <= self.exemplars)
-            portrait = replace(portrait, exemplars=kept)
+            kept = tuple(e for e in sentence_data.exemplars if e.rank <= self.exemplars)
+            sentence_data = replace(sentence_data, exemplars=kept)
         if self.sentences is not None:
-            listed = {s.index for s in portrait.listed[: self.sentences]}
-            shown = {
+            listed = {s.index for s in sentence_data.listed[: self.sentences]}
+            stored = {
                 index: replace(sentence, listed=index in listed)
-                for index, sentence in portrait.sentences.items()
+                for index, sentence in sentence_data.sentences.items()
             }
-            numbers = {shown[index].number for index in listed}
-            portrait = replace(
-                portrait,
-                sentences=shown,
-                tokens=portrait.tokens[portrait.tokens["sentence"].isin(numbers)],
-                nearest=portrait.nearest[portrait.nearest["sentence"].isin(numbers)],
-                maps=_within(portrait.maps, listed),
-                norms=_within(portrait.norms, listed),
-                ends=_within(portrait.ends, listed),
-                rollouts=_within(portrait.rollouts, listed),
-                scores=_within(portrait.scores, listed),
+            numbers = {stored[index].number for index in listed}
+            sentence_data = replace(
+                sentence_data,
+                sentences=stored,
+                tokens=sentence_data.tokens[sentence_data.tokens["sentence"].isin(numbers)],
+                nearest=sentence_data.nearest[sentence_data.nearest["sentence"].isin(numbers)],
+                maps=_within(sentence_data.maps, listed),
+                norms=_within(sentence_data.norms, listed),
+                ends=_within(sentence_data.ends, listed),
+                rollouts=_within(sentence_data.rollouts, listed),
+                queries_and_keys=_within(sentence_data.queries_and_keys, listed),
             )
-        return replace(study, portrait=portrait)
+        return replace(study, sentence_data=sentence_data)
 
 
 def _within(found: Mapping[Place, Each], listed: Collection[int]) -> dict[Place, Each]:
@@ -110,34 +110,36 @@ def fitted(study: Study, most: float, write: Callable[[Detail], Sizes]) -> None:
 def _less(detail: Detail, study: Study, sizes: Sizes, most: float) -> Detail:
     """Step after step, until enough should be saved; the same if nothing can be."""
     for step in STEPS:
-        shown = detail.of(study)
-        detail, saved = step(detail, shown, sizes, sum(sizes.values()) - most)
+        reduced = detail.of(study)
+        detail, saved = step(detail, reduced, sizes, sum(sizes.values()) - most)
         most += saved
         if sum(sizes.values()) <= most:
             break
     return detail
 
 
-def _no_tables(detail: Detail, shown: Study, sizes: Sizes, excess: float) -> tuple[Detail, float]:
-    del shown, excess
+def _no_tables(detail: Detail, reduced: Study, sizes: Sizes, excess: float) -> tuple[Detail, float]:
+    del reduced, excess
     saved = sum(
         sizes.get(f"data/{name}.csv{packed}", 0) for name in TOKEN_TABLES for packed in ("", ".gz")
     )
     return (replace(detail, tables=False), saved) if saved else (detail, 0)
 
 
-def _no_neurons(detail: Detail, shown: Study, sizes: Sizes, excess: float) -> tuple[Detail, float]:
+def _no_neurons(
+    detail: Detail, reduced: Study, sizes: Sizes, excess: float
+) -> tuple[Detail, float]:
     del excess
-    if not shown.portrait.scores:
+    if not reduced.sentence_data.queries_and_keys:
         return detail, 0
     saved = sum(size for name, size in sizes.items() if name.startswith("data/neurons/"))
     return replace(detail, neurons=False), saved
 
 
 def _fewer_sentences(
-    detail: Detail, shown: Study, sizes: Sizes, excess: float, *, keep: int
+    detail: Detail, reduced: Study, sizes: Sizes, excess: float, *, keep: int
 ) -> tuple[Detail, float]:
-    listed, saved = shown.portrait.listed, 0
+    listed, saved = reduced.sentence_data.listed, 0
     kept = len(listed)
     while kept > keep and saved < excess:
         kept -= 1
@@ -147,10 +149,10 @@ def _fewer_sentences(
 
 
 def _fewer_exemplars(
-    detail: Detail, shown: Study, sizes: Sizes, excess: float, *, keep: int
+    detail: Detail, reduced: Study, sizes: Sizes, excess: float, *, keep: int
 ) -> tuple[Detail, float]:
     del excess
-    ranks = [exemplar.rank for exemplar in shown.portrait.exemplars]
+    ranks = [exemplar.rank for exemplar in reduced.sentence_data.exemplars]
     dropped = sum(rank > keep for rank in ranks)
     if not dropped:
         return detail, 0

@@ -17,12 +17,12 @@ from headbook.numbers.alignmenttable import alignment_table
 from headbook.numbers.results import results
 from headbook.stored.shown import Exemplar
 from headbook.stored.study import Study
-from headbook.stored.tables import MOST_OF, MOST_ROWS, PLAIN
+from headbook.stored.tables import MOST_OF, MOST_ROWS, UNCOMPRESSED
 from headbook.terms import Side
 from headbook.wording import visible
 
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
-PLAIN_ONES = {"heads": 5_000_000, "layers": 5_000_000}  # the same of the most used
+UNCOMPRESSED_ONES = {"heads": 5_000_000, "layers": 5_000_000}  # the same of the most used
 LEVEL = 12  # of compression: a seventh of the time of 19, a hundredth more bytes
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
 DIGITS = 7  # of numbers in CSV files; Parquet has them exactly
@@ -266,7 +266,7 @@ def write_tables(study: Study, folder: Path, without: Collection[str] = ()) -> l
         text = _csv(frame, SINGLE.get(name, DIGITS))
         if len(text) > min(MOST_CSV, MOST_OF.get(name, MOST_CSV)):
             left_out.append(f"{name}.csv would hold {len(text):,} bytes; use the Parquet file")
-        elif len(text) > PLAIN_ONES.get(name, PLAIN):
+        elif len(text) > UNCOMPRESSED_ONES.get(name, UNCOMPRESSED):
             (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text, mtime=0))
         else:
             (folder / f"{name}.csv").write_bytes(text)
@@ -309,16 +309,16 @@ def _ended(frame: pd.DataFrame) -> pd.DataFrame:
 
 def write_exemplars(study: Study, folder: Path) -> None:
     """One JSON object a line for each exemplar; with gzip where that is large."""
-    lines = [json.dumps(_exemplar(study, e), sort_keys=True) for e in study.portrait.exemplars]
+    lines = [json.dumps(_exemplar(study, e), sort_keys=True) for e in study.sentence_data.exemplars]
     text = "".join(f"{line}\n" for line in lines).encode()
-    packed = len(text) > PLAIN
+    packed = len(text) > UNCOMPRESSED
     file = folder / ("exemplars.jsonl.gz" if packed else "exemplars.jsonl")
     file.write_bytes(gzip.compress(text, mtime=0) if packed else text)
 
 
 def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
     stack = study.manifest.stack(exemplar.head.stack)
-    sentence = study.portrait.sentences[exemplar.index]
+    sentence = study.sentence_data.sentences[exemplar.index]
     return {
         **exemplar.head._asdict(),
         "ranking": str(exemplar.ranking),
@@ -365,15 +365,15 @@ def figure_files(figure: charts.Picture, *, columns: bool = True) -> dict[str, b
     if figure.rows is None:
         return drawn
     rows = figure.rows
-    told = [str(name) for name in rows if (rows[name] != "").any()]
-    texts = {n: _shown(rows[n]) for n in told if not pd.api.types.is_numeric_dtype(rows[n])}
-    rows = rows.assign(**texts)[sorted(told, key=lambda name: rows[name].dtype.kind == "f")]
+    filled = [str(name) for name in rows if (rows[name] != "").any()]
+    texts = {n: _printed(rows[n]) for n in filled if not pd.api.types.is_numeric_dtype(rows[n])}
+    rows = rows.assign(**texts)[sorted(filled, key=lambda name: rows[name].dtype.kind == "f")]
     digits = 6 if (rows.dtypes == "float32").any() else DIGITS  # of single precision, as in SINGLE
     text = _ended(rows).to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n")
     return drawn | {".csv": text.encode()}
 
 
-def _shown(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+def _printed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
     """Texts of pages, safe in spreadsheets; offsets are whole numbers, which are safe."""
     letters = texts.map(visible)
     return letters.where(letters.str.fullmatch(r"[+-]?\d+"), _prefixed(letters))

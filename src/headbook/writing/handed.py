@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 ALIGNED = 64  # bytes; arrays begin at multiples of it
 
 
-class Handed(NamedTuple):
+class MappedPickle(NamedTuple):
     """What another process can take up again.
 
     Attributes:
@@ -28,7 +28,7 @@ class Handed(NamedTuple):
     ends: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, value: Any, file: Path) -> "Handed":
+    def of(cls, value: Any, file: Path) -> "MappedPickle":
         """Write the arrays of a picklable value into a file.
 
         Raises:

@@ -122,13 +122,13 @@ def inked(cells: Map, ink: Ink) -> bytes:
     image.putpalette([part for colour in used for part in colour[:3]])
     opacity = bytes(colour[3] for colour in used)
     clear = {"transparency": opacity} if min(opacity) < 255 else {}
-    ways = COMPRESSION if cells.size > LARGE else COMPRESSION[:1]
-    return min((_png(image, way, clear) for way in ways), key=len)
+    directions = COMPRESSION if cells.size > LARGE else COMPRESSION[:1]
+    return min((_png(image, direction, clear) for direction in directions), key=len)
 
 
-def _png(image: Image.Image, way: int, clear: dict[str, bytes]) -> bytes:
+def _png(image: Image.Image, direction: int, clear: dict[str, bytes]) -> bytes:
     stream = io.BytesIO()
-    image.save(stream, format="PNG", optimize=True, compress_type=way, **clear)
+    image.save(stream, format="PNG", optimize=True, compress_type=direction, **clear)
     return stream.getvalue()
 
 

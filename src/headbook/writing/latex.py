@@ -71,8 +71,8 @@ def snippet(figure: Picture, source: str) -> str:
 
 def entry(figure: Picture, site: SiteFacts, year: str) -> str:
     """A BibTeX entry of a figure with the model in its title; no year where none is known."""
-    shown = re.split(r"[.;] |\.$", figure.caption)[0]
-    title = shown if site.model in shown else f"{shown} ({site.model})"
+    short_caption = re.split(r"[.;] |\.$", figure.caption)[0]
+    title = short_caption if site.model in short_caption else f"{short_caption} ({site.model})"
     dated = f"\n  year = {{{year}}}," if year else ""
     return f"""@misc{{headbook-{key(figure)},
   key = {{Headbook}},

@@ -126,8 +126,8 @@ def _kept(index: str) -> Iterator[str]:
 def _still(index: str, pages: int) -> str:
     """The body of the overview, for readers without scripts."""
     body = index.partition("<body")[2].partition(">")[2].rpartition("</body>")[0]
-    said = f"This is the overview. The file holds {pages:,} pages; the others need scripts."
-    return f'<noscript><p class="warnings">{said}</p></noscript>' + PICTURES.sub(
+    notice = f"This is the overview. The file holds {pages:,} pages; the others need scripts."
+    return f'<noscript><p class="warnings">{notice}</p></noscript>' + PICTURES.sub(
         "", LINKS.sub(r"\1#/", body)
     )
 

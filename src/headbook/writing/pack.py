@@ -64,14 +64,14 @@ class Packed:
     unpacked: int
     left: tuple[str, ...]
 
-    def said(self) -> Iterator[str]:
+    def report(self) -> Iterator[str]:
         """What was written, its size against limits that authors meet, and what to look at."""
         yield str(self.path)
         yield f"{self.files:,} files, {written(self.size)}, unpacked {written(self.unpacked)}"
         for limit, who in LIMITS.items():
             place = "larger than" if self.size > limit else "within"
             yield f"{place} {written(limit)}: {who}"
-        yield from (f"still there: {each}" for each in self.left)
+        yield from (f"still there: {text}" for text in self.left)
 
 
 def pack(
@@ -107,11 +107,11 @@ def pack(
     if not isinstance(source, Study) and _is_site(Path(source), anonymous=anonymous):
         return write(Path(source), out, ())
     study = source if isinstance(source, Study) else Study.load(source)
-    with temporary("pack") as place:
-        site = place / "site"
-        shown = names.anonymous(study) if anonymous else study
-        render(shown, site, processes=processes, progress=progress)
-        return write(site, out, tuple(names.left(shown)) if anonymous else ())
+    with temporary("pack") as path:
+        site = path / "site"
+        published = names.anonymous(study) if anonymous else study
+        render(published, site, processes=processes, progress=progress)
+        return write(site, out, tuple(names.left(published)) if anonymous else ())
 
 
 def _is_site(source: Path, *, anonymous: bool) -> bool:
@@ -166,7 +166,7 @@ def _packed(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
 
     Hidden files, a version history among them, stay out.
     """
-    files = dict(sorted((f"site/{name}", file) for name, file in _shown(site)))
+    files = dict(sorted((f"site/{name}", file) for name, file in _site_files(site)))
     with _replacing(out) as draft, zipfile.ZipFile(draft, "w") as archive:
         sums = {"README.txt": hashlib.sha256(README.encode()).hexdigest()}
         sums |= {name: sha256(file) for name, file in files.items()}
@@ -183,11 +183,11 @@ def _one_file(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
     """The one file of a folder."""
     with _replacing(out) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(onefile.document(site))
-    sizes = [file.stat().st_size for _, file in _shown(site)]
+    sizes = [file.stat().st_size for _, file in _site_files(site)]
     return Packed(out, len(sizes), out.stat().st_size, sum(sizes), left)
 
 
-def _shown(site: Path) -> Iterator[tuple[str, Path]]:
+def _site_files(site: Path) -> Iterator[tuple[str, Path]]:
     for file in walk(site):
         parts = file.relative_to(site).parts
         if parts == (".nojekyll",) or not any(part.startswith(".") for part in parts):
@@ -209,13 +209,13 @@ def _replacing(out: Path) -> Iterator[Path]:
         OutputError: it cannot be written.
     """
     try:
-        place = out.resolve()  # where it is a link, that stays
-        place.parent.mkdir(parents=True, exist_ok=True)
-        settle(place)
-        with workspace(place.parent, place.name) as room:
+        path = out.resolve()  # where it is a link, that stays
+        path.parent.mkdir(parents=True, exist_ok=True)
+        settle(path)
+        with workspace(path.parent, path.name) as room:
             draft = room / NEW
             yield draft
             draft.chmod(MODE & 0o777)
-            draft.replace(place)
+            draft.replace(path)
     except OSError as error:
         raise OutputError(f"{out}: {error.strerror}; expected a file to write") from error

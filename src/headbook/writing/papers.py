@@ -102,10 +102,10 @@ def study_figures(study: Study) -> list[Figure]:
 
 def _profiles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
     """Attention by offset of the heads that are asked for."""
-    for each in results.values():
-        for head in heads_of(each.stack):
+    for result in results.values():
+        for head in heads_of(result.stack):
             if _wanted(profile_name(head), only):
-                found = offsets.offsets(each, head)
+                found = offsets.offsets(result, head)
                 if found is not None:
                     yield found.picture
 
@@ -113,8 +113,8 @@ def _profiles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
 def _singles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
     """Maps and lines of single sentences that are asked for; ``*`` alone does not ask for them."""
     asking = [pattern for pattern in only if SINGLE.match(pattern)]
-    for each in results.values() if asking else ():
-        yield from pictures(each, lambda name: _wanted(name, asking))
+    for result in results.values() if asking else ():
+        yield from pictures(result, lambda name: _wanted(name, asking))
 
 
 def _chosen(figures: Sequence[Picture], only: Sequence[str], results: Results) -> list[Picture]:
@@ -138,9 +138,9 @@ def _wanted(name: str, patterns: Sequence[str]) -> bool:
 
 def _hint(pattern: str, names: Sequence[str], results: Results) -> str:
     """Names near one that is not there, and what can be asked for."""
-    kept = [place for each in results.values() for place in singles(each)]
+    kept = [single for result in results.values() for single in singles(result)]
     if pattern.startswith(PROFILE):
-        stacks = [each.stack for each in results.values() if offsets.measured(each)]
+        stacks = [result.stack for result in results.values() if offsets.measured(result)]
         names = [profile_name(head) for stack in stacks for head in heads_of(stack)]
         if not names:
             return f"the study has no {offsets.METRIC}; --metrics {offsets.METRIC} measures it"

@@ -12,7 +12,7 @@ from queue import Empty
 from typing import Any, Self
 
 from headbook.errors import ResourceError
-from headbook.writing.handed import Handed
+from headbook.writing.handed import MappedPickle
 
 MOST = 8  # processes
 WAIT = 1.0  # seconds after which to look whether a process has died
@@ -51,11 +51,11 @@ class Shares:
         number, name = tempfile.mkstemp(dir=folder, prefix=".handed-")
         os.close(number)
         self._file = Path(name)
-        handed = Handed.of((work, given), self._file)
+        mapped = MappedPickle.of((work, given), self._file)
         self._found = context.Queue()
         shares = [slice(number, None, processes) for number in range(processes)]
         self._processes = [
-            context.Process(target=_do, args=(self._found, handed, share), daemon=True)
+            context.Process(target=_do, args=(self._found, mapped, share), daemon=True)
             for share in shares
         ]
 
@@ -103,7 +103,7 @@ class Shares:
             raise RuntimeError("a process that draws pages has died")
 
 
-def _do(found: Any, handed: Handed, share: slice) -> None:
+def _do(found: Any, mapped: MappedPickle, share: slice) -> None:
     """One process: everything that work yields, then None.
 
     What the work needs is imported where it is taken up, when the process is watched already.
@@ -111,7 +111,7 @@ def _do(found: Any, handed: Handed, share: slice) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted as well, and ends this
     try:
-        work, given = handed.taken()
+        work, given = mapped.taken()
         for each in work(*given, share):
             found.put((False, each))
         found.put((False, None))

@@ -19,7 +19,7 @@ from headbook.writing.scripttags import scripts_of
 
 
 @dataclass(frozen=True)
-class Press:
+class PageWriter:
     """What writes the pages of one site; a copy of it serves another process.
 
     Attributes:

@@ -59,15 +59,15 @@ def preview(results: Mapping[str, StackResults]) -> tuple[bytes, str]:
     Returns:
         A PNG; no bytes where there are no numbers of heads.
     """
-    grids = [each.once(grid) for each in results.values() if each.metrics]
+    grids = [result.once(grid) for result in results.values() if result.metrics]
     if not grids:
         return b"", ""
-    said = "; ".join(f"All heads, {each.title}: {each.caption}" for each in grids)
-    return images.banner([_steps(each) for each in grids], PALETTE), said
+    description = "; ".join(f"All heads, {each.title}: {each.caption}" for each in grids)
+    return images.banner([_steps(each) for each in grids], PALETTE), description
 
 
-def _steps(shown: Grid) -> images.Map:
+def _steps(stack_grid: Grid) -> images.Map:
     """Colours of a grid's cells in `PALETTE`, counted from 1; 0 where a value is missing."""
-    first = 1 + (COLOUR_STEPS if shown.ink == "d" else 0)
-    steps = np.array([[cell.step for cell in cells] for _, cells in shown.rows])
+    first = 1 + (COLOUR_STEPS if stack_grid.ink == "d" else 0)
+    steps = np.array([[cell.step for cell in cells] for _, cells in stack_grid.rows])
     return np.where(steps < 0, 0, first + steps).astype(np.uint8)

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from headbook.charts.ink import ink, ink_steps
 from headbook.numbers.results import StackResults
-from headbook.stored.shown import STEPS, Exemplar, ShownSentence, heads_of, rows_of
+from headbook.stored.shown import STEPS, Exemplar, StoredSentence, heads_of, rows_of
 from headbook.stored.study import Study
 from headbook.terms import Side
 from headbook.views.atlas import many_heads, sheet, sheet_file
-from headbook.views.entries import story_data
+from headbook.views.entries import trajectory_data
 from headbook.views.find import find_data
 from headbook.views.grid import grid_data, map_data
 from headbook.views.headvalues import list_data, values_data
@@ -42,14 +42,14 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     _write(folder / "map.js", script("map", map_data(results, grids)))
     cards = {name: atlas_data(r) for name, r in results.items()}
     _write(folder / "atlas.js", script("atlas", cards))
-    for name, each in results.items():
-        if many_heads(each) and (picture := sheet(each)):
+    for name, result in results.items():
+        if many_heads(result) and (picture := sheet(result)):
             (folder.parent / sheet_file(name)).write_bytes(picture)
     write_list(results, folder)
-    if study.survey.types:
-        _write(folder / "types.js", script("types", types_data(study.survey.types)))
+    if study.corpus_sums.types:
+        _write(folder / "types.js", script("types", types_data(study.corpus_sums.types)))
     by_head: dict[str, list[Exemplar]] = {}
-    for exemplar in study.portrait.exemplars:
+    for exemplar in study.sentence_data.exemplars:
         by_head.setdefault(head_file(exemplar.head), []).append(exemplar)
     for name, exemplars in by_head.items():
         value = {f"{e.ranking}-{e.rank}": _map(study, e) for e in exemplars}
@@ -61,14 +61,14 @@ def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
     """What the pages of sentences read."""
     study = next(iter(results.values())).study
     nearest, tokens = rows_of(study.nearest), rows_of(study.tokens)
-    for sentence in study.portrait.paged:
+    for sentence in study.sentence_data.paged:
         _write_sentence(results, sentence, folder / "sentences")
         if not sentence.listed:
             continue
         _write_neurons(study, sentence, folder.parent)
         near = nearest(sentence.number)
         if len(near):
-            _write_more(sentence, "entries", story_data(near), folder)
+            _write_more(sentence, "entries", trajectory_data(near), folder)
         rows = tokens(sentence.number)
         made = ((n, paths_data(r, sentence, rows[rows["stack"] == n])) for n, r in results.items())
         paths = {name: each for name, each in made if each is not None}
@@ -76,7 +76,7 @@ def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
             _write_more(sentence, "paths", paths, folder)
 
 
-def _write_more(sentence: ShownSentence, what: str, value: Any, folder: Path) -> None:
+def _write_more(sentence: StoredSentence, what: str, value: Any, folder: Path) -> None:
     name = f"{sentence_file(sentence.number)}-{what}"
     _write(folder / "sentences" / f"{name}.js", script(name, value))
 
@@ -96,51 +96,51 @@ def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
 
 def write_matrices(results: Mapping[str, StackResults], folder: Path) -> None:
     """The distances of all heads as pictures, where they were measured."""
-    for each in results.values():
-        for name, picture in matrix_pictures(each):
+    for result in results.values():
+        for name, picture in matrix_pictures(result):
             folder.mkdir(exist_ok=True)
             (folder / name).write_bytes(picture)
 
 
 def _write_sentence(
-    results: Mapping[str, StackResults], sentence: ShownSentence, folder: Path
+    results: Mapping[str, StackResults], sentence: StoredSentence, folder: Path
 ) -> None:
     """The maps of a sentence: as a picture, and as numbers unless there are too many."""
     name, found = sentence_file(sentence.number), {}
-    for stack_name, each in results.items():
-        stack, portrait = each.stack, each.study.portrait
-        maps = portrait.maps.get((stack_name, sentence.index))
+    for stack_name, result in results.items():
+        stack, sentence_data = result.stack, result.study.sentence_data
+        maps = sentence_data.maps.get((stack_name, sentence.index))
         if maps is None:
-            value = _cited(each, sentence)
+            value = _cited(result, sentence)
         else:
             maps = maps[list(stack.attention_layers)]
             picture = images.sheet(ink_steps(maps / STEPS), ink(), side=pitch(stack))
             (folder / f"{name}-{stack_name}.png").write_bytes(picture)
-            norms = portrait.norms.get((stack_name, sentence.index))
+            norms = sentence_data.norms.get((stack_name, sentence.index))
             norms = None if norms is None else norms[list(stack.attention_layers)]
             places = [[head.layer, head.head] for head in heads_of(stack)]
-            value = _shown(each, sentence, maps, norms, places) if exact(maps) else None
+            value = _visible_rows(result, sentence, maps, norms, places) if exact(maps) else None
         if value is not None:
             found[stack_name] = value
     if found:
         _write(folder / f"{name}.js", script(f"sentence-{name}", found))
 
 
-def _cited(results: StackResults, sentence: ShownSentence) -> dict[str, Any] | None:
+def _cited(results: StackResults, sentence: StoredSentence) -> dict[str, Any] | None:
     """The maps of the heads that have a sentence among their exemplars."""
-    found = {head: each[0] for head, each in cited_maps(results, sentence).items()}
-    if not found:
+    exemplars = {head: cited_map[0] for head, cited_map in cited_maps(results, sentence).items()}
+    if not exemplars:
         return None
-    maps = np.array([each.attention for each in found.values()])
-    lengths = [each.norms for each in found.values()]
+    maps = np.array([exemplar.attention for exemplar in exemplars.values()])
+    lengths = [exemplar.norms for exemplar in exemplars.values()]
     norms = np.array(lengths) if all(map(len, lengths)) else None
-    places = [[head.layer, head.head] for head in found]
-    return _shown(results, sentence, maps, norms, places)
+    places = [[head.layer, head.head] for head in exemplars]
+    return _visible_rows(results, sentence, maps, norms, places)
 
 
-def _shown(
+def _visible_rows(
     results: StackResults,
-    sentence: ShownSentence,
+    sentence: StoredSentence,
     maps: NDArray[np.uint8],
     norms: NDArray[np.float32] | None,
     places: list[list[int]],
@@ -155,7 +155,7 @@ def _shown(
     }
 
 
-def _write_neurons(study: Study, sentence: ShownSentence, root: Path) -> None:
+def _write_neurons(study: Study, sentence: StoredSentence, root: Path) -> None:
     """Queries and keys of a sentence, a file a layer, where they were kept."""
     for stack in study.manifest.stacks:
         for layer, value in neurons_data(study, stack, sentence):
@@ -164,14 +164,14 @@ def _write_neurons(study: Study, sentence: ShownSentence, root: Path) -> None:
             _write(path, script(f"neurons-{path.stem}", value))
 
 
-def _side(sentence: ShownSentence, side: Side) -> str:
+def _side(sentence: StoredSentence, side: Side) -> str:
     """A side as the sentence's page names it."""
     return str(side) if len(sentence.texts) > 1 else ""
 
 
 def _map(study: Study, exemplar: Exemplar) -> dict[str, Any]:
     stack = study.manifest.stack(exemplar.head.stack)
-    sentence = study.portrait.sentences[exemplar.index]
+    sentence = study.sentence_data.sentences[exemplar.index]
     return attention_data(stack, sentence, exemplar.attention, exemplar.norms)
 
 

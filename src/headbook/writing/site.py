@@ -44,7 +44,7 @@ from headbook.wording import written
 from headbook.writing import export, publish, scripts
 from headbook.writing.detail import TOKEN_TABLES, Detail, fitted
 from headbook.writing.parallel import Shares, cores
-from headbook.writing.press import Press, figures_of
+from headbook.writing.press import PageWriter, figures_of
 from headbook.writing.stylesheet import bare, colour_rules, compact, size_rules
 
 TEXTS = ("CITATION.cff", "references.bib", "README.txt")
@@ -124,9 +124,9 @@ def render(
         def write(detail: Detail) -> Mapping[str, int]:
             nonlocal pages, sizes
             _empty(draft)
-            left_out = _said(detail, max_size)
-            shown, told = detail.of(study), progress or Silent()
-            writer = _Writer(shown, draft, told, publish.base(base_url), processes, left_out)
+            left_out = _detail_note(detail, max_size)
+            reduced, reporter = detail.of(study), progress or Silent()
+            writer = _Writer(reduced, draft, reporter, publish.base(base_url), processes, left_out)
             pages = writer.write(without=() if detail.tables else TOKEN_TABLES)
             Listing.write(draft, Kind.SITE)  # counted with the rest
             sizes = export.sizes(draft)
@@ -137,14 +137,14 @@ def render(
 
 
 def _empty(folder: Path) -> None:
-    for each in folder.iterdir():
-        if each.is_dir():
-            shutil.rmtree(each)
+    for file in folder.iterdir():
+        if file.is_dir():
+            shutil.rmtree(file)
         else:
-            each.unlink()
+            file.unlink()
 
 
-def _said(detail: Detail, most: float | None) -> str:
+def _detail_note(detail: Detail, most: float | None) -> str:
     """What was left out, and for what size; empty where nothing was."""
     parts = "; ".join(detail.left_out())
     return f"Left out to stay below {written(most)}: {parts}." if parts and most else ""
@@ -175,16 +175,16 @@ class _Writer:
             self.progress.advance(1, 0)
             paths.append(path)
         for name, text in publish.web_files(self.base, paths):
-            self._press.text(name, text)
+            self._page_writer.text(name, text)
         (self.folder / ".nojekyll").touch()
         for name in TEXTS:
-            self._press.text(name, self._press.drawn(name))
+            self._page_writer.text(name, self._page_writer.drawn(name))
         return len(paths)
 
     def _write_overview(self) -> str:
         """Write the first page and say where it can be read meanwhile; returns its path."""
         page = overview_page(self._results, self._metric_pages, self.left_out)
-        self._press.page(page)
+        self._page_writer.page(page)
         if not self.left_out:  # else a larger site did not fit, and it was said before
             self.progress.say(f"overview, while the rest is made: {self.folder / page.path}")
         return page.path
@@ -193,13 +193,13 @@ class _Writer:
         """Write all pages but the first; yields their paths."""
         processes = self.processes or (cores() if self._expected >= MANY else 1)
         if processes == 1:
-            yield from _draw(self._press, self._single_pages(figures, left_out))
-            yield from _draw(self._press, _many_pages(self._results))
+            yield from _draw(self._page_writer, self._single_pages(figures, left_out))
+            yield from _draw(self._page_writer, _many_pages(self._results))
             return
         _ = self.study.head_tables  # made once, not in each process
-        given = (self.study, replace(self._press))
+        given = (self.study, replace(self._page_writer))
         with Shares(_draw_share, given, processes, self.folder) as shares:
-            yield from _draw(self._press, self._single_pages(figures, left_out))
+            yield from _draw(self._page_writer, self._single_pages(figures, left_out))
             yield from shares
 
     @cached_property
@@ -217,11 +217,11 @@ class _Writer:
 
     @cached_property
     def _facts(self) -> SiteFacts:
-        paged = self.study.portrait.paged
+        paged = self.study.sentence_data.paged
         return SiteFacts.of(self.study.manifest, sentence_pages=bool(paged))
 
     @cached_property
-    def _press(self) -> Press:
+    def _page_writer(self) -> PageWriter:
         across = {page.path for page in self._across}
         frame = {
             "site": self._facts,
@@ -231,7 +231,7 @@ class _Writer:
             "base": self.base,
             "preview": self._preview[1],
         }
-        return Press(self.folder, self.base, frame)
+        return PageWriter(self.folder, self.base, frame)
 
     @cached_property
     def _preview(self) -> tuple[bytes, str]:
@@ -241,7 +241,7 @@ class _Writer:
     def _expected(self) -> int:
         """How many pages there will be, for the progress bar."""
         heads = sum(len(s.attention_layers) * s.n_heads for s in self.study.manifest.stacks)
-        paged = len(self.study.portrait.paged)
+        paged = len(self.study.sentence_data.paged)
         lists = 1 + self._facts.sentence_pages  # of metrics and of sentences
         alone = 5  # overview, methods, data, about, and the one for wrong addresses
         return heads + paged + len(self._metric_pages) + len(self._across) + lists + alone
@@ -324,27 +324,27 @@ class _Writer:
         )
 
     def _bibtex(self) -> str:
-        return self._press.drawn("references.bib").partition("\n\n")[0]
+        return self._page_writer.drawn("references.bib").partition("\n\n")[0]
 
 
 def _many_pages(results: Mapping[str, StackResults], share: slice = EVERY) -> Iterator[Page]:
     """The pages of heads and sentences, or a share of them, one at a time."""
-    for each in results.values():
-        yield from head_pages(each, share)
+    for result in results.values():
+        yield from head_pages(result, share)
     yield from sentence_pages(results, share)
 
 
-def _draw(press: Press, pages: Iterable[Page]) -> Iterator[str]:
+def _draw(page_writer: PageWriter, pages: Iterable[Page]) -> Iterator[str]:
     """Write pages; yields their paths."""
     for page in pages:
-        press.page(page)
+        page_writer.page(page)
         yield page.path
 
 
-def _draw_share(study: Study, press: Press, share: slice) -> Iterator[str]:
+def _draw_share(study: Study, page_writer: PageWriter, share: slice) -> Iterator[str]:
     """The same for a process of its own."""
     with charts.unchecked():
-        yield from _draw(press, _many_pages(results_of(study), share))
+        yield from _draw(page_writer, _many_pages(results_of(study), share))
 
 
 def across_pages(results: Mapping[str, StackResults]) -> tuple[Page, ...]:

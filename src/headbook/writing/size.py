@@ -13,7 +13,7 @@ from headbook.metrics import token_metrics
 from headbook.metrics.base import Metric
 from headbook.network.controls import twins
 from headbook.stored import scores
-from headbook.stored.tables import MOST_OF, PLAIN
+from headbook.stored.tables import MOST_OF, UNCOMPRESSED
 from headbook.terms import Side, Stack
 
 FRAME = 1_200_000  # scripts, style and the runtime of live charts
@@ -54,14 +54,14 @@ class Expected:
         """Bytes of the whole site."""
         return sum(self.parts.values())
 
-    def said(self) -> str:
+    def report(self) -> str:
         """One line for readers."""
-        shown = {name: f"{size / 1e6:.1f}" for name, size in self.parts.items()}
+        megabytes = {name: f"{size / 1e6:.1f}" for name, size in self.parts.items()}
         return (
             f"the site will take about {self.total / 1e6:,.0f} MB: "
-            f"{self.heads:,} head pages {shown['heads']}, "
-            f"{self.sentences:,} sentence pages {shown['sentences']}, "
-            f"{self.metrics:,} metric pages {shown['metrics']}, the rest {shown['rest']}"
+            f"{self.heads:,} head pages {megabytes['heads']}, "
+            f"{self.sentences:,} sentence pages {megabytes['sentences']}, "
+            f"{self.metrics:,} metric pages {megabytes['metrics']}, the rest {megabytes['rest']}"
         )
 
 
@@ -85,27 +85,29 @@ def expected(
         least: with the least detail that `headbook.writing.detail` can leave.
     """
     traced = lengths[: 0 if least else config.neuron_sentences]
-    shown, lengths = config.exemplars + OTHERS, lengths[:1] if least else lengths
+    per_head, lengths = config.exemplars + OTHERS, lengths[:1] if least else lengths
     heads = sum(len(stack.attention_layers) * stack.n_heads for stack in stacks)
     amount, compared = len(metrics), [*twins(config.control, config.control_seeds)]
-    usual = [n for each in lengths for n in each.values()] or LENGTHS
+    usual = [n for length in lengths for n in length.values()] or LENGTHS
     mean = sum(usual) / len(usual)
     exemplar = EXEMPLAR + EXEMPLAR_TOKEN * mean + EXEMPLAR_PAIR * mean**2
-    page = HEAD + HEAD_METRIC * amount + (2 if least else shown) * exemplar  # of each ranking one
-    told, states = len(token_metrics(metrics)), _states(stacks, lengths)
-    others = max(0, min(sentences - len(lengths), heads * (2 if least else shown)))
+    page = (
+        HEAD + HEAD_METRIC * amount + (2 if least else per_head) * exemplar
+    )  # of each ranking one
+    n_metrics, states = len(token_metrics(metrics)), _states(stacks, lengths)
+    others = max(0, min(sentences - len(lengths), heads * (2 if least else per_head)))
     return Expected(
         heads,
         amount,
         len(lengths),
         {
             "heads": heads * (page + VALUE * amount * (1 + TWIN * len(compared))),
-            "sentences": sum(_sentence(stacks, each) for each in lengths)
+            "sentences": sum(_sentence(stacks, length) for length in lengths)
             + OTHER * others
             + sum(_neurons(stacks, each) for each in traced)
             + STATE * states
-            + (0 if least else _as_csv("tokens", STATE_METRIC * told * states))
-            + (0 if least else _as_csv("nearest", STATE_NEAREST * states * (told > 0))),
+            + (0 if least else _as_csv("tokens", STATE_METRIC * n_metrics * states))
+            + (0 if least else _as_csv("nearest", STATE_NEAREST * states * (n_metrics > 0))),
             "metrics": amount * (METRIC + METRIC_STACK * len(stacks) + METRIC_HEAD * heads),
             "rest": FRAME
             + ACROSS
@@ -133,14 +135,14 @@ def check_limit(least: Expected, most: float | None) -> None:
 
 def _states(stacks: Sequence[Stack], lengths: Sequence[Mapping[Side, int]]) -> int:
     """Tokens of the listed sentences in all layers."""
-    return sum(each[stack.queries] * stack.n_layers for each in lengths for stack in stacks)
+    return sum(length[stack.queries] * stack.n_layers for length in lengths for stack in stacks)
 
 
 def _as_csv(name: str, size: float) -> float:
     """What a table of so many bytes takes as CSV: large ones are compressed or left out."""
     if size > MOST_OF[name]:
         return 0
-    return size if size <= PLAIN else size / PACKED
+    return size if size <= UNCOMPRESSED else size / PACKED
 
 
 def _sentence(stacks: Sequence[Stack], lengths: Mapping[Side, int]) -> float:

@@ -45,11 +45,11 @@ def blocks(files: Iterable[tuple[str, bytes]]) -> Iterator[Block]:
         kinds.setdefault(_kind(name), []).append((name, content))
     for kind in kinds.values():
         waiting: list[tuple[str, bytes]] = []
-        for each in kind:
-            if waiting and sum(len(content) for _, content in [*waiting, each]) > MOST:
+        for pair in kind:
+            if waiting and sum(len(content) for _, content in [*waiting, pair]) > MOST:
                 yield _block(waiting)
                 waiting = []
-            waiting.append(each)
+            waiting.append(pair)
         yield _block(waiting)
 
 
@@ -147,25 +147,25 @@ def _repetitions(content: bytes) -> Iterator[tuple[int, int, int]]:
     step = FAR // 2
     width = step + 1  # any `FAR` bytes hold a whole entry
     index: dict[bytes, int] = {}
-    place = done = known = back = 0
-    while place < len(content) - width:
-        while known <= place - step:
+    position = done = known = back = 0
+    while position < len(content) - width:
+        while known <= position - step:
             index[content[known : known + width]] = known
             known += step
-        near = place - back
-        follows = back > 0 and content[near : near + NEAR] == content[place : place + NEAR]
-        found = near if follows else index.get(content[place : place + width])
+        near = position - back
+        follows = back > 0 and content[near : near + NEAR] == content[position : position + NEAR]
+        found = near if follows else index.get(content[position : position + width])
         if found is None:
-            place += 1
+            position += 1
             continue
-        before = _alike_before(content, found, place, place - done)
-        length = before + _alike(content, found, place)
+        before = _alike_before(content, found, position, position - done)
+        length = before + _alike(content, found, position)
         if length < (NEAR if follows else FAR):
-            place += 1
+            position += 1
             continue
-        back = place - found
-        yield place - before, length, back
-        place = done = place - before + length
+        back = position - found
+        yield position - before, length, back
+        position = done = position - before + length
 
 
 def _alike(content: bytes, left: int, right: int) -> int:

@@ -22,7 +22,7 @@ def colour_rules() -> Iterator[str]:
 
 
 def _variables() -> Iterator[str]:
-    stops = [PAPER, *(_both(*each) for each in zip(STOPS[1:], DARK[1:], strict=True))]
+    stops = [PAPER, *(_both(*pair) for pair in zip(STOPS[1:], DARK[1:], strict=True))]
     yield f":root{{{''.join(f'--q{n}:{stop};' for n, stop in enumerate(stops))}}}\n"
     for n, each in enumerate(zip(DIVERGING, DARK_DIVERGING, strict=True)):
         yield f".v{n}{{background:{_both(*each)}}}\n"
