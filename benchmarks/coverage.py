@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from headbook.analysis.accumulators import FIELDS, Ratios
+from headbook.analysis.arithmetic import NOTHING
 from headbook.inputs import open_corpus
-from headbook.measures.arithmetic import NOTHING
 from headbook.metrics import (
     all_metrics,
     attention_metrics,
@@ -27,20 +28,19 @@ from headbook.metrics import (
     token_metrics,
 )
 from headbook.metrics.base import Metric, SampledMetric, Source
-from headbook.network.anatomy import Architecture, examine
-from headbook.network.model import Model, load_model
+from headbook.model.architecture import Architecture, examine
+from headbook.model.encode import Encoder
+from headbook.model.model import Model, load_model
 from headbook.passes.context import ContextSampler, FirstLook, SecondLook
+from headbook.passes.corpuspass import CorpusPass
 from headbook.passes.flowpass import FlowTracker
 from headbook.passes.sampler import Sampler
-from headbook.passes.survey import CorpusPass
 from headbook.passes.watch import look
-from headbook.summaries.accumulators import FIELDS, Ratios
-from headbook.summaries.finish import ABOUT
-from headbook.summaries.sums import HeadColumn, HeadTable, SampleSums, TokenColumn, TokenSums
+from headbook.study.summaries.finish import ABOUT
+from headbook.study.summaries.sums import HeadColumn, HeadTable, SampleSums, TokenColumn, TokenSums
 from headbook.terms import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch
-from headbook.text.encode import Encoder
 from headbook.text.rarity import Rarity
 
 SIZES = (60, 200, 500)

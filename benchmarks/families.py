@@ -28,19 +28,19 @@ from transformers import CONFIG_MAPPING, PreTrainedTokenizerFast
 from transformers.models.auto import modeling_auto
 
 from configurations import tiny_configuration
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.errors import HeadbookError
 from headbook.inputs import Sentence
-from headbook.network.anatomy import Architecture, examine
-from headbook.network.calls import FIELDS
-from headbook.network.capture import forward
-from headbook.network.model import Model, load_model
-from headbook.network.ownattention import settle
+from headbook.model.architecture import Architecture, examine
+from headbook.model.calls import FIELDS
+from headbook.model.capture import forward
+from headbook.model.encode import Encoder
+from headbook.model.model import Model, load_model
+from headbook.model.sequences import probes
+from headbook.passes.checks.ownattention import settle
 from headbook.terms import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
-from headbook.text.encode import Encoder
-from headbook.text.sequences import probes
 from tiny import AROUND, BRACKETS, PIECES
 
 SECONDS = 90  # that a type may take

@@ -23,24 +23,24 @@ from pathlib import Path
 import torch
 
 import headbook
+from headbook.attention.tokenstates import AROUND, NEIGHBOURS, TokenStates
+from headbook.cli.memory import keep_freed_memory
 from headbook.inputs import open_corpus
-from headbook.measures.threads import torch_threads
-from headbook.measures.tokenview import AROUND, NEIGHBOURS, TokenStates
 from headbook.metrics import all_metrics, attention_metrics, token_metrics
 from headbook.metrics.base import Source
-from headbook.network.anatomy import examine
-from headbook.network.capture import forward, tapped
-from headbook.network.embedding import read_embedding
-from headbook.network.memory import keep_freed_memory
-from headbook.network.model import Model, load_model
-from headbook.network.vocabulary import Vocabulary
-from headbook.passes.survey import CorpusPass
+from headbook.model.architecture import examine
+from headbook.model.capture import forward, tapped
+from headbook.model.encode import Encoder
+from headbook.model.model import Model, load_model
+from headbook.model.vocabulary.embedding import read_embedding
+from headbook.model.vocabulary.vocabulary import Vocabulary
+from headbook.passes.corpuspass import CorpusPass
 from headbook.terms import Side, Space, State
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
-from headbook.text.encode import Encoder
 from headbook.text.texts import Texts
 from headbook.text.tokens import Encoded
+from headbook.threads import torch_threads
 
 BATCH_TOKENS = 2048
 REPEATS = 5

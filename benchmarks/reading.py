@@ -21,9 +21,9 @@ from playwright.sync_api import Browser, sync_playwright
 
 import headbook
 from headbook.progress import Silent
-from headbook.stored.study import Study
-from headbook.writing.export import sizes
-from headbook.writing.pack import pack
+from headbook.site.bundle.pack import pack
+from headbook.site.export import sizes
+from headbook.study.study import Study
 
 TURNS = 7
 PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"

@@ -27,15 +27,15 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
 from headbook import Study
 from headbook.inputs import open_corpus
-from headbook.network.anatomy import examine
-from headbook.network.capture import forward
-from headbook.network.embedding import read_embedding
-from headbook.network.model import Model, load_model
-from headbook.network.vocabulary import BLOCK
+from headbook.model.architecture import examine
+from headbook.model.capture import forward
+from headbook.model.encode import Encoder
+from headbook.model.model import Model, load_model
+from headbook.model.vocabulary.embedding import read_embedding
+from headbook.model.vocabulary.vocabulary import BLOCK
 from headbook.terms import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
-from headbook.text.encode import Encoder
 from headbook.text.tokens import Encoded
 
 GOALS = {64: 3.0, 1000: 2.5}  # of a build of so many sentences; of others 2.5
@@ -259,7 +259,7 @@ def long(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
     model = write_model(folder / "long", given.model, Shape("bert", 12, 12, 384))
     file = folder / "long.txt"
     file.write_text("The cat sat on the mat and looked at it. " * (LONG // 11) + "\n")
-    code = f"from headbook.network.model import load_model; load_model({str(model)!r})"
+    code = f"from headbook.model.model import load_model; load_model({str(model)!r})"
     bare = spend(sys.executable, "-c", code, folder=folder).peak
     asked = ("--model", str(model), "--max-length", str(LONG), "--out", str(folder / "study"))
     peak = headbook("collect", str(file), *asked, "--force", folder=folder).peak

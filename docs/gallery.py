@@ -18,8 +18,8 @@ import pandas as pd
 from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
-from headbook.stored.shown import HeadName
-from headbook.wording import head_name, head_page
+from headbook.report.wording import head_name, head_page
+from headbook.study.sentencedata import HeadName
 
 Theme = Literal["light", "dark"]
 

@@ -45,12 +45,12 @@ type Wanted = {
 };
 /** The tokens of one side: pieces, each with its word, and the words' names. */
 type TokenText = { pieces: string[]; names: string[]; units: number[]; special: number[] };
-/** `headbook.views.instance.attention_data`: maps one after the other, 8 bits a weight. */
+/** `headbook.pages.widgets.instance.attention_data`: maps one after the other, 8 bits a weight. */
 type AttentionData = {
   queries?: TokenText; keys: TokenText; causal: boolean; weights: string; norms: number[];
   bytes?: Uint8Array;
 };
-/** `headbook.writing.scripts._shown`: all maps of a stack in a sentence. */
+/** `headbook.site.scripts._shown`: all maps of a stack in a sentence. */
 type StackData = AttentionData & { places: [number, number][]; heads: number; texts: string[] };
 type StoredMap = {
   queries: TokenText; keys: TokenText; causal: boolean; steps: Uint8Array; norms: number[];
@@ -187,7 +187,7 @@ interface NeuronsLike {
   open: (wanted: boolean) => void;
   draw: () => void;
 }
-/** Queries and keys of a layer in a sentence: `headbook.views.neurons.neurons_data`. */
+/** Queries and keys of a layer in a sentence: `headbook.pages.widgets.neurons.neurons_data`. */
 type NeuronsData = {
   width: number; heads: number; keyHeads: number; scaling: number;
   queries: string; keys: string; added: string; seen: string; read?: Layer;
@@ -200,7 +200,7 @@ type ScoreRow = {
   query: Float32Array; key: (k: number) => Float32Array; products: number[];
   added: number[] | null; scores: number[]; weights: number[]; sum: number; sees: number;
 };
-/** The paths of tokens: `headbook.views.paths.paths_data`. */
+/** The paths of tokens: `headbook.pages.widgets.paths.paths_data`. */
 type PathValues = Maybe[];
 type PathView = {
   name: string; layers: number[]; values: PathValues[];
@@ -210,7 +210,7 @@ type PathMetric = {
   id: string; title: string; axis: string; ranks: boolean; start: Maybe; views: PathView[];
 };
 type PathsData = { kinds: string[]; names: string[]; metrics: PathMetric[] };
-/** The nearest vocabulary tokens: `headbook.views.entries.story_data`. */
+/** The nearest vocabulary tokens: `headbook.pages.sentence.entries.story_data`. */
 type Entries = Record<string, { layers: number[]; cells: [string, string][][][] }>;
 /** Which token of a sentence is chosen, and of which stacks. */
 type TokenDetail = { place: number; stacks: string[]; name: string };
@@ -219,7 +219,7 @@ type TokenDetail = { place: number; stacks: string[]; name: string };
 
 /** A word, what stands beside it, and the number by which words sort. */
 type Word = [text: string, beside: string, order: Maybe];
-/** `headbook.views.headvalues.list_data`. */
+/** `headbook.pages.heads.headvalues.list_data`. */
 type HeadRow = [
   name: string, href: string, stack: string, layer: number, label: Word, looks: Word,
   relation: Word, beats: number,
@@ -275,14 +275,14 @@ type Scatter = (box: HTMLElement, what: {
 
 /* --- the overview and the foot of pages --- */
 
-/** A number of all heads as a heat map has it: `headbook.views.grid.grid_data`. */
+/** A number of all heads as a heat map has it: `headbook.pages.parts.grid.grid_data`. */
 type Grid = {
   caption: string; low: string; high: string; ink?: string; steps: number[]; texts: string[];
 };
 type Grids = Record<string, Record<string, Grid>>;
 /** A metric's title and its labels: key and name. */
 type Choice = [title: string, options: [key: string, name: string][]];
-/** `headbook.views.grid.map_data`. */
+/** `headbook.pages.parts.grid.map_data`. */
 type MapData = {
   choices: Choice[]; chosen: string; first: Record<string, Grid>; stacks: MapStack[];
 };
@@ -290,13 +290,13 @@ type MapStack = [
   stack: string, title: string, layers: number[], heads: number, names: string[],
   addresses: string[],
 ];
-/** A head in short: `headbook.views.inspector.atlas_data`. */
+/** A head in short: `headbook.pages.widgets.inspector.atlas_data`. */
 type Card = [
   name: string, href: string, type: string, style: string, border: string, summaryOf: string,
   evidence: string, given: string, brought: string, what: string, caption: string,
   text: [kind: string, letters: string][],
 ];
-/** What the search looks through: `headbook.views.find.find_data`. */
+/** What the search looks through: `headbook.pages.search.find.find_data`. */
 type Named = [title: string, href: string, note: string, unseen: string];
 type FindToken = [
   name: string, count: number, within: number, sentences: number[], typed: number,

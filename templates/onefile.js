@@ -1,6 +1,6 @@
 "use strict";
 /* A site in one file. Pages, scripts, data and files stand in the document as blocks of text, which
-   `headbook.writing.solid` packs and which are opened when something of them is asked for; a page
+   `headbook.site.bundle.solid` packs and which are opened when something of them is asked for; a page
    takes the place of the body, and the site's scripts run for it as they do in the folder. The
    address holds the page and what its views put there: #/heads/L00-H01.html#view=renorm. */
 (() => {
@@ -26,7 +26,7 @@
   const heights = new Map(); /* how far pages were scrolled, by address in the bar */
   let path = FIRST, home = "", asked = 0, clicked = false, page = new AbortController();
 
-  /* Bytes from letters of base 85, as `headbook.writing.markup.letters` writes them. */
+  /* Bytes from letters of base 85, as `headbook.site.markup.letters` writes them. */
   const LETTERS = [
     ..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~",
   ];
@@ -44,7 +44,7 @@
     }
     return new Uint8Array(view.buffer, 0, 4 * groups - (5 * groups - text.length));
   };
-  /* What stood before in a block, put back; see `headbook.writing.solid.thinned`. */
+  /* What stood before in a block, put back; see `headbook.site.bundle.solid.thinned`. */
   /** @type {(part: Part) => number} */
   const number = (part) => {
     let value = 0, scale = 1, byte = 128;

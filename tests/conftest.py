@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from headbook.summaries import intervals
+from headbook.analysis import intervals
 
 pytest_plugins = ["sites"]
 

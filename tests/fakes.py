@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.findings import Finding
-from headbook.numbers.results import StackResults
-from headbook.stored.manifest import SCHEMA, Manifest, ModelFacts
-from headbook.stored.shown import SentenceData
-from headbook.stored.study import Study
-from headbook.summaries.accumulators import Ratios, Reservoir, TopK
-from headbook.summaries.sums import (
+from headbook.analysis.accumulators import Ratios, Reservoir, TopK
+from headbook.report.findings import Finding
+from headbook.report.numbers.results import StackResults
+from headbook.study.manifest import SCHEMA, Manifest, ModelFacts
+from headbook.study.sentencedata import SentenceData
+from headbook.study.study import Study
+from headbook.study.summaries.sums import (
     CorpusSums,
     HeadColumn,
     HeadSums,

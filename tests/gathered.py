@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from grouped import METRICS, ROWS, Collect, Row, write_rows
-from headbook.collection import collect
-from headbook.stored.study import Study
+from headbook.collection.collect import collect
+from headbook.study.study import Study
 
 
 @pytest.fixture(scope="module")

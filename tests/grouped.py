@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bare import Bare, Given
-from headbook.stored.study import Study
+from headbook.study.study import Study
 from looks import Viewed
 from naive import TWINS
 from ratios import Part

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from headbook.stored.scores import QueriesAndKeys
+from headbook.study.querykeys import QueriesAndKeys
 
 NAN = math.nan
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from headbook.writing.markup import values
+from headbook.site.markup import values
 
 LATER = re.compile(r'<div data-later="(?P<place>\d+)" data-src="(?P<src>[^"]*)"></div>')
 LINKS = ("href", "src", "data-src")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from headbook.summaries import intervals
+from headbook.analysis import intervals
 from headbook.terms import Spread
 
 

@@ -11,7 +11,7 @@ import pytest
 from filelock import FileLock
 
 import headbook
-from headbook.stored.study import Study
+from headbook.study.study import Study
 
 FAMILIES = {"encoder": "bert", "decoder": "gpt2", "pair": "bart"}
 EPOCH = "1700000000"  # the date of every study here: 2023-11-14

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 import tiny
 from bare import Bare
-from headbook.measures.frame import Frame
-from headbook.measures.replacements import OWN, Heads
-from headbook.network.anatomy import examine
-from headbook.network.intervention import intervened
-from headbook.network.judges import Words, judge_of
-from headbook.network.lens import Lens, read_lens
-from headbook.network.model import load_model
-from headbook.passes.effects import Ablator, Effects, Means
-from headbook.stored.shown import HeadName
+from headbook.attention.frame import Frame
+from headbook.attention.replacements import OWN, Heads
+from headbook.model.architecture import examine
+from headbook.model.intervention import intervened
+from headbook.model.model import load_model
+from headbook.model.vocabulary.judges import Words, judge_of
+from headbook.model.vocabulary.lens import Lens, read_lens
+from headbook.passes.ablation.effects import Ablator, Effects, Means
+from headbook.study.sentencedata import HeadName
 from headbook.terms import Replacement, Side, Stack, Target
 from headbook.text.batch import Batch
 from headbook.text.texts import Texts

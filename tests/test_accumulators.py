@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
+from headbook.analysis.accumulators import Ratios, Reservoir, TopK
 from headbook.metrics.base import Ratio
-from headbook.summaries.accumulators import Ratios, Reservoir, TopK
-from headbook.summaries.reduce import Parts
+from headbook.study.summaries.reduce import Parts
 from headbook.terms import Spread
 from ratios import Part, ratio
 

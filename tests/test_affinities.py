@@ -10,11 +10,11 @@ import pytest
 
 import treebank
 from bare import Bare, Given, given
-from headbook.collection import collect
-from headbook.passes import affinitytable
-from headbook.stored.study import Study
-from headbook.stored.toptokens import LEAST, TOP_TOKENS
-from headbook.summaries.affinities import ANY, Affinities
+from headbook.collection.collect import collect
+from headbook.passes.tables import affinitytable
+from headbook.study.study import Study
+from headbook.study.summaries.affinities import ANY, Affinities
+from headbook.study.toptokens import LEAST, TOP_TOKENS
 from looks import Look
 from naive_affinities import Values, affinities
 from test_exemplars import forget

@@ -14,12 +14,12 @@ import pytest
 from scipy.stats import kendalltau
 
 import tiny
-from headbook.numbers.alignment import alignments, f1, kendall, on_diagonal
-from headbook.numbers.alignmenttable import alignment_table
-from headbook.numbers.results import Estimate, results
-from headbook.stored.study import Study
+from headbook.report.numbers.alignment import alignments, f1, kendall, on_diagonal
+from headbook.report.numbers.alignmenttable import alignment_table
+from headbook.report.numbers.results import Estimate, results
+from headbook.report.wording import number, percent
+from headbook.study.study import Study
 from headbook.terms import Side
-from headbook.wording import number, percent
 from pages import html_of
 from ratios import Part, ratio
 from sites import Once, Site, make_study

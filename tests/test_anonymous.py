@@ -16,10 +16,10 @@ import pytest
 
 from headbook.errors import StudyError
 from headbook.resources import DEMO_SHA256
-from headbook.stored.anonymous import LOCAL, anonymous
-from headbook.stored.study import Study
-from headbook.writing.markup import values
-from headbook.writing.pack import TOP, pack
+from headbook.site.bundle.pack import TOP, pack
+from headbook.site.markup import values
+from headbook.study.anonymous import LOCAL, anonymous
+from headbook.study.study import Study
 from pages import tree
 from sites import SOMEBODY, Once, Site, make_study
 from test_pack import refusal, unpacked

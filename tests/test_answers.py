@@ -9,11 +9,11 @@ import pytest
 
 import tiny
 import treebank
-from headbook.numbers.headtypes import head_types
-from headbook.numbers.results import Estimates, StackResults
-from headbook.stored.study import Study
+from headbook.pages.patterns.patternfindings import Discussion, discussions
+from headbook.report.numbers.headtypes import head_types
+from headbook.report.numbers.results import Estimates, StackResults
+from headbook.study.study import Study
 from headbook.terms import View
-from headbook.views.answers import Discussion, discussions
 from sites import make_study
 
 

@@ -13,24 +13,24 @@ from PIL import Image
 
 from fakes import Fake, fake_results
 from golden.refresh import STUDY
-from headbook.charts.dots import interval_dot
-from headbook.charts.ink import STOPS, ink, ink_steps
-from headbook.charts.lines import APART, Line, layer_lines
-from headbook.numbers.headtypes import head_types
-from headbook.numbers.results import StackResults, results
-from headbook.stored.study import Study
-from headbook.summaries.sums import HeadColumn, TokenColumn
+from headbook.charts.base import images
+from headbook.charts.base.ink import STOPS, ink, ink_steps
+from headbook.charts.drawn.dots import interval_dot
+from headbook.charts.drawn.lines import APART, Line, layer_lines
+from headbook.pages.index.functions import functions
+from headbook.pages.index.layercurves import layer_curves
+from headbook.pages.index.lead import lead
+from headbook.pages.index.page import CARDS, overview_page
+from headbook.pages.parts.menu import menu
+from headbook.pages.parts.page import SiteFacts
+from headbook.pages.widgets.atlas import atlas, mean_maps, tile_picture
+from headbook.pages.widgets.inspector import atlas_data, notable
+from headbook.report.numbers.headtypes import head_types
+from headbook.report.numbers.results import StackResults, results
+from headbook.site.pagewriter import PageWriter
+from headbook.study.study import Study
+from headbook.study.summaries.sums import HeadColumn, TokenColumn
 from headbook.terms import Space, State, View
-from headbook.views.atlas import atlas, mean_maps, tile_picture
-from headbook.views.functions import functions
-from headbook.views.inspector import atlas_data, notable
-from headbook.views.layercurves import layer_curves
-from headbook.views.lead import lead
-from headbook.views.menu import menu
-from headbook.views.overview import CARDS, overview_page
-from headbook.views.page import SiteFacts
-from headbook.writing import images
-from headbook.writing.press import PageWriter
 from pages import data_file, elements, html_of, text_of
 from sites import Site
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import headbook
 import tiny
 from headbook.errors import InputError
-from headbook.wording import visible
-from headbook.writing.markup import prose, reference, safe_json, script
+from headbook.report.wording import visible
+from headbook.site.markup import prose, reference, safe_json, script
 from pages import broken_links, elements, html_of, text_of, tree
 from sites import SMALL, Once, make_study
 

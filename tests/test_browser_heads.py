@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import Route, expect
 
 from browser import Open, each
-from headbook.numbers.results import results
-from headbook.views.cells import Cell
-from headbook.views.headfacts import head_facts
-from headbook.views.headvalues import columns
+from headbook.pages.heads.headfacts import head_facts
+from headbook.pages.heads.headvalues import columns
+from headbook.pages.parts.cells import Cell
+from headbook.report.numbers.results import results
 from headlist import (
     DISTANCE,
     ENTROPY,

@@ -8,9 +8,9 @@ from playwright.sync_api import Locator, expect
 
 import naive_instances as naive
 from browser import Open, each
-from headbook.stored.shown import HeadName, Ranking
-from headbook.wording import VIEWS as NAMED
-from headbook.wording import head_page
+from headbook.report.wording import VIEWS as NAMED
+from headbook.report.wording import head_page
+from headbook.study.sentencedata import HeadName, Ranking
 from naive_instances import Map, written
 from panels import cells, strength, switch, tokens
 from sites import Site

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 from browser import Open, each
-from headbook.stored.shown import Exemplar, Ranking
+from headbook.study.sentencedata import Exemplar, Ranking
 from headbook.terms import Side
 from panels import cells, strength
 from sites import Site

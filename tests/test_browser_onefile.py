@@ -20,7 +20,7 @@ import test_browser_instances as instances
 import test_browser_links as links
 import test_browser_sentence as sentence
 from browser import WIDE, Open, Record, Windows, each, sideways, violations
-from headbook.writing.pack import pack
+from headbook.site.bundle.pack import pack
 from pages import html_of, ids
 from sites import Once, Site
 from test_solid import things

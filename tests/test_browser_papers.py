@@ -6,9 +6,9 @@ import pytest
 from playwright.sync_api import expect
 
 from browser import LIGHT, Open, background
-from headbook.views.page import SiteFacts
-from headbook.writing import latex
-from headbook.writing.papers import study_figures
+from headbook.pages.parts.page import SiteFacts
+from headbook.site import latex
+from headbook.site.papers.figures import study_figures
 from sites import Site
 
 pytest_plugins = ["windows"]

@@ -12,9 +12,9 @@ import headbook
 import naive_instances as naive
 from browser import DARK, Open, background, sideways, violations
 from desk import choose, map_of, pair, ranked, ready, tile, word
-from headbook.stored.shown import HeadName, heads_of
-from headbook.views import instance
-from headbook.wording import head_name
+from headbook.pages.widgets import instance
+from headbook.report.wording import head_name
+from headbook.study.sentencedata import HeadName, heads_of
 from naive_instances import written
 from panels import cells, picture, switch
 from sites import Site

@@ -9,10 +9,10 @@ import torch
 
 import tiny
 from bare import Bare
-from headbook.network.anatomy import Architecture, Call, examine
-from headbook.network.capture import forward, inputs, tapped
-from headbook.network.hook import Attention
-from headbook.network.model import Model, load_model
+from headbook.model.architecture import Architecture, Call, examine
+from headbook.model.capture import forward, inputs, tapped
+from headbook.model.hook import Attention
+from headbook.model.model import Model, load_model
 from headbook.terms import Side, State
 from headbook.text.batch import Batch
 from headbook.text.texts import Texts

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headbook.network import selfcheck
-from headbook.stored.manifest import Check
-from headbook.stored.study import Study
+from headbook.passes.checks import selfcheck
+from headbook.study.manifest import Check
+from headbook.study.study import Study
 from test_cli import FEW, Output, run
 
 __all__ = ["run"]  # a fixture

@@ -7,7 +7,7 @@ import pytest
 
 import headbook
 import tiny
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.resources import folder
 
 EVERY = {("gpt2", "sentences.conllu"), ("bart", "pairs.tsv")}  # metric

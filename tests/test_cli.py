@@ -18,10 +18,11 @@ from typing import NamedTuple
 import pytest
 
 import headbook
-from headbook import cli, options
+from headbook.cli import main as cli
+from headbook.cli import options
 from headbook.config import Config, flag
 from headbook.metrics import all_metrics
-from headbook.writing import site
+from headbook.site import site
 from pages import differing, tree
 from sites import EPOCH, Site
 

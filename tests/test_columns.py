@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from headbook import charts
-from headbook.numbers.results import results
-from headbook.writing.site import across_pages, exported
+from headbook.report.numbers.results import results
+from headbook.site.site import across_pages, exported
 from sites import Site
 
 

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
+from headbook.attention import compiled
+from headbook.attention import tensorsums as plain
+from headbook.attention.frame import Frame, Pairs, Scope
 from headbook.inputs import Word
-from headbook.measures import compiled, plain
-from headbook.measures.frame import Frame, Pairs, Scope
-from headbook.measures.threads import own_threads
 from headbook.terms import Side, Stack, View
 from headbook.text.texts import Texts
 from headbook.text.tokens import Tokens
+from headbook.threads import own_threads
 from views import SELF, Marks
 
 HEADS = 3

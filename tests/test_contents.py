@@ -1,6 +1,6 @@
 """The contents of a page are its headings, in order, each with an address of its own."""
 
-from headbook.writing.contents import END, MAIN, with_contents
+from headbook.site.contents import END, MAIN, with_contents
 from pages import elements, html_of, ids
 from sites import Site
 

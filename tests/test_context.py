@@ -17,15 +17,15 @@ import naive_context as naive
 import tiny
 import treebank
 from bare import Bare, Given, Word, given
-from headbook.collection import collect
-from headbook.measures.outputs import HeadOutputs
+from headbook.attention.outputs import HeadOutputs
+from headbook.collection.collect import collect
 from headbook.metrics import all_metrics
-from headbook.numbers.results import results
-from headbook.stored.study import Study
-from headbook.summaries.anchors import SHUFFLED, TRUE, Anchors
-from headbook.summaries.sums import HeadColumn
+from headbook.pages.context.page import context_page
+from headbook.report.numbers.results import results
+from headbook.study.study import Study
+from headbook.study.summaries.anchors import SHUFFLED, TRUE, Anchors
+from headbook.study.summaries.sums import HeadColumn
 from headbook.terms import HIGH, View
-from headbook.views.context import context_page
 from looks import Viewed
 from naive_context import Least, Written, least
 from pages import html_of, text_of

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import treebank
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.inputs import Sentence, Word
-from headbook.network.controls import shuffled, twins
-from headbook.network.model import load_model, untrained
-from headbook.stored.study import Study
+from headbook.model.model import load_model, untrained
+from headbook.study.study import Study
 from headbook.terms import Baseline
+from headbook.text.baselines import shuffled, twins
 
 Folder = Callable[[str], Path]
 WORDS = (Word(0, 3, "DET", 1, "det"), Word(4, 7, "NOUN", 2, "nsubj"), Word(8, 12, "VERB"))

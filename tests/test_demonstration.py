@@ -13,12 +13,12 @@ import pytest
 import headbook
 import treebank
 from bare import Bare
-from headbook.collection import collect
-from headbook.numbers.results import results
-from headbook.stored.shown import DEMONSTRATION
-from headbook.stored.study import Study
+from headbook.collection.collect import collect
+from headbook.pages.demonstration.page import Claim, DemonstrationPage, demonstration_page
+from headbook.report.numbers.results import results
+from headbook.study.sentencedata import DEMONSTRATION
+from headbook.study.study import Study
 from headbook.terms import Side
-from headbook.views.demonstration import Claim, DemonstrationPage, demonstration_page
 from naive_tokens import Floats, cosines, originals, raw_table, record
 from pages import html_of, text_of
 

@@ -15,10 +15,11 @@ from typer.main import get_command
 
 import headbook
 from documents import CONTRIBUTING, DOCUMENTS, README, ROOT, all_commands, blocks, name, prose, read
-from headbook import cli, views
+from headbook import pages as views
+from headbook.cli import main as cli
 from headbook.config import Config
 from headbook.metrics import all_metrics, base
-from headbook.views.page import Page
+from headbook.pages.parts.page import Page
 from sites import Site
 
 TEXT = {file: read(file) for file in DOCUMENTS}

@@ -22,7 +22,7 @@ import pytest
 
 import headbook
 from documents import DOCUMENTS, ROOT, all_commands, blocks, commands, name, read
-from headbook import cli
+from headbook.cli import main as cli
 
 LANGUAGES = {"sh", "python", "toml", "yaml"}
 FAMILIES = {  # what stands for the models of documents

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.inputs import Sentence
 from headbook.metrics import all_metrics, token_metrics
-from headbook.network.anatomy import examine
-from headbook.network.embedding import Embedding, read_embedding
-from headbook.network.model import Model, load_model
-from headbook.stored.study import Study
+from headbook.model.architecture import examine
+from headbook.model.encode import Encoder
+from headbook.model.model import Model, load_model
+from headbook.model.vocabulary.embedding import Embedding, read_embedding
+from headbook.study.study import Study
 from headbook.terms import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch
-from headbook.text.encode import Encoder
 
 LOOKUPS = ",".join(m.id for m in token_metrics(all_metrics().values()) if m.spaces)
 Folder = Callable[[str], Path]
@@ -128,7 +128,7 @@ def test_a_vocabulary_larger_than_a_block_gives_the_same(
 ) -> None:
     text = "the old fisher sees small dogs.\nunhappiness sleeps\n"
     one = study(tiny_folder("bert"), text, tmp_path)
-    monkeypatch.setattr("headbook.network.vocabulary.BLOCK", block)
+    monkeypatch.setattr("headbook.model.vocabulary.vocabulary.BLOCK", block)
     monkeypatch.setattr("headbook.passes.trajectories.GATHERED", block)
     other = study(tiny_folder("bert"), text, tmp_path)
     assert one.tokens.drop(columns="value").equals(other.tokens.drop(columns="value"))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.endings import Patient, expected_error, interruptible, is_closed_pipe
+from headbook.cli.endings import Patient, expected_error, interruptible, is_closed_pipe
 from headbook.errors import ModelError, OutputError, ResourceError
 from sites import Site
 
@@ -93,7 +93,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
 
 
 def test_nothing_that_is_imported_takes_signals() -> None:
-    code = "import signal, headbook.cli, headbook.folders; print(signal.getsignal(15) == 0)"
+    code = "import signal, headbook.cli.main, headbook.folders; print(signal.getsignal(15) == 0)"
     output = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )

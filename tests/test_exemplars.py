@@ -11,9 +11,9 @@ from safetensors import safe_open
 
 import treebank
 from bare import Bare, given
-from headbook.collection import collect
-from headbook.stored.shown import Ranking
-from headbook.stored.study import Study
+from headbook.collection.collect import collect
+from headbook.study.sentencedata import Ranking
+from headbook.study.study import Study
 from looks import Viewed
 
 Folder = Callable[[str], Path]

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headbook.listing import LIST
-from headbook.stored.manifest import SCHEMA
-from headbook.writing import export
-from headbook.writing.markup import LEGIBLE, from_letters, letters, script, values
+from headbook.site import export
+from headbook.site.markup import LEGIBLE, from_letters, letters, script, values
+from headbook.study.manifest import SCHEMA
 from pages import data_file
 from sites import Site
 

@@ -9,9 +9,9 @@ import pytest
 import tiny
 import treebank
 from bare import Bare
-from headbook.collection import collect
-from headbook.network.families import FAMILIES
-from headbook.stored.study import Study
+from headbook.collection.collect import collect
+from headbook.model.families import FAMILIES
+from headbook.study.study import Study
 from headbook.terms import Kind, Side
 
 Folder = Callable[[str], Path]

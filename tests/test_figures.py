@@ -14,13 +14,14 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from headbook.charts import Figure, draw, occurrence_paths
-from headbook.stored.study import Study
-from headbook.views.page import SiteFacts
-from headbook.wording import label_name, unbroken
-from headbook.writing import latex
-from headbook.writing.export import figure_files
-from headbook.writing.papers import study_figures
+from headbook.charts import Figure, occurrence_paths
+from headbook.charts.vega import draw
+from headbook.pages.parts.page import SiteFacts
+from headbook.report.wording import label_name, unbroken
+from headbook.site import latex
+from headbook.site.export import figure_files
+from headbook.site.papers.figures import study_figures
+from headbook.study.study import Study
 from pages import elements, html_of, text_of
 from sites import Site
 

@@ -8,16 +8,17 @@ from typing import Any
 import pytest
 
 from headbook.metrics import all_metrics
-from headbook.numbers.results import results
-from headbook.stored.shown import StoredText
-from headbook.stored.study import Study
-from headbook.views import find, menu
-from headbook.views.answers import QUESTIONS
-from headbook.views.find import RELATION_WORDS, find_data
-from headbook.views.grid import grid, map_data
-from headbook.views.questions import ASKED
-from headbook.views.synonyms import KEYWORDS, SAME
-from headbook.writing.site import across_pages
+from headbook.pages.heads.questions import ASKED
+from headbook.pages.parts import menu
+from headbook.pages.parts.grid import grid, map_data
+from headbook.pages.patterns.patternfindings import QUESTIONS
+from headbook.pages.search import find
+from headbook.pages.search.find import RELATION_WORDS, find_data
+from headbook.pages.search.synonyms import KEYWORDS, SAME
+from headbook.report.numbers.results import results
+from headbook.site.site import across_pages
+from headbook.study.sentencedata import StoredText
+from headbook.study.study import Study
 from pages import data_file, html_of, ids
 from sites import Site
 

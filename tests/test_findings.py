@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from fakes import NO_ESTIMATES, Fake, fake_results, finding_texts
-from headbook import findings
-from headbook.findings import find, looks, travels, twins
 from headbook.metrics import all_metrics
-from headbook.numbers.results import StackResults, results
-from headbook.summaries.sums import HeadColumn, TokenColumn
+from headbook.report import findings
+from headbook.report.findings import find, looks, travels, twins
+from headbook.report.numbers.results import StackResults, results
+from headbook.study.summaries.sums import HeadColumn, TokenColumn
 from headbook.terms import Space, State, View
 from sites import Site
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from fakes import NO_ESTIMATES, Fake, fake_results, finding_texts
-from headbook.findings import find, language
-from headbook.findings.relations import relations
 from headbook.metrics.base import Source
-from headbook.numbers.inference import RelationTests
-from headbook.numbers.results import Estimates, StackResults
-from headbook.summaries.sums import HeadColumn
+from headbook.report.findings import find, language
+from headbook.report.findings.relations import relations
+from headbook.report.numbers.inference import RelationTests
+from headbook.report.numbers.results import Estimates, StackResults
+from headbook.study.summaries.sums import HeadColumn
 from headbook.terms import View
 
 NAN = float("nan")

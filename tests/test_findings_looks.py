@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from fakes import SENTENCES, Fake, fake_results, finding_texts, half_of, up_and_down
-from headbook.findings import CHOICE, REPORT, looks
-from headbook.summaries.sums import HeadColumn
+from headbook.report.findings import CHOICE, REPORT, looks
+from headbook.report.wording import interval, number
+from headbook.study.summaries.sums import HeadColumn
 from headbook.terms import View
-from headbook.wording import interval, number
 from ratios import Part, ratio
 
 DISTANCE = HeadColumn("attention_distance", View.RAW, "")

@@ -14,9 +14,9 @@ import naive_flow
 import tiny
 import treebank
 from bare import Bare
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.metrics import all_metrics, flow_metrics
-from headbook.stored.study import Study
+from headbook.study.study import Study
 
 Folder = Callable[[str], Path]
 TREES = (treebank.TREES[0], treebank.TREES[1], treebank.TREES[5])

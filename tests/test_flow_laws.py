@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from transformers.models.gemma3.modeling_gemma3 import Gemma3RMSNorm
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
-from headbook.measures.flow import (
+from headbook.attention.flow import (
     Block,
     LayerFlow,
     half_step,
@@ -20,8 +20,8 @@ from headbook.measures.flow import (
     ratio,
     split,
 )
-from headbook.network.hook import Attention
-from headbook.network.projection import Projection
+from headbook.model.hook import Attention
+from headbook.model.projection import Projection
 from headbook.terms import Rollout
 
 

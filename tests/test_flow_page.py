@@ -16,17 +16,17 @@ import headbook
 import tiny
 import treebank
 from fakes import Fake, fake_results
-from headbook.measures.arithmetic import effective_number
+from headbook.analysis.arithmetic import effective_number
 from headbook.metrics import all_metrics, flow_metrics
-from headbook.numbers.results import results
-from headbook.stored.shown import StoredText
-from headbook.stored.study import Study
-from headbook.summaries.sums import HeadColumn, TokenColumn
+from headbook.pages.flow.outputs import outputs
+from headbook.pages.flow.page import FlowPage, flow_page
+from headbook.pages.widgets.sources import COLOURS, MOST_TOKENS, sources
+from headbook.report.numbers.results import results
+from headbook.report.wording import percent, unbroken
+from headbook.study.sentencedata import StoredText
+from headbook.study.study import Study
+from headbook.study.summaries.sums import HeadColumn, TokenColumn
 from headbook.terms import State, View
-from headbook.views.flow import FlowPage, flow_page
-from headbook.views.outputs import outputs
-from headbook.views.sources import COLOURS, MOST_TOKENS, sources
-from headbook.wording import percent, unbroken
 from pages import data_file, elements, html_of, text_of
 from sites import make_study
 

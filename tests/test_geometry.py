@@ -13,14 +13,15 @@ from scipy.stats import ortho_group
 import naive_geometry as naive
 import tiny
 from bare import Bare, Given
-from headbook.collection import collect
-from headbook.measures.clouds import MINIBATCH, NO_KIND, Cloud, Sample
-from headbook.metrics import all_metrics, layer_cka, layer_metrics
-from headbook.metrics import maximum_explainable_variance as mev
+from headbook.analysis.clouds import MINIBATCH, NO_KIND, Cloud, Sample
+from headbook.collection.collect import collect
+from headbook.metrics import all_metrics, layer_metrics
 from headbook.metrics.base import LayerMetric
+from headbook.metrics.geometry import layer_cka
+from headbook.metrics.geometry import maximum_explainable_variance as mev
 from headbook.passes import geometry
-from headbook.stored.study import Study
-from headbook.summaries.shapes import CKA, GeometrySums, kept
+from headbook.study.study import Study
+from headbook.study.summaries.shapes import CKA, GeometrySums, kept
 from naive_tokens import paths
 
 Floats = NDArray[np.float64]
@@ -318,7 +319,7 @@ def recorded(folder: Path, place: Path, budget: int) -> tuple[list[Cloud], list[
             return geometry.Geometer(self.model, self.architecture, (fake,), (), 0).sums(found)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headbook.passes.run.Geometer", Recording)
+        patch.setattr("headbook.collection.run.Geometer", Recording)
         run(place, folder, TEXTS, batch_tokens=budget)
     return clouds, taken
 

@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 
 import headbook
-from headbook.measures.clouds import MINIBATCH
-from headbook.numbers.results import results
-from headbook.stored.study import Study
-from headbook.summaries.shapes import CKA, GeometrySums
-from headbook.views.geometry import GeometryPage, geometry_page
-from headbook.wording import number
+from headbook.analysis.clouds import MINIBATCH
+from headbook.pages.geometry.page import GeometryPage, geometry_page
+from headbook.report.numbers.results import results
+from headbook.report.wording import number
+from headbook.study.study import Study
+from headbook.study.summaries.shapes import CKA, GeometrySums
 from pages import elements, html_of, text_of
 from sites import Site
 from test_geometry import IDS, TEXTS, run, sentences

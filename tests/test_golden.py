@@ -6,7 +6,7 @@ import pytest
 
 from golden.refresh import COMMAND, PAGES, STUDY, collect_again, outline, stored
 from headbook import render
-from headbook.stored.study import Study
+from headbook.study.study import Study
 from same import WITHIN, differences
 
 LATER = {"exemplars", "top_tokens"}  # of which the stored study has less, or none

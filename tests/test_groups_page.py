@@ -18,16 +18,16 @@ import headbook
 import tiny
 import treebank
 from browser import Open, Record, sideways, violations
-from headbook.numbers.results import Estimate, StackResults, results
-from headbook.stored import tables
-from headbook.stored.anonymous import anonymous
-from headbook.stored.study import Study
-from headbook.views.cells import Cell
-from headbook.views.differences import MOST_ROWS
-from headbook.views.groups import FEW_SENTENCES, GroupsPage, groups_page
-from headbook.views.groupvalues import difference_cell
-from headbook.views.head import head_pages
-from headbook.writing import export
+from headbook.pages.groups.differences import MOST_ROWS
+from headbook.pages.groups.page import FEW_SENTENCES, GroupsPage, groups_page
+from headbook.pages.head.page import head_pages
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.groupvalues import difference_cell
+from headbook.report.numbers.results import Estimate, StackResults, results
+from headbook.site import export
+from headbook.study import tables
+from headbook.study.anonymous import anonymous
+from headbook.study.study import Study
 from pages import broken_links, html_of, text_of
 from sites import Once, make_study
 
@@ -196,7 +196,7 @@ def test_figures_have_a_line_for_each_group(page: GroupsPage, stack: StackResult
 
 def headlines(stack: StackResults) -> Any:
     """The numbers that groups are compared by."""
-    from headbook.views.groupvalues import stack_headlines
+    from headbook.pages.parts.groupvalues import stack_headlines
 
     return stack_headlines(stack)
 

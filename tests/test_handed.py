@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from headbook.errors import StudyError
-from headbook.stored.tables import heads_table
-from headbook.writing.handed import ALIGNED, MappedPickle
+from headbook.site.mappedpickle import ALIGNED, MappedPickle
+from headbook.study.tables import heads_table
 from sites import Site
 
 

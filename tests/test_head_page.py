@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headbook.charts.strips import MARGIN, range_strip, ranking_histogram
-from headbook.numbers.results import results
-from headbook.stored.exemplars import weights_of
-from headbook.stored.shown import HeadName, Ranking
+from headbook.charts.drawn.strips import MARGIN, range_strip, ranking_histogram
+from headbook.pages.head.headstrips import ordinal
+from headbook.pages.head.page import HeadPage, head_pages
+from headbook.report.numbers.results import results
+from headbook.study.exemplars import weights_of
+from headbook.study.sentencedata import HeadName, Ranking
 from headbook.terms import Side
-from headbook.views.head import HeadPage, head_pages
-from headbook.views.headstrips import ordinal
 from pages import elements, html_of, text_of, written_html
 from sites import Site
 
@@ -178,7 +178,7 @@ def test_every_head_of_two_texts_has_its_page(pair_site: Site) -> None:
 def test_an_older_study_has_a_page_without_what_it_lacks() -> None:
     """The stored study knows neither mean maps, nor tokens, nor the other rankings."""
     from golden.refresh import STUDY
-    from headbook.stored.study import Study
+    from headbook.study.study import Study
 
     page = next(iter(head_pages(results(Study.load(Path(STUDY)))["self"])))
     assert page.top is None

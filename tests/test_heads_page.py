@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headbook.findings import CHOICE, REPORT
-from headbook.measures.relations import LABELS, OFFSETS
+from headbook.analysis.accumulators import Reservoir
+from headbook.analysis.intervals import FEW
+from headbook.attention.relations import LABELS, OFFSETS
 from headbook.metrics.base import Chart
-from headbook.numbers.headrelations import HeadRelations, head_relations
-from headbook.numbers.headtypes import head_types
-from headbook.numbers.results import StackResults, results
-from headbook.numbers.typeshares import share
-from headbook.summaries.accumulators import Reservoir
-from headbook.summaries.intervals import FEW
-from headbook.summaries.sums import RelationHits
+from headbook.pages.heads.headfacts import LEAST, LOOKS, head_facts
+from headbook.pages.heads.headvalues import Column, columns, first_columns, list_data
+from headbook.pages.heads.page import HeadsPage, heads_page
+from headbook.pages.heads.questions import ASKED
+from headbook.report.findings import CHOICE, REPORT
+from headbook.report.numbers.headrelations import HeadRelations, head_relations
+from headbook.report.numbers.headtypes import head_types
+from headbook.report.numbers.results import StackResults, results
+from headbook.report.numbers.typeshares import share
+from headbook.study.summaries.sums import RelationHits
 from headbook.terms import View
-from headbook.views.headfacts import LEAST, LOOKS, head_facts
-from headbook.views.heads import HeadsPage, heads_page
-from headbook.views.headvalues import Column, columns, first_columns, list_data
-from headbook.views.questions import ASKED
 from pages import data_file
 from sites import Site
 

@@ -10,13 +10,13 @@ import torch
 from numpy.typing import NDArray
 
 import treebank
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
-from headbook.numbers.headtypes import Rest, head_type, head_types
-from headbook.numbers.results import results
-from headbook.numbers.typeshares import Shares, shares_by
-from headbook.stored.study import Study
+from headbook.report.numbers.headtypes import Rest, head_type, head_types
+from headbook.report.numbers.results import results
+from headbook.report.numbers.typeshares import Shares, shares_by
+from headbook.study.study import Study
 from headbook.terms import View
 from test_metric_laws import values
 from views import Marks, views_of

@@ -16,17 +16,18 @@ import pytest
 import torch
 
 from browser import Open
-from headbook import wording
-from headbook.measures import compiled, plain
-from headbook.measures.arithmetic import Floats
-from headbook.measures.frame import Frame, Scope
-from headbook.stored.shown import STEPS, StoredText
-from headbook.stored.wordmaps import word_attention
+from headbook.analysis.arithmetic import Floats
+from headbook.attention import compiled
+from headbook.attention import tensorsums as plain
+from headbook.attention.frame import Frame, Scope
+from headbook.charts.base.images import base64_of
+from headbook.pages.widgets.instance import text_data
+from headbook.report import wording
+from headbook.site.papers.weights import Axis, StoredMap, Weighting
+from headbook.study.sentencedata import STEPS, StoredText
+from headbook.study.wordmaps import word_attention
 from headbook.terms import View
 from headbook.text.texts import Texts
-from headbook.views.instance import text_data
-from headbook.views.weights import Axis, StoredMap, Weighting
-from headbook.writing.images import base64_of
 from sites import Site
 from views import SELF, Marks
 

@@ -1,10 +1,10 @@
-"""Modules import in one direction, each library has one door, and pages need no model."""
+"""Folders import in one direction, each library has one door, and pages need no model."""
 
 import ast
 import subprocess
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -14,148 +14,180 @@ import headbook
 
 ROOT = Path(headbook.__file__).parent
 
-# A module imports from its own row and from rows above it. A new module needs a place here.
-ORDER = """
-    __init__ errors terms memory memo
-    listing workspace dates limits
-    swap
-    config resources folders progress threads
-    inputs
-    annotate controls
-    families
-    projection
-    hook
-    loading names randomness
-    model probe
-    arithmetic kernel intervals accumulators flips
-    tokens rarity encode sequences texts batch passages
-    anatomy calls chains frame loops plain compiled maps layerview scopes capture shortcut
-    mixtureloop nearestloop
-    learned ownattention mapcheck replacements intervention
-    lens nearest vocabulary embedding tokenview
-    judges
-    flow cosines segments tokenpairs outputs
-    trees phrases fits mixture patterns
-    relations repeats wordtrees
-    clouds metrics
-    shapes anchors affinities typesums grouped positions sums contrasts packing finish
-    reduce tokentable
-    scores manifest facets shown wordmaps exemplars storage tables toptokens
-    likeness study anonymous demonstration
-    watch costs
-    gaps selfcheck rounding foundtable affinitytable positiontable typetable headtable survey
-    sampler pairs geometry retrace portrait trajectories flowpass context
-    effects slopes
-    size record run collection ablation
-    results wording similar detail
-    typeshares headtypes relationnames claims findings roles
-    inference headrelations quantities published alignment alignmenttable
-    images charts
-    views
-    latex markup contents export scripts publish handed parallel later scripttags press
-    stylesheet site papers solid
-    onefile
-    pack
-    console options endings places cli __main__
-"""
-GROUPS = ("text", "network", "measures", "summaries", "passes", "stored", "numbers", "writing")
-PACKAGES = {"headbook", *(f"headbook.{group}" for group in GROUPS)}
-ROW = {name: number for number, row in enumerate(ORDER.split("\n")) for name in row.split()}
+# A folder imports from itself and from those before it; the first is the package's own.
+FOLDERS = [
+    "headbook",
+    "analysis",
+    "inputs",
+    "text",
+    "model",
+    "attention",
+    "metrics",
+    "study",
+    "passes",
+    "report",
+    "collection",
+    "charts",
+    "pages",
+    "site",
+    "cli",
+]
+MOST = 20  # files in a folder
 
 ANYWHERE = {"numpy", "pandas", "torch"}
 DOORS = {
-    "altair": {"charts"},
-    "conllu": {"inputs"},
-    "huggingface_hub": {"model"},
-    "jinja2": {"press", "markup"},
-    "latex2mathml": {"markup"},
-    "markdown": {"markup"},
-    "markupsafe": {"markup", "site"},
-    "nh3": {"markup"},
-    "numba": {"kernel"},
-    "PIL": {"images"},
-    "pyarrow": {"inputs", "export"},
-    "regex": {"annotate"},
-    "rich": {"cli", "console"},
-    "safetensors": {"storage"},
-    "scipy": {"intervals", "contrasts", "similar"},
-    "spacy": {"annotate"},
-    "transformers": {"hook", "loading", "model"},
-    "typer": {"cli", "options"},
-    "vl_convert": {"charts"},
-    "wordfreq": {"rarity"},
+    "altair": {
+        "charts.base.render",
+        "charts.base.unchecked",
+        "charts.vega.draw",
+        "charts.vega.geometry",
+        "charts.vega.occurrences",
+        "charts.vega.patterns",
+        "charts.vega.relations",
+        "charts.vega.scatter",
+        "charts.vega.similar",
+        "charts.vega.tags",
+        "charts.vega.trajectories",
+    },
+    "conllu": {"inputs.treebank"},
+    "huggingface_hub": {"model.model"},
+    "jinja2": {"site.pagewriter"},
+    "latex2mathml": {"site.markup"},
+    "markdown": {"site.markup"},
+    "markupsafe": {"site.markup"},
+    "nh3": {"site.markup"},
+    "numba": {"analysis.kernel"},
+    "PIL": {"charts.base.images"},
+    "pyarrow": {"inputs.readers", "site.export"},
+    "regex": {"text.annotate"},
+    "rich": {"cli.console", "cli.main"},
+    "safetensors": {"study.storage"},
+    "scipy": {"analysis.intervals", "report.numbers.similar", "study.summaries.contrasts"},
+    "spacy": {"text.annotate"},
+    "transformers": {"model.hook", "model.loading", "model.model"},
+    "typer": {"cli.main", "cli.options"},
+    "vl_convert": {"charts.base.paper", "charts.base.render"},
+    "wordfreq": {"text.rarity"},
+}
+
+MODULES = {
+    ".".join(("headbook", *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    ): file
+    for file in sorted(ROOT.rglob("*.py"))
 }
 
 
-def imported(file: Path) -> Iterator[str]:
-    """Full names of what a file imports when it runs, inside functions, too."""
+def imported(file: Path, *, types: bool) -> Iterator[str]:
+    """Full names of what a file imports, inside functions, too.
+
+    Args:
+        types: whether what only type checkers import counts as well.
+    """
     tree = ast.parse(file.read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not types:
             node.body = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module in PACKAGES:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield str(node.module)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def module_named(name: str) -> str:
+    """The module that a name is, or is in; empty where it is not of Headbook."""
+    while name and name not in MODULES:
+        name = name.rpartition(".")[0]
+    return name
 
 
 def module_of(file: Path) -> str:
-    """The module or subpackage of Headbook that a file belongs to."""
-    return place([part.removesuffix(".py") for part in file.relative_to(ROOT).parts])
+    """A module's name below the package: ``study.storage``."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
 
 
-def place(parts: Sequence[str]) -> str:
-    """What the order knows: a module, of a folder that only groups them, too, or a subpackage."""
-    return parts[1] if parts[0] in GROUPS and len(parts) > 1 else parts[0]
+def folder_of(module: str) -> str:
+    """The folder of a module, with those that it lies in: ``pages.heads``.
+
+    ``__main__`` belongs to the command line, whose second door it is.
+    """
+    if module == "headbook.__main__":
+        return "cli"
+    package = MODULES[module].name == "__init__.py"
+    folder = module if package else module.rpartition(".")[0]
+    return folder.removeprefix("headbook.")
 
 
-FILES = {file: set(imported(file)) for file in sorted(ROOT.rglob("*.py"))}
+def arrows(*, types: bool) -> Iterator[tuple[str, str]]:
+    """Every import of one module of Headbook by another.
+
+    All but those of the package's own file, which names its doors for type checkers.
+    """
+    for module, file in MODULES.items():
+        for name in imported(file, types=types) if module != "headbook" else ():
+            if other := module_named(name):
+                yield module, other
 
 
-def graph() -> dict[str, set[str]]:
-    """Which modules of Headbook each of them imports."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for file, names in FILES.items():
-        own = {place(name.split(".")[1:]) for name in names if name.startswith("headbook.")}
-        found[module_of(file)] |= own - {module_of(file), "__version__"}
-    return found
+def test_every_folder_has_a_place_in_the_order() -> None:
+    assert {folder_of(module).partition(".")[0] for module in MODULES} == set(FOLDERS)
 
 
-def test_imports_go_in_one_direction() -> None:
-    for module, others in graph().items():
-        for other in others:
-            assert ROW[other] <= ROW[module], f"{module} imports {other}, which comes later"
+def test_no_import_goes_up() -> None:
+    rank = {folder: place for place, folder in enumerate(FOLDERS)}
+    up = [
+        f"{module} imports {other}"
+        for module, other in arrows(types=True)
+        if rank[folder_of(other).partition(".")[0]] > rank[folder_of(module).partition(".")[0]]
+    ]
+    assert up == []
 
 
-def test_every_module_has_a_place_in_the_order() -> None:
-    assert not set(graph()) - set(ROW), "add it to ORDER"
+def test_neither_modules_nor_folders_inside_folders_go_round() -> None:
+    for name in (str, folder_of):
+        graph: dict[str, set[str]] = defaultdict(set)
+        for module, other in arrows(types=False):
+            if name(module) != name(other):
+                graph[name(module)].add(name(other))
+        TopologicalSorter(graph).prepare()
 
 
-def test_imports_never_go_round() -> None:
-    TopologicalSorter(graph()).prepare()
+def test_no_folder_is_a_corridor() -> None:
+    files = Counter(
+        folder_of(module) for module, file in MODULES.items() if file.name != "__init__.py"
+    )
+    assert {folder: n for folder, n in files.items() if n > MOST} == {}
+    assert sum(files.values()) > 5 * MOST
 
 
 def test_every_library_has_its_door() -> None:
-    for file, names in FILES.items():
-        libraries = {name.split(".")[0] for name in names} - set(sys.stdlib_module_names)
+    for file in MODULES.values():
+        names = imported(file, types=False)
+        libraries = {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names)
         for library in libraries - ANYWHERE - {"headbook"}:
             assert module_of(file) in DOORS.get(library, set()), f"{file.name} imports {library}"
+
+
+def test_every_door_is_used() -> None:
+    for library, doors in DOORS.items():
+        for door in doors:
+            names = imported(MODULES[f"headbook.{door}"], types=False)
+            assert library in {name.partition(".")[0] for name in names}, f"{door}: {library}"
 
 
 def test_tables_are_read_from_files_in_one_place() -> None:
     """Inputs have readers of their own; pandas reads stored studies only."""
     users = {
         module_of(file)
-        for file in FILES
+        for file in MODULES.values()
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute)
         and node.attr.startswith("read_")
         and ast.unparse(node.value) in {"pd", "pandas"}
     }
-    assert users == {"storage"}
+    assert users == {"study.storage"}
 
 
 def run(code: str) -> str:
@@ -168,11 +200,11 @@ def run(code: str) -> str:
 def test_pages_need_neither_torch_nor_transformers_nor_spacy() -> None:
     """What draws pages from a stored study imports none of them, nor does the command line."""
     code = (
-        "import sys, headbook.stored.study, headbook.charts, headbook.writing.site, headbook.cli;"
+        "import sys, headbook.study.study, headbook.charts, headbook.site.site, headbook.cli.main;"
         "headbook.render;"
-        "print({'torch', 'transformers', 'spacy', 'headbook.views.head'} & set(sys.modules))"
+        "print({'torch', 'transformers', 'spacy', 'headbook.pages.head.page'} & set(sys.modules))"
     )
-    assert run(code) == "{'headbook.views.head'}"
+    assert run(code) == "{'headbook.pages.head.page'}"
 
 
 def test_a_name_that_headbook_does_not_have_is_an_attribute_error() -> None:

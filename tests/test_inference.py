@@ -8,12 +8,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from headbook.measures.relations import LABELS, OFFSETS
-from headbook.numbers import inference
-from headbook.numbers.inference import best_offsets, best_places, relation_tests
-from headbook.summaries.accumulators import Reservoir
-from headbook.summaries.flips import FLIPS, family_wise
-from headbook.summaries.sums import RelationHits
+from headbook.analysis.accumulators import Reservoir
+from headbook.analysis.flips import FLIPS, family_wise
+from headbook.attention.relations import LABELS, OFFSETS
+from headbook.report.numbers import inference
+from headbook.report.numbers.inference import best_offsets, best_places, relation_tests
+from headbook.study.summaries.sums import RelationHits
 from ratios import Part, ratio
 
 LAYERS, HEADS = 2, 3

@@ -5,9 +5,9 @@ import base64
 import numpy as np
 import pytest
 
-from headbook.stored.shown import StoredSentence, StoredText
+from headbook.pages.widgets.instance import attention_data, text_data
+from headbook.study.sentencedata import StoredSentence, StoredText
 from headbook.terms import Side, Stack
-from headbook.views.instance import attention_data, text_data
 
 SPECIAL = ("[CLS]", "[SEP]")
 

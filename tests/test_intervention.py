@@ -11,11 +11,11 @@ import torch
 import tiny
 from bare import Bare
 from headbook.errors import ModelError
-from headbook.network.anatomy import Architecture, Call, examine
-from headbook.network.capture import forward, inputs
-from headbook.network.hook import Attention
-from headbook.network.intervention import Ablation, Intervened, intervened
-from headbook.network.model import Model, load_model
+from headbook.model.architecture import Architecture, Call, examine
+from headbook.model.capture import forward, inputs
+from headbook.model.hook import Attention
+from headbook.model.intervention import Ablation, Intervened, intervened
+from headbook.model.model import Model, load_model
 from headbook.terms import Side
 from headbook.text.batch import Batch
 from test_capture import batch_of

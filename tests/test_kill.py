@@ -14,8 +14,8 @@ import pytest
 
 import headbook
 from headbook.errors import OutputError, StudyError
-from headbook.writing import export
-from headbook.writing import site as writer
+from headbook.site import export
+from headbook.site import site as writer
 from pages import differing, tree
 from sites import Site
 

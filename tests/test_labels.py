@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from headbook.charts import render
+from headbook.charts.base import render
 
 
 def chart(*names: str) -> dict[str, object]:

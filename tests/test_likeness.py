@@ -11,19 +11,19 @@ import pandas as pd
 import pytest
 
 from grouped import ROWS, write_rows
-from headbook.collection import collect
+from headbook.analysis.accumulators import Ratios
+from headbook.collection.collect import collect
 from headbook.config import Config, flag
 from headbook.errors import StudyError
-from headbook.stored.likeness import FREE
-from headbook.stored.manifest import Check
-from headbook.stored.study import Study
-from headbook.summaries.accumulators import Ratios
+from headbook.study.likeness import FREE
+from headbook.study.manifest import Check
+from headbook.study.study import Study
 
 TABLES = ("heads", "layers", "controls", "compared", "pairs", "groups", "geometry", "types",
           "minimal_pairs")  # fmt: skip
 RECORDED = [field.name for field in dataclasses.fields(Config) if not field.metadata["place"]]
 # Another value of every option that decides numbers: whoever adds an option adds one here, or says
-# in `headbook.stored.likeness.FREE` why studies may differ in it.
+# in `headbook.study.likeness.FREE` why studies may differ in it.
 OTHER: dict[str, object] = {
     "language": "none",
     "target_language": "de",

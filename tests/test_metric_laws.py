@@ -15,9 +15,9 @@ from latex2mathml.converter import convert
 
 import headbook.metrics
 import treebank
-from headbook.collection import collect
-from headbook.measures.layerview import LayerAttention
-from headbook.measures.outputs import HeadOutputs
+from headbook.attention.layerattention import LayerAttention
+from headbook.attention.outputs import HeadOutputs
+from headbook.collection.collect import collect
 from headbook.metrics import all_metrics, chosen_metrics, head_metrics, pair_metrics, token_metrics
 from headbook.metrics.base import (
     AnchorMetric,
@@ -35,7 +35,7 @@ from headbook.metrics.base import (
     SampledMetric,
     TokenMetric,
 )
-from headbook.stored.study import Study
+from headbook.study.study import Study
 from headbook.terms import UPOS, Kind, View
 from views import Marks, example_layer, views_of
 

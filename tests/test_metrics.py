@@ -14,10 +14,10 @@ import pytest
 import tiny
 import treebank
 from bare import Bare, Given, Word, given
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import HeadMetric, Source
-from headbook.stored.study import Study
+from headbook.study.study import Study
 from headbook.text.annotate import Annotator
 from looks import Viewed
 from naive import CHANCES, LAYER_TWINS, SAMPLE_TWINS, TWINS

@@ -13,11 +13,11 @@ from scipy import stats
 
 import grouped
 from grouped import PAIRS, ROWS, Collect
+from headbook.analysis.flips import FLIPS, family_wise
 from headbook.resources import folder
-from headbook.stored.study import Study
-from headbook.summaries.contrasts import pair_differences
-from headbook.summaries.flips import FLIPS, family_wise
-from headbook.summaries.grouped import ENOUGH, Members
+from headbook.study.study import Study
+from headbook.study.summaries.contrasts import pair_differences
+from headbook.study.summaries.grouped import ENOUGH, Members
 
 pytestmark = pytest.mark.usefixtures("of_any_number")
 

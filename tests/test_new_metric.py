@@ -12,14 +12,14 @@ import torch
 
 import headbook.metrics
 import treebank
-from headbook.collection import collect
-from headbook.measures.frame import Scope
-from headbook.measures.layerview import layer_attentions
-from headbook.measures.maps import Gathered, Maps
+from headbook.attention.frame import Scope
+from headbook.attention.layerattention import layer_attentions
+from headbook.attention.maps import Gathered, Maps
+from headbook.collection.collect import collect
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import AttentionMetric, Example
-from headbook.network.hook import Attention
-from headbook.stored.study import Study
+from headbook.model.hook import Attention
+from headbook.study.study import Study
 from headbook.terms import View
 from views import Marks, example_layer, views_of
 

@@ -14,10 +14,10 @@ import pytest
 
 from headbook.errors import OutputError, StudyError
 from headbook.resources import folder
-from headbook.writing import onefile
-from headbook.writing.markup import from_letters, values
-from headbook.writing.pack import Packed, pack
-from headbook.writing.stylesheet import bare
+from headbook.site.bundle import onefile
+from headbook.site.bundle.pack import Packed, pack
+from headbook.site.markup import from_letters, values
+from headbook.site.stylesheet import bare
 from pages import elements, html_of, links, text_of, tree
 from sites import Site
 from test_anonymous import AUTHOR, DATE, TELLING, telling

@@ -14,26 +14,26 @@ from transformers import AutoModel, LlavaForConditionalGeneration, T5ForConditio
 from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
 
 import tiny
-from headbook.collection import collect
+from headbook.attention.scopes import seen
+from headbook.collection.collect import collect
 from headbook.config import Config
 from headbook.errors import ModelError
 from headbook.inputs import Sentence
-from headbook.measures.scopes import seen
-from headbook.network.anatomy import Architecture, examine
-from headbook.network.capture import forward
-from headbook.network.hook import Attention
-from headbook.network.learned import learned_share
-from headbook.network.model import Model, load_model
-from headbook.network.ownattention import own, settle
-from headbook.stored.study import Study
+from headbook.model.architecture import Architecture, examine
+from headbook.model.capture import forward
+from headbook.model.encode import Encoder
+from headbook.model.hook import Attention
+from headbook.model.model import Model, load_model
+from headbook.model.sequences import probes
+from headbook.pages.index.page import learned_sink
+from headbook.passes.checks.learned import learned_share
+from headbook.passes.checks.ownattention import own, settle
+from headbook.report.wording import percent
+from headbook.study.study import Study
 from headbook.terms import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
-from headbook.text.encode import Encoder
-from headbook.text.sequences import probes
 from headbook.text.tokens import Encoded
-from headbook.views.overview import learned_sink
-from headbook.wording import percent
 
 Folder = Callable[[str], Path]
 SLOW = pytest.mark.slow

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headbook.charts import draw
+from headbook.charts.vega import draw
 from headbook.errors import ConfigError, OutputError
-from headbook.views.page import SiteFacts
-from headbook.writing import latex
-from headbook.writing.papers import study_figures, write_figures
+from headbook.pages.parts.page import SiteFacts
+from headbook.site import latex
+from headbook.site.papers.figures import study_figures, write_figures
 from pages import differing, tree
 from sites import Site
 

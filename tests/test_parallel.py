@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from headbook.errors import OutputError, ResourceError
-from headbook.writing.parallel import Shares
+from headbook.site.parallel import Shares
 from shares import dies, is_killed, mumbles, refuses, squares
 
 pytestmark = pytest.mark.slow  # each process imports Python's libraries afresh
@@ -50,7 +50,7 @@ def test_an_error_that_cannot_travel_is_told_all_the_same() -> None:
 PARENT = """
 import sys
 from pathlib import Path
-from headbook.writing.parallel import Shares
+from headbook.site.parallel import Shares
 from shares import waits
 if __name__ == "__main__":
     with Shares(waits, (sys.argv[1],), 2, Path(sys.argv[1])) as found:

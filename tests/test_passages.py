@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 import treebank
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.errors import ConfigError
 from headbook.inputs import NO_HEAD, open_corpus
-from headbook.network.model import Model, load_model
-from headbook.numbers.results import results
-from headbook.stored.study import Study
+from headbook.model.encode import Encoder
+from headbook.model.model import Model, load_model
+from headbook.model.passages import Passages, packed, separator
+from headbook.pages.widgets.passage import proposals
+from headbook.report.numbers.results import results
+from headbook.study.study import Study
 from headbook.terms import Side, View
 from headbook.text.annotate import Annotator
-from headbook.text.encode import Encoder
-from headbook.text.passages import Passages, packed, separator
 from headbook.text.tokens import Encoded
-from headbook.views.passage import proposals
 
 Folder = Callable[[str], Path]
 

@@ -15,15 +15,15 @@ import headbook
 import tiny
 import treebank
 from bare import Bare, given
-from headbook.metrics import pattern
-from headbook.metrics.block_ratio import segments
-from headbook.numbers.headtypes import head_types
-from headbook.numbers.results import results
-from headbook.stored.study import Study
+from headbook.metrics.patterns import pattern
+from headbook.metrics.patterns.block_ratio import segments
+from headbook.pages.patterns.page import SHARES, PatternsPage, patterns_page
+from headbook.pages.widgets.thumbs import mean_maps, pictures
+from headbook.report.numbers.headtypes import head_types
+from headbook.report.numbers.results import results
+from headbook.report.wording import number
+from headbook.study.study import Study
 from headbook.terms import View
-from headbook.views.patterns import SHARES, PatternsPage, patterns_page
-from headbook.views.thumbs import mean_maps, pictures
-from headbook.wording import number
 from looks import Viewed
 from naive import SAMPLE_TWINS
 from pages import elements, html_of, text_of

@@ -13,9 +13,9 @@ from safetensors import safe_open
 
 import treebank
 from bare import Bare, given
-from headbook.collection import collect
-from headbook.stored.study import Study
-from headbook.summaries.positions import PositionSums, kept_positions
+from headbook.collection.collect import collect
+from headbook.study.study import Study
+from headbook.study.summaries.positions import PositionSums, kept_positions
 from headbook.terms import Side, Stack
 
 Folder = Callable[[str], Path]

@@ -22,15 +22,16 @@ import torch
 import transformers
 
 import treebank
-from headbook import cli
-from headbook.collection import collect
+from headbook import threads
+from headbook.attention import compiled
+from headbook.cli import main as cli
+from headbook.collection import run
+from headbook.collection.collect import collect
 from headbook.config import Config
 from headbook.inputs import Sentence
-from headbook.measures import compiled, threads
-from headbook.network.model import _quiet
-from headbook.network.randomness import own_randomness
-from headbook.passes import run
+from headbook.model.model import _quiet
 from headbook.progress import Silent
+from headbook.randomness import own_randomness
 from headbook.text.annotate import Annotator
 
 HUB: Any = huggingface_hub.utils

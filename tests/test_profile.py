@@ -6,8 +6,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from headbook.charts import Bar, Drawing, offset_profile
-from headbook.charts.profile import HEIGHT, TICKS, TOP
-from headbook.charts.render import SVG
+from headbook.charts.base.render import SVG
+from headbook.charts.drawn.profile import HEIGHT, TICKS, TOP
 
 BARS = [Bar(-1, 0.5, 0.4, 0.6, 0.3), Bar(0, 0.25, 0.2, 0.3, 0.4), Bar(1, 0.05, 0.0, 0.1, 0.3)]
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import treebank
-from headbook.collection import collect
-from headbook.console import Bar, Lines
+from headbook.cli.console import Bar, Lines
+from headbook.collection.collect import collect
 from headbook.progress import Estimate, Silent
 
 STAGES = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.floats(0.1, 100), min_size=1)

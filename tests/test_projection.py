@@ -8,10 +8,10 @@ import torch
 from transformers.pytorch_utils import Conv1D
 
 import treebank
-from headbook.collection import collect
-from headbook.network.anatomy import Architecture, examine
-from headbook.network.model import load_model
-from headbook.network.projection import Projection
+from headbook.collection.collect import collect
+from headbook.model.architecture import Architecture, examine
+from headbook.model.model import load_model
+from headbook.model.projection import Projection
 
 Folder = Callable[[str], Path]
 

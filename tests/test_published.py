@@ -17,11 +17,12 @@ import tiny
 import treebank
 from bare import Bare, given
 from fakes import Fake, fake_results
-from headbook import cli
+from headbook.cli import main as cli
 from headbook.config import Config
 from headbook.metrics import all_metrics
-from headbook.numbers.published import CLARK, GROUPS, RELATIONS, VIG, Group, Published
-from headbook.numbers.quantities import (
+from headbook.pages.reproducing.page import reproducing_page
+from headbook.report.numbers.published import CLARK, GROUPS, RELATIONS, VIG, Group, Published
+from headbook.report.numbers.quantities import (
     AtHead,
     AtOffset,
     Correlation,
@@ -29,12 +30,11 @@ from headbook.numbers.quantities import (
     MeanOver,
     TagsAbove,
 )
-from headbook.numbers.results import StackResults, results
-from headbook.stored.study import Study
-from headbook.summaries.sums import HeadColumn
+from headbook.report.numbers.results import StackResults, results
+from headbook.report.wording import MISSING
+from headbook.study.study import Study
+from headbook.study.summaries.sums import HeadColumn
 from headbook.terms import View
-from headbook.views.reproducing import reproducing_page
-from headbook.wording import MISSING
 from looks import Look, Viewed
 from pages import elements, html_of, text_of
 from sites import Site, make_study

@@ -8,12 +8,12 @@ import pytest
 
 import tiny
 from bare import STACKS, Bare
-from headbook.collection import collect
-from headbook.network.model import load_model
+from headbook.collection.collect import collect
+from headbook.model.encode import Encoder
+from headbook.model.model import load_model
+from headbook.model.sequences import SEQUENCES, random_sequences
 from headbook.terms import Side
 from headbook.text.annotate import Annotator
-from headbook.text.encode import Encoder
-from headbook.text.sequences import SEQUENCES, random_sequences
 from ratios import Part, ratio
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("of_any_number")]

@@ -7,13 +7,13 @@ import pytest
 import wordfreq
 
 import treebank
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.inputs import Sentence
-from headbook.network.model import Model, load_model
-from headbook.stored.study import Study
+from headbook.model.encode import Encoder
+from headbook.model.model import Model, load_model
+from headbook.study.study import Study
 from headbook.terms import Side
 from headbook.text.annotate import NONE, Annotator
-from headbook.text.encode import Encoder
 from headbook.text.rarity import FREQUENT, Rarity
 from headbook.text.texts import Texts
 from headbook.text.tokens import NO_WORD, Tokens

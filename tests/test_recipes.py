@@ -8,7 +8,7 @@ import yaml
 from typer.main import get_command
 
 from documents import ROOT, blocks, read
-from headbook import cli
+from headbook.cli import main as cli
 from sites import Site
 
 

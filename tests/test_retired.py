@@ -12,11 +12,11 @@ from pygments.token import String
 from typer.testing import CliRunner
 
 import headbook
-from headbook.cli import app
+from headbook.cli.main import app
 from headbook.metrics import all_metrics
+from headbook.report.wording import SPACES, STATES, VIEWS, option_name
 from headbook.resources import folder
 from headbook.terms import Space, State, View
-from headbook.wording import SPACES, STATES, VIEWS, option_name
 from pages import html_of
 from retired import RETIRED, retired_in, visible
 from sites import Site

@@ -16,14 +16,14 @@ import headbook
 import tiny
 import treebank
 from bare import STACKS, Bare
-from headbook.numbers.results import results as results_of
+from headbook.pages.widgets.neurons import neurons_data, reason
 from headbook.passes.retrace import fits
-from headbook.stored.manifest import Gap
-from headbook.stored.scores import GAP, MOST_BYTES, Place, QueriesAndKeys, complete, size
-from headbook.stored.shown import STEPS
-from headbook.stored.study import Study
+from headbook.report.numbers.results import results as results_of
+from headbook.study.manifest import Gap
+from headbook.study.querykeys import GAP, MOST_BYTES, Place, QueriesAndKeys, complete, size
+from headbook.study.sentencedata import STEPS
+from headbook.study.study import Study
 from headbook.terms import Side, Stack
-from headbook.views.neurons import neurons_data, reason
 from naive_scores import row_of
 from pages import elements, html_of, text_of
 

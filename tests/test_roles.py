@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from fakes import Fake, fake_results
-from headbook.measures.relations import LABELS
-from headbook.metrics.type_shares import PARTS
-from headbook.numbers.inference import RelationTests
-from headbook.numbers.relationnames import ENDS, TAGS, ends_of, relation_words
-from headbook.numbers.results import Estimates, StackResults
-from headbook.numbers.roles import Role, role
-from headbook.stored.shown import HeadName
-from headbook.summaries.sums import HeadColumn
+from headbook.attention.relations import LABELS
+from headbook.metrics.patterns.type_shares import PARTS
+from headbook.report.numbers.inference import RelationTests
+from headbook.report.numbers.relationnames import ENDS, TAGS, ends_of, relation_words
+from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.numbers.roles import Role, role
+from headbook.study.sentencedata import HeadName
+from headbook.study.summaries.sums import HeadColumn
 from headbook.terms import RELATIONS, UPOS, View
 
 HEAD = HeadName("self", 0, 0)

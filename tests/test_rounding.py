@@ -9,14 +9,14 @@ import pytest
 import torch
 
 import treebank
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.errors import ConfigError
-from headbook.network.vocabulary import Vocabulary
-from headbook.stored.manifest import Rounding
-from headbook.stored.study import Study
+from headbook.model.vocabulary.vocabulary import Vocabulary
+from headbook.pages.methods.page import methods_page
+from headbook.study.manifest import Rounding
+from headbook.study.study import Study
 from headbook.terms import Space
 from headbook.text.texts import Texts
-from headbook.views.about import methods_page
 from views import Marks
 
 Folder = Callable[[str], Path]

@@ -11,14 +11,14 @@ import pytest
 import headbook
 import tiny
 from headbook.charts import trajectories
-from headbook.numbers.results import results
-from headbook.stored.exemplars import Choice, most_cited
-from headbook.stored.shown import STEPS, HeadName, Ranking
-from headbook.views import workpanel
-from headbook.views.entries import ENTRIES
-from headbook.views.paths import drawn_metrics
-from headbook.views.sentence import SentencePage, sentence_pages
-from headbook.wording import number
+from headbook.pages.sentence import workpanel
+from headbook.pages.sentence.entries import ENTRIES
+from headbook.pages.sentence.page import SentencePage, sentence_pages
+from headbook.pages.widgets.paths import drawn_metrics
+from headbook.report.numbers.results import results
+from headbook.report.wording import number
+from headbook.study.exemplars import Choice, most_cited
+from headbook.study.sentencedata import STEPS, HeadName, Ranking
 from pages import data_file
 from sites import Site
 

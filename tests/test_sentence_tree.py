@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from headbook.charts import trees
-from headbook.stored.shown import StoredText
+from headbook.charts.drawn import trees
+from headbook.pages.sentence.sentencetree import MOST_WORDS, SentenceTree, sentence_tree
+from headbook.study.sentencedata import StoredText
 from headbook.terms import Side
-from headbook.views.sentencetree import MOST_WORDS, SentenceTree, sentence_tree
 from pages import elements, html_of, written_html
 from sites import Site
 from treebank import TREES, Gold

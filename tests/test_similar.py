@@ -19,22 +19,23 @@ from scipy.spatial import distance
 
 import treebank
 from bare import Bare, Given, given
-from headbook.collection import collect
-from headbook.metrics import all_metrics, head_distance
-from headbook.numbers.results import StackResults, results
-from headbook.numbers.similar import Likeness, likeness, scaled, turned
+from headbook.collection.collect import collect
+from headbook.metrics import all_metrics
+from headbook.metrics.attention import head_distance
+from headbook.pages.head.page import head_pages
+from headbook.pages.similar.matrices import matrix_pictures
+from headbook.pages.similar.page import similar_page
+from headbook.pages.widgets.neighbours import nats
 from headbook.passes import pairs
-from headbook.stored.shown import HeadName
-from headbook.stored.study import Study
-from headbook.stored.tables import HELLINGER
-from headbook.summaries.sums import Distances, PairColumn
+from headbook.report.numbers.results import StackResults, results
+from headbook.report.numbers.similar import Likeness, likeness, scaled, turned
+from headbook.report.wording import VIEWS as NAMED
+from headbook.report.wording import head_name
+from headbook.study.sentencedata import HeadName
+from headbook.study.study import Study
+from headbook.study.summaries.sums import Distances, PairColumn
+from headbook.study.tables import HELLINGER
 from headbook.terms import View
-from headbook.views.head import head_pages
-from headbook.views.matrices import matrix_pictures
-from headbook.views.neighbours import nats
-from headbook.views.similar import similar_page
-from headbook.wording import VIEWS as NAMED
-from headbook.wording import head_name
 from looks import Row, Viewed
 from pages import elements, html_of, text_of
 from sites import Site

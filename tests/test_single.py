@@ -12,13 +12,13 @@ import pytest
 import naive_instances as naive
 from headbook.charts import Link, attention_lines, attention_map, files
 from headbook.errors import ConfigError
-from headbook.numbers.results import results
-from headbook.stored.shown import STEPS, HeadName
-from headbook.stored.study import Study
+from headbook.pages.parts.page import SiteFacts
+from headbook.report.numbers.results import results
+from headbook.site.papers.figures import study_figures, write_figures
+from headbook.site.papers.single import single_name, singles
+from headbook.study.sentencedata import STEPS, HeadName
+from headbook.study.study import Study
 from headbook.terms import Side
-from headbook.views.page import SiteFacts
-from headbook.views.single import single_name, singles
-from headbook.writing.papers import study_figures, write_figures
 from pages import differing, tree
 from sites import Site
 

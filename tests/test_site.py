@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import headbook
-from headbook.writing.stylesheet import bare, compact
+from headbook.site.stylesheet import bare, compact
 from pages import broken_links, data_file, differing, elements, html_of, ids, links, text_of, tree
 from sites import SOMEBODY, Site
 

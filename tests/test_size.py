@@ -11,15 +11,15 @@ import pytest
 
 import headbook
 import treebank
+from headbook.collection.size import FAR, Expected, check_limit, expected
 from headbook.config import Config
 from headbook.errors import ConfigError, OutputError
 from headbook.metrics import all_metrics, chosen_metrics
 from headbook.progress import Silent
 from headbook.resources import demo_model, folder
-from headbook.stored.study import Study
-from headbook.writing.detail import TOKEN_TABLES, Detail
-from headbook.writing.export import sizes
-from headbook.writing.size import FAR, Expected, check_limit, expected
+from headbook.site.detail import TOKEN_TABLES, Detail
+from headbook.site.export import sizes
+from headbook.study.study import Study
 from pages import broken_links, differing, html_of, text_of, tree
 from sites import Once, Site, make_study
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from bare import Bare
-from headbook.measures.scopes import Scopes
-from headbook.network import judges
-from headbook.network.anatomy import Call
-from headbook.network.hook import Attention
-from headbook.network.intervention import Ablation
-from headbook.passes import slopes as module
-from headbook.passes.effects import Known, instead_of
-from headbook.passes.slopes import Slopes, slopes
-from headbook.stored.shown import HeadName
+from headbook.attention.scopes import Scopes
+from headbook.model.architecture import Call
+from headbook.model.hook import Attention
+from headbook.model.intervention import Ablation
+from headbook.model.vocabulary import judges
+from headbook.passes.ablation import slopes as module
+from headbook.passes.ablation.effects import Known, instead_of
+from headbook.passes.ablation.slopes import Slopes, slopes
+from headbook.study.sentencedata import HeadName
 from headbook.terms import Replacement, Target, View
 from test_ablation import Case, batch_of, case
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headbook.writing.solid import blocks, by_column, plain_pdf, thinned
+from headbook.site.bundle.solid import blocks, by_column, plain_pdf, thinned
 from sites import Site
 
 PIECES = [bytes(range(i, i + 90)) for i in range(0, 60, 7)]

@@ -17,14 +17,14 @@ import tiny
 import treebank
 from headbook.charts import Figure
 from headbook.metrics import all_metrics
-from headbook.numbers.results import StackResults, results
-from headbook.stored.shown import HeadName
-from headbook.stored.study import Study
+from headbook.pages.parts.cells import Cell
+from headbook.pages.speech.page import SpeechPage, TagRow, speech_page
+from headbook.pages.speech.tagattention import Direction, over_chance, share
+from headbook.report.numbers.results import StackResults, results
+from headbook.report.wording import FEW_WORDS, head_name, number
+from headbook.study.sentencedata import HeadName
+from headbook.study.study import Study
 from headbook.terms import UPOS, View
-from headbook.views.cells import Cell
-from headbook.views.speech import SpeechPage, TagRow, speech_page
-from headbook.views.ways import Direction, over_chance, share
-from headbook.wording import FEW_WORDS, head_name, number
 from pages import elements, html_of, text_of
 from sites import Site, make_study
 from treebank import Gold

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.errors import OutputError, StudyError
-from headbook.stored.manifest import Manifest
-from headbook.stored.study import Study
+from headbook.study.manifest import Manifest
+from headbook.study.study import Study
 from treebank import write_trees
 
 FRAMES = ("heads", "layers", "controls", "tokens", "nearest")

@@ -13,26 +13,26 @@ import pytest
 import headbook
 import tiny
 import treebank
-from headbook.measures.relations import LABELS, OFFSETS
+from headbook.analysis.intervals import FEW
+from headbook.attention.relations import LABELS, OFFSETS
 from headbook.metrics import all_metrics
-from headbook.numbers.inference import RelationTests
-from headbook.numbers.relationnames import relation_words
-from headbook.numbers.results import results
-from headbook.stored.shown import STEPS
-from headbook.stored.study import Study
-from headbook.summaries.intervals import FEW
+from headbook.pages.head.page import head_pages
+from headbook.pages.head.relationtable import found_relations
+from headbook.pages.heads.headfacts import head_facts
+from headbook.pages.heads.page import heads_page
+from headbook.pages.index.functions import functions
+from headbook.pages.parts import ranked as relations_view
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.ranked import points
+from headbook.pages.syntax.page import SyntaxPage, syntax_page
+from headbook.report.numbers.inference import RelationTests
+from headbook.report.numbers.relationnames import relation_words
+from headbook.report.numbers.results import results
+from headbook.report.wording import DIRECTIONS, number, percent
+from headbook.report.wording import small as in_words
+from headbook.study.sentencedata import STEPS
+from headbook.study.study import Study
 from headbook.terms import View
-from headbook.views import ranked as relations_view
-from headbook.views.cells import Cell
-from headbook.views.functions import functions
-from headbook.views.head import head_pages
-from headbook.views.headfacts import head_facts
-from headbook.views.heads import heads_page
-from headbook.views.ranked import points
-from headbook.views.relationtable import found_relations
-from headbook.views.syntax import SyntaxPage, syntax_page
-from headbook.wording import DIRECTIONS, number, percent
-from headbook.wording import small as in_words
 from pages import elements, html_of, text_of
 from sites import Site, make_study
 from treebank import Gold
@@ -424,8 +424,8 @@ def test_a_stored_sentence_keeps_its_tree(study: Study, tmp_path: Path) -> None:
 
 
 def test_charts_of_a_metric_offer_the_labels_with_most_observations(encoder_site: Site) -> None:
-    from headbook.views.metric import metric_pages
-    from headbook.views.sections import MOST_DRAWN
+    from headbook.pages.metric.page import metric_pages
+    from headbook.pages.metric.sections import MOST_DRAWN
 
     found = results(encoder_site.study)
     metric = all_metrics()["relation_accuracy"]

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from headbook.measures import threads
+from headbook import threads
 
 
 @pytest.fixture(params=["torch", "own", "none", "torch's are not there", "one in the other"])

@@ -5,10 +5,10 @@ import pytest
 
 from headbook.errors import InputError
 from headbook.inputs import Sentence, Word
-from headbook.network.model import Model, load_model
+from headbook.model.encode import Encoder
+from headbook.model.model import Model, load_model
 from headbook.terms import Side
 from headbook.text.annotate import NONE, Annotator
-from headbook.text.encode import Encoder
 from headbook.text.texts import Texts
 from headbook.text.tokens import NO_WORD, Tokens, align, is_punctuation, spell, trim
 

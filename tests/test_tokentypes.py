@@ -12,14 +12,14 @@ import pytest
 import tiny
 import treebank
 from bare import Bare, Given, given
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.config import Config
-from headbook.numbers.results import results
-from headbook.stored.study import Study
-from headbook.summaries.typesums import TypeSums
+from headbook.pages.tokens.occurrences import HALF, compared_types
+from headbook.pages.tokens.page import types_data, types_page
+from headbook.report.numbers.results import results
+from headbook.study.study import Study
+from headbook.study.summaries.typesums import TypeSums
 from headbook.terms import CONTENT
-from headbook.views.occurrences import HALF, compared_types
-from headbook.views.tokentypes import types_data, types_page
 from naive_tokens import paths
 from pages import elements, html_of
 from sites import Site

@@ -14,10 +14,10 @@ import pytest
 import tiny
 import treebank
 from bare import Bare, Given, Word, given
-from headbook.collection import collect
+from headbook.collection.collect import collect
 from headbook.metrics import all_metrics, token_metrics
 from headbook.metrics.base import Need
-from headbook.stored.study import Study
+from headbook.study.study import Study
 from headbook.terms import Spread
 from looks import Text
 from naive_tokens import (

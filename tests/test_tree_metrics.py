@@ -5,14 +5,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from headbook.measures import wordtrees
-from headbook.measures.frame import Frame, Scope
-from headbook.measures.layerview import LayerAttention, layer_attentions
-from headbook.measures.maps import Maps
-from headbook.measures.wordtrees import attention_parts, word_trees
-from headbook.metrics import dependency_trees, phrase_trees
+from headbook.attention import wordtrees
+from headbook.attention.frame import Frame, Scope
+from headbook.attention.layerattention import LayerAttention, layer_attentions
+from headbook.attention.maps import Maps
+from headbook.attention.wordtrees import attention_parts, word_trees
 from headbook.metrics.base import SampledMetric
-from headbook.network.hook import Attention
+from headbook.metrics.language import dependency_trees, phrase_trees
+from headbook.model.hook import Attention
 from headbook.terms import View
 from headbook.text.texts import Texts
 from views import SELF, Marks, views_of

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
 from headbook import inputs
-from headbook.measures.trees import NO_HEAD, chain, spanning_trees, undirected_matches
+from headbook.analysis.trees import NO_HEAD, chain, spanning_trees, undirected_matches
 
 networkx = pytest.importorskip("networkx")
 

@@ -12,11 +12,11 @@ import pytest
 from PIL import Image
 
 from bare import Bare, Given
-from headbook.collection import collect
-from headbook.numbers.results import results
-from headbook.stored.shown import Ranking
-from headbook.stored.study import Study
-from headbook.views.triptych import COLOURS, ExemplarMaps, alike, exemplar_maps
+from headbook.collection.collect import collect
+from headbook.pages.head.exemplarmaps import COLOURS, ExemplarMaps, alike, exemplar_maps
+from headbook.report.numbers.results import results
+from headbook.study.sentencedata import Ranking
+from headbook.study.study import Study
 from looks import Viewed
 from naive_context import Written
 

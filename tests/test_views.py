@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from headbook.charts.ink import (
+from headbook.charts.base import images
+from headbook.charts.base.ink import (
     DARK,
     DARK_DIVERGING,
     DIVERGING,
@@ -23,18 +24,15 @@ from headbook.charts.ink import (
     luminance,
 )
 from headbook.metrics import all_metrics
-from headbook.numbers.results import Estimate, results
-from headbook.stored.manifest import Gap
-from headbook.stored.shown import HeadName, StoredText
-from headbook.terms import View
-from headbook.views.cells import COLOUR_STEPS, Cell, colour_step, domain, percentile
-from headbook.views.grid import grid_data
-from headbook.views.head import head_pages
-from headbook.views.overview import overview_page
-from headbook.views.page import gap_texts
-from headbook.views.sentence import sentence_pages
-from headbook.views.text import running_text
-from headbook.wording import (
+from headbook.pages.head.page import head_pages
+from headbook.pages.index.page import overview_page
+from headbook.pages.parts.cells import COLOUR_STEPS, Cell, colour_step, domain, percentile
+from headbook.pages.parts.grid import grid_data
+from headbook.pages.parts.page import gap_texts
+from headbook.pages.parts.text import running_text
+from headbook.pages.sentence.page import sentence_pages
+from headbook.report.numbers.results import Estimate, results
+from headbook.report.wording import (
     MISSING,
     counted,
     head_file,
@@ -45,7 +43,9 @@ from headbook.wording import (
     visible,
     with_unit,
 )
-from headbook.writing import images
+from headbook.study.manifest import Gap
+from headbook.study.sentencedata import HeadName, StoredText
+from headbook.terms import View
 from sites import Site
 
 NAN = math.nan

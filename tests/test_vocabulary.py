@@ -5,12 +5,12 @@ from itertools import product
 import pytest
 import torch
 
-from headbook.measures.threads import own_threads
-from headbook.network import nearest, vocabulary
-from headbook.network.nearestloop import SPAN
-from headbook.network.vocabulary import Linear, Norm, Vocabulary
+from headbook.model.vocabulary import nearest, vocabulary
+from headbook.model.vocabulary.nearestloop import SPAN
+from headbook.model.vocabulary.vocabulary import Linear, Norm, Vocabulary
 from headbook.terms import Space
 from headbook.text.texts import Texts
+from headbook.threads import own_threads
 from views import Marks
 
 ENTRIES, WIDTH, WIDE, TOKENS = 150, 24, 40, 19

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from headbook.metrics import all_metrics, head_metrics
-from headbook.wording import THIN, interval, label_name, number, percent, unbroken
+from headbook.report.wording import THIN, interval, label_name, number, percent, unbroken
 from pages import elements, html_of, text_of
 from sites import Site
 

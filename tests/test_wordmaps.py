@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from headbook.measures.relations import LABELS
-from headbook.measures.wordtrees import word_trees
-from headbook.stored.shown import STEPS, StoredText
-from headbook.stored.wordmaps import links, tree_words, word_attention, word_names
+from headbook.attention.relations import LABELS
+from headbook.attention.wordtrees import word_trees
+from headbook.study.sentencedata import STEPS, StoredText
+from headbook.study.wordmaps import links, tree_words, word_attention, word_names
 from headbook.terms import UPOS
 from headbook.text.texts import Texts
 from headbook.text.tokens import Tokens

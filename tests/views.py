@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from headbook.attention.frame import Frame, Scope
+from headbook.attention.layerattention import LayerAttention, layer_attentions
+from headbook.attention.maps import Maps
 from headbook.inputs import NO_HEAD, Word
-from headbook.measures.frame import Frame, Scope
-from headbook.measures.layerview import LayerAttention, layer_attentions
-from headbook.measures.maps import Maps
 from headbook.metrics.base import Example
-from headbook.network.hook import Attention
-from headbook.network.projection import Projection
+from headbook.model.hook import Attention
+from headbook.model.projection import Projection
 from headbook.terms import Side, Stack, View
 from headbook.text.texts import Texts
 from headbook.text.tokens import Tokens

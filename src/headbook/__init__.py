@@ -15,11 +15,11 @@ __version__ = "0.1.0"
 __all__ = ["Study", "__version__", "ablate", "collect", "render", "write_figures"]
 
 if TYPE_CHECKING:
-    from headbook.ablation import ablate
-    from headbook.collection import collect
-    from headbook.stored.study import Study
-    from headbook.writing.papers import write_figures
-    from headbook.writing.site import render
+    from headbook.collection.collect import collect
+    from headbook.passes.ablation.ablate import ablate
+    from headbook.site.papers.figures import write_figures
+    from headbook.site.site import render
+    from headbook.study.study import Study
 
 
 def __getattr__(name: str) -> object:
@@ -27,11 +27,11 @@ def __getattr__(name: str) -> object:
     from importlib import import_module  # noqa: PLC0415
 
     homes = {
-        "ablate": "headbook.ablation",
-        "collect": "headbook.collection",
-        "render": "headbook.writing.site",
-        "Study": "headbook.stored.study",
-        "write_figures": "headbook.writing.papers",
+        "ablate": "headbook.passes.ablation.ablate",
+        "collect": "headbook.collection.collect",
+        "render": "headbook.site.site",
+        "Study": "headbook.study.study",
+        "write_figures": "headbook.site.papers.figures",
     }
     if name not in homes:
         raise AttributeError(f"module 'headbook' has no attribute {name!r}")

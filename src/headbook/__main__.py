@@ -1,5 +1,5 @@
 """``python -m headbook``."""
 
-from headbook.cli import main
+from headbook.cli.main import main
 
 main()

@@ -37,7 +37,7 @@
      deflated. */
   /** @type {Headbook["bytes"]} */
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  /* Bytes from letters of base 85, as `headbook.writing.markup.letters` writes them. */
+  /* Bytes from letters of base 85, as `headbook.site.markup.letters` writes them. */
   const LETTERS = [
     ..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~",
   ];

@@ -1,20 +1,20 @@
 """Tables as charts. `draw` makes them, `render` makes pictures of them."""
 
-from headbook.charts.attention import Link, attention_lines, attention_map
-from headbook.charts.draw import heat_map, layer_curve
-from headbook.charts.drawing import Drawing
-from headbook.charts.geometry import state_curves, state_matrix
-from headbook.charts.occurrences import occurrence_paths
-from headbook.charts.paper import files
-from headbook.charts.patterns import mixture_bars
-from headbook.charts.profile import Bar, offset_profile
-from headbook.charts.relations import relation_layers
-from headbook.charts.render import Figure, Picture, columnar, runtime
-from headbook.charts.similar import head_points
-from headbook.charts.tags import tag_heads, tag_layers
-from headbook.charts.trajectories import BASELINE, trajectories
-from headbook.charts.trees import Arc, arc_diagram, bracket_diagram
-from headbook.charts.unchecked import unchecked
+from headbook.charts.base.drawing import Drawing
+from headbook.charts.base.paper import files
+from headbook.charts.base.render import Figure, Picture, columnar, runtime
+from headbook.charts.base.unchecked import unchecked
+from headbook.charts.drawn.attention import Link, attention_lines, attention_map
+from headbook.charts.drawn.profile import Bar, offset_profile
+from headbook.charts.drawn.trees import Arc, arc_diagram, bracket_diagram
+from headbook.charts.vega.draw import heat_map, layer_curve
+from headbook.charts.vega.geometry import state_curves, state_matrix
+from headbook.charts.vega.occurrences import occurrence_paths
+from headbook.charts.vega.patterns import mixture_bars
+from headbook.charts.vega.relations import relation_layers
+from headbook.charts.vega.similar import head_points
+from headbook.charts.vega.tags import tag_heads, tag_layers
+from headbook.charts.vega.trajectories import BASELINE, trajectories
 
 __all__ = [
     "BASELINE",

@@ -17,13 +17,13 @@ from headbook.terms import Space, Spread, Stack, State, View
 if TYPE_CHECKING:
     import torch
 
-    from headbook.measures.arithmetic import Floats
-    from headbook.measures.clouds import Cloud, Estimate
-    from headbook.measures.flow import LayerFlow
-    from headbook.measures.frame import Frame, Pairs, Scope
-    from headbook.measures.layerview import LayerAttention
-    from headbook.measures.outputs import HeadOutputs
-    from headbook.measures.tokenview import TokenStates
+    from headbook.analysis.arithmetic import Floats
+    from headbook.analysis.clouds import Cloud, Estimate
+    from headbook.attention.flow import LayerFlow
+    from headbook.attention.frame import Frame, Pairs, Scope
+    from headbook.attention.layerattention import LayerAttention
+    from headbook.attention.outputs import HeadOutputs
+    from headbook.attention.tokenstates import TokenStates
 
 
 Bounds = Callable[[float], tuple[float, float]]

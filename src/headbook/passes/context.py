@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.measures.cosines import thresholds
-from headbook.measures.frame import Frame, Scope
-from headbook.measures.layerview import LayerAttention, layer_attentions
-from headbook.measures.maps import Maps
-from headbook.measures.outputs import HeadOutputs
-from headbook.measures.scopes import Scopes
+from headbook.analysis.accumulators import Ratios
+from headbook.attention.cosines import thresholds
+from headbook.attention.frame import Frame, Scope
+from headbook.attention.layerattention import LayerAttention, layer_attentions
+from headbook.attention.maps import Maps
+from headbook.attention.outputs import HeadOutputs
+from headbook.attention.scopes import Scopes
 from headbook.metrics.base import AnchorMetric, ContextMetric
-from headbook.network import hook
-from headbook.network.anatomy import Architecture, Call
-from headbook.network.model import Model
-from headbook.passes.headtable import head_columns, uniform
+from headbook.model import hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.model import Model
+from headbook.passes.tables.headtable import head_columns, uniform
 from headbook.passes.watch import PassResults, Watch
-from headbook.summaries.accumulators import Ratios
-from headbook.summaries.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors
-from headbook.summaries.reduce import Parts
-from headbook.summaries.sums import CorpusSums, HeadTable
+from headbook.study.summaries.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors
+from headbook.study.summaries.reduce import Parts
+from headbook.study.summaries.sums import CorpusSums, HeadTable
 from headbook.terms import Stack, View
 from headbook.text.batch import Batch
 from headbook.text.tokens import Encoded

@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from headbook.network import hook
-from headbook.network.anatomy import Architecture, Call
-from headbook.network.capture import forward, tapped
-from headbook.network.model import Model
-from headbook.network.vocabulary import Vocabulary
-from headbook.stored.shown import AROUND, DEMONSTRATION, OWN, PUBLIC, SentenceData
+from headbook.model import hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.capture import forward, tapped
+from headbook.model.model import Model
+from headbook.model.vocabulary.vocabulary import Vocabulary
+from headbook.study.sentencedata import AROUND, DEMONSTRATION, OWN, PUBLIC, SentenceData
 from headbook.terms import Side, Space, State
 from headbook.text.batch import Batch
 from headbook.text.texts import Texts

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from headbook.measures.flow import (
+from headbook.attention.flow import (
     Block,
     LayerFlow,
     blocks,
@@ -19,16 +19,16 @@ from headbook.measures.flow import (
     ratio,
     split,
 )
-from headbook.measures.scopes import Scopes
+from headbook.attention.scopes import Scopes
 from headbook.metrics.base import FlowMetric
-from headbook.network import hook
-from headbook.network.anatomy import Architecture, Call
-from headbook.network.model import Model
-from headbook.passes.tokentable import TokenTable
+from headbook.model import hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.model import Model
+from headbook.passes.tables.tokentable import TokenTable
 from headbook.passes.trajectories import KeptTokens
 from headbook.passes.watch import PassResults, Watch
-from headbook.stored.shown import TOKENS, SentenceData, to_steps
-from headbook.summaries.sums import CorpusSums
+from headbook.study.sentencedata import TOKENS, SentenceData, to_steps
+from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import Rollout, Stack, State
 from headbook.text.batch import Batch
 

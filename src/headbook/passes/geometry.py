@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.measures.arithmetic import Floats
-from headbook.measures.clouds import NO_KIND, Cloud, Sample
+from headbook.analysis.arithmetic import Floats
+from headbook.analysis.clouds import NO_KIND, Cloud, Sample
 from headbook.metrics.base import LayerMetric, LayerPairMetric
-from headbook.network.anatomy import Architecture
-from headbook.network.model import Model
-from headbook.network.shortcut import width_of
+from headbook.model.architecture import Architecture
+from headbook.model.model import Model
+from headbook.model.shortcut import width_of
 from headbook.passes.watch import PassResults, Watch
-from headbook.summaries.shapes import GeometrySums, StateColumn, kept
-from headbook.summaries.sums import CorpusSums
+from headbook.study.summaries.shapes import GeometrySums, StateColumn, kept
+from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import Stack, State
 from headbook.text.batch import Batch, content_key
 from headbook.text.texts import Texts

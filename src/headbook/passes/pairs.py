@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.measures.layerview import LayerAttention
-from headbook.measures.scopes import Scopes
+from headbook.attention.layerattention import LayerAttention
+from headbook.attention.scopes import Scopes
 from headbook.metrics.base import PairMetric
-from headbook.network import hook
-from headbook.network.anatomy import Architecture, Call
-from headbook.network.model import Model
+from headbook.model import hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.model import Model
 from headbook.passes.watch import PassResults, Watch
-from headbook.summaries.sums import Alike, CorpusSums, Distances, PairColumn
+from headbook.study.summaries.sums import Alike, CorpusSums, Distances, PairColumn
 from headbook.terms import Stack, View
 from headbook.text.batch import Batch
 

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from headbook.measures.frame import Frame
-from headbook.network.anatomy import Architecture, Call
-from headbook.network.hook import Attention
-from headbook.stored.manifest import Gap
-from headbook.stored.scores import GAP, MOST_BYTES, Place, QueriesAndKeys, size
-from headbook.stored.shown import SentenceData, StoredSentence
+from headbook.attention.frame import Frame
+from headbook.model.architecture import Architecture, Call
+from headbook.model.hook import Attention
+from headbook.study.manifest import Gap
+from headbook.study.querykeys import GAP, MOST_BYTES, Place, QueriesAndKeys, size
+from headbook.study.sentencedata import SentenceData, StoredSentence
 from headbook.terms import Stack
 from headbook.text.batch import Batch
 from headbook.text.tokens import Encoded

@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.measures.frame import Scope
-from headbook.measures.layerview import LayerAttention, layer_attentions
-from headbook.measures.maps import Maps
-from headbook.measures.scopes import Scopes
+from headbook.analysis.accumulators import Reservoir
+from headbook.attention.frame import Scope
+from headbook.attention.layerattention import LayerAttention, layer_attentions
+from headbook.attention.maps import Maps
+from headbook.attention.scopes import Scopes
 from headbook.metrics.base import SampledMetric
-from headbook.network import hook
-from headbook.network.anatomy import Architecture, Call
-from headbook.network.model import Model
-from headbook.passes.affinitytable import AffinityTable, Items
-from headbook.passes.headtable import uniform
+from headbook.model import hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.model import Model
+from headbook.passes.tables.affinitytable import AffinityTable, Items
+from headbook.passes.tables.headtable import uniform
 from headbook.passes.watch import PassResults, Watch
-from headbook.summaries.accumulators import Reservoir
-from headbook.summaries.finish import ABOUT, UNIFORM
-from headbook.summaries.sums import CorpusSums, SampleColumn, SampleSums
+from headbook.study.summaries.finish import ABOUT, UNIFORM
+from headbook.study.summaries.sums import CorpusSums, SampleColumn, SampleSums
 from headbook.terms import Stack, View
 from headbook.text.batch import Batch
 

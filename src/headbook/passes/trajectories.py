@@ -8,16 +8,16 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from headbook.measures.tokenview import AROUND, NEIGHBOURS, Earlier, Outlook, TokenStates
+from headbook.attention.tokenstates import AROUND, NEIGHBOURS, Earlier, Outlook, TokenStates
 from headbook.metrics.base import Need, TokenMetric
-from headbook.network.anatomy import Architecture
-from headbook.network.embedding import Embedding
-from headbook.network.lens import Lens
-from headbook.network.model import Model
-from headbook.passes.tokentable import TokenTable, spaces_of
+from headbook.model.architecture import Architecture
+from headbook.model.model import Model
+from headbook.model.vocabulary.embedding import Embedding
+from headbook.model.vocabulary.lens import Lens
+from headbook.passes.tables.tokentable import TokenTable, spaces_of
 from headbook.passes.watch import PassResults, Watch
-from headbook.stored.shown import LOGITS, NEAREST, OF_A_STATE, TOKENS, SentenceData
-from headbook.summaries.sums import CorpusSums
+from headbook.study.sentencedata import LOGITS, NEAREST, OF_A_STATE, TOKENS, SentenceData
+from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import Side, Space, Stack, State
 from headbook.text.batch import Batch
 

@@ -9,13 +9,13 @@ from typing import NamedTuple, Protocol
 
 import torch
 
-from headbook.measures.scopes import Scopes
-from headbook.network import hook
-from headbook.network.anatomy import Architecture, Call
-from headbook.network.capture import OnState, forward, tapped
-from headbook.network.model import Model
-from headbook.stored.shown import SentenceData
-from headbook.summaries.sums import CorpusSums
+from headbook.attention.scopes import Scopes
+from headbook.model import hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.capture import OnState, forward, tapped
+from headbook.model.model import Model
+from headbook.study.sentencedata import SentenceData
+from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import State
 from headbook.text.batch import Batch
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.summaries.accumulators import half_of
+from headbook.analysis.accumulators import half_of
 from headbook.terms import Side
 from headbook.text.texts import Texts
 from headbook.text.tokens import Encoded

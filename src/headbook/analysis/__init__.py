@@ -1,0 +1,1 @@
+"""Arithmetic on arrays: fits, trees, clouds of vectors, sums that add, intervals."""

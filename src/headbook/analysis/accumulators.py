@@ -1,0 +1,241 @@
+"""Summaries of a stream: made `of` a batch, merged with ``+``, and nothing else.
+
+Each is immutable, has a ``zero``, and gives the same answer for any split of the stream into
+batches or shards.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from headbook.analysis import intervals
+from headbook.analysis.arithmetic import NOTHING, Floats, Ints, divide
+from headbook.terms import Spread
+
+HALVES = 2  # selection on one half of the sentences, report on the other
+CHOICE, REPORT = range(HALVES)
+FIELDS = ("n", "d", "nn", "dd", "nd", "sentences", "events", "present")
+ANYTHING = (-np.inf, np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Ratios:
+    """Ratios of sums over sentences, with intervals clustered by sentence.
+
+    Attributes:
+        sums: *Shape:* ``(8, 2, *cells)``; the sums `FIELDS` of numerators n and denominators d,
+            for each half of the sentences; ``present`` are sentences whose numerator is not 0.
+    """
+
+    sums: Floats
+
+    def __post_init__(self) -> None:
+        """Take in studies of versions that did not count ``present``: all that take part."""
+        if len(self.sums) == len(FIELDS) - 1:
+            there = self.sums[FIELDS.index("sentences")][None]
+            object.__setattr__(self, "sums", np.concatenate([self.sums, there]))
+
+    @classmethod
+    def zero(cls, *cells: int) -> Self:
+        """No sentences yet."""
+        return cls(np.zeros((len(FIELDS), HALVES, *cells)))
+
+    @classmethod
+    def of(cls, n: Floats, d: Floats, events: Floats, half: Ints) -> Self:
+        """Sentences one by one; one with denominator 0 takes no part.
+
+        Args:
+            n, d, events: *Shape:* ``(sentence, *cells)``.
+            half: 0 or 1 for each sentence.
+        """
+        parts = np.stack(
+            [n, d, n * n, d * d, n * d, d > 0, events, (np.abs(n) > NOTHING) & (d > 0)]
+        )
+        return cls(np.stack([parts[:, half == h].sum(1) for h in range(HALVES)], 1))
+
+    def __add__(self, other: "Ratios") -> "Ratios":
+        return Ratios(self.sums + other.sums)
+
+    def __getitem__(self, cells: Any) -> "Ratios":
+        """Some of the cells."""
+        return Ratios(self.sums[(slice(None), slice(None), *np.index_exp[cells])])
+
+    def half(self, number: int) -> "Ratios":
+        """The sentences of one half only."""
+        kept = np.zeros_like(self.sums)
+        kept[:, number] = self.sums[:, number]
+        return Ratios(kept)
+
+    @property
+    def total(self) -> dict[str, Floats]:
+        """The sums over both halves, by name."""
+        return dict(zip(FIELDS, self.sums.sum(1), strict=True))
+
+    @property
+    def value(self) -> Floats:
+        """Sum of numerators over sum of denominators; NaN without any."""
+        total = self.total
+        return divide(total["n"], total["d"])
+
+    @property
+    def sentences(self) -> Ints:
+        """Sentences that take part."""
+        return self.total["sentences"].astype(np.int64)
+
+    @property
+    def events(self) -> Floats:
+        """Observations behind the value."""
+        return self.total["events"]
+
+    @property
+    def effective(self) -> Floats:
+        """The effective number of sentences: as many of equal weight would tell as much."""
+        return intervals.effective(self.total)
+
+    def variance(self, limits: intervals.Limits = ANYTHING) -> Floats:
+        """Variance of the value, sentences as clusters; NaN with fewer than two."""
+        total = self.total
+        return intervals.variance(total) * intervals.widening(total, limits) ** 2
+
+    def interval(
+        self, limits: intervals.Limits = ANYTHING, spread: ArrayLike = Spread.USUAL
+    ) -> tuple[Floats, Floats]:
+        """95 % confidence interval; NaN where too few sentences stand behind the value."""
+        return intervals.interval(self.total, limits, spread)
+
+
+def half_of(key: NDArray[np.uint64]) -> Ints:
+    """The half, 0 or 1, that each sentence belongs to by its hash: equal ones to the same."""
+    return (key & np.uint64(1)).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class TopK:
+    """For each cell, the k sentences with the highest scores; equal texts count once.
+
+    Ties go to the earlier sentence. Scores are compared to six decimals, so that the last bits,
+    which depend on how sentences were batched, decide nothing.
+
+    Attributes:
+        score: *Shape:* ``(*cells, k)``, descending; -inf where there are fewer than k.
+        index: the sentences' places in the input.
+        key: hashes of their content.
+    """
+
+    score: Floats
+    index: Ints
+    key: NDArray[np.uint64]
+
+    @classmethod
+    def zero(cls, k: int, *cells: int) -> Self:
+        """No sentences yet."""
+        shape = (*cells, k)
+        return cls(np.full(shape, -np.inf), np.full(shape, -1), np.zeros(shape, dtype=np.uint64))
+
+    @classmethod
+    def of(cls, k: int, scores: Floats, index: Ints, key: NDArray[np.uint64]) -> "TopK":
+        """The best of a batch.
+
+        Args:
+            scores: *Shape:* ``(sentence, *cells)``.
+            index, key: *Shape:* ``(sentence,)``.
+        """
+        order = np.argsort(index, kind="stable")
+        first = order[np.sort(np.unique(key[order], return_index=True)[1])]
+        rounded: Floats = scores[first].astype(np.float64).round(6)
+        score = np.moveaxis(rounded, 0, -1)
+        shape = score.shape
+        batch = cls(score, np.broadcast_to(index[first], shape), np.broadcast_to(key[first], shape))
+        return batch._best(k)
+
+    def __add__(self, other: "TopK") -> "TopK":
+        both = TopK(
+            np.concatenate([self.score, other.score], -1),
+            np.concatenate([self.index, other.index], -1),
+            np.concatenate([self.key, other.key], -1),
+        )
+        same = both.key[..., :, None] == both.key[..., None, :]
+        one, another = both.index[..., :, None], both.index[..., None, :]
+        repeated = (same & (another >= 0) & (another < one)).any(-1)
+        best = replace(both, score=np.where(repeated, -np.inf, both.score))
+        return best._best(self.score.shape[-1])
+
+    def shifted(self, by: int) -> "TopK":
+        """The same for sentences that come ``by`` places later."""
+        return replace(self, index=np.where(self.index >= 0, self.index + by, self.index))
+
+    def _sorted(self) -> "TopK":
+        order = np.lexsort((self.index, -self.score), axis=-1)
+        return TopK(
+            np.take_along_axis(self.score, order, -1),
+            np.take_along_axis(self.index, order, -1),
+            np.take_along_axis(self.key, order, -1),
+        )
+
+    def _best(self, k: int) -> "TopK":
+        ranked = self._sorted()
+        room = max(k - ranked.score.shape[-1], 0)
+        pad = [(0, 0)] * (ranked.score.ndim - 1) + [(0, room)]
+        score = np.pad(ranked.score[..., :k], pad, constant_values=-np.inf)
+        index = np.pad(ranked.index[..., :k], pad, constant_values=-1)
+        index = np.where(np.isinf(score), -1, index)
+        key = np.pad(ranked.key[..., :k], pad)
+        return TopK(score, index, np.where(index < 0, np.uint64(0), key))
+
+
+@dataclass(frozen=True, eq=False)
+class Reservoir:
+    """The sentences with the smallest hashes: a sample that needs no seed and merges.
+
+    Attributes:
+        size: how many are kept.
+        key, index: hashes and places in the input. *Shape:* ``(kept,)``.
+        payload: what is kept of each. *Shape:* ``(kept, *cells)``.
+    """
+
+    size: int
+    key: NDArray[np.uint64]
+    index: Ints
+    payload: NDArray[Any]
+
+    @property
+    def half(self) -> Ints:
+        """The half of the corpus that each sentence belongs to."""
+        return half_of(self.key)
+
+    @classmethod
+    def zero(cls, size: int, *cells: int) -> Self:
+        """No sentences yet."""
+        return cls(
+            size, np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros((0, *cells), np.float32)
+        )
+
+    @classmethod
+    def of(
+        cls, size: int, key: NDArray[np.uint64], index: Ints, payload: NDArray[Any]
+    ) -> "Reservoir":
+        """A batch's sample."""
+        batch = cls(size, key, index, payload)
+        return batch._smallest()
+
+    def __add__(self, other: "Reservoir") -> "Reservoir":
+        return Reservoir(
+            self.size,
+            np.concatenate([self.key, other.key]),
+            np.concatenate([self.index, other.index]),
+            np.concatenate([self.payload, other.payload]),
+        )._smallest()
+
+    def shifted(self, by: int) -> "Reservoir":
+        """The same for sentences that come ``by`` places later."""
+        return replace(self, index=self.index + by)
+
+    def first(self, size: int) -> "Reservoir":
+        """A smaller sample of the same stream."""
+        return self.of(size, self.key, self.index, self.payload)
+
+    def _smallest(self) -> "Reservoir":
+        kept = np.lexsort((self.index, self.key))[: self.size]
+        return Reservoir(self.size, self.key[kept], self.index[kept], self.payload[kept])

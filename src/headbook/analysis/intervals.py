@@ -1,0 +1,133 @@
+"""Confidence intervals of ratios of sums, from the sums that are kept of all sentences.
+
+Sentences are clusters; the variance is the linearised one. What goes beyond it is there because
+coverage was measured (`benchmarks/coverage.py`):
+
+- Long sentences count for more than short ones. Student's t has the degrees of freedom of the
+  *effective number of sentences* (Kish 1965, section 8.2), (sum d)^2 / (sum d^2).
+- Numbers near a bound have skewed distributions. A share gets Wilson's score interval on the number
+  of independent observations that has the same variance (Korn & Graubard 1998); a number with one
+  bound gets the limit of that for rare events. Where nothing varies each effective sentence is one
+  observation.
+- Where few sentences hold most of the numerator, most samples hold less of it than what they were
+  drawn from. Standard errors grow with the skewness of a lognormal distribution that is as uneven.
+- Below `FEW` effective sentences, and where a few sentences decide all, there is no interval.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import stdtrit
+
+from headbook.analysis.arithmetic import Floats, divide
+from headbook.terms import Spread
+
+FEW = 10  # effective sentences that an interval needs; twice as many for classes of tokens
+UNEVEN = 5  # sentences there may be for each effective one
+SEEN = 5  # sentences with any of it, below which each is one observation
+SKEWED = 0.6  # share of its standard error by which skewness widens an interval
+ROUNDING = 1e-12  # share of the squares, below which what is left of them is rounding
+SIZES = 1.5  # the same of unequal numbers of tokens, for classes of tokens
+
+Limits = tuple[ArrayLike, ArrayLike]  # least and largest possible value
+
+
+def effective(total: Mapping[str, Floats]) -> Floats:
+    """Effective number of sentences; that of all where their weights are not known."""
+    found = divide(total["d"] ** 2, total["dd"])
+    return np.where(np.isnan(found), total["sentences"], found)
+
+
+def variance(total: Mapping[str, Floats]) -> Floats:
+    """Linearised variance of the ratio, sentences as clusters; NaN with fewer than two."""
+    count, value = total["sentences"], divide(total["n"], total["d"])
+    spread = total["nn"] - 2 * value * total["nd"] + value**2 * total["dd"]
+    spread = np.where(spread > ROUNDING * total["nn"], spread, 0)
+    return divide(count * spread, np.maximum(count - 1, 0) * total["d"] ** 2)
+
+
+def widening(
+    total: Mapping[str, Floats], limits: Limits, spread: ArrayLike = Spread.USUAL
+) -> Floats:
+    """How many times as large as the linearised one the standard error is taken to be."""
+    least = np.where(np.isfinite(limits[0]), limits[0], np.nan)
+    above = total["n"] - least * total["d"]
+    squares = total["nn"] - 2 * least * total["nd"] + least**2 * total["dd"]
+    present = np.where(least == 0, total["present"], total["sentences"])
+    # How uneven what sentences hold is: 1 for as many that hold the same.
+    ratio = np.fmax(present * divide(squares, above**2), 1)
+    skewness = (ratio + 2) * np.sqrt(ratio - 1) / np.sqrt(np.fmax(present, 1))
+    sizes = np.fmax(divide(total["sentences"], effective(total)), 1)
+    classes = np.equal(spread, Spread.CLASSES)
+    found: Floats = 1 + SKEWED * skewness + SIZES * classes * (sizes - 1)
+    return found
+
+
+def interval(
+    total: Mapping[str, Floats],
+    limits: Limits,
+    spread: ArrayLike = Spread.USUAL,
+    level: float = 0.95,
+) -> tuple[Floats, Floats]:
+    """Both ends; NaN where too few sentences stand behind the value.
+
+    Args:
+        total: the sums `headbook.analysis.accumulators.FIELDS`, of one shape.
+        limits, spread: broadcast to that shape.
+    """
+    value, behind = divide(total["n"], total["d"]), effective(total)
+    least, most = (np.broadcast_to(np.asarray(end, float), value.shape) for end in limits)
+    above, below = np.isfinite(least), np.isfinite(most)
+    needed = np.where(np.equal(spread, Spread.CLASSES), 2 * FEW, FEW)
+    enough = (behind >= needed) & (behind * UNEVEN >= total["sentences"])
+    enough &= np.not_equal(spread, Spread.FEW) & (total["sentences"] > 1)
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        reach = np.asarray(stdtrit(np.maximum(behind - 1, 1), (1 + level) / 2), np.float64)
+        error = np.sqrt(variance(total)) * widening(total, limits, spread)
+        rare = np.equal(spread, Spread.RARE) | (total["present"] < SEEN)
+        units = np.where(rare, behind, np.inf)
+        size = most - least
+        ends = zip(
+            _of_share((value - least) / size, error / size, reach, behind, units),
+            _of_amount(value - least, error, reach),
+            _of_anything(value, error, reach),
+            strict=True,
+        )
+        low, high = (
+            np.where(above & below, least + size * share, np.where(above, least + amount, other))
+            for share, amount, other in ends
+        )
+    return np.where(enough, low, np.nan), np.where(enough, high, np.nan)
+
+
+def _of_share(
+    share: Floats, error: Floats, reach: Floats, behind: Floats, most: Floats
+) -> tuple[Floats, Floats]:
+    """Wilson's score interval.
+
+    Args:
+        reach: quantile of Student's t.
+        behind: observations where nothing varies.
+        most: observations that there may be.
+    """
+    share = np.clip(share, 0, 1)
+    inside = (error > 0) & (share > 0) & (share < 1)
+    number = np.fmin(np.where(inside, share * (1 - share) / error**2, behind), most)
+    part = reach**2 / number
+    middle = (share + part / 2) / (1 + part)
+    half = np.sqrt(share * (1 - share) * part + part**2 / 4) / (1 + part)
+    return middle - half, middle + half
+
+
+def _of_amount(amount: Floats, error: Floats, reach: Floats) -> tuple[Floats, Floats]:
+    """The same of a part of something very large: a score interval of rare events."""
+    part = np.where(error > 0, (reach * error / amount) ** 2, np.nan)
+    half = np.sqrt(part + part**2 / 4)
+    return amount * (1 + part / 2 - half), amount * (1 + part / 2 + half)
+
+
+def _of_anything(value: Floats, error: Floats, reach: Floats) -> tuple[Floats, Floats]:
+    """Student's t; a spread of 0 is no evidence."""
+    half = np.where(error > 0, reach * error, np.nan)
+    return value - half, value + half

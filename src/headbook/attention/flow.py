@@ -1,0 +1,194 @@
+"""What attention blocks carry from token to token: each output in two parts, and layers in a row.
+
+The part that other tokens bring and the part that a token keeps add up to the block's output, but
+for biases. A norm that the block goes through is linear once its divisor is known, so that it can
+be applied to each part: divisor and mean are those of the whole.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from headbook.model.architecture import Architecture
+from headbook.model.hook import Attention
+from headbook.model.projection import Projection
+from headbook.terms import Rollout
+
+LARGE = 1e4  # a constant beside which a norm's epsilon is nothing
+
+
+@dataclass(frozen=True)
+class Block:
+    """Where the attention block of a layer ends.
+
+    Attributes:
+        inner: norm of the block's output, before the residual is added; None without one.
+        outer: norm of the sum, through which the residual goes, too; None in pre-norm models.
+    """
+
+    projection: Projection
+    inner: Any = None
+    outer: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The state after an attention block, in parts; *Shape:* ``(sentence, token, width)`` each.
+
+    Attributes:
+        mixed: what other tokens bring.
+        kept: what the token keeps: its own value, and the residual.
+        bias: the rest: that of the output projection, and that of the norm after it.
+    """
+
+    mixed: torch.Tensor
+    kept: torch.Tensor
+    bias: torch.Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class LayerFlow:
+    """What a flow metric sees of one layer of one stack over a batch.
+
+    Attributes:
+        split: lengths of the two parts; None where attention blocks are not known. *Shape:*
+            ``(2, sentence, token)``: what is mixed in, what is kept.
+        rollouts: by kind, what each token's state is made of after the layer; rows sum to 1.
+            *Shape:* ``(sentence, token, token)``.
+    """
+
+    split: torch.Tensor | None
+    rollouts: dict[Rollout, torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def mixing(self) -> torch.Tensor | None:
+        """Share of what is mixed in. *Shape:* ``(sentence, token)``."""
+        return None if self.split is None else ratio(self.split)
+
+    def own(self, kind: Rollout) -> torch.Tensor | None:
+        """Share of each token's own input, by a kind of rollout. *Shape:* ``(sentence, token)``."""
+        return self.rollouts[kind].diagonal(dim1=-2, dim2=-1) if kind in self.rollouts else None
+
+
+def blocks(architecture: Architecture) -> dict[tuple[str, int], Block]:
+    """The attention blocks by stack and layer, where the table of families tells where they end.
+
+    Cross-attention is left out: what it brings is all of another text.
+    """
+    if not architecture.hooked or architecture.family is None:
+        return {}
+    found = {}
+    for (stack, layer), projection in architecture.projections.items():
+        if architecture.stacks[stack].crosses:
+            continue
+        site, module = architecture.family.sites[stack], architecture.layers[stack][layer]
+        inner = module.get_submodule(site.block) if site.block else None
+        outer = module.get_submodule(site.after) if site.closed and site.after else None
+        found[stack, layer] = Block(projection, inner, outer)
+    return found
+
+
+def split(call: Attention, residual: torch.Tensor, block: Block) -> Split:
+    """The two parts of an attention block's output.
+
+    The bias of values goes with its token through the attention; that of the output projection
+    and that of norms belong to neither part (Kobayashi et al. 2021).
+
+    Args:
+        call: with values and output.
+        residual: what is added to the block's output; decides the number format. *Shape:*
+            ``(sentence, token, width)``.
+    """
+    assert call.value is not None
+    assert call.output is not None
+    weights, value, output = (x.to(residual) for x in (call.weights, call.value, call.output))
+    shared = weights.shape[1] // value.shape[1]  # heads for each that has values
+    own = weights.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) * value.repeat_interleave(shared, 1)
+    own = own.transpose(1, 2)  # (sentence, token, head, width)
+    mixed, kept = block.projection.carried(output - own), block.projection.carried(own)
+    bias = _bias(block.projection.module, residual)
+    if block.inner is not None:
+        scale = linear_part(block.inner, mixed + kept + bias)
+        mixed, kept = scale(mixed), scale(kept)
+        bias = scale(bias) + _bias(block.inner, residual)
+    kept = kept + residual
+    if block.outer is not None:
+        scale = linear_part(block.outer, mixed + kept + bias)
+        mixed, kept = scale(mixed), scale(kept)
+        bias = scale(bias) + _bias(block.outer, residual)
+    return Split(mixed, kept, bias.expand_as(residual))
+
+
+def _bias(module: Any, like: torch.Tensor) -> torch.Tensor:
+    """A module's bias; 0 without one. *Shape:* ``(width,)``, or one that broadcasts to it."""
+    bias = getattr(module, "bias", None)
+    return like.new_zeros(like.shape) if bias is None else bias.detach().to(like)
+
+
+def linear_part(norm: Any, at: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A norm as it acts on the parts of a sum: without bias, divided by what it divides the sum by.
+
+    Args:
+        norm: layer norm, or a norm that takes no mean (RMS).
+        at: the sum. *Shape:* ``(..., width)``.
+    """
+    if isinstance(norm, torch.nn.LayerNorm):
+        gain = norm.weight.detach().to(at)
+        divisor = (at.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
+        return lambda part: gain * (part - part.mean(-1, keepdim=True)) / divisor
+    # Some keep their gain as it is, others less 1: what becomes of a constant tells.
+    gain = norm.forward(torch.full_like(at[:1, :1], LARGE)).to(at)
+    divisor = (at.square().mean(-1, keepdim=True) + _epsilon(norm)).sqrt()
+    return lambda part: gain * part / divisor
+
+
+def _epsilon(norm: Any) -> float:
+    """What an RMS norm adds to the mean square."""
+    return float(norm.eps if hasattr(norm, "eps") else norm.variance_epsilon)
+
+
+def lengths(parts: Split) -> torch.Tensor:
+    """Length of what is mixed in and of what is kept. *Shape:* ``(2, sentence, token)``."""
+    return torch.stack([parts.mixed.norm(dim=-1), parts.kept.norm(dim=-1)])
+
+
+def ratio(split_lengths: torch.Tensor) -> torch.Tensor:
+    """Share of what is mixed in; 0 where there is nothing at all. *Shape:* ``(sentence, token)``.
+
+    Args:
+        split_lengths: as `lengths` gives them.
+    """
+    mixed, total = split_lengths[0], split_lengths.sum(0)
+    return mixed / total.clamp_min(torch.finfo(total.dtype).tiny)
+
+
+def half_step(attention: torch.Tensor) -> torch.Tensor:
+    """Half attention, half the token itself (Abnar & Zuidema 2020).
+
+    Args:
+        attention: mean over heads; rows sum to 1. *Shape:* ``(sentence, token, token)``.
+
+    Returns:
+        What each state is made of, one layer before. The same shape; rows sum to 1.
+    """
+    return 0.5 * attention + 0.5 * _identity(attention)
+
+
+def measured_step(attention: torch.Tensor, mixing: torch.Tensor) -> torch.Tensor:
+    """The mixing ratio goes to other tokens, by their attention; the rest is the token itself.
+
+    Args:
+        attention: as in `half_step`; its diagonal does not matter.
+        mixing: *Shape:* ``(sentence, token)``.
+    """
+    others = attention * (1 - _identity(attention))
+    total = others.sum(-1, keepdim=True)
+    there = total > torch.finfo(total.dtype).tiny
+    part = torch.where(there, mixing.unsqueeze(-1), 0)
+    return part * others / torch.where(there, total, 1) + (1 - part) * _identity(attention)
+
+
+def _identity(like: torch.Tensor) -> torch.Tensor:
+    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)

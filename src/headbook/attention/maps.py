@@ -1,0 +1,186 @@
+"""The attention maps of one layer over a batch, and the sums that its views share."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import torch
+
+from headbook.attention import compiled
+from headbook.attention import tensorsums as plain
+from headbook.attention.frame import Frame, Pairs, Scope
+from headbook.model.hook import Attention
+
+
+class Maps:
+    """One layer of one stack over a batch of sentences.
+
+    Args:
+        scope: that of the view without the sink.
+        call: the model's attention call.
+
+    Attributes:
+        call: as given; queries, keys, values and the module may be missing.
+    """
+
+    def __init__(self, scope: Scope, call: Attention) -> None:
+        self._scope, self.call = scope, call
+        self._frame: Frame = scope.frame
+        self._weights = call.weights.to(self._frame.dtype).contiguous()
+        self._on: dict[int, tuple[Pairs, torch.Tensor]] = {}
+
+    @property
+    def attention(self) -> torch.Tensor:
+        """Weights as the model computed them. *Shape:* ``(sentence, head, query, key)``."""
+        return self._weights
+
+    @property
+    def on_processor(self) -> bool:
+        """Whether compiled loops can reach the weights."""
+        return self.attention.device.type == "cpu"
+
+    @cached_property
+    def kept(self) -> torch.Tensor:
+        """Weights of queries and keys that count, the sink's keys left out; the rest 0.
+
+        *Shape:* ``(sentence, head, query, key)``.
+        """
+        return self.attention * self._scope.mask
+
+    @cached_property
+    def rows(self) -> plain.RowSums:
+        """Sums of rows, columns and diagonals."""
+        sums = compiled.row_sums if self.on_processor else plain.row_sums
+        return sums(self.attention, self._scope)
+
+    @cached_property
+    def words(self) -> plain.WordSums:
+        """Sums of the weights between words."""
+        sums = compiled.word_sums if self.on_processor else plain.word_sums
+        return sums(self.attention, self._scope)
+
+    @cached_property
+    def left(self) -> torch.Tensor:
+        """What each query gives to keys outside the sink; 1 where that is nothing.
+
+        To divide by: such a row stays 0. *Shape:* ``(sentence, head, query)``.
+        """
+        return self.rows.mass.masked_fill(self.rows.mass == 0, 1)
+
+    @cached_property
+    def entropies(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Entropy of each row, and what keys outside the sink add to it, in nats.
+
+        *Shape:* ``(sentence, head, query)`` each.
+        """
+        smallest = torch.finfo(self.attention.dtype).tiny
+        terms = self.attention.clamp_min(smallest).log_().mul_(self.attention)  # A ln A
+        places, there = self._frame.sink_places
+        of_sink = terms.gather(-1, places[:, None, None, :].expand(*terms.shape[:3], -1))
+        sums = terms.sum(-1), (of_sink * there[:, None, None, :]).sum(-1)
+        every, sink = (-found * self._frame.rows for found in sums)
+        return every, (every - sink).clamp_min(0)  # rounding must not leave less than nothing
+
+    @cached_property
+    def by_word(self) -> torch.Tensor:
+        """Attention between words, see `headbook.attention.tensorsums.by_word`."""
+        return plain.by_word(self.attention, self._scope)
+
+    @property
+    def strongest_word(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Largest weight from each word to any, and that word, the first of equals.
+
+        *Shape:* ``(sentence, head, word)`` each.
+        """
+        own, best, word = self.words
+        if self._frame.stack.crosses:
+            return best, word
+        itself = torch.arange(own.shape[-1], device=own.device)
+        wins = (own > best) | ((own == best) & (itself < word))
+        return torch.maximum(best, own), torch.where(wins, itself, word)
+
+    @cached_property
+    def value_norms(self) -> torch.Tensor | None:
+        """Length of each key's value after the head's part of the output projection.
+
+        *Shape:* ``(sentence, head, key)``; None where values or projection are not available.
+        """
+        value, projection = self.call.value, self.call.projection
+        if value is None or projection is None:
+            return None
+        return projection.norms(value.to(self._frame.dtype))
+
+    def on(self, pairs: Pairs) -> torch.Tensor:
+        """Mass on chosen pairs: as it is, without the sink, and renormalised.
+
+        *Shape:* ``(3, sentence, head, measure)``.
+        """
+        if id(pairs) not in self._on:
+            sums = compiled.pair_sums if self.on_processor else plain.pair_sums
+            # The pairs are kept, too, so that no id is used twice.
+            self._on[id(pairs)] = pairs, sums(self.attention, self.rows.mass, pairs)
+        return self._on[id(pairs)][1]
+
+
+class Gathered(Maps):
+    """The maps of several layers as those of one with more heads, by their sums.
+
+    The maps themselves are put side by side only when they are asked for: that is a copy of all.
+    There is no ``call``, since each layer has its own.
+
+    Args:
+        scope: as in `Maps`, for all layers.
+        layers: their maps.
+        pairs: those that metrics may ask for.
+    """
+
+    def __init__(self, scope: Scope, layers: Sequence[Maps], pairs: Sequence[Pairs]) -> None:
+        self._scope, self._frame = scope, scope.frame
+        maps = [layer.attention for layer in layers]
+        if all(layer.on_processor for layer in layers):
+            self.rows, self.words, on = compiled.layer_sums(maps, scope, pairs)
+        else:
+            self.rows = plain.RowSums(*_heads_of([layer.rows for layer in layers]))
+            self.words = plain.WordSums(*_heads_of([layer.words for layer in layers]))
+            on = [torch.cat([layer.on(pair) for layer in layers], 2) for pair in pairs]
+        every, kept = _heads_of([layer.entropies for layer in layers])
+        self.entropies = every, kept
+        self.value_norms = _norms_of(layers)
+        self._on = {id(p): (p, found) for p, found in zip(pairs, on, strict=True)}
+        self._layers = tuple(maps)
+
+    @cached_property
+    def _together(self) -> torch.Tensor:
+        return torch.cat(self._layers, 1)
+
+    @property
+    def attention(self) -> torch.Tensor:
+        """See `Maps.attention`; for a shape or a number format, ask the sums."""
+        return self._together
+
+    def on(self, pairs: Pairs) -> torch.Tensor:
+        """See `Maps.on`.
+
+        Raises:
+            KeyError: nobody said before that they are wanted; see `HeadMetric.pairs`.
+        """
+        return self._on[id(pairs)][1]
+
+
+def _heads_of(layers: Sequence[tuple[torch.Tensor, ...]]) -> list[torch.Tensor]:
+    """Each field of several layers, their heads side by side."""
+    return [torch.cat(parts, 1) for parts in zip(*layers, strict=True)]
+
+
+def _norms_of(layers: Sequence[Maps]) -> torch.Tensor | None:
+    """Lengths of the values of several layers; 0 where one has none, None where all have none."""
+    norms = [layer.value_norms for layer in layers]
+    if all(norm is None for norm in norms):
+        return None
+    shapes = [(len(layer.attention), *layer.attention.shape[1::2]) for layer in layers]
+    return torch.cat(
+        [
+            layer.attention.new_zeros(shape) if norm is None else norm
+            for layer, shape, norm in zip(layers, shapes, norms, strict=True)
+        ],
+        1,
+    )

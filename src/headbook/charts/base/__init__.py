@@ -1,0 +1,1 @@
+"""What charts are made of: colours, pictures, and their bytes as SVG, PDF and PNG."""

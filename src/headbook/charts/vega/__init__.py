@@ -1,0 +1,1 @@
+"""Charts that Vega-Lite draws."""

@@ -1,0 +1,195 @@
+"""One function a kind of chart: from a table to a figure."""
+
+from typing import Any
+
+import altair as alt
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.arithmetic import Floats
+from headbook.charts.base.render import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    Figure,
+    chosen_rows,
+    drawn,
+    finished,
+    ramp,
+)
+from headbook.report.wording import option_name
+
+CELL = 24  # pixels of a head in a heat map
+LINE = 13  # pixels between two labels
+CURVE = 170  # height of a curve over layers
+UNIFORM = "uniform attention"
+CHANCE = "expected overlap"
+INKS = (BLUE, ORANGE, GREEN, PURPLE)
+
+# Columns that readers choose from: name, what is chosen first, what there is.
+FIELDS = {"view": "Keys", "state": "State", "space": "Compared with", "label": "Label"}
+Choices = tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+def heat_map(
+    name: str,
+    caption: str,
+    rows: pd.DataFrame,
+    *,
+    title: str,
+    domain: tuple[float, float],
+    show: dict[str, str],
+) -> Figure:
+    """One number for each head: rows are layers, columns are heads.
+
+    Args:
+        rows: columns ``layer, head, view, label, value, low, high``.
+        title: of the colour legend, with the unit.
+        domain: ends of the colour scale; below 0 it runs both ways from there.
+        show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
+    """
+    table, rows = chosen_rows(rows, show), drawn(rows)
+    chart = with_choices(alt.Chart(rows), choices_of(rows, show))
+    chart = chart.mark_rect().encode(
+        x=alt.X("head:O", title="head", axis=_places(labelAngle=0)),
+        y=alt.Y("layer:O", title="layer", axis=_places()),
+        color=alt.Color(
+            "value:Q", title=title, scale=ramp(domain), legend=_legend(domain, table["head"])
+        ),
+        tooltip=[*named("layer:O", "head:O"), *numbers("value", "low", "high")],
+    )
+    size = chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))
+    return finished(size, name, caption, table)
+
+
+def _places(**more: Any) -> alt.Axis:
+    return alt.Axis(ticks=False, domain=False, labelOverlap=True, **more)
+
+
+def _legend(ends: tuple[float, float], heads: "pd.Series[Any]") -> alt.Legend:
+    """As wide as the map at most; both ends are named."""
+    wide = min(max(CELL * heads.nunique(), 120), 240)
+    values = [ends[0], (ends[0] + ends[1]) / 2, ends[1]]
+    return alt.Legend(orient="top", titleLimit=0, gradientLength=wide, values=values, format=".3~g")
+
+
+def layer_curve(
+    name: str, caption: str, rows: pd.DataFrame, *, title: str, show: dict[str, str]
+) -> Figure:
+    """One number for each layer with its interval, beside a control.
+
+    Args:
+        rows: columns ``layer, series, view, label, value, low, high``.
+    """
+    table, rows = chosen_rows(rows, show), drawn(rows)
+    series = list(dict.fromkeys(rows["series"]))
+    inks = iter(INKS * len(series))
+    ink = [GREY if name in {UNIFORM, CHANCE} else next(inks) for name in series]
+    colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=ink), legend=None)
+    choices = choices_of(rows, show)
+    base = with_choices(alt.Chart(rows), choices)
+    base = base.encode(x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0)), color=colour)
+    # From 0, or a baseline would look like it.
+    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=True, nice=True))
+    # Uniform attention has an interval, too, which would only hide the others.
+    band = base.transform_filter(alt.datum.series != UNIFORM).mark_area(opacity=0.18)
+    band = band.encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q"))
+    tooltip = [*named("series:N", "layer:O"), *numbers("value", "low", "high")]
+    line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
+    line = line.encode(y=y, tooltip=tooltip)
+    ends = _line_ends(rows, show)
+    names = with_choices(alt.Chart(ends), choices, again=True).mark_text(align="left", dx=9)
+    names = names.encode(
+        x=alt.X("layer:O"), y=alt.Y("place:Q"), text=alt.Text("series:N"), color=colour
+    )
+    chart = alt.layer(band, line, names if len(series) > 1 else line)
+    chart = chart.properties(width=300, height=CURVE, title=heading(title))
+    return finished(chart, name, caption, table)
+
+
+def heading(title: str) -> alt.Title:
+    """What an axis of values shows, above the chart: there it has room at any height."""
+    return alt.Title(title, fontSize=12, limit=0, offset=8)
+
+
+def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
+    """Where the names of lines stand, moved apart where lines end together."""
+    placed: list[pd.DataFrame] = []
+    for _, group in rows.groupby([*show], sort=False):
+        heights = group[["value", "low", "high"]].to_numpy(float)
+        ends = (min(float(np.nanmin(heights)), 0.0), max(float(np.nanmax(heights)), 0.0))
+        last = group[group["layer"] == group["layer"].max()]
+        gap = (ends[1] - ends[0]) * LINE / CURVE
+        placed.append(last.assign(place=spread(last["value"].to_numpy(float), gap, ends)))
+    line_ends: pd.DataFrame = pd.concat(placed)
+    return line_ends
+
+
+def spread(values: Floats, gap: float, ends: tuple[float, float]) -> Floats:
+    """Move values apart until neighbours are ``gap`` apart, as little as that takes.
+
+    Neighbours that would overlap form a group around their common mean, as in isotonic
+    regression.
+
+    Args:
+        ends: where no value may lie below or above, as long as there is room for all.
+    """
+    order = np.argsort(values, kind="stable")
+    groups: list[tuple[float, int]] = []  # mean of (value - place in group * gap), members
+    for number, place in enumerate(order):
+        mean, size = float(values[place]) - number * gap, 1
+        while groups and groups[-1][0] > mean:
+            other, members = groups.pop()
+            mean = (mean * size + other * members) / (size + members)
+            size += members
+        groups.append((mean, size))
+    apart = np.concatenate([np.full(size, mean) for mean, size in groups] or [np.zeros(0)])
+    places = np.arange(len(values)) * gap
+    found = np.empty(len(values))
+    found[order] = (
+        np.maximum(np.minimum(apart, ends[1] - gap * (len(values) - 1)), ends[0]) + places
+    )
+    return found
+
+
+def numbers(*names: str) -> list[alt.Tooltip]:
+    """Columns of numbers as a tooltip says them."""
+    return [alt.Tooltip(f"{name}:Q", format=".4~g") for name in names]
+
+
+def named(*names: str) -> list[alt.Tooltip]:
+    """Other columns as a tooltip says them: ``name:type``.
+
+    Channels, and no bare names: for each of those Altair looks through all of its classes.
+    """
+    return [alt.Tooltip(name) for name in names]
+
+
+def choices_of(rows: pd.DataFrame, show: dict[str, str]) -> Choices:
+    """What readers may choose from, by column."""
+    return tuple((name, chosen, tuple(dict.fromkeys(rows[name]))) for name, chosen in show.items())
+
+
+def with_choices(chart: Any, choices: Choices, *, again: bool = False) -> Any:
+    """Filter by what is shown; where there are more options, a drop-down list changes it.
+
+    Args:
+        again: the lists are made by another layer of the same chart.
+    """
+    for field, chosen, options in choices:
+        wanted: Any = chosen
+        if len(options) > 1:
+            wanted = alt.param(
+                name=f"{field}_shown",
+                value=chosen,
+                bind=alt.binding_select(
+                    options=[*options],
+                    labels=[option_name(field, option) for option in options],
+                    name=f"{FIELDS.get(field, field)} ",
+                ),
+            )
+            chart = chart if again else chart.add_params(wanted)
+        chart = chart.transform_filter(alt.datum[field] == wanted)
+    return chart

@@ -1,0 +1,317 @@
+"""The command line: options in, one line and an exit code out.
+
+0: done. 2: wrong use or input. 3: done, but a self-check failed. 1: a bug in Headbook.
+"""
+
+import logging
+import sys
+import time
+import traceback
+import warnings
+import webbrowser
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any, NoReturn, cast
+
+import typer
+from rich.console import Console
+from typer.exceptions import TyperException
+
+from headbook import __version__
+from headbook.cli.console import Bar, Lines
+from headbook.cli.endings import (
+    Patient,
+    expected_error,
+    forgive_letters,
+    give_up_printing,
+    interruptible,
+    is_closed_pipe,
+)
+from headbook.cli.options import (
+    BUILDING,
+    COLLECTING,
+    DRAWING,
+    ONLY,
+    PACKING,
+    RENDERING,
+    Inputs,
+    Packable,
+    Stored,
+    takes,
+)
+from headbook.cli.outfolders import check_kept, checked_out
+from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
+from headbook.dates import today
+from headbook.errors import CheckError
+from headbook.limits import check_room
+from headbook.listing import Kind
+from headbook.progress import Progress, Silent
+from headbook.resources import folder
+
+if TYPE_CHECKING:
+    from headbook.site.site import Summary
+    from headbook.study.study import Study
+
+DONE, BUG, WRONG, CHECKED = 0, 1, 2, 3
+STOPPED = "stopped; nothing is half done"  # it may have come when all was in place already
+app = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="From a list of sentences and a transformer to a static site about its attention heads.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headbook {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def headbook(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
+@app.command()
+@takes(BUILDING, "inputs", Inputs)
+def build(inputs: list[str], **options: Any) -> None:
+    """Collect numbers and write the site."""
+    _build(inputs, _config(options))
+
+
+@app.command()
+@takes(BUILDING)
+def demo(**options: Any) -> None:
+    """Build the site of the sample inputs."""
+    samples = [str(folder("sample_inputs") / "sentences.conllu")]
+    titled = {"title": "Headbook on its sample sentences", "out": Path(DEMO_OUT)}
+    given = {name: value for name, value in options.items() if value is not None}
+    _build(samples, _config(titled | given))
+
+
+@app.command()
+@takes(COLLECTING, "inputs", Inputs)
+def collect(inputs: list[str], **options: Any) -> None:
+    """Collect numbers and store them as a study."""
+    config = _config(options)
+    out = checked_out(config, inputs, Kind.STUDY)
+    with _progress(config, "pages") as progress:
+        study = _collect(inputs, config, progress)
+    study.save(out, force=config.force)
+    _say(config, f"Study: {out}")
+    _judge(config, study)
+
+
+@app.command(name="render")
+@takes(RENDERING, "study", Stored)
+def render_command(study: Path, **options: Any) -> None:
+    """Write the site of a stored study, without model or network."""
+    config = _config(options)
+    start = time.monotonic()
+    checked_out(config, [str(study)], Kind.SITE)
+    with _progress(config) as progress:
+        summary = _render(study, config, progress)
+    _finish(config, summary, start)
+
+
+@app.command(name="pack")
+@takes(DRAWING, "site", Packable, *PACKING)
+def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: Any) -> None:
+    """Write a site as one archive with checksums, or as one HTML file, for a supplement."""
+    from headbook.site.bundle.pack import pack  # noqa: PLC0415 - see _render
+
+    config = _config(options)
+    out = config.out or Path(REPORT if single_file else SUPPLEMENT)
+    with _progress(config) as progress:
+        packed = pack(
+            site, out, anonymous=anonymous, single_file=single_file, processes=config.processes,
+            force=config.force, progress=progress,
+        )  # fmt: skip
+    _say(config, "\n".join(packed.report()))
+
+
+@app.command(name="figures")
+@takes(DRAWING, "study", Stored, ONLY)
+def figures_command(study: Path, only: list[str] | None, **options: Any) -> None:
+    """Write figures alone: SVG, PDF and CSV of each, with LaTeX and BibTeX."""
+    from headbook.site.papers.figures import write_figures  # noqa: PLC0415 - see _render
+
+    config = _config(options)
+    out = checked_out(config, [str(study)], Kind.FIGURES)
+    with _progress(config) as progress:
+        names = write_figures(study, out, only or (), force=config.force, progress=progress)
+    _say(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
+
+
+@app.command()
+def metrics() -> None:
+    """List every metric: id, unit and source."""
+    from headbook.metrics import all_metrics  # noqa: PLC0415 - it loads every metric's file
+
+    known = all_metrics().values()
+    names = max(len(metric.id) for metric in known)
+    units = max(len(metric.unit) for metric in known)
+    section = ""
+    for metric in known:
+        if metric.section != section:
+            section = metric.section
+            typer.echo(f"{section}:")
+        unit = metric.unit or "-"
+        typer.echo(f"  {metric.id:{names}}  {unit:{units}}  {metric.reference}")
+
+
+def _build(inputs: list[str], config: Config) -> None:
+    start = time.monotonic()
+    checked_out(config, inputs, Kind.SITE)
+    check_kept(config, inputs)
+    check_room()
+    with _progress(config) as progress:
+        study = _collect(inputs, config, progress)
+        if config.keep_study is not None:
+            study.save(config.keep_study, force=config.force)
+        summary = _render(study, config, progress)
+    _finish(config, summary, start)
+    _judge(config, study)
+
+
+def _judge(config: Config, study: "Study") -> None:
+    """Let no failed self-check pass in silence, when all is written.
+
+    Raises:
+        CheckError: one failed, and nobody said that they accept it.
+    """
+    failed = study.manifest.failed
+    if not failed:
+        return
+    report = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
+    if config.accept_checks:
+        typer.echo(f"warning: {report}; accepted, the overview says so", err=True)
+        return
+    raise CheckError(
+        f"{report}; all is written, but do not trust these numbers; --accept-checks ends with 0"
+    )
+
+
+def _collect(inputs: list[str], config: Config, progress: Progress) -> "Study":
+    """Import what runs models only when one is run."""
+    if not config.verbose:
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+    from headbook.cli.memory import keep_freed_memory, nothing_collected  # noqa: PLC0415 - of no use without
+
+    keep_freed_memory()  # what follows tunes the process, which is ours here
+    with nothing_collected():
+        from headbook.collection.collect import collect as run  # noqa: PLC0415 - it loads torch
+        from headbook.threads import torch_threads  # noqa: PLC0415 - so does this
+    with torch_threads():
+        return run(inputs, config, progress=progress)
+
+
+def _render(study: "Study | Path", config: Config, progress: Progress) -> "Summary":
+    """Import what draws pages only when they are drawn."""
+    from headbook.site.site import render  # noqa: PLC0415 - it loads pandas and Altair
+
+    assert config.out is not None
+    return render(
+        study,
+        config.out,
+        base_url=config.base_url,
+        max_size=config.max_bytes,
+        force=config.force,
+        processes=config.processes,
+        progress=progress,
+    )
+
+
+def _config(options: dict[str, Any]) -> Config:
+    """Options as one value; a flag that was not given leaves the configuration file its say."""
+    today()  # first of all, since libraries stumble over a wrong SOURCE_DATE_EPOCH on import
+    file = options.pop("config", None)
+    given = {name: value for name, value in options.items() if value is not False}
+    return Config.of(file, **given)
+
+
+def _progress(config: Config, *without: str) -> AbstractContextManager[Progress]:
+    """Shows how far a command has come, which leaves out some stages of what could be done."""
+    console = Console(file=cast("IO[str]", Patient(sys.stderr)))
+    if config.quiet:
+        return nullcontext(Silent())
+    kind = Bar if console.is_terminal else Lines
+    return kind(console, without=without, verbose=config.verbose)
+
+
+def _finish(config: Config, summary: "Summary", start: float) -> None:
+    """Say last what was written, and open it."""
+    from headbook.report.wording import written  # noqa: PLC0415
+    from headbook.site.bundle.pack import LIMITS  # noqa: PLC0415 - see _render
+
+    limit = max((size for size in LIMITS if summary.size > size), default=0)
+    if limit:
+        typer.echo(
+            f"warning: the site is larger than {written(limit)}, a common limit for supplements; "
+            "--max-site-size keeps it smaller",
+            err=True,
+        )
+    pages, spent = f"{summary.pages:,} pages ({written(summary.size)})", time.monotonic() - start
+    _say(config, f"Built {pages} in {spent:.1f} s: {summary.index}")
+    if config.open:
+        webbrowser.open(summary.index.resolve().as_uri())
+
+
+def _say(config: Config, text: str) -> None:
+    if not config.quiet:
+        typer.echo(text)
+
+
+def main() -> None:
+    """Run a command; every fault becomes one line and an exit code."""
+    forgive_letters()
+    try:
+        with interruptible():
+            stopped = app(standalone_mode=False)  # the code of an interrupt; None or 0 without one
+            sys.stdout and sys.stdout.flush()
+    except CheckError as error:
+        _leave(str(error), CHECKED)
+    except TyperException as error:
+        _leave(f"{_message(error).rstrip('.')}; see --help", WRONG)
+    except (typer.Abort, KeyboardInterrupt):
+        _leave(STOPPED, WRONG)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the last place that can explain a bug
+        _leave_with(error)
+    else:
+        if stopped:
+            _leave(STOPPED, WRONG)
+
+
+def _leave_with(error: Exception | SystemExit) -> None:
+    """Explain an error; a pipe whose reader has had enough is none."""
+    if is_closed_pipe(error):
+        give_up_printing()
+        return
+    if isinstance(error, SystemExit):
+        raise error
+    fault = expected_error(error)
+    if fault is not None:
+        _leave(str(fault), WRONG)
+    if {"-v", "--verbose"} & set(sys.argv):
+        traceback.print_exc()
+    _leave(f"a bug, {type(error).__name__}: {error} (--verbose shows where)", BUG)
+
+
+def _message(error: TyperException) -> str:
+    """What Typer says of a wrong use, with the option it concerns."""
+    full = getattr(error, "format_message", None)
+    return str(full() if full else error)
+
+
+def _leave(text: str, code: int) -> NoReturn:
+    with suppress(OSError):
+        typer.echo(f"headbook: {' '.join(text.split())}", err=True)
+    give_up_printing()
+    sys.exit(code)

@@ -1,0 +1,1 @@
+"""From files and a model to a study: all passes, one after the other."""

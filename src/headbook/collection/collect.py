@@ -1,0 +1,157 @@
+"""From input files and a model to a study."""
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from headbook.collection.costs import Sizes, parameters_of, plan
+from headbook.collection.run import Run
+from headbook.collection.size import Expected, check_limit, expected
+from headbook.config import Config
+from headbook.dates import today
+from headbook.errors import ConfigError
+from headbook.inputs import Corpus, open_corpus
+from headbook.metrics import attention_metrics, chosen_metrics, token_metrics
+from headbook.metrics.base import Source
+from headbook.model.architecture import examine
+from headbook.model.encode import Encoder
+from headbook.model.model import Model, load_model
+from headbook.model.passages import Passages, packed
+from headbook.model.sequences import RANDOM_TOKENS, probes
+from headbook.passes.checks.ownattention import settle
+from headbook.progress import Progress, Silent
+from headbook.randomness import own_randomness
+from headbook.study.facets import facets
+from headbook.study.study import Study
+from headbook.terms import Side
+from headbook.text.annotate import Annotator
+from headbook.text.baselines import twins
+from headbook.text.rarity import Rarity
+from headbook.threads import own_threads
+
+USUAL = 32  # tokens of a sentence, where none is looked at before the run begins
+
+
+def collect(
+    inputs: Sequence[str | Path] | str | Path,
+    config: Config | None = None,
+    *,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Study:
+    """Run a model over sentences and keep what pages and tables need.
+
+    The process is left as it was, but for a name that transformers then knows our attention by.
+
+    Args:
+        inputs: input files; ``-`` is standard input.
+        config: options as one value; or give them by name.
+        progress: told how far the run has come.
+
+    Raises:
+        HeadbookError: in one line, what does not fit in options, input or model.
+    """
+    config = config or Config.of(**options)
+    files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    metrics = chosen_metrics(config.metrics)  # wrong names are told before anything slow begins
+    notes = _read_notes(config.notes)
+    today()  # a wrong date, too
+    randomness = own_randomness(config.seed, _graphics(config.device))
+    with randomness, own_threads(), open_corpus(files) as corpus:
+        columns = facets(corpus, config.facet, config.pair_member)
+        model = load_model(
+            config.model,
+            revision=config.revision,
+            device=config.device,
+            dtype=config.dtype,
+            verbose=config.verbose,
+        )
+        limit = config.max_length or model.limit
+        texts: Corpus | Passages = corpus
+        if config.pack is not None:
+            texts = packed(corpus, model, config.pack, limit)
+            columns = facets(texts, config.facet, config.pair_member)
+        encoder = Encoder(
+            model,
+            limit=limit,
+            targets=Annotator.load(config.target_annotator),
+            rarities=_rarities(config, corpus, model),
+        )
+        listed = islice(texts, int(min(config.n_sentence_pages, len(texts))))
+        lengths = [*encoder.lengths(listed)]
+        amounts = [sum(length.values()) for length in lengths] or [USUAL]
+        run = Run(
+            texts,
+            config,
+            progress or Silent(),
+            model,
+            settle(model, examine(model), probes(encoder)),
+            tuple(metrics.values()),
+            Annotator.load(config.annotator),
+            encoder,
+            facets=columns,
+            length=sum(amounts) / len(amounts),
+        )
+        whole, least = _expected(run, lengths)
+        run.progress.say(whole.report())
+        run.progress.plan(_planned(run, len(lengths)))
+        check_limit(least, config.max_bytes)
+        return run.study(notes)
+
+
+def _graphics(device: str) -> list[int]:
+    """The GPU that will be used, if any."""
+    asked = device in {"auto", "cuda"} and torch.cuda.is_available()
+    return [torch.cuda.current_device()] if asked else []
+
+
+def _planned(run: Run, listed: int) -> dict[str, float]:
+    """Seconds that each stage may take."""
+    parameters, vocabulary = parameters_of(run.model)
+    asked = any(metric.sampled for metric in token_metrics(run.metrics))
+    sizes = Sizes(
+        tokens=run.length,
+        sentences=len(run.corpus),
+        listed=listed,
+        metrics=len(run.metrics),
+        spaces=2 if asked else 0,
+        twins=tuple(name for name, *_ in twins(run.config.control, run.config.control_seeds)),
+        random=RANDOM_TOKENS if attention_metrics(run.metrics, Source.RANDOM) else 0,
+        parameters=parameters,
+        vocabulary=vocabulary,
+    )
+    return plan(sizes, run.architecture.stacks, run.config)
+
+
+def _expected(run: Run, lengths: list[dict[Side, int]]) -> tuple[Expected, Expected]:
+    """How large the site will be, and how large with the least detail."""
+    given = [*run.architecture.stacks.values()], run.metrics, run.config, lengths
+    sentences = len(run.corpus)
+    return (
+        expected(*given, sentences=sentences),
+        expected(*given, sentences=sentences, least=True),
+    )
+
+
+def _rarities(config: Config, corpus: Corpus, model: Model) -> dict[Side, Rarity]:
+    """What is known of the frequencies of words on each side that the model takes."""
+    rarities = {Side.SOURCE: Rarity.load(config.language, (s.text for s in corpus))}
+    if model.config.is_encoder_decoder:
+        targets = (s.target for s in corpus if s.target is not None)
+        rarities[Side.TARGET] = Rarity.load(config.target_language, targets)
+    return rarities
+
+
+def _read_notes(file: Path | None) -> str:
+    """The author's own words.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        return "" if file is None else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--notes: {error}; expected a Markdown file in UTF-8") from error

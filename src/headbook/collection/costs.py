@@ -1,0 +1,78 @@
+"""How long the stages of a run may take, from sizes alone, for a bar that knows its end.
+
+All is in seconds of one core that does `SPEED` operations. A machine with other cores is as much
+faster or slower in every stage, about; only how stages compare has to be right.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headbook.config import Config
+from headbook.model.model import Model
+from headbook.terms import Stack
+
+SPEED = 6e10  # multiplications and additions a second
+CORPUS, RANDOM, SAMPLE, PAGES = 1.4, 0.9, 1.5, 1.5  # passes, in bare ones
+OF_HEAD, AGAIN = 4.6e-5, 9e-6  # seconds for a head and a token of the sample, first and then
+LOOKUP = 1.35  # products with the vocabulary, in bare ones
+HEAD_PAGE, SENTENCE_PAGE, METRIC_PAGE = 0.03, 0.6, 0.15  # seconds
+FIRST, FIXED = 0.6, 0.8  # what is done once at the beginning, and checks
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a run is about.
+
+    Attributes:
+        tokens: of a sentence, about.
+        sentences: in all, and with pages.
+        metrics: that have pages.
+        spaces: in which states are compared with the vocabulary; 0 where nobody asks.
+        twins: by name, what all is measured on once more.
+        random: tokens of random sequences.
+        parameters: of the network without its vocabulary.
+        vocabulary: entries and width.
+    """
+
+    tokens: float
+    sentences: int
+    listed: int
+    metrics: int
+    spaces: int
+    twins: tuple[str, ...]
+    random: int
+    parameters: int
+    vocabulary: tuple[int, int]
+
+
+def parameters_of(model: Model) -> tuple[int, tuple[int, int]]:
+    """Parameters of a network without its vocabulary; entries and width of the latter."""
+    shape = model.body.get_input_embeddings().weight.shape
+    entries, width = int(shape[0]), int(shape[1])
+    return max(1, model.network.num_parameters() - entries * width), (entries, width)
+
+
+def plan(sizes: Sizes, stacks: Mapping[str, Stack], config: Config) -> dict[str, float]:
+    """Seconds by stage, in their order."""
+    heads = sum(len(stack.attention_layers) * stack.n_heads for stack in stacks.values())
+    layers = sum(stack.n_layers for stack in stacks.values())
+    bare = 2 * sizes.parameters / SPEED  # of a token
+    sampled = min(config.sample_sentences, sizes.sentences) * sizes.tokens
+    compared = min(sizes.listed + config.vocabulary_sentences, sizes.sentences)
+    paged = min(compared + 4 * heads, sizes.sentences)
+    entries, width = sizes.vocabulary
+    lookup = LOOKUP * 2 * entries * width / SPEED * (2 * layers + 1) * sizes.spaces
+    corpus_sums = CORPUS * bare * sizes.tokens * sizes.sentences + FIRST
+    sample, again = (sampled * (SAMPLE * bare + value * heads) for value in (OF_HEAD, AGAIN))
+    random = RANDOM * bare * sizes.random
+    drawn = heads * HEAD_PAGE + sizes.listed * SENTENCE_PAGE + sizes.metrics * METRIC_PAGE
+    return {
+        "corpus": corpus_sums,
+        "random sequences": random,
+        "sample": sample,
+        "sample again": again,
+        "sentences": (PAGES * bare + lookup) * compared * sizes.tokens + FIXED,
+        "exemplars": PAGES * bare * max(paged - compared, 0) * sizes.tokens,
+        **dict.fromkeys(sizes.twins, corpus_sums + random + sample + again),
+        "pages": drawn / 2,
+    }

@@ -1,0 +1,172 @@
+"""What a study cannot have, and why: said on the pages instead of zeros and empty charts."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from headbook.metrics.base import FlowMetric, HeadMetric, Metric, Need, TokenMetric
+from headbook.model.architecture import Architecture
+from headbook.model.model import Model
+from headbook.model.vocabulary.embedding import Embedding
+from headbook.model.vocabulary.lens import Lens, NoLens
+from headbook.passes.demonstration import NEEDED, refusal
+from headbook.study.manifest import Gap
+from headbook.terms import Side, Space, State
+from headbook.text.rarity import Rarity
+
+LENS = "logit lens"
+
+
+def find_gaps(
+    model: Model,
+    architecture: Architecture,
+    metrics: Iterable[Metric],
+    embeddings: Mapping[Side, Embedding],
+    counts: Mapping[str, int],
+    *,
+    lens: Lens | NoLens,
+    rarities: Mapping[Side, Rarity],
+) -> tuple[Gap, ...]:
+    """Everything that is missing from a study."""
+    metrics = list(metrics)
+    return (
+        *_architecture(model, architecture),
+        *_layers(architecture),
+        *_spaces(embeddings, metrics),
+        *_lens(architecture, metrics, lens),
+        *_annotation(architecture, metrics, counts),
+        *_values(model, architecture, metrics),
+        *_context(model, architecture, metrics, counts),
+        *_rarity(architecture, metrics, rarities),
+        *_two_texts(architecture, metrics),
+        *_demonstration(model, architecture, metrics),
+    )
+
+
+def _architecture(model: Model, architecture: Architecture) -> Iterator[Gap]:
+    kind = model.config.model_type
+    if not architecture.hooked:
+        yield Gap(
+            "queries, keys and values", "",
+            f"{architecture.unhooked}; the weights come from output_attentions",
+        )  # fmt: skip
+    if not architecture.layers:
+        yield Gap(
+            "states of tokens", "", f"the layers of '{kind}' do not pass on one vector per token"
+        )
+    elif architecture.family is None:
+        yield Gap(
+            f"state {State.MID}", "",
+            f"where attention blocks of '{kind}' end is not in the table of architectures",
+        )  # fmt: skip
+
+
+def _layers(architecture: Architecture) -> Iterator[Gap]:
+    for name, stack in architecture.stacks.items():
+        without = sorted(set(range(stack.n_layers)) - set(stack.attention_layers))
+        if without:
+            yield Gap(
+                f"attention of layers {', '.join(map(str, without))}", name,
+                "these layers have none",
+            )  # fmt: skip
+
+
+def _spaces(embeddings: Mapping[Side, Embedding], metrics: Iterable[Metric]) -> Iterator[Gap]:
+    if not any(isinstance(metric, TokenMetric) and metric.spaces for metric in metrics):
+        return
+    for side, embedding in embeddings.items():
+        if embedding.missing:
+            spaces = embedding.vocabulary.spaces if embedding.vocabulary else ()
+            lacks = " and ".join(f"space {space}" for space in Space if space not in spaces)
+            what = lacks if spaces else "vocabulary metrics"
+            yield Gap(f"{what} ({side} side)", "", embedding.missing)
+
+
+def _lens(
+    architecture: Architecture, metrics: Iterable[Metric], lens: Lens | NoLens
+) -> Iterator[Gap]:
+    if not any(isinstance(metric, TokenMetric) and Need.HEAD in metric.needs for metric in metrics):
+        return
+    if isinstance(lens, NoLens):
+        yield Gap(LENS, "", lens.why)
+        return
+    for name in architecture.stacks:
+        if name != lens.stack:
+            yield Gap(LENS, name, "the language-model head reads the decoder's layers only")
+
+
+def _annotation(
+    architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
+) -> Iterator[Gap]:
+    needed = _needs(metrics)
+    for name, stack in architecture.stacks.items():
+        for need, count in ((Need.TAGS, "tagged"), (Need.TREE, "parsed")):
+            applies = need is Need.TAGS or not stack.crosses
+            if need in needed and applies and not counts.get(f"{stack.keys}.{count}"):
+                option = "--annotator" if stack.keys is Side.SOURCE else "--target-annotator"
+                yield Gap(
+                    need.value, name,
+                    f"the {stack.keys} texts have none; give a spaCy pipeline with {option}, "
+                    "or CoNLL-U",
+                )  # fmt: skip
+
+
+def _needs(metrics: Iterable[Metric]) -> set[Need]:
+    """What the metrics of heads and of flow need."""
+    asking = [metric for metric in metrics if isinstance(metric, HeadMetric | FlowMetric)]
+    return {need for metric in asking for need in metric.needs}
+
+
+def _values(model: Model, architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    if Need.VALUES not in _needs(metrics) or (architecture.hooked and architecture.projections):
+        return
+    kind = model.config.model_type
+    why = (
+        f"where attention blocks of '{kind}' end is not known"
+        if architecture.hooked
+        else architecture.unhooked
+    )
+    yield from (Gap(Need.VALUES.value, name, why) for name in architecture.stacks)
+
+
+def _context(
+    model: Model, architecture: Architecture, metrics: Iterable[Metric], counts: Mapping[str, int]
+) -> Iterator[Gap]:
+    """What heads write cannot be seen everywhere; few texts are passages."""
+    heads = [metric for metric in metrics if isinstance(metric, HeadMetric)]
+    known = _needs(heads)
+    of_passages = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
+    for name, stack in architecture.stacks.items():
+        if Need.OUTPUTS in known and not architecture.hooked:
+            yield Gap(Need.OUTPUTS.value, name, architecture.unhooked)
+        elif Need.PASSAGES in known and not counts.get(f"{stack.queries}.joined"):
+            yield Gap(
+                " and ".join(of_passages), name,
+                f"every {stack.queries} text counts as one sentence; --pack joins as many as fit",
+            )  # fmt: skip
+
+
+def _rarity(
+    architecture: Architecture, metrics: Iterable[Metric], rarities: Mapping[Side, Rarity]
+) -> Iterator[Gap]:
+    if Need.FREQUENCIES not in _needs(metrics):
+        return
+    for name, stack in architecture.stacks.items():
+        if missing := rarities[stack.keys].missing:
+            option = "--language" if stack.keys is Side.SOURCE else "--target-language"
+            yield Gap(Need.FREQUENCIES.value, name, f"{missing}; see {option}")
+
+
+def _two_texts(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    for name, stack in architecture.stacks.items():
+        for metric in metrics:
+            if isinstance(metric, HeadMetric) and stack.crosses and not metric.applies(stack):
+                yield Gap(metric.title, name, "positions and words of two texts do not compare")
+            elif isinstance(metric, FlowMetric) and stack.crosses:
+                yield Gap(metric.title, name, "all keys are of another text")
+
+
+def _demonstration(
+    model: Model, architecture: Architecture, metrics: Iterable[Metric]
+) -> Iterator[Gap]:
+    why = refusal(model, architecture)
+    if why and {metric.id for metric in metrics}.issuperset(NEEDED):
+        yield Gap("a sentence as the public demonstration computes it", "", why)

@@ -1,0 +1,96 @@
+"""How a study was made, for its manifest."""
+
+import importlib.metadata
+from typing import TYPE_CHECKING
+
+from headbook import __version__
+from headbook.dates import today
+from headbook.inputs import TREEBANK
+from headbook.model.architecture import Architecture
+from headbook.model.encode import special_pattern
+from headbook.study.manifest import SCHEMA, Check, Gap, InputFacts, Manifest, ModelFacts, Rounding
+from headbook.study.summaries.sums import CorpusSums
+from headbook.terms import Kind, Side
+from headbook.text.rarity import NONE
+
+if TYPE_CHECKING:
+    from headbook.collection.run import Run
+
+LIBRARIES = ("torch", "transformers", "tokenizers", "spacy", "numpy", "pandas", "wordfreq")
+
+
+def manifest_of(
+    run: "Run",
+    *,
+    notes: str,
+    corpus_sums: CorpusSums,
+    checks: tuple[Check, ...],
+    checked: int,
+    gaps: tuple[Gap, ...],
+    rounded: tuple[Rounding, ...],
+) -> Manifest:
+    """What is to be known of how a study was made."""
+    annotators: dict[str, str] = {Side.SOURCE: _annotation(run)}
+    if Kind.ENCODER_DECODER is run.architecture.kind:
+        annotators[Side.TARGET] = run.encoder.targets.name
+    # What a path or a short name stands for, never the path itself.
+    named = {"model": run.model.name, "annotator": run.annotator.name}
+    named["target_annotator"] = run.encoder.targets.name
+    rarities = {side: rarity.name for side, rarity in run.encoder.rarities.items()}
+    named["language"] = rarities[Side.SOURCE]
+    named["target_language"] = rarities.get(Side.TARGET, NONE)
+    return Manifest(
+        schema=SCHEMA,
+        headbook=__version__,
+        created=today(),
+        title=run.config.title or f"Attention heads of {run.model.name}",
+        notes=notes,
+        options=run.config.recorded() | named,
+        model=_model_facts(run),
+        stacks=tuple(run.architecture.stacks.values()),
+        annotators=annotators,
+        inputs=tuple(
+            InputFacts(file.name, file.sha256, file.sentences, file.blank)
+            for file in run.corpus.files
+        ),
+        counts=dict(corpus_sums.counts),
+        versions={name: importlib.metadata.version(name) for name in LIBRARIES},
+        checks=checks,
+        checked_sentences=checked,
+        gaps=gaps,
+        roundings=rounded,
+    )
+
+
+def _annotation(run: "Run") -> str:
+    """Where the words of the source texts come from."""
+    own = [file.path.suffix.lower() == TREEBANK for file in run.corpus.files]
+    if all(own):
+        return "as in the input (CoNLL-U)"
+    return f"as in the CoNLL-U files, else {run.annotator.name}" if any(own) else run.annotator.name
+
+
+def _model_facts(run: "Run") -> ModelFacts:
+    model = run.model
+    return ModelFacts(
+        name=model.name,
+        revision=model.revision,
+        architecture=type(model.network).__name__,
+        kind=run.architecture.kind,
+        parameters=model.network.num_parameters(),
+        dtype=run.config.dtype,
+        device=model.device.type,
+        limit=run.encoder.limit,
+        tokenizer=type(model.tokenizer).__name__,
+        tokenizer_sha256=model.tokenizer_hash,
+        special_tokens=special_pattern(model.tokenizer),
+        attention=_reading(run.architecture),
+        missing=model.weights.missing,
+        unexpected=model.weights.unexpected,
+    )
+
+
+def _reading(architecture: Architecture) -> str:
+    """How weights of attention were read."""
+    read = "eager, seen by a hook" if architecture.hooked else "eager, as returned"
+    return read if architecture.padded else f"{read}, without padding, which would change it"

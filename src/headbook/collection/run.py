@@ -1,0 +1,382 @@
+"""One collection: the passes over texts and model, one after the other."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from operator import add
+
+import torch
+
+from headbook.collection.gaps import find_gaps
+from headbook.collection.record import manifest_of
+from headbook.config import Config
+from headbook.inputs import Corpus, Sentence
+from headbook.metrics import (
+    anchor_metrics,
+    attention_metrics,
+    context_metrics,
+    flow_metrics,
+    head_metrics,
+    layer_metrics,
+    layer_pair_metrics,
+    pair_metrics,
+    sampled_metrics,
+    token_metrics,
+)
+from headbook.metrics.base import Metric, Source
+from headbook.model.architecture import Architecture, examine
+from headbook.model.encode import Encoder
+from headbook.model.model import Model, untrained
+from headbook.model.passages import Passages
+from headbook.model.sequences import RANDOM_TOKENS, random_sequences
+from headbook.model.vocabulary.embedding import Embedding, read_embedding
+from headbook.model.vocabulary.lens import Lens, read_lens
+from headbook.passes.checks.rounding import roundings
+from headbook.passes.checks.selfcheck import self_checks
+from headbook.passes.context import ContextSampler, FirstLook, SecondLook
+from headbook.passes.corpuspass import CorpusPass
+from headbook.passes.demonstration import NEEDED, demonstrate, refusal
+from headbook.passes.flowpass import FlowTracker
+from headbook.passes.geometry import Gathering, Geometer
+from headbook.passes.pairs import PairSampler
+from headbook.passes.retrace import untraced
+from headbook.passes.sampler import Sampler
+from headbook.passes.sentencepass import SentencePass
+from headbook.passes.tables.affinitytable import items_of
+from headbook.passes.trajectories import Tracker
+from headbook.passes.watch import PassResults, Watcher, look
+from headbook.progress import Inside, Progress
+from headbook.study.exemplars import choose, most_cited
+from headbook.study.facets import Facets
+from headbook.study.sentencedata import SentenceData
+from headbook.study.study import Study, head_tables
+from headbook.study.summaries.sums import CorpusSums
+from headbook.terms import Baseline, Side
+from headbook.text.annotate import Annotator
+from headbook.text.baselines import shuffled
+from headbook.text.baselines import twins as twins_of
+from headbook.text.batch import Batch, by_budget
+from headbook.text.tokens import Encoded
+
+KEPT = 1024  # sentences of a whole corpus that stay as tokens after the first pass
+CHECKED_TOKENS = 512  # the self-checks run on one batch of this size
+
+
+def as_it_is(sentence: Sentence) -> Sentence:
+    """The sentence itself."""
+    return sentence
+
+
+@dataclass(frozen=True)
+class Run:
+    """One collection: what is fixed while it runs."""
+
+    corpus: Corpus | Passages
+    config: Config
+    progress: Progress
+    model: Model
+    architecture: Architecture
+    metrics: tuple[Metric, ...]
+    annotator: Annotator
+    encoder: Encoder
+    arrange: Callable[[Sentence], Sentence] = as_it_is
+    facets: Facets = field(default_factory=Facets)
+    tokens: bool = True  # whether sums of single tokens and pairs of tokens are taken
+    length: float = 1.0  # tokens of a sentence, about; for progress alone
+    # Those that later passes may want, by index; each run (a twin is one, too) has its own.
+    _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
+
+    def study(self, notes: str) -> Study:
+        """Sums of the corpus, data of sentences, manifest."""
+        corpus_sums = self._measured()
+        parts: list[SentenceData] = []
+        sampled = self._sampled(corpus_sums)
+        choices = list(choose(corpus_sums))
+        first, pages = max(1, self.config.neuron_sentences), self.config.n_sentence_pages
+        chosen = most_cited(choices, first, len(self.corpus), pages)
+        listed = frozenset(chosen)
+        paged = {*listed, *(choice.index for choice in choices)}
+        # The first sentence is for the self-checks, whatever is shown.
+        wanted = {0} | paged | sampled
+        items = {item.sentence.index: item for item in self._encoded(wanted)}
+        embeddings = self._embeddings(list(items.values()))
+        lens = read_lens(self.model, self.architecture)
+        traced = chosen[: self.config.neuron_sentences]
+        watchers = (
+            SentencePass(
+                self.architecture,
+                paged,
+                listed,
+                choices,
+                alike=bool(context_metrics(self.metrics)),
+                traced=traced,
+            ),
+            Tracker(
+                self.model,
+                self.architecture,
+                tuple(token_metrics(self.metrics)),
+                listed,
+                sampled,
+                embeddings,
+                lens if isinstance(lens, Lens) else None,
+            ),
+            self._flows((), listed),
+        )
+        tracked = {*listed, *sampled}
+        # Together, so that each product with the vocabulary is of many rows.
+        for stage, some in (("sentences", tracked), ("exemplars", paged - tracked)):
+            if some:
+                self.progress.stage(stage, tokens_of(items[index] for index in some))
+            pass_results = self._look(self._batches(items, some), watchers)
+            corpus_sums += pass_results.corpus_sums
+            parts += pass_results.sentence_data_parts
+        if listed:
+            parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
+        sentence_data = SentenceData.join(parts).sorted()
+        few = self._few(list(items.values()))
+        checks = self_checks(self.model, self.architecture, few, embeddings, lens)
+        gaps = find_gaps(
+            self.model,
+            self.architecture,
+            self.metrics,
+            embeddings,
+            corpus_sums.counts,
+            lens=lens,
+            rarities=self.encoder.rarities,
+        )
+        manifest = manifest_of(
+            self,
+            notes=notes,
+            corpus_sums=corpus_sums,
+            checks=checks,
+            checked=len(few.items),
+            gaps=(*gaps, *untraced(self.architecture, sentence_data, traced)),
+            rounded=roundings(self.model, self.architecture, few, embeddings),
+        )
+        twins = {}
+        for name, kind, seed in twins_of(self.config.control, self.config.control_seeds):
+            twin = self._twin(kind, seed)
+            self.progress.stage(name, twin._measured_tokens)  # noqa: SLF001
+            twins[name] = head_tables(twin._measured())  # noqa: SLF001 - of this kind
+        return Study(manifest, corpus_sums, sentence_data, twins)
+
+    @property
+    def _tokens(self) -> int:
+        """Tokens of the whole corpus, about."""
+        return round(self.length * len(self.corpus))
+
+    @property
+    def _measured_tokens(self) -> int:
+        """Tokens of the passes over the corpus, random sequences and the sample, about."""
+        sample = min(len(self.corpus), self.config.sample_sentences) if self._sampling else 0
+        random = RANDOM_TOKENS if attention_metrics(self.metrics, Source.RANDOM) else 0
+        return self._tokens + random + round(2 * sample * self.length)
+
+    @property
+    def _sampling(self) -> bool:
+        """Whether anything is taken on the sample."""
+        return bool(sampled_metrics(self.metrics) or context_metrics(self.metrics))
+
+    def _twin(self, kind: Baseline, seed: int) -> "Run":
+        """The same run with another model, or with other texts."""
+        same = replace(
+            self,
+            metrics=tuple(head_metrics(self.metrics)),
+            facets=Facets(),
+            tokens=False,
+            progress=Inside(self.progress),
+        )
+        if kind is Baseline.SHUFFLED:
+            return replace(same, arrange=partial(shuffled, seed=seed))
+        model, mine = untrained(self.model, seed), self.architecture
+        architecture = examine(model, instead=mine.unhooked)
+        architecture = replace(architecture, stacks=mine.stacks, padded=mine.padded)
+        return replace(same, model=model, architecture=architecture)
+
+    def _measured(self) -> CorpusSums:
+        """What is kept of all sentences, of random sequences and of the sample."""
+        corpus_sums = self._corpus_sums() + self._random()
+        return corpus_sums + self._sample(corpus_sums)
+
+    def _corpus_sums(self) -> CorpusSums:
+        """The pass over all sentences."""
+        corpus_pass = CorpusPass(
+            self.model,
+            self.architecture,
+            tuple(attention_metrics(self.metrics, Source.ALL)),
+            tuple(metric for metric in token_metrics(self.metrics) if not metric.sampled),
+            self.config.exemplars,
+            self.facets,
+        )
+        self.progress.stage("corpus", self._tokens)
+        return reduce(add, map(corpus_pass.corpus_sums, self._in_batches(self._first())))
+
+    def _sample(self, corpus_sums: CorpusSums) -> CorpusSums:
+        """What is taken on the sentences with the smallest hashes: in one pass, or in two.
+
+        What heads write is looked at twice: first for what is similar, then for the rest.
+        """
+        smallest = _smallest(corpus_sums, self.config.sample_sentences)
+        items = [*self._encoded(smallest)]
+        pairs, geometry = self._pairs(), self._geometry(items)
+        context = self._context()
+        first = FirstLook(context, context.step(items)) if context else None
+        flows = self._flows(smallest, ())
+        watchers = (self._sampler(items), pairs, geometry, first, flows)
+        asked = [watcher for watcher in watchers if watcher is not None]
+        self.progress.stage("sample", tokens_of(items))
+        budget = pairs.tokens(max(item.length for item in items)) if pairs else None
+        pass_results = self._look(self._in_batches(items, budget), asked)
+        sums = pass_results.corpus_sums + (geometry.sums() if geometry else CorpusSums())
+        near = pairs.nearest(sums.distances) if pairs else None
+        again: list[Watcher] = [near] if near else []
+        if context is not None and first is not None:
+            again.append(SecondLook(context, first.thresholds()))
+        if again:
+            self.progress.stage("sample again", tokens_of(items))
+            sums += self._look(self._in_batches(items, budget if near else None), again).corpus_sums
+        return sums
+
+    def _look(self, batches: Iterable[Batch], watchers: Sequence[Watcher]) -> PassResults:
+        """One pass over some batches."""
+        return PassResults.together(
+            look(self.model, self.architecture, b, watchers) for b in batches
+        )
+
+    def _sampler(self, items: Sequence[Encoded]) -> Sampler | None:
+        """Statistics of single sentences, and sums of tokens and pairs of tokens."""
+        metrics = tuple(sampled_metrics(self.metrics))
+        stacks = self.architecture.stacks if self.tokens and head_metrics(self.metrics) else {}
+        wanted = {name: items_of(stack, items) for name, stack in stacks.items()}
+        if not metrics and not wanted:
+            return None
+        return Sampler(self.model, self.architecture, metrics, self.config.sample_sentences, wanted)
+
+    def _pairs(self) -> PairSampler | None:
+        """Every two heads."""
+        metrics = tuple(pair_metrics(self.metrics))
+        return PairSampler(self.model, self.architecture, metrics) if metrics else None
+
+    def _geometry(self, items: Sequence[Encoded]) -> Gathering | None:
+        """The shape of the states, over sentences of the sample."""
+        metrics, pairs = tuple(layer_metrics(self.metrics)), tuple(layer_pair_metrics(self.metrics))
+        geometer = Geometer(self.model, self.architecture, metrics, pairs, self.config.seed)
+        asked = (metrics or pairs) and geometer.stacks
+        return geometer.gathering(items) if asked else None
+
+    def _context(self) -> ContextSampler | None:
+        """What heads write."""
+        metrics, anchors = context_metrics(self.metrics), anchor_metrics(self.metrics)
+        given = tuple(metrics), tuple(anchors), self.config.seed
+        asked = metrics or anchors
+        return ContextSampler(self.model, self.architecture, *given) if asked else None
+
+    def _random(self) -> CorpusSums:
+        """The metrics that are taken on random sequences."""
+        metrics = tuple(attention_metrics(self.metrics, Source.RANDOM))
+        if not metrics:
+            return CorpusSums()
+        corpus_pass = CorpusPass(self.model, self.architecture, metrics, (), exemplars=1)
+        self.progress.stage("random sequences", RANDOM_TOKENS)
+        sequences = self._in_batches(random_sequences(self.encoder, self.config.seed))
+        heads = reduce(add, map(corpus_pass.corpus_sums, sequences)).heads
+        return CorpusSums(random={name: sums.table for name, sums in heads.items()})
+
+    def _sampled(self, corpus_sums: CorpusSums) -> frozenset[int]:
+        """The sentences with the smallest hashes, on which vocabulary metrics are averaged."""
+        if not any(metric.sampled for metric in token_metrics(self.metrics)):
+            return frozenset()
+        return _smallest(corpus_sums, self.config.vocabulary_sentences)
+
+    def _flows(self, sampled: Collection[int], listed: Collection[int]) -> FlowTracker:
+        """What follows attention from token to token; no sentence where nobody asks for it."""
+        metrics = tuple(flow_metrics(self.metrics))
+        return FlowTracker(self.model, self.architecture, metrics, listed, sampled)
+
+    def _demonstration(self, item: Encoded, embedding: Embedding) -> SentenceData:
+        """A sentence as a public demonstration computes it, where that fits model and metrics."""
+        asked = {metric.id for metric in self.metrics}.issuperset(NEEDED)
+        own = embedding.vocabulary
+        if (
+            not asked
+            or own is None
+            or own.positions is None
+            or refusal(self.model, self.architecture)
+        ):
+            return SentenceData()
+        return demonstrate(self.model, self.architecture, self._batch([item]), own)
+
+    def _first(self) -> Iterator[Encoded]:
+        """All sentences; those of a small corpus are kept, so that none is parsed again."""
+        few = len(self.corpus) <= KEPT
+        for item in self._encode(self.corpus):
+            if few:
+                self._kept[item.sentence.index] = item
+            yield item
+
+    def _encoded(self, wanted: Collection[int]) -> Iterator[Encoded]:
+        """Some of the sentences again, in their order; only those not kept are read again."""
+        if not self._kept.keys() >= set(wanted):
+            missing = (sentence for sentence in self.corpus if sentence.index in wanted)
+            unknown = (sentence for sentence in missing if sentence.index not in self._kept)
+            self._kept.update((item.sentence.index, item) for item in self._encode(unknown))
+        return (self._kept[index] for index in sorted(wanted))
+
+    def _encode(self, sentences: Iterable[Sentence]) -> Iterator[Encoded]:
+        """Annotated, arranged as this run wants them, and tokenised."""
+        return self.encoder.encode(map(self.arrange, self.annotator.annotate(sentences)))
+
+    def _embeddings(self, items: Sequence[Encoded]) -> dict[Side, Embedding]:
+        """Original encodings, with position vectors for the longest text of each side."""
+        return {
+            side: read_embedding(
+                self.model,
+                self.architecture,
+                side,
+                self._batch([max(items, key=lambda item: len(item.tokens[side]))]),
+                self._coarse,
+            )
+            for side in items[0].tokens
+        }
+
+    @property
+    def _coarse(self) -> torch.dtype | None:
+        """A coarser format for the product with the vocabulary, where one is asked for."""
+        exact = self.config.vocabulary_precision == "float32" or self.config.dtype == "float64"
+        return None if exact else getattr(torch, self.config.vocabulary_precision)
+
+    def _batches(self, items: Mapping[int, Encoded], wanted: Collection[int]) -> Iterator[Batch]:
+        return self._in_batches(items[index] for index in sorted(wanted))
+
+    def _in_batches(self, items: Iterable[Encoded], budget: int | None = None) -> Iterator[Batch]:
+        """Batches by token budget; progress is told when the next one is asked for."""
+        alike = not self.architecture.padded
+        for group in by_budget(items, budget or self.config.batch_tokens, alike=alike):
+            yield self._batch(group)
+            tokens = tokens_of(group)
+            self.progress.advance(tokens, tokens)
+
+    def _batch(self, group: Sequence[Encoded]) -> Batch:
+        dtype = torch.float64 if self.config.dtype == "float64" else torch.float32
+        return Batch.of(group, self.model.device, dtype)
+
+    def _few(self, items: Sequence[Encoded]) -> Batch:
+        """The first sentences, for the self-checks."""
+        few = [items[0]]
+        for item in items[1:]:
+            if max(item.length, *(f.length for f in few)) * (len(few) + 1) > CHECKED_TOKENS:
+                break
+            if self.architecture.padded or item.lengths == few[0].lengths:
+                few.append(item)
+        return self._batch(few)
+
+
+def tokens_of(items: Iterable[Encoded]) -> int:
+    """How many they have, on all sides."""
+    return sum(len(text) for item in items for text in item.tokens.values())
+
+
+def _smallest(corpus_sums: CorpusSums, size: int) -> frozenset[int]:
+    """Places of the sentences with the smallest hashes."""
+    sample = next(iter(corpus_sums.heads.values())).sample.first(size)
+    return frozenset(map(int, sample.index))

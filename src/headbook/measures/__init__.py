@@ -1,1 +1,0 @@
-"""What metrics are made of: views of a layer or of states, and the arithmetic on them."""

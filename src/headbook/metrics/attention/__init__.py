@@ -1,0 +1,1 @@
+"""How attention spreads: over distances, over keys, over sentences."""

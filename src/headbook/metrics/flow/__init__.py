@@ -1,0 +1,1 @@
+"""What attention carries from token to token."""

@@ -1,0 +1,1 @@
+"""The states of all tokens as clouds of vectors."""

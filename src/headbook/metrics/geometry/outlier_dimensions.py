@@ -1,0 +1,44 @@
+"""Contribution of single dimensions to the cosine of any two tokens.
+
+The mean cosine of two tokens of different sentences is a sum over dimensions: the product of the
+two unit vectors in each. *largest* is the contribution of the largest dimension, *three* that of
+the three largest; their sum over all is the anisotropy. If one dimension of hundreds contributes
+most of it, cosines of that layer mostly say whether tokens agree in that dimension; compare the
+values that are standardised or without outliers.
+
+The page *Geometry* names the dimensions; the files have the ten largest of each state. They come
+from the same sample.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.analysis.clouds import apart
+from headbook.metrics.base import Chart, LayerMetric, Section
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from headbook.analysis.clouds import Cloud, Estimate
+
+
+def measure(cloud: "Cloud") -> "Mapping[str, Estimate]":
+    """What the largest dimensions add to the anisotropy."""
+    counts = cloud.sample.counts
+    return {
+        "largest": apart(cloud.sums[:, cloud.outliers[:1]], counts),
+        "three": apart(cloud.sums[:, cloud.outliers], counts),
+    }
+
+
+METRIC = LayerMetric(
+    title="Outlier dimensions",
+    unit="cosine",
+    formula=r"\frac{1}{|P|} \sum_{(i, j) \in P} \frac{x_{i,d}\, x_{j,d}}{\|x_i\|\, \|x_j\|}",
+    reference="Timkey & van Schijndel (2021), arXiv:2109.04404",
+    bounds=lambda _: (-1, 1),
+    section=Section.TRAVELS,
+    chart=Chart.STATES,
+    labels=("largest", "three"),
+    headline="largest",
+    measure=measure,
+)

@@ -1,0 +1,1 @@
+"""Attention against annotation: parts of speech, relations, trees, words."""

@@ -1,0 +1,73 @@
+"""Share of a head's attention given by words of each part of speech.
+
+Sink masked: how much of the attention to words comes from nouns, from verbs and so on. Attention
+from a word is the mean over its subword tokens, so every word counts once. Special tokens are left
+out as queries.
+
+Only with the sink masked: otherwise each row has the mass 1, and the value would be the tag's own
+share of the words, whatever the head does. Here a word counts less the more it attends to the
+sink. Compare uniform attention, which gives that share, except for its attention to the sink.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.examples import uniform
+from headbook.terms import UPOS, View
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.attention.frame import Frame
+    from headbook.attention.layerattention import LayerAttention
+
+
+def words_that_look(frame: "Frame") -> "torch.Tensor":
+    """Number of words of each tag that look. *Shape:* ``(sentence, 1, label)``."""
+    return frame.words.unsqueeze(1) @ frame.queries.tags
+
+
+def measure(layer: "LayerAttention") -> Ratio:
+    """Mass from words of each tag, and all mass. *Shape:* ``(sentence, head, label)``."""
+    frame = layer.frame
+    given = (layer.mass * frame.words.unsqueeze(1)) @ frame.queries.tags
+    total = (layer.total_from_words * frame.queries.tagged).unsqueeze(-1)
+    return Ratio(given, total, frame.once(words_that_look))
+
+
+METRIC = AttentionMetric(
+    title="Attention given by parts of speech",
+    formula=r"P(t) = \frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(i)=t]}{\sum_{i,j} A_{ij}}",
+    reference="Vig & Belinkov (2019), eq. 3, for queries instead of keys, arXiv:1906.04284; "
+    "word level after Clark et al. (2019)",
+    bounds=lambda _: (0, 1),
+    section=Section.LANGUAGE,
+    chart=Chart.LABELS,
+    labels=UPOS,
+    headline="NOUN",
+    views=(View.NOSINK,),
+    needs=frozenset({Need.WORDS, Need.TAGS}),
+    measure=measure,
+    examples={
+        "the noun parks half of its attention on the sink, the verb nothing": (
+            Example(
+                ((1.0, 0.0, 0.0), (0.5, 0.25, 0.25), (0.0, 0.0, 1.0)),
+                tags=("", "NOUN", "VERB"),
+                special=(0,),
+            ),
+            {"NOUN": 1 / 3, "VERB": 2 / 3, "X": 0.0},
+        ),
+        "only the noun looks at words": (
+            Example(
+                ((1.0, 0.0, 0.0), (0.0, 0.5, 0.5), (1.0, 0.0, 0.0)),
+                tags=("", "NOUN", "VERB"),
+                special=(0,),
+            ),
+            {"NOUN": 1.0, "VERB": 0.0},
+        ),
+        "without a sink a tag gives as much as it has words": (
+            Example(uniform(4), tags=("VERB", "VERB", "ADV", "NOUN")),
+            {"VERB": 0.5, "ADV": 0.25, "NOUN": 0.25},
+        ),
+    },
+)

@@ -1,0 +1,63 @@
+"""Attention received by words of each part of speech, over uniform attention.
+
+2: twice as much as under equal weights on all visible keys. With the sink masked without
+renormalising, each row of uniform attention has the mass of the measured row.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.examples import to_token, uniform
+from headbook.metrics.language.pos_received import on_tags, words_that_see
+from headbook.terms import UPOS
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.attention.frame import Scope
+    from headbook.attention.layerattention import LayerAttention
+
+
+def expected(scope: "Scope") -> "torch.Tensor":
+    """Share of each tag among the keys that a query sees, for words that count.
+
+    *Shape:* ``(sentence, query, label)``.
+    """
+    share = scope.mask.squeeze(1) @ scope.frame.keys.tags
+    share /= scope.n_visible.clamp(min=1).unsqueeze(-1)
+    return share * scope.frame.words.unsqueeze(-1)
+
+
+def measure(layer: "LayerAttention") -> Ratio:
+    """Mass on words of each tag, and what uniform rows of the same mass would give.
+
+    *Shape:* ``(sentence, head, label)``.
+    """
+    chance = layer.mass @ layer.scope.once(expected)
+    return Ratio(layer.once(on_tags), chance, layer.scope.once(words_that_see))
+
+
+METRIC = AttentionMetric(
+    title="Attention received by parts of speech, ratio to uniform attention",
+    formula=r"\frac{\sum_{i,j} A_{ij}\,[\mathrm{pos}(j)=t]}"
+    r"{\sum_{i,j} U_{ij}\,[\mathrm{pos}(j)=t]}, \qquad "
+    r"U_{ij} = \frac{1}{k_i} \sum_{m} A_{im}",
+    reference="Vig & Belinkov (2019), eq. 3, over its value for uniform attention",
+    bounds=lambda n: (0, n),
+    section=Section.LANGUAGE,
+    chart=Chart.LABELS,
+    labels=UPOS,
+    headline="NOUN",
+    needs=frozenset({Need.WORDS, Need.TAGS}),
+    measure=measure,
+    examples={
+        "all of three words look at the noun": (
+            Example(to_token(3, 1), tags=("DET", "NOUN", "VERB")),
+            {"NOUN": 3.0, "DET": 0.0},
+        ),
+        "all words look everywhere alike": (
+            Example(uniform(4), tags=("VERB", "VERB", "ADV", "NOUN")),
+            {"VERB": 1.0, "ADV": 1.0},
+        ),
+    },
+)

@@ -1,0 +1,71 @@
+"""How often the strongest other word is the syntactic head or a dependent.
+
+For each dependency relation, in two directions. *Dependent → head* (in files `to_head`): share of
+words with this relation whose strongest other word is their head. *Head → dependent*
+(`to_dependent`): share of words that are the strongest other word of their head. Attention to a
+word is the sum over its subword tokens, from a word the mean; special tokens and, in causal
+attention, the first position are never chosen, nor is the word itself. In causal attention only
+earlier words can be keys, so only they count.
+
+A head that always attends two words to the right is correct for many objects without any grammar.
+The page on syntax therefore compares each head with the best fixed offset on the same words, and
+`relation_accuracy_far` leaves near words out. Uniform attention: a random choice among all other
+visible words. Numbers do not compare across annotation schemes.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.attention.relations import LABELS, asked, hits
+from headbook.attention.relations import chance as even
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.examples import previous_token
+from headbook.terms import View
+
+if TYPE_CHECKING:
+    from headbook.attention.frame import Scope
+    from headbook.attention.layerattention import LayerAttention
+
+
+def measure(layer: "LayerAttention") -> Ratio:
+    """Words found and words asked for. *Shape:* ``(sentence, head, label)``."""
+    questions = layer.scope.once(asked)
+    words = questions.labels.sum(1, keepdim=True)
+    return Ratio(layer.once(hits), words, labels=questions.given)
+
+
+def chance(scope: "Scope") -> Ratio:
+    """The same for a look at any other visible word alike. *Shape:* ``(sentence, 1, label)``."""
+    questions = scope.once(asked)
+    words = questions.labels.sum(1, keepdim=True)
+    return Ratio(even(scope, questions.labels), words, labels=questions.given)
+
+
+METRIC = AttentionMetric(
+    title="Relation accuracy",
+    formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
+    r"{|\{w : \mathrm{rel}(w) = r\}|}",
+    reference="Clark et al. (2019), section 4.2, arXiv:1906.04341",
+    bounds=lambda _: (0, 1),
+    section=Section.LANGUAGE,
+    chart=Chart.LABELS,
+    labels=LABELS,
+    headline="obj:to_head",
+    views=(View.NOSINK,),
+    needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
+    measure=measure,
+    chance=chance,
+    examples={
+        "each of three words looks one back, where its head stands": (
+            Example(previous_token(3), heads=(-1, 0, 1), relations=("root", "obj", "nmod")),
+            {"obj:to_head": 1.0, "nmod:to_head": 1.0, "obj:to_dependent": 0.0},
+        ),
+        "the root looks at one of its two objects": (
+            Example(
+                ((0.1, 0.2, 0.7), (0.5, 0.3, 0.2), (0.2, 0.6, 0.2)),
+                heads=(-1, 0, 0),
+                relations=("root", "obj", "obj"),
+            ),
+            {"obj:to_dependent": 1 / 2, "obj:to_head": 1 / 2},
+        ),
+    },
+)

@@ -1,0 +1,64 @@
+"""Relation accuracy for words at least three words from their head.
+
+The same as `relation_accuracy` at a distance. Most dependents are next to their head, where
+attention to neighbours is enough; at a distance it is not. Uniform attention: a random choice
+among all other visible words.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+from headbook.attention.relations import LABELS, asked, far_hits
+from headbook.attention.relations import chance as even
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.examples import identity, previous_token
+from headbook.terms import View
+
+if TYPE_CHECKING:
+    from headbook.attention.frame import Scope
+    from headbook.attention.layerattention import LayerAttention
+
+
+def measure(layer: "LayerAttention") -> Ratio:
+    """Words found and words asked for. *Shape:* ``(sentence, head, label)``."""
+    questions = layer.scope.once(asked)
+    words = questions.far.sum(1, keepdim=True)
+    return Ratio(far_hits(layer), words, labels=questions.given)
+
+
+def chance(scope: "Scope") -> Ratio:
+    """The same for a look at any other visible word alike. *Shape:* ``(sentence, 1, label)``."""
+    questions = scope.once(asked)
+    words = questions.far.sum(1, keepdim=True)
+    return Ratio(even(scope, questions.far), words, labels=questions.given)
+
+
+METRIC = AttentionMetric(
+    title="Relation accuracy at distance ≥ 3",
+    formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{head}(w)\}|}"
+    r"{|\{w : |w - \mathrm{head}(w)| \ge 3\}|}",
+    reference="Clark et al. (2019), section 4.2, arXiv:1906.04341; at distance 3 or more",
+    bounds=lambda _: (0, 1),
+    section=Section.LANGUAGE,
+    chart=Chart.LABELS,
+    labels=LABELS,
+    headline="obj:to_head",
+    views=(View.NOSINK,),
+    needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),
+    measure=measure,
+    chance=chance,
+    examples={
+        "the last of four words looks at its head, the first": (
+            Example(
+                (*identity(4)[:3], (1.0, 0.0, 0.0, 0.0)),
+                heads=(-1, 0, 1, 0),
+                relations=("root", "det", "det", "obj"),
+            ),
+            {"obj:to_head": 1.0, "obj:to_dependent": 0.0},
+        ),
+        "near words are not asked for": (
+            Example(previous_token(3), heads=(-1, 0, 1), relations=("root", "obj", "nmod")),
+            {"obj:to_head": math.nan, "nmod:to_head": math.nan},
+        ),
+    },
+)

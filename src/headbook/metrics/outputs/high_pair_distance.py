@@ -1,0 +1,60 @@
+"""Distance of tokens with nearly the same head output, over that of all pairs.
+
+The mean distance of pairs of high *similarity of head outputs*, over the average distance of pairs
+in the same sentences. 1: similarity does not depend on distance. Below 1: near tokens are grouped,
+above 1: distant ones.
+
+High means the head's own most similar pairs, *top 1 %* or *top 5 %*, or a cosine of at least
+*0.9*: the threshold of the paper is not public, hence all three. The limits of the top shares come
+from a pass of their own over the same sample; with more than 100,000 pairs, from every second,
+third or n-th pair of each sentence. Similarities are compared to six decimals. In a merged study
+the limits stay those of each part. From a sample of sentences.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
+from headbook.metrics.examples import identity, to_token
+from headbook.terms import HIGH, Spread
+
+if TYPE_CHECKING:
+    from headbook.attention.outputs import HeadOutputs
+
+
+def measure(heads: "HeadOutputs") -> Ratio:
+    """Distances of high pairs, and what as many pairs have on average.
+
+    *Shape:* ``(sentence, head, label)``.
+    """
+    if heads.outputs is None:
+        return Ratio(heads.nothing(len(HIGH)), heads.nothing(len(HIGH)))
+    pairs = heads.of_high()
+    return Ratio(
+        heads.of_high(heads.distance), pairs * heads.mean_over_pairs(heads.distance), pairs
+    )
+
+
+METRIC = ContextMetric(
+    title="Distance of similar tokens",
+    unit="times expected",
+    formula=r"\frac{\sum_{(i,j)\ \mathrm{high}} |i-j|}{\sum_x H_x\, \bar d_x}",
+    reference="Halevi et al. (2025), arXiv:2512.21956; thresholds are our own",
+    bounds=lambda n: (0, max(n / 2, 1)),
+    section=Section.WRITES,
+    chart=Chart.LABELS,
+    labels=HIGH,
+    headline="top 1 %",
+    spreads=dict.fromkeys(HIGH, Spread.FEW),
+    needs=frozenset({Need.OUTPUTS}),
+    measure=measure,
+    examples={
+        "of three tokens the outer two are alike: 2 tokens, where pairs have 4/3 on average": (
+            Example(identity(3), values=((1.0, 0.0), (0.0, 1.0), (1.0, 0.0))),
+            {"top 1 %": 1.5, "0.9": 1.5},
+        ),
+        "all tokens are alike, so that all pairs are high": (
+            Example(to_token(4, 0), values=((1.0,), (1.0,), (1.0,), (1.0,))),
+            {"top 1 %": 1.0, "top 5 %": 1.0, "0.9": 1.0},
+        ),
+    },
+)

@@ -1,0 +1,55 @@
+"""Similar head outputs for occurrences of the same token, against chance.
+
+Pairs of the same token among the pairs of high *similarity of head outputs*, over their number if
+high pairs were drawn from all pairs of their sentence. 1: no more than chance; 20: twenty times as
+many. Sentences without a repeated token add nothing.
+
+High means a head's own top 1 % or top 5 % of pairs, or a cosine of at least 0.9; see *distance of
+similar tokens*. From a sample of sentences.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, ContextMetric, Example, Need, Ratio, Section
+from headbook.metrics.examples import identity, to_token
+from headbook.terms import HIGH, Spread
+
+if TYPE_CHECKING:
+    from headbook.attention.outputs import HeadOutputs
+
+
+def measure(heads: "HeadOutputs") -> Ratio:
+    """High pairs of the same token, and how many are expected.
+
+    *Shape:* ``(sentence, head, label)``.
+    """
+    if heads.outputs is None:
+        return Ratio(heads.nothing(len(HIGH)), heads.nothing(len(HIGH)))
+    share, pairs = heads.mean_over_pairs(heads.same_token), heads.of_high()
+    return Ratio(heads.of_high(heads.same_token), pairs * share, pairs * (share > 0))
+
+
+METRIC = ContextMetric(
+    title="Repetition lift",
+    unit="times expected",
+    formula=r"\frac{P(t_i = t_j \mid (i,j)\ \mathrm{high})}{P(t_i = t_j)}",
+    reference="Halevi et al. (2025), arXiv:2512.21956; thresholds are our own",
+    bounds=lambda n: (0, max(n * n / 2, 1)),
+    section=Section.WRITES,
+    chart=Chart.LABELS,
+    labels=HIGH,
+    headline="top 1 %",
+    spreads=dict.fromkeys(HIGH, Spread.FEW),
+    needs=frozenset({Need.OUTPUTS}),
+    measure=measure,
+    examples={
+        "of three pairs the one of the same token is the only one that is alike": (
+            Example(identity(3), ids=(5, 6, 5), values=((1.0, 0.0), (0.0, 1.0), (1.0, 0.0))),
+            {"top 1 %": 3.0, "0.9": 3.0},
+        ),
+        "all tokens are alike, whatever they are": (
+            Example(to_token(3, 0), ids=(5, 6, 5), values=((1.0,), (1.0,), (1.0,))),
+            {"top 1 %": 1.0, "0.9": 1.0},
+        ),
+    },
+)

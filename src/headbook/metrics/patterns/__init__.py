@@ -1,0 +1,1 @@
+"""Which shape the attention of a head has, and what it repeats."""

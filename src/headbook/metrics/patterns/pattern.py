@@ -1,0 +1,189 @@
+"""How well fixed keys and fixed distances explain a head's attention.
+
+Each head is compared with the best map with the same *keys* for every query, and with the best map
+with the same *offsets*:
+
+- **spread**: how even a row is, entropy over that of uniform attention. 0: one key. 1: all
+  equally.
+- **column**: unexplained by one weight per key of the sentence, as divergence from the fit over
+  the logarithm of the number of keys. 0: all queries attend to the same keys.
+- **offset**: the same with one weight per distance, shared by all sentences. 0: the relative
+  position of the key decides everything.
+- `vertical`, `diagonal`, `rest`: shares of the attention explained by fixed keys, by fixed
+  distances, and by neither. Weights per key, a uniform background and weights per offset are
+  fitted together; keys and background are the first, offsets the second, and what exceeds the fit
+  is the rest. Many heads are mixtures, half sink and half previous token, which one word does not
+  describe.
+
+Special tokens are kept as keys and, unlike in other metrics, as queries: a column at `[SEP]` runs
+through all rows. Hence all keys only. Tokens that see a single key do not count. Rows count 1 over
+the logarithm of the number of their keys in both fits, which makes them those with the least
+residual, at most 1 minus the spread; it changes the values by less than 0.01 where all rows see
+about as many keys.
+
+Taken on a sample of the sentences, of at most 64 tokens. Short sentences leave less unexplained,
+having fewer rows for each weight: random targets leave a rest of 0.6 in eight tokens and 0.9 in
+sixty. Across two texts there are no offsets: spread and column only. Offsets are missing, too,
+where the visible keys are no run of tokens around the query.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headbook.analysis.mixture import mixture
+from headbook.analysis.patterns import OffsetSums, column_residual, fit_offsets, offset_sums
+from headbook.metrics.base import Chart, Example, Finished, SampledMetric, Section
+from headbook.metrics.examples import previous_token, to_token, uniform
+from headbook.terms import View
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+
+    from headbook.analysis.arithmetic import Floats
+    from headbook.attention.frame import Scope
+    from headbook.attention.layerattention import LayerAttention
+
+    Bools = NDArray[np.bool_]
+
+LONGEST = 64  # tokens; the statistics have a fixed width
+REACH = LONGEST - 1
+OFFSETS = 2 * REACH + 1
+NOTHING = 1e-9  # of a row: what rounding leaves of a perfect fit
+LABELS = ("spread", "column", "offset", "vertical", "diagonal", "rest")
+# Behind the masses by offset.
+SPREAD, COLUMN, VERTICAL, DIAGONAL, ROWS = range(OFFSETS, OFFSETS + 5)
+WIDTH = OFFSETS + 5
+
+
+def sentences(scope: "Scope") -> "list[tuple[slice, slice, Bools]]":
+    """Each sentence's queries and keys without padding, and what the former see of the latter.
+
+    *Shape:* ``(query, key)``, special tokens on both sides.
+    """
+    frame = scope.frame
+    sizes = [texts.valid.sum(1).tolist() for texts in (frame.queries, frame.keys)]
+    seen = frame.seen.cpu().numpy()
+    found = []
+    for number, (n, m) in enumerate(zip(*sizes, strict=True)):
+        rows, columns = slice(n), slice(m)
+        found.append((rows, columns, seen[number, rows, columns]))
+    return found
+
+
+def fits(scope: "Scope") -> "list[tuple[slice, slice, Bools] | None]":
+    """The same; None for sentences that are too long."""
+    return [None if max(one[2].shape) > LONGEST else one for one in scope.once(sentences)]
+
+
+def about(scope: "Scope") -> "torch.Tensor":
+    """How far each row sees, back and then ahead, and rows of the mixture; 0 where none.
+
+    *Shape:* ``(sentence, 2 * LONGEST + 1)``.
+    """
+    text_stats = np.zeros((len(scope.frame.seen), 2 * LONGEST + 1))
+    for line, one in zip(text_stats, scope.once(fits), strict=True):
+        if one is not None and not scope.frame.stack.crosses:
+            line[-1] = (one[2].sum(1) > 1).sum()
+            extents = _offsets(one[2][None].astype(np.float64), one[2]).extents
+            line[: len(extents)] = extents[:, 0]
+            line[LONGEST : LONGEST + len(extents)] = extents[:, 1]
+    return scope.mask.new_tensor(text_stats)
+
+
+def measure(layer: "LayerAttention") -> "torch.Tensor":
+    """Masses by offset, then sums over rows. *Shape:* ``(sentence, head, WIDTH)``."""
+    maps = layer.attention.double().cpu().numpy()
+    if layer.frame.stack.learned_sink:  # a row's shape is that of what it gives to tokens
+        maps = maps / np.maximum(maps.sum(-1, keepdims=True), np.finfo(maps.dtype).tiny)
+    found = np.zeros((*maps.shape[:2], WIDTH))
+    for line, own, one in zip(found, maps, layer.scope.once(fits), strict=True):
+        if one is not None:
+            _fill(line, own[:, one[0], one[1]], one[2], crosses=layer.frame.stack.crosses)
+    return layer.attention.new_tensor(found)
+
+
+def _fill(line: "Floats", attention: "Floats", seen: "Bools", *, crosses: bool) -> None:
+    columns = column_residual(attention, seen, weighted=True)
+    line[:, SPREAD], line[:, COLUMN], line[:, ROWS] = columns.spread, columns.residual, columns.rows
+    if not crosses:
+        mass = _offsets(attention, seen).mass
+        reach = mass.shape[1] // 2
+        line[:, REACH - reach : REACH + reach + 1] = mass
+        parts = mixture(attention, seen)
+        line[:, VERTICAL], line[:, DIAGONAL] = parts.vertical, parts.diagonal
+
+
+def _offsets(attention: "Floats", seen: "Bools") -> OffsetSums:
+    """Sums by offset; no rows where they see no runs."""
+    try:
+        return offset_sums(attention, seen)
+    except ValueError:
+        heads = len(attention)
+        return OffsetSums(np.zeros((heads, 1)), np.zeros(heads), np.zeros((0, 2), dtype=np.int64))
+
+
+def finish(stats: "Floats", text_stats: "Floats") -> Finished:
+    """Sums and numbers of rows. *Shape:* ``(sentence, head, label)`` each."""
+    sums = [_one(*pair) for pair in zip(stats, text_stats, strict=True)]
+    rows = stats[..., ROWS]
+    by_offset = rows * np.array([[len(one.extents) > 0] for one in sums])
+    mixed = rows * (text_stats[:, 2 * LONGEST] > 0)[:, None]
+    left = [stats[..., COLUMN], fit_offsets(sums).residual * (by_offset > 0)]
+    column, offset = (np.where(each > rows * NOTHING, each, 0) for each in left)
+    across, along = stats[..., VERTICAL], stats[..., DIAGONAL]
+    rest = np.maximum(mixed - across - along, 0)
+    above = [stats[..., SPREAD], column, offset, across, along, rest]
+    below = np.stack([rows, rows, by_offset, mixed, mixed, mixed], axis=-1)
+    return Finished(np.stack(above, axis=-1), below, below)
+
+
+def _one(stats: "Floats", text_stats: "Floats") -> OffsetSums:
+    """What `measure` and `about` kept of a sentence, as the fit of offsets wants it.
+
+    Sums kept in single precision are brought back to those of rows that sum to 1, without which
+    the weights' common factor would run away.
+    """
+    extents = text_stats[: 2 * LONGEST].reshape(2, LONGEST).T.astype(np.int64)
+    extents = extents[extents.sum(1) > 0]
+    reach = int(extents.max(initial=0))
+    mass = stats[:, REACH - reach : REACH + reach + 1]
+    total = mass.sum(1, keepdims=True)
+    whole = (1 / np.log(extents.sum(1) + 1)).sum()
+    return OffsetSums(mass * whole / np.where(total > 0, total, 1), stats[:, SPREAD], extents)
+
+
+METRIC = SampledMetric(
+    title="Pattern",
+    formula=r"\frac{1}{N}\sum_i \frac{H(A_i)}{\ln k_i},\quad "
+    r"\frac{1}{N}\sum_i \frac{\mathrm{KL}(A_i\,\|\,w/Z_i)}{\ln k_i},\quad "
+    r"\frac{1}{N}\sum_i \frac{\mathrm{KL}(A_i\,\|\,v/Z_i)}{\ln k_i},\quad "
+    r"A_{ij} \approx a_j + \frac{e}{k_i} + b_{j-i}",
+    reference="after Kovaleva et al. (2019), section 4, arXiv:1908.08593; own fit",
+    bounds=lambda _: (0, 1),
+    section=Section.LOOKS,
+    chart=Chart.LABELS,
+    labels=LABELS,
+    headline="vertical",
+    views=(View.RAW,),
+    measure=measure,
+    about=about,
+    finish=finish,
+    examples={
+        "all look at the third token": (
+            Example(to_token(4, 2), special=(0,)),
+            {"spread": 0.0, "column": 0.0, "vertical": 1.0, "diagonal": 0.0, "rest": 0.0},
+        ),
+        "each token looks one back": (
+            Example(previous_token(4)),
+            # The first key gets half of all, two others a quarter each.
+            {"spread": 0.0, "column": (2 * math.log(2) + 2 * math.log(4)) / (4 * math.log(4))},
+        ),
+        "all of four tokens look everywhere alike": (
+            Example(uniform(4)),
+            {"spread": 1.0, "column": 0.0, "offset": 0.0, "vertical": 1.0, "rest": 0.0},
+        ),
+    },
+)

@@ -1,0 +1,42 @@
+"""Attention to the previous token, on repeated random tokens.
+
+The mean attention to the previous token in 50 sequences of random tokens, each repeated once. A
+high score is due to position alone: there is no word, phrase or grammar. Compare `attention_to`,
+label *previous*, on real sentences.
+
+Causal attention only. The sequences are the same for every corpus; intervals are over sequences.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.attention.repeats import on_pairs, pairs_of, previous
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section, Source
+from headbook.metrics.examples import identity, previous_token
+from headbook.terms import View
+
+if TYPE_CHECKING:
+    from headbook.attention.layerattention import LayerAttention
+
+
+def measure(layer: "LayerAttention") -> Ratio:
+    """Mass on the previous token, and queries that have one. *Shape:* ``(sentence, head)``."""
+    return Ratio(*on_pairs(layer, previous))
+
+
+METRIC = AttentionMetric(
+    title="Previous-token score",
+    formula=r"\frac{1}{N}\sum_{i \ge 1} A_{i,\,i-1}",
+    reference="Olsson et al. (2022), arXiv:2209.11895; TransformerLens head detector",
+    bounds=lambda _: (0, 1),
+    section=Section.LOOKS,
+    chart=Chart.HEATMAP,
+    views=(View.RAW,),
+    needs=frozenset({Need.ONE_TEXT, Need.CAUSAL}),
+    source=Source.RANDOM,
+    measure=measure,
+    pairs=pairs_of(previous),
+    examples={
+        "each token looks one back": (Example(previous_token(4)), 1.0),
+        "each token looks at itself": (Example(identity(4)), 0.0),
+    },
+)

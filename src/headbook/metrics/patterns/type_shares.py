@@ -1,0 +1,244 @@
+"""Shares of attention that decide the type of a head.
+
+Rows with the sink masked and renormalised. Rows with more than 90 % of their mass on the sink take
+no part; **left_out** is their share.
+
+- **previous**, **next**, **self**: mass on the token before, on the one after, on the token
+  itself; **near**: on tokens two or three away; **-8** to **8**: on the token at one offset.
+- **punctuation**, **repeated**, **before**, **after**: mass on keys four or more tokens away that
+  are punctuation, or else the same token, or else before or after the query. With the four above
+  these sum to 1. Attention across two texts has only **punctuation**, at any distance.
+- **same_token**: mass on other occurrences of the same token, over the queries that see one.
+- **column**: unexplained by one weight per key, as in *pattern*: 0 if all queries attend to the
+  same keys. Sentences of more than 64 tokens take no part in it. **key_punctuation** and the like:
+  in how many sentences the key of largest weight is of a class: punctuation, or else the first or
+  the last key, or else a function or a content word, or none.
+- **own_sentence**: mass on the query's own sentence, in texts of several that separators divide;
+  **own_sentence_even**: the same under uniform attention.
+
+Taken on a sample of the sentences. Queries that see no key but the sink do not count.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from headbook.analysis.patterns import column_residual
+from headbook.metrics.base import Chart, Example, Finished, SampledMetric, Section
+from headbook.metrics.examples import identity, previous_token, to_token, uniform
+from headbook.metrics.patterns.block_ratio import by_sentence
+from headbook.metrics.patterns.pattern import LONGEST
+from headbook.terms import CONTENT, FUNCTION, UPOS, View
+
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+
+    from headbook.analysis.arithmetic import Floats
+    from headbook.attention.frame import Frame, Scope
+    from headbook.attention.layerattention import LayerAttention
+
+    Bools = NDArray[np.bool_]
+
+NEAR = 3  # tokens either way that are no distance
+REACH = 8  # offsets that have a share of their own
+ONE_OFFSET = {"previous": -1, "next": 1, "self": 0}
+DISTANT = ("punctuation", "repeated", "before", "after")
+PARTS = (*ONE_OFFSET, "near", *DISTANT)  # they sum to 1
+OFFSETS = tuple(str(k) for k in range(-REACH, REACH + 1) if abs(k) > 1)
+KEYS = ("punctuation", "first", "last", "function", "content", "other")
+KEY_LABELS = tuple(f"key_{kind}" for kind in KEYS)
+PAIRS = (*PARTS, *OFFSETS, "same_token", "own_sentence")  # masses on pairs of query and key
+LABELS = (*PAIRS, "own_sentence_even", "left_out", "column", *KEY_LABELS)
+# Behind the sums of the labels: how many rows or sentences they are over.
+COUNTS = ("rows", "aligned", "repeating", "divided", "seeing", "fitted", "sentences")
+BELOW = {
+    **dict.fromkeys((*PARTS, *OFFSETS), "aligned"),
+    "punctuation": "rows",
+    "same_token": "repeating",
+    "own_sentence": "divided",
+    "own_sentence_even": "divided",
+    "left_out": "seeing",
+    "column": "fitted",
+    **dict.fromkeys(KEY_LABELS, "sentences"),
+}
+
+
+def kinds(scope: "Scope") -> "torch.Tensor":
+    """Which pairs of query and key count for which of `PAIRS`, as 0 and 1.
+
+    *Shape:* ``(sentence, query, key, kind)``.
+    """
+    frame, seen = scope.frame, scope.visible
+    table = scope.mask.new_zeros((*seen.shape, len(PAIRS)))
+    punctuation = frame.keys.punctuation[:, None, :].expand_as(seen)
+    if frame.stack.crosses:
+        table[..., PAIRS.index("punctuation")] = seen & punctuation
+        return table
+    offset = frame.offset
+    for label in (*ONE_OFFSET, *OFFSETS):
+        found = offset == ONE_OFFSET[label] if label in ONE_OFFSET else offset == int(label)
+        table[..., PAIRS.index(label)] = seen & found
+    same = repeats(frame)
+    table[..., PAIRS.index("near")] = seen & (offset.abs() > 1) & (offset.abs() <= NEAR)
+    left = seen & (offset.abs() > NEAR)
+    for label, members in zip(DISTANT, (punctuation, same, offset < 0, offset > 0), strict=True):
+        table[..., PAIRS.index(label)] = left & members
+        left = left & ~members
+    table[..., PAIRS.index("same_token")] = seen & same
+    table[..., PAIRS.index("own_sentence")] = seen & scope.once(own_sentence)
+    return table
+
+
+def repeats(frame: "Frame") -> "torch.Tensor":
+    """Whether query and key are the same token elsewhere. *Shape:* ``(sentence, query, key)``."""
+    return (frame.queries.ids[:, :, None] == frame.keys.ids[:, None, :]) & (frame.offset != 0)
+
+
+def own_sentence(scope: "Scope") -> "torch.Tensor":
+    """Whether query and key stand in one sentence of several; false in texts of a single one.
+
+    *Shape:* ``(sentence, query, key)``.
+    """
+    found = scope.visible.new_zeros(scope.visible.shape)
+    for line, numbers in zip(found, scope.once(by_sentence), strict=True):
+        if numbers[-1] > 0:
+            own = numbers[:, None] == numbers
+            line[: len(own), : len(own)] = line.new_tensor(own)
+    return found
+
+
+def measure(layer: "LayerAttention") -> "torch.Tensor":
+    """Sums over the rows of each sentence, then how many there are.
+
+    *Shape:* ``(sentence, head, statistic)``, by `LABELS` and then `COUNTS`.
+    """
+    scope = layer.scope
+    seeing = (scope.n_visible > 0).unsqueeze(1)
+    kept = (layer.trusted > 0) & (layer.mass > 0)
+    weights = layer.weights * kept.unsqueeze(-1)
+    rows = kept.to(weights.dtype)
+    sums = weights.flatten(2) @ scope.once(kinds).flatten(1, 2)
+    found = weights.new_zeros((*sums.shape[:2], len(LABELS) + len(COUNTS)))
+    found[..., : len(PAIRS)] = sums
+    _count(found, rows, seeing, scope)
+    fitted = _fitted(weights, kept, scope)
+    first = LABELS.index("column")
+    found[..., first : first + 1 + len(KEYS)] = weights.new_tensor(fitted[..., :-2])
+    found[..., _count_place("fitted") : _count_place("sentences") + 1] = weights.new_tensor(
+        fitted[..., -2:]
+    )
+    return found
+
+
+def _count_place(name: str) -> int:
+    return len(LABELS) + COUNTS.index(name)
+
+
+def _count(found: "torch.Tensor", rows: "torch.Tensor", seeing: "torch.Tensor",
+           scope: "Scope") -> None:  # fmt: skip
+    """Numbers of rows, of all kinds, and what equal weights put into the own sentence."""
+    total, of_one_text = rows.sum(-1), not scope.frame.stack.crosses
+    found[..., LABELS.index("left_out")] = seeing.sum(-1) - total
+    found[..., _count_place("seeing")] = seeing.sum(-1).expand_as(total)
+    found[..., _count_place("rows")] = total
+    if of_one_text:
+        visible = scope.visible
+        own = visible & scope.once(own_sentence)
+        divided = own.any(-1).any(-1)[:, None].to(rows.dtype)
+        even = own.sum(-1) / scope.n_visible.clamp(min=1)
+        repeating = (visible & repeats(scope.frame)).any(-1)
+        found[..., _count_place("aligned")] = total
+        found[..., _count_place("repeating")] = (rows * repeating.unsqueeze(1)).sum(-1)
+        found[..., _count_place("divided")] = total * divided
+        found[..., LABELS.index("own_sentence_even")] = (rows * even.unsqueeze(1)).sum(-1) * divided
+
+
+def _fitted(weights: "torch.Tensor", kept: "torch.Tensor", scope: "Scope") -> "Floats":
+    """One weight per key: what it leaves, the class of the largest, rows, and whether it is there.
+
+    *Shape:* ``(sentence, head, 1 + len(KEYS) + 2)``.
+    """
+    maps, rows = weights.double().cpu().numpy(), kept.cpu().numpy()
+    visible, classes = scope.visible.cpu().numpy(), scope.once(key_classes)
+    found = np.zeros((*maps.shape[:2], len(KEYS) + 3))
+    for line, own, counts, seen, kind in zip(found, maps, rows, visible, classes, strict=True):
+        if max(seen.any(1).sum(), seen.any(0).sum()) <= LONGEST:
+            _fit(line, own, counts, seen, kind)
+    return found
+
+
+def _fit(line: "Floats", maps: "Floats", rows: "Bools", seen: "Bools", kind: "Floats") -> None:
+    """Heads of which the same rows count are fitted together."""
+    patterns, members = np.unique(rows, axis=0, return_inverse=True)
+    keys = np.flatnonzero(seen.any(0))
+    for number, counts in enumerate(patterns):
+        heads = np.flatnonzero(members.ravel() == number)
+        used = np.ix_(counts, keys)
+        columns = column_residual(maps[heads][:, counts][:, :, keys], seen[used], weighted=True)
+        if columns.rows:
+            best = keys[columns.weights.argmax(1)]
+            line[heads, 0] = np.where(columns.residual > columns.rows * 1e-9, columns.residual, 0)
+            line[heads, 1:-2] = kind[best]
+            line[heads, -2], line[heads, -1] = columns.rows, 1
+
+
+def key_classes(scope: "Scope") -> "Floats":
+    """The class of each key that counts, as 0 and 1. *Shape:* ``(sentence, key, class)``."""
+    keys, kept = scope.frame.keys, scope.kept
+    place = kept.cumsum(1)
+    tags = [[tag in group for tag in UPOS] for group in (FUNCTION, CONTENT)]
+    function, content = (keys.tags @ keys.tags.new_tensor(tag) > 0 for tag in tags)
+    first, last = place == 1, place == kept.sum(1, keepdim=True)
+    found = np.zeros((*kept.shape, len(KEYS)))
+    left = kept
+    for number, members in enumerate((keys.punctuation, first, last, function, content, kept)):
+        found[..., number] = (left & members).cpu().numpy()
+        left = left & ~members
+    return found
+
+
+def finish(stats: "Floats", text_stats: "Floats") -> Finished:
+    """Sums over what they are sums of. *Shape:* ``(sentence, head, label)`` each."""
+    below = np.stack([stats[..., _count_place(BELOW[label])] for label in LABELS], axis=-1)
+    return Finished(stats[..., : len(LABELS)], below, below)
+
+
+METRIC = SampledMetric(
+    title="Shares behind the head type",
+    formula=r"\frac{1}{N}\sum_i \sum_{j\ \mathrm{is}\ c} \frac{A_{ij}}{1 - s_i},\quad "
+    r"s_i = \sum_{j\ \mathrm{in\ sink}} A_{ij} \le 0.9",
+    reference="own; masking after Vig & Belinkov (2019), arXiv:1906.04284",
+    bounds=lambda _: (0, 1),
+    section=Section.LOOKS,
+    chart=Chart.LABELS,
+    labels=LABELS,
+    headline="previous",
+    views=(View.RENORM,),
+    measure=measure,
+    finish=finish,
+    examples={
+        "each of four tokens attends to the one before": (
+            Example(previous_token(4)),
+            {"previous": 3 / 4, "self": 1 / 4, "next": 0.0, "before": 0.0, "left_out": 0.0},
+        ),
+        "all attend to the third of six, of which the first is the sink": (
+            Example(to_token(6, 2), special=(0,)),
+            # The second query looks one ahead, the third at itself, the others back.
+            {"next": 1 / 5, "self": 1 / 5, "previous": 1 / 5, "near": 2 / 5, "column": 0.0},
+        ),
+        "even attention over eight, two of them special": (
+            Example(uniform(8), special=(0, 7)),
+            {"self": 1 / 6, "previous": 5 / 36, "column": 0.0, "key_first": 1.0},
+        ),
+        "half of the rows give all to the sink": (
+            Example(((1.0, 0, 0), (1.0, 0, 0), (0, 0, 1.0)), special=(0,)),
+            {"left_out": 1 / 2, "self": 1.0, "same_token": math.nan, "own_sentence": math.nan},
+        ),
+        "the token at both ends is the same": (
+            Example(((0, 0, 0, 0, 1.0), *identity(5)[1:]), ids=(3, 1, 2, 4, 3)),
+            {"same_token": 1 / 2, "repeated": 1 / 5, "self": 4 / 5},
+        ),
+    },
+)

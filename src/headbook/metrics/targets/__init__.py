@@ -1,0 +1,1 @@
+"""Which tokens attention goes to: the sink, separators, rare words, neighbours."""

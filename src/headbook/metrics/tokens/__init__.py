@@ -1,0 +1,1 @@
+"""The state of each token: against its input and the vocabulary."""

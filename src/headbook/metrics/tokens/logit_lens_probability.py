@@ -1,0 +1,35 @@
+"""Probability of the true token after each layer.
+
+The logit lens applies the model's own final norm and language-model head to the output of each
+layer. The number is the probability of the true token t: the next token in causal models and
+decoders, the token itself in masked models. After the last layer it is the model's own
+probability. The last token of a causal text has no next one and no value.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Need, Section, TokenMetric
+from headbook.terms import Space, State
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.attention.tokenstates import TokenStates
+
+
+def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":
+    """Probability of the true token. *Shape:* ``(state, sentence, token)``."""
+    return tokens.readings.probabilities
+
+
+METRIC = TokenMetric(
+    title="Logit lens: probability of the true token",
+    formula=r"p^{(l)}_i(t_i)",
+    reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
+    bounds=lambda _: (0, 1),
+    section=Section.TRAVELS,
+    chart=Chart.TRAJECTORY,
+    measure=measure,
+    states=(State.OUT,),
+    needs=frozenset({Need.HEAD}),
+)

@@ -1,0 +1,40 @@
+"""Vocabulary tokens more probable than the true one, after each layer.
+
+The logit lens applies the model's own final norm and language-model head to the output of each
+layer. Vocabulary tokens with a strictly larger logit than the true token t are counted: the next
+token in causal models and decoders, the token itself in masked models (which see it: the rank
+tells how soon the token is restored, not how well it is guessed). 0: the true token comes first.
+The last token of a causal text has no next one and no value.
+
+Ranks span several orders of magnitude; averages are of log10(1 + rank).
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Averaged, Chart, Need, Section, TokenMetric
+from headbook.terms import Space, State
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.attention.tokenstates import TokenStates
+
+
+def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":
+    """Rank of the true token. *Shape:* ``(state, sentence, token)``."""
+    return tokens.readings.ranks
+
+
+METRIC = TokenMetric(
+    title="Logit lens: rank of the true token",
+    unit="vocabulary tokens more probable than the true token",
+    formula=r"\#\{v : p^{(l)}_i(v) > p^{(l)}_i(t_i)\}",
+    reference="nostalgebraist (2020); Belrose et al. (2023), arXiv:2303.08112",
+    bounds=lambda _: (0, float("inf")),
+    section=Section.TRAVELS,
+    chart=Chart.TRAJECTORY,
+    measure=measure,
+    states=(State.OUT,),
+    needs=frozenset({Need.HEAD}),
+    averaged=Averaged(lambda ranks: (1 + ranks).log10(), "log10(1 + rank)"),
+)

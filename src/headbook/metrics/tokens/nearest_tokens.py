@@ -1,0 +1,35 @@
+"""Vocabulary tokens nearest to a token's state.
+
+The ten vocabulary tokens whose embeddings have the highest cosine to the state, layer by layer.
+The number in the token tables is the cosine to the nearest one; the tokens themselves are in
+`nearest.csv`.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Section, TokenMetric
+from headbook.terms import Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.attention.tokenstates import TokenStates
+
+
+def measure(tokens: "TokenStates", space: Space | None) -> "torch.Tensor":
+    """Cosine to the nearest encoding. *Shape:* ``(state, sentence, token)``."""
+    assert space is not None
+    return tokens.compared(space).cosines[..., 0]
+
+
+METRIC = TokenMetric(
+    title="Nearest tokens",
+    unit="cosine",
+    formula=r"\mathrm{top}_{10,\,v}\ \cos(x^{(l)}_i, e_{v,i})",
+    reference="Original encodings as in the vocabulary rank",
+    bounds=lambda _: (-1, 1),
+    section=Section.TRAVELS,
+    chart=Chart.TABLE,
+    measure=measure,
+    spaces=(Space.POSITIONAL, Space.RAW),
+)

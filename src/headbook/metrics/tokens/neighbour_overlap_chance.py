@@ -1,0 +1,33 @@
+"""Expected overlap of two random sets of vocabulary tokens.
+
+Of 100 vocabulary tokens, the share expected among 100 others drawn at random from a vocabulary of
+V: 100 / V, the same for every token, state and layer. A baseline of the neighbour overlap; in
+vocabularies of at most 100 it is 1, and overlaps say nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.metrics.base import Chart, Section, TokenMetric
+from headbook.terms import Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.attention.tokenstates import TokenStates
+
+
+def measure(tokens: "TokenStates", _: Space | None) -> "torch.Tensor":
+    """The share, at every token. *Shape:* ``(state, sentence, token)``."""
+    return tokens.chance()
+
+
+METRIC = TokenMetric(
+    title="Neighbours shared by chance",
+    formula=r"\frac{100}{V}",
+    reference="Expected overlap of two independent sets",
+    bounds=lambda _: (0, 1),
+    section=Section.TRAVELS,
+    chart=Chart.TRAJECTORY,
+    measure=measure,
+    spaces=(Space.RAW,),
+)

@@ -1,0 +1,176 @@
+"""One forward pass over a batch: attention layer by layer, and the residual states.
+
+Everything is handed on while it is alive and dropped after; hooks are removed in ``finally``.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from headbook.errors import ModelError
+from headbook.model import hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.calls import FIELDS
+from headbook.model.chains import first
+from headbook.model.families import Site
+from headbook.model.model import Model
+from headbook.model.probe import own_code
+from headbook.terms import Side, Stack, State
+from headbook.text.batch import Batch
+
+OnAttention = Callable[[Call, hook.Attention], torch.Tensor | None]
+OnState = Callable[[str, int, State, torch.Tensor], None]
+
+
+def forward(
+    model: Model,
+    architecture: Architecture,
+    batch: Batch,
+    on_attention: OnAttention | None = None,
+    *,
+    calls: Iterable[Call] | None = None,
+) -> Any:
+    """Run the model over a batch.
+
+    Args:
+        on_attention: gets each attention call with its place, while the pass is under way (after
+            it, for models that the hook does not serve). What it returns, other than None, the
+            model takes for the heads' outputs (not where the hook does not serve).
+        calls: that the pass makes; all of them by default.
+
+    Returns:
+        What the model returns.
+    """
+    places = iter(architecture.calls if calls is None else calls)
+    with torch.inference_mode():
+        if on_attention is None:
+            return model.body(**inputs(batch))
+        if architecture.hooked:
+
+            def watcher(attention: hook.Attention) -> torch.Tensor | None:
+                call = next(places)
+                projection = architecture.projections.get((call.stack, call.layer))
+                return on_attention(call, replace(attention, projection=projection))
+
+            with hook.watching(watcher):
+                return model.body(**inputs(batch))
+        with own_code(model):
+            output = model.body(**inputs(batch), output_attentions=True)
+        by_stack = {name: iter(returned(output, name)) for name in architecture.stacks}
+        for call in places:
+            weights = next(by_stack[call.stack])
+            check_shape(model, architecture.stacks[call.stack], call, weights, batch)
+            on_attention(call, hook.Attention(None, None, None, None, None, weights, None))
+        return output
+
+
+def check_shape(model: Model, stack: Stack, place: Call, weights: Any, batch: Batch) -> None:
+    """Longer texts may be attended to in another way than short ones.
+
+    Raises:
+        ModelError: there is not one weight for each query and key.
+    """
+    queries, keys = (batch.texts[side].ids.shape for side in (stack.queries, stack.keys))
+    shape = tuple(weights.shape)
+    if len(shape) != 4 or (shape[0], *shape[2:]) != (*queries, keys[1]):
+        raise ModelError(
+            f"model '{model.name}': stack {stack.name}, layer {place.layer} gives weights of shape "
+            f"{shape} for {queries[1]} queries and {keys[1]} keys; expected one for each query and "
+            f"key: '{model.config.model_type}' attends in another way, which Headbook cannot show "
+            "(shorter texts may help: --max-length)"
+        )
+
+
+def returned(output: Any, stack: str) -> list[torch.Tensor]:
+    """The weights of attention in what a model returned, of layers that have some."""
+    return [w for w in getattr(output, FIELDS[stack], None) or () if w is not None]
+
+
+def inputs(batch: Batch) -> dict[str, torch.Tensor]:
+    """A batch as the model's arguments."""
+    names = {
+        Side.SOURCE: ("input_ids", "attention_mask"),
+        Side.TARGET: ("decoder_input_ids", "decoder_attention_mask"),
+    }
+    found: dict[str, torch.Tensor] = {}
+    for side, texts in batch.texts.items():
+        ids, mask = names[side]
+        found |= {ids: texts.ids, mask: texts.valid.long()}
+    return found
+
+
+@contextmanager
+def tapped(model: Model, architecture: Architecture, on_state: OnState) -> Iterator[None]:
+    """Show the residual states of every pass inside the block.
+
+    ``on_state`` gets stack, layer, state and vectors ``(sentence, token, width)``: the input once
+    for each stack, then ``mid`` (where the table of families tells where it is) and ``out`` of
+    each layer. Stack ``cross`` has a ``mid`` only, the decoder's state after cross-attention.
+    """
+    sites = architecture.family.sites if architecture.family else {}
+    with ExitStack() as hooks:
+        for name, layers in architecture.layers.items():
+            inside = {s: sites[s] for s in (name, "cross") if s in sites and _lives_in(s, name)}
+            tap = _Tap(name, len(layers), inside, on_state)
+            for module in dict.fromkeys(layers):
+                for handle in tap.attach(module):
+                    hooks.callback(handle.remove)
+        yield
+
+
+def _lives_in(site: str, stack: str) -> bool:
+    """Cross-attention stands in the decoder's layers."""
+    return site == stack or (site == "cross" and stack == "decoder")
+
+
+class _Tap:
+    """The hooks on the layers of one stack; counts layers, since modules may be shared."""
+
+    def __init__(
+        self, stack: str, n_layers: int, sites: Mapping[str, Site], on_state: OnState
+    ) -> None:
+        self._stack, self._n_layers = stack, n_layers
+        self._sites, self._on_state = sites, on_state
+        self._layer = -1
+        self._input = torch.empty(0)
+        self._block = torch.empty(0)
+
+    def attach(self, layer: torch.nn.Module) -> Iterator[Any]:
+        """Hook one layer module; yields handles to remove."""
+        yield layer.register_forward_pre_hook(self._enter, with_kwargs=True)
+        yield layer.register_forward_hook(self._leave)
+        for name, site in self._sites.items():
+            if site.after is None:
+                block = layer.get_submodule(site.block or site.projection)
+                yield block.register_forward_hook(self._keep_block)
+            else:
+                after = layer.get_submodule(site.after)
+                yield after.register_forward_pre_hook(self._mid(name))
+
+    def _enter(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._input = args[0] if args else kwargs["hidden_states"]
+        self._layer = (self._layer + 1) % self._n_layers
+        if self._layer == 0:
+            for stack in {self._stack, *self._sites}:
+                self._on_state(stack, 0, State.INPUT, self._input)
+
+    def _leave(self, _: Any, __: Any, output: Any) -> None:
+        out = first(output)
+        if self._block.numel():
+            self._on_state(self._stack, self._layer, State.MID, self._input + self._block)
+            self._block = torch.empty(0)
+        self._on_state(self._stack, self._layer, State.OUT, out)
+
+    def _keep_block(self, _: Any, __: Any, output: Any) -> None:
+        self._block = first(output)
+
+    def _mid(self, stack: str) -> Callable[[Any, tuple[Any, ...]], None]:
+        def see(_: Any, args: tuple[Any, ...]) -> None:
+            # Some layers flatten sentences and tokens before their second half.
+            mid = args[0].reshape(self._input.shape)
+            self._on_state(stack, self._layer, State.MID, mid)
+
+        return see

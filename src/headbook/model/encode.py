@@ -1,0 +1,283 @@
+"""From sentences to the model's tokens: tokenizing, cutting, and writing missing targets."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headbook.errors import InputError, ModelError
+from headbook.inputs import Sentence, Word
+from headbook.model.families import text_config
+from headbook.model.model import Model
+from headbook.model.probe import own_code
+from headbook.terms import Side
+from headbook.text.annotate import Annotator
+from headbook.text.rarity import Rarity
+from headbook.text.tokens import NO_WORD, Encoded, Tokens, align, is_punctuation, spell, trim
+
+CHUNK = 64  # sentences tokenised, or targets generated, at a time
+GENERATED = 64  # most tokens of a generated target
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Turns sentences into tokens.
+
+    Attributes:
+        limit: longest sequence, in tokens.
+        targets: annotator of the target side.
+        rarities: by side, what is known of the frequencies of words.
+    """
+
+    model: Model
+    limit: int
+    targets: Annotator
+    rarities: Mapping[Side, Rarity] = field(default_factory=dict)
+
+    def encode(self, sentences: Iterable[Sentence]) -> Iterator[Encoded]:
+        """Tokenise lazily and in order.
+
+        A model that takes one text reads the source of a pair; its target stays as metadata.
+
+        Raises:
+            InputError: a sentence without any token.
+        """
+        stream = iter(sentences)
+        while chunk := list(islice(stream, CHUNK)):
+            sources = self._sources(chunk)
+            if not self.model.config.is_encoder_decoder:
+                for s, source in zip(chunk, sources, strict=True):
+                    yield Encoded(_alone(s), {Side.SOURCE: source})
+                continue
+            targets = self._targets(chunk, sources)
+            for s, source, target in zip(chunk, sources, targets, strict=True):
+                yield Encoded(s, {Side.SOURCE: source, Side.TARGET: target})
+
+    def lengths(self, sentences: Iterable[Sentence]) -> Iterator[dict[Side, int]]:
+        """Tokens of each sentence by side; a target that is not there counts like its source."""
+        for s in sentences:
+            texts = {Side.SOURCE: s.text}
+            if self.model.config.is_encoder_decoder:
+                texts[Side.TARGET] = s.target or s.text
+            ids = {side: self.model.tokenizer(text, verbose=False) for side, text in texts.items()}
+            yield {side: min(len(each["input_ids"]), self.limit) for side, each in ids.items()}
+
+    def of_ids(self, ids: list[int]) -> Tokens:
+        """Tokens that stand for no text."""
+        return self._tokens("", ids, [(0, 0)] * len(ids), (), 0, side=Side.SOURCE)
+
+    def _sources(self, chunk: list[Sentence]) -> list[Tokens]:
+        rows = self._tokenise([s.text for s in chunk], target=False)
+        sources = [
+            replace(
+                self._tokens(s.text, ids, spans, s.words or (), lost, side=Side.SOURCE),
+                parts=s.parts,
+            )
+            for s, (ids, spans, lost) in zip(chunk, rows, strict=True)
+        ]
+        for s, tokens in zip(chunk, sources, strict=True):
+            if tokens.special.all():
+                file, _, line = s.origin.rpartition(":")
+                raise InputError(
+                    file,
+                    int(line),
+                    came=f"{s.text!r}, of which the tokenizer leaves no token",
+                    expected="text that the model's vocabulary knows",
+                )
+        return sources
+
+    def _targets(self, chunk: list[Sentence], sources: list[Tokens]) -> list[Tokens]:
+        given = [s.target for s in chunk if s.target is not None]
+        rows = iter(self._tokenise(given, target=True))
+        missing = [t for s, t in zip(chunk, sources, strict=True) if s.target is None]
+        written = iter(self._generate(missing))
+        texts, drafts = [], []
+        for s in chunk:
+            if s.target is not None:
+                ids, spans, lost = next(rows)
+                ids, spans = self._shift(ids), [(0, 0), *spans[:-1]]
+                text = s.target
+            else:
+                ids, lost = next(written), 0
+                text = self.model.tokenizer.decode(ids, skip_special_tokens=True)
+                spans = self._search(text, ids)
+            texts.append(text)
+            drafts.append((ids, spans, lost, s.target is None))
+        words = self.targets.words(texts)
+        return [
+            self._tokens(text, ids, spans, word, lost, side=Side.TARGET, generated=generated)
+            for text, word, (ids, spans, lost, generated) in zip(texts, words, drafts, strict=True)
+        ]
+
+    def _shift(self, ids: list[int]) -> list[int]:
+        """Decoder input for a target: the start token, then all but the last."""
+        return [start_token(self.model), *ids[:-1]]
+
+    def _generate(self, sources: list[Tokens]) -> list[list[int]]:
+        """Greedy targets as decoder input: with the start token, without the closing one."""
+        if not sources:
+            return []
+        longest = max(map(len, sources))
+        ids = torch.zeros((len(sources), longest), dtype=torch.long)
+        mask = torch.zeros_like(ids)
+        for row, tokens in enumerate(sources):
+            ids[row, : len(tokens)] = torch.from_numpy(tokens.ids)
+            mask[row, : len(tokens)] = 1
+        network, device = self.model.network, self.model.device
+        with own_code(self.model), torch.inference_mode():
+            written = network.generate(
+                input_ids=ids.to(device),
+                attention_mask=mask.to(device),
+                max_new_tokens=GENERATED,
+                do_sample=False,
+                num_beams=1,
+                decoder_start_token_id=start_token(self.model),
+                suppress_tokens=_nameless(self.model),
+            )
+        ends = {self.model.tokenizer.eos_token_id, self.model.tokenizer.pad_token_id}
+        return [_until_end(row.tolist(), ends) for row in written]
+
+    def _tokenise(
+        self, texts: list[str], *, target: bool
+    ) -> list[tuple[list[int], list[tuple[int, int]], int]]:
+        """Ids, character spans and the number of tokens cut off, by text."""
+        if not texts:
+            return []
+        tokenizer = self.model.tokenizer
+        fast = bool(tokenizer.is_fast)
+        name = "text_target" if target else "text"
+        options: dict[str, Any] = {"return_offsets_mapping": fast, "verbose": False}
+        whole = tokenizer(**{name: texts}, **options)
+        rows = []
+        for i, text in enumerate(texts):
+            ids = whole["input_ids"][i]
+            spans = whole["offset_mapping"][i] if fast else None
+            lost = max(0, len(ids) - self.limit)
+            if lost:
+                cut = tokenizer(**{name: text}, **options, truncation=True, max_length=self.limit)
+                ids, spans = cut["input_ids"], cut["offset_mapping"] if fast else None
+            rows.append((ids, spans if spans is not None else self._search(text, ids), lost))
+        return rows
+
+    def _search(self, text: str, ids: list[int]) -> list[tuple[int, int]]:
+        """Spans for a tokenizer that gives none: each piece is looked for behind the last one."""
+        tokenizer, lower, at = self.model.tokenizer, text.lower(), 0
+        spans = []
+        for token in ids:
+            piece = tokenizer.decode([token], skip_special_tokens=True).strip().lower()
+            start = lower.find(piece, at, at + len(piece) + 2) if piece else -1
+            if start < 0 or len(lower) != len(text):
+                spans.append((0, 0))
+            else:
+                at = start + len(piece)
+                spans.append((start, at))
+        return spans
+
+    def _tokens(
+        self,
+        text: str,
+        ids: list[int],
+        spans: list[tuple[int, int]],
+        words: tuple[Word, ...],
+        lost: int,
+        *,
+        side: Side,
+        generated: bool = False,
+    ) -> Tokens:
+        tokenizer = self.model.tokenizer
+        array = np.asarray(ids, dtype=np.int64)
+        special = np.isin(array, special_ids(tokenizer))
+        trimmed = [
+            (0, 0) if is_special else trim(text, start, end)
+            for (start, end), is_special in zip(spans, special, strict=True)
+        ]
+        names = tokenizer.convert_ids_to_tokens(ids)
+        word = align(text, trimmed, words)
+        return Tokens(
+            text=text,
+            pieces=spell(text, trimmed, names),
+            ids=array,
+            spans=np.asarray(trimmed, dtype=np.int64).reshape(-1, 2),
+            special=special,
+            separator=np.isin(array, _ids(tokenizer, "sep", "eos")),
+            punctuation=np.array([is_punctuation(text[s:e]) for s, e in trimmed], dtype=bool),
+            word=word,
+            words=words,
+            rarest=self._rarest(side, text, words, word),
+            lost=lost,
+            generated=generated,
+        )
+
+    def _rarest(
+        self, side: Side, text: str, words: tuple[Word, ...], word: NDArray[np.int64]
+    ) -> int:
+        """The rarest of the words that have a token."""
+        if side not in self.rarities:
+            return NO_WORD
+        kept = np.unique(word[word != NO_WORD]).tolist()
+        position = self.rarities[side].rarest([text[words[i].start : words[i].end] for i in kept])
+        return NO_WORD if position is None else kept[position]
+
+
+def start_token(model: Model) -> int:
+    """The token that every decoder input begins with.
+
+    Raises:
+        ModelError: the configuration names none.
+    """
+    settings = (model.network.generation_config, model.config)
+    for name in ("decoder_start_token_id", "bos_token_id"):
+        for holder in settings:
+            token = getattr(holder, name, None)
+            if token is not None:
+                return int(token)
+    raise ModelError(
+        f"model '{model.name}': no decoder_start_token_id in its configuration; expected one"
+    )
+
+
+def _nameless(model: Model) -> list[int] | None:
+    """Entries of a padded vocabulary that no token has; None where there is none."""
+    size = getattr(text_config(model.config), "vocab_size", 0)
+    return list(range(len(model.tokenizer), size)) or None
+
+
+def special_ids(tokenizer: Any) -> list[int]:
+    """Tokens that stand for no text. The unknown and the mask token stand for a word."""
+    own = _ids(tokenizer, "bos", "eos", "cls", "sep", "pad")
+    words = _ids(tokenizer, "unk", "mask")
+    return sorted({*own, *(set(tokenizer.all_special_ids) - set(words))})
+
+
+def special_pattern(tokenizer: Any) -> str:
+    """What the tokenizer puts around a text, with ``…`` for the text itself."""
+    special = special_ids(tokenizer)
+    ids = tokenizer("a")["input_ids"]
+    names = tokenizer.convert_ids_to_tokens(ids)
+    parts = [n if token in special else "…" for token, n in zip(ids, names, strict=True)]
+    return " ".join(p for i, p in enumerate(parts) if p != "…" or "…" not in parts[:i])
+
+
+def _ids(tokenizer: Any, *roles: str) -> list[int]:
+    """The tokens that a tokenizer has for these roles."""
+    found = (getattr(tokenizer, f"{role}_token_id", None) for role in roles)
+    return [token for token in found if token is not None]
+
+
+def _until_end(row: list[int], ends: set[int | None]) -> list[int]:
+    """A generated row up to its closing token; the start token may be the same one."""
+    stop = next((i for i in range(1, len(row)) if row[i] in ends), len(row))
+    return row[:stop]
+
+
+def _alone(sentence: Sentence) -> Sentence:
+    """A pair as a single text."""
+    if sentence.target is None:
+        return sentence
+    metadata = {**sentence.metadata, Side.TARGET: sentence.target}
+    return dataclasses.replace(sentence, target=None, metadata=metadata)

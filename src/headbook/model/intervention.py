@@ -1,0 +1,194 @@
+"""Passes in which chosen heads give something else than what they computed.
+
+What is replaced is a head's output before the output projection, inside the attention hook, row by
+row of the batch: the block's output changes by exactly (r - z) W_O of those heads, and nothing else
+of the layer moves. Passes may begin at a later layer, with the states of an earlier pass.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from headbook.errors import ModelError
+from headbook.model import hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.capture import forward, inputs
+from headbook.model.chains import first
+from headbook.model.model import Model
+from headbook.model.shortcut import Slot, handing_on, slots_of
+from headbook.text.batch import Batch
+
+SAME = 1e-4  # of the largest value: a pass that begins later gives what the whole one gives
+
+Replacement = Callable[[Call, hook.Attention], torch.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Ablation:
+    """Heads whose outputs are replaced.
+
+    Attributes:
+        heads: by place, which heads of which rows. *Shape:* ``(row, head)``, boolean.
+        replacement: makes what stands instead. *Shape:* ``(row, query, head, width)``.
+    """
+
+    heads: Mapping[Call, torch.Tensor]
+    replacement: Replacement
+
+    def output(self, place: Call, attention: hook.Attention) -> torch.Tensor | None:
+        """The outputs of a layer's heads; None where they stay as they are."""
+        chosen = self.heads.get(place)
+        if chosen is None:
+            return None
+        assert attention.output is not None
+        given = self.replacement(place, attention).to(attention.output)
+        return torch.where(chosen[:, None, :, None], given, attention.output)
+
+
+@dataclass(frozen=True, eq=False)
+class Intervened:
+    """A model whose heads can be replaced.
+
+    Attributes:
+        slots: the places of its layers by stack, from which later passes can begin; empty where
+            they cannot.
+    """
+
+    model: Model
+    architecture: Architecture
+    slots: Mapping[str, Sequence[Slot]]
+
+    @property
+    def read(self) -> str:
+        """The stack whose last states are the model's."""
+        return "decoder" if "decoder" in self.architecture.layers else "self"
+
+    def run(self, batch: Batch, ablation: Ablation, states: "States | None" = None) -> torch.Tensor:
+        """What leaves the last layer. *Shape:* ``(row, token, width)``.
+
+        Args:
+            batch: every row is a sentence, or a copy of one.
+            states: of a pass without ablation over the same rows; layers below the first that is
+                ablated are not computed again.
+        """
+        left: list[torch.Tensor] = []
+        last = self.architecture.layers[self.read][-1]
+        with ExitStack() as around:
+            calls = self.architecture.calls
+            if states is not None and self.slots:
+                calls = around.enter_context(self._later(ablation, states))
+            handle = last.register_forward_hook(lambda _, __, output: left.append(first(output)))
+            around.callback(handle.remove)
+            forward(self.model, self.architecture, batch, ablation.output, calls=calls)
+        return left[-1]
+
+    def states(self, batch: Batch) -> "States":
+        """What leaves every layer, in a pass without ablation."""
+        found = {name: [] for name in self.architecture.layers}  # type: dict[str, list[torch.Tensor]]
+        with ExitStack() as hooks, torch.inference_mode():
+            for name, layers in self.architecture.layers.items():
+                for layer in dict.fromkeys(layers):
+                    keep = _keeper(found[name])
+                    hooks.callback(layer.register_forward_hook(keep).remove)
+            self.model.body(**inputs(batch))
+        return States(found)
+
+    @contextmanager
+    def _later(self, ablation: Ablation, states: "States") -> Iterator[tuple[Call, ...]]:
+        """Hand on states in place of all layers below the first that is ablated.
+
+        Yields the attention calls that remain.
+        """
+        skipped = self._skipped(ablation)
+        with ExitStack() as around:
+            for stack, number in skipped.items():
+                if number:
+                    given = states.after[stack][number - 1]
+                    around.enter_context(handing_on(self.slots[stack][:number], given))
+            yield tuple(
+                call
+                for call in self.architecture.calls
+                if call.layer >= skipped["decoder" if call.stack == "cross" else call.stack]
+            )
+
+    def _skipped(self, ablation: Ablation) -> dict[str, int]:
+        """How many layers of each stack come before the first that is ablated."""
+        lowest = {name: len(slots) for name, slots in self.slots.items()}
+        for head in ablation.heads:
+            stack = "decoder" if head.stack == "cross" else head.stack
+            lowest[stack] = min(lowest[stack], head.layer)
+        if "encoder" in lowest and lowest["encoder"] < len(self.slots["encoder"]):
+            lowest["decoder"] = 0  # every layer of the decoder reads what the encoder gives
+        return lowest
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """What left the layers of a pass.
+
+    Attributes:
+        after: by stack, of each layer. *Shape:* ``(row, token, width)``.
+    """
+
+    after: Mapping[str, Sequence[torch.Tensor]]
+
+    def repeated(self, times: int) -> "States":
+        """For a batch that is repeated."""
+        return States({n: [s.repeat(times, 1, 1) for s in each] for n, each in self.after.items()})
+
+
+def intervened(model: Model, architecture: Architecture, batch: Batch) -> Intervened:
+    """Make a model's heads replaceable.
+
+    Args:
+        batch: on which it is tried whether passes can begin at later layers: not where the first
+            layer hands on more than states (T5's position bias), nor where layers share weights.
+
+    Raises:
+        ModelError: heads of this model cannot be replaced.
+    """
+    if not architecture.hooked:
+        raise ModelError(
+            f"model '{model.name}': {architecture.unhooked}; its heads cannot be replaced"
+        )
+    if not architecture.layers:
+        raise ModelError(
+            f"model '{model.name}': its layers do not hand on one vector a token; its heads cannot "
+            "be replaced"
+        )
+    shared = any(len({*layers}) < len(layers) for layers in architecture.layers.values())
+    whole = Intervened(model, architecture, {})
+    later = Intervened(model, architecture, {} if shared else slots_of(model, architecture))
+    return later if not shared and _agree(whole, later, batch) else whole
+
+
+def _agree(whole: Intervened, later: Intervened, batch: Batch) -> bool:
+    """Whether passes that begin at any layer give what the whole pass gives."""
+    states = whole.states(batch)
+    expected = states.after[whole.read][-1]
+    for call in whole.architecture.calls:
+        none = torch.zeros(len(expected), 1, dtype=torch.bool, device=expected.device)
+        itself = Ablation({call: none}, lambda _, attention: _output(attention))
+        try:
+            found = later.run(batch, itself, states)
+        except (RuntimeError, TypeError, ValueError, AttributeError, LookupError):
+            return False
+        valid = batch.texts[whole.architecture.stacks[whole.read].queries].valid
+        if (found - expected)[valid].abs().max() > SAME * expected[valid].abs().max():
+            return False
+    return True
+
+
+def _output(attention: hook.Attention) -> torch.Tensor:
+    assert attention.output is not None
+    return attention.output
+
+
+def _keeper(found: list[torch.Tensor]) -> Callable[[Any, Any, Any], None]:
+    def keep(_: Any, __: Any, output: Any) -> None:
+        found.append(first(output))
+
+    return keep

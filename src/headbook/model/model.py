@@ -1,0 +1,239 @@
+"""A model and its tokenizer from a hub id or a folder: the door to loading with transformers."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import torch
+from huggingface_hub.errors import HFValidationError
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers.utils import logging
+
+from headbook.errors import ModelError
+from headbook.model import hook
+from headbook.model.families import text_config
+from headbook.model.loading import with_head
+from headbook.model.names import Names
+from headbook.randomness import own_randomness
+from headbook.resources import demo_model, sha256
+
+DEMO = "demo"
+DEFAULT_LIMIT = 512  # tokens; attention grows with the square
+UNLIMITED = 1_000_000  # tokenizers without a limit name an astronomical one
+
+FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the checkpoint and the architecture did not have in common.
+
+    Attributes:
+        missing: parameters the checkpoint lacks; they are random.
+        unexpected: parameters of the checkpoint that this model does not use.
+    """
+
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A loaded model, in evaluation mode.
+
+    Attributes:
+        name: hub id, or the folder's own name.
+        revision: commit of a hub model; hash of the weights of a folder.
+        network: the whole model, with its language-model head where the checkpoint has one (for
+            encoder-decoders always).
+        body: the part that is run: ``network`` without a head, where it has one.
+        limit: longest sequence it takes by default, in tokens.
+        headless: why there is no language-model head; empty where there is one.
+    """
+
+    name: str
+    revision: str
+    network: Any
+    tokenizer: Any
+    limit: int
+    device: torch.device
+    weights: Weights
+    headless: str = ""
+
+    @property
+    def body(self) -> Any:
+        """The network without its head."""
+        return self.network.base_model
+
+    @cached_property
+    def names(self) -> Names:
+        """How vocabulary entries are printed."""
+        return Names(self.tokenizer)
+
+    @property
+    def config(self) -> Any:
+        """The architecture's configuration."""
+        return self.network.config
+
+    @property
+    def tokenizer_hash(self) -> str:
+        """Hash of the tokenizer's vocabulary and rules."""
+        fast = getattr(self.tokenizer, "backend_tokenizer", None)
+        text = (
+            fast.to_str() if fast is not None else repr(sorted(self.tokenizer.get_vocab().items()))
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_model(
+    name: str,
+    *,
+    revision: str | None = None,
+    device: str = "auto",
+    dtype: str = "float32",
+    verbose: bool = False,
+) -> Model:
+    """Load a model for reading its attention.
+
+    Args:
+        name: ``demo``, a local folder or a hub id. Weights come from safetensors only, and no
+            code of the model's repository is ever run.
+        revision: branch, tag or commit of a hub model.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        dtype: name of a torch floating-point type.
+
+    Raises:
+        ModelError: in one line, what is missing and what to do.
+    """
+    folder, name, text = _resolve(name, revision)
+    hook.register()
+    with _quiet(verbose), _explained(name):
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        network, report, headless = with_head(folder, config, getattr(torch, dtype))
+        network.set_attn_implementation(hook.NAME)  # stays "eager" where it is not supported
+    place = pick_device(device)
+    network.eval().requires_grad_(requires_grad=False).to(place)
+    return Model(
+        name=name,
+        revision=text,
+        network=network,
+        tokenizer=tokenizer,
+        limit=_limit(network, tokenizer),
+        device=place,
+        weights=Weights(
+            missing=tuple(sorted(report["missing_keys"])),
+            unexpected=tuple(sorted(report["unexpected_keys"])),
+        ),
+        headless=headless,
+    )
+
+
+def untrained(model: Model, seed: int) -> Model:
+    """The same architecture with the weights that its authors' code would start training from."""
+    loader: Any = AutoModelForSeq2SeqLM if model.config.is_encoder_decoder else AutoModel
+    with own_randomness(seed):  # they are made on the processor
+        network = loader.from_config(model.config, attn_implementation="eager")
+    network.set_attn_implementation(hook.NAME)
+    network.eval().requires_grad_(requires_grad=False)
+    network = network.to(model.device, model.network.dtype)
+    return replace(model, network=network, headless="its weights are random")
+
+
+def pick_device(device: str) -> torch.device:
+    """The device for a name; ``auto`` is the best there is.
+
+    Raises:
+        ModelError: the device is not on this machine.
+    """
+    there = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if device == "auto":
+        return torch.device(next(name for name, present in there.items() if present))
+    if not there[device]:
+        raise ModelError(f"device '{device}': torch does not see one; use --device auto")
+    return torch.device(device)
+
+
+def _resolve(name: str, revision: str | None) -> tuple[Path, str, str]:
+    """The folder of a model, the name to show and the revision to record."""
+    if name == DEMO:
+        return (
+            demo_model(),
+            "all-MiniLM-L6-v2",
+            f"sha256:{sha256(demo_model() / 'model.safetensors')}",
+        )
+    folder = Path(name)
+    if folder.is_dir():
+        files = sorted(folder.glob("*.safetensors"))
+        digest = hashlib.sha256("".join(map(sha256, files)).encode()).hexdigest()
+        return folder, folder.resolve().name, f"sha256:{digest}"
+    try:
+        path = huggingface_hub.snapshot_download(
+            name, revision=revision, allow_patterns=FILES, ignore_patterns=["*/*"]
+        )
+    except (OSError, ValueError, HFValidationError) as error:
+        raise ModelError(
+            f"model '{name}': neither a folder nor a hub model that can be reached "
+            f"({type(error).__name__}); expected 'demo', a local folder or a hub id"
+        ) from error
+    return Path(path), name, Path(path).name
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turn what transformers raises while loading into one line."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, AttributeError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise ModelError(
+            f"model '{name}': {first}; expected config.json, a tokenizer and safetensors weights "
+            "of an architecture that transformers itself knows"
+        ) from error
+
+
+@contextmanager
+def _quiet(verbose: bool) -> Iterator[None]:
+    """Keep transformers' reports off the terminal; the overview lists what they would say."""
+    if verbose:
+        yield
+        return
+    hub: Any = huggingface_hub.utils  # it does not say what it exports
+    logger, bars = logging.get_logger(), logging.is_progress_bar_enabled()
+    level, without = logger.level, hub.are_progress_bars_disabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if bars:
+            logging.enable_progress_bar()  # the hub's, too
+        if without != hub.are_progress_bars_disabled():
+            (hub.disable_progress_bars if without else hub.enable_progress_bars)()
+
+
+def _limit(network: Any, tokenizer: Any) -> int:
+    """Longest sequence that tokenizer and position embeddings allow, at most the default limit."""
+    limits = [DEFAULT_LIMIT]
+    if tokenizer.model_max_length < UNLIMITED:
+        limits.append(tokenizer.model_max_length)
+    positions = getattr(text_config(network.config), "max_position_embeddings", None)
+    if positions and positions > 0:
+        # RoBERTa and its relatives start counting after their padding index.
+        padded = [
+            module.padding_idx + 1
+            for name, module in network.named_modules()
+            if name.endswith("position_embeddings") and getattr(module, "padding_idx", None)
+        ]
+        limits.append(positions - max(padded, default=0))
+    return int(min(limits))

@@ -1,0 +1,96 @@
+"""The output projection W_O of attention blocks: what a head's values become on their way out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from headbook.model.families import Family
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """The output projection of one attention block.
+
+    Attributes:
+        module: its input is the heads' outputs side by side.
+    """
+
+    module: Any
+    _roots: dict[tuple[int, torch.dtype], torch.Tensor] = field(default_factory=dict)
+
+    def slices(self, width: int) -> torch.Tensor:
+        """Each head's part of the weight. *Shape:* ``(head, output width, head width)``.
+
+        Args:
+            width: of one head.
+        """
+        linear = isinstance(self.module, torch.nn.Linear)
+        weight = self.module.weight if linear else self.module.weight.T  # GPT-2's is transposed
+        slices: torch.Tensor = weight.detach().unflatten(1, (-1, width)).transpose(0, 1)
+        return slices
+
+    def carried(self, heads: torch.Tensor) -> torch.Tensor:
+        """Outputs of all heads side by side after the projection, without its bias.
+
+        Args:
+            heads: *Shape:* ``(..., head, head width)``.
+
+        Returns:
+            *Shape:* ``(..., output width)``.
+        """
+        weight = self.slices(heads.shape[-1]).transpose(0, 1).flatten(1).to(heads.dtype)
+        found: torch.Tensor = heads.flatten(-2) @ weight.T
+        return found
+
+    def norms(self, value: torch.Tensor) -> torch.Tensor:
+        """Length of each key's value after the projection, for every head.
+
+        Args:
+            value: *Shape:* ``(sentence, key_head, key, width)``; several heads in a row may share
+                a key head.
+
+        Returns:
+            *Shape:* ``(sentence, head, key)``.
+        """
+        sentences, key_heads, keys, width = value.shape
+        roots = self._root(width, value.dtype).unflatten(0, (key_heads, -1))
+        # One product for each key head: all tokens, times the roots of all its heads.
+        wide = value.transpose(0, 1).reshape(key_heads, sentences * keys, width)
+        turned = (wide @ roots.flatten(1, 2).mT).unflatten(-1, (roots.shape[1], -1))
+        found: torch.Tensor = turned.square_().sum(-1).sqrt_().unflatten(1, (sentences, keys))
+        return found.permute(1, 0, 3, 2).flatten(1, 2)
+
+    def _root(self, width: int, dtype: torch.dtype) -> torch.Tensor:
+        """For each head the R of W_O = QR: as Q turns only, R v is as long as W_O v.
+
+        No vector of output width is made. *Shape:* ``(head, head width, head width)``.
+        """
+        if (width, dtype) not in self._roots:
+            weight = self.slices(width)
+            root = torch.linalg.qr(weight.double().cpu(), mode="r").R
+            self._roots[width, dtype] = root.to(weight.device, dtype)
+        return self._roots[width, dtype]
+
+
+def projections(
+    family: Family | None,
+    layers: Mapping[str, Sequence[torch.nn.Module]],
+    places: Iterable[tuple[str, int]],
+) -> dict[tuple[str, int], Projection]:
+    """The output projection at each place, where the table of families tells where it is.
+
+    Args:
+        layers: by stack, the modules called as its layers; cross-attention is in the decoder's.
+        places: stack and layer.
+    """
+    if family is None or not layers:
+        return {}
+    known: dict[torch.nn.Module, Projection] = {}  # several layers may share a module
+    found = {}
+    for stack, layer in places:
+        module = layers["decoder" if stack == "cross" else stack][layer]
+        end = module.get_submodule(family.sites[stack].projection)
+        found[stack, layer] = known.setdefault(end, Projection(end))
+    return found

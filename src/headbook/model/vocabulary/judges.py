@@ -1,0 +1,286 @@
+"""What of a model's answer is compared when heads are taken away, from its last states.
+
+A judge prepares a batch, says which tokens it scores, and turns last states into the targets of
+`headbook.terms.Target`: sums over the scored tokens of each sentence, in double precision.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from headbook.model.vocabulary.lens import Lens
+from headbook.terms import Side, Target
+from headbook.text.batch import Batch
+from headbook.text.texts import Texts
+
+BLOCK = 1 << 24  # logits held at a time
+MASKED = 0.15  # share of the ordinary tokens
+BITS = 8  # bytes of a hash
+DRAWS = 4  # for targets that have no slope
+
+Sums = Mapping[Target, torch.Tensor]
+
+
+class Slope(NamedTuple):
+    """A number of a batch whose slopes tell how a target changes.
+
+    Attributes:
+        value: a sum over the scored tokens of all sentences, with its graph.
+        squared: whether a target's change is half the square of what the slopes say, on average
+            over draws (targets that are smallest for the whole model have no slope of their own);
+            else it is what they say.
+    """
+
+    target: Target
+    value: torch.Tensor
+    squared: bool
+
+
+class Judge(Protocol):
+    """Compares last states of passes with heads taken away with those of a whole pass."""
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What it compares."""
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it needs the language-model head."""
+
+    def prepared(self, batch: Batch) -> Batch:
+        """The batch that the model is to read."""
+
+    def counts(self, batch: Batch) -> torch.Tensor:
+        """Tokens of each sentence that are scored. *Shape:* ``(target, sentence)``."""
+
+    def full(self, batch: Batch, states: torch.Tensor) -> Sums:
+        """The targets of the whole pass that are sums of their own: losses.
+
+        Args:
+            states: *Shape:* ``(sentence, token, width)``.
+
+        Returns:
+            *Shape:* ``(sentence,)`` each.
+        """
+
+    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Sums:
+        """How the targets change.
+
+        Args:
+            batch: as it was before `prepared`.
+            states: of the whole pass. *Shape:* ``(sentence, token, width)``.
+            others: *Shape:* ``(pass, sentence, token, width)``.
+
+        Returns:
+            *Shape:* ``(pass, sentence)`` each.
+        """
+
+    def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
+        """What to differentiate in one pass; random draws come from the sentences' hashes.
+
+        Args:
+            model_output: what the model returned.
+            states: what left its last layer.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """By what a language-model head says: of next tokens, or of masked ones.
+
+    Attributes:
+        side: whose tokens it names.
+        mask: vocabulary token that stands in place of masked ones; None for next tokens.
+    """
+
+    lens: Lens
+    side: Side
+    mask: int | None
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The loss, and the divergence."""
+        return (Target.LOSS if self.mask is None else Target.MASKED_LOSS, Target.KL)
+
+    @property
+    def speaks(self) -> bool:
+        """It does."""
+        return True
+
+    def prepared(self, batch: Batch) -> Batch:
+        """With mask tokens where tokens are scored."""
+        if self.mask is None:
+            return batch
+        texts = batch.texts[self.side]
+        ids = torch.where(self._true(batch) >= 0, self.mask, texts.ids)
+        return replace(batch, texts={**batch.texts, self.side: replace(texts, ids=ids)})
+
+    def counts(self, batch: Batch) -> torch.Tensor:
+        """Scored tokens, the same for both."""
+        return (self._true(batch) >= 0).sum(1).expand(2, -1)
+
+    def full(self, batch: Batch, states: torch.Tensor) -> Sums:
+        """The loss."""
+        loss, _ = self._scored(batch, states[None])
+        return {self.targets[0]: loss[0]}
+
+    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Sums:
+        """Of the loss, and the divergence from what the whole model says."""
+        loss, divergence = self._scored(batch, torch.cat([states[None], others]))
+        return dict(zip(self.targets, (loss[1:] - loss[0], divergence[1:]), strict=True))
+
+    def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
+        """The loss; and the log probability of tokens that the model itself draws.
+
+        The mean of the square of its slope is the Fisher information, half of which along a change
+        is the divergence to second order. Tokens are drawn one by one, so the slopes of different
+        ones are independent with mean 0, and squares of sums are sums of squares.
+        """
+        del states
+        true = self._true(batch)
+        chosen = true >= 0
+        logs = model_output.logits[chosen].log_softmax(-1)
+        loss = -logs.gather(-1, true[chosen][:, None]).sum()
+        yield Slope(self.targets[0], loss, squared=False)
+        shares = logs.detach().double().exp().cumsum(-1)
+        for draw in range(DRAWS):
+            even = _drawn(batch, draw, lambda rng: rng.random(true.shape[1]))
+            points = torch.from_numpy(even).to(shares)[chosen][:, None]
+            drawn = torch.searchsorted(shares, points * shares[:, -1:]).clamp(
+                max=shares.shape[1] - 1
+            )
+            yield Slope(Target.KL, logs.gather(-1, drawn).sum(), squared=True)
+
+    def _scored(self, batch: Batch, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Loss and divergence from the first pass. *Shape:* ``(pass, sentence)`` each."""
+        true = self._true(batch)
+        chosen = true >= 0
+        sentence = chosen.nonzero()[:, 0]
+        size = max(1, BLOCK // self.lens.size // len(states))
+        found = states.new_zeros((2, len(states), len(true)), dtype=torch.float64)
+        blocks = zip(
+            states[:, chosen].split(size, 1),
+            true[chosen].split(size),
+            sentence.split(size),
+            strict=True,
+        )
+        for rows, ids, owner in blocks:
+            logits = self.lens.logits(rows.flatten(0, 1)).unflatten(0, rows.shape[:2])
+            logs = logits.log_softmax(-1)
+            loss = -logs.gather(-1, ids.expand(len(logs), -1)[..., None])[..., 0]
+            divergence = (logs[:1].exp() * (logs[:1] - logs)).sum(-1)
+            found.index_add_(2, owner, torch.stack([loss, divergence]).double())
+        return found[0], found[1]
+
+    def _true(self, batch: Batch) -> torch.Tensor:
+        """The tokens that are scored, where; -1 elsewhere. *Shape:* ``(sentence, token)``."""
+        texts = batch.texts[self.side]
+        if self.mask is None:
+            return self.lens.targets(texts)
+        return torch.where(_masked(batch, texts), texts.ids, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """By the last states themselves, where there is no language-model head.
+
+    Attributes:
+        side: whose states they are.
+    """
+
+    side: Side
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """Tokens, and texts: the mean over their tokens."""
+        return (Target.STATE, Target.EMBEDDING)
+
+    @property
+    def speaks(self) -> bool:
+        """It does not."""
+        return False
+
+    def prepared(self, batch: Batch) -> Batch:
+        """The batch itself."""
+        return batch
+
+    def counts(self, batch: Batch) -> torch.Tensor:
+        """All tokens; one text."""
+        tokens = batch.texts[self.side].valid.sum(1)
+        return torch.stack([tokens, torch.ones_like(tokens)])
+
+    def full(self, batch: Batch, states: torch.Tensor) -> Sums:
+        """None."""
+        del batch, states
+        return {}
+
+    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Sums:
+        """1 minus cosines."""
+        valid = batch.texts[self.side].valid.to(torch.float64)
+        one, other = states.double(), others.double()
+        tokens = ((1 - _cosine(one, other)) * valid).sum(-1)
+        texts = [(each * valid[..., None]).sum(-2) for each in (one, other)]
+        return {Target.STATE: tokens, Target.EMBEDDING: 1 - _cosine(*texts)}
+
+    def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
+        """Unit vectors in random directions: half their squared change is 1 minus the cosine."""
+        del model_output
+        valid = batch.texts[self.side].valid.to(states)[..., None]
+        tokens = torch.nn.functional.normalize(states, dim=-1) * valid
+        texts = torch.nn.functional.normalize((states * valid).sum(1, keepdim=True), dim=-1)
+        for draw in range(DRAWS):
+            for target, vectors in ((Target.STATE, tokens), (Target.EMBEDDING, texts)):
+                shape = vectors.shape[1:]
+                along = _drawn(batch, draw, lambda rng, shape=shape: rng.standard_normal(shape))  # type: ignore[misc]
+                yield Slope(
+                    target, (vectors * torch.from_numpy(along).to(vectors)).sum(), squared=True
+                )
+
+
+def judge_of(lens: Lens | None, side: Side, mask: int | None) -> Words | States:
+    """The judge of a model.
+
+    Args:
+        lens: its language-model head; None without one.
+        side: of its last states.
+        mask: its mask token; None where it has none.
+    """
+    if lens is None or (not lens.causal and mask is None):
+        return States(side)
+    return Words(lens, side, None if lens.causal else mask)
+
+
+def _cosine(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.cosine_similarity(one, other, dim=-1)
+
+
+def _drawn(
+    batch: Batch, draw: int, take: Callable[[np.random.Generator], NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """Random numbers of each sentence, whatever batch it stands in and however it is padded."""
+    return np.stack([take(np.random.default_rng([int(key), draw])) for key in batch.key])
+
+
+def _masked(batch: Batch, texts: Texts) -> torch.Tensor:
+    """The tokens that are masked: of each sentence those with the smallest hashes.
+
+    *Shape:* ``(sentence, token)``, boolean; the same for equal sentences.
+    """
+    chosen = np.zeros(texts.ids.shape, dtype=bool)
+    ordinary = texts.ordinary.cpu().numpy()
+    for row, (key, there) in enumerate(zip(batch.key, ordinary, strict=True)):
+        places = np.flatnonzero(there)
+        order = sorted(places, key=lambda place, key=key: _hash(int(key), int(place)))  # type: ignore[misc]
+        chosen[row, order[: ceil(MASKED * len(places))]] = True
+    return torch.from_numpy(chosen).to(texts.ids.device)
+
+
+def _hash(key: int, place: int) -> bytes:
+    parts: Iterator[bytes] = (number.to_bytes(BITS, "big") for number in (key, place))
+    return hashlib.blake2b(b"".join(parts), digest_size=BITS).digest()

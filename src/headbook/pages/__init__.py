@@ -1,0 +1,1 @@
+"""Studies to pages: one folder a page; frozen values, no HTML."""

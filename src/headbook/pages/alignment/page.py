@@ -1,0 +1,176 @@
+"""Cross-attention: how the heads of an encoder-decoder align target and source tokens."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import ClassVar
+
+import numpy as np
+
+from headbook.analysis.intervals import FEW
+from headbook.metrics import all_metrics
+from headbook.pages.alignment.aligned import AlignedSentence, address, aligned_sentence
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.page import Page
+from headbook.report.numbers.alignment import Alignments, alignments, f1
+from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.wording import (
+    VIEWS,
+    counted,
+    head_name,
+    head_page,
+    interval,
+    number,
+    shortened,
+)
+from headbook.study.sentencedata import HeadName, StoredSentence, heads_of
+from headbook.terms import View
+
+PEAKED = ("confidence", "relative_entropy")  # metrics of how peaked rows are
+MOST_ROWS = 100  # heads of the table
+MOST_HEADS, MOST_SENTENCES = 3, 3
+MOST_LISTED, LETTERS = 200, 60  # sentences that are linked, and what is shown of each
+
+
+@dataclass(frozen=True)
+class AlignedHead:
+    """A head in the table; its cells by the page's columns."""
+
+    name: str
+    href: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A sentence in the list of all: its page at the first heads, and how it begins."""
+
+    number: int
+    href: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlignmentPage(Page):
+    """Alignments of cross-attention.
+
+    Attributes:
+        behind: what they rest on, in words.
+        peaked: titles and views of the metrics of how peaked rows are.
+        gold: in how many sentences alignments of words are known; 0 without any.
+        even: cells of a head that chooses every source token equally often; None where a column
+            has no such number.
+        lines: heads, those with the fewest errors first, or else the most monotone.
+        left_out: heads that the table leaves out.
+        sentences: the first sentences, drawn.
+        listed: the sentences that have a page, or the first of them.
+        more: how many are left out there.
+        choices: heads that their pages can open at: in words, and as addresses have them.
+    """
+
+    template: ClassVar[str] = "alignment.html"
+    behind: str
+    peaked: tuple[tuple[str, str, str], ...]
+    gold: int
+    even: tuple[Cell | None, ...]
+    lines: tuple[AlignedHead, ...]
+    left_out: int
+    sentences: tuple[AlignedSentence, ...]
+    listed: tuple[Listed, ...]
+    more: int
+    choices: tuple[tuple[str, str], ...]
+
+
+def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
+    """The page of cross-attention; None without a cross stack, or sentences with a page."""
+    crossing = next((result for result in results.values() if result.stack.crosses), None)
+    found = crossing.once(alignments) if crossing else None
+    if crossing is None or found is None:
+        return None
+    order = _order(crossing, found)
+    choices = tuple(_choices(order))
+    chosen = crossing.study.sentence_data.listed
+    drawn = (aligned_sentence(crossing, sentence, order[:MOST_HEADS]) for sentence in chosen)
+    model = crossing.study.manifest.model.name
+    return AlignmentPage(
+        path="alignment.html",
+        title="Cross-attention",
+        description=f"Source tokens with the largest weights from the target tokens of {model}, "
+        "head by head, and how monotone these alignments are.",
+        behind=counted(found.sentences, "sentence"),
+        peaked=tuple((all_metrics()[n].title, n, VIEWS[v]) for n, v in _peaked(crossing)),
+        gold=int(found.error.sentences.max()) if found.error else 0,
+        even=tuple(_even(crossing, found)),
+        lines=tuple(_line(crossing, found, head) for head in order[:MOST_ROWS]),
+        left_out=max(0, len(order) - MOST_ROWS),
+        sentences=tuple(islice((each for each in drawn if each), MOST_SENTENCES)),
+        listed=tuple(_listed(crossing, s, choices[0][1]) for s in chosen[:MOST_LISTED]),
+        more=max(0, len(chosen) - MOST_LISTED),
+        choices=choices,
+    )
+
+
+def _choices(order: Sequence[HeadName]) -> Iterator[tuple[str, str]]:
+    """The first heads of the table together, then each of its heads."""
+    places = [f"{head.layer}.{head.head}" for head in order[:MOST_ROWS]]
+    yield f"the first {min(MOST_HEADS, len(order))} of the table", ",".join(places[:MOST_HEADS])
+    yield from ((head_name(head), place) for head, place in zip(order, places, strict=False))
+
+
+def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> Listed:
+    return Listed(
+        sentence.number,
+        f"{address(sentence)}#at={results.stack.name}&heads={heads}",
+        shortened(sentence.texts[results.stack.keys].text, LETTERS),
+    )
+
+
+def _order(results: StackResults, found: Alignments) -> list[HeadName]:
+    """Heads with the fewest errors first, or else the most monotone; without a number last."""
+    key = found.error.value if found.error else -found.monotone.value
+    return sorted(
+        heads_of(results.stack), key=lambda h: np.nan_to_num(key[h.layer, h.head], nan=math.inf)
+    )
+
+
+def _peaked(results: StackResults) -> Iterator[tuple[str, View]]:
+    """Metrics of how peaked rows are, among keys that are not special."""
+    for name in PEAKED:
+        if results.has(name, View.RENORM, ""):
+            yield name, View.RENORM
+
+
+def _line(results: StackResults, found: Alignments, head: HeadName) -> AlignedHead:
+    cell = head.layer, head.head
+    cells = [
+        Cell.of(results.heads(name, view, "").at(*cell), all_metrics()[name])
+        for name, view in _peaked(results)
+    ]
+    cells.append(_cell(found.monotone.at(*cell), share=False))
+    cells += [_cell(estimates.at(*cell)) for estimates in (found.diagonal, found.copied)]
+    if found.error and found.precision and found.recall:
+        precision, recall = found.precision.at(*cell), found.recall.at(*cell)
+        cells += [_cell(found.error.at(*cell)), _cell(precision), _cell(recall)]
+        cells.append(Cell(number(f1(precision.value, recall.value), share=True), "", "", False))
+    return AlignedHead(head_name(head), head_page(head), tuple(cells))
+
+
+def _even(results: StackResults, found: Alignments) -> Iterator[Cell | None]:
+    """Numbers of even choice; metrics have theirs of uniform attention on their own pages."""
+    yield from (None for _ in _peaked(results))
+    yield None
+    yield _cell(found.even_diagonal.at())
+    yield _cell(found.even_copied.at())
+    yield from (None for _ in range(4 if found.error else 0))
+
+
+def _cell(value: Estimate, *, share: bool = True) -> Cell:
+    """A number as pages print it; of correlations each sentence is one observation."""
+    unit = "observations" if share else "sentences with a correlation"
+    return Cell(
+        number(value.value, share=share),
+        interval(value.low, value.high, share=share),
+        f"{value.sentences:,} sentences, {value.events:,.0f} {unit}",
+        thin=share and 0 < value.effective < FEW,
+    )

@@ -1,0 +1,249 @@
+"""What heads write: which tokens they treat alike, how far apart, and around which tokens."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.analysis.intervals import FEW
+from headbook.charts import Figure
+from headbook.metrics.base import Need
+from headbook.metrics.outputs.segmentation import MEASURES
+from headbook.pages.context.anchors import AnchorHead, AnchorLayer, anchor_heads, anchor_layers
+from headbook.pages.context.contextcurves import Line, curve
+from headbook.pages.context.contextwords import (
+    CENTRED,
+    DISTANCE,
+    ENDS,
+    PREFERENCE,
+    REPETITION,
+    ROWS,
+    SEGMENTS,
+    SIMILARITY,
+    summary,
+)
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.page import Page, gap_text
+from headbook.pages.parts.rows import LayerRow
+from headbook.report.findings.finding import metric
+from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.wording import STACKS, VIEWS, head_name, head_page, label_name
+from headbook.study.sentencedata import HeadName
+from headbook.terms import HEAD_RULES, RULES, View
+
+TOP = "top 1 %"
+REPEATING = 10  # heads that the list of repetitions shows
+COLUMNS = {
+    "similarity": (SIMILARITY, "all"),
+    "rows": (ROWS, "all"),
+    "centred, neighbours": (CENTRED, "1"),
+    "distance of similar tokens": (DISTANCE, TOP),
+    "repetition lift": (REPETITION, TOP),
+    "same-sentence odds": (PREFERENCE, TOP),
+}
+
+
+@dataclass(frozen=True)
+class LayerTable:
+    """Layers in one view; ``columns`` as headings with the pages of their metrics."""
+
+    view: str
+    columns: tuple[tuple[str, str], ...]
+    rows: tuple[LayerRow, ...]
+
+
+@dataclass(frozen=True)
+class RepeatingHead:
+    """A head that writes the same where a token stands again, with its lift."""
+
+    name: str
+    href: str
+    lift: Cell
+    distance: Cell
+
+
+@dataclass(frozen=True)
+class SegmentLine:
+    """A rule in a layer, or one that needs no layer: F1, Pk and WindowDiff."""
+
+    rule: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class ContextSection:
+    """One kind of attention.
+
+    Attributes:
+        stack, title: as files and as pages call it.
+        summary: what the numbers say, in sentences.
+        figures: curves over layers, with what they show.
+        tables: layers by view.
+        repeating: heads with the highest lift, chosen on one half of the sentences.
+        anchors: anchor tokens by layer; empty where there are none.
+        anchor_heads: heads with theirs.
+        segments: how well rules find the ends of sentences; empty without passages.
+        measures: the columns of that.
+    """
+
+    stack: str
+    title: str
+    summary: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    tables: tuple[LayerTable, ...]
+    repeating: tuple[RepeatingHead, ...]
+    anchors: tuple[AnchorLayer, ...]
+    anchor_heads: tuple[AnchorHead, ...]
+    segments: tuple[SegmentLine, ...]
+    measures: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextPage(Page):
+    """What heads write, in all stacks.
+
+    Attributes:
+        sections: by stack; none where values are not available.
+        remarks: what is missing, and why.
+    """
+
+    template: ClassVar[str] = "context.html"
+    sections: tuple[ContextSection, ...]
+    remarks: tuple[str, ...]
+
+
+def context_page(results: Mapping[str, StackResults]) -> ContextPage | None:
+    """The page; None in a study without its first metrics, which the others are read against."""
+    if not any({SIMILARITY, ROWS} <= {m.id for m in r.metrics} for r in results.values()):
+        return None
+    manifest = next(iter(results.values())).study.manifest
+    return ContextPage(
+        path="context.html",
+        title="Head outputs",
+        description=f"Which tokens receive nearly the same output from the heads of "
+        f"{manifest.model.name}: distance, repeated tokens, anchors and sentence ends.",
+        sections=tuple(_section(r) for r in results.values() if _has_any(r)),
+        remarks=tuple(
+            gap_text(gap)
+            for gap in manifest.gaps
+            if gap.what == Need.OUTPUTS or metric(SEGMENTS).title in gap.what
+        ),
+    )
+
+
+def _has_any(results: StackResults) -> bool:
+    there = {m.id for m in results.metrics}
+    known = [(name, label) for name, label in COLUMNS.values() if name in there]
+    return any(results.has(name, View.RAW, label) for name, label in known)
+
+
+def _section(results: StackResults) -> ContextSection:
+    stack = results.stack
+    return ContextSection(
+        stack=stack.name,
+        title=STACKS[stack.name],
+        summary=tuple(summary(results)),
+        figures=tuple(_figures(results)),
+        tables=tuple(_tables(results)),
+        repeating=tuple(_repeating(results)),
+        anchors=anchor_layers(results),
+        anchor_heads=anchor_heads(results),
+        segments=tuple(_segments(results)),
+        measures=("F1", "Pk", "WindowDiff"),
+    )
+
+
+def _figures(results: StackResults) -> Iterator[Figure]:
+    thresholds = [Line(label_name(label), DISTANCE, label) for label in metric(DISTANCE).labels]
+    odds = [Line(label_name(label), PREFERENCE, label) for label in metric(PREFERENCE).labels]
+    alike = [Line("head outputs", SIMILARITY, "all"), Line("attention rows", ROWS, "all")]
+    ends = [Line(label_name(label), ENDS, label) for label in metric(ENDS).labels]
+    asked = (
+        ("drift", "distance over that of all pairs", thresholds,
+         "Distance of tokens with nearly the same head output, over that of all pairs, by layer"),
+        ("alike", "mean cosine", alike,
+         "Mean similarity of all pairs of tokens by layer: of head outputs and of attention rows"),
+        ("odds", "odds ratio", odds,
+         "Odds that similar tokens are of one sentence, over those of other pairs of the same "
+         "distance, by layer"),
+        ("ends", "share of attention", ends,
+         "Attention to separators and to ., ! and ? by layer, of tokens that see one; also "
+         "value-weighted (by norm)"),
+    )  # fmt: skip
+    for name, title, lines, what in asked:
+        figure = curve(results, f"context-{results.stack.name}-{name}", what, title, lines)
+        if figure is not None:
+            yield figure
+
+
+def _tables(results: StackResults) -> Iterator[LayerTable]:
+    there = {m.id for m in results.metrics}
+    for view in (View.RAW, View.NOSINK):
+        columns = {
+            title: (name, label)
+            for title, (name, label) in COLUMNS.items()
+            if name in there and results.has(name, view, label)
+        }
+        yield LayerTable(
+            view=VIEWS[view],
+            columns=tuple((title, f"metrics/{name}.html") for title, (name, _) in columns.items()),
+            rows=tuple(
+                LayerRow(
+                    layer,
+                    tuple(
+                        Cell.of(results.layers(name, view, label).at(layer), metric(name))
+                        for name, label in columns.values()
+                    ),
+                )
+                for layer in results.stack.attention_layers
+            ),
+        )
+
+
+def _repeating(results: StackResults) -> Iterator[RepeatingHead]:
+    """The heads with the highest lift on one half, with their numbers on the other."""
+    if REPETITION not in {m.id for m in results.metrics}:
+        return
+    chosen = results.half(CHOICE, REPETITION, View.RAW, TOP)
+    value = np.where(chosen.effective >= FEW, chosen.value, np.nan)
+    order = np.argsort(-value, axis=None, kind="stable")
+    for place in order[: min(REPEATING, int((~np.isnan(value)).sum()))]:
+        layer, head = (int(part) for part in np.unravel_index(place, value.shape))
+        name = HeadName(results.stack.name, layer, head)
+        lift = results.half(REPORT, REPETITION, View.RAW, TOP).at(layer, head)
+        yield RepeatingHead(
+            head_name(name),
+            head_page(name),
+            Cell.of(lift, metric(REPETITION)),
+            _distance(results, layer, head),
+        )
+
+
+def _distance(results: StackResults, layer: int, head: int) -> Cell:
+    there = DISTANCE in {m.id for m in results.metrics}
+    nothing = Estimate(np.nan, np.nan, np.nan, 0, 0.0)
+    estimate = results.heads(DISTANCE, View.RAW, TOP).at(layer, head) if there else nothing
+    return Cell.of(estimate, metric(DISTANCE))
+
+
+def _segments(results: StackResults) -> Iterator[SegmentLine]:
+    there = SEGMENTS in {m.id for m in results.metrics}
+    if not there or not results.has(SEGMENTS, View.RAW, "f1:even"):
+        return
+    first = results.stack.attention_layers[0]
+    for rule in RULES:
+        own = rule in HEAD_RULES
+        for layer in results.stack.attention_layers if own else (first,):
+            name = f"{rule}, layer {layer}" if own else f"{rule} (no model)"
+            yield SegmentLine(
+                name,
+                tuple(
+                    Cell.of(
+                        results.layers(SEGMENTS, View.RAW, f"{measure}:{rule}").at(layer),
+                        metric(SEGMENTS),
+                    )
+                    for measure in MEASURES
+                ),
+            )

@@ -1,0 +1,207 @@
+"""Flow: what attention carries between tokens, layer by layer, and which heads carry it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Figure, layer_curve
+from headbook.metrics import all_metrics
+from headbook.pages.flow.outputs import Outputs, outputs
+from headbook.pages.metric.page import study_metrics
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.page import Page, gap_text
+from headbook.pages.parts.rows import LayerRow, layer_frame
+from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.wording import STACKS, percent, small
+from headbook.terms import CLASSES, State
+
+MIXING, HALF, MEASURED = "mixing_ratio", "rollout_self", "rollout_self_measured"
+STATES = {MIXING: State.MID, HALF: State.OUT, MEASURED: State.OUT}
+DRAWN = {
+    "all": "all tokens",
+    "content": "content words",
+    "function": "function words",
+    "special": "special tokens",
+}
+KINDS = {MEASURED: "measured ratios", HALF: "one half in each layer"}
+TITLES = {
+    MIXING: "context-mixing ratio",
+    **{name: f"own input, {kind}" for name, kind in KINDS.items()},
+}
+
+
+@dataclass(frozen=True)
+class ClassLine:
+    """The mixing ratio of one class of tokens: a number for each layer."""
+
+    name: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class StackSection:
+    """One kind of attention.
+
+    Attributes:
+        stack, title: as files and as pages call it.
+        sentences: what the numbers say, in sentences.
+        figures: mixing by class of tokens, and what is left of a token's own input.
+        columns, lines: the same numbers as a table.
+        layers, classes: mixing of every class of tokens, a column for each layer.
+        outputs: which heads a layer's output comes from; None where that is not known.
+    """
+
+    stack: str
+    title: str
+    sentences: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    columns: tuple[str, ...]
+    lines: tuple[LayerRow, ...]
+    layers: tuple[int, ...]
+    classes: tuple[ClassLine, ...]
+    outputs: Outputs | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowPage(Page):
+    """What attention carries, in all stacks.
+
+    Attributes:
+        metrics: ids of what was measured and has a page.
+        sections: by stack.
+        remarks: what is missing, and why.
+    """
+
+    template: ClassVar[str] = "flow.html"
+    metrics: tuple[str, ...]
+    sections: tuple[StackSection, ...]
+    remarks: tuple[str, ...]
+
+
+def flow_page(results: Mapping[str, StackResults]) -> FlowPage | None:
+    """The page of flow; None where nobody asked for any of its metrics."""
+    sections = {name: _section(r) for name, r in results.items()}
+    if not any(sections.values()):
+        return None
+    manifest = next(iter(results.values())).study.manifest
+    titles = {all_metrics()[name].title for name in (MIXING, HALF, MEASURED)}
+    lines = [
+        gap_text(gap)
+        for gap in manifest.gaps
+        if gap.what in titles or "output projection" in gap.what
+    ]
+    return FlowPage(
+        path="flow.html",
+        title="Flow",
+        description=f"How much information the attention of {manifest.model.name} moves between "
+        "tokens, what remains of a token's own input, and which heads contribute.",
+        metrics=tuple(metric.id for metric in study_metrics(results)),
+        sections=tuple(section for section in sections.values() if section),
+        remarks=tuple(dict.fromkeys(lines)),
+    )
+
+
+def _section(results: StackResults) -> StackSection | None:
+    estimates = {name: _tokens(results, name, "all") for name in TITLES}
+    there = {name: numbers for name, numbers in estimates.items() if numbers is not None}
+    heads = outputs(results)
+    if not there and heads is None:
+        return None
+    stack = results.stack
+    lines = [
+        LayerRow(i, tuple(Cell.of(n.at(i), all_metrics()[name]) for name, n in there.items()))
+        for i in range(stack.n_layers)
+    ]
+    return StackSection(
+        stack=stack.name,
+        title=STACKS[stack.name],
+        sentences=tuple(_sentences(results, there)),
+        figures=tuple(_figures(results, there)),
+        columns=tuple(TITLES[name] for name in there),
+        lines=tuple(lines) if there else (),
+        layers=tuple(range(stack.n_layers)),
+        classes=tuple(_classes(results)) if MIXING in there else (),
+        outputs=heads,
+    )
+
+
+def _tokens(results: StackResults, metric: str, label: str) -> Estimates | None:
+    return results.tokens(metric, STATES[metric], None, label)
+
+
+def _sentences(results: StackResults, there: Mapping[str, Estimates]) -> Iterator[str]:
+    if MIXING in there:
+        yield from _mixing_sentence(results, there[MIXING])
+    ends = [f"{percent(n.value[-1])} ({KINDS[k]})" for k, n in there.items() if k in KINDS]
+    if ends:
+        last = results.stack.n_layers - 1
+        yield (f"Attention rollout, mean share of own input after layer {last}: {', '.join(ends)}.")
+
+
+def _mixing_sentence(results: StackResults, numbers: Estimates) -> Iterator[str]:
+    least, most = int(np.nanargmin(numbers.value)), int(np.nanargmax(numbers.value))
+    yield (
+        f"Context-mixing ratio: {percent(numbers.value[least])} (layer {least}) to "
+        f"{percent(numbers.value[most])} (layer {most}); attention rollout assumes 50 %."
+    )
+    function, content = (_tokens(results, MIXING, name) for name in ("function", "content"))
+    if function is None or content is None:
+        return
+    apart = np.flatnonzero((function.low > content.high) | (function.high < content.low))
+    more = [int(i) for i in apart if function.value[i] > content.value[i]]
+    if len(apart):
+        yield (
+            f"Function words mix in more context than content words in {small(len(more))} of "
+            f"{results.stack.n_layers} layers and less in {small(len(apart) - len(more))} "
+            "(95 % intervals apart)."
+        )
+    else:
+        yield "No clear difference between function words and content words in any layer."
+
+
+def _figures(results: StackResults, there: Mapping[str, Estimates]) -> Iterator[Figure]:
+    stack = results.stack
+    most = max((n.sentences.max() for n in there.values()), default=0)
+    behind = f"Means over tokens{results.some(int(most), ' of')}"
+    if MIXING in there:
+        series = {title: _tokens(results, MIXING, name) for name, title in DRAWN.items()}
+        caption = (
+            f"Context-mixing ratio by layer and class of tokens ({STACKS[stack.name]}): share of "
+            f"other tokens in the output of an attention block. {behind}, 95 % intervals."
+        )
+        yield _curve(f"flow-mixing-{stack.name}", caption, series, "context-mixing ratio")
+    kinds = {KINDS[name]: numbers for name, numbers in there.items() if name in KINDS}
+    if kinds:
+        caption = (
+            f"Attention rollout, share of own input after each layer ({STACKS[stack.name]}): with "
+            f"measured context-mixing ratios, and as published, with one half in each layer. "
+            f"{behind}, 95 % intervals."
+        )
+        yield _curve(f"flow-rollout-{stack.name}", caption, kinds, "share of own input")
+
+
+def _curve(name: str, caption: str, series: Mapping[str, Estimates | None], title: str) -> Figure:
+    frames = [layer_frame(numbers, label) for label, numbers in series.items() if numbers]
+    rows = pd.concat(frames, ignore_index=True).assign(state="")
+    return layer_curve(name, caption, rows, title=title, show={"state": ""})
+
+
+def _classes(results: StackResults) -> Iterator[ClassLine]:
+    """Every class that some token belongs to."""
+    for label in CLASSES:
+        numbers = _tokens(results, MIXING, label)
+        if numbers is not None:
+            cells = [Cell.of(numbers.at(i), all_metrics()[MIXING]) for i in _all(numbers)]
+            yield ClassLine(DRAWN.get(label, _class_name(label)), tuple(cells))
+
+
+def _all(numbers: Estimates) -> Sequence[int]:
+    return range(len(numbers.value))
+
+
+def _class_name(label: str) -> str:
+    """A part of speech as it is; other classes as words."""
+    return label if label.isupper() else f"{label} subword tokens"

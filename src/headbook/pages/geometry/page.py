@@ -1,0 +1,251 @@
+"""The geometry of states: how alike tokens are in each layer, how alike layers are."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from headbook.analysis.clouds import MINIBATCH, NAMED
+from headbook.charts import Figure
+from headbook.metrics import all_metrics
+from headbook.pages.geometry.geometryfigures import figures
+from headbook.pages.geometry.geometryfindings import geometry_sentences
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.page import Page
+from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.wording import MISSING, STACKS, counted, number, percent
+from headbook.study.summaries.shapes import (
+    CKA,
+    OUTLIERS,
+    GeometrySums,
+    StateColumn,
+    short_names,
+    state_names,
+)
+
+ANISOTROPY = "anisotropy"
+LEAST = 0.01  # mean cosine of which parts are told
+MOST_STATES = 40  # rows of a table of every two states
+HEADINGS = {
+    "raw": "unchanged",
+    "adjusted": "minus baseline",
+    "baseline": "random tokens",
+    "standardised": "standardised",
+    "without_outliers": "without outliers",
+}
+# Each table's metrics; what is said of the outliers has a table of its own.
+TABLES = {
+    "Similarity of tokens": (ANISOTROPY, "self_similarity", "intra_sentence_similarity"),
+    "Dimensions": ("maximum_explainable_variance", "effective_rank"),
+    "Cosine to the input embedding": ("standardised_cosine",),
+}
+
+
+@dataclass(frozen=True)
+class StateRow:
+    """One state: its name and its numbers."""
+
+    name: str
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """Numbers of every state.
+
+    Attributes:
+        title: heading.
+        groups: each metric's title and address, and how many columns it has.
+        columns: headings below.
+        rows: by state.
+    """
+
+    title: str
+    groups: tuple[tuple[str, str, int], ...]
+    columns: tuple[str, ...]
+    rows: tuple[StateRow, ...]
+
+
+@dataclass(frozen=True)
+class OutlierRow:
+    """The largest dimensions of a state.
+
+    Attributes:
+        name: of the state.
+        anisotropy: what all dimensions give together.
+        dimensions: number of each of the largest, and its part of the whole; what it gives, where
+            the whole may be nothing.
+        together: what these give together.
+    """
+
+    name: str
+    anisotropy: Cell
+    dimensions: tuple[tuple[int, str], ...]
+    together: Cell
+
+
+@dataclass(frozen=True)
+class StackSection:
+    """One kind of states.
+
+    Attributes:
+        stack, title: as files and as pages call it.
+        sample: what the numbers rest on.
+        summary: what they say, in sentences.
+        remarks: what is missing, and why.
+        figures: curves and the matrix of layers.
+        tables: the numbers.
+        outliers: by state; empty where nobody asked.
+        states: names of the states, where ``cka`` has rows.
+        cka: by state, how alike it is to every other.
+    """
+
+    stack: str
+    title: str
+    sample: str
+    summary: tuple[str, ...]
+    remarks: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    tables: tuple[StateTable, ...]
+    outliers: tuple[OutlierRow, ...]
+    states: tuple[str, ...]
+    cka: tuple[tuple[str, tuple[str, ...]], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeometryPage(Page):
+    """The geometry of the states of all stacks.
+
+    Attributes:
+        sections: by stack.
+        without: kinds of attention that have no section, and why.
+        named: dimensions that the table of outliers names.
+        minibatch: tokens of a minibatch.
+    """
+
+    template: ClassVar[str] = "geometry.html"
+    sections: tuple[StackSection, ...]
+    without: tuple[str, ...]
+    named: int
+    minibatch: int
+
+
+def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage | None:
+    """The page of the geometry of states; None where nobody asked for it, or no state is seen."""
+    study = next(iter(results.values())).study
+    geometry_sums = study.corpus_sums.geometry
+    if not geometry_sums:
+        return None
+    return GeometryPage(
+        path="geometry.html",
+        title="Geometry",
+        description=f"Similarity of token states in the layers of {study.manifest.model.name}, "
+        "their effective dimensions, and similarity of layers.",
+        sections=tuple(
+            _section(r, geometry_sums[name]) for name, r in results.items() if name in geometry_sums
+        ),
+        without=tuple(_without(results[name]) for name in results if name not in geometry_sums),
+        named=NAMED,
+        minibatch=MINIBATCH,
+    )
+
+
+def _without(results: StackResults) -> str:
+    stack = results.stack
+    why = (
+        "no states of its own; those of the decoder are above"
+        if stack.crosses
+        else "no sentence of the sample has a token that counts"
+    )
+    return f"{STACKS[stack.name]}: {why}"
+
+
+def _section(results: StackResults, sums: GeometrySums) -> StackSection:
+    stack = results.stack.name
+    names = tuple(short_names(len(sums.weights)))
+    drawable = not np.isnan(sums.cka).all() and len(names) <= MOST_STATES
+    return StackSection(
+        stack=stack,
+        title="states of the " + ("layers" if stack == "self" else stack),
+        sample=f"{counted(sums.tokens, 'token')} of {counted(sums.sentences, 'sentence')}",
+        summary=tuple(geometry_sentences(sums)),
+        remarks=tuple(_remarks(sums)),
+        figures=tuple(figures(results, sums)),
+        tables=tuple(_tables(sums)),
+        outliers=tuple(_outliers(sums)),
+        states=names if drawable else (),
+        cka=tuple(
+            (name, tuple(map(number, map(float, row))))
+            for name, row in zip(names, sums.cka, strict=True)
+            if drawable
+        ),
+    )
+
+
+def _remarks(sums: GeometrySums) -> Iterator[str]:
+    """Why numbers are missing."""
+    there = {
+        column.metric: not np.isnan(sums.states.value[:, index]).all()
+        for index, column in enumerate(sums.columns)
+        if column.label in {"", "raw", "largest"}
+    }
+    asked = {*there} | ({CKA} if sums.products.size else set())
+    if sums.sentences < 2 and ANISOTROPY in asked:
+        yield "anisotropy, and what builds on it: the sample has one sentence only"
+    if sums.minibatches == 0 and asked & {CKA, "effective_rank"}:
+        what = "effective rank and similarity of layers"
+        yield f"{what}: they need {MINIBATCH} tokens; the sample has {sums.tokens:,}"
+    if there.get("self_similarity") is False:
+        yield "self-similarity: no vocabulary token occurs in two sentences of the sample"
+    if there.get("maximum_explainable_variance") is False:
+        yield "maximum explainable variance: no vocabulary token occurs in five of its sentences"
+    if sums.sentences > 1 and not sums.weights.all():
+        states = np.array(short_names(len(sums.weights)))[sums.weights == 0]
+        yield f"cosines of {', '.join(states)}: some vector there is 0, or not a finite number"
+
+
+def _tables(sums: GeometrySums) -> Iterator[StateTable]:
+    for title, metrics in TABLES.items():
+        columns = [c for m in metrics for c in sums.columns if c.metric == m]
+        asked = [m for m in metrics if any(c.metric == m for c in columns)]
+        if not columns:
+            continue
+        cells = [_cells(sums, column) for column in columns]
+        yield StateTable(
+            title=title,
+            groups=tuple(
+                (all_metrics()[m].title, m, sum(c.metric == m for c in columns)) for m in asked
+            ),
+            columns=tuple(HEADINGS.get(column.label, "value") for column in columns),
+            rows=tuple(
+                StateRow(name, tuple(column[row] for column in cells))
+                for row, name in enumerate(_names(sums))
+            ),
+        )
+
+
+def _cells(sums: GeometrySums, column: StateColumn) -> list[Cell]:
+    metric = all_metrics()[column.metric]
+    numbers = Estimates.of(sums.of(*column), metric.limits)
+    return [Cell.of(numbers.at(row), metric) for row in range(len(sums.weights))]
+
+
+def _names(sums: GeometrySums) -> list[str]:
+    names = state_names(len(sums.weights))
+    return [str(state) if layer is None else f"L{layer}" for layer, state in names]
+
+
+def _outliers(sums: GeometrySums) -> Iterator[OutlierRow]:
+    together, whole = StateColumn(OUTLIERS, "three"), StateColumn(ANISOTROPY, "raw")
+    if together not in sums.columns:
+        return
+    missing = [Cell(MISSING, "", "not asked for", thin=False)] * len(sums.weights)
+    wholes = _cells(sums, whole) if whole in sums.columns else missing
+    for row, (name, cell) in enumerate(zip(_names(sums), _cells(sums, together), strict=True)):
+        total = float(sums.contributions[row].sum())
+        parts = [(d, float(sums.contributions[row, d])) for d in sums.largest(row, NAMED)]
+        dimensions = [
+            (d, percent(part / total) if total > LEAST else number(part)) for d, part in parts
+        ]
+        yield OutlierRow(name, wholes[row], tuple(dimensions), cell)

@@ -1,0 +1,124 @@
+"""The numbers of a head as tables, for its page."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headbook.metrics import all_metrics
+from headbook.metrics.base import Chart, HeadMetric
+from headbook.pages.parts.cells import Cell, percentile
+from headbook.pages.parts.twins import beside
+from headbook.report.numbers.results import StackResults
+from headbook.report.wording import is_share, label_name, number
+from headbook.study.sentencedata import HeadName
+from headbook.terms import UPOS, View
+
+ELSEWHERE = {"pos_received", "pos_received_ratio", "pos_given"}  # in tables of tags
+ELSEWHERE |= {"relation_accuracy", "relation_accuracy_far"}  # in those of relations
+LONGEST = 98  # per cent of a bar's room; a mark at its end needs the rest
+WHOLE = {"attention_to"}  # all labels stand in the first table
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One line of the head's table.
+
+    Attributes:
+        title, href: the metric and its page.
+        label: what the number is about, where the metric has several.
+        unit: of the values.
+        cells: by view, in the order of `View`; None where the view does not apply.
+        uniform: the same for uniform attention.
+        baselines: the same for what the model is compared with, in the order of the page's.
+        percentile: place among all heads of the stack in the stack's default view, 0 to 100;
+            None without one.
+    """
+
+    title: str
+    href: str
+    label: str
+    unit: str
+    cells: tuple[Cell | None, ...]
+    uniform: str
+    baselines: tuple[str, ...]
+    percentile: int | None
+
+
+@dataclass(frozen=True)
+class TagRow:
+    """Attention to one part of speech.
+
+    Attributes:
+        tag: Universal part of speech.
+        share: of the head's attention.
+        width: the same as a bar, in per cent of its room.
+        uniform: what uniform attention would give; ``uniform_width`` as a mark on the bar.
+        ratio: of the two.
+    """
+
+    tag: str
+    share: Cell
+    width: float
+    uniform: str
+    uniform_width: float
+    ratio: Cell
+
+
+def metric_rows(results: StackResults, head: HeadName, *, first: bool) -> Iterator[MetricRow]:
+    """Its numbers: of metrics with many labels the first one, or the others."""
+    for metric in results.metrics:
+        if metric.chart is Chart.PROFILE or metric.id in ELSEWHERE:
+            continue  # these have a figure or a table of their own
+        if metric.chart is Chart.DISTANCES and not first:
+            continue  # their distances are on the metric's page
+        for label in metric.labels:
+            leads = label == metric.headline or metric.id in WHOLE
+            there = any(results.has(metric.id, view, label) for view in metric.views)
+            if there and leads == first:
+                yield _row(results, head, metric, label)
+
+
+def _row(results: StackResults, head: HeadName, metric: HeadMetric, label: str) -> MetricRow:
+    view = results.view(metric, label)
+    values = results.heads(metric.id, view, label).value
+    share = percentile(values, float(values[head.layer, head.head]))
+    even = results.uniform(metric.id, view, label).at(head.layer).value
+    return MetricRow(
+        title=metric.title,
+        href=f"metrics/{metric.id}.html",
+        label=label_name(label),
+        unit=metric.unit,
+        cells=tuple(
+            Cell.of(results.heads(metric.id, v, label).at(head.layer, head.head), metric)
+            if v in metric.views
+            else None
+            for v in View
+        ),
+        uniform=number(even, share=is_share(metric)),
+        baselines=tuple(
+            beside(results, control, metric, label, (head.layer, head.head))
+            for control in results.twins
+        ),
+        percentile=None if math.isnan(share) else round(100 * share),
+    )
+
+
+def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:
+    """Attention to parts of speech, the largest share first."""
+    view = results.stack.default_view
+    share, ratio = all_metrics()["pos_received"], all_metrics()["pos_received_ratio"]
+    tags = [tag for tag in UPOS if results.has(share.id, view, tag)]
+    tags = [tag for tag in tags if results.has(ratio.id, view, tag)]
+    numbers = {tag: results.heads(share.id, view, tag).at(head.layer, head.head) for tag in tags}
+    even = {tag: results.uniform(share.id, view, tag).at(head.layer).value for tag in tags}
+    most = max([n.value for n in numbers.values() if n.value == n.value] + [*even.values(), 1e-9])
+    for tag in sorted(tags, key=lambda t: -numbers[t].value):
+        times = results.heads(ratio.id, view, tag).at(head.layer, head.head)
+        yield TagRow(
+            tag=tag,
+            share=Cell.of(numbers[tag], share),
+            width=round(LONGEST * numbers[tag].value / most, 1),
+            uniform=number(even[tag], share=True),
+            uniform_width=round(LONGEST * even[tag] / most, 1),
+            ratio=Cell.of(times, ratio),
+        )

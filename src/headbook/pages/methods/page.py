@@ -1,0 +1,139 @@
+"""How the numbers of a site were made, and what was checked."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from headbook.metrics.base import Metric
+from headbook.pages.parts.page import Page, gap_texts
+from headbook.report.wording import MISSING, SPACES, STACKS, VIEWS, percent
+from headbook.study.manifest import Check, Manifest, Rounding
+from headbook.terms import Space, View
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """A self-check: what should hold, where, and the largest difference that was seen."""
+
+    name: str
+    place: str
+    error: str
+    tolerance: str
+    passed: bool
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """A metric in the methods' list."""
+
+    title: str
+    href: str
+    summary: str
+    formula: str
+    reference: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodsPage(Page):
+    """How the numbers were made.
+
+    Attributes:
+        model, run: facts as terms and values.
+        checks: the self-checks with their largest differences.
+        checked_sentences: on how many sentences they ran.
+        gaps: what is missing, and why.
+        roundings: what a coarser product with the vocabulary did to ranks.
+        views: the three treatments of the sink, as names and explanations.
+        metrics: all metrics with formula and source.
+        versions: of libraries.
+        causal: whether some stack is causal.
+        crosses: whether queries and keys come from different texts somewhere.
+    """
+
+    template: ClassVar[str] = "methods.html"
+    model: tuple[tuple[str, str], ...]
+    run: tuple[tuple[str, str], ...]
+    checks: tuple[CheckRow, ...]
+    checked_sentences: int
+    gaps: tuple[str, ...]
+    roundings: tuple[str, ...]
+    views: tuple[tuple[str, str], ...]
+    metrics: tuple[MetricRow, ...]
+    versions: tuple[tuple[str, str], ...]
+    causal: bool
+    crosses: bool
+
+
+KEYS = {
+    View.RAW: "weights as the model computes them",
+    View.NOSINK: "keys of the sink removed, other weights unchanged",
+    View.RENORM: "keys of the sink removed, rows divided by what remains, so that they sum to 1",
+}
+
+
+def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
+    """How a study's numbers were made."""
+    return MethodsPage(
+        path="methods.html",
+        title="Methods",
+        description="Definitions, self-checks, model and versions behind every number.",
+        model=tuple(_model(manifest)),
+        run=tuple(
+            (name.replace("_", " "), _option(v)) for name, v in sorted(manifest.options.items())
+        ),
+        checks=tuple(map(_check, manifest.checks)),
+        checked_sentences=manifest.checked_sentences,
+        gaps=tuple(gap_texts(manifest.gaps)),
+        roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
+        views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
+        metrics=tuple(
+            MetricRow(m.title, f"metrics/{m.id}.html", m.summary, m.formula, m.reference)
+            for m in metrics
+        ),
+        versions=tuple(sorted(manifest.versions.items())),
+        causal=any(stack.causal for stack in manifest.stacks),
+        crosses=any(stack.crosses for stack in manifest.stacks),
+    )
+
+
+def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    model = manifest.model
+    yield "Name", model.name
+    yield "Revision", model.revision
+    yield "Architecture", f"{model.architecture} ({model.kind})"
+    for stack in manifest.stacks:
+        shape = (
+            f"{stack.n_layers} layers, {stack.n_heads} query heads, {stack.n_key_heads} key heads "
+            f"of width {stack.head_width}, {'causal' if stack.causal else 'bidirectional'}"
+        )
+        yield STACKS[stack.name].capitalize(), shape
+    yield "Parameters", f"{model.parameters:,}"
+    yield "Numbers", f"{model.dtype} on {model.device}"
+    yield "Attention", model.attention
+    yield "Tokenizer", f"{model.tokenizer} ({model.tokenizer_sha256[:19]}…)"
+    yield "Special tokens", model.special_tokens or "none"
+    yield "Longest text", f"{model.limit:,} tokens"
+
+
+def _rounding(found: Rounding, manifest: Manifest) -> str:
+    share = percent(found.changed / found.states) if found.states else MISSING
+    return (
+        "States are multiplied with the vocabulary in "
+        f"{manifest.options['vocabulary_precision']}. Of {found.states:,} ranks on the sentences "
+        f"of the self-checks ({found.side} side, {SPACES[Space(found.space)]}), {share} differ "
+        f"from an exact product; largest difference: {found.largest:,}."
+    )
+
+
+def _option(value: Any) -> str:
+    return "default" if value is None else str(value)
+
+
+def _check(check: Check) -> CheckRow:
+    return CheckRow(
+        name=check.name,
+        place=STACKS[check.stack] if check.stack else "whole model",
+        error=f"{check.error:.1e}",
+        tolerance=f"{check.tolerance:.0e}",
+        passed=check.passed,
+    )

@@ -1,0 +1,230 @@
+"""A metric of heads in one stack, for its page: charts and tables."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Figure, heat_map, layer_curve
+from headbook.charts.vega.draw import UNIFORM
+from headbook.metrics.base import Chart, HeadMetric, Metric, Source
+from headbook.pages.parts.cells import Cell, domain
+from headbook.pages.parts.rows import HeadRow, LayerRow
+from headbook.pages.parts.twins import baseline_title
+from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.wording import STACKS, VIEWS, counted, label_name
+from headbook.study.sentencedata import HeadName
+from headbook.terms import View
+
+MOST_HEADS = 150  # lines of a table of heads; the files have them all
+DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that the heat map offers
+DRAWN_DISTANCES = ("all", "1", "2", "3", "4", "6", "8", "12", "16", "24", "32+")
+# Numbers that grow with the length of sentences, and the same over uniform attention: only these
+# are drawn beside it, for the intervals of the others overlap whatever heads do.
+PAIRED = {"attention_distance": "distance_ratio"}
+MOST_DRAWN = 24  # labels that charts offer: those with most observations
+
+
+@dataclass(frozen=True)
+class LabelRow:
+    """One label of a metric: the head with the highest value, and uniform attention."""
+
+    label: str
+    best: HeadRow
+    uniform: Cell
+
+
+@dataclass(frozen=True)
+class StackSection:
+    """A metric in one stack.
+
+    Attributes:
+        title: the kind of attention.
+        drawn_text: what figures and tables show, in words.
+        figures: heat map and curve.
+        columns, layers: table of layers.
+        labels: table of labels, for metrics that have several.
+        heads: table of heads, highest first; ``left_out`` more are in the files.
+    """
+
+    title: str
+    drawn_text: str
+    figures: tuple[Figure, ...]
+    columns: tuple[str, ...]
+    layers: tuple[LayerRow, ...]
+    labels: tuple[LabelRow, ...]
+    heads: tuple[HeadRow, ...]
+    left_out: int
+
+
+def _unit_title(metric: Metric) -> str:
+    return f"{metric.title.lower()} ({metric.unit})" if metric.unit else metric.title.lower()
+
+
+def head_section(results: StackResults, metric: HeadMetric) -> StackSection | None:
+    """What a metric says of the heads of one stack; None where it has no numbers there."""
+    stack = results.stack
+    if metric.id not in {m.id for m in results.metrics}:
+        return None
+    labels = [x for x in metric.labels if any(results.has(metric.id, v, x) for v in metric.views)]
+    if not labels:
+        return None
+    label = metric.headline if metric.headline in labels else labels[0]
+    view = results.view(metric, label)
+    drawn = _drawn(results, metric, labels, label)
+    about = f": {label_name(label)}" if label else ""
+    heads = _head_rows(results, metric, view, label)
+    return StackSection(
+        title=STACKS[stack.name],
+        drawn_text=f"{VIEWS[view]}{about}",
+        figures=(
+            _heat_map(results, metric, drawn, view, label),
+            *([_curve(results, metric, drawn, view, label)] if metric.layerwide else []),
+            *_ratio_curve(results, metric),
+        ),
+        columns=tuple(VIEWS[view] for view in metric.views),
+        layers=tuple(
+            LayerRow(
+                layer,
+                tuple(
+                    Cell.of(results.layers(metric.id, v, label).at(layer), metric)
+                    for v in metric.views
+                ),
+            )
+            for layer in stack.attention_layers
+            if metric.layerwide
+        ),
+        labels=tuple(_label_rows(results, metric, labels, view)) if len(labels) > 1 else (),
+        heads=tuple(heads[:MOST_HEADS]),
+        left_out=max(0, len(heads) - MOST_HEADS),
+    )
+
+
+def _drawn(
+    results: StackResults, metric: HeadMetric, labels: Sequence[str], drawn_text: str
+) -> list[str]:
+    """The labels that charts offer, in their own order: near offsets, or those often seen."""
+    if metric.chart is Chart.PROFILE:
+        return [x for x in labels if x in DRAWN_OFFSETS]
+    if metric.chart is Chart.DISTANCES:
+        return [x for x in labels if x in DRAWN_DISTANCES]
+    seen = {x: results.heads(metric.id, results.view(metric), x).events.max() for x in labels}
+    most = sorted(labels, key=lambda x: (x != drawn_text, -seen[x]))[:MOST_DRAWN]
+    return [x for x in labels if x in most]
+
+
+def _head_rows(results: StackResults, metric: HeadMetric, view: View, label: str) -> list[HeadRow]:
+    numbers = results.heads(metric.id, view, label)
+    present = np.argwhere(~np.isnan(numbers.value))
+    order = np.argsort(-numbers.value[tuple(present.T)], kind="stable")
+    return [_head_row(results, metric, numbers, *map(int, present[place])) for place in order]
+
+
+def _head_row(
+    results: StackResults, metric: HeadMetric, numbers: Estimates, layer: int, head: int
+) -> HeadRow:
+    name = HeadName(results.stack.name, layer, head)
+    return HeadRow.of(name, numbers.at(layer, head), metric)
+
+
+def _label_rows(
+    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View
+) -> Iterator[LabelRow]:
+    for label in labels:
+        numbers = results.heads(metric.id, view, label)
+        if not np.isnan(numbers.value).all():
+            layer, head = np.unravel_index(int(np.nanargmax(numbers.value)), numbers.value.shape)
+            best = _head_row(results, metric, numbers, int(layer), int(head))
+            even = Cell.of(results.uniform(metric.id, view, label).at(int(layer)), metric)
+            yield LabelRow(label_name(label), best, even)
+
+
+def _table(
+    results: StackResults, metric: HeadMetric, labels: Sequence[str], name: str
+) -> pd.DataFrame:
+    """Numbers of heads, layers or uniform attention, in all views and labels."""
+    return _rows(metric, labels, getattr(results, name))
+
+
+def _rows(
+    metric: HeadMetric, labels: Sequence[str], numbers_of: Callable[[str, View, str], Estimates]
+) -> pd.DataFrame:
+    """The same for anything that gives numbers by metric, view and label."""
+    parts: dict[str, list[Any]] = {}
+    for view in metric.views:
+        for label in labels:
+            numbers = numbers_of(metric.id, view, label)
+            cells = np.nonzero(~np.isnan(numbers.value))
+            columns: dict[str, Any] = dict(zip(("layer", "head"), cells, strict=False))
+            columns |= {n: getattr(numbers, n)[cells] for n in ("value", "low", "high")}
+            columns |= {"view": [str(view)] * len(cells[0])}
+            columns |= {"label": [label_name(label)] * len(cells[0])}
+            for column, values in columns.items():
+                parts.setdefault(column, []).append(values)
+    return pd.DataFrame({column: np.concatenate(values) for column, values in parts.items()})
+
+
+def _heat_map(
+    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View, label: str
+) -> Figure:
+    rows = _table(results, metric, labels, "heads")
+    caption = (
+        f"{metric.title}{_of(label)} of every head, {VIEWS[view]}"
+        f"{_behind(results, metric, view, label)}. Rows: layers, columns: heads."
+    )
+    return heat_map(
+        f"{metric.id}-{results.stack.name}",
+        caption,
+        rows,
+        title=_unit_title(metric),
+        domain=domain(rows["value"].to_numpy(), metric.limits),
+        show={"view": str(view), "label": label_name(label)},
+    )
+
+
+def _curve(
+    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View, label: str
+) -> Figure:
+    series = [_table(results, metric, labels, "layers").assign(series="model")]
+    titles = []
+    if metric.id not in PAIRED or PAIRED[metric.id] not in {m.id for m in results.metrics}:
+        series.append(_table(results, metric, labels, "uniform").assign(series=UNIFORM))
+        titles.append(UNIFORM)
+    for baseline in results.twins:
+        titles.append(baseline_title(results, baseline))
+        twin = partial(results.band, baseline)
+        series.append(_rows(metric, labels, twin).assign(series=titles[-1]))
+    caption = (
+        f"{metric.title}{_of(label)} by layer, all heads, {VIEWS[view]}"
+        f"{_behind(results, metric, view, label)}; 95 % intervals clustered by sentence."
+        + (f" Baselines: {', '.join(titles)}." if titles else "")
+    )
+    return layer_curve(
+        f"{metric.id}-{results.stack.name}-layers",
+        caption,
+        pd.concat(series, ignore_index=True),
+        title=_unit_title(metric),
+        show={"view": str(view), "label": label_name(label)},
+    )
+
+
+def _ratio_curve(results: StackResults, metric: HeadMetric) -> Iterator[Figure]:
+    """The same as a ratio to uniform attention on the same sentences, where lengths cancel."""
+    ratio = {m.id: m for m in results.metrics}.get(PAIRED.get(metric.id, ""))
+    if ratio is not None:
+        yield _curve(results, ratio, [""], results.view(ratio, ""), "")
+
+
+def _behind(results: StackResults, metric: HeadMetric, view: View, label: str) -> str:
+    """What numbers rest on, where that is not every sentence of the study."""
+    found = int(results.heads(metric.id, view, label).sentences.max())
+    if metric.source is Source.RANDOM:
+        return f", on {counted(found, 'random sequence')}"
+    return results.some(found, ", on")
+
+
+def _of(label: str) -> str:
+    return f" ({label_name(label)})" if label else ""

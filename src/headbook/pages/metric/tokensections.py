@@ -1,0 +1,77 @@
+"""A metric of tokens in one stack, for its page: a chart and a table of layers."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from headbook.charts import layer_curve
+from headbook.metrics import all_metrics
+from headbook.metrics.base import LayerwiseMetric, TokenMetric
+from headbook.pages.metric.sections import StackSection
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.rows import LayerRow, layer_frame
+from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.wording import SPACES, STACKS, STATES
+from headbook.terms import Space, State
+
+DRAWN_CLASSES = {"all": "all tokens", "content": "content words", "function": "function words"}
+
+
+def token_section(results: StackResults, metric: LayerwiseMetric) -> StackSection | None:
+    """What a metric of tokens says of one stack; None where it has no numbers there."""
+    frames, columns, cells, behind = [], [], [], 0
+    for numbers, title, state, space in _series(results, metric):
+        frame = layer_frame(numbers, title)
+        frames.append(frame.assign(state=str(state), space=str(space or "")))
+        behind = max(behind, int(numbers.sentences.max()))
+        columns.append(
+            " · ".join(part for part in (STATES[state], space and SPACES[space], title) if part)
+        )
+        cells.append([Cell.of(numbers.at(i), metric) for i in range(len(numbers.value))])
+    if not frames:
+        return None
+    rows = pd.concat(frames, ignore_index=True)
+    show = {"state": str(rows["state"][0]), "space": str(rows["space"][0])}
+    about = STATES[State(show["state"])]
+    if show["space"]:
+        about += f", compared with {SPACES[Space(show['space'])]}"
+    unit = metric.averaged.unit or metric.unit
+    axis = unit or metric.title.lower()
+    caption = (
+        f"{metric.title} by layer, {about}, mean over tokens{results.some(behind, ' of')}"
+        + (f" as {unit}" if metric.averaged.unit else "")
+        + "; 95 % intervals clustered by sentence."
+    )
+    name = f"{metric.id}-{results.stack.name}-layers"
+    return StackSection(
+        title=STACKS[results.stack.name],
+        drawn_text=about,
+        figures=(layer_curve(name, caption, rows, title=axis, show=show),),
+        columns=tuple(columns),
+        layers=tuple(
+            LayerRow(layer, tuple(row)) for layer, row in enumerate(zip(*cells, strict=True))
+        ),
+        labels=(),
+        heads=(),
+        left_out=0,
+    )
+
+
+def _series(
+    results: StackResults, metric: LayerwiseMetric
+) -> Iterator[tuple[Estimates, str, State, Space | None]]:
+    """The lines of a token metric: classes of tokens, and what it is set against."""
+    beside = metric.beside if isinstance(metric, TokenMetric) else ()
+    for state in metric.states:
+        for space in metric.spaces or (None,):
+            for name, title in DRAWN_CLASSES.items():
+                numbers = results.tokens(metric.id, state, space, name)
+                if numbers is not None:
+                    yield numbers, title, state, space
+            for other in beside:
+                # What does not depend on the space is there in one.
+                numbers = results.tokens(other, state, space, "all")
+                numbers = numbers or results.tokens(other, state, Space.RAW, "all")
+                if numbers is not None and results.tokens(metric.id, state, space, "all"):
+                    title = all_metrics()[other].title.lower().removeprefix("neighbours ")
+                    yield numbers, title, state, space

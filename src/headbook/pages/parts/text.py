@@ -1,0 +1,110 @@
+"""Sentences as pages print them: in their own spelling and spacing, token by token."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.study.sentencedata import STEPS, StoredText
+
+SHADES = 10
+WINDOW = 48  # tokens of a long text that stand on a page of exemplars
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token in running text.
+
+    Attributes:
+        position: its number in the sequence, from 0.
+        before: what stands between the last token and this one, usually a space.
+        text: its letters.
+        special: whether it stands for no text.
+        shade: how much attention it gets, 0 to 10; None where none is shown.
+        weight: the same as a number, in per cent.
+        looks: whether it is the query.
+        chosen: whether it is the key that is pointed out.
+        gap: whether tokens before it are left out.
+    """
+
+    position: int
+    before: str
+    text: str
+    special: bool
+    shade: int | None = None
+    weight: str = ""
+    looks: bool = False
+    chosen: bool = False
+    gap: bool = False
+
+    @property
+    def unmarked(self) -> bool:
+        """Whether nothing is shown of it but its letters."""
+        return not (self.special or self.looks or self.chosen or self.shade)
+
+
+def running_text(
+    text: StoredText,
+    *,
+    weights: NDArray[np.uint8] | None = None,
+    looks: int | None = None,
+    key: int | None = None,
+    around: Sequence[int] = (),
+    most: int = WINDOW,
+) -> tuple[Token, ...]:
+    """The tokens of a text with what stands between them.
+
+    Pieces of one character, as byte-level vocabularies cut it, keep their own name.
+
+    Args:
+        weights: attention to each token, in steps of 1/255.
+        looks: position of the query.
+        key: position of the key that is pointed out.
+        around: positions in whose neighbourhood a long text is shown; all of it without any.
+        most: tokens of a long text that are shown.
+    """
+    tokens: list[Token] = []
+    end, last = 0, -1
+    for position in window(len(text.pieces), around, most):
+        piece = text.pieces[position]
+        start, stop = text.spans[position]
+        if position != last + 1:
+            end = start
+        last = position
+        known = stop > start
+        before = text.text[end:start] if known and start >= end else ""
+        letters = text.text[max(start, end) : stop] if known else ""
+        if not known and text.text[end:].lstrip().startswith(piece):
+            # A separator inside a passage stands in its text, too.
+            end = text.text.index(piece, end) + len(piece)
+        share = None if weights is None else int(weights[position]) / STEPS
+        tokens.append(
+            Token(
+                position=position,
+                before=" " if before.isspace() else before,
+                text=letters or piece,
+                special=text.special[position],
+                shade=None if share is None else round(share * SHADES),
+                weight="" if share is None else f"{100 * share:.0f}\u202f%",
+                looks=position == looks,
+                chosen=position == key,
+                gap=position != (tokens[-1].position + 1 if tokens else 0),
+            )
+        )
+        end = max(end, stop) if known else end
+    return tuple(tokens)
+
+
+def window(n_tokens: int, around: Sequence[int], most: int = WINDOW) -> list[int]:
+    """The positions nearest to any of some positions, ascending, ``most`` of them at most."""
+    positions = range(n_tokens)
+    if not around or n_tokens <= most:
+        return list(positions)
+    nearest = sorted(positions, key=lambda p: (min(abs(p - centre) for centre in around), p))
+    return sorted(nearest[:most])
+
+
+def distinct(pieces: Sequence[str]) -> tuple[str, ...]:
+    """Pieces with their positions, so that equal ones are told apart."""
+    return tuple(f"{position} {piece}" for position, piece in enumerate(pieces))

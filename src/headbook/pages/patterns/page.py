@@ -1,0 +1,243 @@
+"""What heads' maps look like: all heads by type, two fits to each, and questions on sinks."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Figure, mixture_bars
+from headbook.charts.vega.patterns import PARTS
+from headbook.pages.parts.page import Page
+from headbook.pages.patterns.patternfindings import PATTERN, Discussion, discussions
+from headbook.pages.widgets.thumbs import pictures
+from headbook.report.numbers.claims import sink
+from headbook.report.numbers.headtypes import HeadType, Rest, Types, head_types
+from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.typeshares import Place, share
+from headbook.report.wording import STACKS, counted, head_name, head_page, label_name, number
+from headbook.study.sentencedata import HeadName
+from headbook.terms import View
+
+MOST_ROWS = 150  # of all tables of the page; the files have them all
+MOST_HEADS = 300  # of all groups of the page
+SHARES = ("spread", "column", "offset", *PARTS)
+MEANING = {
+    "sink": "at least half of the attention on special tokens (causal: or on the first position)",
+    Rest.PREVIOUS: "at least half of the rest on the previous token",
+    Rest.NEXT: "at least half of the rest on the next token",
+    Rest.SELF: "at least half of the rest on the token itself",
+    Rest.OFFSET: "at least half of the rest at one offset",
+    Rest.SAME: "at least half of the rest on other occurrences of the token",
+    Rest.WINDOW: "at least half of the rest within three tokens",
+    Rest.UNIFORM: "normalised entropy of the rest at least 0.8",
+    Rest.KEYS: "the same keys from every query",
+    Rest.OWN: "the query's own sentence",
+    Rest.MIXED: "none of these; the two largest shares are named",
+    "": "nothing but the sink",
+}
+
+
+@dataclass(frozen=True)
+class Thumb:
+    """A head in its type.
+
+    Attributes:
+        name, href: the head and its page.
+        picture: mean attention by position as an image address; empty where it was not kept.
+        detail: what its type says beyond the first part.
+        numbers: spread, column and offset residual.
+    """
+
+    name: str
+    href: str
+    picture: str
+    detail: str
+    numbers: tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class TypeGroup:
+    """The heads of a type; ``left_out`` more are not shown."""
+
+    label: str
+    meaning: str
+    total: int
+    heads: tuple[Thumb, ...]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class PatternRow:
+    """A head in the table.
+
+    Attributes:
+        name, href: the head and its page; no page for uniform attention.
+        label: its type with the detail.
+        shares: by `SHARES`.
+        sentence: what the sink receives and contributes, in words.
+    """
+
+    name: str
+    href: str
+    label: str
+    shares: tuple[str, ...]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class StackSection:
+    """One kind of attention.
+
+    Attributes:
+        stack, title: as files and as pages call it.
+        behind: how many sentences stand behind the numbers, in words.
+        discussions: questions with what the numbers say.
+        groups: heads by type.
+        unknown: how many heads have no type.
+        figures: mixtures.
+        even: the numbers of uniform attention.
+        rows: all heads; ``left_out`` more are in the files.
+    """
+
+    stack: str
+    title: str
+    behind: str
+    discussions: tuple[Discussion, ...]
+    groups: tuple[TypeGroup, ...]
+    unknown: int
+    figures: tuple[Figure, ...]
+    even: tuple[str, ...]
+    rows: tuple[PatternRow, ...]
+    left_out: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PatternsPage(Page):
+    """Patterns in all stacks.
+
+    Attributes:
+        sections: by stack, the heads by type and what their numbers say.
+        pictured: whether there are pictures.
+        columns: of the tables.
+    """
+
+    template: ClassVar[str] = "patterns.html"
+    sections: tuple[StackSection, ...]
+    pictured: bool
+    columns: tuple[str, ...] = tuple(map(label_name, SHARES))
+
+
+def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage | None:
+    """The page of patterns; None for a study without them."""
+    there = [name for name, r in results.items() if r.has(PATTERN, View.RAW, "spread")]
+    if not there:
+        return None
+    sections = tuple(_section(results[name], len(there)) for name in there)
+    model = next(iter(results.values())).study.manifest.model.name
+    return PatternsPage(
+        path="patterns.html",
+        title="Patterns",
+        description=f"The heads of {model} by type: sinks, positions, near-uniform and mixed, with "
+        "mean attention maps.",
+        sections=sections,
+        pictured=any(t.picture for s in sections for g in s.groups for t in g.heads),
+    )
+
+
+def _section(results: StackResults, n_stacks: int) -> StackSection:
+    stack = results.stack
+    sentences = int(results.heads(PATTERN, View.RAW, "spread").sentences.max())
+    types = head_types(results)
+    rows = tuple(_rows(results, types))
+    most = MOST_ROWS // n_stacks
+    layer = stack.attention_layers[0]
+    return StackSection(
+        stack=stack.name,
+        title=STACKS[stack.name],
+        behind=counted(sentences, "sentence"),
+        discussions=tuple(discussions(results, types)),
+        groups=tuple(_groups(results, types, MOST_HEADS // n_stacks)),
+        unknown=sum(kind is None for kind in types.values()),
+        figures=tuple(_mixtures(results, sentences)),
+        even=tuple(_even(results, label, layer) for label in SHARES),
+        rows=rows[:most],
+        left_out=max(len(rows) - most, 0),
+    )
+
+
+def _even(results: StackResults, label: str, layer: int) -> str:
+    found = results.uniform(PATTERN, View.RAW, label).value[layer]
+    return number(float(found), share=label in PARTS)
+
+
+def _name(results: StackResults, place: Place) -> tuple[str, str]:
+    head = HeadName(results.stack.name, *place)
+    return head_name(head), head_page(head)
+
+
+def _groups(results: StackResults, types: Types, most: int) -> Iterator[TypeGroup]:
+    """Types in order of size; where there are too many heads, all lose the same share."""
+    pictured = pictures(results)
+    members: dict[str, list[tuple[Place, HeadType]]] = {}
+    for cell, each in types.items():
+        if each is not None:
+            members.setdefault(each.family, []).append((cell, each))
+    total = sum(map(len, members.values()))
+    for family, heads in sorted(members.items(), key=lambda item: -len(item[1])):
+        n_drawn = len(heads) if total <= most else max(len(heads) * most // total, 1)
+        thumbs = tuple(_thumb(results, *head, pictured) for head in heads[:n_drawn])
+        yield TypeGroup(
+            family or "unknown", MEANING[family], len(heads), thumbs, len(heads) - n_drawn
+        )
+
+
+def _thumb(
+    results: StackResults, place: Place, found: HeadType, pictured: Mapping[Place, str]
+) -> Thumb:
+    spread, column, offset = (number(_fit(results, x, place)) for x in SHARES[:3])
+    return Thumb(
+        *_name(results, place),
+        picture=pictured.get(place, ""),
+        detail=found.detail,
+        numbers=(spread, column, offset),
+    )
+
+
+def _rows(results: StackResults, types: Types) -> Iterator[PatternRow]:
+    for cell, kind in types.items():
+        if kind is not None:
+            shares = ((x, _fit(results, x, cell)) for x in SHARES)
+            yield PatternRow(
+                *_name(results, cell),
+                label=kind.name,
+                shares=tuple(number(share, share=x in PARTS) for x, share in shares),
+                sentence=" ".join(claim.text for claim in sink(results, cell, kind)),
+            )
+
+
+def _fit(results: StackResults, label: str, place: Place) -> float:
+    """One of the numbers of the fits; NaN where there is none."""
+    return share(results, PATTERN, View.RAW, label, place).value
+
+
+def _mixtures(results: StackResults, sentences: int) -> Iterator[Figure]:
+    """What fixed keys, fixed distances and neither explain; none across two texts."""
+    if not results.has(PATTERN, View.RAW, "vertical"):
+        return
+    stack, frames = results.stack, []
+    for part in PARTS:
+        shares = results.heads(PATTERN, View.RAW, part).value
+        layer, place = np.nonzero(~np.isnan(shares))
+        heads = [_name(results, at)[0] for at in zip(layer.tolist(), place.tolist(), strict=True)]
+        columns = {"head": heads, "layer": layer, "number": place}
+        frames.append(pd.DataFrame(columns | {"share": shares[layer, place], "part": part}))
+    yield mixture_bars(
+        f"patterns-{stack.name}",
+        "Share of each head's attention explained by fixed keys (or all alike), by fixed "
+        f"distances, and by neither: one bar per head; {STACKS[stack.name]}"
+        f"{results.some(sentences, ', on')}. Uniform attention is fixed keys throughout.",
+        pd.concat(frames, ignore_index=True),
+        n_heads=stack.n_heads,
+    )

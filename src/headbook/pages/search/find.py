@@ -1,0 +1,185 @@
+"""What the search of every page looks through, beside the list of heads."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+from headbook.pages.heads.page import HeadsPage
+from headbook.pages.metric.page import MetricPage
+from headbook.pages.parts.page import Page
+from headbook.pages.patterns.page import PatternsPage
+from headbook.pages.search.synonyms import KEYWORDS, SAME
+from headbook.pages.widgets.atlas import kinds_of
+from headbook.report.numbers.headtypes import head_types
+from headbook.report.numbers.results import StackResults
+from headbook.report.wording import sentence_file, visible
+from headbook.study.sentencedata import StoredSentence, heads_of
+from headbook.study.study import Study
+
+MOST_SENTENCES = 5000  # without an index, more would make typing slow
+NAMED = 5  # sentences that a token leads to
+MARKS = ("␣", "##")  # how vocabulary entries begin that stand in texts without it
+SENTENCES = ("Sentences", "sentences/index.html", "All sentences that have a page of their own.")
+# Pages and parts of pages that every study has, and what they hold.
+ALWAYS = (
+    ("Overview", "index.html", "All heads at once, who does what, and findings."),
+    ("What these numbers cannot say", "index.html#limits", "Limits of every number of this site."),
+    ("All metrics", "metrics/index.html", "Definitions of all metrics, in groups."),
+    ("Methods", "methods.html", "How every number is defined, counted and checked."),
+    ("Methods: rules for all numbers", "methods.html#rules", "Intervals, samples, controls."),
+    ("Methods: views of the sink", "methods.html#views", "All keys, or without the sink."),
+    ("Methods: types of heads", "methods.html#types", "How each type is decided."),
+    ("Methods: self-checks", "methods.html#checks", "What was read is what the model computes."),
+    ("Data", "data.html", "Every number of this site as a file."),
+    ("About", "about.html", "How to cite this site; versions and licences."),
+)
+# Universal dependency relations in words that readers know, for those who do not know the labels.
+RELATION_WORDS = {
+    "acl": "clause that describes a noun",
+    "acl:relcl": "relative clause",
+    "advcl": "adverbial clause",
+    "advmod": "adverb, adverbial modifier",
+    "amod": "adjective, adjectival modifier",
+    "appos": "apposition",
+    "aux": "auxiliary verb",
+    "aux:pass": "passive auxiliary",
+    "case": "preposition, case marker",
+    "cc": "conjunction, and, or",
+    "ccomp": "clausal complement, object clause",
+    "compound": "compound noun",
+    "compound:prt": "verb particle",
+    "conj": "conjunct, coordination",
+    "cop": "copula",
+    "csubj": "clausal subject",
+    "det": "determiner, article",
+    "expl": "expletive",
+    "fixed": "fixed expression",
+    "flat": "name of several words",
+    "iobj": "indirect object",
+    "mark": "subordinating conjunction, marker",
+    "nmod": "noun that modifies a noun",
+    "nmod:poss": "possessive, genitive",
+    "nsubj": "subject of a verb",
+    "nsubj:pass": "passive subject",
+    "nummod": "numeral, number",
+    "obj": "direct object",
+    "obl": "oblique, adjunct of a verb",
+    "punct": "punctuation",
+    "xcomp": "open complement, infinitive",
+}
+
+
+def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dict[str, Any]:
+    """Everything that the search needs beside ``data/headlist.js``.
+
+    Args:
+        results: by stack.
+        pages: those of metrics, and across metrics.
+
+    Returns:
+        ``questions``, ``metrics`` and ``pages``: title, address, more words, words that are found
+        but not shown; ``sentences``: number, address, text, other text; ``total``: how many
+        sentences have a page; ``tokens``: see `_tokens`; ``relations``: words for labels;
+        ``same``: what words of a query may mean as well; ``types``: of the heads, in their order.
+    """
+    study = next(iter(results.values())).study
+    chosen = study.sentence_data.paged
+    searched = chosen[:MOST_SENTENCES]
+    return {
+        "questions": [*_answered(pages), *_questions(pages)],
+        "metrics": [_line(page) for page in pages if isinstance(page, MetricPage)],
+        "pages": [_line(page) for page in pages if not isinstance(page, MetricPage)]
+        + [_words(*each) for each in (*ALWAYS, *([SENTENCES] if chosen else []))],
+        "sentences": [_sentence(sentence) for sentence in searched],
+        "total": len(chosen),
+        "tokens": _tokens(study, searched),
+        "relations": RELATION_WORDS,
+        "same": {word: [*others] for word, others in SAME.items()},
+        "types": [name for result in results.values() for name in _types(result)],
+    }
+
+
+def _types(results: StackResults) -> Iterator[str]:
+    """What type each head has, as the atlas calls it; empty where it has none."""
+    known = results.once(head_types)
+    for head in heads_of(results.stack):
+        head_type = known.get((head.layer, head.head))
+        yield f"{' + '.join(kind.name for kind in kinds_of(head_type))} head" if head_type else ""
+
+
+def _line(page: Page) -> list[str]:
+    return _words(page.title, page.path, page.description)
+
+
+def _words(title: str, path: str, note: str) -> list[str]:
+    return [title, path, note, KEYWORDS.get(path, "")]
+
+
+def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
+    """What the page of patterns asks, with the first sentence of each answer."""
+    for page in pages:
+        for section in page.sections if isinstance(page, PatternsPage) else ():
+            for number, discussion in enumerate(section.discussions, 1):
+                address = f"{page.path}#{section.stack}-question-{number}"
+                unseen = KEYWORDS.get(discussion.question, "")
+                yield [discussion.question, address, discussion.findings[0].text, unseen]
+
+
+def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
+    """What the list of heads asks; each leads to all heads in the order that answers it."""
+    for page in pages:
+        for asked in page.questions if isinstance(page, HeadsPage) else ():
+            value = "; ".join(
+                " ".join(
+                    filter(
+                        None,
+                        (
+                            answering_head.head.text,
+                            answering_head.value,
+                            answering_head.interval,
+                            answering_head.behind,
+                        ),
+                    )
+                )
+                for answering_head in asked.heads
+            )
+            label = asked.key.partition("/")[2].partition(":")[0]
+            unseen = " ".join(filter(None, (KEYWORDS.get(asked.key), label)))
+            yield [asked.text, f"{page.path}#{asked.view}", value, unseen]
+
+
+def _sentence(sentence: StoredSentence) -> list[Any]:
+    texts = [visible(text.text) for text in sentence.texts.values()]
+    return [sentence.number, f"sentences/{sentence_file(sentence.number)}.html", *texts]
+
+
+def _tokens(study: Study, sentences: Iterable[StoredSentence]) -> list[list[Any]]:
+    """Each piece of the sentences, and each type that only others have, in order of letters.
+
+    Returns:
+        By piece: its letters, how often it occurs in the sentences, in how many of them, the
+        numbers of the first, and 1 where the page of tokens has it.
+    """
+    times: dict[str, int] = {}
+    places: dict[str, dict[int, None]] = {}
+    for sentence in sentences:
+        for piece in chain.from_iterable(text.pieces for text in sentence.texts.values()):
+            name = _bare(visible(piece))
+            times[name] = times.get(name, 0) + 1
+            places.setdefault(name, {})[sentence.number] = None
+    types = {
+        _bare(visible(name)) for sums in study.corpus_sums.types.values() for name in sums.names
+    }
+    return [
+        [name, times.get(name, 0), len(found), [*islice(found, NAMED)], int(name in types)]
+        for name in sorted({*times, *types} - {""})
+        for found in (places.get(name, {}),)
+    ]
+
+
+def _bare(name: str) -> str:
+    """A vocabulary entry as it stands in texts."""
+    for mark in MARKS:
+        if len(name) > len(mark):
+            name = name.removeprefix(mark)
+    return name.strip()

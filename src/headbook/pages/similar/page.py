@@ -1,0 +1,239 @@
+"""Similar heads: a map, an ordered matrix, and the nearest heads of each head."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.arithmetic import Floats
+from headbook.charts import Figure, head_points
+from headbook.pages.parts.page import Page
+from headbook.pages.similar.matrices import STRIP, Matrix, matrices, most
+from headbook.pages.widgets.neighbours import NEAREST, Neighbour, nats, neighbour
+from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.similar import Likeness, likeness, turned
+from headbook.report.wording import STACKS, VIEWS, counted, head_name, head_page, number, percent
+from headbook.terms import View
+
+CLOSEST = 15  # pairs that the table shows
+MOST_HEADS = 150  # of all stacks; with more, neither lists of heads nor rows that lead to them
+NAMED = 12  # heads that a sentence names
+NEAR = 0.05  # part of all pairs that the text calls near
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two heads that are near each other; ``other`` with the distances."""
+
+    name: str
+    href: str
+    other: Neighbour
+
+
+@dataclass(frozen=True)
+class Near:
+    """A head near another one, with their distance."""
+
+    name: str
+    href: str
+    text: str
+
+
+@dataclass(frozen=True)
+class HeadLine:
+    """A head with its nearest heads, by view."""
+
+    name: str
+    href: str
+    lists: tuple[tuple[Near, ...], ...]
+
+
+@dataclass(frozen=True)
+class StackSection:
+    """One kind of attention.
+
+    Attributes:
+        stack, title: as files and as pages call it.
+        summary: what the distances say, in sentences.
+        views: columns of the tables.
+        figure: the map.
+        matrices: pictures; ``low`` and ``high`` are the ends of their colours,
+            in ``unit``, empty where not all pairs were compared; beside them a
+            strip ``strip`` units wide shows layers, ``first`` to ``last``.
+        closest: by view, the pairs nearest to each other.
+        nearest: for each head by view its nearest heads; empty where there are too many.
+    """
+
+    stack: str
+    title: str
+    summary: tuple[str, ...]
+    views: tuple[str, ...]
+    figure: Figure
+    matrices: tuple[Matrix, ...]
+    low: str
+    high: str
+    unit: str
+    strip: int
+    first: int
+    last: int
+    closest: tuple[tuple[str, tuple[Pair, ...]], ...]
+    nearest: tuple[HeadLine, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimilarPage(Page):
+    """Which heads are alike, in all stacks that were compared.
+
+    Attributes:
+        sections: by stack.
+        nearest: how many heads are listed beside each.
+    """
+
+    template: ClassVar[str] = "similar.html"
+    sections: tuple[StackSection, ...]
+    nearest: int
+
+
+def similar_page(results: Mapping[str, StackResults]) -> SimilarPage | None:
+    """The page of similar heads; None where no two heads were compared."""
+    found = {name: each for name, r in results.items() if (each := r.once(likeness))}
+    total = sum(len(next(iter(each.values())).heads) for each in found.values())
+    if not found:
+        return None
+    model = next(iter(results.values())).study.manifest.model.name
+    return SimilarPage(
+        path="similar.html",
+        title="Similar heads",
+        description=f"Which heads of {model} attend alike: a map, an ordered matrix and the most "
+        "similar heads of each, with all keys and with the sink masked.",
+        sections=tuple(
+            _section(results[name], each, listed=total <= MOST_HEADS)
+            for name, each in found.items()
+        ),
+        nearest=NEAREST,
+    )
+
+
+def _section(
+    results: StackResults, found: Mapping[View, Likeness], *, listed: bool
+) -> StackSection:
+    stack = results.stack.name
+    return StackSection(
+        stack=stack,
+        title=STACKS[stack],
+        summary=tuple(_summary(found)),
+        views=tuple(VIEWS[view] for view in found),
+        figure=_map(results, found),
+        matrices=tuple(matrices(stack, found, listed=listed)),
+        low=number(0),
+        high=number(most(found)),
+        unit=_unit(found),
+        strip=STRIP,
+        first=results.stack.attention_layers[0],
+        last=results.stack.attention_layers[-1],
+        closest=tuple((VIEWS[view], tuple(_closest(found, view))) for view in found),
+        nearest=tuple(_lines(found)) if listed else (),
+    )
+
+
+def _summary(found: Mapping[View, Likeness]) -> Iterator[str]:
+    """What the numbers say; each sentence rests on pairs that all views have."""
+    first = next(iter(found.values()))
+    pairs = np.triu_indices(len(first.heads), 1)
+    values = {view: each.apart[pairs] for view, each in found.items()}
+    unit = _unit(found)
+    there = ~np.isnan([*values.values()]).any(0)
+    values = {view: value[there] for view, value in values.items()}
+    same = (first.layers[pairs[0]] == first.layers[pairs[1]])[there]
+    for view, apart in values.items():
+        if same.any() and not same.all():
+            yield (
+                f"Mean divergence, {VIEWS[view]}: {nats(apart[same].mean())}{unit} within a layer, "
+                f"{nats(apart[~same].mean())} between layers."
+            )
+    if {View.RAW, View.RENORM} <= values.keys() and there.sum() > 1:
+        yield _without_sink(values[View.RAW], values[View.RENORM], unit)
+    for view, each in found.items():
+        rest = np.setdiff1d(np.arange(len(each.heads)), each.complete)
+        names = ", ".join(head_name(each.heads[place]) for place in rest[:NAMED])
+        more = f" and {len(rest) - NAMED} more" if len(rest) > NAMED else ""
+        if len(rest):
+            yield (
+                f"Not on the map and last in the matrix ({VIEWS[view]}), with too few rows in "
+                f"common with some other head: {names}{more}."
+            )
+
+
+def _unit(found: Mapping[View, Likeness]) -> str:
+    """Of what map, order and matrix rest on, with a space before it; Hellinger's has none."""
+    return " nats" if next(iter(found.values())).roots is None else ""
+
+
+def _without_sink(raw: Floats, renorm: Floats, unit: str) -> str:
+    """Whether pairs that are near with the sink are near without it."""
+    amount = max(1, round(NEAR * len(raw)))
+    near = np.argsort(raw, kind="stable")[:amount]
+    # All heads of a text of one or two tokens may be the same.
+    before, after = (float(each[near].mean() / (each.mean() or 1)) for each in (raw, renorm))
+    lost = (after - before) / (1 - before) if before < 1 else 0.0
+    verdict = (
+        "mostly due to the shared sink"
+        if lost >= 1 / 2
+        else "partly due to the shared sink"
+        if lost >= 1 / 10
+        else "not due to the sink"
+    )
+    return (
+        f"Most similar {counted(amount, 'pair')} of {len(raw):,}, all keys: "
+        f"{nats(raw[near].mean())}{unit}, {percent(before)} of the mean of all pairs. Sink masked "
+        f"and renormalised: {nats(renorm[near].mean())}{unit}, {percent(after)} of the mean; their "
+        f"similarity is {verdict}."
+    )
+
+
+def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
+    panels = {view: f"{VIEWS[view]}: {percent(each.plane.share)}" for view, each in found.items()}
+    first = next(iter(found.values()))
+    frames = []
+    for view, each in found.items():
+        points = turned(each.plane, first.plane)
+        heads = [each.heads[head] for head in each.plane.heads]
+        frame = pd.DataFrame({"head": map(head_name, heads), "layer": [h.layer for h in heads]})
+        frames.append(frame.assign(panel=panels[view], x=points[:, 0], y=points[:, 1]))
+    measure = "divergences" if first.roots is None else "squared Hellinger distances"
+    turn = " The second map is turned to match the first." if len(found) > 1 else ""
+    caption = (
+        "Each point is a head (layer.head; colour: layer); similar heads are close. Two dimensions "
+        "lose part of the distances below; beside the keys, the share of the variation that they "
+        "hold. Classical scaling of the square roots of mean "
+        f"{measure}{results.some(first.sentences, ' over')}.{turn}"
+    )
+    rows = pd.concat(frames, ignore_index=True)
+    name = f"similar-{results.stack.name}"
+    layers = results.stack.attention_layers
+    return head_points(name, caption, rows, panels=[*panels.values()], layers=layers)
+
+
+def _lines(found: Mapping[View, Likeness]) -> Iterator[HeadLine]:
+    heads = next(iter(found.values())).heads
+    names = [(head_name(head), head_page(head)) for head in heads]
+    for index, name in enumerate(names):
+        yield HeadLine(
+            *name,
+            tuple(
+                tuple(
+                    Near(*names[other], nats(each.value[index, other]))
+                    for other in each.nearest(index, NEAREST)
+                )
+                for each in found.values()
+            ),
+        )
+
+
+def _closest(found: Mapping[View, Likeness], view: View) -> Iterator[Pair]:
+    for one, other in found[view].closest(CLOSEST):
+        head = found[view].heads[one]
+        href = head_page(head)
+        yield Pair(head_name(head), href, neighbour(found, one, other))

@@ -1,0 +1,136 @@
+"""Syntax: relations that heads find, trees drawn from attention, and words cut into pieces."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from headbook.attention.relations import LABELS
+from headbook.charts import Figure
+from headbook.metrics.base import Need
+from headbook.pages.parts.page import Page, gap_text
+from headbook.pages.parts.ranked import (
+    VIEW,
+    RelationRow,
+    layer_figure,
+    relation_rows,
+    tests_of,
+    verdict,
+)
+from headbook.pages.syntax.treeexample import Example, example_of
+from headbook.pages.syntax.treetables import KINDS, Pieces, TreeTable, pieces_of, tree_tables
+from headbook.report.numbers.inference import RelationTests
+from headbook.report.numbers.results import StackResults
+from headbook.report.wording import STACKS, counted, label_name
+from headbook.study.manifest import Manifest
+
+METRICS = ("relation_accuracy", "relation_accuracy_far", *KINDS, "attention_to")
+
+
+@dataclass(frozen=True)
+class Relations:
+    """Relations that heads find.
+
+    Attributes:
+        behind: how many sentences stand behind the choice and the report, in words.
+        verdict: how many relations have a head that beats the best offset.
+        rows: by margin.
+        left_out: relations with too few words, in words; may be empty.
+        figure: margins by layer; None without rows.
+        example: a sentence; None where none can be shown.
+    """
+
+    behind: str
+    verdict: str
+    rows: tuple[RelationRow, ...]
+    left_out: str
+    figure: Figure | None
+    example: Example | None
+
+
+@dataclass(frozen=True)
+class StackSection:
+    """One kind of attention.
+
+    Attributes:
+        stack, title: as files and as pages call it.
+        relations: None where the study did not measure any.
+        trees: phrase trees and dependency trees.
+        pieces: None where no words are known.
+    """
+
+    stack: str
+    title: str
+    relations: Relations | None
+    trees: tuple[TreeTable, ...]
+    pieces: Pieces | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntaxPage(Page):
+    """Syntax in all stacks that look within one text.
+
+    Attributes:
+        sections: by stack; none without trees and words.
+        remarks: what is missing, and why.
+    """
+
+    template: ClassVar[str] = "syntax.html"
+    sections: tuple[StackSection, ...]
+    remarks: tuple[str, ...]
+
+
+def syntax_page(results: Mapping[str, StackResults]) -> SyntaxPage:
+    """The page of syntax."""
+    manifest = next(iter(results.values())).study.manifest
+    within = [r for r in results.values() if not r.stack.crosses]
+    sections = [_section(r) for r in within]
+    return SyntaxPage(
+        path="syntax.html",
+        title="Syntax",
+        description=f"Which heads of {manifest.model.name} attend along dependency relations more "
+        "often than a fixed offset, and trees induced from their attention.",
+        sections=tuple(s for s in sections if s.relations or s.trees or s.pieces),
+        remarks=tuple(dict.fromkeys(remark for r in within for remark in _remarks(manifest, r))),
+    )
+
+
+def _remarks(manifest: Manifest, results: StackResults) -> Iterator[str]:
+    """Why something is missing: the texts have no trees, or nobody asked for the metric."""
+    for gap in manifest.gaps:
+        if gap.what == Need.TREE and gap.stack == results.stack.name:
+            yield gap_text(gap)
+    lacking = [m for m in METRICS if m not in {metric.id for metric in results.metrics}]
+    if lacking:
+        yield f"{', '.join(lacking)} (not chosen with --metrics)"
+
+
+def _section(results: StackResults) -> StackSection:
+    tests = results.once(tests_of)
+    return StackSection(
+        stack=results.stack.name,
+        title=STACKS[results.stack.name],
+        relations=None if tests is None else _relations(results, tests),
+        trees=tuple(tree_tables(results)),
+        pieces=pieces_of(results),
+    )
+
+
+def _relations(results: StackResults, tests: RelationTests) -> Relations:
+    relation_hits = results.study.corpus_sums.heads[results.stack.name].found
+    assert relation_hits is not None, "there are tests"
+    second = int((relation_hits.hits.key & 1).sum())
+    first = len(relation_hits.hits.key) - second
+    return Relations(
+        behind=f"{counted(first, 'sentence')} to choose, {counted(second, 'sentence')} to report",
+        verdict=verdict(tests),
+        rows=tuple(relation_rows(results, tests)),
+        left_out=_left_out(results, tests),
+        figure=layer_figure(results, tests) if tests.labels else None,
+        example=example_of(results, tests),
+    )
+
+
+def _left_out(results: StackResults, tests: RelationTests) -> str:
+    """Relations that occur, but too seldom."""
+    there = [x for x in LABELS if results.has("relation_accuracy", VIEW, x)]
+    return ", ".join(label_name(x) for x in there if x not in tests.labels)

@@ -1,0 +1,179 @@
+"""Phrase trees and dependency trees by layer, and pieces of words: tables of the page of syntax."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from headbook.analysis.intervals import FEW
+from headbook.metrics import all_metrics
+from headbook.pages.parts.cells import Cell
+from headbook.report.findings import CHOICE, REPORT
+from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.wording import VIEWS, head_name, head_page, number
+from headbook.study.sentencedata import HeadName
+from headbook.terms import View
+
+VIEW = View.NOSINK
+PIECES, REST = "attention_to", "rest_of_word"
+TOP = 5  # heads of the table of pieces
+
+
+@dataclass(frozen=True)
+class BestOfLayer:
+    """A layer's own tree, where there is one, and its best head.
+
+    Attributes:
+        joint: the tree of all heads together.
+        head, href: the head chosen on one half of the sentences; both empty without one.
+        value: its number on the other half.
+    """
+
+    layer: int
+    joint: Cell | None
+    head: str
+    href: str
+    value: Cell | None
+
+
+@dataclass(frozen=True)
+class TreeTable:
+    """One kind of trees.
+
+    Attributes:
+        metric: its name in tables; ``title`` as pages call it, ``number`` what is counted.
+        baselines: trees that no head made, by name.
+        layers: those that have attention, in order.
+    """
+
+    metric: str
+    title: str
+    number: str
+    baselines: tuple[tuple[str, Cell], ...]
+    layers: tuple[BestOfLayer, ...]
+
+
+@dataclass(frozen=True)
+class PieceHead:
+    """A head that looks at the rest of words."""
+
+    name: str
+    href: str
+    value: Cell
+    uniform: str
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Words that the tokenizer cuts.
+
+    Attributes:
+        words, split, share: all words, those of several pieces, and their share.
+        view: of the numbers.
+        heads: those that look most at the rest of the word.
+        layers: heads together, by layer.
+        compared: whether the study has the numbers of words by other rules.
+    """
+
+    words: str
+    split: str
+    share: str
+    view: str
+    heads: tuple[PieceHead, ...]
+    layers: tuple[tuple[int, Cell], ...]
+    compared: bool
+
+
+SENSITIVITY = "piece_sensitivity"
+KINDS = {
+    "phrase_trees": ("f1", "joint", ("right_branching", "left_branching", "balanced", "ceiling")),
+    "dependency_trees": ("uas", "", ("chain",)),
+}
+COUNTED = {"f1": "Bracket F1", "uas": "Undirected attachment score"}
+
+
+def tree_tables(results: StackResults) -> Iterator[TreeTable]:
+    """The kinds of trees that the stack has numbers for, all from the reporting half."""
+    for name, (own, joint, baselines) in KINDS.items():
+        if not results.has(name, VIEW, own):
+            continue
+        metric, take = all_metrics()[name], partial(results.half, REPORT, name, VIEW)
+        first = results.stack.attention_layers[0]
+        yield TreeTable(
+            metric=name,
+            title=metric.title,
+            number=COUNTED[own],
+            baselines=tuple(
+                (label.replace("_", "-"), Cell.of(take(label).at(first, 0), metric))
+                for label in baselines
+            ),
+            layers=tuple(_layers(results, name, own, joint)),
+        )
+
+
+def best_head(
+    results: StackResults, name: str, label: str, layer: int | None = None
+) -> HeadName | None:
+    """The head with the highest number on the choice half, of a layer or of all."""
+    numbers = results.half(CHOICE, name, VIEW, label)
+    value = np.where(numbers.effective >= FEW, numbers.value, np.nan)
+    if layer is not None:
+        value[np.arange(len(value)) != layer] = np.nan
+    if np.isnan(value).all():
+        return None
+    place = np.unravel_index(int(np.nanargmax(value)), value.shape)
+    return HeadName(results.stack.name, int(place[0]), int(place[1]))
+
+
+def _layers(results: StackResults, name: str, own: str, joint: str) -> Iterator[BestOfLayer]:
+    metric, take = all_metrics()[name], partial(results.half, REPORT, name, VIEW)
+    for layer in results.stack.attention_layers:
+        head = best_head(results, name, own, layer)
+        yield BestOfLayer(
+            layer=layer,
+            joint=Cell.of(take(joint).at(layer, 0), metric) if joint else None,
+            head=head_name(head) if head else "",
+            href=head_page(head) if head else "",
+            value=Cell.of(take(own).at(layer, head.head), metric) if head else None,
+        )
+
+
+def pieces_of(results: StackResults) -> Pieces | None:
+    """What becomes of split words; None where no word is known or nothing was measured."""
+    stack, view = results.stack, results.stack.default_view
+    count = partial(results.study.manifest.count, stack.queries)
+    if stack.crosses or not count("words") or not results.has(PIECES, view, REST):
+        return None
+    layers = results.layers(PIECES, view, REST)
+    metric = all_metrics()[PIECES]
+    return Pieces(
+        words=f"{count('words'):,}",
+        split=f"{count('split_words'):,}",
+        share=number(count("split_words") / count("words"), share=True),
+        view=VIEWS[view],
+        heads=tuple(_piece_heads(results, view)),
+        layers=tuple((n, Cell.of(layers.at(n), metric)) for n in stack.attention_layers),
+        compared=SENSITIVITY in {each.id for each in results.metrics},
+    )
+
+
+def _piece_heads(results: StackResults, view: View) -> Iterator[PieceHead]:
+    """Chosen on one half of the sentences, reported on the other."""
+    first, other = (results.half(half, PIECES, view, REST) for half in (CHOICE, REPORT))
+    even = results.half(REPORT, PIECES, view, REST, of="uniform").value
+    for layer, position in _ranked(first)[:TOP]:
+        head = HeadName(results.stack.name, layer, position)
+        yield PieceHead(
+            name=head_name(head),
+            href=head_page(head),
+            value=Cell.of(other.at(layer, position), all_metrics()[PIECES]),
+            uniform=number(float(even[layer]), share=True),
+        )
+
+
+def _ranked(numbers: Estimates) -> list[tuple[int, int]]:
+    """Heads with enough observations, the highest first."""
+    places = np.argwhere((numbers.effective >= FEW) & ~np.isnan(numbers.value))
+    order = np.argsort(-numbers.value[tuple(places.T)], kind="stable")
+    return [(int(places[n][0]), int(places[n][1])) for n in order]

@@ -1,0 +1,184 @@
+"""Occurrences of one token type in several sentences: where their paths part."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Figure, occurrence_paths
+from headbook.report.wording import STACKS, first_of, sentence_file, visible
+from headbook.study.sentencedata import StoredText
+from headbook.study.study import Study
+from headbook.study.summaries.typesums import TYPE_METRIC
+from headbook.terms import CONTENT, Space, Stack, State
+
+MOST_DRAWN = 6  # types that a page draws
+MOST = 4  # occurrences of a type
+AROUND = 4  # tokens of context on either side
+HALF = 5  # of ten nearest entries
+NEAR = 3  # entries that are named
+
+# By sentence and position, the nearest entries after each layer.
+Places = dict[tuple[int, int], list[frozenset[str]]]
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One token in its sentence.
+
+    Attributes:
+        name, href: its sentence, and that sentence's page.
+        before, token, after: some of the text around it.
+        nearest: the entries nearest to its last state.
+    """
+
+    name: str
+    href: str
+    before: str
+    token: str
+    after: str
+    nearest: str
+
+
+@dataclass(frozen=True)
+class Parting:
+    """Two occurrences of a type.
+
+    Attributes:
+        one, other: their sentences.
+        shared: how many of the ten nearest entries they share after the last layer.
+        layer: the first layer after which they share fewer than half; None where there is none.
+    """
+
+    one: str
+    other: str
+    shared: int
+    layer: int | None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A type whose occurrences go different ways.
+
+    Attributes:
+        name: the type.
+        figure: the paths.
+        occurrences: what is compared.
+        partings: every two of them.
+    """
+
+    name: str
+    figure: Figure
+    occurrences: tuple[Occurrence, ...]
+    partings: tuple[Parting, ...]
+
+
+def compared_types(study: Study, stack: Stack) -> tuple[Compared, ...]:
+    """Content words that occur in several listed sentences, those that part most first."""
+    nearest = study.nearest[study.nearest["stack"] == stack.name]
+    if nearest.empty:
+        return ()
+    space = first_of(nearest["space"], Space)
+    chosen = nearest[(nearest["state"] == str(State.OUT)) & (nearest["space"] == space)]
+    places: Places = {}
+    for _, rows in chosen.groupby(["sentence", "position"], sort=False):
+        sentence, position = int(rows["sentence"].iloc[0]), int(rows["position"].iloc[0])
+        if _content(study, stack, sentence, position):
+            places[sentence, position] = _entries(rows)
+    groups: dict[str, list[tuple[int, int]]] = {}
+    for sentence, position in places:
+        piece = _text(study, stack, sentence).pieces[position]
+        group = groups.setdefault(piece, [])
+        if sentence not in {known for known, _ in group} and len(group) < MOST:
+            group.append((sentence, position))
+    many = {piece: group for piece, group in groups.items() if len(group) > 1}
+
+    def together(piece: str) -> float:
+        pairs = combinations(many[piece], 2)
+        return float(np.mean([len(places[a][-1] & places[b][-1]) for a, b in pairs]))
+
+    first = sorted(many, key=lambda piece: (together(piece), piece))[:MOST_DRAWN]
+    made = [(piece, {at: places[at] for at in many[piece]}) for piece in first]
+    return tuple(
+        _compared(study, stack, chosen, *pair, number=number) for number, pair in enumerate(made)
+    )
+
+
+def _text(study: Study, stack: Stack, sentence: int) -> StoredText:
+    return study.sentence_data.sentences[sentence - 1].texts[stack.queries]
+
+
+def _content(study: Study, stack: Stack, sentence: int, position: int) -> bool:
+    """Whether a token is a content word of one piece."""
+    text = _text(study, stack, sentence)
+    whole = text.words.count(text.words[position]) == 1
+    return whole and text.tags[position] in CONTENT
+
+
+def _entries(rows: pd.DataFrame) -> list[frozenset[str]]:
+    """The nearest entries of a token after each layer."""
+    return [frozenset(series) for _, series in rows.groupby("layer")["neighbour"]]
+
+
+def _compared(
+    study: Study, stack: Stack, nearest: pd.DataFrame, name: str, places: Places, *, number: int
+) -> Compared:
+    name, title = visible(name.strip()), STACKS[stack.name]
+    caption = f"Cosine of “{name}” to its input embedding after each layer, by sentence ({title})."
+    return Compared(
+        name=name,
+        figure=occurrence_paths(
+            f"occurrences-{stack.name}-{number}", caption, *_paths(study, stack, places)
+        ),
+        occurrences=tuple(_occurrence(study, stack, nearest, *cell) for cell in places),
+        partings=tuple(_partings(places)),
+    )
+
+
+def _paths(study: Study, stack: Stack, places: Places) -> tuple[pd.DataFrame, list[str]]:
+    """The rows of a figure, and its steps."""
+    tokens = study.tokens
+    mine = tokens[
+        (tokens["stack"] == stack.name)
+        & (tokens["metric"] == TYPE_METRIC)
+        & (tokens["state"] == str(State.OUT))
+    ]
+    found = mine[[pair in places for pair in zip(mine["sentence"], mine["position"], strict=True)]]
+    frame = pd.DataFrame(
+        {
+            "occurrence": [f"sentence {n}" for n in found["sentence"]],
+            "step": found["layer"].astype(int).astype(str).to_numpy(),
+            "value": found["value"].to_numpy(np.float32),
+        }
+    )
+    steps = sorted({int(layer) for layer in found["layer"]})
+    start = frame.drop_duplicates("occurrence").assign(step=str(State.INPUT), value=np.float32(1))
+    return pd.concat([start, frame], ignore_index=True), [str(State.INPUT), *map(str, steps)]
+
+
+def _occurrence(
+    study: Study, stack: Stack, nearest: pd.DataFrame, sentence: int, position: int
+) -> Occurrence:
+    text = _text(study, stack, sentence)
+    start, end = text.spans[position]
+    before = text.spans[max(0, position - AROUND)][0]
+    after = text.spans[min(len(text.spans) - 1, position + AROUND)][1]
+    mine = nearest[(nearest["sentence"] == sentence) & (nearest["position"] == position)]
+    last = mine[(mine["layer"] == mine["layer"].max()) & (mine["rank"] <= NEAR)]
+    return Occurrence(
+        name=f"sentence {sentence}",
+        href=f"sentences/{sentence_file(sentence)}.html",
+        before=visible(text.text[before:start]),
+        token=visible(text.text[start:end]),
+        after=visible(text.text[end : max(end, after)]),
+        nearest=", ".join(map(visible, last["neighbour"])),
+    )
+
+
+def _partings(places: Places) -> Iterator[Parting]:
+    for one, other in combinations(places, 2):
+        shared = [len(a & b) for a, b in zip(places[one], places[other], strict=True)]
+        apart = next((layer for layer, n in enumerate(shared) if n < HALF), None)
+        yield Parting(f"sentence {one[0]}", f"sentence {other[0]}", shared[-1], apart)

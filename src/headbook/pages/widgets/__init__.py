@@ -1,0 +1,1 @@
+"""What readers open and turn on several pages: maps, panels, lists of sentences."""

@@ -1,0 +1,234 @@
+"""The atlas: every head of a stack as a tile of its mean attention, with its type."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from headbook.analysis.arithmetic import Floats
+from headbook.charts.base import images
+from headbook.charts.base.ink import ink, ink_steps
+from headbook.pages.widgets import thumbs
+from headbook.report.numbers.headtypes import HeadType, Rest, head_types
+from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.typeshares import Place
+from headbook.report.wording import STACKS, counted, head_name, head_page
+from headbook.study.sentencedata import HeadName
+
+MANY_HEADS = 400  # of all stacks, beyond which the picture is a file and single numbers no links
+MANY = 24  # heads of a layer from which on tiles are small and bear no letters
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A part of a type as pages show it: class of its colour, letter and name."""
+
+    style: str
+    letter: str
+    name: str
+
+
+KINDS = {
+    "sink": Kind("sink", "S", "sink"),
+    Rest.PREVIOUS: Kind("previous", "P", "previous-token"),
+    Rest.NEXT: Kind("next", "N", "next-token"),
+    Rest.SELF: Kind("self", "I", "self"),
+    Rest.OFFSET: Kind("offset", "K", "one other offset"),
+    Rest.SAME: Kind("same", "R", "same token"),
+    Rest.WINDOW: Kind("window", "W", "local window"),
+    Rest.UNIFORM: Kind("uniform", "U", "near-uniform"),
+    Rest.KEYS: Kind("keys", "C", "key-driven"),
+    Rest.OWN: Kind("own", "O", "own sentence"),
+    "mixed": Kind("distant", "D", "distant tokens"),
+}
+# Shares that a mixed head is named by, as the kinds that they belong to.
+OF_SHARE = {
+    "previous": Rest.PREVIOUS, "next": Rest.NEXT, "self": Rest.SELF, "near": Rest.WINDOW,
+    "punctuation": "mixed", "repeated": Rest.SAME, "before": "mixed", "after": "mixed",
+    "words": "mixed",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A head in the atlas.
+
+    Attributes:
+        name, href: the head and its page.
+        label: name and type, for who cannot see the tile.
+        letters: of its type, one or two.
+        style: classes of its colours; empty without a type.
+    """
+
+    name: str
+    href: str
+    label: str
+    letters: str
+    style: str
+
+
+@dataclass(frozen=True)
+class LegendLine:
+    """A type with the number of its heads."""
+
+    style: str
+    letters: str
+    name: str
+    heads: int
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """All heads of a stack.
+
+    Attributes:
+        stack, title: the kind of attention, as files and as pages call it.
+        sheet: address of the picture of all maps; empty where the study has none.
+        side: positions on each side of a map.
+        small: whether tiles are too small for letters.
+        heads: head numbers, the table's columns.
+        rows: layer numbers with their tiles.
+        legend: types, the most frequent first; empty where they are not known.
+        about: what is drawn.
+    """
+
+    stack: str
+    title: str
+    sheet: str
+    side: int
+    small: bool
+    heads: tuple[int, ...]
+    rows: tuple[tuple[int, tuple[Tile, ...]], ...]
+    legend: tuple[LegendLine, ...]
+    about: str
+
+
+@dataclass(frozen=True)
+class MeanMaps:
+    """Mean attention by position of every head.
+
+    Attributes:
+        maps: *Shape:* ``(query, key)`` each, of one size; NaN where no sentence is long enough.
+        about: what they are the mean of.
+    """
+
+    maps: Mapping[Place, Floats]
+    about: str
+
+    @property
+    def side(self) -> int:
+        """Positions on each side."""
+        return len(next(iter(self.maps.values()))) if self.maps else 0
+
+
+def mean_maps(results: StackResults) -> MeanMaps:
+    """The mean maps of a stack; of what a study of an older version has, if any."""
+    stack, study = results.stack, results.study
+    sums = study.corpus_sums.heads[stack.name].positions
+    if sums is not None:
+        mean, most = sums.mean, counted(int(sums.count.max(initial=0)), "sentence")
+        places = ((x, y) for x in stack.attention_layers for y in range(stack.n_heads))
+        maps: dict[Place, Floats] = {cell: mean[cell] for cell in places}
+        about = f"mean attention over {most}, the first {mean.shape[2]} positions"
+        return MeanMaps(maps, about)
+    older = thumbs.mean_maps(results)
+    if not older:
+        return MeanMaps({}, "this study was collected before mean maps were kept; collect it anew")
+    side = max(max(each.shape) for each in older.values())
+    padded = {
+        cell: np.pad(each, [(0, side - n) for n in each.shape], constant_values=np.nan)
+        for cell, each in older.items()
+    }
+    return MeanMaps(
+        padded, f"mean attention of a sample, the first {side} positions without special queries"
+    )
+
+
+def tile_picture(maps: MeanMaps, place: Place) -> str:
+    """One head's mean map as an image address; empty where there is none."""
+    if place not in maps.maps:
+        return ""
+    return images.inline(images.inked(ink_steps(maps.maps[place]), ink()))
+
+
+def atlas(results: StackResults) -> Atlas:
+    """The atlas of one stack."""
+    stack, types, maps = results.stack, head_types(results), results.once(mean_maps)
+    heads = tuple(range(stack.n_heads))
+    return Atlas(
+        stack=stack.name,
+        title=STACKS[stack.name],
+        sheet=_sheet(results),
+        side=maps.side,
+        small=stack.n_heads >= MANY,
+        heads=heads,
+        rows=tuple(
+            (x, tuple(_tile(HeadName(stack.name, x, y), types.get((x, y))) for y in heads))
+            for x in stack.attention_layers
+        ),
+        legend=tuple(_legend(types)),
+        about=maps.about,
+    )
+
+
+def many_heads(results: StackResults) -> bool:
+    """Whether a model has so many heads that pages must say less of each."""
+    stacks = results.study.manifest.stacks
+    return sum(len(stack.attention_layers) * stack.n_heads for stack in stacks) > MANY_HEADS
+
+
+def sheet_file(stack: str) -> str:
+    """Where the picture of a stack of many heads stands."""
+    return f"data/atlas-{stack}.png"
+
+
+def _sheet(results: StackResults) -> str:
+    if many_heads(results):
+        return sheet_file(results.stack.name) if results.once(mean_maps).maps else ""
+    picture = sheet(results)
+    return images.inline(picture) if picture else ""
+
+
+def sheet(results: StackResults) -> bytes:
+    """The mean maps of all heads of a stack as one picture; no bytes without any."""
+    maps = results.once(mean_maps)
+    if not maps.maps:
+        return b""
+    layers, heads = results.stack.attention_layers, range(results.stack.n_heads)
+    cells = np.array([[maps.maps[layer, head] for head in heads] for layer in layers])
+    return images.sprite(ink_steps(cells), ink())
+
+
+def _tile(head: HeadName, found: HeadType | None) -> Tile:
+    name = head_name(head)
+    if found is None:
+        return Tile(name, head_page(head), name, "", "")
+    kinds = kinds_of(found)
+    return Tile(
+        name=name,
+        href=head_page(head),
+        label=f"{name}, {found.name}",
+        letters="".join(kind.letter for kind in kinds),
+        style=style_of(found),
+    )
+
+
+def kinds_of(found: HeadType) -> tuple[Kind, ...]:
+    """The one or two kinds of a type, each once."""
+    kinds = (KINDS[OF_SHARE.get(part, part)] for part in found.parts)
+    return tuple(dict.fromkeys(kinds))
+
+
+def style_of(found: HeadType) -> str:
+    """Classes of a type's colours."""
+    first, *second = kinds_of(found)
+    return " ".join([f"k-{first.style}", *(f"l-{kind.style}" for kind in second)])
+
+
+def _legend(types: Mapping[Place, HeadType | None]) -> Iterator[LegendLine]:
+    """Combinations of kinds, the most frequent first."""
+    pairs = [(kinds_of(kind), style_of(kind)) for kind in types.values() if kind is not None]
+    for (kinds, style), number in Counter(pairs).most_common():
+        name = " + ".join(kind.name for kind in kinds)
+        yield LegendLine(style, "".join(kind.letter for kind in kinds), name, number)

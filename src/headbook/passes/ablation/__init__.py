@@ -1,0 +1,1 @@
+"""What a model's answer loses where heads are taken away."""

@@ -1,0 +1,1 @@
+"""Whether what is read is the model's own attention, and how exact it is."""

@@ -1,0 +1,118 @@
+"""One pass over all sentences, of which only sums, best lists and samples survive."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import torch
+
+from headbook.attention.scopes import Scopes
+from headbook.attention.tokenstates import TokenStates
+from headbook.metrics.base import AttentionMetric, TokenMetric
+from headbook.model import hook
+from headbook.model.architecture import Architecture, Call
+from headbook.model.capture import forward, tapped
+from headbook.model.model import Model
+from headbook.passes.tables.headtable import LayerTable
+from headbook.passes.tables.tokentable import TokenTable
+from headbook.passes.tables.typetable import TypeTable
+from headbook.study.facets import Facets
+from headbook.study.summaries.sums import CorpusSums
+from headbook.study.summaries.typesums import TYPE_METRIC
+from headbook.terms import MILLION, UPOS, Side, Stack, State
+from headbook.text.batch import Batch
+
+
+@dataclass(frozen=True)
+class CorpusPass:
+    """Measures batches; what to measure is fixed for a run."""
+
+    model: Model
+    architecture: Architecture
+    heads: tuple[AttentionMetric, ...]
+    tokens: tuple[TokenMetric, ...]
+    exemplars: int
+    facets: Facets = field(default_factory=Facets)
+
+    def corpus_sums(self, batch: Batch) -> CorpusSums:
+        """The sums of one batch."""
+        stacks, texts = self.architecture.stacks, batch.texts
+        tokens = {name: TokenTable(stack, self.tokens, batch) for name, stack in stacks.items()}
+        followed = any(metric.id == TYPE_METRIC for metric in self.tokens)
+        types = {
+            name: TypeTable(stack, batch, self.model.names)
+            for name, stack in stacks.items()
+            if followed and not stack.crosses
+        }
+        inputs: dict[str, torch.Tensor] = {}
+        heads = {
+            name: LayerTable(stack, self.heads, batch, self.facets)
+            for name, stack in stacks.items()
+        }
+        scopes = Scopes(batch, stacks)
+
+        learned: Counter[str] = Counter()
+
+        def on_attention(place: Call, attention: hook.Attention) -> None:
+            heads[place.stack].add(place.layer, attention, scopes)
+            if stacks[place.stack].learned_sink:
+                learned.update(count_learned(stacks[place.stack], batch, attention))
+
+        def on_state(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+            vectors = vectors.to(texts[stacks[stack].queries].share.dtype)
+            if state is State.INPUT:
+                inputs[stack] = vectors
+                return
+            view = TokenStates(vectors[None], inputs[stack], texts[stacks[stack].queries])
+            for metric in self.tokens:
+                values = metric.measure(view, None)[0]
+                tokens[stack].add(metric, layer, state, None, values)
+                if metric.id == TYPE_METRIC and stack in types:
+                    types[stack].add(layer, state, values)
+
+        with tapped(self.model, self.architecture, on_state):
+            forward(self.model, self.architecture, batch, on_attention)
+        return CorpusSums(
+            heads={name: table.sums(self.exemplars) for name, table in heads.items()},
+            tokens={name: table.sums() for name, table in tokens.items()},
+            types={name: table.sums() for name, table in types.items()},
+            counts=count(batch) + learned,
+        )
+
+
+def count_learned(stack: Stack, batch: Batch, attention: hook.Attention) -> Counter[str]:
+    """Rows of ordinary tokens, and what is missing in them, in millionths of a row."""
+    ordinary = batch.texts[stack.queries].ordinary
+    missing = 1 - attention.weights.double().sum(-1).movedim(1, -1)[ordinary]
+    share = round(float(missing.clamp(min=0).sum()) * MILLION)
+    return Counter({stack.rows_counted: missing.numel(), stack.learned_counted: share})
+
+
+def count(batch: Batch) -> Counter[str]:
+    """What there is in a batch, by side."""
+    counts: Counter[str] = Counter(sentences=len(batch.items))
+    alone = Side.TARGET not in batch.texts
+    unread = sum(alone and Side.TARGET in item.sentence.metadata for item in batch.items)
+    if unread:
+        counts["unread_targets"] = unread
+    for side, texts in batch.texts.items():
+        tagged = (texts.share.unsqueeze(-1) * texts.tags).sum((0, 1)).round().long()
+        counts.update(
+            {f"{side}.tag.{tag}": n for tag, n in zip(UPOS, tagged.tolist(), strict=True) if n}
+        )
+        pieces = texts.pieces
+        of_texts = {
+            "tokens": texts.valid,
+            "special": texts.special,
+            "words": pieces > 0,
+            "split_words": pieces > 1,
+            "joined": texts.joined,
+            "tagged": texts.tagged,
+            "parsed": texts.parsed,
+        }
+        counts.update({f"{side}.{name}": int(found.sum()) for name, found in of_texts.items()})
+        for item in batch.items:
+            tokens = item.tokens[side]
+            counts[f"{side}.cut_sentences"] += tokens.lost > 0
+            counts[f"{side}.cut_tokens"] += tokens.lost
+            counts[f"{side}.generated"] += tokens.generated
+    return counts

@@ -1,0 +1,1 @@
+"""Sums of one stack over one batch."""

@@ -1,0 +1,216 @@
+"""Which tokens and pairs of tokens are worth sums, and the sums of one stack over one batch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from headbook.analysis.arithmetic import Ints
+from headbook.attention.frame import Scope
+from headbook.model.names import Names
+from headbook.study.summaries.affinities import ANY, Affinities
+from headbook.terms import Stack
+from headbook.text.batch import Batch, content_key
+from headbook.text.tokens import Encoded, Tokens
+
+MOST_PAIRS = 4_000_000  # pairs of positions that are looked at
+MOST_BYTES = 8_000_000  # of the sums of a stack
+CELL = 3 * np.dtype(np.float64).itemsize  # bytes of those of a head and an item
+KEYS = 1 << 31  # beyond every vocabulary
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """What is summed in one stack.
+
+    Attributes:
+        query, key: entries, `ANY` in the place of all; in order. *Shape:* ``(item,)``.
+        floor: occurrences below which an item is left out.
+        sentences: indices of those that are looked at.
+    """
+
+    query: Ints
+    key: Ints
+    floor: int
+    sentences: frozenset[int]
+
+    def place(self, codes: Ints) -> Ints:
+        """Where items stand, -1 for those that are left out. The shape of ``codes``."""
+        own = _code(self.query, self.key)
+        found = np.searchsorted(own, codes).clip(0, max(len(own) - 1, 0))
+        there = own[found] == codes if len(own) else np.zeros(codes.shape, bool)
+        return np.where(there, found, -1)
+
+
+def items_of(stack: Stack, sample: Sequence[Encoded]) -> Items:
+    """Tokens and pairs of tokens of a sample; the most frequent where not all have room.
+
+    Only of the sentences with the smallest hashes, where these have too many pairs of positions.
+    """
+    chosen: set[int] = set()
+    codes, pairs = [np.zeros(0, np.int64)], 0
+    for item in sorted(sample, key=lambda each: (content_key(each), each.sentence.index)):
+        queries, keys = item.tokens[stack.queries], item.tokens[stack.keys]
+        pairs += len(queries) * len(keys)
+        if pairs > MOST_PAIRS and chosen:
+            break
+        chosen.add(item.sentence.index)
+        codes.append(_occurring(stack, queries, keys))
+    found, number = np.unique(np.concatenate(codes), return_counts=True)
+    room, floor = MOST_BYTES // (stack.n_layers * stack.n_heads * CELL), 1
+    while (number >= floor).sum() > room:
+        floor += 1
+    kept = found[number >= floor]
+    return Items(kept // KEYS + ANY, kept % KEYS + ANY, floor, frozenset(chosen))
+
+
+def _code(query: "Ints | int", key: "Ints | int") -> Ints:
+    """One number for a query and a key; in the order of queries, then keys."""
+    return np.asarray((query - ANY) * KEYS + key - ANY)
+
+
+def _occurring(stack: Stack, queries: Tokens, keys: Tokens) -> Ints:
+    """A sentence's items by their codes, each as often as it occurs off the sink."""
+    here, there = (~tokens.special.astype(bool) for tokens in (queries, keys))
+    if stack.causal:
+        here[:1], there[:1] = False, False
+    i, j = np.nonzero(here[:, None] & there[None, :])
+    if stack.causal:
+        i, j = i[j <= i], j[j <= i]
+    first, second = queries.ids[here].astype(np.int64), keys.ids[there].astype(np.int64)
+    return np.concatenate([
+        _code(first, np.full_like(first, ANY)),
+        _code(np.full_like(second, ANY), second),
+        _code(queries.ids[i].astype(np.int64), keys.ids[j].astype(np.int64)),
+    ])  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """Where the parts of a map belong: to the items of each sentence.
+
+    Attributes:
+        cells: places in a flattened table that belong to any. *Shape:* ``(cell,)``.
+        group: number of the sentence's item that each belongs to; the same shape.
+        item: of each group. *Shape:* ``(group,)``.
+        size: cells of each group; the same shape.
+    """
+
+    cells: torch.Tensor
+    group: torch.Tensor
+    item: torch.Tensor
+    size: torch.Tensor
+
+    @classmethod
+    def of(cls, there: torch.Tensor, place: Ints) -> "_Groups":
+        """Group cells by sentence and item.
+
+        Args:
+            there: cells that count. *Shape:* ``(sentence, ...)``, boolean.
+            place: the item of each cell, -1 without one; the same shape.
+        """
+        counted = there.cpu().numpy() & (place >= 0)
+        cells = np.flatnonzero(counted)
+        sentence = cells // max(counted[0].size, 1)
+        known = np.stack([sentence, place.reshape(-1)[cells]], 1)
+        each, group, size = np.unique(known, axis=0, return_inverse=True, return_counts=True)
+        device = there.device
+        return cls(
+            torch.as_tensor(cells, device=device),
+            torch.as_tensor(group.reshape(-1), device=device),
+            torch.as_tensor(each[:, 1], device=device),
+            torch.as_tensor(size, dtype=torch.float64, device=device),
+        )
+
+    def add(self, weights: torch.Tensor, into: torch.Tensor) -> None:
+        """Add weights, their squares by group, and their products with the group's size.
+
+        Args:
+            weights: *Shape:* ``(sentence, head, ...)``.
+            into: *Shape:* ``(3, head, item)``.
+        """
+        flat = weights.transpose(0, 1).flatten(1)[:, self.cells].double()
+        sums = flat.new_zeros(len(flat), len(self.item)).index_add_(1, self.group, flat)
+        for number, part in enumerate((sums, sums * sums, sums * self.size)):
+            into[number].index_add_(1, self.item, part)
+
+
+class AffinityTable:
+    """The sums of one stack over one batch, filled layer by layer.
+
+    Args:
+        items: what is summed.
+        names: how vocabulary entries are printed.
+    """
+
+    def __init__(self, stack: Stack, batch: Batch, items: Items, names: Names) -> None:
+        self._stack, self._batch, self._items, self._names = stack, batch, items, names
+        self._looked = np.array([index in items.sentences for index in batch.index.tolist()])
+        size, device = len(items.query), batch.texts[stack.keys].ids.device
+        self._sums = torch.zeros(3, stack.n_layers, stack.n_heads, size, dtype=torch.float64,
+                                 device=device)  # fmt: skip
+        self._counts = torch.zeros(3, stack.n_layers, size, dtype=torch.float64, device=device)
+        self._chance = torch.zeros(stack.n_layers, size, dtype=torch.float64, device=device)
+        self._made: dict[int, tuple[_Groups, _Groups, _Groups]] = {}
+
+    def add(self, layer: int, weights: torch.Tensor, scope: Scope) -> None:
+        """Take in one layer, weights as the model computed them: ``(sentence, head, query, key)``.
+
+        Args:
+            scope: of the view without the sink.
+        """
+        if not self._looked.any():
+            return
+        key = id(scope)
+        if key not in self._made:
+            self._made[key] = self._groups(scope)
+        groups, mask = self._made[key], scope.visible.unsqueeze(1)
+        kept = torch.where(mask, weights, 0)
+        self._spread(groups, kept, self._sums[:, layer, : kept.shape[1]])
+        share = 1 / scope.frame.seen.sum(-1, keepdim=True).clamp(min=1).double()
+        even = torch.where(mask, share.unsqueeze(1), 0)
+        chance = self._chance.new_zeros(3, 1, self._chance.shape[1])
+        self._spread(groups, even, chance)
+        self._chance[layer] += chance[0, 0]
+        for group in groups:
+            for number, part in enumerate((group.size, group.size**2, group.size > 0)):
+                self._counts[number, layer].index_add_(0, group.item, part.double())
+
+    @staticmethod
+    def _spread(
+        groups: tuple[_Groups, _Groups, _Groups], weights: torch.Tensor, into: torch.Tensor
+    ) -> None:
+        """What queries give in all, what keys get in all, and what each pair has."""
+        for group, part in zip(groups, (weights.sum(-1), weights.sum(-2), weights), strict=True):
+            group.add(part, into)
+
+    def _groups(self, scope: Scope) -> tuple[_Groups, _Groups, _Groups]:
+        """Those of queries, of keys and of pairs."""
+        looked = torch.as_tensor(self._looked, device=scope.visible.device)
+        visible = scope.visible & looked[:, None, None]
+        queries = self._batch.texts[self._stack.queries].ids.cpu().numpy().astype(np.int64)
+        keys = self._batch.texts[self._stack.keys].ids.cpu().numpy().astype(np.int64)
+        place = self._items.place
+        return (
+            _Groups.of(visible.any(-1), place(_code(queries, ANY))),
+            _Groups.of(visible.any(-2), place(_code(ANY, keys))),
+            _Groups.of(visible, place(_code(queries[:, :, None], keys[:, None, :]))),
+        )
+
+    def sums(self) -> Affinities:
+        """What survives."""
+        items = self._items
+        entries = np.unique(np.concatenate([items.query, items.key]))
+        entries = entries[entries != ANY]
+        return Affinities(
+            names=tuple(self._names.of(entries)),
+            entries=entries,
+            query=items.query,
+            key=items.key,
+            floor=items.floor,
+            looked=int(self._looked.sum()),
+            counts=self._counts.cpu().numpy(),
+            chance=self._chance.cpu().numpy(),
+            sums=self._sums.cpu().numpy(),
+        )

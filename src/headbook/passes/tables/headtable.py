@@ -1,0 +1,265 @@
+"""The measures of heads over one batch: of all its sentences, of groups of them, and of pairs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Ratios, Reservoir, TopK
+from headbook.analysis.arithmetic import Floats, Ints, divide
+from headbook.attention.frame import Pairs, Scope
+from headbook.attention.layerattention import layer_attentions
+from headbook.attention.maps import Gathered, Maps
+from headbook.attention.scopes import Scopes
+from headbook.metrics.base import AttentionMetric, HeadMetric
+from headbook.model import hook
+from headbook.passes.tables.positiontable import PositionTable
+from headbook.passes.tables.relationhits import RelationHitsTable
+from headbook.study.facets import PAIR, Facets, headlines, pair_key, positions, value_of
+from headbook.study.summaries.grouped import Group, Members, together
+from headbook.study.summaries.reduce import Parts
+from headbook.study.summaries.sums import HeadColumn, HeadSums, HeadTable
+from headbook.terms import Stack, View
+from headbook.text.batch import Batch
+
+RELATION_METRIC = "relation_accuracy"
+MOST_HEADS = 144  # that are measured together
+MOST_BYTES = 1 << 26  # of maps that wait for that
+MEDIANS = 2000  # sentences among which quantiles of the ranking are found
+MASSIVE = 2  # sentences that are kept by their mass off the sink
+MOST_PAIRS = 1000  # pairs of sentences whose values are kept
+
+
+@dataclass
+class _Layers:
+    """Layers with one mask, until they are measured together.
+
+    Attributes:
+        pairs: those whose mass metrics ask for.
+        layers: the heads of each layer, side by side.
+        maps: theirs; before them, once, those of the control, which looks everywhere alike.
+        uniform: its sums for each selection of sentences, when they are there.
+    """
+
+    scopes: Mapping[View, Scope]
+    pairs: tuple[Pairs, ...]
+    maps: list[Maps]
+    layers: dict[int, slice] = field(default_factory=dict)
+    uniform: list[Floats] = field(default_factory=list)
+
+    @property
+    def n_heads(self) -> int:
+        """Heads that wait."""
+        return sum(maps.attention.shape[1] for maps in self.maps)
+
+    @property
+    def full(self) -> bool:
+        """Whether there is enough to measure."""
+        size = sum(maps.attention.nbytes for maps in self.maps)
+        return self.n_heads >= MOST_HEADS or size > MOST_BYTES
+
+    def take(self, layer: int, maps: Maps) -> None:
+        """Let a layer wait."""
+        first = self.n_heads
+        self.layers[layer] = slice(first, first + maps.attention.shape[1])
+        self.maps.append(maps)
+
+
+class _Selection:
+    """Some of a batch's sentences and their sums.
+
+    Attributes:
+        column, value: what they share; empty for all sentences.
+        where: their places in the batch; None for all.
+    """
+
+    def __init__(
+        self, stack: Stack, n_columns: int, column: str = "", value: str = "",
+        where: Sequence[int] | None = None,
+    ) -> None:  # fmt: skip
+        self.column, self.value, self.where = column, value, where
+        cells = (stack.n_layers, stack.n_heads, n_columns)
+        self.heads = Ratios.zero(*cells).sums
+        self.layers = Ratios.zero(cells[0], cells[2]).sums
+        self.uniform = Ratios.zero(cells[0], cells[2]).sums
+
+    def sums(self, parts: Parts, half: Ints, starts: Sequence[int] = ()) -> tuple[Floats, Floats]:
+        """What `Parts.sums` gives for these sentences."""
+        if self.where is None:
+            return parts.sums(half, starts)
+        return parts.of_some(self.where).sums(half[self.where], starts)
+
+    def group(self) -> Group:
+        """What survives, halves added up."""
+        found = (self.heads, self.layers, self.uniform)
+        kept = (Ratios(sums.sum(1, keepdims=True)) for sums in found)
+        return Group(self.column, self.value, len(self.where or ()), *kept)
+
+
+class LayerTable:
+    """The measures of one stack over one batch, filled layer by layer."""
+
+    def __init__(
+        self, stack: Stack, metrics: tuple[AttentionMetric, ...], batch: Batch, facets: Facets
+    ) -> None:
+        self._stack, self._batch, self._facets = stack, batch, facets
+        self._metrics = [m for m in metrics if m.applies(stack)]
+        self.columns = head_columns(self._metrics)
+        self._n_labels = [len(m.labels) for m in self._metrics for _ in m.views]
+        cells = (stack.n_layers, stack.n_heads)
+        self._strongest = np.full((len(batch.items), *cells), -np.inf)
+        self._massive = np.full((len(batch.items), *cells), -np.inf)
+        self._waiting: dict[int, _Layers] = {}
+        asks = any(metric.id == RELATION_METRIC for metric in self._metrics)
+        self._found = RelationHitsTable(stack, batch) if asks else None
+        self._corners = PositionTable(stack, batch)
+        self._selections = [
+            _Selection(stack, len(self.columns)),
+            *(_Selection(stack, len(self.columns), *group) for group in self._groups()),
+        ]
+        self._members = [index for index, pair in enumerate(self._of(PAIR)) if pair]
+        self._places = headlines(self._metrics, self.columns, stack) if facets.paired else ()
+        self._values = np.full((len(self._members), *cells, len(self._places)), np.nan, np.float32)
+
+    def _groups(self) -> Iterator[tuple[str, str, list[int]]]:
+        """The groups that are there in the batch."""
+        for column in self._facets.columns if self._metrics else ():
+            for value, where in positions(self._of(column)).items():
+                yield column, value, where
+
+    def _of(self, column: str) -> list[str]:
+        return [value_of(item.sentence, column) for item in self._batch.items]
+
+    def add(self, layer: int, attention: hook.Attention, scopes: Scopes) -> None:
+        """Take in one layer; measure when enough have come together."""
+        self._corners.add(layer, attention.weights)
+        found = scopes.get(self._stack.name, attention)
+        if id(found) not in self._waiting:
+            self._waiting[id(found)] = self._begun(found)
+        layers = self._waiting[id(found)]
+        kept = replace(attention, module=None, query=None, key=None, output=None)
+        layers.take(layer, Maps(found[View.NOSINK], kept))
+        if layers.full:
+            self._measure(layers)
+
+    def _begun(self, scopes: Mapping[View, Scope]) -> _Layers:
+        """A mask's layers, none yet."""
+        frame, scope = scopes[View.RAW].frame, scopes[View.NOSINK]
+        asked = () if self._stack.crosses else self._metrics
+        pairs = tuple(frame.once(metric.pairs) for metric in asked if metric.pairs is not None)
+        return _Layers(scopes, pairs, [Maps(scope, uniform(scopes))])
+
+    def _measure(self, waiting: _Layers) -> None:
+        """All metrics in all their views, for the layers that wait."""
+        if not waiting.layers:
+            return
+        maps = Gathered(waiting.scopes[View.NOSINK], waiting.maps, waiting.pairs)
+        views = layer_attentions(waiting.scopes, maps)
+        best = views[View.NOSINK].strongest.weight.amax(-1).cpu().numpy()
+        queries = views[View.NOSINK].frame.n_queries.double().cpu().numpy()
+        mass = divide(views[View.NOSINK].total.double().cpu().numpy(), queries)
+        for layer, heads in waiting.layers.items():
+            here = (slice(None), layer, slice(heads.stop - heads.start))
+            self._strongest[here] = best[:, heads]
+            self._massive[here] = np.where(queries > 0, mass[:, heads], -np.inf)
+        if self._metrics:
+            if self._found is not None:
+                self._found.add(waiting.layers, views[View.NOSINK])
+            ratios = [m.measure(views[view]) for m in self._metrics for view in m.views]
+            self._add_up(waiting, Parts.of(ratios, self._n_labels, waiting.n_heads))
+        waiting.layers.clear()
+        waiting.maps.clear()
+
+    def _add_up(self, waiting: _Layers, parts: Parts) -> None:
+        """Sums of every selection, and the values of members of pairs."""
+        first = not waiting.uniform
+        starts = [heads.start for heads in waiting.layers.values()]
+        starts = [*([0] if first else []), *starts, waiting.n_heads]
+        own = self._chances(waiting.scopes) if first else None
+        for number, selection in enumerate(self._selections):
+            of_heads, of_layers = selection.sums(parts, self._batch.half, starts)
+            if first:
+                waiting.uniform.append(self._with_chance(of_layers[:, :, 0], own, selection))
+                of_layers = of_layers[:, :, 1:]
+            for index, (layer, heads) in enumerate(waiting.layers.items()):
+                size = heads.stop - heads.start
+                selection.heads[:, :, layer, :size] = of_heads[:, :, heads]
+                selection.layers[:, :, layer] = of_layers[:, :, index]
+                selection.uniform[:, :, layer] = waiting.uniform[number]
+        if self._members and self._places:
+            values = parts.values(self._members, self._places)
+            for layer, heads in waiting.layers.items():
+                self._values[:, layer, : heads.stop - heads.start] = values[:, heads]
+
+    def _chances(self, scopes: Mapping[View, Scope]) -> Parts | None:
+        """What metrics compute for the control in their own way."""
+        asked = [(m.chance, view) for m in self._metrics for view in m.views]
+        ratios = [chance(scopes[view]) for chance, view in asked if chance is not None]
+        if not ratios:
+            return None
+        return Parts.of(ratios, np.array(self._n_labels)[self._own].tolist(), 1)
+
+    @property
+    def _own(self) -> NDArray[np.bool_]:
+        """The measures that do so."""
+        return np.array([m.chance is not None for m in self._metrics for _ in m.views])
+
+    def _with_chance(self, sums: Floats, own: Parts | None, selection: _Selection) -> Floats:
+        """The control's sums, with those of metrics that have their own way."""
+        if own is not None:
+            _, found = selection.sums(own, self._batch.half)
+            sums[..., np.repeat(self._own, self._n_labels)] = found[:, :, 0]
+        return sums
+
+    def sums(self, exemplars: int) -> HeadSums:
+        """What survives."""
+        for waiting in self._waiting.values():
+            self._measure(waiting)
+        batch, scores = self._batch, self._strongest
+        every, *groups = self._selections
+        return HeadSums(
+            table=HeadTable(
+                tuple(self.columns),
+                Ratios(every.heads),
+                Ratios(every.layers),
+                Ratios(every.uniform),
+            ),
+            strongest=TopK.of(exemplars, scores, batch.index, batch.key),
+            sample=Reservoir.of(MEDIANS, batch.key, batch.index, scores.astype(np.float32)),
+            found=self._found.sums() if self._found is not None else None,
+            groups=together(selection.group() for selection in groups),
+            members=self._kept() if self._places else None,
+            positions=self._corners.sums(),
+            massive=TopK.of(MASSIVE, self._massive, batch.index, batch.key),
+        )
+
+    def _kept(self) -> Members:
+        """The members of pairs in this batch."""
+        pairs, names = self._of(PAIR), self._facets.members
+        return Members(
+            MOST_PAIRS,
+            self._places,
+            np.array([pair_key(pairs[member]) for member in self._members], np.uint64),
+            self._batch.index[self._members],
+            {name: tuple(self._of(name)[member] for member in self._members) for name in names},
+            self._values,
+        ).smallest()
+
+
+def head_columns(metrics: Sequence[HeadMetric]) -> list[HeadColumn]:
+    """The numbers of each head, in the order in which they are measured."""
+    return [
+        HeadColumn(metric.id, view, label)
+        for metric in metrics
+        for view in metric.views
+        for label in metric.labels
+    ]
+
+
+def uniform(scopes: Mapping[View, Scope]) -> hook.Attention:
+    """Attention that gives every key a query may see the same weight, for one head."""
+    frame = scopes[View.RAW].frame
+    seen = frame.seen.to(frame.dtype)
+    weights = (seen / seen.sum(-1, keepdim=True).clamp(min=1)).unsqueeze(1)
+    return hook.Attention(None, None, None, None, None, weights, None)

@@ -1,0 +1,1 @@
+"""What the numbers of a study say, and how it is written."""

@@ -1,0 +1,200 @@
+"""What findings are made of: sentences with links, and how numbers stand in them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.analysis.intervals import FEW
+from headbook.metrics import all_metrics
+from headbook.metrics.base import HeadMetric, Metric, Source
+from headbook.report.numbers.results import Estimate, Estimates, StackResults
+from headbook.report.wording import (
+    STACKS,
+    counted,
+    head_name,
+    head_page,
+    interval,
+    is_share,
+    number,
+    small,
+)
+from headbook.study.sentencedata import HeadName
+from headbook.terms import View
+
+MOST_SMALL = 10  # counts in words
+NAMED = 2  # heads that a sentence names: more intervals nobody reads
+
+
+class Link(NamedTuple):
+    """Words that lead somewhere; the address is relative to the site's root."""
+
+    text: str
+    href: str
+
+
+Parts = tuple[str | Link, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence computed from numbers.
+
+    Attributes:
+        parts: words and links in order.
+        sentences: number of sentences behind it.
+        source: what these are sentences of.
+        size: how many sentences the sample had, where they are of a sample.
+    """
+
+    parts: Parts
+    sentences: int
+    source: Source = Source.ALL
+    size: int = 0
+
+    @property
+    def text(self) -> str:
+        """The sentence without its links."""
+        return "".join(part if isinstance(part, str) else part.text for part in self.parts)
+
+    @property
+    def behind(self) -> str:
+        """What it rests on, in words."""
+        if self.source is Source.RANDOM:
+            return counted(self.sentences, "random sequence")
+        if self.source is Source.SAMPLE:
+            return f"{counted(self.sentences, 'sentence')} of a sample of {self.size:,}"
+        return counted(self.sentences, "sentence")
+
+
+class Best(NamedTuple):
+    """A head that was chosen on one half of the sentences, and its number on the other."""
+
+    head: HeadName
+    value: Estimate
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Layer and head."""
+        return self.head.layer, self.head.head
+
+
+def finding(results: StackResults, metric: str, parts: Parts, sentences: int) -> Finding:
+    """A sentence about a metric, with what the metric is taken on."""
+    known = all_metrics()[metric]
+    source = known.source if isinstance(known, HeadMetric) else Source.ALL
+    return Finding(parts, sentences, source, sample_size(results))
+
+
+def sample_size(results: StackResults) -> int:
+    """How many sentences the sample had; no more than there are."""
+    manifest = results.study.manifest
+    return min(int(manifest.options["sample_sentences"]), manifest.counts["sentences"])
+
+
+def metric(name: str) -> HeadMetric:
+    """A metric of heads by name."""
+    found = all_metrics()[name]
+    assert isinstance(found, HeadMetric)
+    return found
+
+
+def stated(value: Estimate, name: str) -> str:
+    """A number with its interval and unit."""
+    known: Metric = all_metrics()[name]
+    share = is_share(known)
+    unit = f" {known.unit}" if known.unit else ""
+    return (
+        f"{number(value.value, share=share)}{unit} {interval(value.low, value.high, share=share)}"
+    )
+
+
+def metric_link(name: str, text: str) -> Link:
+    """A metric's page."""
+    return Link(text, f"metrics/{name}.html")
+
+
+def head_link(head: HeadName) -> Link:
+    """A head's page."""
+    return Link(head_name(head), head_page(head))
+
+
+def begun(results: StackResults, text: str) -> str:
+    """The beginning of a sentence; it names the stack where a model has several."""
+    if results.stack.name == "self":
+        return text
+    return f"In {STACKS[results.stack.name]}, {text[0].lower()}{text[1:]}"
+
+
+def opened(results: StackResults, link: Link) -> Parts:
+    """A link as the beginning of a sentence; behind the stack where a model has several."""
+    if results.stack.name == "self":
+        return (link,)
+    text = f"{link.text[0].lower()}{link.text[1:]}"
+    return (f"In {STACKS[results.stack.name]}, ", link._replace(text=text))
+
+
+def heads_of_kind(amount: int, kind: str) -> str:
+    """How many heads of a kind there are, to begin a sentence: ``Two positional heads``."""
+    if amount <= MOST_SMALL:
+        return f"{small(amount).capitalize()} {kind} head{'s' * (amount != 1)}"
+    return f"{kind.capitalize()} heads ({amount:,})"
+
+
+def highest(numbers: Estimates, *, lowest: bool = False) -> tuple[int, int] | None:
+    """Layer and head of the highest value behind which there are enough observations.
+
+    Args:
+        lowest: that of the lowest one instead.
+    """
+    value = np.where(numbers.effective >= FEW, numbers.value, np.nan)
+    if np.isnan(value).all():
+        return None
+    position = int(np.nanargmin(value) if lowest else np.nanargmax(value))
+    layer, head = np.unravel_index(position, value.shape)
+    return int(layer), int(head)
+
+
+def chosen(
+    results: StackResults, name: str, view: View, label: str = "", *, lowest: bool = False
+) -> Best | None:
+    """The head with the highest value, or the lowest; None without enough observations."""
+    if not results.has(name, view, label):
+        return None
+    cell = highest(results.half(CHOICE, name, view, label), lowest=lowest)
+    if cell is None:
+        return None
+    value = results.half(REPORT, name, view, label).at(*cell)
+    return Best(HeadName(results.stack.name, *cell), value)
+
+
+def uniform(results: StackResults, name: str, view: View, label: str, layer: int) -> Estimate:
+    """Uniform attention on the half of the sentences that is reported."""
+    return results.half(REPORT, name, view, label, of="uniform").at(layer)
+
+
+def reaching(
+    results: StackResults, name: str, view: View, label: str, least: float
+) -> Iterator[Best]:
+    """Heads with at least so much on one half, and whose interval is above it on the other."""
+    if not results.has(name, view, label):
+        return
+    first, other = (results.half(half, name, view, label) for half in (CHOICE, REPORT))
+    enough = (first.effective >= FEW) & (other.effective >= FEW)
+    with np.errstate(invalid="ignore"):
+        found = np.argwhere(enough & (first.value >= least) & (other.low >= least))
+    for layer, head in found:
+        cell = int(layer), int(head)
+        yield Best(HeadName(results.stack.name, *cell), other.at(*cell))
+
+
+def listed(heads: Sequence[tuple[Best, str]], name: str) -> Parts:
+    """A sentence that is yet to end: the highest few heads, each with a remark and its number."""
+    ranked = sorted(heads, key=lambda each: -each[0].value.value)
+    parts: list[str | Link] = [" Highest: " if ranked[1:] else " "]
+    for best, remark in ranked[:NAMED]:
+        parts += [", ", head_link(best.head), f"{remark}, {stated(best.value, name)}"]
+    more = len(ranked) - NAMED
+    return (parts[0], *parts[2:], *([f", {small(more)} more"] if more > 0 else []))

@@ -1,0 +1,211 @@
+"""Attention and language: parts of speech, dependencies, trees, rare words."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.report.findings.finding import (
+    Best,
+    Finding,
+    Parts,
+    begun,
+    chosen,
+    finding,
+    head_link,
+    metric_link,
+    stated,
+    uniform,
+)
+from headbook.report.numbers.claims import point_estimate
+from headbook.report.numbers.relationnames import TAGS
+from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.wording import FEW_WORDS, interval, number
+from headbook.terms import UPOS, View
+
+CLASS_NAMES = {**TAGS, "PUNCT": "punctuation"}
+SENTENCES = 10  # with a part of speech, in each half: fewer make no finding
+
+
+def parts_of_speech(results: StackResults) -> Iterator[Finding]:
+    """The head that prefers one part of speech most, where enough sentences have it."""
+    view, name = results.stack.default_view, "pos_received_ratio"
+    tag = _favourite(results, name, view)
+    best = chosen(results, name, view, tag) if tag else None
+    if best is not None and best.value.low > 1 and best.value.sentences >= SENTENCES:
+        share = results.half(REPORT, "pos_received", view, tag).at(*best.place)
+        yield finding(
+            results,
+            name,
+            (
+                head_link(best.head),
+                " attends most to ",
+                metric_link("pos_received", f"{CLASS_NAMES[tag]} ({tag})"),
+                f": {stated(share, 'pos_received')} of its attention, "
+                f"{number(best.value.value)} times "
+                f"{interval(best.value.low, best.value.high)} uniform attention.",
+            ),
+            best.value.sentences,
+        )
+
+
+def _favourite(results: StackResults, name: str, view: View) -> str:
+    """The tag with the highest value of any head on the first half; empty without any."""
+    top: dict[str, float] = {}
+    for tag in UPOS:
+        if results.has(name, view, tag):
+            first = results.half(CHOICE, name, view, tag)
+            enough = (first.events >= FEW_WORDS) & (first.sentences >= SENTENCES)
+            value = np.where(enough, first.value, np.nan)
+            if not np.isnan(value).all():
+                top[tag] = float(np.nanmax(value))
+    return max(top, key=lambda tag: top[tag], default="")
+
+
+def dependencies(results: StackResults) -> Iterator[Finding]:
+    """The head most aligned with dependencies, and how much of that is adjacency."""
+    view, name, label = results.stack.default_view, "dependency_alignment", "either"
+    best = chosen(results, name, view, label)
+    if best is None:
+        return
+    even = uniform(results, name, view, label, best.head.layer)
+    if best.value.low > even.value:
+        yield finding(
+            results,
+            name,
+            (
+                head_link(best.head),
+                " gives most attention along ",
+                metric_link(name, "dependencies"),
+                f": {stated(best.value, name)} of its attention, uniform attention: "
+                f"{number(even.value, share=True)}.{_near(results, best, view)}",
+            ),
+            best.value.sentences,
+        )
+
+
+def _near(results: StackResults, best: Best, view: View) -> str:
+    """How much attention of a head neighbouring tokens receive."""
+    near = [
+        results.half(REPORT, "attention_to", view, place).at(*best.place).value
+        for place in ("previous", "next")
+        if results.has("attention_to", view, place)
+    ]
+    if not near:
+        return ""
+    share = number(sum(near), share=True)
+    return f" Neighbouring tokens, where most dependencies are, receive {share}."
+
+
+def beyond_distance(results: StackResults) -> Iterator[Finding]:
+    """The head most aligned with dependencies above a distance-matched baseline, if any is."""
+    name, view = "dependency_excess", View.NOSINK
+    best = chosen(results, name, view)
+    if best is None or np.isnan(best.value.low):
+        return
+    link = metric_link(name, "a baseline with the same distances")
+    parts: Parts
+    if best.value.low > 0:
+        parts = (
+            head_link(best.head),
+            f" aligns most with dependencies: {point_estimate(best.value)} over ",
+            link,
+            ".",
+        )
+    else:
+        parts = (
+            begun(results, "No head aligns clearly better with dependencies than "),
+            link,
+            "; the best, ",
+            head_link(best.head),
+            f": {point_estimate(best.value)}.",
+        )
+    yield finding(results, name, parts, best.value.sentences)
+
+
+class _Trees(NamedTuple):
+    """A measure of trees: its name, the labels of heads and baseline, and their names in words."""
+
+    metric: str
+    label: str
+    baseline: str
+    trees: str
+    beaten: str
+    score: str
+
+
+def phrase_trees(results: StackResults) -> Iterator[Finding]:
+    """The head whose attention induces the best phrases, against trees that branch right."""
+    yield from _trees(
+        results,
+        _Trees(
+            "phrase_trees", "f1", "right_branching", "phrase trees", "right-branching trees", "F1"
+        ),
+    )
+
+
+def dependency_trees(results: StackResults) -> Iterator[Finding]:
+    """The head whose attention induces the best trees, against linking neighbours."""
+    yield from _trees(
+        results,
+        _Trees("dependency_trees", "uas", "chain", "dependency trees", "linking neighbours", "UAS"),
+    )
+
+
+def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
+    best = chosen(results, of.metric, View.NOSINK, of.label)
+    if best is None:
+        return
+    base = results.half(REPORT, of.metric, View.NOSINK, of.baseline).at(*best.place)
+    better = best.value.low > base.high
+    link = metric_link(of.metric, of.trees.capitalize() if better else of.trees)
+    reached = f"{of.score} {stated(best.value, of.metric)}"
+    against = f"{of.beaten}: {stated(base, of.metric)}"
+    if better:
+        yield finding(
+            results,
+            of.metric,
+            (link, " induced from ", head_link(best.head), f" reach {reached}; {against}."),
+            best.value.sentences,
+        )
+    elif _all_below(results, of):
+        yield finding(
+            results,
+            of.metric,
+            (
+                begun(results, f"No head beats {of.beaten} in "), link, "; the best, ",
+                head_link(best.head), f": {reached}; {against}.",
+            ),
+            best.value.sentences,
+        )  # fmt: skip
+
+
+def _all_below(results: StackResults, of: _Trees) -> bool:
+    """Whether the interval of every head lies below that of the baseline."""
+    heads, base = (
+        results.heads(of.metric, View.NOSINK, label) for label in (of.label, of.baseline)
+    )
+    there = ~np.isnan(heads.value)
+    return bool((heads.high[there] < base.low[there]).all())
+
+
+def rare_words(results: StackResults) -> Iterator[Finding]:
+    """The head that attends most to the rarest word."""
+    name, view = "rare_word_focus", View.NOSINK
+    best = chosen(results, name, view)
+    if best is None:
+        return
+    chance = uniform(results, name, view, "", best.head.layer)
+    if best.value.low > chance.high:
+        yield finding(results, name, _rarest(best, chance, name), best.value.sentences)
+
+
+def _rarest(best: Best, chance: Estimate, name: str) -> Parts:
+    return (
+        head_link(best.head),
+        " attends most to the ",
+        metric_link(name, "rarest word"),
+        f" of a sentence: the strongest key of {stated(best.value, name)} of words "
+        f"(random choice: {number(chance.value, share=True)}).",
+    )

@@ -1,0 +1,209 @@
+"""What heads attend to: distance, the sink, positions, content, repetitions."""
+
+from collections.abc import Iterator
+
+from headbook.report.findings.finding import (
+    Best,
+    Finding,
+    Parts,
+    begun,
+    chosen,
+    finding,
+    head_link,
+    heads_of_kind,
+    listed,
+    metric,
+    metric_link,
+    opened,
+    reaching,
+    stated,
+    uniform,
+)
+from headbook.report.findings.layers import even, named, reported, runs
+from headbook.report.findings.twins import seeds, untrained, with_ends
+from headbook.report.numbers.claims import sink_words
+from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.wording import is_share, number, signed
+from headbook.terms import View
+
+POSITIONAL = 0.9  # Voita et al. 2019, section 5.1
+REPEATED = 0.4  # what courses on TransformerLens take
+ON_RANDOM = {
+    "induction_score": ("the token after the earlier occurrence", "induction"),
+    "duplicate_score": ("the earlier occurrence", "duplicate-token"),
+    "previous_score": ("the previous token", "previous-token"),
+}
+OFFSETS = {-1: "the previous token", 0: "the token itself", 1: "the next token"}
+
+
+def trend(results: StackResults) -> Iterator[Finding]:
+    """Which layers attend farthest, which nearest, and whether random weights do the same."""
+    name, view = "attention_distance", results.stack.default_view
+    found = runs(results, name, view) if results.has(name, view) else None
+    if found is None:
+        return
+    near, far = (reported(results, run, name, view) for run in found)
+    if not far.low > near.high:
+        return
+    span = number(even(results, found.high, name, view).value)
+    verb = "attends" if len(found.high) == 1 else "attend"
+    yield finding(
+        results,
+        name,
+        (
+            begun(results, f"{named(found.high).capitalize()} {verb} "),
+            metric_link(name, "farthest"),
+            f": {stated(far, name)} on average; {named(found.low)}: {stated(near, name)}, "
+            f"uniform attention: {span} tokens.",
+            *_untrained_trend(results, found.low, found.high),
+        ),
+        min(near.sentences, far.sentences),
+    )
+
+
+def _untrained_trend(
+    results: StackResults, low: tuple[int, ...], high: tuple[int, ...]
+) -> Iterator[str]:
+    """What the same layers show with random weights."""
+    known, view = metric("attention_distance"), results.stack.default_view
+    near, far = (untrained(results, run, known, view) for run in (low, high))
+    if near is None or far is None:
+        return
+    there = f"{with_ends(far, known)} and {with_ends(near, known)} tokens, {seeds(results)}"
+    if far.low > near.high:
+        yield f" The same architecture with random weights differs likewise: {there}."
+    else:
+        yield f" The same architecture with random weights shows no such difference: {there}."
+
+
+def sink(results: StackResults) -> Iterator[Finding]:
+    """Which layers attend most to the sink, and how much of the output comes from there."""
+    name, view = "sink_share", View.RAW
+    found = runs(results, name, view) if results.has(name, view) else None
+    if found is None:
+        return
+    least, most = (reported(results, run, name, view) for run in found)
+    chance = even(results, found.high, name, view)
+    if not most.low > chance.value:
+        return
+    beside = f"; {named(found.low)}: {stated(least, name)}" if least.high < most.low else ""
+    verb, whose = ("attends", "its") if len(found.high) == 1 else ("attend", "their")
+    yield finding(
+        results,
+        name,
+        (
+            begun(results, f"{named(found.high).capitalize()} {verb} most to "),
+            metric_link(name, sink_words(results)),
+            f": {stated(most, name)} of {whose} attention{beside}, uniform attention: "
+            f"{number(chance.value, share=True)}.",
+            *_contributed(results, found.high, most),
+        ),
+        most.sentences,
+    )
+
+
+def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -> Parts:
+    """What the sink contributes, where that is another share than the attention it receives."""
+    name = "sink_norm_share"
+    if not results.has(name, View.RAW):
+        return ()
+    brought = reported(results, run, name, View.RAW)
+    if brought.low <= given.high and brought.high >= given.low:
+        return ()
+    where = "that layer's" if len(run) == 1 else "these layers'"
+    link = metric_link(name, "value-weighted norm ‖αvW_O‖")
+    return (f" They contribute {stated(brought, name)} of {where} ", link, ".")
+
+
+def positional_heads(results: StackResults) -> Iterator[Finding]:
+    """Heads whose strongest key stands at one offset, whatever stands there."""
+    name, view = "positional_argmax", results.stack.default_view
+    heads: list[tuple[Best, str]] = []
+    chance = 0.0
+    for offset in metric(name).labels:
+        for best in reaching(results, name, view, offset, POSITIONAL):
+            heads.append((best, f" ({OFFSETS.get(int(offset), f'offset {signed(int(offset))}')})"))
+            chance = max(chance, uniform(results, name, view, offset, best.head.layer).value)
+    if heads:
+        yield finding(
+            results,
+            name,
+            (
+                *opened(results, metric_link(name, heads_of_kind(len(heads), "positional"))),
+                ": the largest weight at one offset for at least 90 % of queries.",
+                *listed(heads, name),
+                f" (random key: at most {number(chance, share=True)}).",
+            ),
+            min(best.value.sentences for best, _ in heads),
+        )
+
+
+def neighbours(results: StackResults) -> Iterator[Finding]:
+    """Heads that attend to the token before or after."""
+    name, view = "attention_to", results.stack.default_view
+    for label in ("previous", "next"):
+        best = chosen(results, name, view, label)
+        if best is None:
+            continue
+        chance = uniform(results, name, view, label, best.head.layer)
+        if best.value.low > chance.value:
+            yield finding(
+                results,
+                name,
+                (
+                    begun(results, "Most attention to the "),
+                    metric_link(name, f"{label} token"),
+                    ": ",
+                    head_link(best.head),
+                    f", {stated(best.value, name)} (uniform attention: "
+                    f"{number(chance.value, share=True)}).",
+                ),
+                best.value.sentences,
+            )
+
+
+def variability(results: StackResults) -> Iterator[Finding]:
+    """The heads that position and content decide most."""
+    name, view = "variability", results.stack.default_view
+    most = chosen(results, name, view)
+    least = chosen(results, name, view, lowest=True)
+    if most is None or least is None or not most.value.low > least.value.high:
+        return
+    chance = uniform(results, name, view, "", most.head.layer)
+    yield finding(
+        results,
+        name,
+        (
+            metric_link(name, "Attention variability"),
+            " (0: position only) is lowest in ",
+            head_link(least.head),
+            f", {stated(least.value, name)}, and highest in ",
+            head_link(most.head),
+            f", {stated(most.value, name)}; uniform attention: "
+            f"{number(chance.value, share=is_share(metric(name)))}.",
+        ),
+        min(least.value.sentences, most.value.sentences),
+    )
+
+
+def repeated_tokens(results: StackResults) -> Iterator[Finding]:
+    """Heads that attend to earlier occurrences of a token, where tokens mean nothing."""
+    for name, (where, kind) in ON_RANDOM.items():
+        heads = [(best, "") for best in reaching(results, name, View.RAW, "", REPEATED)]
+        if heads:
+            chance = max(
+                uniform(results, name, View.RAW, "", best.head.layer).value for best, _ in heads
+            )
+            yield finding(
+                results,
+                name,
+                (
+                    begun(results, heads_of_kind(len(heads), kind)),
+                    " on repeated random tokens: at least 40 % of the attention to ",
+                    metric_link(name, where),
+                    ".",
+                    *listed(heads, name),
+                    f" (uniform attention: {number(chance, share=True)}).",
+                ),
+                min(best.value.sentences for best, _ in heads),
+            )

@@ -1,0 +1,225 @@
+"""Evidence on one head: claims of one sentence each, with estimate, interval and baseline."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headbook.analysis.intervals import FEW
+from headbook.report.numbers.headtypes import KEY_NAMES, PART_NAMES, HeadType, Rest
+from headbook.report.numbers.relationnames import TAGS
+from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.numbers.typeshares import METRIC, SOME_SINK, Place, share
+from headbook.report.wording import THIN, interval, number, percent
+from headbook.terms import View
+
+REPEATED = 0.4  # of the attention on repeated random tokens, by convention
+TWICE = 2.0  # times uniform attention, from which on a class of tokens is worth a sentence
+ALMOST_ALL = 0.95
+NONE = Estimate(math.nan, math.nan, math.nan, 0, 0)
+
+
+class Claim(NamedTuple):
+    """One piece of evidence.
+
+    Attributes:
+        kind: ``position``, ``relation``, ``class``, ``repetition``, ``shape`` or ``sink``.
+        short: what the head does, to stand after its name; empty where it decides no role.
+        text: a whole sentence.
+        value: the number behind it.
+        baseline: what it is set against; NaN without one.
+        against: name of that.
+        p: family-wise, where it was tested; else NaN.
+    """
+
+    kind: str
+    short: str
+    text: str
+    value: Estimate
+    baseline: float = math.nan
+    against: str = "uniform attention"
+    p: float = math.nan
+
+
+def estimate(value: Estimate, *, share: bool = True) -> str:
+    """A number with its interval, the unit once: ``84.4 % [72.0, 96.9]``."""
+    ends = interval(value.low, value.high, share=share)
+    return f"{number(value.value, share=share)} {ends}".strip()
+
+
+def signed_points(value: float) -> str:
+    """A difference of shares in points, with its sign."""
+    return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def point_estimate(value: Estimate) -> str:
+    """The same with its interval: ``+40.0 points [+22.8, +57.2]``."""
+    ends = f" [{signed_points(value.low)}, {signed_points(value.high)}]"
+    return f"{signed_points(value.value)} points" + ("" if math.isnan(value.low) else ends)
+
+
+def sink_words(results: StackResults) -> str:
+    """What the sink of a stack is."""
+    what = "special tokens and the first position" if results.stack.causal else "special tokens"
+    return f"{what}, and the learned sink" if results.stack.learned_sink else what
+
+
+def _it(results: StackResults, found: HeadType) -> str:
+    """The subject of a sentence whose shares are of the rest."""
+    return f"With {sink_words(results)} masked, it" if found.some_sink else "It"
+
+
+def _begun(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+AT = {
+    Rest.PREVIOUS: ("previous", "the previous token"),
+    Rest.NEXT: ("next", "the next token"),
+    Rest.SELF: ("self", "the token itself"),
+    Rest.SAME: ("same_token", "other occurrences of the token"),
+}
+
+
+def position(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+    """A share at one offset, on the same token, or in a window."""
+    if found is None:
+        return
+    if found.rest in AT:
+        label, where = AT[found.rest]
+    elif found.rest is Rest.OFFSET:
+        label = str(found.offset)
+        side = "back" if found.offset < 0 else "ahead"
+        where = f"the token {abs(found.offset)} positions {side}"
+    elif found.rest is Rest.WINDOW:
+        within = percent(found.shares.window)
+        text = f"{_it(results, found)} keeps {within} of its attention within three tokens."
+        value = Estimate(found.shares.window, math.nan, math.nan, 0, 0)
+        yield Claim("position", "attends to a local window, up to three tokens away",
+                    text, value)  # fmt: skip
+        return
+    else:
+        return
+    value = share(results, METRIC, View.RENORM, label, place)
+    if math.isnan(value.value):  # a study of an older version
+        value = NONE._replace(value=found.shares.parts.get(label, math.nan))
+    even = _even(results, METRIC, View.RENORM, label, place)
+    clause = f"{_it(results, found)} gives {estimate(value)} of its attention to {where}"
+    yield Claim("position", f"attends to {where}", f"{clause}{_uniform(even)}.", value,
+                even)  # fmt: skip
+
+
+def _uniform(even: float) -> str:
+    return "" if math.isnan(even) else f" (uniform attention: {percent(even)})"
+
+
+def _even(results: StackResults, metric: str, view: View, label: str, place: Place) -> float:
+    """What uniform attention gives in a head's layer; NaN where it is not known."""
+    if not results.has(metric, view, label):
+        return math.nan
+    return float(results.uniform(metric, view, label).value[place[0]])
+
+
+CLASSES = {"punctuation": "punctuation", "same_word": "other subword tokens of the same word"}
+
+
+def token_class(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+    """The class of tokens that receives most against uniform attention, if at least twice that."""
+    if found is not None and found.rest in {*AT, Rest.OFFSET}:
+        return
+    view, best = results.stack.default_view, None
+    asked = [("attention_to", label, name) for label, name in CLASSES.items()]
+    asked += [("pos_received", tag, f"{name} ({tag})") for tag, name in TAGS.items()]
+    for metric, label, name in asked:
+        value = share(results, metric, view, label, place)
+        even = _even(results, metric, view, label, place)
+        clear = value.effective >= FEW and value.low >= TWICE * even > 0
+        if clear and (best is None or value.value / even > best[0]):
+            best = value.value / even, value, even, name
+    if best is not None:
+        times, value, even, name = best
+        yield Claim(
+            "class",
+            f"attends to {name}",
+            f"{_begun(name)} receive {estimate(value)} of its attention, {times:.1f} times "
+            f"uniform attention ({percent(even)}).".replace("Punctuation receive", "Punctuation "
+                                                            "receives"),
+            value,
+            even,
+        )  # fmt: skip
+
+
+REPETITION = {
+    "induction_score": ("the token after its earlier occurrence", "an induction head"),
+    "duplicate_score": ("its earlier occurrence", "a duplicate-token head"),
+}
+
+
+def repetition(results: StackResults, place: Place) -> Iterator[Claim]:
+    """What it does on repeated random tokens, from a conventional threshold on."""
+    for metric, (where, kind) in REPETITION.items():
+        value = share(results, metric, View.RAW, "", place)
+        if value.value >= REPEATED and value.low > 0:
+            even = _even(results, metric, View.RAW, "", place)
+            yield Claim(
+                "repetition",
+                f"is {kind}",
+                f"On repeated random tokens, a token gives {estimate(value)} of its attention to "
+                f"{where} (threshold 40{THIN}%; uniform attention: {percent(even)}).",
+                value,
+                even,
+            )
+
+
+def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+    """How even it is, which keys win, or what it is mixed of."""
+    if found is None:
+        return
+    it, parts = _it(results, found), found.shares.parts
+    if found.rest is Rest.UNIFORM:
+        value = share(results, "relative_entropy", View.RENORM, "", place)
+        clause = f"{it} has a normalised entropy of {estimate(value, share=False)}, where 1 is "
+        yield Claim("shape", "spreads its attention almost evenly",
+                    f"{clause}uniform attention.", value, 1.0)  # fmt: skip
+    elif found.rest is Rest.KEYS:
+        value = share(results, METRIC, View.RENORM, "column", place)
+        best = max(found.shares.keys, key=lambda kind: found.shares.keys[kind], default="other")
+        often = "" if best == "other" else (
+            f"; by class, the key of largest weight is mostly {KEY_NAMES[best]} "
+            f"({percent(found.shares.keys[best])} of sentences)"
+        )  # fmt: skip
+        clause = f"{it} attends to the same keys from every query: one weight per key leaves "
+        yield Claim("shape", "attends to the same keys from every query",
+                    f"{clause}{estimate(value, share=False)} unexplained (scale 0 to 1)"
+                    f"{often}.", value)  # fmt: skip
+    elif found.rest is Rest.OWN:
+        value = share(results, METRIC, View.RENORM, "own_sentence", place)
+        clause = f"{it} keeps {estimate(value)} of its attention in the query's own sentence"
+        even = _even(results, METRIC, View.RENORM, "own_sentence", place)
+        yield Claim("shape", "attends within the query's own sentence",
+                    f"{clause}{_uniform(even)}.", value, even)  # fmt: skip
+    elif found.rest is Rest.MIXED and len(parts) > 1:
+        first, second = found.shares.largest[:2]
+        clause = f"{it} mixes shares, the largest {PART_NAMES[first]} {percent(parts[first])} and "
+        value = share(results, METRIC, View.RENORM, first, place)
+        names = [PART_NAMES[part] for part in (first, second)]
+        yield Claim("shape", "" if found.sink else f"attends to {' and '.join(names)}",
+                    f"{clause}{PART_NAMES[second]} {percent(parts[second])}.",
+                    value)  # fmt: skip
+
+
+def sink(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
+    """What the sink receives, and what it contributes."""
+    given = share(results, "sink_share", View.RAW, "", place)
+    if math.isnan(given.value):
+        return
+    brought = share(results, "sink_norm_share", View.RAW, "", place)
+    even, what = _even(results, "sink_share", View.RAW, "", place), sink_words(results)
+    text = f"{_begun(what)} receive {estimate(given)} of its attention{_uniform(even)}"
+    first = share(results, "attention_to", View.RAW, "first", place).value
+    if given.value >= SOME_SINK and first >= ALMOST_ALL * given.value:
+        text += ", almost all of it at the first position"
+    if not math.isnan(brought.value):
+        less = brought.high < given.low
+        text += f"{', but' if less else ' and'} contribute {estimate(brought)} of its output norm"
+    short = f"attends mostly to {what}" if found is not None and found.sink else ""
+    yield Claim("sink", short, f"{text}.", given, even)

@@ -1,0 +1,189 @@
+"""Numbers of a study by name: what pages and findings look up."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Ratios
+from headbook.analysis.arithmetic import Floats
+from headbook.memo import Memo
+from headbook.metrics import all_metrics
+from headbook.metrics.base import HeadMetric
+from headbook.report.wording import counted
+from headbook.study.study import Study
+from headbook.study.summaries.sums import HeadColumn, HeadTable, TokenColumn
+from headbook.terms import Baseline, Space, Spread, Stack, State, View
+
+
+class Estimate(NamedTuple):
+    """One value with what stands behind it; NaN where it is missing.
+
+    Attributes:
+        effective: as many sentences of equal weight would tell as much; NaN where not known.
+    """
+
+    value: float
+    low: float
+    high: float
+    sentences: int
+    events: float
+    effective: float = math.nan
+
+
+class Estimates(NamedTuple):
+    """The same for a table of cells; each array of the same shape."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    sentences: NDArray[np.int64]
+    events: Floats
+    effective: Floats
+
+    def at(self, *cell: int) -> Estimate:
+        """One cell."""
+        value, low, high, sentences, events, effective = (array[cell] for array in self)
+        ends = float(value), float(low), float(high)
+        return Estimate(*ends, int(sentences), float(events), float(effective))
+
+    @classmethod
+    def of(
+        cls, ratios: Ratios, limits: tuple[float, float], spread: Spread = Spread.USUAL
+    ) -> "Estimates":
+        """Values with intervals inside the metric's bounds."""
+        low, high = (np.clip(end, *limits) for end in ratios.interval(limits, spread))
+        behind = ratios.sentences, ratios.events, ratios.effective
+        return cls(ratios.value, low, high, *behind)
+
+
+@dataclass(frozen=True, eq=False)
+class StackResults(Memo):
+    """Everything measured in one stack.
+
+    Attributes:
+        twin: the name of what the model is compared with, where the numbers are of that.
+    """
+
+    study: Study
+    stack: Stack
+    twin: str = ""
+    _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
+    _read: dict[tuple[str, HeadColumn], Estimates] = field(default_factory=dict)
+
+    @cached_property
+    def twins(self) -> dict[Baseline, tuple["StackResults", ...]]:
+        """The same of what the model is compared with; several where there are several seeds."""
+        found: dict[Baseline, list[StackResults]] = {}
+        for name in self.study.twins:
+            kind = Baseline(name.split()[0])
+            found.setdefault(kind, []).append(StackResults(self.study, self.stack, name))
+        return {kind: tuple(each) for kind, each in found.items()}
+
+    @property
+    def _table(self) -> HeadTable:
+        tables = self.study.twins[self.twin] if self.twin else self.study.head_tables
+        return tables[self.stack.name]
+
+    @property
+    def metrics(self) -> list[HeadMetric]:
+        """The head metrics that this stack has, in the order of lists."""
+        there = {column.metric for column in self._columns}
+        known = all_metrics().values()
+        return [m for m in known if isinstance(m, HeadMetric) and m.id in there]
+
+    def view(self, metric: HeadMetric, label: str | None = None) -> View:
+        """The view that pages show first: the stack's own, where the metric has it.
+
+        Args:
+            label: what is shown of it; the sink itself is there in the raw view alone.
+        """
+        view = self.stack.default_view
+        view = view if view in metric.views else metric.views[0]
+        return view if label is None or self.has(metric.id, view, label) else View.RAW
+
+    def band(self, baseline: Baseline, metric: str, view: View, label: str = "") -> Estimates:
+        """A control's number for each layer, heads together. *Shape:* ``(layer,)``.
+
+        The mean over seeds, with the smallest and the largest as ends; the interval of the only
+        one.
+        """
+        estimates = [twin.layers(metric, view, label) for twin in self.twins[baseline]]
+        if len(estimates) == 1:
+            return estimates[0]
+        values = np.stack([numbers.value for numbers in estimates])
+        return estimates[0]._replace(value=values.mean(0), low=values.min(0), high=values.max(0))
+
+    def some(self, sentences: int, before: str) -> str:
+        """How many sentences a figure rests on, after some words; nothing where it is all of them.
+
+        All of them stand behind every caption as it is.
+        """
+        every = sentences == self.study.manifest.counts["sentences"]
+        return "" if every else f"{before} {counted(sentences, 'sentence')}"
+
+    def heads(self, metric: str, view: View, label: str = "") -> Estimates:
+        """A number for each head. *Shape:* ``(layer, head)``."""
+        return self._numbers("heads", HeadColumn(metric, view, label))
+
+    def layers(self, metric: str, view: View, label: str = "") -> Estimates:
+        """A number for each layer, heads together. *Shape:* ``(layer,)``."""
+        return self._numbers("layers", HeadColumn(metric, view, label))
+
+    def uniform(self, metric: str, view: View, label: str = "") -> Estimates:
+        """The same measure on uniform attention. *Shape:* ``(layer,)``."""
+        return self._numbers("uniform", HeadColumn(metric, view, label))
+
+    def half(
+        self, number: int, metric: str, view: View, label: str = "", *, of: str = "heads"
+    ) -> Estimates:
+        """The same as `heads`, or as what ``of`` names, from one half of the sentences."""
+        ratios: Ratios = getattr(self._table, of)
+        position = self._columns[HeadColumn(metric, view, label)]
+        known = all_metrics()[metric]
+        return Estimates.of(ratios.half(number)[..., position], known.limits, known.spread(label))
+
+    def has(self, metric: str, view: View, label: str = "") -> bool:
+        """Whether there is a value at all."""
+        column = HeadColumn(metric, view, label)
+        return column in self._columns and not bool(
+            np.isnan(self.heads(metric, view, label).value).all()
+        )
+
+    def tokens(
+        self, metric: str, state: State, space: Space | None, label: str
+    ) -> Estimates | None:
+        """An average over the tokens of each layer, or None. *Shape:* ``(layer,)``."""
+        column = TokenColumn(metric, state, space, label)
+        corpus_sums = self.study.corpus_sums
+        for table in (corpus_sums.tokens, corpus_sums.lookups, corpus_sums.flows):
+            sums = table.get(self.stack.name)
+            if sums is not None and column in sums.columns:
+                ratios = sums.layers[:, sums.columns.index(column)]
+                known = all_metrics()[metric]
+                numbers = Estimates.of(ratios, known.limits, known.spread(label))
+                return None if np.isnan(numbers.value).all() else numbers
+        return None
+
+    @cached_property
+    def _columns(self) -> Mapping[HeadColumn, int]:
+        columns = self._table.columns
+        return {column: index for index, column in enumerate(columns)}
+
+    def _numbers(self, name: str, column: HeadColumn) -> Estimates:
+        if (name, column) not in self._read:
+            ratios: Ratios = getattr(self._table, name)
+            metric = all_metrics()[column.metric]
+            self._read[name, column] = Estimates.of(
+                ratios[..., self._columns[column]], metric.limits, metric.spread(column.label)
+            )
+        return self._read[name, column]
+
+
+def results(study: Study) -> dict[str, StackResults]:
+    """The results of every stack, in the order of pages."""
+    return {stack.name: StackResults(study, stack) for stack in study.manifest.stacks}

@@ -1,0 +1,231 @@
+"""How numbers, heads and texts are written: the same on every page."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any
+
+from headbook.metrics.base import Metric
+from headbook.study.sentencedata import HeadName
+from headbook.terms import Space, State, View
+
+MISSING = "–"
+THIN = "\u202f"  # a narrow space that does not break
+FEW_WORDS = 30  # below which a part of speech, or rows two heads share, are greyed
+# What HTML may not hold: control characters, surrogates, and the last two of each plane.
+UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef"
+    + "".join(
+        f"{chr(plane | 0xFFFE)}{chr(plane | 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
+    )
+    + "]"
+)
+UNBROKEN = re.compile(r"(?<=\d) (?=%|pp\b|MB\b|kB\b)")  # between a number and its unit
+UNITS = ("bytes", "kB", "MB", "GB")
+
+VIEWS = {
+    View.RAW: "all keys",
+    View.NOSINK: "sink masked",
+    View.RENORM: "sink masked and renormalised",
+}
+STATES = {
+    State.INPUT: "input",
+    State.MID: "after attention",
+    State.OUT: "after the layer",
+}
+SPACES = {
+    Space.POSITIONAL: "token + position embedding",
+    Space.RAW: "token embedding",
+}
+STACKS = {
+    "self": "self-attention",
+    "encoder": "encoder self-attention",
+    "decoder": "decoder self-attention",
+    "cross": "cross-attention",
+}
+# Labels of metrics that are no words; `label_name` reads the others.
+LABELS = {
+    "0.9": "cosine ≥ 0.9",
+    "f1": "F1",
+    "uas": "UAS",
+    "raw": "unchanged",
+    "vertical": "fixed keys",
+    "diagonal": "fixed distances",
+    "rest": "neither",
+    "same_token": "other occurrences of the token",
+    "same_word": "other subword tokens of the word",
+    "chain": "linking neighbours",
+    "alignment:sum": "alignment, subword tokens summed",
+    "alignment:first": "alignment, first subword tokens",
+    "alignment:unsplit": "alignment, unsplit words",
+    "head_found:sum": "accuracy, subword tokens summed",
+    "head_found:first": "accuracy, first subword tokens",
+    "head_found:unsplit": "accuracy, unsplit words",
+}
+DIRECTIONS = {"to_head": "dependent → head", "to_dependent": "head → dependent"}
+SMALL = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+MEASURES = {"f1": "F1", "pk": "Pk", "windowdiff": "WindowDiff"}  # of ends; a rule follows
+
+
+def is_share(metric: Metric) -> bool:
+    """Whether values are parts of a whole, written in per cent."""
+    return metric.limits == (0.0, 1.0) and not metric.unit
+
+
+def number(value: float, *, share: bool = False, like: float | None = None) -> str:
+    """A value in few digits; what is not nothing never becomes 0 by rounding, nor 100 %.
+
+    Args:
+        like: another value whose number of digits to take.
+    """
+    if math.isnan(value):
+        return MISSING
+    if share:
+        return percent(value)
+    if 0 < abs(value) < 0.005:
+        return f"<{THIN}0.01" if value > 0 else f">{THIN}−0.01"
+    size = abs(value if like is None or math.isnan(like) else like)
+    digits = 2 if size < 9.995 else 1 if size < 99.95 else 0
+    return f"{value + 0.0:,.{digits}f}".replace("-", "−")  # + 0.0: no minus before 0
+
+
+def percent(value: float) -> str:
+    """A share of 1 in per cent, one decimal."""
+    if 0 < value < 0.0005:
+        return f"<{THIN}0.1{THIN}%"
+    if -0.0005 < value < 0:
+        return f">{THIN}−0.1{THIN}%"
+    if 0.9995 <= value < 1:
+        return f">{THIN}99.9{THIN}%"
+    return f"{100 * value + 0.0:.1f}{THIN}%".replace("-", "−")
+
+
+def interval(low: float, high: float, *, share: bool = False) -> str:
+    """A confidence interval, to follow a value with its unit; empty where there is none."""
+    if math.isnan(low) or math.isnan(high):
+        return ""
+    if share:
+        ends = (percent(end).removesuffix(f"{THIN}%") for end in (low, high))
+        return f"[{', '.join(ends)}]"
+    return f"[{number(low, like=high)}, {number(high)}]"
+
+
+def with_unit(text: str, unit: str) -> str:
+    """A number and its unit."""
+    return f"{text} {unit}" if unit and text != MISSING else text
+
+
+def head_name(head: HeadName) -> str:
+    """How pages call a head: ``L4·H11``; with the stack where a model has several."""
+    prefix = "" if head.stack == "self" else f"{head.stack} "
+    return f"{prefix}L{head.layer}·H{head.head}"
+
+
+def head_page(head: HeadName) -> str:
+    """Address of a head's page, from the root of the site."""
+    return f"heads/{head_file(head)}.html"
+
+
+def head_file(head: HeadName) -> str:
+    """A head's page and data files, without suffix."""
+    prefix = "" if head.stack == "self" else f"{head.stack}-"
+    return f"{prefix}L{head.layer:02d}-H{head.head:02d}"
+
+
+def sentence_file(sentence_number: int) -> str:
+    """A sentence's page and data files, without suffix."""
+    return f"{sentence_number:04d}"
+
+
+def sentence_page(sentence_number: int) -> str:
+    """Address of a sentence's page, from the root of the site."""
+    return f"sentences/{sentence_file(sentence_number)}.html"
+
+
+def label_name(label: str) -> str:
+    """A label as words: ``obj (dependent → head)``, ``F1 by similarity``."""
+    measure, _, rule = label.partition(":")
+    if rule and measure in MEASURES:
+        return f"{MEASURES[measure]} by {rule}"
+    relation, _, direction = label.rpartition(":")
+    if relation and direction in DIRECTIONS:
+        return f"{relation} ({DIRECTIONS[direction]})"
+    return LABELS.get(label) or DIRECTIONS.get(label) or label.replace("_", " ")
+
+
+def option_name(field: str, option: str) -> str:
+    """A value of a column as readers choose it: ``sink masked`` for the view ``nosink``."""
+    names: dict[str, Mapping[Any, str]] = {"view": VIEWS, "state": STATES, "space": SPACES}
+    return names.get(field, {}).get(option, option)
+
+
+def shortened(text: str, most: int) -> str:
+    """The first letters of a text, with a sign that there are more."""
+    return text[:most] + "…" * (len(text) > most)
+
+
+def unbroken(text: str) -> str:
+    """A text of ours whose numbers keep their units beside them, for HTML."""
+    return UNBROKEN.sub(THIN, text)
+
+
+def first_of(values: Iterable[str], order: type[StrEnum]) -> str:
+    """The option among values that comes first in the terms' own order; empty without one."""
+    there = set(values)
+    return next((str(option) for option in order if option in there), "")
+
+
+def counted(amount: int, one: str, many: str = "") -> str:
+    """An amount with its noun: ``1 sentence``, ``1,204 sentences``."""
+    return f"{amount:,} {one if amount == 1 else many or one + 's'}"
+
+
+def small(amount: int) -> str:
+    """A small count in words, so that no sentence begins with a figure."""
+    return SMALL[amount] if 0 <= amount < len(SMALL) else f"{amount:,}"
+
+
+def tested(p: float) -> str:
+    """A p that holds over all heads and relations: ``p = 0.005 family-wise``."""
+    return f"p {p_text(p) if p < 0.001 else f'= {p_text(p)}'} family-wise"
+
+
+def signed(value: float) -> str:
+    """An offset or a whole difference, with its sign."""
+    return f"{value:+d}".replace("-", "−") if value else "0"
+
+
+def visible(text: str) -> str:
+    """Text as HTML can hold it: control characters become their pictures.
+
+    Spaces, line feeds and tabs stay; characters that no HTML may hold become U+FFFD.
+    """
+    return UNSEEN.sub(_seen, text)
+
+
+def _seen(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 0x20 else "\u2421" if code == 0x7F else "\ufffd"
+
+
+def written(size: float) -> str:
+    """A number of bytes in few digits."""
+    for unit in UNITS[:-1]:
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} {UNITS[-1]}"
+
+
+def p_text(p: float) -> str:
+    """A p in three digits; what is not 0 is never written so."""
+    if math.isnan(p):
+        return MISSING
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def p_equals(p: float) -> str:
+    """The same as an equation: ``p = 0.005``, ``p < 0.001``."""
+    text = p_text(p)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"

@@ -1,0 +1,1 @@
+"""Pages and tables to files: the site, archives, figures for papers."""

@@ -1,0 +1,1 @@
+"""A site as one archive or one file."""

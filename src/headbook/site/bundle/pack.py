@@ -1,0 +1,221 @@
+"""A site as one archive with checksums, or as one HTML file: the same bytes every time."""
+
+import hashlib
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headbook.errors import OutputError, StudyError
+from headbook.folders import settle
+from headbook.listing import is_ours
+from headbook.progress import Progress
+from headbook.report.wording import written
+from headbook.resources import sha256
+from headbook.site.bundle import onefile
+from headbook.site.export import walk
+from headbook.site.site import render
+from headbook.study import anonymous as names
+from headbook.study.study import Study
+from headbook.swap import NEW
+from headbook.workspace import temporary, workspace
+
+TOP = "supplement"  # the one folder in an archive; the site's own folder may name its author
+SUMS = "SHA256SUMS"
+DATE = (1980, 1, 1, 0, 0, 0)  # the first that an archive can hold
+MODE = 0o100644  # a plain file that everybody may read
+UNIX = 3
+# Bytes of an archive, and who draws the line there.
+LIMITS = {
+    50_000_000: "GitHub warns of larger files",
+    100_000_000: "as large as supplements at NeurIPS and files on GitHub may be",
+}
+README = f"""Supplement: the attention heads of a model, page by page
+
+Open site/index.html in a browser. It needs no server and no network, and asks nothing of either;
+with scripts off pages still read in full, but for tables that are closed at first: pages name the
+file of each. site/README.txt says what each folder holds, site/methods.html how every number was
+made, and site/data/ has the numbers as CSV and Parquet.
+
+{SUMS} has the SHA-256 sum of every other file. To check them, in this folder:
+
+  sha256sum --check {SUMS}          Linux
+  shasum -a 256 --check {SUMS}      macOS
+  Get-FileHash -Algorithm SHA256 FILE   Windows, file by file
+"""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """An archive, or a site in one file.
+
+    Attributes:
+        path: where it is.
+        files: number of files in it.
+        size: its own bytes.
+        unpacked: bytes of the files in it.
+        left: what its author should judge, because leaving out names did not touch it.
+    """
+
+    path: Path
+    files: int
+    size: int
+    unpacked: int
+    left: tuple[str, ...]
+
+    def report(self) -> Iterator[str]:
+        """What was written, its size against limits that authors meet, and what to look at."""
+        yield str(self.path)
+        yield f"{self.files:,} files, {written(self.size)}, unpacked {written(self.unpacked)}"
+        for limit, who in LIMITS.items():
+            place = "larger than" if self.size > limit else "within"
+            yield f"{place} {written(limit)}: {who}"
+        yield from (f"still there: {text}" for text in self.left)
+
+
+def pack(
+    source: Study | str | Path,
+    out: str | Path,
+    *,
+    anonymous: bool = False,
+    single_file: bool = False,
+    processes: int = 1,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Packed:
+    """Write a site as an archive or as one HTML file.
+
+    Args:
+        source: the folder of a site; or a study or its folder, whose site is then drawn for the
+            archive.
+        out: the archive; it appears when it is complete.
+        anonymous: leave out what tells who made it, see `headbook.study.anonymous`. Such a site is
+            always drawn anew, which takes a study.
+        single_file: one HTML file instead of an archive, see `headbook.site.bundle.onefile`.
+        processes: that draw pages, as for `headbook.render`.
+        force: replace an archive of ours that stands there.
+        progress: told how many pages are drawn.
+
+    Raises:
+        StudyError: ``source`` is neither a site nor a study, or a site where a study is needed.
+        OutputError: ``out`` may not be replaced, or cannot be written.
+    """
+    out = Path(out)
+    _check_replaceable(out, source, single_file=single_file, force=force)
+    write = _one_file if single_file else _packed
+    if not isinstance(source, Study) and _is_site(Path(source), anonymous=anonymous):
+        return write(Path(source), out, ())
+    study = source if isinstance(source, Study) else Study.load(source)
+    with temporary("pack") as path:
+        site = path / "site"
+        published = names.anonymous(study) if anonymous else study
+        render(published, site, processes=processes, progress=progress)
+        return write(site, out, tuple(names.left(published)) if anonymous else ())
+
+
+def _is_site(source: Path, *, anonymous: bool) -> bool:
+    """Whether a folder holds a site to be packed as it is; a study, if not.
+
+    Raises:
+        StudyError: it holds neither, or a site that names its author.
+    """
+    settle(source)
+    if is_ours(source / "manifest.json"):
+        return False
+    if not is_ours(source / "data" / "manifest.json"):
+        raise StudyError(
+            f"{source}: neither a site nor a study; expected a folder that Headbook has written"
+        )
+    if anonymous:
+        raise StudyError(
+            f"{source}: a site; expected a study for --anonymous, which draws the pages again "
+            "without names: a folder of headbook collect, or of headbook build --keep-study"
+        )
+    return True
+
+
+def _check_replaceable(
+    out: Path, source: Study | str | Path, *, single_file: bool, force: bool
+) -> None:
+    """Refuse places that are not ours to write.
+
+    Raises:
+        OutputError: with what to do instead.
+    """
+    if not isinstance(source, Study) and out.resolve().is_relative_to(Path(source).resolve()):
+        raise OutputError(f"{out}: lies in the folder that is packed; expected another place")
+    if not out.exists():
+        return
+    if not (onefile.is_ours(out) if single_file else _is_archive(out)):
+        kind = "a site in one file" if single_file else "an archive"
+        raise OutputError(f"{out}: not {kind} of Headbook's; expected a new file")
+    if not force:
+        raise OutputError(f"{out}: exists already; pass --force to replace it")
+
+
+def _is_archive(out: Path) -> bool:
+    if not zipfile.is_zipfile(out):
+        return False
+    with zipfile.ZipFile(out) as archive:
+        return f"{TOP}/{SUMS}" in archive.namelist()
+
+
+def _packed(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
+    """The archive of a folder.
+
+    Hidden files, a version history among them, stay out.
+    """
+    files = dict(sorted((f"site/{name}", file) for name, file in _site_files(site)))
+    with _replacing(out) as draft, zipfile.ZipFile(draft, "w") as archive:
+        sums = {"README.txt": hashlib.sha256(README.encode()).hexdigest()}
+        sums |= {name: sha256(file) for name, file in files.items()}
+        _add(archive, "README.txt", README.encode())
+        _add(archive, SUMS, "".join(f"{each}  {name}\n" for name, each in sums.items()).encode())
+        for name, file in files.items():
+            _add(archive, name, file.read_bytes())
+    with zipfile.ZipFile(out) as archive:
+        unpacked = sum(entry.file_size for entry in archive.infolist())
+    return Packed(out, len(files) + 2, out.stat().st_size, unpacked, left)
+
+
+def _one_file(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
+    """The one file of a folder."""
+    with _replacing(out) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
+        stream.writelines(onefile.document(site))
+    sizes = [file.stat().st_size for _, file in _site_files(site)]
+    return Packed(out, len(sizes), out.stat().st_size, sum(sizes), left)
+
+
+def _site_files(site: Path) -> Iterator[tuple[str, Path]]:
+    for file in walk(site):
+        parts = file.relative_to(site).parts
+        if parts == (".nojekyll",) or not any(part.startswith(".") for part in parts):
+            yield "/".join(parts), file
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    """Add a file; neither clock nor disk decides a byte of its entry."""
+    entry = zipfile.ZipInfo(f"{TOP}/{name}", DATE)
+    entry.create_system, entry.external_attr = UNIX, MODE << 16
+    archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=9)
+
+
+@contextmanager
+def _replacing(out: Path) -> Iterator[Path]:
+    """A file to write that takes the place of ``out`` when the block ends well.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    try:
+        path = out.resolve()  # where it is a link, that stays
+        path.parent.mkdir(parents=True, exist_ok=True)
+        settle(path)
+        with workspace(path.parent, path.name) as room:
+            draft = room / NEW
+            yield draft
+            draft.chmod(MODE & 0o777)
+            draft.replace(path)
+    except OSError as error:
+        raise OutputError(f"{out}: {error.strerror}; expected a file to write") from error

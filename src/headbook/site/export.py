@@ -1,0 +1,389 @@
+"""The numbers of a site as files: tables and records."""
+
+import copy
+import csv
+import gzip
+import json
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headbook import charts
+from headbook.report.numbers.alignmenttable import alignment_table
+from headbook.report.numbers.results import results
+from headbook.report.wording import visible
+from headbook.study.sentencedata import Exemplar
+from headbook.study.study import Study
+from headbook.study.tables import MOST_OF, MOST_ROWS, UNCOMPRESSED
+from headbook.terms import Side
+
+MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
+UNCOMPRESSED_ONES = {"heads": 5_000_000, "layers": 5_000_000}  # the same of the most used
+LEVEL = 12  # of compression: a seventh of the time of 19, a hundredth more bytes
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
+DIGITS = 7  # of numbers in CSV files; Parquet has them exactly
+SINGLE = {"tokens": 6, "nearest": 6, "types": 6}  # the same of single-precision values
+ENDS = {"low": 6, "high": 6}  # and of ends of intervals
+
+NUMBERS = {
+    "value": "ratio of sums over sentences; empty where there is no observation",
+    "low": "lower end of the 95 % confidence interval, clustered by sentence",
+    "high": "upper end",
+    "sentences": "sentences that contribute",
+    "events": "observations behind the value, for example query tokens",
+}
+PLACE = {"stack": "self; or encoder, decoder, cross", "layer": "counted from 0"}
+METRIC = {
+    "metric": "as in the addresses of the metrics' pages",
+    "view": "keys: raw (all), nosink (sink masked) or renorm (sink masked and renormalised); "
+    "empty for token metrics",
+    "label": "what the value is about where a metric has several; else empty",
+}
+TOKEN = {
+    "sentence": "number in the input, counted from 1",
+    "position": "of the token in the sequence, counted from 0",
+    "token": "in the text's own spelling",
+    **PLACE,
+    "state": "mid: after attention; out: after the layer",
+}
+
+
+class Table(NamedTuple):
+    """A table of the site: what it holds and what its columns mean."""
+
+    what: str
+    columns: Mapping[str, str]
+
+
+TABLES = {
+    "heads": Table(
+        "Every number of every head.", PLACE | {"head": "counted from 0"} | METRIC | NUMBERS
+    ),
+    "layers": Table(
+        "The same for the heads of a layer together, and token metrics averaged over the tokens "
+        "of a layer (label: state/space/class of tokens).",
+        PLACE | METRIC | NUMBERS,
+    ),
+    "controls": Table(
+        "The same measures on uniform attention: equal weights on all visible keys.",
+        {"control": "which comparison"} | PLACE | METRIC | NUMBERS,
+    ),
+    "pairs": Table(
+        "Metrics of every two heads of an attention type, each pair once; with more than 144 heads "
+        "of similar pairs only, and beside them the squared Hellinger distance of all pairs.",
+        PLACE
+        | {
+            "head": "counted from 0",
+            "other_layer": "the other head's layer",
+            "other_head": "its number there",
+            "metric": "as in the addresses of the metrics' pages, or squared Hellinger distance",
+            "view": "raw or renorm",
+            "value": "mean over rows; empty where there is none",
+            "sentences": "sentences that were compared",
+            "rows": "query tokens whose rows count in both heads",
+        },
+    ),
+    "alignments": Table(
+        "How each head of cross-attention aligns the target and source tokens of the sentences "
+        "that have a page.",
+        PLACE
+        | {
+            "head": "counted from 0",
+            "measure": "monotone: Kendall's tau-b; diagonal, same_form: shares of target tokens; "
+            "aer, precision, recall, f1: against gold alignments, where there are any",
+        }
+        | NUMBERS
+        | {"even": "the same if every source token were chosen equally often; empty without one"},
+    ),
+    "groups": Table(
+        "The same numbers of every head by group of sentences; those without any data are left "
+        f"out. Where there would be more than {MOST_ROWS:,}, those that groups are compared by.",
+        {"column": "metadata column of the input", "group": "what the sentences have in it"}
+        | PLACE
+        | {"head": "counted from 0"}
+        | METRIC
+        | NUMBERS,
+    ),
+    "minimal_pairs": Table(
+        "What differs within pairs of sentences (column pair_id of the input), for every head.",
+        PLACE
+        | {"head": "counted from 0"}
+        | METRIC
+        | {
+            "first_member": "what the first member of each pair has in the column that tells "
+            "members apart; or first",
+            "second_member": "the same of the second one; or second",
+            "first": "mean over pairs of the first member's own value",
+            "second": "the same of the second one",
+            "value": "first minus second; empty where there is no pair",
+            "low": "lower end of the 95 % confidence interval over pairs",
+            "high": "upper end",
+            "p": "two-sided, by flips of signs; family-wise over all rows of a stack",
+            "pairs": "pairs in which both members have a value",
+        },
+    ),
+    "geometry": Table(
+        "Every number of the states of a layer: input and output of each layer, on a sample.",
+        {
+            "stack": PLACE["stack"],
+            "layer": "counted from 0; empty for the input",
+            "state": "input: what enters layer 0; out: layer output",
+            "metric": METRIC["metric"],
+            "label": "as on the metric's page; for layer_cka the other state, input or the number "
+            "of its layer; for outlier_dimensions also the ten largest by name",
+            "value": "see the metric's page; empty where there is none",
+            "low": "lower end of the 95 % confidence interval, a jackknife over sentences",
+            "high": "upper end",
+            "sentences": "sentences of the sample",
+            "events": "tokens, vocabulary tokens, or minibatches behind the value",
+        },
+    ),
+    "compared": Table(
+        "The same measures of every head on what the model is compared with: the same "
+        "architecture with random weights, and the same words in random order.",
+        {"control": "which comparison, and its seed"}
+        | PLACE
+        | {"head": "counted from 0"}
+        | METRIC
+        | NUMBERS,
+    ),
+    "top_tokens": Table(
+        "Query tokens, key tokens and pairs of both to which each head gives most against uniform "
+        "attention, the sink masked: up to 50 of each that occur at least 5 times in the sample. "
+        "Those whose interval lies above uniform attention come first, then the larger ratio.",
+        PLACE
+        | {
+            "head": "counted from 0",
+            "what": "query: attention of the token to all keys off the sink; key: attention it "
+            "receives from all queries; pair: attention of the query to the key",
+            "query": "vocabulary token; empty for all",
+            "key": "the same of the key",
+            "count": "occurrences",
+            "sentences": "sentences with at least one",
+            "mean": "mean attention of an occurrence",
+            "low": NUMBERS["low"],
+            "high": "upper end",
+            "chance": "the same on uniform attention",
+            "ratio": "mean over chance",
+        },
+    ),
+    "tokens": Table(
+        "Token metrics of every token of the sentences that have a page.",
+        TOKEN
+        | {
+            "metric": "as in the addresses of the metrics' pages",
+            "space": "positional (token + position embedding), raw (token embedding), or empty",
+            "value": "see the metric's page",
+        },
+    ),
+    "types": Table(
+        "Mean cosine to the input embedding of every vocabulary token of the corpus, by layer.",
+        {
+            "stack": PLACE["stack"],
+            "entry": "number in the vocabulary",
+            "token": "the vocabulary token in letters",
+            "layer": "counted from 0",
+            "state": TOKEN["state"],
+            "value": "mean over occurrences",
+            "spread": "standard deviation over occurrences; empty for a single one",
+            "count": "occurrences",
+            "sentences": "sentences with at least one",
+        },
+    ),
+    "nearest": Table(
+        "The nearest vocabulary tokens of each of those tokens in each layer.",
+        TOKEN
+        | {
+            "space": "positional or raw; logits: what the logit lens gives",
+            "rank": "1: nearest, or most probable",
+            "neighbour": "vocabulary token",
+            "cosine": "of its embedding to the state; in space logits its probability",
+        },
+    ),
+}
+# Columns of texts from outside.
+TEXTS = (
+    "token", "query", "key", "neighbour", "column", "group", "first_member", "second_member",
+)  # fmt: skip
+# Tables that are left out where nobody asked for their numbers.
+OPTIONAL = {
+    "alignments",
+    "compared",
+    "geometry",
+    "groups",
+    "minimal_pairs",
+    "pairs",
+    "top_tokens",
+    "types",
+}
+EXEMPLARS = {
+    "stack, layer, head": "the head",
+    "ranking, rank": "why it is shown, and the place in that ranking, from 1. strongest, q90, q75, "
+    "median: by the largest single weight, sink masked, from the top and near the 90th, 75th "
+    "and 50th percentile; mass: by the mean attention off the sink; variability: by the share of "
+    "the head's attention variability",
+    "sentence, id": "number in the input, counted from 1, and the input's own name for it",
+    "score": "number of the ranking",
+    "query, key": "positions of query and key of the largest weight, sink masked",
+    "query_token, key_token": "the same in letters",
+    "texts": "the sentence's texts by side",
+    "metadata": "other columns of the input",
+}
+
+
+def table_of(study: Study, name: str) -> pd.DataFrame:
+    """A table of `TABLES`."""
+    if name == "alignments":  # from maps, which a study itself knows nothing of
+        return alignment_table(results(study))
+    frame: pd.DataFrame = getattr(copy.copy(study), name)  # else the study would keep it
+    return frame
+
+
+def write_tables(study: Study, folder: Path, without: Collection[str] = ()) -> list[str]:
+    """Every table as CSV and Parquet; CSV of the large ones with gzip.
+
+    Args:
+        without: tables that are written as Parquet alone.
+
+    Returns:
+        What was left out for its size, in words.
+    """
+    left_out = []
+    _ = study.head_tables, study.pair_differences  # made once: pages need them, too
+    for name in TABLES:
+        frame = table_of(study, name)
+        if frame.empty and name in OPTIONAL:
+            continue
+        schema = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+        _write_parquet(schema, folder / f"{name}.parquet")
+        if name in without:
+            left_out.append(f"{name}.csv would make the site too large; use the Parquet file")
+            continue
+        text = _csv(frame, SINGLE.get(name, DIGITS))
+        if len(text) > min(MOST_CSV, MOST_OF.get(name, MOST_CSV)):
+            left_out.append(f"{name}.csv would hold {len(text):,} bytes; use the Parquet file")
+        elif len(text) > UNCOMPRESSED_ONES.get(name, UNCOMPRESSED):
+            (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text, mtime=0))
+        else:
+            (folder / f"{name}.csv").write_bytes(text)
+    return left_out
+
+
+def _write_parquet(table: pa.Table, file: Path) -> None:
+    """Numbers byte by byte, which compresses them best; each text once."""
+    numbers = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+    pq.write_table(
+        table,
+        file,
+        compression="zstd",
+        compression_level=LEVEL,
+        use_dictionary=[name for name in table.column_names if name not in numbers],
+        use_byte_stream_split=numbers,
+    )
+
+
+def _csv(frame: pd.DataFrame, digits: int) -> bytes:
+    return (
+        _ended(_spreadsheet_safe(frame))
+        .to_csv(
+            index=False,
+            float_format=f"%.{digits}g",
+            lineterminator="\n",
+            quoting=csv.QUOTE_MINIMAL,
+        )
+        .encode()
+    )
+
+
+def _ended(frame: pd.DataFrame) -> pd.DataFrame:
+    """Ends of intervals to as many digits as they have in files."""
+    ends = [name for name in ENDS if name in frame and frame[name].dtype.kind == "f"]
+    return frame.assign(
+        **{n: [float(f"{end:.{ENDS[n]}g}") for end in frame[n].tolist()] for n in ends}
+    )
+
+
+def write_exemplars(study: Study, folder: Path) -> None:
+    """One JSON object a line for each exemplar; with gzip where that is large."""
+    lines = [json.dumps(_exemplar(study, e), sort_keys=True) for e in study.sentence_data.exemplars]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    packed = len(text) > UNCOMPRESSED
+    file = folder / ("exemplars.jsonl.gz" if packed else "exemplars.jsonl")
+    file.write_bytes(gzip.compress(text, mtime=0) if packed else text)
+
+
+def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
+    stack = study.manifest.stack(exemplar.head.stack)
+    sentence = study.sentence_data.sentences[exemplar.index]
+    return {
+        **exemplar.head._asdict(),
+        "ranking": str(exemplar.ranking),
+        "rank": exemplar.rank,
+        "sentence": sentence.number,
+        "id": sentence.id,
+        "score": float(f"{exemplar.score:.6g}"),
+        "query": exemplar.query,
+        "key": exemplar.key,
+        "query_token": sentence.texts[stack.queries].pieces[exemplar.query],
+        "key_token": sentence.texts[stack.keys].pieces[exemplar.key],
+        "texts": {str(side): sentence.texts[side].text for side in Side if side in sentence.texts},
+        "metadata": dict(sentence.metadata),
+    }
+
+
+def _spreadsheet_safe(frame: pd.DataFrame) -> pd.DataFrame:
+    """Cells of text that a spreadsheet would take for a formula get a leading apostrophe."""
+    texts = [name for name in TEXTS if name in frame]
+    return frame.assign(**{name: _prefixed(frame[name]) for name in texts})
+
+
+def _prefixed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+    letters = texts.astype(str)
+    safe = letters.where(~letters.str.startswith(FORMULA), "'" + letters)
+    return safe.str.replace("\r", "␍")  # the writer quotes line feeds alone
+
+
+def write_figure(figure: charts.Picture, folder: Path, *, columns: bool = True) -> None:
+    """Write a figure's files, named after it; see `figure_files`."""
+    for suffix, content in figure_files(figure, columns=columns).items():
+        (folder / f"{figure.name}{suffix}").write_bytes(content)
+
+
+def figure_files(figure: charts.Picture, *, columns: bool = True) -> dict[str, bytes]:
+    """A figure as files, by suffix: SVG, PDF, and a CSV of what its picture shows.
+
+    Numbers have the digits of the tables; they come last. Empty columns of data are left out.
+
+    Args:
+        columns: also as wide as a column of a paper.
+    """
+    drawn = charts.files(figure, columns=columns)
+    if figure.rows is None:
+        return drawn
+    rows = figure.rows
+    filled = [str(name) for name in rows if (rows[name] != "").any()]
+    texts = {n: _printed(rows[n]) for n in filled if not pd.api.types.is_numeric_dtype(rows[n])}
+    rows = rows.assign(**texts)[sorted(filled, key=lambda name: rows[name].dtype.kind == "f")]
+    digits = 6 if (rows.dtypes == "float32").any() else DIGITS  # of single precision, as in SINGLE
+    text = _ended(rows).to_csv(index=False, float_format=f"%.{digits}g", lineterminator="\n")
+    return drawn | {".csv": text.encode()}
+
+
+def _printed(texts: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Texts of pages, safe in spreadsheets; offsets are whole numbers, which are safe."""
+    letters = texts.map(visible)
+    return letters.where(letters.str.fullmatch(r"[+-]?\d+"), _prefixed(letters))
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    """Bytes of each file below a folder, by its address there."""
+    return {file.relative_to(folder).as_posix(): file.stat().st_size for file in walk(folder)}
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    """All files below a folder, in the same order everywhere."""
+    return iter(sorted(file for file in folder.rglob("*") if file.is_file()))

@@ -1,0 +1,88 @@
+"""Figures in LaTeX: what a paper needs beside the pictures."""
+
+import re
+from collections.abc import Iterable
+
+from headbook.charts import Figure, Picture
+from headbook.pages.parts.page import SiteFacts
+from headbook.report.wording import unbroken, visible
+
+WORDS = {
+    "\\": r"\textbackslash{}",
+    "{": r"\textbraceleft{}",  # BibTeX counts bare braces, escaped or not
+    "}": r"\textbraceright{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "…": r"\ldots{}",
+    "·": r"\textperiodcentered{}",
+    "–": "--",
+    "—": "---",
+    "“": "``",
+    "”": "''",
+    "‘": "`",
+    "’": "'",
+    "\xa0": "~",
+    "\u202f": r"\,",
+    "\n": " ",
+    "\t": " ",
+}
+SIGNS = {"−": "-", "→": r"\rightarrow", "×": r"\times", "≤": r"\leq", "≥": r"\geq", "√": r"\surd"}
+LETTERS = str.maketrans(
+    {sign: "\\" + sign for sign in "%&#_$"}
+    | WORDS
+    | {sign: f"${command}$" for sign, command in SIGNS.items()}
+)
+HEAD = r"""% Needs \usepackage{graphicx}; letters beyond Latin need XeLaTeX or LuaLaTeX.
+% Figures are 3.3 inches wide, one column; those without -column in their name 6.9, for figure*.
+% Each figure's data is in the CSV file of its name; figures.bib has an entry to cite it.
+"""
+
+
+def escaped(text: str) -> str:
+    """Text that LaTeX and BibTeX print as it is."""
+    return unbroken(visible(text)).translate(LETTERS)
+
+
+def key(figure: Picture) -> str:
+    """What a figure is called in labels and bibliographies: letters, digits and hyphens."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", figure.name)
+
+
+def snippet(figure: Picture, source: str) -> str:
+    """A figure environment.
+
+    Args:
+        source: what the figure is made from; ends the caption.
+    """
+    column = "-column" if isinstance(figure, Figure) else ""
+    return rf"""
+% Cite as \cite{{headbook-{key(figure)}}}.
+\begin{{figure}}
+  \centering
+  \includegraphics{{{figure.name}{column}.pdf}}
+  \caption{{{escaped(f"{figure.caption} {source}")}}}
+  \label{{fig:{key(figure)}}}
+\end{{figure}}
+"""
+
+
+def entry(figure: Picture, site: SiteFacts, year: str) -> str:
+    """A BibTeX entry of a figure with the model in its title; no year where none is known."""
+    short_caption = re.split(r"[.;] |\.$", figure.caption)[0]
+    title = short_caption if site.model in short_caption else f"{short_caption} ({site.model})"
+    dated = f"\n  year = {{{year}}}," if year else ""
+    return f"""@misc{{headbook-{key(figure)},
+  key = {{Headbook}},
+  title = {{{escaped(title)}}},{dated}
+  howpublished = {{Figure {escaped(figure.name)} in ``{escaped(site.title)}''}},
+  note = {{{escaped(site.provenance)}}}
+}}
+"""
+
+
+def document(figures: Iterable[Picture], source: str) -> str:
+    """Figure environments, one after another, to copy from or to input whole."""
+    return HEAD + "".join(snippet(figure, source) for figure in figures)

@@ -1,0 +1,94 @@
+"""From a page to its file: templates, and the data of its charts."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from headbook import charts
+from headbook.charts import Figure
+from headbook.pages.parts.page import Page
+from headbook.resources import folder as resource_folder
+from headbook.site import later, markup, publish
+from headbook.site.contents import WITHOUT, with_contents
+from headbook.site.scripttags import scripts_of
+
+
+@dataclass(frozen=True)
+class PageWriter:
+    """What writes the pages of one site; a copy of it serves another process.
+
+    Attributes:
+        folder: of the site.
+        base: its address on the web; empty where it is not known.
+        frame: what every template can use beside its page.
+    """
+
+    folder: Path
+    base: str
+    frame: Mapping[str, Any]
+
+    @cached_property
+    def environment(self) -> jinja2.Environment:
+        """The templates."""
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(resource_folder("templates")),
+            autoescape=jinja2.select_autoescape(["html"]),
+            undefined=jinja2.StrictUndefined,
+            finalize=markup.printed,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+        )
+        environment.filters.update(markup.filters())
+        environment.filters["scripts"] = scripts_of
+        environment.filters["address"] = partial(publish.address, self.base)
+        return environment
+
+    def page(self, page: Page) -> None:
+        """Write a page, and the data of its live charts."""
+        for figure in figures_of(page):
+            path = self.folder / "data" / "charts" / f"{figure.name}.js"
+            if figure.interactive and not path.exists():
+                path.write_text(markup.script(f"chart-{figure.name}", charts.columnar(figure)))
+        root = publish.root(self.base, page)
+        html = self.drawn(page.template, page=page, root=root)
+        html, parts = later.taken_out(html, root, page.path)
+        if parts:
+            self.text(later.file_of(page.path), markup.script(later.name_of(page.path), parts))
+        self.text(page.path, html if page.template in WITHOUT else with_contents(html))
+
+    def drawn(self, template: str, **given: Any) -> str:
+        """A template as text."""
+        return self.environment.get_template(template).render(**given, **self.frame)
+
+    def text(self, path: str, text: str) -> None:
+        """Write a file of the site."""
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8", newline="\n")
+
+
+def figures_of(value: Any) -> Iterator[Figure]:
+    """Every chart inside a page."""
+    waiting = [value]
+    while waiting:  # most parts of a page are plain, and there are hundreds of thousands
+        each = waiting.pop()
+        if isinstance(each, Figure):
+            yield each
+        elif isinstance(each, tuple):
+            waiting += reversed(each)
+        else:
+            kind: type = type(each)
+            waiting += [getattr(each, name) for name in _parts(kind)]
+
+
+@cache
+def _parts(kind: type) -> tuple[str, ...]:
+    """Names of the fields of a dataclass, the last first; none of anything else."""
+    fields = dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ()
+    return tuple(field.name for field in reversed(fields))

@@ -1,0 +1,1 @@
+"""Figures alone, as papers take them."""

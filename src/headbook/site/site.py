@@ -1,0 +1,367 @@
+"""From a study to a folder of pages: gather everything, then write it whole.
+
+Nothing here imports torch, transformers or spaCy.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from headbook import charts
+from headbook.charts import Figure
+from headbook.folders import check_replaceable, written_whole
+from headbook.limits import check_room
+from headbook.listing import Kind, Listing
+from headbook.pages.about.page import about_page
+from headbook.pages.alignment.page import alignment_page
+from headbook.pages.context.page import context_page
+from headbook.pages.data.page import DataFile, DataPage
+from headbook.pages.demonstration.page import demonstration_page
+from headbook.pages.flow.page import flow_page
+from headbook.pages.geometry.page import geometry_page
+from headbook.pages.groups.page import groups_page
+from headbook.pages.head.page import head_pages
+from headbook.pages.heads.page import heads_page
+from headbook.pages.index.page import overview_page
+from headbook.pages.methods.page import methods_page
+from headbook.pages.metric.page import MetricPage, metric_pages, study_metrics
+from headbook.pages.metrics.page import metrics_page
+from headbook.pages.missing.page import missing_page
+from headbook.pages.parts.menu import menu
+from headbook.pages.parts.page import EVERY, Page, SiteFacts
+from headbook.pages.patterns.page import patterns_page
+from headbook.pages.reproducing.page import reproducing_page
+from headbook.pages.sentence.page import sentence_pages
+from headbook.pages.sentences.page import sentences_page
+from headbook.pages.similar.page import similar_page
+from headbook.pages.speech.page import speech_page
+from headbook.pages.syntax.page import syntax_page
+from headbook.pages.tokens.page import types_page
+from headbook.progress import Progress, Silent
+from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import results as results_of
+from headbook.report.wording import written
+from headbook.resources import folder as resource_folder
+from headbook.site import export, publish, scripts
+from headbook.site.detail import TOKEN_TABLES, Detail, fitted
+from headbook.site.pagewriter import PageWriter, figures_of
+from headbook.site.parallel import Shares, cores
+from headbook.site.stylesheet import bare, colour_rules, compact, size_rules
+from headbook.study.study import Study
+
+TEXTS = ("CITATION.cff", "references.bib", "README.txt")
+ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
+    heads_page,
+    alignment_page,
+    speech_page,
+    syntax_page,
+    patterns_page,
+    similar_page,
+    types_page,
+    flow_page,
+    demonstration_page,
+    geometry_page,
+    context_page,
+    groups_page,
+    reproducing_page,
+)
+# Pages from which on several processes are worth their start: each takes as long for it as to draw
+# about a hundred.
+MANY = 400
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What was written.
+
+    Attributes:
+        index: the page to open.
+        pages: number of pages.
+        size: bytes of the whole site.
+    """
+
+    index: Path
+    pages: int
+    size: int
+
+
+def render(
+    study: Study | str | Path,
+    out: str | Path,
+    *,
+    base_url: str | None = None,
+    max_size: float | None = None,
+    force: bool = False,
+    processes: int = 1,
+    progress: Progress | None = None,
+) -> Summary:
+    """Write a study's site.
+
+    The same study gives the same bytes every time.
+
+    Args:
+        study: a study, or the folder of a stored one.
+        out: folder to write; it appears when it is complete.
+        base_url: address where the folder will be published, if that is known.
+        max_size: bytes that the site may have; detail is left out until it fits, see
+            `headbook.site.detail`. None: no limit.
+        force: replace the files of a site of Headbook that stands there; others stay.
+        processes: that draw pages; 0: one a core where there are many pages. A script that asks for
+            several needs ``if __name__ == "__main__"``.
+        progress: told how many pages are done.
+
+    Raises:
+        StudyError: the stored study cannot be read.
+        OutputError: ``out`` may not be replaced or written, or ``max_size`` is too small.
+        ResourceError: the process may not use enough memory.
+    """
+    names = [name for name, _ in publish.web_files(publish.base(base_url), ())]
+    check_replaceable(Path(out), Kind.SITE, force=force, names=names)
+    check_room()
+    if not isinstance(study, Study):
+        study = Study.load(study).condensed
+    pages, sizes = 0, {}
+    with written_whole(Path(out), Kind.SITE, force=force) as draft, charts.unchecked():
+
+        def write(detail: Detail) -> Mapping[str, int]:
+            nonlocal pages, sizes
+            _empty(draft)
+            left_out = _detail_note(detail, max_size)
+            reduced, reporter = detail.of(study), progress or Silent()
+            writer = _Writer(reduced, draft, reporter, publish.base(base_url), processes, left_out)
+            pages = writer.write(without=() if detail.tables else TOKEN_TABLES)
+            Listing.write(draft, Kind.SITE)  # counted with the rest
+            sizes = export.sizes(draft)
+            return sizes
+
+        fitted(study, float("inf") if max_size is None else max_size, write)
+    return Summary(Path(out) / "index.html", pages, sum(sizes.values()))
+
+
+def _empty(folder: Path) -> None:
+    for file in folder.iterdir():
+        if file.is_dir():
+            shutil.rmtree(file)
+        else:
+            file.unlink()
+
+
+def _detail_note(detail: Detail, most: float | None) -> str:
+    """What was left out, and for what size; empty where nothing was."""
+    parts = "; ".join(detail.left_out())
+    return f"Left out to stay below {written(most)}: {parts}." if parts and most else ""
+
+
+@dataclass
+class _Writer:
+    """One site while it is being written."""
+
+    study: Study
+    folder: Path
+    progress: Progress
+    base: str
+    processes: int
+    left_out: str
+
+    def write(self, without: Collection[str] = ()) -> int:
+        """Write every file, some tables as Parquet alone; returns the number of pages."""
+        self._copy_assets()
+        (self.folder / "data" / "charts").mkdir(parents=True)
+        paths = [self._write_overview()]  # first, for whoever waits
+        self._write_runtime()
+        left_out = self._write_data(without)
+        figures = self._write_exported()
+        self.progress.stage("pages", self._expected)
+        self.progress.advance(1, 0)
+        for path in self._written(figures, left_out):
+            self.progress.advance(1, 0)
+            paths.append(path)
+        for name, text in publish.web_files(self.base, paths):
+            self._page_writer.text(name, text)
+        (self.folder / ".nojekyll").touch()
+        for name in TEXTS:
+            self._page_writer.text(name, self._page_writer.drawn(name))
+        return len(paths)
+
+    def _write_overview(self) -> str:
+        """Write the first page and say where it can be read meanwhile; returns its path."""
+        page = overview_page(self._results, self._metric_pages, self.left_out)
+        self._page_writer.page(page)
+        if not self.left_out:  # else a larger site did not fit, and it was said before
+            self.progress.say(f"overview, while the rest is made: {self.folder / page.path}")
+        return page.path
+
+    def _written(self, figures: int, left_out: list[str]) -> Iterator[str]:
+        """Write all pages but the first; yields their paths."""
+        processes = self.processes or (cores() if self._expected >= MANY else 1)
+        if processes == 1:
+            yield from _draw(self._page_writer, self._single_pages(figures, left_out))
+            yield from _draw(self._page_writer, _many_pages(self._results))
+            return
+        _ = self.study.head_tables  # made once, not in each process
+        given = (self.study, replace(self._page_writer))
+        with Shares(_draw_share, given, processes, self.folder) as shares:
+            yield from _draw(self._page_writer, self._single_pages(figures, left_out))
+            yield from shares
+
+    @cached_property
+    def _results(self) -> Mapping[str, StackResults]:
+        return results_of(self.study)
+
+    @cached_property
+    def _metric_pages(self) -> tuple[MetricPage, ...]:
+        return tuple(metric_pages(self._results, study_metrics(self._results)))
+
+    @cached_property
+    def _across(self) -> tuple[Page, ...]:
+        """Pages across metrics; some are there only where the study has their numbers."""
+        return across_pages(self._results)
+
+    @cached_property
+    def _facts(self) -> SiteFacts:
+        paged = self.study.sentence_data.paged
+        return SiteFacts.of(self.study.manifest, sentence_pages=bool(paged))
+
+    @cached_property
+    def _page_writer(self) -> PageWriter:
+        across = {page.path for page in self._across}
+        frame = {
+            "site": self._facts,
+            "manifest": self.study.manifest,
+            "across": across,
+            "menu": menu(across, sentence_pages=self._facts.sentence_pages),
+            "base": self.base,
+            "preview": self._preview[1],
+        }
+        return PageWriter(self.folder, self.base, frame)
+
+    @cached_property
+    def _preview(self) -> tuple[bytes, str]:
+        return publish.preview(self._results)
+
+    @property
+    def _expected(self) -> int:
+        """How many pages there will be, for the progress bar."""
+        heads = sum(len(s.attention_layers) * s.n_heads for s in self.study.manifest.stacks)
+        paged = len(self.study.sentence_data.paged)
+        lists = 1 + self._facts.sentence_pages  # of metrics and of sentences
+        alone = 5  # overview, methods, data, about, and the one for wrong addresses
+        return heads + paged + len(self._metric_pages) + len(self._across) + lists + alone
+
+    def _single_pages(self, figures: int, left_out: list[str]) -> Iterator[Page]:
+        """All pages but the first and those of heads and sentences."""
+        metrics = study_metrics(self._results)
+        yield metrics_page(metrics)
+        yield from self._metric_pages
+        yield from self._across
+        if self._facts.sentence_pages:
+            yield sentences_page(self.study)
+        yield methods_page(self.study.manifest, metrics)
+        yield self._data_page(figures, left_out)
+        yield about_page(self.study.manifest, self._bibtex())
+        yield missing_page()
+
+    def _copy_assets(self) -> None:
+        assets = self.folder / "assets"
+        assets.mkdir()
+        for file in export.walk(resource_folder("templates") / "assets"):
+            shutil.copy(file, assets)  # copytree would hide why one of them failed
+        for file in assets.glob("*.js"):
+            text = bare(file.read_text(encoding="utf-8"))
+            file.write_text(text, encoding="utf-8", newline="\n")
+        style = assets / "site.css"
+        rules = compact(style.read_text(encoding="utf-8")), *colour_rules(), *size_rules()
+        style.write_text("".join(rules), encoding="utf-8", newline="\n")
+        if self._preview[0]:
+            (self.folder / publish.PREVIEW).write_bytes(self._preview[0])
+
+    def _write_runtime(self) -> None:
+        """What draws live charts; pages load it when a reader asks for one."""
+        file = self.folder / "assets" / "vega.js"
+        file.write_text(charts.runtime(), encoding="utf-8", newline="\n")
+
+    def _write_data(self, without: Collection[str]) -> list[str]:
+        data = self.folder / "data"
+        left_out = export.write_tables(self.study, data, without)
+        export.write_exemplars(self.study, data)
+        scripts.write_scripts(self._results, data)
+        scripts.write_find(self._results, (*self._metric_pages, *self._across), data)
+        manifest = json.loads(self.study.manifest.to_json())
+        manifest["left_out"] = self.left_out
+        manifest["sizes"] = {k: v for k, v in export.sizes(data).items() if "/" not in k}
+        text = json.dumps(manifest, sort_keys=True, indent=1)
+        (data / "manifest.json").write_text(text + "\n", encoding="utf-8", newline="\n")
+        return left_out
+
+    def _write_exported(self) -> int:
+        """The charts of metrics and of pages across metrics as files for papers."""
+        folder = self.folder / "figures"
+        folder.mkdir()
+        figures = exported((*self._metric_pages, *self._across))
+        for figure in figures:
+            export.write_figure(figure, folder, columns=False)
+        return len(figures)
+
+    def _data_page(self, figures: int, left_out: list[str]) -> DataPage:
+        data = self.folder / "data"
+        exemplars = "Exemplar sentences of every head, one a line.", export.EXEMPLARS
+        records = {f"exemplars.jsonl{suffix}": exemplars for suffix in ("", ".gz")}
+        records["manifest.json"] = ("Options, model, versions, checks and sizes.", {})
+        tables = {
+            f"{name}{suffix}": (table.what, table.columns)
+            for name, table in export.TABLES.items()
+            for suffix in (".csv", ".csv.gz", ".parquet")
+        }
+        return DataPage(
+            path="data.html",
+            title="Data",
+            description="Every number of this site as a file, with the meaning of each column.",
+            files=tuple(
+                DataFile(f"data/{name}", what, tuple(columns.items()), written(_size(data / name)))
+                for name, (what, columns) in (tables | records).items()
+                if (data / name).exists()
+            ),
+            figures=figures,
+            left_out=tuple(left_out),
+        )
+
+    def _bibtex(self) -> str:
+        return self._page_writer.drawn("references.bib").partition("\n\n")[0]
+
+
+def _many_pages(results: Mapping[str, StackResults], share: slice = EVERY) -> Iterator[Page]:
+    """The pages of heads and sentences, or a share of them, one at a time."""
+    for result in results.values():
+        yield from head_pages(result, share)
+    yield from sentence_pages(results, share)
+
+
+def _draw(page_writer: PageWriter, pages: Iterable[Page]) -> Iterator[str]:
+    """Write pages; yields their paths."""
+    for page in pages:
+        page_writer.page(page)
+        yield page.path
+
+
+def _draw_share(study: Study, page_writer: PageWriter, share: slice) -> Iterator[str]:
+    """The same for a process of its own."""
+    with charts.unchecked():
+        yield from _draw(page_writer, _many_pages(results_of(study), share))
+
+
+def across_pages(results: Mapping[str, StackResults]) -> tuple[Page, ...]:
+    """The pages across metrics of a study, those that it has the numbers for."""
+    made = (make(results) for make in ACROSS)
+    return tuple(page for page in made if page is not None)
+
+
+def exported(pages: Iterable[Page]) -> list[Figure]:
+    """The charts of pages that are files as well, one a name."""
+    return [*{figure.name: figure for page in pages for figure in figures_of(page)}.values()]
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size

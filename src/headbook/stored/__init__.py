@@ -1,1 +1,0 @@
-"""A study: what was collected, as one value that is saved, loaded and merged."""

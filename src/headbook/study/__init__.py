@@ -1,0 +1,1 @@
+"""A study: its facts, saved, loaded, merged, and as tables."""

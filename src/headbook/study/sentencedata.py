@@ -1,0 +1,291 @@
+"""What pages show of single sentences: texts, attention maps, exemplars. No torch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from headbook.study.querykeys import Place, QueriesAndKeys
+from headbook.terms import Side, Stack
+from headbook.text.tokens import Encoded, Tokens
+
+STEPS = 255  # an attention map's weights are stored in steps of 1/255
+OF_A_STATE = ("sentence", "position", "token", "stack", "layer", "state")
+TOKENS = (*OF_A_STATE, "metric", "space", "value")
+NEAREST = (*OF_A_STATE, "space", "rank", "neighbour", "cosine")
+PUBLIC, OWN = "demonstration", "model"  # the two computations of `DEMONSTRATION`
+AROUND = 100  # nearest entries of which it tells how many stayed
+DEMONSTRATION = ("sentence", "computation", "measure", "layer", "position", "token", "value")
+LOGITS = "logits"  # the space of entries that the logit lens gives; their number is a probability
+
+
+class Ranking(StrEnum):
+    """How an exemplar was chosen: from which ranking, and from where in it.
+
+    The first four share a ranking, by the largest single weight without the sink.
+    """
+
+    STRONGEST = "strongest"
+    Q90 = "q90"
+    Q75 = "q75"
+    MEDIAN = "median"
+    MASS = "mass"
+    """By the mean of what queries give to keys off the sink."""
+    VARIABILITY = "variability"
+    """By the share of the head's variability that the sentence makes."""
+
+
+class HeadName(NamedTuple):
+    """One head of a model; layer and head count from 0."""
+
+    stack: str
+    layer: int
+    head: int
+
+
+def heads_of(stack: Stack) -> list[HeadName]:
+    """The heads of a stack, layer by layer; layers without attention have none."""
+    heads = range(stack.n_heads)
+    return [HeadName(stack.name, layer, head) for layer in stack.attention_layers for head in heads]
+
+
+@dataclass(frozen=True)
+class StoredText:
+    """One side of a sentence; lists are by token unless said otherwise.
+
+    Attributes:
+        pieces: tokens in the text's own spelling.
+        spans: character offsets.
+        words: the word of each token, -1 without one.
+        tags: part of speech of each token's word, empty without one.
+        lost: tokens cut off at the end.
+        generated: whether the model wrote the text.
+        heads, relations: by word, the index of its head, `NO_HEAD` without one, and the relation to
+            it; both empty for a text without a tree.
+        parts: where the sentences of a passage begin and end; empty where it is all one.
+    """
+
+    text: str
+    pieces: tuple[str, ...]
+    spans: tuple[tuple[int, int], ...]
+    special: tuple[bool, ...]
+    words: tuple[int, ...]
+    tags: tuple[str, ...]
+    lost: int
+    generated: bool
+    heads: tuple[int, ...] = ()
+    relations: tuple[str, ...] = ()
+    parts: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def of(cls, tokens: Tokens) -> "StoredText":
+        """The lasting part of a tokenised text."""
+        words = [int(w) for w in tokens.word]
+        annotated = tokens.words if any(w.relation for w in tokens.words) else ()
+        return cls(
+            text=tokens.text,
+            pieces=tokens.pieces,
+            spans=tuple((int(start), int(end)) for start, end in tokens.spans),
+            special=tuple(map(bool, tokens.special)),
+            words=tuple(words),
+            tags=tuple(tokens.words[w].upos if w >= 0 else "" for w in words),
+            lost=tokens.lost,
+            generated=tokens.generated,
+            heads=tuple(w.head for w in annotated),
+            relations=tuple(w.relation for w in annotated),
+            parts=tokens.parts,
+        )
+
+    def sink(self, *, causal: bool) -> NDArray[np.bool_]:
+        """Which tokens are a sink: special ones and, in a causal stack, the first."""
+        found = np.array(self.special, dtype=bool)
+        found[:1] |= causal
+        return found
+
+
+@dataclass(frozen=True)
+class StoredSentence:
+    """A sentence that pages show.
+
+    Attributes:
+        index: place in the input, counted from 0; pages and tables call it ``index + 1``.
+        listed: whether its page has all heads; pages of others have those that cite it.
+    """
+
+    index: int
+    id: str
+    metadata: Mapping[str, str]
+    texts: Mapping[Side, StoredText]
+    listed: bool
+
+    @property
+    def number(self) -> int:
+        """The sentence's number in tables and addresses."""
+        return self.index + 1
+
+    @classmethod
+    def of(cls, item: Encoded, *, listed: bool) -> "StoredSentence":
+        """The lasting part of a tokenised sentence."""
+        return cls(
+            index=item.sentence.index,
+            id=item.sentence.id,
+            metadata=dict(item.sentence.metadata),
+            texts={side: StoredText.of(tokens) for side, tokens in item.tokens.items()},
+            listed=listed,
+        )
+
+
+@dataclass(frozen=True)
+class Exemplar:
+    """A sentence on the page of a head.
+
+    Attributes:
+        rank: place in its ranking, from 1.
+        score: what its ranking is by: mostly the largest single weight without the sink.
+        query, key: the tokens that this weight runs from and to, whatever the ranking.
+        attention: the head's weights before any view, in steps of 1/255; ``(query, key)``.
+        norms: length of each key's value after the head's part of W_O; empty where not known.
+        written: how alike what the head writes for every two tokens that count is, and how alike
+            their rows of attention are, in steps of 1/255 from -1 to 1; of the strongest sentence
+            only, empty where it is not known. *Shape:* ``(2, token, token)``.
+    """
+
+    head: HeadName
+    ranking: Ranking
+    rank: int
+    index: int
+    score: float
+    query: int
+    key: int
+    attention: NDArray[np.uint8]
+    norms: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
+    written: NDArray[np.uint8] = field(default_factory=lambda: np.zeros((2, 0, 0), np.uint8))
+
+
+@dataclass(frozen=True)
+class SentenceData:
+    """Everything that pages show of single sentences.
+
+    Attributes:
+        sentences: by index.
+        maps: attention of listed sentences before any view, by stack and index;
+            *Shape:* ``(layer, head, query, key)``, in steps of 1/255.
+        tokens: a row for each number of a token; columns `TOKENS`.
+        nearest: a row for each near vocabulary entry of a token's state; columns `NEAREST`.
+        norms: length of each key's value after the head's part of W_O, for listed sentences, by
+            stack and index; *Shape:* ``(layer, head, key)``. Nothing where it is not known.
+        ends: after which tokens of a listed passage a sentence may end, by stack and index;
+            *Shape:* ``(layer, rule, token)``, 0 or 1, rules as in `headbook.terms.RULES`.
+        rollouts: what the last state of each token of a listed sentence is made of, by stack,
+            index and kind of `Rollout`; *Shape:* ``(token, token)``, in steps of 1/255.
+        demonstration: the first sentence computed in two ways; columns `DEMONSTRATION`.
+        queries_and_keys: queries and keys of the first listed sentences, by stack, index and layer.
+    """
+
+    sentences: Mapping[int, StoredSentence] = field(default_factory=dict)
+    maps: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
+    exemplars: tuple[Exemplar, ...] = ()
+    tokens: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*TOKENS]))
+    nearest: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*NEAREST]))
+    norms: Mapping[tuple[str, int], NDArray[np.float32]] = field(default_factory=dict)
+    ends: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
+    rollouts: Mapping[tuple[str, int, str], NDArray[np.uint8]] = field(default_factory=dict)
+    demonstration: pd.DataFrame = field(
+        default_factory=lambda: pd.DataFrame(columns=[*DEMONSTRATION])
+    )
+    queries_and_keys: Mapping[Place, QueriesAndKeys] = field(default_factory=dict)
+
+    @property
+    def listed(self) -> list[StoredSentence]:
+        """The sentences with a page of all heads, in order."""
+        return [sentence for sentence in self.sentences.values() if sentence.listed]
+
+    @property
+    def paged(self) -> list[StoredSentence]:
+        """The sentences with any page, in order: the listed ones, and all that exemplars cite."""
+        cited = {exemplar.index for exemplar in self.exemplars}
+        every = self.sentences.values()
+        return [sentence for sentence in every if sentence.listed or sentence.index in cited]
+
+    @classmethod
+    def join(cls, parts: "Sequence[SentenceData]") -> "SentenceData":
+        """Everything that the parts hold."""
+        return cls(
+            {index: s for part in parts for index, s in part.sentences.items()},
+            {place: cells for part in parts for place, cells in part.maps.items()},
+            tuple(exemplar for part in parts for exemplar in part.exemplars),
+            _rows([part.tokens for part in parts], TOKENS),
+            _rows([part.nearest for part in parts], NEAREST),
+            {place: lengths for part in parts for place, lengths in part.norms.items()},
+            {place: marks for part in parts for place, marks in part.ends.items()},
+            {place: shares for part in parts for place, shares in part.rollouts.items()},
+            _rows([part.demonstration for part in parts], DEMONSTRATION),
+            {place: each for part in parts for place, each in part.queries_and_keys.items()},
+        )
+
+    def __add__(self, other: "SentenceData") -> "SentenceData":
+        return self.join([self, other])
+
+    def sorted(self) -> "SentenceData":
+        """Everything in the order of tables and pages, however sentences were batched."""
+        return SentenceData(
+            dict(sorted(self.sentences.items())),
+            dict(sorted(self.maps.items())),
+            tuple(sorted(self.exemplars, key=lambda e: (e.head, _place(e.ranking), e.rank))),
+            _in_order(self.tokens, ["metric", "space"]),
+            _in_order(self.nearest, ["space", "rank"]),
+            dict(sorted(self.norms.items())),
+            dict(sorted(self.ends.items())),
+            dict(sorted(self.rollouts.items())),
+            self.demonstration.sort_values([*DEMONSTRATION[:5]], ignore_index=True),
+            dict(sorted(self.queries_and_keys.items())),
+        )
+
+    def shifted(self, by: int) -> "SentenceData":
+        """The same for sentences that come ``by`` places later."""
+        return SentenceData(
+            {i + by: replace(s, index=i + by) for i, s in self.sentences.items()},
+            {(stack, index + by): cells for (stack, index), cells in self.maps.items()},
+            tuple(replace(e, index=e.index + by) for e in self.exemplars),
+            self.tokens.assign(sentence=self.tokens["sentence"] + by),
+            self.nearest.assign(sentence=self.nearest["sentence"] + by),
+            {(stack, index + by): lengths for (stack, index), lengths in self.norms.items()},
+            {(stack, index + by): marks for (stack, index), marks in self.ends.items()},
+            {(stack, i + by, kind): shares for (stack, i, kind), shares in self.rollouts.items()},
+            self.demonstration.assign(sentence=self.demonstration["sentence"] + by),
+            {
+                (stack, i + by, layer): each
+                for (stack, i, layer), each in self.queries_and_keys.items()
+            },
+        )
+
+
+def _place(ranking: Ranking) -> int:
+    return list(Ranking).index(ranking)
+
+
+def _rows(frames: "list[pd.DataFrame]", columns: tuple[str, ...]) -> pd.DataFrame:
+    filled = [frame for frame in frames if len(frame)]
+    return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=[*columns])
+
+
+def _in_order(rows: "pd.DataFrame", names: list[str]) -> "pd.DataFrame":
+    order = ["sentence", "stack", "position", "layer", "state", *names]
+    return rows.sort_values(order, kind="stable", ignore_index=True)
+
+
+def to_steps(weights: NDArray[Any]) -> NDArray[np.uint8]:
+    """Weights between 0 and 1, rounded to steps of 1/255."""
+    steps: NDArray[np.uint8] = np.rint(np.clip(weights, 0, 1) * STEPS).astype(np.uint8)
+    return steps
+
+
+def rows_of(table: pd.DataFrame) -> Callable[[int], pd.DataFrame]:
+    """What finds the rows of a sentence by its number; they are copied only when asked for."""
+    places = table.groupby("sentence", sort=False).indices
+    none = np.zeros(0, np.intp)
+    return lambda sentence_number: table.iloc[places.get(sentence_number, none)]

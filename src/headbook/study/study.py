@@ -1,0 +1,271 @@
+"""A study: everything that was collected, as one value that can be saved, loaded and merged."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from headbook.errors import StudyError
+from headbook.folders import settle, written_whole
+from headbook.listing import Kind
+from headbook.study import storage, tables
+from headbook.study.exemplars import choose
+from headbook.study.likeness import check_alike
+from headbook.study.manifest import Check, Manifest, Rounding
+from headbook.study.sentencedata import Exemplar, HeadName, SentenceData
+from headbook.study.summaries.contrasts import PairDifferences, pair_differences
+from headbook.study.summaries.finish import beside, finished, summed
+from headbook.study.summaries.shapes import shape_table
+from headbook.study.summaries.sums import CorpusSums, HeadTable
+from headbook.study.toptokens import top_tokens_table
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """What a model does with the attention and the states of a corpus.
+
+    Attributes:
+        manifest: how it was made.
+        corpus_sums: sums over all sentences.
+        sentence_data: what pages show of single sentences.
+        twins: numbers of heads of what the model is compared with, by its name (a `Control` and a
+            seed) and by stack.
+        made: the numbers of all heads, where nothing is left to make them of; see `condensed`.
+        fitted: sampled metrics by stack, as they were stored; None where that is still to be done:
+            before a study is saved, in merged ones and in those of older versions.
+    """
+
+    manifest: Manifest
+    corpus_sums: CorpusSums
+    sentence_data: SentenceData
+    twins: Mapping[str, Mapping[str, HeadTable]] = field(default_factory=dict)
+    made: Mapping[str, HeadTable] | None = None
+    fitted: Mapping[str, HeadTable] | None = None
+
+    @cached_property
+    def head_tables(self) -> Mapping[str, HeadTable]:
+        """The numbers of all heads, by stack."""
+        return head_tables(self.corpus_sums, self.sampled) if self.made is None else self.made
+
+    @cached_property
+    def sampled(self) -> Mapping[str, HeadTable]:
+        """The sampled metrics by stack: as stored, else from the statistics of each sentence."""
+        return sampled_tables(self.corpus_sums) if self.fitted is None else self.fitted
+
+    @property
+    def condensed(self) -> "Study":
+        """The same numbers for pages, with less behind them: cannot be saved or merged."""
+        sampled = {stack: summed(sums) for stack, sums in self.corpus_sums.sampled.items()}
+        return replace(
+            self, corpus_sums=replace(self.corpus_sums, sampled=sampled), made=self.head_tables
+        )
+
+    @cached_property
+    def heads(self) -> pd.DataFrame:
+        """A row for each head, metric, view and label; columns as in ``heads.csv``."""
+        return tables.heads_table(self.head_tables, self._layers)
+
+    @cached_property
+    def layers(self) -> pd.DataFrame:
+        """A row for each layer, metric, view and label; columns as in ``layers.csv``."""
+        tokens = [self.corpus_sums.tokens, self.corpus_sums.lookups, self.corpus_sums.flows]
+        return tables.layers_table(self.head_tables, tokens, self._layers)
+
+    @cached_property
+    def controls(self) -> pd.DataFrame:
+        """The same for uniform attention; columns as in ``controls.csv``."""
+        return tables.uniform_table(self.head_tables, self._layers)
+
+    @cached_property
+    def compared(self) -> pd.DataFrame:
+        """A row for each number of each head of each twin; columns as in ``compared.csv``."""
+        return tables.compared_table(self.twins, self._layers)
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """A row for each number of every two heads; columns as in ``pairs.csv``."""
+        return tables.pairs_table(self.corpus_sums.distances, self._layers)
+
+    @cached_property
+    def groups(self) -> pd.DataFrame:
+        """A row for each number of each head by group; columns as in ``groups.csv``."""
+        return tables.groups_table(self.corpus_sums.heads, self._layers)
+
+    @cached_property
+    def pair_differences(self) -> dict[str, PairDifferences]:
+        """What differs within pairs of sentences, by stack."""
+        found = {}
+        for stack in self.manifest.stacks:
+            present = np.zeros((stack.n_layers, stack.n_heads), dtype=bool)
+            present[[*stack.attention_layers]] = True
+            member_column = self.manifest.options.get("pair_member")
+            found[stack.name] = pair_differences(
+                self.corpus_sums.heads[stack.name], present, member_column
+            )
+        return {name: each for name, each in found.items() if each is not None}
+
+    @cached_property
+    def minimal_pairs(self) -> pd.DataFrame:
+        """A row for each number that differs in pairs; columns as in ``minimal_pairs.csv``."""
+        return tables.minimal_pairs_table(self.pair_differences, self._layers)
+
+    @cached_property
+    def geometry(self) -> pd.DataFrame:
+        """A row for each number of a state of a layer; columns as in ``geometry.csv``."""
+        return shape_table(self.corpus_sums.geometry)
+
+    @cached_property
+    def types(self) -> pd.DataFrame:
+        """The mean path of every token type; columns as in ``types.csv``."""
+        return tables.types_table(self.corpus_sums.types)
+
+    @cached_property
+    def top_tokens(self) -> pd.DataFrame:
+        """The tokens and pairs that heads favour; columns as in ``top_tokens.csv``."""
+        return top_tokens_table(self.corpus_sums.affinities, self._layers)
+
+    @property
+    def tokens(self) -> pd.DataFrame:
+        """A row for each number of a token of a listed sentence; columns as in ``tokens.csv``."""
+        return self.sentence_data.tokens
+
+    @property
+    def nearest(self) -> pd.DataFrame:
+        """The nearest vocabulary entries of each state; columns as in ``nearest.csv``."""
+        return self.sentence_data.nearest
+
+    @property
+    def _layers(self) -> dict[str, tuple[int, ...]]:
+        return {stack.name: stack.attention_layers for stack in self.manifest.stacks}
+
+    def save(self, folder: str | Path, *, force: bool = False) -> None:
+        """Write the study into a folder of its own.
+
+        Raises:
+            OutputError: the folder may not be replaced, or cannot be written.
+            StudyError: the study is condensed.
+        """
+        self._check_whole()
+        with written_whole(Path(folder), Kind.STUDY, force=force) as draft:
+            kept = self.manifest, self.corpus_sums, self.sentence_data, self.twins, self.sampled
+            storage.save(draft, storage.Parts(*kept))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "Study":
+        """Read what `save` wrote.
+
+        Raises:
+            StudyError: the folder holds no study, or one that cannot be read.
+            OutputError: a run was killed while it replaced the study, which cannot be put back.
+        """
+        settle(Path(folder))
+        manifest, corpus_sums, sentence_data, twins, fitted = storage.load(Path(folder))
+        return cls(manifest, corpus_sums, sentence_data, twins, fitted=fitted)
+
+    def __add__(self, other: "Study") -> "Study":
+        """The study of both corpora, this one's sentences first.
+
+        Raises:
+            StudyError: the two were not made in the same way, or one is condensed.
+        """
+        self._check_whole()
+        other._check_whole()
+        check_alike(self, other)
+        shift = self.manifest.counts["sentences"]
+        corpus_sums = self.corpus_sums + other.corpus_sums.shifted(shift)
+        sentence_data = self.sentence_data + other.sentence_data.shifted(shift)
+        counts = Counter(self.manifest.counts) + Counter(other.manifest.counts)
+        return Study(
+            manifest=replace(
+                self.manifest,
+                inputs=self.manifest.inputs + other.manifest.inputs,
+                counts=dict(counts),
+                checks=_worse(self.manifest, other.manifest),
+                checked_sentences=self.manifest.checked_sentences
+                + other.manifest.checked_sentences,
+                gaps=tuple(dict.fromkeys(self.manifest.gaps + other.manifest.gaps)),
+                roundings=_together(self.manifest.roundings + other.manifest.roundings),
+            ),
+            corpus_sums=corpus_sums,
+            twins={
+                name: {stack: table + other.twins[name][stack] for stack, table in mine.items()}
+                for name, mine in self.twins.items()
+            },
+            sentence_data=replace(
+                sentence_data, exemplars=_chosen_again(corpus_sums, sentence_data)
+            ).sorted(),
+        )
+
+    def _check_whole(self) -> None:
+        if self.made is not None:
+            raise StudyError("a condensed study came, expected a whole one; save or merge that")
+
+
+def sampled_tables(corpus_sums: CorpusSums) -> dict[str, HeadTable]:
+    """The sampled metrics by stack, each from all of its sentences."""
+    return {stack: finished(sums) for stack, sums in corpus_sums.sampled.items()}
+
+
+def head_tables(
+    corpus_sums: CorpusSums, sampled: Mapping[str, HeadTable] | None = None
+) -> dict[str, HeadTable]:
+    """The numbers of all heads, by stack: of all sentences, of the sample, of random tokens.
+
+    Args:
+        sampled: those of the sample, where they are known.
+    """
+    sampled, found = sampled_tables(corpus_sums) if sampled is None else sampled, {}
+    for stack, sums in corpus_sums.heads.items():
+        tables = [sums.table]
+        if stack in sampled:
+            tables.append(sampled[stack])
+        if stack in corpus_sums.context:
+            tables.append(corpus_sums.context[stack])
+        if stack in corpus_sums.random:
+            tables.append(corpus_sums.random[stack])
+        found[stack] = beside(tables)
+    return found
+
+
+def _worse(one: Manifest, other: Manifest) -> tuple[Check, ...]:
+    """Of each check that either has the larger error; NaN is larger than any."""
+    checks: dict[tuple[str, str], Check] = {}
+    for check in one.checks + other.checks:
+        known = checks.setdefault((check.name, check.stack), check)
+        checks[check.name, check.stack] = replace(
+            known,
+            error=float(np.maximum(known.error, check.error)),
+            tolerance=min(known.tolerance, check.tolerance),
+        )
+    return tuple(checks.values())
+
+
+def _together(roundings: Iterable[Rounding]) -> tuple[Rounding, ...]:
+    """One for each side and space."""
+    found: dict[tuple[str, str], Rounding] = {}
+    for rounding in roundings:
+        place = rounding.side, rounding.space
+        found[place] = found[place] + rounding if place in found else rounding
+    return tuple(found.values())
+
+
+def _chosen_again(corpus_sums: CorpusSums, sentence_data: SentenceData) -> tuple[Exemplar, ...]:
+    """The exemplars of a merged survey, among those whose maps were kept."""
+    kept = {(e.head, e.index): e for e in sentence_data.exemplars}
+    among: dict[HeadName, set[int]] = {}
+    for head, index in kept:
+        among.setdefault(head, set()).add(index)
+    return tuple(
+        replace(
+            kept[choice.head, choice.index],
+            ranking=choice.ranking,
+            rank=choice.rank,
+            score=choice.score,
+        )
+        for choice in choose(corpus_sums, among)
+        if (choice.head, choice.index) in kept
+    )

@@ -1,0 +1,1 @@
+"""What survives of a batch: sums that add."""

@@ -1,1 +1,0 @@
-"""From pages and tables to files."""
