@@ -8,6 +8,8 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Locator, Page
 
+from headbook.charts.base.images import Ink
+
 DEFAULTS = {"view": "raw", "units": "pieces", "scale": "root", "mass": "90"}
 
 
@@ -33,6 +35,13 @@ def picture(address: str) -> Any:
     """The pixels of a picture in a ``data:`` address. *Shape:* ``(row, column, 4)``."""
     content = base64.b64decode(address.partition(",")[2])
     return np.array(Image.open(io.BytesIO(content)).convert("RGBA"))
+
+
+def ink_steps(address: str, ink: Ink) -> Any:
+    """Which step of an ink each pixel of a picture has. *Shape:* ``(row, column)``."""
+    same = (picture(address)[..., None, :] == np.array(ink)).all(-1)
+    assert same.any(-1).all(), "a colour that the ink lacks"
+    return same.argmax(-1)
 
 
 def cells(box: Locator, shape: tuple[int, int]) -> Any:

@@ -85,7 +85,7 @@ def test_the_csv_file_has_the_same_cells_and_empty_ones_for_missing_numbers(
 def test_many_exemplars_are_compressed(
     small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "PLAIN", 0)
+    monkeypatch.setattr(export, "UNCOMPRESSED", 0)
     export.write_exemplars(small_site.study, tmp_path)
     (packed,) = tmp_path.iterdir()
     assert packed.name == "exemplars.jsonl.gz"
@@ -200,8 +200,8 @@ def test_a_large_table_is_compressed_and_holds_the_same(
     """The most used ones stay as they are for longer; the same bytes every time."""
     basic = small_site.folder / "data"
     size = (basic / "layers.csv").stat().st_size
-    monkeypatch.setattr(export, "PLAIN", 0)
-    monkeypatch.setattr(export, "PLAIN_ONES", {"layers": size})
+    monkeypatch.setattr(export, "UNCOMPRESSED", 0)
+    monkeypatch.setattr(export, "UNCOMPRESSED_ONES", {"layers": size})
     assert export.write_tables(small_site.study, tmp_path) == []
     assert (tmp_path / "layers.csv").read_bytes() == (basic / "layers.csv").read_bytes()
     packed = tmp_path / "heads.csv.gz"

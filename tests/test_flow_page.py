@@ -1,7 +1,5 @@
 """The page of flow, and what sentence pages say of last states."""
 
-import base64
-import io
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import headbook
 import tiny
 import treebank
 from fakes import Fake, fake_results
 from headbook.analysis.arithmetic import effective_number
+from headbook.charts.base.ink import ink
 from headbook.metrics import all_metrics, flow_metrics
 from headbook.pages.flow.outputs import outputs
 from headbook.pages.flow.page import FlowPage, flow_page
@@ -28,6 +26,7 @@ from headbook.study.study import Study
 from headbook.study.summaries.sums import HeadColumn, TokenColumn
 from headbook.terms import State, View
 from pages import data_file, elements, html_of, text_of
+from panels import ink_steps
 from sites import make_study
 
 METRICS = "output_norm_share," + ",".join(m.id for m in flow_metrics(all_metrics().values()))
@@ -198,8 +197,7 @@ def test_measured_ratios_come_first_and_pictures_run_to_their_largest_share() ->
         "one half in each layer",
     ]
     for mixture, shares, most in zip(found.mixtures, (measured, half), (255, 102), strict=True):
-        data = base64.b64decode(mixture.image.partition(",")[2])
-        drawn = np.array(Image.open(io.BytesIO(data)))
+        drawn = ink_steps(mixture.image, ink(COLOURS))
         np.testing.assert_array_equal(drawn, np.rint(shares / most * (COLOURS - 1)))
         assert f"{round(100 * most / 255)}\u202f%, the largest share here" in mixture.note
 

@@ -1,6 +1,5 @@
 """Distances between heads, and the page that shows which heads are alike."""
 
-import io
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,11 +13,12 @@ from hypothesis import given as given_any
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
-from PIL import Image
 from scipy.spatial import distance
 
 import treebank
 from bare import Bare, Given, given
+from headbook.charts.base import images
+from headbook.charts.base.ink import ink
 from headbook.collection.collect import collect
 from headbook.metrics import all_metrics
 from headbook.metrics.attention import head_distance
@@ -38,6 +38,7 @@ from headbook.study.tables import HELLINGER
 from headbook.terms import View
 from looks import Row, Viewed
 from pages import elements, html_of, text_of
+from panels import ink_steps
 from sites import Site
 
 Floats = NDArray[np.float64]
@@ -423,7 +424,7 @@ def test_a_picture_of_distances_has_a_pixel_for_each_pair(study: Study) -> None:
         ("self-renorm-as-raw", View.RENORM, View.RAW),
         ("self-renorm", View.RENORM, View.RENORM),
     ):
-        pixels = np.asarray(Image.open(io.BytesIO(pictures[f"{name}.png"])))
+        pixels = ink_steps(images.inline(pictures[f"{name}.png"]), ink(256))
         places = both[order].order
         shares = both[view].value[np.ix_(places, places)] / most
         np.testing.assert_allclose(pixels / 255, shares, atol=0.5 / 255 + 1e-9)

@@ -1,7 +1,5 @@
 """The strongest exemplar of each head in three ways."""
 
-import base64
-import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from bare import Bare, Given
+from headbook.charts.base.ink import DIVERGING, ink
 from headbook.collection.collect import collect
 from headbook.pages.head.exemplarmaps import COLOURS, ExemplarMaps, alike, exemplar_maps
 from headbook.report.numbers.results import results
@@ -19,17 +17,13 @@ from headbook.study.sentencedata import Ranking
 from headbook.study.study import Study
 from looks import Viewed
 from naive_context import Written
+from panels import ink_steps
 
 
 @pytest.fixture(scope="module")
 def study(tiny_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Study:
     (file := tmp_path_factory.mktemp("some") / "some.txt").write_text("the old cat sees\nbirds\n")
     return collect(file, model=str(tiny_folder("bert")), metrics="sink_share", exemplars=1)
-
-
-def steps(image: str) -> "np.ndarray[Any, np.dtype[np.uint8]]":
-    """A map's palette entries."""
-    return np.array(Image.open(io.BytesIO(base64.b64decode(image.partition(",")[2]))))
 
 
 def displayed(study: Study, **changes: Any) -> ExemplarMaps:
@@ -45,7 +39,7 @@ def test_the_three_maps_are_the_weights_the_rest_and_what_is_carried(study: Stud
     sentence = study.sentence_data.sentences[first.index]
     special = np.array(sentence.texts[study.manifest.stacks[0].keys].special)
     found = displayed(study)
-    raw, nosink, carried = (steps(panel.image) for panel in found.panels)
+    raw, nosink, carried = (ink_steps(panel.image, ink(COLOURS)) for panel in found.panels)
     step = 256 // COLOURS
     np.testing.assert_array_equal(raw, first.attention // step)
     np.testing.assert_array_equal(nosink[:, special], 0)
@@ -99,7 +93,8 @@ def test_what_is_written_is_kept_of_the_strongest_sentence_token_against_token(
     pictures = alike(results(again)["self"], [displayed[0]])
     assert pictures is not None
     for panel, cells in zip(pictures.panels, displayed[0].written, strict=True):
-        np.testing.assert_array_equal(steps(panel.image), cells // 8)
+        drawn = ink_steps(panel.image, ink(COLOURS, DIVERGING))
+        np.testing.assert_array_equal(drawn, cells // 8)
 
 
 def test_without_values_nothing_is_said_of_what_is_written(study: Study) -> None:
