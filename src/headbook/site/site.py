@@ -273,7 +273,8 @@ class _Writer:
             text = bare(file.read_text(encoding="utf-8"))
             file.write_text(text, encoding="utf-8", newline="\n")
         style = assets / "site.css"
-        rules = compact(style.read_text(encoding="utf-8")), *colour_rules(), *size_rules()
+        most = max(n for s in self.study.manifest.stacks for n in (s.n_layers, s.n_heads))
+        rules = compact(style.read_text(encoding="utf-8")), *colour_rules(), *size_rules(most)
         style.write_text("".join(rules), encoding="utf-8", newline="\n")
         if self._preview[0]:
             (self.folder / publish.PREVIEW).write_bytes(self._preview[0])

@@ -7,7 +7,6 @@ from headbook.charts.base.ink import DARK, DARK_DIVERGING, DIVERGING, STOPS, col
 from headbook.pages.parts.cells import COLOUR_STEPS
 
 PAPER = "var(--paper)"  # of any page
-MOST_TILES = 128  # heads of a layer, or layers
 
 
 def colour_rules() -> Iterator[str]:
@@ -41,9 +40,9 @@ def _both(light: str, dark: str) -> str:
     return f"light-dark({light},{dark})"
 
 
-def size_rules() -> Iterator[str]:
-    """How many columns and rows a table of tiles has, which no attribute may say."""
-    for number in range(1, MOST_TILES + 1):
+def size_rules(most: int) -> Iterator[str]:
+    """How many columns and rows, up to so many, a table of tiles has; no attribute may say it."""
+    for number in range(1, most + 1):
         yield f".n{number}{{--cols:{number}}}.r{number}{{--rows:{number}}}"
 
 
