@@ -1,7 +1,7 @@
 "use strict";
 /* A site in one file. Pages, scripts, data and files stand in the document as blocks of text, which
-   `headbook.site.bundle.solid` packs and which are opened when something of them is asked for; a page
-   takes the place of the body, and the site's scripts run for it as they do in the folder. The
+   `headbook.site.bundle.solid` packs and which are opened when something of them is asked for; a
+   page takes the place of the body, and the site's scripts run for it as they do in the folder. The
    address holds the page and what its views put there: #/heads/L00-H01.html#view=renorm. */
 (() => {
   const FIRST = "index.html", MISSING = "404.html", TABLES = "data.html";

@@ -182,8 +182,8 @@ def test_documents_name_every_folder_of_the_code(folder: str) -> None:
 
 
 def test_modules_that_documents_name_exist() -> None:
-    """`headbook.x.y` is a module, or a name in one."""
-    text = "".join(TEXT.values())
+    """`headbook.x.y` is a module, or a name in one; in types of scripts, too."""
+    text = "".join((*TEXT.values(), read(ROOT / "templates" / "headbook.d.ts")))
     dotted = set(re.findall(r"`(headbook(?:\.\w+)+)`", text)) - {"headbook.toml"}
     assert len(dotted) > len(FOLDERS)
     for each in dotted:
