@@ -50,7 +50,7 @@ type AttentionData = {
   queries?: TokenText; keys: TokenText; causal: boolean; weights: string; norms: number[];
   bytes?: Uint8Array;
 };
-/** `headbook.site.scripts._shown`: all maps of a stack in a sentence. */
+/** `headbook.site.scripts._visible_rows`: all maps of a stack in a sentence. */
 type StackData = AttentionData & { places: [number, number][]; heads: number; texts: string[] };
 type StoredMap = {
   queries: TokenText; keys: TokenText; causal: boolean; steps: Uint8Array; norms: number[];
@@ -99,9 +99,9 @@ interface Drawing {
   colour: (part: number, scheme?: "light" | "dark") => Colour;
   sided: (value: number) => Colour;
   paintMap: (
-    canvas: HTMLCanvasElement, shown: Drawable, scale: Scale | "difference", near: Pair,
+    canvas: HTMLCanvasElement, map: Drawable, scale: Scale | "difference", near: Pair,
   ) => void;
-  cellAt: (event: MouseEvent, canvas: HTMLCanvasElement, shown?: Drawable) => Cell | null;
+  cellAt: (event: MouseEvent, canvas: HTMLCanvasElement, map?: Drawable) => Cell | null;
   paintLines: (
     canvas: HTMLCanvasElement, views: Seen[], query: Maybe, share: number,
     room: { height: number; width: number; inks: string[] },
@@ -210,7 +210,7 @@ type PathMetric = {
   id: string; title: string; axis: string; ranks: boolean; start: Maybe; views: PathView[];
 };
 type PathsData = { kinds: string[]; names: string[]; metrics: PathMetric[] };
-/** The nearest vocabulary tokens: `headbook.pages.sentence.entries.story_data`. */
+/** The nearest vocabulary tokens: `headbook.pages.sentence.entries.trajectory_data`. */
 type Entries = Record<string, { layers: number[]; cells: [string, string][][][] }>;
 /** Which token of a sentence is chosen, and of which stacks. */
 type TokenDetail = { place: number; stacks: string[]; name: string };
@@ -235,7 +235,7 @@ type Head = {
 type Column = { key: string; metric: string; share: boolean; title: string; unit: string };
 type Packed = { value: string; low: string; high: string; thin: string };
 type Values = { value: Float64Array; low: Float32Array; high: Float32Array; thin: boolean[] };
-type Numbers = Map<string, Column & Values>;
+type ValuesByColumn = Map<string, Column & Values>;
 type HeadList = Omit<HeadListData, "heads" | "columns"> & {
   heads: Head[]; columns: Map<string, Column>; first: string[];
 };
@@ -252,8 +252,8 @@ interface List {
   read: (list: HeadList, hash: string) => ListState;
   write: (list: HeadList, state: ListState) => string;
   words: (list: HeadList, name: WordName) => string[];
-  passes: (state: ListState, numbers: Numbers) => (head: Head) => boolean;
-  order: (state: ListState, numbers: Numbers) => (a: Head, b: Head) => number;
+  passes: (state: ListState, numbers: ValuesByColumn) => (head: Head) => boolean;
+  order: (state: ListState, numbers: ValuesByColumn) => (a: Head, b: Head) => number;
   rowOf: (head: Head, columns: (Column & Values)[]) => HTMLTableRowElement;
 }
 interface NumberFormats {
@@ -271,7 +271,7 @@ type Controls = (box: HTMLElement, list: HeadList, use: {
 type Scatter = (box: HTMLElement, what: {
   heads: Head[]; stacks: [string, string][]; root: string;
   x: Column & Values; y: Column & Values;
-}) => (shown: Set<number>) => void;
+}) => (visible: Set<number>) => void;
 
 /* --- the overview and the foot of pages --- */
 
@@ -306,7 +306,7 @@ type FindData = {
   same: Record<string, string[]>; sentences: [number: number, href: string, text: string, other?: string][]; total: number;
   tokens: FindToken[]; types: string[];
 };
-/** A live chart: a Vega-Lite specification, its rows by column (`headbook.charts.columnar`). */
+/** A live chart: its specification, and its rows by column (`headbook.charts.base.render.columnar`). */
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };
 type ChartSpec = { datasets?: Record<string, Record<string, ChartColumn>> };
 

@@ -22,7 +22,7 @@ from headbook.study.summaries.sums import (
     TokenColumn,
     TokenSums,
 )
-from headbook.terms import Kind, Stack, View
+from headbook.terms import Kind, Stack, Twin, View
 from views import SELF
 
 Floats = NDArray[np.float64]
@@ -84,7 +84,7 @@ def head_table(numbers: Mapping[HeadColumn, Fake], sentences: int) -> HeadTable:
 def fake_results(
     numbers: Mapping[HeadColumn, Fake],
     *,
-    twins: Mapping[str, Mapping[HeadColumn, Fake]] | None = None,
+    twins: Mapping[Twin, Mapping[HeadColumn, Fake]] | None = None,
     tokens: Mapping[TokenColumn, tuple[Any, float]] | None = None,
     stack: str = "self",
     causal: bool = False,
@@ -94,7 +94,7 @@ def fake_results(
     """The results of one stack.
 
     Args:
-        twins: numbers of what the model is compared with, by name.
+        twins: numbers of what the model is compared with.
         tokens: averages over tokens by layer, and their spread.
     """
     table = head_table(numbers, sentences)

@@ -12,7 +12,7 @@ from headbook.collection.collect import collect
 from headbook.inputs import Sentence, Word
 from headbook.model.model import load_model, untrained
 from headbook.study.study import Study
-from headbook.terms import Baseline
+from headbook.terms import Baseline, Twin
 from headbook.text.baselines import shuffled, twins
 
 Folder = Callable[[str], Path]
@@ -47,8 +47,8 @@ def test_a_text_without_spaces_stays_without() -> None:
 
 
 def test_an_option_names_kinds_and_seeds() -> None:
-    assert [name for name, _, _ in twins("none", 3)] == []
-    assert [(kind, seed) for _, kind, seed in twins("shuffled,untrained", 2)] == [
+    assert [*twins("none", 3)] == []
+    assert [*twins("shuffled,untrained", 2)] == [
         (Baseline.UNTRAINED, 0),
         (Baseline.UNTRAINED, 1),
         (Baseline.SHUFFLED, 0),
@@ -82,7 +82,7 @@ def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Stud
 
 
 def test_every_metric_is_there_for_every_twin(study: Study) -> None:
-    assert list(study.twins) == ["untrained 0", "untrained 1", "shuffled 0"]
+    assert list(map(str, study.twins)) == ["untrained 0", "untrained 1", "shuffled 0"]
     own = set(study.heads["metric"])
     for name, table in study.compared.groupby("control"):
         assert set(table["metric"]) == own, name
@@ -104,4 +104,5 @@ def test_twins_are_stored_with_the_study(study: Study, tmp_path: Path) -> None:
     study.save(tmp_path / "study")
     loaded = Study.load(tmp_path / "study")
     assert list(loaded.twins) == list(study.twins)
+    assert all(Twin.of(str(twin)) == twin for twin in loaded.twins)
     np.testing.assert_array_equal(loaded.compared["value"], study.compared["value"])

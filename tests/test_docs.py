@@ -1,5 +1,6 @@
 """What documents say is true of the code."""
 
+import ast
 import dataclasses
 import importlib
 import inspect
@@ -7,6 +8,7 @@ import pkgutil
 import re
 import shlex
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,7 @@ NOT_OURS = {  # what looks like a path of this project or of a site, and whose i
 }
 SUFFIXES = r"md|py|toml|cff|yml|txt|html|csv|json|tex|bib"
 PATH = re.compile(rf"`(\.?/?(?:[\w.-]+/)+[\w.-]*|[\w.-]+\.(?:{SUFFIXES})|/\w+)`")
+DEFINED = re.compile(r"^ *(?:def |class )?(\w+)(?=[(:\[]| =)", re.MULTILINE)
 HOST = re.compile(r"(?<![\w./:~])/(?:home|root|tmp|usr|opt|mnt|srv|work|Users)/")
 REGISTRY = re.compile(r"--(?:extra-)?index-url|--proxy|pypi\.org/simple|/simple/|HF_ENDPOINT")
 
@@ -174,18 +177,63 @@ def test_documents_name_no_place_of_a_machine_and_no_address_of_a_registry(file:
     assert not REGISTRY.findall(read(file))
 
 
-@pytest.mark.parametrize("folder", FOLDERS)
-def test_documents_name_every_folder_of_the_code(folder: str) -> None:
-    text = read(CONTRIBUTING)
-    assert f"| `src/headbook/{folder}` |" in text
-    assert f"`headbook.{folder}`" in text
+def test_the_map_has_every_folder_of_the_code_and_no_other() -> None:
+    rows = re.findall(r"^\| `src/headbook/(\w+)` \|", read(CONTRIBUTING), re.MULTILINE)
+    assert sorted(rows) == FOLDERS
+
+
+def test_the_picture_of_the_flow_has_every_folder() -> None:
+    """All but the command line and the annotator's data, through which nothing flows."""
+    (_, picture), *_ = blocks(read(CONTRIBUTING), "text")
+    assert {*FOLDERS} - {*re.findall(r"\w+", picture)} == {"cli", "data"}
+
+
+def test_functions_that_documents_link_are_in_their_files() -> None:
+    """``[`Class.method`](file.py)``; those of the way of a number, and those to change."""
+    links = [
+        (file.parent / path, wanted)
+        for file in DOCUMENTS
+        for wanted, path in re.findall(r"\[`([\w.]+)`\]\(([\w/.-]+\.py)\)", read(file))
+    ]
+    assert len(links) > 12
+    for path, wanted in links:
+        assert wanted in defined(ast.parse(path.read_text(encoding="utf-8")).body), wanted
+
+
+def defined(body: list[ast.stmt], of: str = "") -> Iterator[str]:
+    """Functions, classes and constants of a module, and ``Class.method``."""
+    for node in body:
+        match node:
+            case ast.FunctionDef():
+                yield of + node.name
+            case ast.ClassDef():
+                yield of + node.name
+                yield from defined(node.body, f"{node.name}.")
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield of + name
+
+
+def test_names_that_contributing_uses_exist() -> None:
+    """A name of code in running text is defined somewhere, or is a file, a folder, a program."""
+    text = prose(read(CONTRIBUTING))
+    spans = set(re.findall(r"`([A-Za-z_][\w.]*)`", text))
+    code = [*SOURCE.rglob("*.py"), *(ROOT / "tests").glob("*.py")]
+    known = {name for file in code for name in DEFINED.findall(read(file))}
+    known |= {name for file in code for name in (file.name, file.stem)}
+    known |= {file.name for file in ROOT.iterdir()} | {
+        Path(path).name for path in PATH.findall(text)
+    }
+    known |= {"sh", "python", "tsc", "window.headbook"}  # of blocks, of programs and of scripts
+    wanted = {span for span in spans if {span, span.rpartition(".")[2]}.isdisjoint(known)}
+    assert len(spans) > 30
+    assert wanted == set()
 
 
 def test_modules_that_documents_name_exist() -> None:
-    """`headbook.x.y` is a module, or a name in one."""
-    text = "".join(TEXT.values())
+    """`headbook.x.y` is a module, or a name in one; in types of scripts, too."""
+    text = "".join((*TEXT.values(), read(ROOT / "templates" / "headbook.d.ts")))
     dotted = set(re.findall(r"`(headbook(?:\.\w+)+)`", text)) - {"headbook.toml"}
-    assert len(dotted) > len(FOLDERS)
+    assert len(dotted) > 5
     for each in dotted:
         assert found(each), each
 

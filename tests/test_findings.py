@@ -11,9 +11,10 @@ from headbook.report import findings
 from headbook.report.findings import find, looks, travels, twins
 from headbook.report.numbers.results import StackResults, results
 from headbook.study.summaries.sums import HeadColumn, TokenColumn
-from headbook.terms import Space, State, View
+from headbook.terms import Baseline, Space, State, Twin, View
 from sites import Site
 
+FIRST, SECOND = (Twin(Baseline.UNTRAINED, seed) for seed in range(2))
 DISTANCE = HeadColumn("attention_distance", View.RAW, "")
 SHARE = HeadColumn("sink_share", View.RAW, "")
 VARIABILITY = HeadColumn("variability", View.RAW, "")
@@ -35,13 +36,13 @@ def test_metrics_in_which_no_layer_differs_from_the_untrained_twin_are_listed() 
         SHARE: Fake([[0.2], [0.1]]),
         VARIABILITY: Fake([[0.2]] * 2),
     }
-    of = fake_results(model, twins={"untrained 0": same, "untrained 1": other})
+    of = fake_results(model, twins={FIRST: same, SECOND: other})
     (text,) = finding_texts(twins.like_untrained, of)
     assert text == (
         "No clear difference from the same architecture with random weights (2 seeds), in any "
         "layer: attention distance, attention variability (sample of 40)."
     )
-    one = fake_results({SHARE: Fake([[0.5], [0.1]])}, twins={"untrained 0": {SHARE: same[SHARE]}})
+    one = fake_results({SHARE: Fake([[0.5], [0.1]])}, twins={FIRST: {SHARE: same[SHARE]}})
     assert not finding_texts(twins.like_untrained, one)
     assert not finding_texts(twins.like_untrained, fake_results(model))
 
@@ -50,7 +51,7 @@ def test_with_one_seed_the_band_is_the_interval_of_the_twin() -> None:
     def of(spread: float) -> list[str]:
         twin = {DISTANCE: Fake([[5.5]], spread=spread)}
         model = {DISTANCE: Fake([[5.0]], spread=0.01)}
-        return finding_texts(twins.like_untrained, fake_results(model, twins={"untrained 0": twin}))
+        return finding_texts(twins.like_untrained, fake_results(model, twins={FIRST: twin}))
 
     assert of(5.0)
     assert not of(0.01)

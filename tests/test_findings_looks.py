@@ -10,7 +10,7 @@ from fakes import SENTENCES, Fake, fake_results, finding_texts, half_of, up_and_
 from headbook.report.findings import CHOICE, REPORT, looks
 from headbook.report.wording import interval, number
 from headbook.study.summaries.sums import HeadColumn
-from headbook.terms import View
+from headbook.terms import Baseline, Twin, View
 from ratios import Part, ratio
 
 DISTANCE = HeadColumn("attention_distance", View.RAW, "")
@@ -88,7 +88,7 @@ def test_a_run_that_is_farthest_by_luck_is_not() -> None:
     ],
 )
 def test_the_trend_says_what_random_weights_show(seeds: list[Any], says: str) -> None:
-    twins_ = {f"untrained {n}": {DISTANCE: Fake(seed)} for n, seed in enumerate(seeds)}
+    twins_ = {Twin(Baseline.UNTRAINED, n): {DISTANCE: Fake(seed)} for n, seed in enumerate(seeds)}
     of = fake_results({DISTANCE: Fake([[3], [1], [8], [2]])}, twins=twins_)
     (text,) = finding_texts(looks.trend, of)
     assert says in text
@@ -96,8 +96,9 @@ def test_the_trend_says_what_random_weights_show(seeds: list[Any], says: str) ->
 
 
 def test_without_an_untrained_twin_nothing_is_said_of_it() -> None:
-    shuffled = {"shuffled 0": {DISTANCE: Fake(ONE_FAR)}}
-    for twin in ({}, shuffled):
+    shuffled = {Twin(Baseline.SHUFFLED, 0): {DISTANCE: Fake(ONE_FAR)}}
+    nobody: dict[Twin, Any] = {}
+    for twin in (nobody, shuffled):
         of = fake_results({DISTANCE: Fake(ONE_FAR)}, twins=twin)
         assert "random weights" not in finding_texts(looks.trend, of)[0]
 

@@ -1,4 +1,4 @@
-"""What exists several times gives the same answers: those of ``fixtures/answers.json``.
+"""What exists several times gives the same answers: those of ``fixtures/implementations.json``.
 
 How numbers are written: in Python and in ``numbers.js``. Attention between words: as tensor
 operations and as compiled loops (both while a model runs), of stored maps without torch, for
@@ -31,7 +31,8 @@ from headbook.text.texts import Texts
 from sites import Site
 from views import SELF, Marks
 
-ANSWERS = json.loads((Path(__file__).parent / "fixtures/answers.json").read_text(encoding="utf-8"))
+FIXTURE = Path(__file__).parent / "fixtures" / "implementations.json"
+GIVEN = json.loads(FIXTURE.read_text(encoding="utf-8"))
 IN_PAGE = {
     "numbers": """(cases) => cases.map(({ value, share, like }) => {
         const given = (each) => (each === null ? NaN : each);
@@ -104,7 +105,7 @@ class Case(NamedTuple):
         return of_words
 
 
-CASES = [Case.of(given) for given in ANSWERS["words"]]
+CASES = [Case.of(given) for given in GIVEN["words"]]
 BOTH = pytest.mark.parametrize("case", CASES, ids=["both ways", "causal"])
 
 
@@ -112,14 +113,14 @@ def given(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-@pytest.mark.parametrize("case", ANSWERS["numbers"], ids=lambda case: case["text"])
+@pytest.mark.parametrize("case", GIVEN["numbers"], ids=lambda case: case["text"])
 def test_numbers_are_written_in_python(case: dict[str, Any]) -> None:
     like = {"like": given(case["like"])} if "like" in case else {}
     text = wording.number(given(case["value"]), share=case.get("share", False), **like)
     assert text == case["text"]
 
 
-@pytest.mark.parametrize("case", ANSWERS["intervals"], ids=lambda case: case["text"])
+@pytest.mark.parametrize("case", GIVEN["intervals"], ids=lambda case: case["text"])
 def test_intervals_are_written_in_python(case: dict[str, Any]) -> None:
     ends = given(case["low"]), given(case["high"])
     assert wording.interval(*ends, share=case.get("share", False)) == case["text"]
@@ -163,8 +164,8 @@ def test_pages_write_the_same_numbers_and_add_up_the_same_words(
 ) -> None:
     page = open_page(encoder_site.folder / "heads.html")
     for kind in ("numbers", "intervals"):
-        found = page.evaluate(IN_PAGE[kind], ANSWERS[kind])
-        assert found == [case["text"] for case in ANSWERS[kind]]
+        found = page.evaluate(IN_PAGE[kind], GIVEN[kind])
+        assert found == [case["text"] for case in GIVEN[kind]]
     page = open_page(next((encoder_site.folder / "heads").glob("*.html")))
     for case in CASES:
         data = {"keys": text_data(case.displayed), "causal": case.causal, "norms": []}

@@ -19,8 +19,8 @@ from bare import STACKS, Bare
 from headbook.pages.widgets.neurons import neurons_data, reason
 from headbook.passes.retrace import fits
 from headbook.report.numbers.results import results as results_of
-from headbook.study.manifest import Gap
-from headbook.study.querykeys import GAP, MOST_BYTES, Place, QueriesAndKeys, complete, size
+from headbook.study.gaps import Gap, Lack
+from headbook.study.querykeys import MOST_BYTES, Place, QueriesAndKeys, complete, size
 from headbook.study.sentencedata import STEPS
 from headbook.study.study import Study
 from headbook.terms import Side, Stack
@@ -204,11 +204,11 @@ def test_where_weights_do_not_come_out_again_nothing_is_kept(made: Made) -> None
     """Numbers of 8 bits are too coarse: the model's own sums are rounded."""
     study = made("bert", dtype="bfloat16")
     assert not study.sentence_data.queries_and_keys
-    [gap] = [gap for gap in study.manifest.gaps if gap.what == GAP]
+    [gap] = [gap for gap in study.manifest.gaps if gap.key == Lack.WEIGHTS]
     assert reason(results_of(study)["self"], study.sentence_data.sentences[0]) == gap.why
-    assert gap == Gap(GAP, "self", gap.why)
+    assert gap == Gap("how weights come about", "self", gap.why, Lack.WEIGHTS)
     assert "differ by more than 1e-05" in gap.why
-    assert not [gap for gap in made("bert").manifest.gaps if gap.what == GAP]
+    assert not [gap for gap in made("bert").manifest.gaps if gap.key == Lack.WEIGHTS]
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "bart"])

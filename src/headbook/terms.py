@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 UPOS = (
     "ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM",
@@ -86,6 +87,26 @@ class Baseline(StrEnum):
     """The same architecture with random weights."""
     SHUFFLED = "shuffled"
     """The same words in random order."""
+
+
+class Twin(NamedTuple):
+    """One thing that a model is compared with; as text ``untrained 0``, as files have it."""
+
+    baseline: Baseline
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.baseline} {self.seed}"
+
+    @classmethod
+    def of(cls, text: str) -> "Twin":
+        """The twin that files call so.
+
+        Raises:
+            ValueError: no twin is called so.
+        """
+        baseline, seed = text.split()
+        return cls(Baseline(baseline), int(seed))
 
 
 class State(StrEnum):

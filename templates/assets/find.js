@@ -11,7 +11,7 @@
    * @typedef {{ query: string, words: string[][], place: Place | null, number: number }} Asked
    */
   const { all, one, make, load, folded, root, targetOf } = window.headbook;
-  const SHOWN = 5, MOST = 1000, WINDOW = 160, BEFORE = 50;
+  const OFFERED = 5, MOST = 1000, WINDOW = 160, BEFORE = 50;
   const PLACE = new RegExp(
     /^(?:(encoder|decoder|cross|self)(?=[\s\d])\s*)?/.source +
       /(?:(l|layer)?\s*(\d+))?[\s·.,:/-]*(?:(h|head)?\s*(\d+))?$/.source,
@@ -193,8 +193,8 @@
     const group = make("div", { role: "group", "aria-label": `${title}, ${many}` });
     const heading = make("p", { "aria-hidden": "true" }, `${title} `);
     heading.append(make("small", {}, many));
-    group.append(heading, ...found.slice(0, SHOWN).map((each) => optionOf(each, asked)));
-    if (found.length > SHOWN) {
+    group.append(heading, ...found.slice(0, OFFERED).map((each) => optionOf(each, asked)));
+    if (found.length > OFFERED) {
       made += 1;
       const rest = Math.min(found.length, MOST).toLocaleString("en-US");
       const more = make(
@@ -203,7 +203,7 @@
         `Show ${rest === many ? "all" : "the first"} ${rest}`,
       );
       more.addEventListener("click", () => {
-        const others = found.slice(SHOWN, MOST).map((each) => optionOf(each, asked));
+        const others = found.slice(OFFERED, MOST).map((each) => optionOf(each, asked));
         more.replaceWith(...others);
         replaced.set(more, others[0]);
       });

@@ -12,7 +12,7 @@
     const limit = Number(box.dataset.limit);
     const table = one("table.finding"), body = one("tbody", table);
     const status = one("[data-count]"), rest = one("[data-all]");
-    /** @type {Numbers} */
+    /** @type {ValuesByColumn} */
     const numbers = new Map();
     const state = read(list, hash());
     /** @type {Map<number, HTMLTableRowElement>} */

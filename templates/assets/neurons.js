@@ -134,11 +134,11 @@
         const last = this.current ? this.current.query.length - 1 : -1,
           now = this.dimension;
         /** @type {Lookup<number>} */
-        const ways = {
+        const moves = {
           ArrowLeft: Math.max(0, (now ?? 1) - 1), ArrowRight: Math.min(last, (now ?? -1) + 1),
           Home: 0, End: last,
         };
-        const next = ways[event.key];
+        const next = moves[event.key];
         if (next === undefined) return;
         event.preventDefault();
         this.look(next);

@@ -96,10 +96,10 @@
         const { q, k } = instance.now, last = list.childElementCount - 1;
         const place = (looks ? q : k) ?? -1;
         /** @type {Lookup<number>} */
-        const ways = {
+        const moves = {
           ArrowUp: Math.max(0, place - 1), ArrowDown: Math.min(last, place + 1), Home: 0, End: last,
         };
-        const next = ways[event.key];
+        const next = moves[event.key];
         if (next === undefined && !["Enter", "Escape"].includes(event.key)) return;
         event.preventDefault();
         if (event.key === "Enter") instance.keep(q, k);

@@ -279,11 +279,11 @@
       const n = typeof columns === "function" ? columns() : columns, start = now - (now % n);
       const end = Math.min(start + n, links.length) - 1;
       /** @type {Lookup<number>} */
-      const ways = {
+      const moves = {
         ArrowLeft: Math.max(now - 1, start), ArrowRight: Math.min(now + 1, end),
         ArrowUp: now - n, ArrowDown: now + n, Home: start, End: end,
       };
-      const next = ways[event.key];
+      const next = moves[event.key];
       if (next === undefined) return;
       event.preventDefault();
       if (links[next]) links[next].focus();

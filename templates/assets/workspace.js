@@ -44,7 +44,7 @@
       /** @type {HTMLElement[]} */
       this.words = [];
       /** @type {HTMLButtonElement[]} */
-      this.ways = [];
+      this.directions = [];
       this.mask = make("input", { type: "checkbox" });
       /** @type {WorkspaceLike["summaryOf"]} */
       this.summaryOf = (view) => this.cards.get(view.name)?.[5] ?? "";
@@ -150,7 +150,7 @@
     startBar() {
       const bar = one("[data-bar]", this.page);
       const group = make("span", { class: "turn", role: "group", "aria-label": "Chosen token as" });
-      this.ways = Object.entries({
+      this.directions = Object.entries({
         query: "query (where it attends)",
         key: "key (what attends to it)",
       }).map(([direction, text]) => {
@@ -162,7 +162,7 @@
         button.addEventListener("click", () => this.turn(direction === "query" ? "query" : "key"));
         return button;
       });
-      group.append(...this.ways);
+      group.append(...this.directions);
       this.mask.addEventListener("change", () =>
         switches.set({ view: this.mask.checked ? "nosink" : "raw" }),
       );
@@ -341,7 +341,7 @@
       this.grids.forEach((grid) => grid.mark(this.heads));
       const { view } = switches.state, { q, k } = this.kept;
       this.mask.checked = view === "nosink" || view === "renorm";
-      this.ways.forEach((button) =>
+      this.directions.forEach((button) =>
         button.setAttribute(
           "aria-pressed",
           String(button.dataset.direction === (this.fromQuery ? "query" : "key")),

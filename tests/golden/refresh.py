@@ -36,8 +36,10 @@ class _Outline(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if not self._chart:
-            shown = "".join(f' {name}="{PICTURE.sub("…", v or "")}"' for name, v in sorted(attrs))
-            self._line(f"<{tag}{shown}>")
+            attributes = "".join(
+                f' {name}="{PICTURE.sub("…", v or "")}"' for name, v in sorted(attrs)
+            )
+            self._line(f"<{tag}{attributes}>")
         if tag in EMPTY:
             return
         self._depth += 1

@@ -118,7 +118,7 @@ def _planned(run: Run, listed: int) -> dict[str, float]:
         listed=listed,
         metrics=len(run.metrics),
         spaces=2 if asked else 0,
-        twins=tuple(name for name, *_ in twins(run.config.control, run.config.control_seeds)),
+        twins=tuple(map(str, twins(run.config.control, run.config.control_seeds))),
         random=RANDOM_TOKENS if attention_metrics(run.metrics, Source.RANDOM) else 0,
         parameters=parameters,
         vocabulary=vocabulary,

@@ -8,11 +8,12 @@ from headbook.model.model import Model
 from headbook.model.vocabulary.embedding import Embedding
 from headbook.model.vocabulary.lens import Lens, NoLens
 from headbook.passes.demonstration import NEEDED, refusal
-from headbook.study.manifest import Gap
+from headbook.study.gaps import Gap, Lack
 from headbook.terms import Side, Space, State
 from headbook.text.rarity import Rarity
 
 LENS = "logit lens"
+NEEDS = (Need.TAGS, Lack.TAGS, "tagged"), (Need.TREE, Lack.TREE, "parsed")  # and their counts
 
 
 def find_gaps(
@@ -46,7 +47,7 @@ def _architecture(model: Model, architecture: Architecture) -> Iterator[Gap]:
     if not architecture.hooked:
         yield Gap(
             "queries, keys and values", "",
-            f"{architecture.unhooked}; the weights come from output_attentions",
+            f"{architecture.unhooked}; the weights come from output_attentions", Lack.QUERIES,
         )  # fmt: skip
     if not architecture.layers:
         yield Gap(
@@ -98,14 +99,14 @@ def _annotation(
 ) -> Iterator[Gap]:
     needed = _needs(metrics)
     for name, stack in architecture.stacks.items():
-        for need, count in ((Need.TAGS, "tagged"), (Need.TREE, "parsed")):
+        for need, key, count in NEEDS:
             applies = need is Need.TAGS or not stack.crosses
             if need in needed and applies and not counts.get(f"{stack.keys}.{count}"):
                 option = "--annotator" if stack.keys is Side.SOURCE else "--target-annotator"
                 yield Gap(
                     need.value, name,
                     f"the {stack.keys} texts have none; give a spaCy pipeline with {option}, "
-                    "or CoNLL-U",
+                    "or CoNLL-U", key,
                 )  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def _values(model: Model, architecture: Architecture, metrics: Iterable[Metric])
         if architecture.hooked
         else architecture.unhooked
     )
-    yield from (Gap(Need.VALUES.value, name, why) for name in architecture.stacks)
+    yield from (Gap(Need.VALUES, name, why, Lack.VALUES) for name in architecture.stacks)
 
 
 def _context(
@@ -136,11 +137,12 @@ def _context(
     of_passages = [metric.title for metric in heads if Need.PASSAGES in metric.needs]
     for name, stack in architecture.stacks.items():
         if Need.OUTPUTS in known and not architecture.hooked:
-            yield Gap(Need.OUTPUTS.value, name, architecture.unhooked)
+            yield Gap(Need.OUTPUTS, name, architecture.unhooked, Lack.OUTPUTS)
         elif Need.PASSAGES in known and not counts.get(f"{stack.queries}.joined"):
             yield Gap(
                 " and ".join(of_passages), name,
                 f"every {stack.queries} text counts as one sentence; --pack joins as many as fit",
+                Lack.PASSAGES,
             )  # fmt: skip
 
 
@@ -159,9 +161,10 @@ def _two_texts(architecture: Architecture, metrics: Iterable[Metric]) -> Iterato
     for name, stack in architecture.stacks.items():
         for metric in metrics:
             if isinstance(metric, HeadMetric) and stack.crosses and not metric.applies(stack):
-                yield Gap(metric.title, name, "positions and words of two texts do not compare")
+                why = "positions and words of two texts do not compare"
+                yield Gap(metric.title, name, why, metric.id)
             elif isinstance(metric, FlowMetric) and stack.crosses:
-                yield Gap(metric.title, name, "all keys are of another text")
+                yield Gap(metric.title, name, "all keys are of another text", metric.id)
 
 
 def _demonstration(

@@ -8,7 +8,8 @@ from headbook.dates import today
 from headbook.inputs import TREEBANK
 from headbook.model.architecture import Architecture
 from headbook.model.encode import special_pattern
-from headbook.study.manifest import SCHEMA, Check, Gap, InputFacts, Manifest, ModelFacts, Rounding
+from headbook.study.gaps import Gap
+from headbook.study.manifest import SCHEMA, Check, InputFacts, Manifest, ModelFacts, Rounding
 from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import Kind, Side
 from headbook.text.rarity import NONE

@@ -51,7 +51,7 @@ from headbook.study.facets import Facets
 from headbook.study.sentencedata import SentenceData
 from headbook.study.study import Study, head_tables
 from headbook.study.summaries.sums import CorpusSums
-from headbook.terms import Baseline, Side
+from headbook.terms import Baseline, Side, Twin
 from headbook.text.annotate import Annotator
 from headbook.text.baselines import shuffled
 from headbook.text.baselines import twins as twins_of
@@ -154,10 +154,10 @@ class Run:
             rounded=roundings(self.model, self.architecture, few, embeddings),
         )
         twins = {}
-        for name, kind, seed in twins_of(self.config.control, self.config.control_seeds):
-            twin = self._twin(kind, seed)
-            self.progress.stage(name, twin._measured_tokens)  # noqa: SLF001
-            twins[name] = head_tables(twin._measured())  # noqa: SLF001 - of this kind
+        for twin in twins_of(self.config.control, self.config.control_seeds):
+            run = self._twin(twin)
+            self.progress.stage(str(twin), run._measured_tokens)  # noqa: SLF001
+            twins[twin] = head_tables(run._measured())  # noqa: SLF001 - of this kind
         return Study(manifest, corpus_sums, sentence_data, twins)
 
     @property
@@ -177,7 +177,7 @@ class Run:
         """Whether anything is taken on the sample."""
         return bool(sampled_metrics(self.metrics) or context_metrics(self.metrics))
 
-    def _twin(self, kind: Baseline, seed: int) -> "Run":
+    def _twin(self, twin: Twin) -> "Run":
         """The same run with another model, or with other texts."""
         same = replace(
             self,
@@ -186,9 +186,9 @@ class Run:
             tokens=False,
             progress=Inside(self.progress),
         )
-        if kind is Baseline.SHUFFLED:
-            return replace(same, arrange=partial(shuffled, seed=seed))
-        model, mine = untrained(self.model, seed), self.architecture
+        if twin.baseline is Baseline.SHUFFLED:
+            return replace(same, arrange=partial(shuffled, seed=twin.seed))
+        model, mine = untrained(self.model, twin.seed), self.architecture
         architecture = examine(model, instead=mine.unhooked)
         architecture = replace(architecture, stacks=mine.stacks, padded=mine.padded)
         return replace(same, model=model, architecture=architecture)

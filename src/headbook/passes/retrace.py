@@ -15,8 +15,8 @@ from torch.overrides import TorchFunctionMode
 from headbook.attention.frame import Frame
 from headbook.model.architecture import Architecture, Call
 from headbook.model.hook import Attention
-from headbook.study.manifest import Gap
-from headbook.study.querykeys import GAP, MOST_BYTES, Place, QueriesAndKeys, size
+from headbook.study.gaps import Gap, Lack
+from headbook.study.querykeys import MOST_BYTES, Place, QueriesAndKeys, size
 from headbook.study.sentencedata import SentenceData, StoredSentence
 from headbook.terms import Stack
 from headbook.text.batch import Batch
@@ -127,9 +127,10 @@ def untraced(
         sizes = {sentence.index: _sizes(stack, sentence) for sentence in asked}
         if any(fits(stack, *n) and (name, index) not in kept for index, n in sizes.items()):
             yield Gap(
-                GAP, name,
+                "how weights come about", name,
                 f"weights computed again from queries and keys differ by more than {TOLERANCE:g}: "
                 "numbers are coarser than float32, or the softmax holds more than the keys",
+                Lack.WEIGHTS,
             )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from headbook.config import FACETS
 from headbook.errors import ConfigError
 from headbook.inputs import Sentence
 from headbook.metrics.base import HeadMetric
-from headbook.study.manifest import Gap
+from headbook.study.gaps import Gap, Lack
 from headbook.study.summaries.sums import HeadColumn
 from headbook.terms import HEADLINES, Stack
 
@@ -142,7 +142,12 @@ def _gaps(sizes: dict[str, int]) -> Iterator[Gap]:
     """What is said of columns that have too many values."""
     for name, size in sizes.items():
         if size > MOST:
-            yield Gap(f"groups by {name}", "", f"it has {size:,} values; at most {MOST} compare")
+            yield Gap(
+                f"groups by {name}",
+                "",
+                f"it has {size:,} values; at most {MOST} compare",
+                Lack.GROUPS,
+            )
 
 
 def positions(values: Sequence[str]) -> dict[str, list[int]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headbook.errors import StudyError
+from headbook.study.gaps import Gap
 from headbook.terms import MILLION, Kind, Side, Stack
 
 SCHEMA = 2
@@ -37,15 +38,6 @@ class Check:
         """What should hold, in which stack, and how far it is from that."""
         where = f" ({self.stack})" if self.stack else ""
         return f"{self.name}{where}, difference {self.error:.2g}"
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Something that this study does not have, and why."""
-
-    what: str
-    stack: str
-    why: str
 
 
 @dataclass(frozen=True)
@@ -183,8 +175,9 @@ class Manifest:
             model |= {name: tuple(model[name]) for name in ("missing", "unexpected")}
             lists: dict[str, Any] = {
                 name: tuple(kind(**row) for row in table.pop(name))
-                for name, kind in (("inputs", InputFacts), ("checks", Check), ("gaps", Gap))
+                for name, kind in (("inputs", InputFacts), ("checks", Check))
             }
+            lists["gaps"] = tuple(Gap.of(row) for row in table.pop("gaps"))
             lists["roundings"] = tuple(Rounding(**row) for row in table.pop("roundings", ()))
             stacks = tuple(_stack(row) for row in table.pop("stacks"))
             facts = ModelFacts(**(model | {"kind": Kind(model["kind"])}))

@@ -10,7 +10,6 @@ from headbook.terms import Stack
 
 MOST_BYTES = 16_000_000  # of a sentence's queries and keys in one stack
 NUMBER = np.dtype(np.float32).itemsize
-GAP = "how weights come about"  # as a study's gaps call it
 
 Place = tuple[str, int, int]  # stack, index of the sentence, layer
 

@@ -24,7 +24,7 @@ from headbook.study.sentencedata import (
 )
 from headbook.study.summaries.packing import Arrays, pack, unpack
 from headbook.study.summaries.sums import CorpusSums, HeadTable
-from headbook.terms import Side
+from headbook.terms import Side, Twin
 
 EXEMPLARS = ("stack", "layer", "head", "ranking", "rank", "sentence", "score", "query", "key")
 
@@ -33,7 +33,7 @@ DEMONSTRATION = "demonstration.parquet"
 # What stands before the names of these arrays.
 NORMS, ENDS, ROLLOUTS, QUERIES_AND_KEYS = "norms", "ends", "rollouts", "scores"
 Tables = Mapping[str, HeadTable]
-Twins = Mapping[str, Tables]
+Twins = Mapping[Twin, Tables]
 
 
 class Parts(NamedTuple):
@@ -56,7 +56,8 @@ def save(folder: Path, parts: Parts) -> None:
     manifest, corpus_sums, sentence_data, twins, fitted = parts
     (folder / "manifest.json").write_text(manifest.to_json() + "\n", encoding="utf-8")
     arrays: Arrays = {}
-    kept = {"model": corpus_sums, "twins": twins, "fitted": fitted}
+    named = {str(twin): tables for twin, tables in twins.items()}
+    kept = {"model": corpus_sums, "twins": named, "fitted": fitted}
     layout = json.dumps([pack(each, name, arrays) for name, each in kept.items()])
     # Written by us, so that others may read them: safetensors' own files are private.
     (folder / "sums.safetensors").write_bytes(
@@ -111,7 +112,8 @@ def load(folder: Path) -> Parts:
             layout = json.loads(file.metadata()["told"])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         corpus_sums = unpack(CorpusSums, layout[0], "model", arrays)
-        twins = unpack(Twins, layout[1], "twins", arrays)
+        named = unpack(Mapping[str, Tables], layout[1], "twins", arrays)
+        twins = {Twin.of(name): tables for name, tables in named.items()}
         fitted = unpack(Tables, layout[2], "fitted", arrays) if len(layout) > 2 else None
         maps = safetensors.numpy.load_file(folder / "maps.safetensors")
         frames = {

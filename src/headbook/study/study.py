@@ -22,6 +22,7 @@ from headbook.study.summaries.finish import beside, finished, summed
 from headbook.study.summaries.shapes import shape_table
 from headbook.study.summaries.sums import CorpusSums, HeadTable
 from headbook.study.toptokens import top_tokens_table
+from headbook.terms import Twin
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +33,7 @@ class Study:
         manifest: how it was made.
         corpus_sums: sums over all sentences.
         sentence_data: what pages show of single sentences.
-        twins: numbers of heads of what the model is compared with, by its name (a `Control` and a
-            seed) and by stack.
+        twins: numbers of heads of what the model is compared with, by stack.
         made: the numbers of all heads, where nothing is left to make them of; see `condensed`.
         fitted: sampled metrics by stack, as they were stored; None where that is still to be done:
             before a study is saved, in merged ones and in those of older versions.
@@ -42,7 +42,7 @@ class Study:
     manifest: Manifest
     corpus_sums: CorpusSums
     sentence_data: SentenceData
-    twins: Mapping[str, Mapping[str, HeadTable]] = field(default_factory=dict)
+    twins: Mapping[Twin, Mapping[str, HeadTable]] = field(default_factory=dict)
     made: Mapping[str, HeadTable] | None = None
     fitted: Mapping[str, HeadTable] | None = None
 
@@ -192,8 +192,8 @@ class Study:
             ),
             corpus_sums=corpus_sums,
             twins={
-                name: {stack: table + other.twins[name][stack] for stack, table in mine.items()}
-                for name, mine in self.twins.items()
+                twin: {stack: table + other.twins[twin][stack] for stack, table in mine.items()}
+                for twin, mine in self.twins.items()
             },
             sentence_data=replace(
                 sentence_data, exemplars=_chosen_again(corpus_sums, sentence_data)

@@ -18,7 +18,7 @@ from headbook.study.summaries.sums import (
     TokenSums,
 )
 from headbook.study.summaries.typesums import STATES, TypeSums
-from headbook.terms import HEADLINES, Spread
+from headbook.terms import HEADLINES, Spread, Twin
 
 NUMBERS = ("value", "low", "high", "sentences", "events")
 HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
@@ -99,13 +99,13 @@ def uniform_table(
 
 
 def compared_table(
-    twins: Mapping[str, Mapping[str, HeadTable]], layers: Mapping[str, Sequence[int]]
+    twins: Mapping[Twin, Mapping[str, HeadTable]], layers: Mapping[str, Sequence[int]]
 ) -> pd.DataFrame:
     """The same measures taken on what the model is compared with, by its name."""
     frames = []
-    for name, heads in twins.items():
+    for twin, heads in twins.items():
         table = heads_table(heads, layers)
-        table.insert(0, "control", name)
+        table.insert(0, "control", str(twin))
         frames.append(table)
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*COMPARED])
 

@@ -7,12 +7,12 @@ from hashlib import blake2b
 import numpy as np
 
 from headbook.inputs import NO_HEAD, Sentence, Word
-from headbook.terms import Baseline
+from headbook.terms import Baseline, Twin
 from headbook.text.annotate import split_words
 
 
-def twins(baseline: str, seeds: int) -> Iterator[tuple[str, Baseline, int]]:
-    """Name, kind and seed of everything that an option asks for, in order.
+def twins(baseline: str, seeds: int) -> Iterator[Twin]:
+    """Everything that an option asks for, in order.
 
     Args:
         baseline: kinds separated by commas, or ``none``.
@@ -21,7 +21,7 @@ def twins(baseline: str, seeds: int) -> Iterator[tuple[str, Baseline, int]]:
     for kind in Baseline:
         if kind in baseline.split(","):
             for seed in range(seeds if kind is Baseline.UNTRAINED else 1):
-                yield f"{kind} {seed}", kind, seed
+                yield Twin(kind, seed)
 
 
 def shuffled(sentence: Sentence, seed: int) -> Sentence:

@@ -9,7 +9,6 @@ import numpy as np
 from headbook.analysis.accumulators import CHOICE, REPORT
 from headbook.analysis.intervals import FEW
 from headbook.charts import Figure
-from headbook.metrics.base import Need
 from headbook.metrics.outputs.segmentation import MEASURES
 from headbook.pages.context.anchors import AnchorHead, AnchorLayer, anchor_heads, anchor_layers
 from headbook.pages.context.contextcurves import Line, curve
@@ -30,6 +29,7 @@ from headbook.pages.parts.rows import LayerRow
 from headbook.report.findings.finding import metric
 from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.wording import STACKS, VIEWS, head_name, head_page, label_name
+from headbook.study.gaps import Lack
 from headbook.study.sentencedata import HeadName
 from headbook.terms import HEAD_RULES, RULES, View
 
@@ -126,9 +126,7 @@ def context_page(results: Mapping[str, StackResults]) -> ContextPage | None:
         f"{manifest.model.name}: distance, repeated tokens, anchors and sentence ends.",
         sections=tuple(_section(r) for r in results.values() if _has_any(r)),
         remarks=tuple(
-            gap_text(gap)
-            for gap in manifest.gaps
-            if gap.what == Need.OUTPUTS or metric(SEGMENTS).title in gap.what
+            gap_text(gap) for gap in manifest.gaps if gap.key in {Lack.OUTPUTS, Lack.PASSAGES}
         ),
     )
 

@@ -16,6 +16,7 @@ from headbook.pages.parts.page import Page, gap_text
 from headbook.pages.parts.rows import LayerRow, layer_frame
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.wording import STACKS, percent, small
+from headbook.study.gaps import Lack
 from headbook.terms import CLASSES, State
 
 MIXING, HALF, MEASURED = "mixing_ratio", "rollout_self", "rollout_self_measured"
@@ -87,12 +88,8 @@ def flow_page(results: Mapping[str, StackResults]) -> FlowPage | None:
     if not any(sections.values()):
         return None
     manifest = next(iter(results.values())).study.manifest
-    titles = {all_metrics()[name].title for name in (MIXING, HALF, MEASURED)}
-    lines = [
-        gap_text(gap)
-        for gap in manifest.gaps
-        if gap.what in titles or "output projection" in gap.what
-    ]
+    asked = {MIXING, HALF, MEASURED, Lack.VALUES}
+    lines = [gap_text(gap) for gap in manifest.gaps if gap.key in asked]
     return FlowPage(
         path="flow.html",
         title="Flow",

@@ -20,6 +20,7 @@ from headbook.pages.parts.page import Page, gap_text
 from headbook.pages.parts.rows import layer_frame
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import STACKS, VIEWS, label_name, visible
+from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 from headbook.study.summaries.grouped import Group
 
@@ -100,7 +101,7 @@ def groups_page(results: Mapping[str, StackResults]) -> GroupsPage | None:
 
 def _remarks(manifest: Manifest) -> Iterator[str]:
     for gap in manifest.gaps:
-        if gap.what.startswith("groups by "):
+        if gap.key == Lack.GROUPS:
             yield gap_text(gap)
 
 

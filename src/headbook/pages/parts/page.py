@@ -6,7 +6,8 @@ from typing import ClassVar
 
 from headbook.metrics.base import Need
 from headbook.report.wording import SPACES, STACKS, STATES, counted
-from headbook.study.manifest import Gap, Manifest
+from headbook.study.gaps import Gap
+from headbook.study.manifest import Manifest
 from headbook.terms import State
 
 EVERY = slice(None)  # of the pages of a kind

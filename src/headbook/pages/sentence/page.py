@@ -49,6 +49,7 @@ class SentencePage(Page):
         metadata: other columns of the input.
         texts: its texts in tokens.
         stacks: what happens to its tokens, by stack.
+        name: of its data; what follows from it is named ``0001-paths``.
         data: script with the maps' numbers.
         paths, entries: scripts with the paths of its tokens and what is nearest to them.
     """
@@ -62,6 +63,7 @@ class SentencePage(Page):
     metadata: tuple[tuple[str, str], ...]
     texts: tuple[TextOfSentence, ...]
     stacks: tuple[StackOfSentence, ...]
+    name: str
     data: str
     paths: str
     entries: str
@@ -83,6 +85,7 @@ def sentence_pages(
         after = chosen[position + 1].number if position + 1 < len(chosen) else None
         rows, near = tokens(sentence.number), nearest(sentence.number)
         stacks = (stack_of(result, sentence, rows, near) for result in results.values())
+        name = sentence_file(sentence.number)
         yield SentencePage(
             path=sentence_page(sentence.number),
             title=f"Sentence {sentence.number}",
@@ -95,9 +98,10 @@ def sentence_pages(
             metadata=tuple(_metadata(sentence)),
             texts=tuple(_texts(sentence)),
             stacks=tuple(stacks),
-            data=f"data/sentences/{sentence_file(sentence.number)}.js",
-            paths=f"data/sentences/{sentence_file(sentence.number)}-paths.js",
-            entries=f"data/sentences/{sentence_file(sentence.number)}-entries.js",
+            name=name,
+            data=f"data/sentences/{name}.js",
+            paths=f"data/sentences/{name}-paths.js",
+            entries=f"data/sentences/{name}-entries.js",
         )
 
 

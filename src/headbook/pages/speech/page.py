@@ -9,7 +9,6 @@ import numpy as np
 
 from headbook.charts import Figure
 from headbook.metrics import all_metrics
-from headbook.metrics.base import Need
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page, gap_text
 from headbook.pages.speech.tagattention import (
@@ -32,6 +31,7 @@ from headbook.pages.speech.tagattention import (
 from headbook.report.findings import CHOICE, REPORT, highest
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import FEW_WORDS, MISSING, STACKS, head_name, head_page, number
+from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 from headbook.study.sentencedata import HeadName
 from headbook.terms import UPOS, View
@@ -155,7 +155,7 @@ def _remarks(manifest: Manifest, results: StackResults, direction: Direction) ->
     """Why a table is missing: the texts have no tags, or nobody asked for the metric."""
     side, found = side_of(results, direction), False
     for gap in manifest.gaps:
-        if gap.what == Need.TAGS and gap.stack and manifest.stack(gap.stack).keys is side:
+        if gap.key == Lack.TAGS and gap.stack and manifest.stack(gap.stack).keys is side:
             found = True
             yield gap_text(gap)
     lacking = [m for m in METRICS[direction] if m not in {metric.id for metric in results.metrics}]

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from headbook.attention.relations import LABELS
 from headbook.charts import Figure
-from headbook.metrics.base import Need
 from headbook.pages.parts.page import Page, gap_text
 from headbook.pages.parts.ranked import (
     VIEW,
@@ -21,6 +20,7 @@ from headbook.pages.syntax.treetables import KINDS, Pieces, TreeTable, pieces_of
 from headbook.report.numbers.inference import RelationTests
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import STACKS, counted, label_name
+from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 
 METRICS = ("relation_accuracy", "relation_accuracy_far", *KINDS, "attention_to")
@@ -97,7 +97,7 @@ def syntax_page(results: Mapping[str, StackResults]) -> SyntaxPage:
 def _remarks(manifest: Manifest, results: StackResults) -> Iterator[str]:
     """Why something is missing: the texts have no trees, or nobody asked for the metric."""
     for gap in manifest.gaps:
-        if gap.what == Need.TREE and gap.stack == results.stack.name:
+        if gap.key == Lack.TREE and gap.stack == results.stack.name:
             yield gap_text(gap)
     lacking = [m for m in METRICS if m not in {metric.id for metric in results.metrics}]
     if lacking:

@@ -9,13 +9,13 @@ from headbook.charts.base import images
 from headbook.pages.widgets.instance import exact
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import sentence_file, written
-from headbook.study.querykeys import GAP, MOST_BYTES, QueriesAndKeys, size
+from headbook.study.gaps import Lack
+from headbook.study.querykeys import MOST_BYTES, QueriesAndKeys, size
 from headbook.study.sentencedata import StoredSentence
 from headbook.study.study import Study
 from headbook.terms import Stack
 
 FOLDER = "data/neurons"
-HIDDEN = "queries, keys and values"  # as a study's gaps call what no hook has seen
 
 
 def traced(study: Study, stack: Stack, sentence: StoredSentence) -> bool:
@@ -41,7 +41,7 @@ def reason(results: StackResults, sentence: StoredSentence) -> str:
     if not exact(study.sentence_data.maps.get((stack.name, sentence.index))):
         return "its weights are not shown one by one"
     for gap in study.manifest.gaps:
-        if gap.what in {HIDDEN, GAP} and gap.stack in {"", stack.name}:
+        if gap.key in {Lack.QUERIES, Lack.WEIGHTS} and gap.stack in {"", stack.name}:
             return gap.why
     queries, keys = (len(sentence.texts[side].pieces) for side in (stack.queries, stack.keys))
     needed = size(stack, queries, keys)

@@ -17,7 +17,7 @@ from headbook.metrics.base import HeadMetric
 from headbook.report.wording import counted
 from headbook.study.study import Study
 from headbook.study.summaries.sums import HeadColumn, HeadTable, TokenColumn
-from headbook.terms import Baseline, Space, Spread, Stack, State, View
+from headbook.terms import Baseline, Space, Spread, Stack, State, Twin, View
 
 
 class Estimate(NamedTuple):
@@ -66,12 +66,12 @@ class StackResults(Memo):
     """Everything measured in one stack.
 
     Attributes:
-        twin: the name of what the model is compared with, where the numbers are of that.
+        twin: what the model is compared with, where the numbers are of that.
     """
 
     study: Study
     stack: Stack
-    twin: str = ""
+    twin: Twin | None = None
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
     _read: dict[tuple[str, HeadColumn], Estimates] = field(default_factory=dict)
 
@@ -79,10 +79,10 @@ class StackResults(Memo):
     def twins(self) -> dict[Baseline, tuple["StackResults", ...]]:
         """The same of what the model is compared with; several where there are several seeds."""
         found: dict[Baseline, list[StackResults]] = {}
-        for name in self.study.twins:
-            kind = Baseline(name.split()[0])
-            found.setdefault(kind, []).append(StackResults(self.study, self.stack, name))
-        return {kind: tuple(each) for kind, each in found.items()}
+        for twin in self.study.twins:
+            numbers = StackResults(self.study, self.stack, twin)
+            found.setdefault(twin.baseline, []).append(numbers)
+        return {baseline: tuple(each) for baseline, each in found.items()}
 
     @property
     def _table(self) -> HeadTable:

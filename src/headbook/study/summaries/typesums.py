@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from headbook.analysis.arithmetic import Floats, Ints, divide
 from headbook.terms import State
 
-Number = TypeVar("Number", np.float64, np.int64)
+Scalar = TypeVar("Scalar", np.float64, np.int64)
 STATES = (State.MID, State.OUT)
 TYPE_METRIC = "cosine_to_input"  # what the path of a type is made of
 
@@ -40,7 +40,7 @@ class TypeSums:
         names = np.empty(len(ids), dtype=object)
         names[place] = [*self.names, *other.names]
 
-        def added(one: NDArray[Number], another: NDArray[Number]) -> NDArray[Number]:
+        def added(one: NDArray[Scalar], another: NDArray[Scalar]) -> NDArray[Scalar]:
             sums = np.zeros((len(ids), *one.shape[1:]), one.dtype)
             sums[place[: len(one)]] += one
             sums[place[len(one) :]] += another
