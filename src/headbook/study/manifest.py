@@ -9,7 +9,7 @@ from typing import Any
 from headbook.errors import StudyError
 from headbook.terms import MILLION, Kind, Side, Stack
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
