@@ -326,7 +326,7 @@ def test_masked_tokens_are_the_same_wherever_a_sentence_stands(case: Callable[..
             for side, t in first.texts.items()
         },
         first.index[::-1],
-        first.key[::-1],
+        first.content_hash[::-1],
     )
     one, other = (judge.prepared(b).texts[Side.SOURCE].ids for b in (first, turned))
     assert torch.equal(one, other.flip(0))

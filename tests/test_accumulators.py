@@ -250,7 +250,7 @@ def top(k: int, rows: list[tuple[float, int, int]]) -> TopK:
 
 
 def listed(best: TopK) -> list[tuple[float, int, int]]:
-    cells = zip(best.score[0], best.index[0], best.key[0], strict=True)
+    cells = zip(best.score[0], best.index[0], best.content_hash[0], strict=True)
     return [(float(score), int(index), int(key)) for score, index, key in cells if index >= 0]
 
 
@@ -325,5 +325,5 @@ def test_a_sample_is_the_sentences_with_the_smallest_hashes(
         Reservoir.zero(size, 1) + parts[0] + parts[1],
     ):
         assert sample.index.tolist() == expected
-        assert sample.key.tolist() == [keys[position] for position in expected]
+        assert sample.content_hash.tolist() == [keys[position] for position in expected]
         assert sample.payload[:, 0].tolist() == [position * 10 for position in expected]

@@ -184,7 +184,7 @@ def test_an_interrupt_is_one_line(
     assert output == Output(2, "", "headbook: stopped; nothing is half done\n")
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "sums.safetensors", "tokens.parquet"])
+@pytest.mark.parametrize("name", ["manifest.json", "arrays.safetensors", "tokens.parquet"])
 def test_a_broken_study_is_one_line(run: Run, small_site: Site, tmp_path: Path, name: str) -> None:
     study = tmp_path / "study"
     shutil.copytree(small_site.stored, study)

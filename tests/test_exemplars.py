@@ -156,12 +156,10 @@ def forget(folder: Path, name: str, *, whole: bool = False) -> None:
     Args:
         whole: of the survey itself, not of the sums of heads.
     """
-    file = folder / "sums.safetensors"
+    file = folder / "arrays.safetensors"
     with safe_open(file, framework="numpy") as opened:
-        reported = json.loads(opened.metadata()["told"])
+        reported = json.loads(opened.metadata()["layout"])
     arrays = safetensors.numpy.load_file(file)
-    for sums in [reported[0]] if whole else reported[0]["heads"].values():
+    for sums in [reported["corpus_sums"]] if whole else reported["corpus_sums"]["heads"].values():
         del sums[name]
-    kept = {path: array for path, array in arrays.items() if f"/{name}/" not in path}
-    assert len(kept) < len(arrays)
-    file.write_bytes(safetensors.numpy.save(kept, metadata={"told": json.dumps(reported)}))
+    file.write_bytes(safetensors.numpy.save(arrays, metadata={"layout": json.dumps(reported)}))

@@ -82,7 +82,7 @@ def test_the_histogram_counts_every_sentence_once(encoder_site: Site) -> None:
     sums = encoder_site.study.corpus_sums.heads["self"]
     scores = weights_of(sums.sample, HeadName("self", 0, 1)).score
     assert len(scores) == len(
-        {*sums.sample.key[np.isfinite(sums.sample.payload[:, 0, 1])].tolist()}
+        {*sums.sample.content_hash[np.isfinite(sums.sample.payload[:, 0, 1])].tolist()}
     )
     drawing = ranking_histogram("a", "caption", scores, [("strongest", float(scores[0]))])
     counted = re.findall(r"<title>[^<]*: (\d+)</title>", drawing.svg)

@@ -45,7 +45,7 @@ def stepped(
         return z + step * (instead_of(attention, frame, replacement, known).to(z) - z)
 
     stack = ablator.heads.architecture.stacks[head.stack]
-    table = torch.zeros(len(batch.key), stack.n_heads, dtype=torch.bool)
+    table = torch.zeros(len(batch.content_hash), stack.n_heads, dtype=torch.bool)
     table[:, head.head] = True
     clean = ablator.heads.states(read).after[ablator.heads.read][-1]
     other = ablator.heads.run(read, Ablation({Call(head.stack, head.layer): table}, towards))

@@ -94,9 +94,9 @@ def ranked(study: Study) -> RelationTests:
 
 def totals(study: Study, half: int) -> tuple[np.ndarray, np.ndarray]:
     """Words found ``(layer, head, label)`` and asked for ``(label, 1 + offset)`` in one half."""
-    relation_hits = study.corpus_sums.heads["self"].found
+    relation_hits = study.corpus_sums.heads["self"].relation_hits
     assert relation_hits is not None
-    chosen = [i for i, key in enumerate(relation_hits.hits.key) if int(key) % 2 == half]
+    chosen = [i for i, key in enumerate(relation_hits.hits.content_hash) if int(key) % 2 == half]
     return sum(relation_hits.hits.payload[i].astype(int) for i in chosen), sum(
         relation_hits.asked.payload[i].astype(int) for i in chosen
     )

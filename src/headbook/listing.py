@@ -48,8 +48,8 @@ NAMES = {
         r"|alignments|minimal_pairs)\.(?:csv|parquet)|data/exemplars\.jsonl"
     ),
     Kind.STUDY: re.compile(
-        r"(?:manifest|files)\.json|(?:sums|maps)\.safetensors"
-        r"|(?:sentences|exemplars|tokens|nearest|demonstration)\.parquet"
+        r"(?:manifest|files)\.json|arrays\.safetensors"
+        r"|(?:tokens|nearest|demonstration)\.parquet"
     ),
     Kind.FIGURES: re.compile(r"(?:manifest|files)\.json|figures\.(?:tex|bib)"),
 }

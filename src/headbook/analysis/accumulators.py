@@ -106,9 +106,9 @@ class Ratios:
         return intervals.interval(self.total, limits, spread)
 
 
-def half_of(key: NDArray[np.uint64]) -> Ints:
+def half_of(content_hash: NDArray[np.uint64]) -> Ints:
     """The half, 0 or 1, that each sentence belongs to by its hash: equal ones to the same."""
-    return (key & np.uint64(1)).astype(np.int64)
+    return (content_hash & np.uint64(1)).astype(np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,12 +121,12 @@ class TopK:
     Attributes:
         score: *Shape:* ``(*cells, k)``, descending; -inf where there are fewer than k.
         index: the sentences' places in the input.
-        key: hashes of their content.
+        content_hash: of each; the same for equal ones.
     """
 
     score: Floats
     index: Ints
-    key: NDArray[np.uint64]
+    content_hash: NDArray[np.uint64]
 
     @classmethod
     def zero(cls, k: int, *cells: int) -> Self:
@@ -135,28 +135,29 @@ class TopK:
         return cls(np.full(shape, -np.inf), np.full(shape, -1), np.zeros(shape, dtype=np.uint64))
 
     @classmethod
-    def of(cls, k: int, scores: Floats, index: Ints, key: NDArray[np.uint64]) -> "TopK":
+    def of(cls, k: int, scores: Floats, index: Ints, content_hash: NDArray[np.uint64]) -> "TopK":
         """The best of a batch.
 
         Args:
             scores: *Shape:* ``(sentence, *cells)``.
-            index, key: *Shape:* ``(sentence,)``.
+            index, content_hash: *Shape:* ``(sentence,)``.
         """
         order = np.argsort(index, kind="stable")
-        first = order[np.sort(np.unique(key[order], return_index=True)[1])]
+        first = order[np.sort(np.unique(content_hash[order], return_index=True)[1])]
         rounded: Floats = scores[first].astype(np.float64).round(6)
         score = np.moveaxis(rounded, 0, -1)
         shape = score.shape
-        batch = cls(score, np.broadcast_to(index[first], shape), np.broadcast_to(key[first], shape))
+        places = np.broadcast_to(index[first], shape)
+        batch = cls(score, places, np.broadcast_to(content_hash[first], shape))
         return batch._best(k)
 
     def __add__(self, other: "TopK") -> "TopK":
         both = TopK(
             np.concatenate([self.score, other.score], -1),
             np.concatenate([self.index, other.index], -1),
-            np.concatenate([self.key, other.key], -1),
+            np.concatenate([self.content_hash, other.content_hash], -1),
         )
-        same = both.key[..., :, None] == both.key[..., None, :]
+        same = both.content_hash[..., :, None] == both.content_hash[..., None, :]
         one, another = both.index[..., :, None], both.index[..., None, :]
         repeated = (same & (another >= 0) & (another < one)).any(-1)
         best = replace(both, score=np.where(repeated, -np.inf, both.score))
@@ -171,7 +172,7 @@ class TopK:
         return TopK(
             np.take_along_axis(self.score, order, -1),
             np.take_along_axis(self.index, order, -1),
-            np.take_along_axis(self.key, order, -1),
+            np.take_along_axis(self.content_hash, order, -1),
         )
 
     def _best(self, k: int) -> "TopK":
@@ -181,8 +182,8 @@ class TopK:
         score = np.pad(ranked.score[..., :k], pad, constant_values=-np.inf)
         index = np.pad(ranked.index[..., :k], pad, constant_values=-1)
         index = np.where(np.isinf(score), -1, index)
-        key = np.pad(ranked.key[..., :k], pad)
-        return TopK(score, index, np.where(index < 0, np.uint64(0), key))
+        content_hash = np.pad(ranked.content_hash[..., :k], pad)
+        return TopK(score, index, np.where(index < 0, np.uint64(0), content_hash))
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,19 +192,19 @@ class Reservoir:
 
     Attributes:
         size: how many are kept.
-        key, index: hashes and places in the input. *Shape:* ``(kept,)``.
+        content_hash, index: of each, and its place in the input. *Shape:* ``(kept,)``.
         payload: what is kept of each. *Shape:* ``(kept, *cells)``.
     """
 
     size: int
-    key: NDArray[np.uint64]
+    content_hash: NDArray[np.uint64]
     index: Ints
     payload: NDArray[Any]
 
     @property
     def half(self) -> Ints:
         """The half of the corpus that each sentence belongs to."""
-        return half_of(self.key)
+        return half_of(self.content_hash)
 
     @classmethod
     def zero(cls, size: int, *cells: int) -> Self:
@@ -214,16 +215,16 @@ class Reservoir:
 
     @classmethod
     def of(
-        cls, size: int, key: NDArray[np.uint64], index: Ints, payload: NDArray[Any]
+        cls, size: int, content_hash: NDArray[np.uint64], index: Ints, payload: NDArray[Any]
     ) -> "Reservoir":
         """A batch's sample."""
-        batch = cls(size, key, index, payload)
+        batch = cls(size, content_hash, index, payload)
         return batch._smallest()
 
     def __add__(self, other: "Reservoir") -> "Reservoir":
         return Reservoir(
             self.size,
-            np.concatenate([self.key, other.key]),
+            np.concatenate([self.content_hash, other.content_hash]),
             np.concatenate([self.index, other.index]),
             np.concatenate([self.payload, other.payload]),
         )._smallest()
@@ -234,8 +235,8 @@ class Reservoir:
 
     def first(self, size: int) -> "Reservoir":
         """A smaller sample of the same stream."""
-        return self.of(size, self.key, self.index, self.payload)
+        return self.of(size, self.content_hash, self.index, self.payload)
 
     def _smallest(self) -> "Reservoir":
-        kept = np.lexsort((self.index, self.key))[: self.size]
-        return Reservoir(self.size, self.key[kept], self.index[kept], self.payload[kept])
+        kept = np.lexsort((self.index, self.content_hash))[: self.size]
+        return Reservoir(self.size, self.content_hash[kept], self.index[kept], self.payload[kept])

@@ -1,7 +1,8 @@
-"""How large a site will be, from what is known before a model sees a sentence.
+"""How large a site will be, about, from what is known before a model sees a sentence.
 
-The costs are bytes, measured on the site of the sample sentences and on sites of tiny models; see
-``tests/test_size.py`` for how near they come.
+It is to tell a site that fits from one that is far too large, so a factor of `FAR` is near enough;
+``tests/test_size.py`` holds it to that. The costs are bytes, measured on sites of one text and of
+two, of 8 to 1,024 heads and 5 to 61 metrics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,30 +10,22 @@ from dataclasses import dataclass
 
 from headbook.config import Config
 from headbook.errors import OutputError
-from headbook.metrics import token_metrics
 from headbook.metrics.base import Metric
-from headbook.study import querykeys as scores
-from headbook.study.tables import MOST_OF, UNCOMPRESSED
+from headbook.study import querykeys
 from headbook.terms import Side, Stack
 from headbook.text.baselines import twins
 
-FRAME = 1_200_000  # scripts, style and the runtime of live charts
-ACROSS, ACROSS_METRIC = 150_000, 6_000  # overview, syntax, tables of layers, ...
-ACROSS_HEAD, ACROSS_VALUE = 3_500, 470
-METRIC, METRIC_STACK, METRIC_HEAD = 13_000, 19_000, 550  # a metric's page, figures and live charts
-HEAD, HEAD_METRIC = 20_000, 500  # a head's page, without exemplars
-EXEMPLAR, EXEMPLAR_TOKEN, EXEMPLAR_PAIR = 900, 25, 0.8  # on that page, and its map
-VALUE = 1_150  # a head and metric in the tables and in what scripts read
-TWIN = 0.5  # times that for each model that it is compared with
-SENTENCE, OTHER = 30_000, 12_000  # the page of a sentence with all heads, and of any other
-STATE = 230  # a token's state in a layer: Parquet and what scripts read
-STATE_METRIC, STATE_NEAREST = 110, 900  # rows of a state as CSV, by table
-PACKED = 7  # times as small CSV is with gzip
-WEIGHT, LENGTH = 1.3, 4  # a weight of a listed sentence as number and picture; length of a value
-BASE64 = 4 / 3
+FAR = 1.5  # times a size: beyond what a prediction is wrong by
+SITE = 1_500_000  # scripts, style, the overview and its like
+METRIC, METRIC_STACK = 20_000, 17_000  # a metric's page, and its charts by stack
+HEAD, VALUE = 30_000, 2_200  # a head's page; one of its numbers on pages, in tables and charts
+TWIN = 0.3  # times that for each model that it is compared with
+EXEMPLAR, PAIR = 1_200, 0.8  # on a head's page, and a weight of its map
 OTHERS = 3  # exemplars that every head has beside its strongest
-FAR = 1.5  # times a limit: beyond what a prediction is wrong by
-LENGTHS = (32,)  # tokens of a sentence, where none is known
+SENTENCE, OTHER = 30_000, 12_000  # the page of a sentence with all heads, and of any other
+WEIGHT, STATE = 1.2, 400  # of such a sentence: a weight of a head, and a token in a layer
+BASE64 = 4 / 3
+LENGTH = 32  # tokens of a sentence, where none is known
 
 
 @dataclass(frozen=True)
@@ -40,12 +33,11 @@ class Expected:
     """The bytes of a site by what they show.
 
     Attributes:
-        heads, metrics, sentences: pages of each.
-        parts: bytes of those pages and their data, and of the rest.
+        heads, sentences: pages of each.
+        parts: bytes of these pages with their numbers, and of the rest.
     """
 
     heads: int
-    metrics: int
     sentences: int
     parts: Mapping[str, float]
 
@@ -61,7 +53,7 @@ class Expected:
             f"the site will take about {self.total / 1e6:,.0f} MB: "
             f"{self.heads:,} head pages {megabytes['heads']}, "
             f"{self.sentences:,} sentence pages {megabytes['sentences']}, "
-            f"{self.metrics:,} metric pages {megabytes['metrics']}, the rest {megabytes['rest']}"
+            f"the rest {megabytes['rest']}"
         )
 
 
@@ -84,37 +76,22 @@ def expected(
         sentences: of the input; those that heads cite have a page, too.
         least: with the least detail that `headbook.site.detail` can leave.
     """
-    traced = lengths[: 0 if least else config.neuron_sentences]
-    per_head, lengths = config.exemplars + OTHERS, lengths[:1] if least else lengths
+    kept = 2 if least else config.exemplars + OTHERS  # of each head
+    traced, lengths = (0, lengths[:1]) if least else (config.neuron_sentences, lengths)
     heads = sum(len(stack.attention_layers) * stack.n_heads for stack in stacks)
-    amount, compared = len(metrics), [*twins(config.control, config.control_seeds)]
-    usual = [n for length in lengths for n in length.values()] or LENGTHS
-    mean = sum(usual) / len(usual)
-    exemplar = EXEMPLAR + EXEMPLAR_TOKEN * mean + EXEMPLAR_PAIR * mean**2
-    page = (
-        HEAD + HEAD_METRIC * amount + (2 if least else per_head) * exemplar
-    )  # of each ranking one
-    n_metrics, states = len(token_metrics(metrics)), _states(stacks, lengths)
-    others = max(0, min(sentences - len(lengths), heads * (2 if least else per_head)))
-    return Expected(
-        heads,
-        amount,
-        len(lengths),
-        {
-            "heads": heads * (page + VALUE * amount * (1 + TWIN * len(compared))),
-            "sentences": sum(_sentence(stacks, length) for length in lengths)
-            + OTHER * others
-            + sum(_neurons(stacks, each) for each in traced)
-            + STATE * states
-            + (0 if least else _as_csv("tokens", STATE_METRIC * n_metrics * states))
-            + (0 if least else _as_csv("nearest", STATE_NEAREST * states * (n_metrics > 0))),
-            "metrics": amount * (METRIC + METRIC_STACK * len(stacks) + METRIC_HEAD * heads),
-            "rest": FRAME
-            + ACROSS
-            + ACROSS_METRIC * amount
-            + (ACROSS_HEAD + ACROSS_VALUE * amount) * heads,
-        },
-    )
+    known = [n for length in lengths for n in length.values()] or [LENGTH]
+    exemplar = EXEMPLAR + PAIR * (sum(known) / len(known)) ** 2
+    value = VALUE * (1 + TWIN * len([*twins(config.control, config.control_seeds)]))
+    others = max(0, min(sentences - len(lengths), heads * kept))
+    parts = {
+        "heads": heads * (HEAD + kept * exemplar + value * len(metrics)),
+        "sentences": sum(_sentence(stack, length) for length in lengths for stack in stacks)
+        + sum(_neurons(stack, length) for length in lengths[:traced] for stack in stacks)
+        + SENTENCE * len(lengths)
+        + OTHER * others,
+        "rest": SITE + len(metrics) * (METRIC + METRIC_STACK * len(stacks)),
+    }
+    return Expected(heads, len(lengths), parts)
 
 
 def check_limit(least: Expected, most: float | None) -> None:
@@ -133,27 +110,13 @@ def check_limit(least: Expected, most: float | None) -> None:
         )
 
 
-def _states(stacks: Sequence[Stack], lengths: Sequence[Mapping[Side, int]]) -> int:
-    """Tokens of the listed sentences in all layers."""
-    return sum(length[stack.queries] * stack.n_layers for length in lengths for stack in stacks)
+def _sentence(stack: Stack, lengths: Mapping[Side, int]) -> float:
+    """The weights of all heads of a stack, and its tokens in all layers."""
+    n_queries, heads = lengths[stack.queries], len(stack.attention_layers) * stack.n_heads
+    return n_queries * (heads * lengths[stack.keys] * WEIGHT + stack.n_layers * STATE)
 
 
-def _as_csv(name: str, size: float) -> float:
-    """What a table of so many bytes takes as CSV: large ones are compressed or left out."""
-    if size > MOST_OF[name]:
-        return 0
-    return size if size <= UNCOMPRESSED else size / PACKED
-
-
-def _sentence(stacks: Sequence[Stack], lengths: Mapping[Side, int]) -> float:
-    size: float = SENTENCE
-    for stack in stacks:
-        heads = len(stack.attention_layers) * stack.n_heads
-        n_queries, n_keys = lengths[stack.queries], lengths[stack.keys]
-        size += heads * (n_queries * n_keys * WEIGHT + n_keys * LENGTH)
-    return size
-
-
-def _neurons(stacks: Sequence[Stack], lengths: Mapping[Side, int]) -> float:
-    sizes = [scores.size(stack, lengths[stack.queries], lengths[stack.keys]) for stack in stacks]
-    return sum(size * BASE64 for size in sizes if size <= scores.MOST_BYTES)
+def _neurons(stack: Stack, lengths: Mapping[Side, int]) -> float:
+    """The queries and keys behind its weights, where they are not too many to be kept."""
+    size = querykeys.size(stack, lengths[stack.queries], lengths[stack.keys])
+    return size * BASE64 if size <= querykeys.MOST_BYTES else 0

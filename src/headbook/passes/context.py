@@ -224,7 +224,7 @@ class _Ends:
         The order depends on the seed, the sentence, the layer and the head alone.
         """
         found = np.repeat(self._place[:, None], n_heads, 1)
-        for row, key in enumerate(self._batch.key):
+        for row, key in enumerate(self._batch.content_hash):
             draw = np.random.default_rng([self._sampler.seed, int(key), layer])
             mine = found[row][:, counted[row]]
             found[row][:, counted[row]] = draw.permuted(mine, axis=1)

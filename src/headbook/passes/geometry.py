@@ -23,7 +23,7 @@ from headbook.passes.watch import PassResults, Watch
 from headbook.study.summaries.shapes import GeometrySums, StateColumn, kept
 from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import Stack, State
-from headbook.text.batch import Batch, content_key
+from headbook.text.batch import Batch, content_hash
 from headbook.text.texts import Texts
 from headbook.text.tokens import Encoded
 
@@ -52,7 +52,7 @@ class Geometer:
 
     def within(self, items: Iterable[Encoded]) -> list[Encoded]:
         """The sentences that are taken, of those of a sample."""
-        distinct = {content_key(item): item for item in items}
+        distinct = {content_hash(item): item for item in items}
         items = [item for _, item in sorted(distinct.items())]
         sizes = [sum(map(len, item.tokens.values())) for item in items]
         return [
@@ -165,7 +165,7 @@ class _States:
         self._texts, self._counting = texts, ordinary(texts, self._stack) & wanted[:, None]
         counts = self._counting.sum(1).cpu().numpy()
         kinds = texts.ids.masked_fill(texts.punctuation, NO_KIND)
-        self._keys.append(np.repeat(batch.key, counts))
+        self._keys.append(np.repeat(batch.content_hash, counts))
         self._kinds.append(kinds[self._counting].cpu().numpy())
 
     def add(self, state: int, vectors: torch.Tensor) -> None:

@@ -69,7 +69,7 @@ class Sampler:
                     sampled={
                         name: SampleSums(
                             tuple(table.columns),
-                            Reservoir.of(self.size, batch.key, batch.index, table.whole),
+                            Reservoir.of(self.size, batch.content_hash, batch.index, table.whole),
                         )
                         for name, table in stacks.items()
                         if table.columns

@@ -132,15 +132,20 @@ class _Seen:
         """The heads of a layer that chose a sentence."""
         choices = self._sentence_pass.kept(place, self._items[row].sentence.index)
         first = {c.head.head for c in choices if (c.ranking, c.rank) == FIRST}
+        by_head: dict[int, Exemplar] = {}  # however many rankings chose one, its arrays are shared
         for choice in choices:
             head = choice.head.head
-            exemplar = _exemplar(choice, outputs.layer.maps.kept[row, head], cells[head])
-            if lengths is not None:
-                exemplar = replace(exemplar, norms=lengths[head].copy())
-            if self._sentence_pass.alike and head in first:
-                alike = to_steps((outputs.alike(row, head) + 1) / 2)
-                exemplar = replace(exemplar, written=alike)
-            self._exemplars.append(exemplar)
+            if head not in by_head:
+                exemplar = _exemplar(choice, outputs.layer.maps.kept[row, head], cells[head])
+                if lengths is not None:
+                    exemplar = replace(exemplar, norms=lengths[head].copy())
+                if self._sentence_pass.alike and head in first:
+                    alike = to_steps((outputs.alike(row, head) + 1) / 2)
+                    exemplar = replace(exemplar, written=alike)
+                by_head[head] = exemplar
+            self._exemplars.append(
+                replace(by_head[head], ranking=choice.ranking, rank=choice.rank, score=choice.score)
+            )
 
     def _mark_ends(self, place: Call, outputs: HeadOutputs) -> None:
         """Keep where the sentences of listed passages may end, by one layer."""

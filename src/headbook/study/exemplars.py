@@ -49,7 +49,7 @@ class Ranked:
         """
         rounded = scores.astype(np.float64).round(6)
         first = np.argsort(sample.index, kind="stable")
-        first = first[np.unique(sample.key[first], return_index=True)[1]]
+        first = first[np.unique(sample.content_hash[first], return_index=True)[1]]
         first = first[np.isfinite(rounded[first])]
         order = first[np.lexsort((sample.index[first], -rounded[first]))]
         return cls(sample.index[order], rounded[order])

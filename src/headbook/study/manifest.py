@@ -10,7 +10,7 @@ from headbook.errors import StudyError
 from headbook.study.gaps import Gap
 from headbook.terms import MILLION, Kind, Side, Stack
 
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True)

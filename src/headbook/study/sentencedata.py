@@ -1,7 +1,7 @@
 """What pages show of single sentences: texts, attention maps, exemplars. No torch."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ NEAREST = (*OF_A_STATE, "space", "rank", "neighbour", "cosine")
 PUBLIC, OWN = "demonstration", "model"  # the two computations of `DEMONSTRATION`
 AROUND = 100  # nearest entries of which it tells how many stayed
 DEMONSTRATION = ("sentence", "computation", "measure", "layer", "position", "token", "value")
+# What tables of tokens are sorted by, each by those that it has.
+ORDER = ("sentence", "stack", "position", "layer", "state", "metric", "space", "rank")
 LOGITS = "logits"  # the space of entries that the logit lens gives; their number is a probability
 
 
@@ -214,68 +216,51 @@ class SentenceData:
     @classmethod
     def join(cls, parts: "Sequence[SentenceData]") -> "SentenceData":
         """Everything that the parts hold."""
-        return cls(
-            {index: s for part in parts for index, s in part.sentences.items()},
-            {place: cells for part in parts for place, cells in part.maps.items()},
-            tuple(exemplar for part in parts for exemplar in part.exemplars),
-            _rows([part.tokens for part in parts], TOKENS),
-            _rows([part.nearest for part in parts], NEAREST),
-            {place: lengths for part in parts for place, lengths in part.norms.items()},
-            {place: marks for part in parts for place, marks in part.ends.items()},
-            {place: shares for part in parts for place, shares in part.rollouts.items()},
-            _rows([part.demonstration for part in parts], DEMONSTRATION),
-            {place: each for part in parts for place, each in part.queries_and_keys.items()},
-        )
+        names, every = [f.name for f in fields(cls)], [cls(), *parts]
+        return cls(**{name: _joined([getattr(part, name) for part in every]) for name in names})
 
     def __add__(self, other: "SentenceData") -> "SentenceData":
         return self.join([self, other])
 
     def sorted(self) -> "SentenceData":
         """Everything in the order of tables and pages, however sentences were batched."""
-        return SentenceData(
-            dict(sorted(self.sentences.items())),
-            dict(sorted(self.maps.items())),
-            tuple(sorted(self.exemplars, key=lambda e: (e.head, _place(e.ranking), e.rank))),
-            _in_order(self.tokens, ["metric", "space"]),
-            _in_order(self.nearest, ["space", "rank"]),
-            dict(sorted(self.norms.items())),
-            dict(sorted(self.ends.items())),
-            dict(sorted(self.rollouts.items())),
-            self.demonstration.sort_values([*DEMONSTRATION[:5]], ignore_index=True),
-            dict(sorted(self.queries_and_keys.items())),
-        )
+        return SentenceData(**{name: _in_order(held) for name, held in vars(self).items()})
 
     def shifted(self, by: int) -> "SentenceData":
         """The same for sentences that come ``by`` places later."""
-        return SentenceData(
-            {i + by: replace(s, index=i + by) for i, s in self.sentences.items()},
-            {(stack, index + by): cells for (stack, index), cells in self.maps.items()},
-            tuple(replace(e, index=e.index + by) for e in self.exemplars),
-            self.tokens.assign(sentence=self.tokens["sentence"] + by),
-            self.nearest.assign(sentence=self.nearest["sentence"] + by),
-            {(stack, index + by): lengths for (stack, index), lengths in self.norms.items()},
-            {(stack, index + by): marks for (stack, index), marks in self.ends.items()},
-            {(stack, i + by, kind): shares for (stack, i, kind), shares in self.rollouts.items()},
-            self.demonstration.assign(sentence=self.demonstration["sentence"] + by),
-            {
-                (stack, i + by, layer): each
-                for (stack, i, layer), each in self.queries_and_keys.items()
-            },
-        )
+        return SentenceData(**{name: _later(held, by) for name, held in vars(self).items()})
 
 
-def _place(ranking: Ranking) -> int:
-    return list(Ranking).index(ranking)
+def _joined(held: list[Any]) -> Any:
+    """One field of several parts; the first part is empty."""
+    if isinstance(held[0], pd.DataFrame):
+        filled = [table for table in held if len(table)]
+        return pd.concat(filled, ignore_index=True) if filled else held[0]
+    if isinstance(held[0], tuple):
+        return tuple(each for part in held for each in part)
+    return {key: each for part in held for key, each in part.items()}
 
 
-def _rows(frames: "list[pd.DataFrame]", columns: tuple[str, ...]) -> pd.DataFrame:
-    filled = [frame for frame in frames if len(frame)]
-    return pd.concat(filled, ignore_index=True) if filled else pd.DataFrame(columns=[*columns])
+def _in_order(held: Any) -> Any:
+    """One field with its rows, exemplars or keys in order."""
+    if isinstance(held, pd.DataFrame):
+        order = DEMONSTRATION[:5] if "computation" in held.columns else ORDER
+        columns = [name for name in order if name in held.columns]
+        return held.sort_values(columns, kind="stable", ignore_index=True)
+    if isinstance(held, tuple):
+        return tuple(sorted(held, key=lambda e: (e.head, [*Ranking].index(e.ranking), e.rank)))
+    return dict(sorted(held.items()))
 
 
-def _in_order(rows: "pd.DataFrame", names: list[str]) -> "pd.DataFrame":
-    order = ["sentence", "stack", "position", "layer", "state", *names]
-    return rows.sort_values(order, kind="stable", ignore_index=True)
+def _later(held: Any, by: int) -> Any:
+    """One field, its sentences ``by`` places later."""
+    if isinstance(held, pd.DataFrame):
+        return held.assign(sentence=held["sentence"] + by)
+    if isinstance(held, tuple):
+        return tuple(replace(exemplar, index=exemplar.index + by) for exemplar in held)
+    if all(isinstance(key, int) for key in held):  # sentences by index
+        return {key + by: replace(each, index=key + by) for key, each in held.items()}
+    return {(stack, index + by, *more): each for (stack, index, *more), each in held.items()}
 
 
 def to_steps(weights: NDArray[Any]) -> NDArray[np.uint8]:

@@ -36,7 +36,7 @@ class Study:
         twins: numbers of heads of what the model is compared with, by stack.
         made: the numbers of all heads, where nothing is left to make them of; see `condensed`.
         fitted: sampled metrics by stack, as they were stored; None where that is still to be done:
-            before a study is saved, in merged ones and in those of older versions.
+            before a study is saved, and in merged ones.
     """
 
     manifest: Manifest
@@ -151,8 +151,8 @@ class Study:
         """
         self._check_whole()
         with written_whole(Path(folder), Kind.STUDY, force=force) as draft:
-            kept = self.manifest, self.corpus_sums, self.sentence_data, self.twins, self.sampled
-            storage.save(draft, storage.Parts(*kept))
+            kept = self.corpus_sums, self.sentence_data, self.twins, self.sampled
+            storage.save(draft, self.manifest, storage.Parts(*kept))
 
     @classmethod
     def load(cls, folder: str | Path) -> "Study":
@@ -163,8 +163,8 @@ class Study:
             OutputError: a run was killed while it replaced the study, which cannot be put back.
         """
         settle(Path(folder))
-        manifest, corpus_sums, sentence_data, twins, fitted = storage.load(Path(folder))
-        return cls(manifest, corpus_sums, sentence_data, twins, fitted=fitted)
+        manifest, kept = storage.load(Path(folder))
+        return cls(manifest, **vars(kept))
 
     def __add__(self, other: "Study") -> "Study":
         """The study of both corpora, this one's sentences first.

@@ -24,19 +24,19 @@ class Batch:
     Attributes:
         texts: padded tokens by side.
         index: each sentence's place in the input. *Shape:* ``(sentence,)``.
-        key: hash of each sentence's tokens.
+        content_hash: of each sentence's tokens.
         half: 0 or 1, from the hash, so that equal sentences fall into the same half.
     """
 
     items: tuple[Encoded, ...]
     texts: dict[Side, Texts]
     index: NDArray[np.int64]
-    key: NDArray[np.uint64]
+    content_hash: NDArray[np.uint64]
 
     @property
     def half(self) -> NDArray[np.int64]:
         """The half of the corpus that each sentence belongs to."""
-        return half_of(self.key)
+        return half_of(self.content_hash)
 
     def repeated(self, times: int) -> "Batch":
         """The same sentences several times, one copy of the batch below the other."""
@@ -44,7 +44,7 @@ class Batch:
             items=self.items * times,
             texts={side: texts.repeated(times) for side, texts in self.texts.items()},
             index=np.tile(self.index, times),
-            key=np.tile(self.key, times),
+            content_hash=np.tile(self.content_hash, times),
         )
 
     @classmethod
@@ -53,8 +53,8 @@ class Batch:
     ) -> "Batch":
         """Pad sentences to one batch, those of one half before those of the other."""
         sides = items[0].tokens
-        keys = np.array([content_key(item) for item in items], dtype=np.uint64)
-        order = np.argsort(half_of(keys), kind="stable")
+        hashes = np.array([content_hash(item) for item in items], dtype=np.uint64)
+        order = np.argsort(half_of(hashes), kind="stable")
         items = [items[place] for place in order]
         return cls(
             items=tuple(items),
@@ -63,11 +63,11 @@ class Batch:
                 for side in sides
             },
             index=np.array([item.sentence.index for item in items]),
-            key=keys[order],
+            content_hash=hashes[order],
         )
 
 
-def content_key(item: Encoded) -> int:
+def content_hash(item: Encoded) -> int:
     """Hash of a sentence's tokens, by which samples and halves are chosen."""
     return int.from_bytes(hashlib.blake2b(item.content, digest_size=8).digest(), "big")
 

@@ -264,7 +264,7 @@ def _drawn(
     batch: Batch, draw: int, take: Callable[[np.random.Generator], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
     """Random numbers of each sentence, whatever batch it stands in and however it is padded."""
-    return np.stack([take(np.random.default_rng([int(key), draw])) for key in batch.key])
+    return np.stack([take(np.random.default_rng([int(key), draw])) for key in batch.content_hash])
 
 
 def _masked(batch: Batch, texts: Texts) -> torch.Tensor:
@@ -274,7 +274,7 @@ def _masked(batch: Batch, texts: Texts) -> torch.Tensor:
     """
     chosen = np.zeros(texts.ids.shape, dtype=bool)
     ordinary = texts.ordinary.cpu().numpy()
-    for row, (key, there) in enumerate(zip(batch.key, ordinary, strict=True)):
+    for row, (key, there) in enumerate(zip(batch.content_hash, ordinary, strict=True)):
         places = np.flatnonzero(there)
         order = sorted(places, key=lambda place, key=key: _hash(int(key), int(place)))  # type: ignore[misc]
         chosen[row, order[: ceil(MASKED * len(places))]] = True

@@ -114,7 +114,7 @@ def _relation(
 
 def _offsets(results: StackResults) -> dict[str, tuple[int, float]]:
     """The best fixed offset of each label and what it finds."""
-    relation_hits = results.study.corpus_sums.heads[results.stack.name].found
+    relation_hits = results.study.corpus_sums.heads[results.stack.name].relation_hits
     return {} if relation_hits is None else dict(_named(*best_offsets(relation_hits)))
 
 

@@ -132,10 +132,10 @@ def _relations(results: StackResults) -> HeadRelations | None:
     """None where the study did not keep what the comparison needs."""
     sums = results.study.corpus_sums.heads.get(results.stack.name)
     there = [label for label in LABELS if results.has(METRIC, VIEW, label)]
-    if results.stack.crosses or sums is None or sums.found is None or not there:
+    if results.stack.crosses or sums is None or sums.relation_hits is None or not there:
         return None
     present = ~np.isnan(results.heads(METRIC, VIEW, there[0]).value)
-    return head_relations(sums.found, present, np.stack([*_uniform(results)], -1))
+    return head_relations(sums.relation_hits, present, np.stack([*_uniform(results)], -1))
 
 
 def _uniform(results: StackResults) -> Iterator[Floats]:

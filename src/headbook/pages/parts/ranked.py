@@ -70,13 +70,13 @@ class RelationRow:
 def tests_of(results: StackResults) -> RelationTests | None:
     """The tests of a stack; None where the study did not keep what they need."""
     sums = results.study.corpus_sums.heads.get(results.stack.name)
-    if results.stack.crosses or sums is None or sums.found is None:
+    if results.stack.crosses or sums is None or sums.relation_hits is None:
         return None
     there = [x for x in all_metrics()[METRIC].labels if results.has(METRIC, VIEW, x)]
     if not there:
         return None
     present = ~np.isnan(results.heads(METRIC, VIEW, there[0]).value)
-    return relation_tests(sums.found, present)
+    return relation_tests(sums.relation_hits, present)
 
 
 def place_of(tests: RelationTests, label: int, stack: str) -> HeadName:

@@ -125,7 +125,7 @@ def start(
     The strongest exemplar that the sentence is, else the largest weight between two words.
 
     Args:
-        maps: as in `headbook.study.sentencedata.Portrait`.
+        maps: as in `headbook.study.sentencedata.SentenceData`.
     """
     found = cited_maps(results, sentence)
     known = {head: each[0].attention for head, each in found.items()}

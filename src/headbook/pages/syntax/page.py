@@ -116,10 +116,10 @@ def _section(results: StackResults) -> StackSection:
 
 
 def _relations(results: StackResults, tests: RelationTests) -> Relations:
-    relation_hits = results.study.corpus_sums.heads[results.stack.name].found
+    relation_hits = results.study.corpus_sums.heads[results.stack.name].relation_hits
     assert relation_hits is not None, "there are tests"
-    second = int((relation_hits.hits.key & 1).sum())
-    first = len(relation_hits.hits.key) - second
+    second = int((relation_hits.hits.content_hash & 1).sum())
+    first = len(relation_hits.hits.content_hash) - second
     return Relations(
         behind=f"{counted(first, 'sentence')} to choose, {counted(second, 'sentence')} to report",
         verdict=verdict(tests),

@@ -58,7 +58,7 @@ def proposals(
     """A passage as each rule divides it; none for a single sentence.
 
     Args:
-        marks: as in `headbook.study.sentencedata.Portrait.ends`.
+        marks: as in `headbook.study.sentencedata.SentenceData.ends`.
     """
     if marks is None or len(text.parts) < 2:
         return ()

@@ -87,7 +87,7 @@ def sources(found: Mapping[str, Steps], text: StoredText) -> Sources | None:
     """Pictures and table of one sentence; None where nothing was measured.
 
     Args:
-        found: shares by kind of rollout, in steps; see `Portrait.rollouts`.
+        found: shares by kind of rollout, in steps; see `SentenceData.rollouts`.
     """
     kinds = [kind for kind in NAMES if kind in found]
     if not kinds:

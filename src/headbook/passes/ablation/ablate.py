@@ -27,7 +27,7 @@ from headbook.randomness import own_randomness
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Replacement, Target
 from headbook.text.annotate import NONE, Annotator
-from headbook.text.batch import Batch, by_budget, content_key
+from headbook.text.batch import Batch, by_budget, content_hash
 from headbook.text.tokens import Encoded
 from headbook.threads import own_threads
 
@@ -173,4 +173,4 @@ def _name(head: HeadName) -> str:
 
 def _smallest(items: Iterator[Encoded], number: int) -> list[Encoded]:
     """The sentences with the smallest hashes of their content."""
-    return sorted(items, key=content_key)[:number]
+    return sorted(items, key=content_hash)[:number]

@@ -36,20 +36,20 @@ class Effects:
         changes: sums over scored tokens. *Shape:* ``(sentence, set)`` each.
         counts: scored tokens. *Shape:* ``(sentence,)`` each.
         full: sums of the losses of the whole model. *Shape:* ``(sentence,)`` each.
-        key: hashes of the sentences, by which equal ones are known. *Shape:* ``(sentence,)``.
+        content_hash: by which equal sentences are known. *Shape:* ``(sentence,)``.
         half: 0 or 1. *Shape:* ``(sentence,)``.
     """
 
     changes: Mapping[Target, Floats]
     counts: Mapping[Target, Floats]
     full: Mapping[Target, Floats]
-    key: NDArray[np.uint64]
+    content_hash: NDArray[np.uint64]
     half: NDArray[np.int64]
 
     @classmethod
     def together(cls, parts: Sequence["Effects"]) -> "Effects":
         """Of all batches, in the order of the sentences' hashes."""
-        order = np.argsort(np.concatenate([part.key for part in parts]), kind="stable")
+        order = np.argsort(np.concatenate([part.content_hash for part in parts]), kind="stable")
 
         def joined(tables: Iterable[Mapping[Target, Floats]]) -> dict[Target, Floats]:
             tables = list(tables)
@@ -59,7 +59,7 @@ class Effects:
             joined(part.changes for part in parts),
             joined(part.counts for part in parts),
             joined(part.full for part in parts),
-            np.concatenate([part.key for part in parts])[order],
+            np.concatenate([part.content_hash for part in parts])[order],
             np.concatenate([part.half for part in parts])[order],
         )
 
@@ -120,7 +120,7 @@ class Ablator:
         read = self.judge.prepared(batch)
         states = self.heads.states(read)
         clean = states.after[self.heads.read][-1]
-        found = np.zeros((len(self.judge.targets), len(batch.key), len(sets)))
+        found = np.zeros((len(self.judge.targets), len(batch.content_hash), len(sets)))
         most = max(1, ROWS // max(clean.shape[0] * clean.shape[1], 1))
         for group in _alike(sets):
             for start in range(0, len(group), most):
@@ -139,7 +139,7 @@ class Ablator:
             changes=dict(zip(self.judge.targets, found, strict=True)),
             counts=dict(zip(self.judge.targets, counts, strict=True)),
             full={target: sums.cpu().numpy() for target, sums in full.items()},
-            key=batch.key,
+            content_hash=batch.content_hash,
             half=batch.half,
         )
 
@@ -147,7 +147,7 @@ class Ablator:
         self, copies: Batch, sets: Sequence[Set], replacement: Replacement, means: Means
     ) -> Ablation:
         """Each copy of a batch without one of the sets."""
-        sentences = len(copies.key) // len(sets)
+        sentences = len(copies.index) // len(sets)
         tables: dict[Call, torch.Tensor] = {}
         for number, heads in enumerate(sets):
             for stack, layer, head in heads:
@@ -155,7 +155,10 @@ class Ablator:
                 table = tables.setdefault(
                     place,
                     torch.zeros(
-                        len(copies.key), n_heads, dtype=torch.bool, device=self.heads.model.device
+                        len(copies.index),
+                        n_heads,
+                        dtype=torch.bool,
+                        device=self.heads.model.device,
                     ),
                 )
                 table[number * sentences : (number + 1) * sentences, head] = True

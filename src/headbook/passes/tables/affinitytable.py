@@ -11,7 +11,7 @@ from headbook.attention.frame import Scope
 from headbook.model.names import Names
 from headbook.study.summaries.affinities import ANY, Affinities
 from headbook.terms import Stack
-from headbook.text.batch import Batch, content_key
+from headbook.text.batch import Batch, content_hash
 from headbook.text.tokens import Encoded, Tokens
 
 MOST_PAIRS = 4_000_000  # pairs of positions that are looked at
@@ -50,7 +50,7 @@ def items_of(stack: Stack, sample: Sequence[Encoded]) -> Items:
     """
     chosen: set[int] = set()
     codes, pairs = [np.zeros(0, np.int64)], 0
-    for item in sorted(sample, key=lambda each: (content_key(each), each.sentence.index)):
+    for item in sorted(sample, key=lambda each: (content_hash(each), each.sentence.index)):
         queries, keys = item.tokens[stack.queries], item.tokens[stack.keys]
         pairs += len(queries) * len(keys)
         if pairs > MOST_PAIRS and chosen:

@@ -112,7 +112,7 @@ class LayerTable:
         self._massive = np.full((len(batch.items), *cells), -np.inf)
         self._waiting: dict[int, _Layers] = {}
         asks = any(metric.id == RELATION_METRIC for metric in self._metrics)
-        self._found = RelationHitsTable(stack, batch) if asks else None
+        self._relation_hits = RelationHitsTable(stack, batch) if asks else None
         self._corners = PositionTable(stack, batch)
         self._selections = [
             _Selection(stack, len(self.columns)),
@@ -164,8 +164,8 @@ class LayerTable:
             self._strongest[here] = best[:, heads]
             self._massive[here] = np.where(queries > 0, mass[:, heads], -np.inf)
         if self._metrics:
-            if self._found is not None:
-                self._found.add(waiting.layers, views[View.NOSINK])
+            if self._relation_hits is not None:
+                self._relation_hits.add(waiting.layers, views[View.NOSINK])
             ratios = [m.measure(views[view]) for m in self._metrics for view in m.views]
             self._add_up(waiting, Parts.of(ratios, self._n_labels, waiting.n_heads))
         waiting.layers.clear()
@@ -225,13 +225,15 @@ class LayerTable:
                 Ratios(every.layers),
                 Ratios(every.uniform),
             ),
-            strongest=TopK.of(exemplars, scores, batch.index, batch.key),
-            sample=Reservoir.of(MEDIANS, batch.key, batch.index, scores.astype(np.float32)),
-            found=self._found.sums() if self._found is not None else None,
+            strongest=TopK.of(exemplars, scores, batch.index, batch.content_hash),
+            sample=Reservoir.of(
+                MEDIANS, batch.content_hash, batch.index, scores.astype(np.float32)
+            ),
+            relation_hits=self._relation_hits.sums() if self._relation_hits is not None else None,
             groups=together(selection.group() for selection in groups),
             members=self._kept() if self._places else None,
             positions=self._corners.sums(),
-            massive=TopK.of(MASSIVE, self._massive, batch.index, batch.key),
+            massive=TopK.of(MASSIVE, self._massive, batch.index, batch.content_hash),
         )
 
     def _kept(self) -> Members:

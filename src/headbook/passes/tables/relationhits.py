@@ -47,6 +47,6 @@ class RelationHitsTable:
         """What survives."""
         batch = self._batch
         return RelationHits(
-            Reservoir.of(self._size, batch.key, batch.index, self._hits),
-            Reservoir.of(self._size, batch.key, batch.index, self._asked),
+            Reservoir.of(self._size, batch.content_hash, batch.index, self._hits),
+            Reservoir.of(self._size, batch.content_hash, batch.index, self._asked),
         )

@@ -45,5 +45,5 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
 
 def _sampled(results: StackResults) -> int:
     """How many sentences the relations of a stack were looked for in."""
-    relation_hits = results.study.corpus_sums.heads[results.stack.name].found
-    return len(relation_hits.hits.key) if relation_hits else 0
+    relation_hits = results.study.corpus_sums.heads[results.stack.name].relation_hits
+    return len(relation_hits.hits.content_hash) if relation_hits else 0

@@ -117,7 +117,7 @@ def relation_tests(found: RelationHits, present: NDArray[np.bool_]) -> RelationT
     ahead = hits - by_offset[:, None, None]
     best = choice.head[:, 0], choice.head[:, 1], each
     margin = reported(ahead[:, *best], words, (-1.0, 1.0))
-    every = family_wise(ahead, present, found.hits.key[half])
+    every = family_wise(ahead, present, found.hits.content_hash[half])
     every = np.where(margin.sentences >= 2, every, np.nan)
     of_layers = np.take_along_axis(ahead, choice.layer_head[None, :, None], 2)[:, :, 0]
     return RelationTests(

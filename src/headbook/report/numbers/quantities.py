@@ -179,11 +179,11 @@ class AtOffset(OfColumn):
     def compute(self, results: StackResults) -> Estimate:
         """The share, without an interval; NaN where the study kept no relations."""
         sums = results.study.corpus_sums.heads[results.stack.name]
-        if sums.found is None:
+        if sums.relation_hits is None:
             return NOTHING
-        _, shares = best_offsets(sums.found)
+        _, shares = best_offsets(sums.relation_hits)
         share = float(shares[LABELS.index(self.column.label)])
-        return Estimate(share, math.nan, math.nan, len(sums.found.asked.key), math.nan)
+        return Estimate(share, math.nan, math.nan, len(sums.relation_hits.asked.index), math.nan)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,9 @@ def summed(sums: SampleSums) -> SampleSums:
     """The same added up, as if of a single sentence: for means, but not for intervals."""
     stats = sums.stats
     total = stats.payload.sum(0, dtype=np.float64)[None]
-    return SampleSums(sums.columns, Reservoir(stats.size, stats.key[:1], stats.index[:1], total))
+    return SampleSums(
+        sums.columns, Reservoir(stats.size, stats.content_hash[:1], stats.index[:1], total)
+    )
 
 
 def _layer(metric: SampledMetric, stats: NDArray[np.float64], half: NDArray[np.int64]) -> HeadTable:

@@ -94,17 +94,17 @@ class HeadSums:
         table: sums of the metrics.
         strongest: sentences by their largest single weight without the sink, for each head.
         sample: that weight for a sample of sentences, from which quantiles are taken.
-        found: relations found in a sample of sentences, or None where nothing asks for them.
+        relation_hits: in a sample of sentences, or None where nothing asks for relations.
         groups: sums of the metrics by metadata column and value.
         members: values of single sentences that form pairs, or None where none do.
-        positions: attention between the first positions; None in studies of older versions.
+        positions: attention between the first positions; or None where one of two studies has none.
         massive: sentences by the mean of what queries give to keys off the sink; likewise.
     """
 
     table: HeadTable
     strongest: TopK
     sample: Reservoir
-    found: RelationHits | None = None
+    relation_hits: RelationHits | None = None
     groups: tuple[Group, ...] = ()
     members: Members | None = None
     positions: PositionSums | None = None
@@ -115,7 +115,9 @@ class HeadSums:
             self.table + other.table,
             self.strongest + other.strongest,
             self.sample + other.sample,
-            self.found + other.found if self.found and other.found else None,
+            self.relation_hits + other.relation_hits
+            if self.relation_hits and other.relation_hits
+            else None,
             together([*self.groups, *other.groups]),
             self.members + other.members
             if self.members and other.members
