@@ -261,8 +261,9 @@ def long(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
     file.write_text("The cat sat on the mat and looked at it. " * (LONG // 11) + "\n")
     code = f"from headbook.model.model import load_model; load_model({str(model)!r})"
     bare = spend(sys.executable, "-c", code, folder=folder).peak
-    asked = ("--model", str(model), "--max-length", str(LONG), "--out", str(folder / "study"))
-    peak = headbook("collect", str(file), *asked, "--force", folder=folder).peak
+    asked = ("--model", str(model), "--max-length", str(LONG), "--memory", "4GB")
+    out = ("--out", str(folder / "study"), "--force")
+    peak = headbook("collect", str(file), *asked, *out, folder=folder).peak
     message = f"{peak / GIGA:.2f} GB with the model"
     yield Line(
         f"one text of {LONG:,} tokens, 12 x 12 heads, GB", (peak - bare) / GIGA, "4", message

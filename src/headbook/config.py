@@ -141,6 +141,13 @@ class Config:
         "detail is left out, and the overview says so.",
         place=True,
     )
+    memory: str | None = option(
+        None,
+        "Memory that tables of all pairs of a text's tokens may take, such as '4GB'; texts for "
+        "which it is too little have no pages, and take no part in measures of the sample. "
+        "Default: an eighth of the machine's; texts of up to 512 tokens always have room.",
+        place=True,
+    )
     accept_checks: bool = option(
         False,
         "End with exit code 0, not 3, though a self-check failed; the overview still names it.",
@@ -184,9 +191,10 @@ class Config:
         self._check(asked <= known, "control", f"'none' or some of {', '.join(Baseline)}")
         self._check(1 <= self.control_seeds <= 5, "control_seeds", "1 to 5")
         self._check(self.processes >= 0, "processes", "at least 0")
-        size = self.max_site_size
-        sized = size is None or SIZE.fullmatch(size) is not None
-        self._check(sized, "max_site_size", "a size such as '50MB', '800kB' or '1.5GB'")
+        for name in ("max_site_size", "memory"):
+            size = getattr(self, name)
+            sized = size is None or SIZE.fullmatch(size) is not None
+            self._check(sized, name, "a size such as '50MB', '800kB' or '1.5GB'")
         web = urlsplit(self.base_url or "https://localhost/")
         well_formed = (
             web.scheme in {"http", "https"} and web.netloc and not (web.query or web.fragment)
@@ -220,8 +228,12 @@ class Config:
     @property
     def max_bytes(self) -> float | None:
         """Bytes that the site may have, None without a limit."""
-        match = SIZE.fullmatch(self.max_site_size or "")
-        return float(match[1]) * UNITS[match[2].lower()] if match else None
+        return _bytes(self.max_site_size)
+
+    @property
+    def memory_bytes(self) -> float | None:
+        """Bytes that tables of a text may take, None where nobody says."""
+        return _bytes(self.memory)
 
     def recorded(self) -> dict[str, Any]:
         """The options that decide the numbers and the pages, for the manifest."""
@@ -242,6 +254,12 @@ class Config:
         """
         values = {} if file is None else read_toml(file)
         return cls(**(values | {k: v for k, v in given.items() if v is not None}))
+
+
+def _bytes(size: str | None) -> float | None:
+    """A size in bytes, None without one."""
+    match = SIZE.fullmatch(size or "")
+    return float(match[1]) * UNITS[match[2].lower()] if match else None
 
 
 def flag(name: str) -> str:

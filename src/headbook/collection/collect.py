@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from headbook.collection.costs import Sizes, parameters_of, plan
+from headbook.collection.long import Long
 from headbook.collection.run import Run
 from headbook.collection.size import Expected, check_limit, expected
 from headbook.config import Config
@@ -24,6 +25,7 @@ from headbook.model.sequences import RANDOM_TOKENS, probes
 from headbook.passes.checks.ownattention import settle
 from headbook.progress import Progress, Silent
 from headbook.randomness import own_randomness
+from headbook.room import longest, room
 from headbook.study.facets import facets
 from headbook.study.study import Study
 from headbook.terms import Side
@@ -83,19 +85,23 @@ def collect(
         listed = islice(texts, int(min(config.n_sentence_pages, len(texts))))
         lengths = [*encoder.lengths(listed)]
         amounts = [sum(length.values()) for length in lengths] or [USUAL]
+        architecture = settle(model, examine(model), probes(encoder))
+        most = longest(architecture.stacks.values(), room(config.memory_bytes))
+        long = Long.of(texts, encoder, most)
         run = Run(
             texts,
             config,
             progress or Silent(),
             model,
-            settle(model, examine(model), probes(encoder)),
-            tuple(metrics.values()),
+            architecture,
+            tuple(long.measured(metrics.values())),
             Annotator.load(config.annotator),
             encoder,
             facets=columns,
             length=sum(amounts) / len(amounts),
+            long=long,
         )
-        whole, least = _expected(run, lengths)
+        whole, least = _expected(run, [each for each in lengths if max(each.values()) <= most])
         run.progress.say(whole.report())
         run.progress.plan(_planned(run, len(lengths)))
         check_limit(least, config.max_bytes)

@@ -8,12 +8,14 @@ from operator import add
 import torch
 
 from headbook.collection.gaps import find_gaps
+from headbook.collection.long import Long
 from headbook.collection.record import manifest_of
 from headbook.config import Config
 from headbook.inputs import Corpus, Sentence
 from headbook.metrics import (
     anchor_metrics,
     attention_metrics,
+    chosen_metrics,
     context_metrics,
     flow_metrics,
     head_metrics,
@@ -43,6 +45,7 @@ from headbook.passes.retrace import untraced
 from headbook.passes.sampler import Sampler
 from headbook.passes.sentencepass import SentencePass
 from headbook.passes.tables.affinitytable import items_of
+from headbook.passes.tables.headtable import MEDIANS
 from headbook.passes.trajectories import Tracker
 from headbook.passes.watch import PassResults, Watcher, look
 from headbook.progress import Inside, Progress
@@ -83,6 +86,7 @@ class Run:
     facets: Facets = field(default_factory=Facets)
     tokens: bool = True  # whether sums of single tokens and pairs of tokens are taken
     length: float = 1.0  # tokens of a sentence, about; for progress alone
+    long: Long = field(default_factory=Long)
     # Those that later passes may want, by index; each run (a twin is one, too) has its own.
     _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
 
@@ -91,9 +95,10 @@ class Run:
         corpus_sums = self._measured()
         parts: list[SentenceData] = []
         sampled = self._sampled(corpus_sums)
-        choices = list(choose(corpus_sums))
+        choices = [choice for choice in choose(corpus_sums) if choice.index not in self.long.texts]
         first, pages = max(1, self.config.neuron_sentences), self.config.n_sentence_pages
-        chosen = most_cited(choices, first, len(self.corpus), pages)
+        cited = most_cited(choices, first, len(self.corpus), pages)
+        chosen = [index for index in cited if index not in self.long.texts]
         listed = frozenset(chosen)
         paged = {*listed, *(choice.index for choice in choices)}
         # The first sentence is for the self-checks, whatever is shown.
@@ -130,7 +135,7 @@ class Run:
             pass_results = self._look(self._batches(items, some), watchers)
             corpus_sums += pass_results.corpus_sums
             parts += pass_results.sentence_data_parts
-        if listed:
+        if listed and 0 not in self.long.texts:
             parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
         sentence_data = SentenceData.join(parts).sorted()
         few = self._few(list(items.values()))
@@ -150,7 +155,11 @@ class Run:
             corpus_sums=corpus_sums,
             checks=checks,
             checked=len(few.items),
-            gaps=(*gaps, *untraced(self.architecture, sentence_data, traced)),
+            gaps=(
+                *gaps,
+                *self.long.gaps(chosen_metrics(self.config.metrics).values()),
+                *untraced(self.architecture, sentence_data, traced),
+            ),
             rounded=roundings(self.model, self.architecture, few, embeddings),
         )
         twins = {}
@@ -216,7 +225,7 @@ class Run:
 
         What heads write is looked at twice: first for what is similar, then for the rest.
         """
-        smallest = _smallest(corpus_sums, self.config.sample_sentences)
+        smallest = _smallest(corpus_sums, self.config.sample_sentences, self.long)
         items = [*self._encoded(smallest)]
         pairs, geometry = self._pairs(), self._geometry(items)
         context = self._context()
@@ -246,7 +255,8 @@ class Run:
     def _sampler(self, items: Sequence[Encoded]) -> Sampler | None:
         """Statistics of single sentences, and sums of tokens and pairs of tokens."""
         metrics = tuple(sampled_metrics(self.metrics))
-        stacks = self.architecture.stacks if self.tokens and head_metrics(self.metrics) else {}
+        summed = self.tokens and head_metrics(self.metrics) and not self.long.every
+        stacks = self.architecture.stacks if summed else {}
         wanted = {name: items_of(stack, items) for name, stack in stacks.items()}
         if not metrics and not wanted:
             return None
@@ -286,7 +296,7 @@ class Run:
         """The sentences with the smallest hashes, on which vocabulary metrics are averaged."""
         if not any(metric.sampled for metric in token_metrics(self.metrics)):
             return frozenset()
-        return _smallest(corpus_sums, self.config.vocabulary_sentences)
+        return _smallest(corpus_sums, self.config.vocabulary_sentences, self.long)
 
     def _flows(self, sampled: Collection[int], listed: Collection[int]) -> FlowTracker:
         """What follows attention from token to token; no sentence where nobody asks for it."""
@@ -360,8 +370,15 @@ class Run:
         dtype = torch.float64 if self.config.dtype == "float64" else torch.float32
         return Batch.of(group, self.model.device, dtype)
 
-    def _few(self, items: Sequence[Encoded]) -> Batch:
-        """The first sentences, for the self-checks."""
+    def _few(self, every: Sequence[Encoded]) -> Batch:
+        """The first sentences, for the self-checks; of long ones alone the beginning of the first.
+
+        They hold the weights of all layers at once.
+        """
+        items = [item for item in every if item.sentence.index not in self.long.texts]
+        if not items:
+            short = replace(self.encoder, limit=CHECKED_TOKENS)
+            items = [*short.encode([every[0].sentence])]
         few = [items[0]]
         for item in items[1:]:
             if max(item.length, *(f.length for f in few)) * (len(few) + 1) > CHECKED_TOKENS:
@@ -376,7 +393,8 @@ def tokens_of(items: Iterable[Encoded]) -> int:
     return sum(len(text) for item in items for text in item.tokens.values())
 
 
-def _smallest(corpus_sums: CorpusSums, size: int) -> frozenset[int]:
-    """Places of the sentences with the smallest hashes."""
-    sample = next(iter(corpus_sums.heads.values())).sample.first(size)
-    return frozenset(map(int, sample.index))
+def _smallest(corpus_sums: CorpusSums, size: int, long: Long) -> frozenset[int]:
+    """Places of the sentences with the smallest hashes, without long ones if there are others."""
+    sample = next(iter(corpus_sums.heads.values())).sample
+    known = sample.first(MEDIANS if long.texts else size).index.tolist()
+    return frozenset(long.within(known)[:size] or [long.first_short])
