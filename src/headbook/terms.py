@@ -41,6 +41,12 @@ def known_relation(relation: str) -> str:
     return relation if relation in RELATIONS else relation.partition(":")[0]
 
 
+def relation_of(label: str) -> tuple[str, str]:
+    """Relation and direction of a label: ``nsubj:pass`` and ``to_head``; both may be empty."""
+    relation, _, direction = label.rpartition(":")
+    return relation, direction
+
+
 class Kind(StrEnum):
     """What sort of transformer a model is."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from headbook.metrics.base import Metric
 from headbook.study.sentencedata import HeadName
-from headbook.terms import Space, State, View
+from headbook.terms import Space, State, View, relation_of
 
 MISSING = "–"
 THIN = "\u202f"  # a narrow space that does not break
@@ -148,7 +148,7 @@ def label_name(label: str) -> str:
     measure, _, rule = label.partition(":")
     if rule and measure in MEASURES:
         return f"{MEASURES[measure]} by {rule}"
-    relation, _, direction = label.rpartition(":")
+    relation, direction = relation_of(label)
     if relation and direction in DIRECTIONS:
         return f"{relation} ({DIRECTIONS[direction]})"
     return LABELS.get(label) or DIRECTIONS.get(label) or label.replace("_", " ")

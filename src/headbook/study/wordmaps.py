@@ -13,7 +13,7 @@ from headbook.analysis.arithmetic import Floats
 from headbook.analysis.trees import NO_HEAD
 from headbook.attention.wordtrees import pruned
 from headbook.study.sentencedata import STEPS, StoredText
-from headbook.terms import UPOS, known_relation
+from headbook.terms import UPOS, known_relation, relation_of
 
 
 class Link(NamedTuple):
@@ -71,7 +71,7 @@ def links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> lis
         weights: of one head, from `word_attention`. *Shape:* ``(word, word)``.
         label: relation and direction, as in `headbook.attention.relations.LABELS`.
     """
-    relation, _, direction = label.rpartition(":")
+    relation, direction = relation_of(label)
     tokens = np.array(text.words)[~text.sink(causal=causal)]
     places = [np.flatnonzero(tokens == word) for word in range(len(weights))]
     found = []

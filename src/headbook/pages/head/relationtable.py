@@ -12,10 +12,10 @@ from headbook.attention.relations import LABELS
 from headbook.charts.base.drawing import Drawing
 from headbook.charts.drawn.dots import interval_dot
 from headbook.pages.parts.ranked import tests_of
+from headbook.report.numbers.claims import value_and_interval
 from headbook.report.numbers.inference import RelationTests, best_offsets
 from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.results import Estimate, StackResults
-from headbook.report.numbers.roles import estimate
 from headbook.report.wording import percent, signed, tested
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
@@ -51,10 +51,10 @@ def measured(
     text: str, baseline: str, value: Estimate, other: float, *, behind: str = "", supported: bool
 ) -> Measured:
     """A share with its picture; ``other`` is NaN where there is no baseline."""
-    value_text, bracket, ends = estimate(value).partition("[")
     dot = interval_dot(value.value, value.low, value.high, other, supported=supported)
+    value_text, ends = value_and_interval(value)
     picture = Drawing(f"dot-{text}", text, dot)
-    return Measured(text, baseline, behind, value_text.strip(), bracket + ends, picture, supported)
+    return Measured(text, baseline, behind, value_text, ends, picture, supported)
 
 
 def found_relations(results: StackResults, head: HeadName) -> tuple[Measured, ...]:

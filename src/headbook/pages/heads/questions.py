@@ -9,7 +9,7 @@ from headbook.pages.heads.headvalues import Column, Results
 from headbook.pages.parts.ranked import place_of, tests_of
 from headbook.report.findings import Link
 from headbook.report.findings.finding import chosen, head_link, uniform
-from headbook.report.numbers.claims import estimate
+from headbook.report.numbers.claims import value_and_interval
 from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import sink_words
@@ -119,13 +119,12 @@ def _described(results: StackResults, column: Column, *, lowest: bool) -> Answer
     even = uniform(results, metric.id, view, column.label, best.head.layer)
     share, value = is_share(metric), best.value
     unit = f" {metric.unit}" if metric.unit and not share else ""
-    value_text, bracket, ends = (estimate(value, share=share) + unit).partition(" [")
+    value_text, ends = value_and_interval(value, share=share)
+    value_text, ends = (value_text, ends + unit) if ends else (value_text + unit, "")
     clear = value.high < even.value if lowest else value.low > even.value
     other = percent(even.value) if share else f"{even.value:.3g}"
     behind = "" if math.isnan(even.value) else f"uniform attention: {other}"
-    return AnsweringHead(
-        head_link(best.head), value_text, f"{bracket}{ends}".strip(), behind, supported=bool(clear)
-    )
+    return AnsweringHead(head_link(best.head), value_text, ends, behind, supported=bool(clear))
 
 
 def _tested(results: StackResults, label: str) -> AnsweringHead | None:
@@ -141,6 +140,5 @@ def _tested(results: StackResults, label: str) -> AnsweringHead | None:
     else:
         behind = f"no clear difference from the best fixed offset ({offset}), {other}"
     head = head_link(place_of(tests, n, results.stack.name))
-    value, bracket, ends = estimate(tests.accuracy.at(n)).partition(" [")
-    interval = f"{bracket}{ends}".strip()
-    return AnsweringHead(head, value, interval, behind, supported=bool(tests.supported[n]))
+    value, ends = value_and_interval(tests.accuracy.at(n))
+    return AnsweringHead(head, value, ends, behind, supported=bool(tests.supported[n]))

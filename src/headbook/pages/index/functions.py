@@ -9,9 +9,10 @@ from headbook.charts.base.drawing import Drawing
 from headbook.charts.drawn.dots import interval_dot
 from headbook.pages.parts.ranked import place_of, tests_of
 from headbook.report.findings.finding import chosen, uniform
+from headbook.report.numbers.claims import value_and_interval
 from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.results import Estimate, StackResults
-from headbook.report.numbers.roles import estimate, sink_words
+from headbook.report.numbers.roles import sink_words
 from headbook.report.wording import head_name, head_page, percent, signed, tested
 from headbook.study.sentencedata import HeadName
 
@@ -105,14 +106,14 @@ def _function(
 ) -> Function:
     dot = interval_dot(value.value, value.low, value.high, other, supported=supported)
     name = head_name(head)
-    value_text, bracket, ends = estimate(value).partition("[")
+    value_text, ends = value_and_interval(value)
     return Function(
         text=text,
         baseline=baseline,
         name=name,
         href=head_page(head),
-        value=value_text.strip(),
-        interval=f"{bracket}{ends}",
+        value=value_text,
+        interval=ends,
         dot=Drawing(f"dot-{name}-{text}", text, dot),
         supported=supported,
     )

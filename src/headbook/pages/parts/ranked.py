@@ -26,7 +26,7 @@ from headbook.report.wording import (
     small,
 )
 from headbook.study.sentencedata import HeadName
-from headbook.terms import View
+from headbook.terms import View, relation_of
 
 METRIC, FAR = "relation_accuracy", "relation_accuracy_far"
 VIEW = View.NOSINK
@@ -89,8 +89,8 @@ def verdict(tests: RelationTests) -> str:
     """How many relations have a head that beats the best offset, in a sentence."""
     if not tests.labels:
         return ""
-    asked = {label.rpartition(":")[0] for label in tests.labels}
-    found = {tests.labels[n].rpartition(":")[0] for n in np.flatnonzero(tests.supported)}
+    asked = {relation_of(label)[0] for label in tests.labels}
+    found = {relation_of(tests.labels[n])[0] for n in np.flatnonzero(tests.supported)}
     return (
         f"In {small(len(found))} of {counted(len(asked), 'relation')}, a head beats the best fixed "
         f"offset in at least one direction (p < {LEVEL} family-wise, over {tests.family:,} pairs "
@@ -107,8 +107,8 @@ def relation_rows(results: StackResults, tests: RelationTests) -> Iterator[Relat
         accuracy, margin = tests.accuracy.at(n), tests.margin.at(n)
         even = results.half(REPORT, METRIC, VIEW, label, of="uniform").value[head.layer]
         yield RelationRow(
-            relation=label.rpartition(":")[0],
-            direction=DIRECTIONS[label.rpartition(":")[2]],
+            relation=relation_of(label)[0],
+            direction=DIRECTIONS[relation_of(label)[1]],
             words=f"{accuracy.events:,.0f}",
             head=head_name(head),
             href=head_page(head),
@@ -162,8 +162,8 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
     rows = pd.DataFrame(
         columns
         | {
-            "relation": [tests.labels[n].rpartition(":")[0] for n in label],
-            "way": [DIRECTIONS[tests.labels[n].rpartition(":")[2]] for n in label],
+            "relation": [relation_of(tests.labels[n])[0] for n in label],
+            "way": [DIRECTIONS[relation_of(tests.labels[n])[1]] for n in label],
             "layer": layer,
             "head": heads,
             "margin": numbers.value[layer, label],

@@ -89,9 +89,16 @@ class TagRow:
 
 @dataclass(frozen=True)
 class DirectionSection:
-    """The parts of speech of words that are looked at, or of words that look."""
+    """The parts of speech of words that are looked at, or of words that look.
+
+    Attributes:
+        direction: which of the two, in words.
+        received: whether these words are looked at.
+        rows: a part of speech each.
+    """
 
     direction: str
+    received: bool
     rows: tuple[TagRow, ...]
 
 
@@ -173,8 +180,8 @@ def _section(results: StackResults, directions: list[Direction]) -> StackSection
         figures=(layer_map(results, directions), head_map(results, directions[0])),
         layers=stack.attention_layers,
         directions=tuple(
-            DirectionSection(direction, tuple(_rows(results, direction)))
-            for direction in directions
+            DirectionSection(d, d is Direction.LOOKED_AT, tuple(_rows(results, d)))
+            for d in directions
         ),
     )
 

@@ -18,7 +18,7 @@ from headbook.report.numbers.results import StackResults
 from headbook.report.wording import DIRECTIONS, head_name, head_page, sentence_file
 from headbook.study.sentencedata import HeadName, StoredSentence, StoredText
 from headbook.study.wordmaps import Link, links, n_words, tree_words, word_attention, word_names
-from headbook.terms import known_relation
+from headbook.terms import known_relation, relation_of
 
 MOST_WORDS = 20  # of a sentence that fits a window
 LEAST_WEIGHT = 0.1  # of an arc
@@ -100,8 +100,8 @@ def example_of(results: StackResults, tests: RelationTests) -> Example | None:
         "accuracy of that head; the first of equals.",
         sentence=best.sentence.number,
         sentence_href=_view(best, head, found),
-        relation=label.rpartition(":")[0],
-        direction=DIRECTIONS[label.rpartition(":")[2]],
+        relation=relation_of(label)[0],
+        direction=DIRECTIONS[relation_of(label)[1]],
         head=head_name(head),
         href=head_page(head),
         found=sum(link.found for link in found),

@@ -42,8 +42,13 @@ class Claim(NamedTuple):
 
 def estimate(value: Estimate, *, share: bool = True) -> str:
     """A number with its interval, the unit once: ``84.4 % [72.0, 96.9]``."""
+    return " ".join(value_and_interval(value, share=share)).strip()
+
+
+def value_and_interval(value: Estimate, *, share: bool = True) -> tuple[str, str]:
+    """The same in two; the second is empty where there is no interval."""
     ends = interval(value.low, value.high, share=share)
-    return f"{number(value.value, share=share)} {ends}".strip()
+    return number(value.value, share=share), ends
 
 
 def signed_points(value: float) -> str:

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from headbook.terms import relation_of
+
 
 class Ends(NamedTuple):
     """What stands at the two ends of a relation."""
@@ -78,7 +80,7 @@ class RelationEnds(NamedTuple):
 
 def ends_of(label: str) -> RelationEnds:
     """A relation with its direction, ``obj:to_head``, in words: from whom, to whom."""
-    relation, _, direction = label.rpartition(":")
+    relation, direction = relation_of(label)
     ends = ENDS.get(relation, Ends(f"{relation} dependent", "head"))
     query, key = ends if direction == "to_head" else reversed(ends)
     article = "an" if query[0] in "aeio" else "a"  # a unit, an oblique
@@ -88,4 +90,4 @@ def ends_of(label: str) -> RelationEnds:
 def relation_words(label: str) -> str:
     """The same as a phrase: ``from a direct object to its verb (obj)``."""
     relation_ends = ends_of(label)
-    return f"from {relation_ends.query} to {relation_ends.key} ({label.rpartition(':')[0]})"
+    return f"from {relation_ends.query} to {relation_ends.key} ({relation_of(label)[0]})"
