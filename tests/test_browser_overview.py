@@ -57,7 +57,7 @@ def tile(page: Page, place: int) -> Any:
 
 def reported(page: Page) -> list[str]:
     """What the card shows, as in the script."""
-    names = ("name", "type", "said", "evidence", "given", "brought", "exemplar")
+    names = ("name", "type", "summary", "evidence", "given", "brought", "exemplar")
     return [page.locator(f"[data-{name}]").text_content() or "" for name in names]
 
 

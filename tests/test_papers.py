@@ -150,7 +150,7 @@ def test_attention_by_offset_of_a_head_is_drawn_where_it_is_asked_for(
     for row in rows.itertuples():
         expected = displayed.loc[str(row.offset)]
         assert [row.value, row.low, row.high] == pytest.approx(
-            [expected.value, expected.low, expected.high], nan_ok=True
+            [expected.value, expected.low, expected.high], rel=6e-6, nan_ok=True
         )
     assert (out / "profile-L01-H02.pdf").read_bytes().startswith(b"%PDF")
     assert r"\label{fig:profile-L01-H02}" in (out / "figures.tex").read_text(encoding="utf-8")

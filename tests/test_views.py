@@ -24,7 +24,6 @@ from headbook.charts.base.ink import (
     luminance,
 )
 from headbook.metrics import all_metrics
-from headbook.metrics.base import Need
 from headbook.pages.head.page import head_pages
 from headbook.pages.index.page import overview_page
 from headbook.pages.parts.cells import COLOUR_STEPS, Cell, colour_step, domain, percentile
@@ -44,7 +43,7 @@ from headbook.report.wording import (
     visible,
     with_unit,
 )
-from headbook.study.gaps import Gap, Lack
+from headbook.study.gaps import Gap
 from headbook.study.sentencedata import HeadName, StoredText
 from headbook.terms import View
 from sites import Site
@@ -268,22 +267,3 @@ def test_gaps_of_one_place_and_one_reason_are_said_together() -> None:
         "that: no reason",
         "more in decoder self-attention: two texts",
     ]
-
-
-@pytest.mark.parametrize(
-    ("what", "key"),
-    [
-        (Need.TREE, Lack.TREE),
-        (Need.VALUES, Lack.VALUES),
-        ("how weights come about", Lack.WEIGHTS),
-        ("groups by genre", Lack.GROUPS),
-        ("Same-sentence preference and Segmentation into sentences", Lack.PASSAGES),
-        ("Context-mixing ratio", "mixing_ratio"),
-        ("logit lens", ""),
-    ],
-)
-def test_a_gap_of_an_older_study_is_found_by_its_key(what: str, key: str) -> None:
-    """Whose gaps were stored without one; a newer one's is what it stores."""
-    row = {"what": str(what), "stack": "", "why": "a reason"}
-    assert Gap.of(row).key == key
-    assert Gap.of(row | {"key": "groups"}).key == Lack.GROUPS

@@ -13,7 +13,7 @@ from headbook.inputs import Corpus
 from headbook.metrics.base import AnchorMetric, ContextMetric, Metric, PairMetric, SampledMetric
 from headbook.model.encode import Encoder
 from headbook.model.passages import Passages
-from headbook.study.manifest import Gap
+from headbook.study.gaps import Gap
 
 TABLES = (SampledMetric, ContextMetric, AnchorMetric, PairMetric)  # what needs such tables
 
@@ -70,7 +70,7 @@ class Long:
         )
         yield Gap("maps and pages of long texts", "", why)
         if self.every:
-            yield from (Gap(m.title, "", why) for m in metrics if isinstance(m, TABLES))
+            yield from (Gap(m.title, "", why, m.id) for m in metrics if isinstance(m, TABLES))
         else:
             yield Gap("long texts in the sample", "", why)
 

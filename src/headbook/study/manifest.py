@@ -175,9 +175,8 @@ class Manifest:
             model |= {name: tuple(model[name]) for name in ("missing", "unexpected")}
             lists: dict[str, Any] = {
                 name: tuple(kind(**row) for row in table.pop(name))
-                for name, kind in (("inputs", InputFacts), ("checks", Check))
+                for name, kind in (("inputs", InputFacts), ("checks", Check), ("gaps", Gap))
             }
-            lists["gaps"] = tuple(Gap.of(row) for row in table.pop("gaps"))
             lists["roundings"] = tuple(Rounding(**row) for row in table.pop("roundings", ()))
             stacks = tuple(_stack(row) for row in table.pop("stacks"))
             facts = ModelFacts(**(model | {"kind": Kind(model["kind"])}))
