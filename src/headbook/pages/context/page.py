@@ -43,6 +43,7 @@ COLUMNS = {
     "repetition lift": (REPETITION, TOP),
     "same-sentence odds": (PREFERENCE, TOP),
 }
+ASKED = {Lack.OUTPUTS, Lack.PASSAGES, SEGMENTS}  # what the page tells the lack of
 
 
 @dataclass(frozen=True)
@@ -125,9 +126,7 @@ def context_page(results: Mapping[str, StackResults]) -> ContextPage | None:
         description=f"Which tokens receive nearly the same output from the heads of "
         f"{manifest.model.name}: distance, repeated tokens, anchors and sentence ends.",
         sections=tuple(_section(r) for r in results.values() if _has_any(r)),
-        remarks=tuple(
-            gap_text(gap) for gap in manifest.gaps if gap.key in {Lack.OUTPUTS, Lack.PASSAGES}
-        ),
+        remarks=tuple(gap_text(gap) for gap in manifest.gaps if gap.key in ASKED),
     )
 
 
