@@ -45,6 +45,7 @@ def words(*parts: Part, style: str = "", foreign: bool = False) -> Words:
 
 DASH = words("–")
 
+Title = str | int | Link | Words  # an integer is the number of a layer
 # What stands in a cell: a string is a number without an interval, None what does not apply.
 Content = str | Link | Words | Cell | Drawing | None
 
@@ -74,13 +75,13 @@ class Table:
     """A table.
 
     Attributes:
-        columns: titles; an integer is the number of a layer.
+        columns: titles.
         rows: in order.
         caption: above it; pages that have links there give it themselves.
         style: class of the table.
     """
 
-    columns: tuple[str | int | Link | Words, ...]
+    columns: tuple[Title, ...]
     rows: tuple[Row, ...]
     caption: str = ""
     style: str = "numbers"
