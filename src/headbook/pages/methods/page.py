@@ -12,17 +12,6 @@ from headbook.study.manifest import Check, Manifest, Rounding
 from headbook.terms import Space, View
 
 
-@dataclass(frozen=True)
-class MetricRow:
-    """A metric in the methods' list."""
-
-    title: str
-    href: str
-    summary: str
-    formula: str
-    reference: str
-
-
 @dataclass(frozen=True, kw_only=True)
 class MethodsPage(Page):
     """How the numbers were made.
@@ -49,7 +38,7 @@ class MethodsPage(Page):
     gaps: tuple[str, ...]
     roundings: tuple[str, ...]
     views: tuple[tuple[str, str], ...]
-    metrics: tuple[MetricRow, ...]
+    metrics: tuple[Metric, ...]
     versions: tuple[tuple[str, str], ...]
     causal: bool
     crosses: bool
@@ -80,10 +69,7 @@ def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
         gaps=tuple(gap_texts(manifest.gaps)),
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
         views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
-        metrics=tuple(
-            MetricRow(m.title, f"metrics/{m.id}.html", m.summary, m.formula, m.reference)
-            for m in metrics
-        ),
+        metrics=tuple(metrics),
         versions=tuple(sorted(manifest.versions.items())),
         causal=any(stack.causal for stack in manifest.stacks),
         crosses=any(stack.crosses for stack in manifest.stacks),
