@@ -20,6 +20,7 @@ from bare import Bare, Given, Word, given
 from headbook.attention.outputs import HeadOutputs
 from headbook.collection.collect import collect
 from headbook.metrics import all_metrics
+from headbook.pages.context.anchors import anchor_layers
 from headbook.pages.context.page import context_page
 from headbook.report.numbers.results import results
 from headbook.study.gaps import Lack
@@ -31,6 +32,7 @@ from looks import Viewed
 from naive_context import Least, Written, least
 from pages import html_of, text_of
 from ratios import Estimate, Part, ratio, together
+from tabled import lines
 from views import Marks, views_of
 
 pytestmark = pytest.mark.usefixtures("of_any_number")
@@ -407,13 +409,15 @@ def test_the_page_shows_the_studys_numbers(packed: Callable[[str], Study]) -> No
     assert [f.name for f in section.figures] == [
         "context-self-drift", "context-self-alike", "context-self-odds"
     ]  # fmt: skip
-    table = {column[0]: number for number, column in enumerate(section.tables[0].columns)}
     expected = results(of)["self"].layers("high_pair_distance", View.RAW, "top 1 %").at(1).value
-    cell = section.tables[0].rows[1].cells[table["distance of similar tokens"]]
+    cell = lines(section.tables[0][1])[1]["distance of similar tokens"]
     assert cell.text == f"{expected:.2f}"
-    assert len(section.segments) == 2 * 2 + 2
-    assert len(section.anchors) == tiny.LAYERS
-    assert all(own <= heads for row in section.anchors for own, _, heads in row.distinct)
+    assert section.segments is not None
+    assert len(section.segments.rows) == 2 * 2 + 2
+    assert section.anchors is not None
+    assert len(section.anchors.rows) == tiny.LAYERS
+    counts = [each for layer in anchor_layers(results(of)["self"]).values() for each in layer]
+    assert all(own <= heads for own, _, heads in counts)
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from headbook.study.study import Study
 from headbook.terms import Side
 from naive_tokens import Floats, cosines, originals, raw_table, record
 from pages import html_of, text_of
+from tabled import text
 
 pytestmark = pytest.mark.slow
 
@@ -140,7 +141,7 @@ def test_it_is_stored_and_a_study_of_two_parts_shows_the_first(
         1 + one.manifest.counts["sentences"],
     }
     assert page_of(both).number == 1
-    assert page_of(both).lines == page_of(one).lines
+    assert page_of(both).rows == page_of(one).rows
 
 
 def page_of(found: Study) -> DemonstrationPage:
@@ -177,11 +178,8 @@ def test_stories_hold_where_their_rules_do(study: Callable[..., Study]) -> None:
     found = study("bert")
     for values, holds in (((EARLY, JUMP, HUMP), True), ((LATE, SLIDE, RISE), False)):
         for claim in reported(found, *values):
-            verdict = "holds" if holds else "does not hold"
-            assert [condition.verdict for condition in claim.conditions] == [verdict] * 2, (
-                claim.text
-            )
-    drift, jump, churn = (s.conditions[0].numbers for s in reported(found, EARLY, JUMP, HUMP))
+            assert [verdict.holds for verdict in claim.verdicts] == [holds] * 2, claim.text
+    drift, jump, churn = (s.verdicts[0].numbers for s in reported(found, EARLY, JUMP, HUMP))
     assert drift == "falls by 0.30 a layer up to layer 2, rises by 0.05 after"
     assert jump == "2.00 in the last layer, 0.00 before"
     assert churn.startswith("80.0\u202f% replaced in layer 2; 10.0\u202f% in layer 1")
@@ -189,8 +187,8 @@ def test_stories_hold_where_their_rules_do(study: Callable[..., Study]) -> None:
 
 def test_two_layers_are_too_few_for_a_story(study: Callable[..., Study]) -> None:
     page = page_of(study("bert"))
-    assert [claim.conditions for claim in page.claims] == [()] * 3
-    assert len(page.lines) == 2
+    assert [claim.verdicts for claim in page.claims] == [()] * 3
+    assert len(page.rows) == 2
 
 
 @pytest.mark.slow
@@ -200,7 +198,7 @@ def test_the_page_is_written_and_methods_lead_to_it(
     headbook.render(study("bert"), tmp_path / "site")
     html = html_of(tmp_path / "site" / "demonstration.html")
     page = page_of(study("bert"))
-    for line in page.lines:
-        assert all(cell in text_of(html) for cell in line.cells)
+    for line in page.rows:
+        assert all(text(cell) in text_of(html) for cell in line.cells)
     assert "too few layers" in text_of(html)
     assert 'href="demonstration.html"' in html_of(tmp_path / "site" / "methods.html")

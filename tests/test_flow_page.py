@@ -28,6 +28,7 @@ from headbook.terms import State, View
 from pages import data_file, elements, html_of, text_of
 from panels import ink_steps
 from sites import make_study
+from tabled import text as text_of_cell
 
 METRICS = "output_norm_share," + ",".join(m.id for m in flow_metrics(all_metrics().values()))
 SHARE = HeadColumn("output_norm_share", View.RAW, "")
@@ -73,14 +74,18 @@ def test_the_tables_hold_the_numbers_of_the_study(study: Study) -> None:
     columns = [("mixing_ratio", "mid"), ("rollout_self_measured", "out"), ("rollout_self", "out")]
     for metric, state in columns:
         position = [name for name, _ in columns].index(metric)
-        for line in section.lines:
+        assert section.table is not None
+        for layer, line in enumerate(section.table.rows):
             row = study.layers.query(
-                f"metric == '{metric}' and label == '{state}/all' and layer == {line.layer}"
+                f"metric == '{metric}' and label == '{state}/all' and layer == {layer}"
             )
-            assert line.cells[position].text == percent(float(row["value"].iloc[0]))
-    nouns = next(line for line in section.classes if line.name == "NOUN")
+            assert text_of_cell(line.cells[position]) == percent(float(row["value"].iloc[0]))
+    assert section.classes is not None
+    nouns = next(line for line in section.classes.rows if line.name == "NOUN")
     rows = study.layers.query("metric == 'mixing_ratio' and label == 'mid/NOUN'")
-    assert [cell.text for cell in nouns.cells] == [percent(value) for value in rows["value"]]
+    assert [text_of_cell(cell) for cell in nouns.cells] == [
+        percent(value) for value in rows["value"]
+    ]
 
 
 def test_sentences_name_layers_with_least_and_most_and_what_is_left(study: Study) -> None:
@@ -132,11 +137,10 @@ def test_strongest_and_weakest_are_chosen_on_one_half_and_reported_on_the_other(
     first, second = [[0.5, 0.3, 0.2]], [[0.1, 0.8, 0.1]]
     found = outputs(fake_results({SHARE: Fake(first, second=second)}))
     assert found is not None
-    (line,) = found.lines
-    assert line.strongest is not None
-    assert line.weakest is not None
-    assert (line.strongest.name, line.weakest.name) == ("L0·H0", "L0·H2")
-    assert line.strongest.cell.text == line.weakest.cell.text == percent(0.1)
+    (line,) = found.table.rows
+    _, strongest, first_share, weakest, last_share = map(text_of_cell, line.cells)
+    assert (strongest, weakest) == ("L0·H0", "L0·H2")
+    assert first_share == last_share == percent(0.1)
     assert "norm: L0·H0, 10.0" in found.sentences[1]
     assert "smallest: L0·H2, 10.0" in found.sentences[1]
 
@@ -152,7 +156,7 @@ def test_who_asked_for_none_of_its_metrics_gets_no_page(make: Callable[..., Stud
 def test_cross_attention_has_heads_and_a_remark(make: Callable[..., Study]) -> None:
     page = page_of(make("bart"))
     assert [s.stack for s in page.sections] == ["encoder", "decoder", "cross"]
-    assert [bool(s.lines) for s in page.sections] == [True, True, False]
+    assert [bool(s.table) for s in page.sections] == [True, True, False]
     assert all(s.outputs for s in page.sections)
     assert len([r for r in page.remarks if "cross-attention" in r]) == 3
 
@@ -162,7 +166,8 @@ def test_a_family_that_is_not_known_keeps_rollout_with_one_half(
 ) -> None:
     page = page_of(make("phi"))
     (section,) = page.sections
-    assert section.columns == ("own input, one half in each layer",)
+    assert section.table is not None
+    assert section.table.columns == ("Layer", "own input, one half in each layer")
     assert section.outputs is None
     assert any("'phi'" in remark for remark in page.remarks)
 

@@ -18,6 +18,7 @@ from headbook.study.study import Study
 from headbook.study.summaries.shapes import CKA, GeometrySums
 from pages import elements, html_of, text_of
 from sites import Site
+from tabled import lines, text
 from test_geometry import IDS, TEXTS, run, sentences
 
 pytestmark = pytest.mark.slow
@@ -120,25 +121,29 @@ def test_what_cannot_be_computed_is_missing_and_said(
 def test_tables_hold_the_numbers_of_the_file(study: Study) -> None:
     section = page_of(study).sections[0]
     file = study.geometry
-    assert [row.name for row in section.tables[0].rows] == ["input", "L0", "L1"]
-    displayed = [cell.text for table in section.tables for row in table.rows for cell in row.cells]
-    assert "–" not in displayed
+    assert [row.name for row in section.tables[0].table.rows] == ["input", "L0", "L1"]
     for table in section.tables:
-        columns = [metric for _, metric, n in table.groups for _ in range(n)]
-        for index, metric in enumerate(columns):
+        columns = [link.href for link, n in table.groups for _ in range(n)]
+        for index, href in enumerate(columns):
+            metric = href.removeprefix("metrics/").removesuffix(".html")
             values = {number(v) for v in file[file["metric"] == metric]["value"]}
-            assert {row.cells[index].text for row in table.rows} <= values
+            displayed = {text(row.cells[index]) for row in table.table.rows}
+            assert displayed <= values - {"–"}
 
 
 def test_outliers_are_those_of_the_file_with_their_part_of_the_whole(study: Study) -> None:
     file = study.geometry
-    for row, layer in zip(page_of(study).sections[0].outliers, (-1, 0, 1), strict=True):
+    table = page_of(study).sections[0].outliers
+    assert table is not None
+    for row, layer in zip(lines(table), (-1, 0, 1), strict=True):
         part = file[(file["layer"].fillna(-1) == layer) & (file["metric"] == "outlier_dimensions")]
         named = part[part["label"].str.startswith("dimension ")]
-        assert [f"dimension {d}" for d, _ in row.dimensions] == named["label"].tolist()[:3]
+        assert [
+            f"dimension {part.text}" for part in row["the largest"].parts if part[1:] == ("b",)
+        ] == named["label"].tolist()[:3]
         three = part[part["label"] == "three"]["value"].item()
         assert three == pytest.approx(named["value"].iloc[:3].sum(), rel=0, abs=1e-12)
-        assert row.together.text == number(three)
+        assert row["together"].text == number(three)
 
 
 def test_sentences_of_the_page_name_its_numbers(study: Study) -> None:

@@ -23,6 +23,7 @@ from headbook.pages.groups.page import FEW_SENTENCES, GroupsPage, groups_page
 from headbook.pages.head.page import head_pages
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.groupvalues import difference_cell
+from headbook.pages.parts.table import Row, Table
 from headbook.report.numbers.results import Estimate, StackResults, results
 from headbook.site import export
 from headbook.study import tables
@@ -30,6 +31,7 @@ from headbook.study.anonymous import anonymous
 from headbook.study.study import Study
 from pages import broken_links, html_of, text_of
 from sites import Once, make_study
+from tabled import lines, text
 
 pytest_plugins = ["windows"]
 pytestmark = pytest.mark.slow
@@ -95,31 +97,50 @@ def chosen(table: pd.DataFrame, **values: Any) -> pd.DataFrame:
 
 def test_the_page_counts_the_sentences_of_every_group(page: GroupsPage) -> None:
     (section,) = page.sections
-    counts = {c.title: {r.value: int(r.sentences) for r in c.rows} for c in section.columns}
+    counts = {
+        c.title: {r.name: int(text(r.cells[0])) for r in c.table.rows} for c in section.columns
+    }
     assert counts == {
         "label": {"good": 18, "bad": 18},
         "kind": {"one": 12, "two": 12, HOSTILE: 12},
     }
 
 
-def test_heads_that_differ_have_the_numbers_of_the_table(page: GroupsPage, study: Study) -> None:
+def test_heads_that_differ_have_the_numbers_of_the_table(
+    page: GroupsPage, study: Study, stack: StackResults
+) -> None:
     """Values of both groups, their difference, and a p that grows with its family."""
     for column in page.sections[0].columns:
         contrasts = column.contrasts
-        assert len(contrasts.rows) == MOST_ROWS
+        assert len(contrasts.table.rows) == MOST_ROWS
         assert contrasts.family <= column.heads * column.numbers * column.pairs
-        for row in contrasts.rows:
+        for row in contrasts.table.rows:
             numbers = []
-            for group, cell in zip(row.groups, row.cells, strict=True):
+            for group, cell in compared(contrasts.table, row):
                 at = chosen(
-                    study.groups, column=column.title, group=group, **row.headline.column._asdict()
+                    study.groups, column=column.title, group=group, **column_of(stack, row.cells[0])
                 )
                 at = at[[head_name_of(each) == row.name for each in at.itertuples()]]
                 numbers.append(float(at["value"].item()))
-                assert read(cell.text) == pytest.approx(numbers[-1], abs=0.0051)
-            assert read(row.difference.text) == pytest.approx(numbers[0] - numbers[1], abs=0.0051)
-            low, high = (read(end) for end in ends(row.difference))
-            assert low <= read(row.difference.text) <= high
+                assert read(text(cell)) == pytest.approx(numbers[-1], abs=0.0051)
+            difference = row.cells[-3]
+            assert isinstance(difference, Cell)
+            assert read(difference.text) == pytest.approx(numbers[0] - numbers[1], abs=0.0051)
+            low, high = (read(end) for end in ends(difference))
+            assert low <= read(difference.text) <= high
+
+
+def compared(table: Table, row: Row) -> list[tuple[str, Any]]:
+    """The two groups of a row with their numbers; of only two, the titles name them."""
+    if "its value" not in table.columns:
+        return [(text(table.columns[i]), row.cells[i - 1]) for i in (2, 3)]
+    return [(text(row.cells[i]), row.cells[i + 1]) for i in (1, 3)]
+
+
+def column_of(stack: StackResults, link: Any) -> dict[str, Any]:
+    """The column of a study's tables that a row's metric leads to."""
+    (found,) = [h.column for h in stack.once(headlines) if h.title == text(link)]
+    return dict(found._asdict())
 
 
 def head_name_of(row: Any) -> str:
@@ -146,38 +167,41 @@ def test_small_groups_are_named_and_not_compared(study: Study) -> None:
     kind = next(c for c in found.sections[0].columns if c.title == "kind")
     assert kind.small == ("two",)
     assert kind.pairs == 1
-    assert {g for row in kind.contrasts.rows for g in row.groups} == {"one", HOSTILE}
+    assert {*kind.contrasts.table.columns[2:4]} == {"one", HOSTILE}
 
 
-def test_pairs_are_listed_by_their_p(page: GroupsPage, study: Study) -> None:
+def test_pairs_are_listed_by_their_p(page: GroupsPage, study: Study, stack: StackResults) -> None:
     section, pair_differences = page.sections[0].pairs, study.pair_differences["self"]
     assert section is not None
     assert (section.pairs, section.left_out, section.member_column) == ("12 pairs", 6, "label")
     table = study.minimal_pairs.sort_values("p", kind="stable")
     assert section.below == (table["p"] < 0.05).sum()
     assert section.family == pair_differences.family == table["p"].notna().sum()
-    for row, p in zip(section.rows, table["p"], strict=False):
-        assert row.row.p == ("< 0.001" if p < 0.001 else f"{p:.3f}")
-        at = chosen(table, **row.row.headline.column._asdict())
+    for row, p in zip(section.table.rows, table["p"], strict=False):
+        metric, first, _, difference, of_p = row.cells
+        assert of_p == ("< 0.001" if p < 0.001 else f"{p:.3f}")
+        at = chosen(table, **column_of(stack, metric))
         at = at[[head_name_of(each) == row.name for each in at.itertuples()]]
-        assert read(row.row.difference.text) == pytest.approx(at["value"].item(), abs=0.0051)
-        assert read(row.row.first) == pytest.approx(at["first"].item(), abs=0.0051)
+        assert read(text(difference)) == pytest.approx(at["value"].item(), abs=0.0051)
+        assert read(text(first)) == pytest.approx(at["first"].item(), abs=0.0051)
 
 
 def test_head_pages_say_their_own_numbers(stack: StackResults, study: Study, place: Path) -> None:
     head = next(iter(head_pages(stack, slice(5, 6))))
-    assert len(head.by_group) == 5
-    for row in head.by_group:
-        for headline, cell in zip(head.headlines, row.cells, strict=True):
-            at = chosen(
-                study.groups, column=row.column, group=row.value, **headline.column._asdict()
-            )
+    assert head.by_group is not None
+    assert len(head.by_group.rows) == 5
+    for row in head.by_group.rows:
+        column, _, group = row.name.partition(": ")
+        for title, cell in zip(head.by_group.columns[2:], row.cells[1:], strict=True):
+            at = chosen(study.groups, column=column, group=group, **column_of(stack, title))
             at = at[[head_name_of(each) == head.name for each in at.itertuples()]]
-            assert read(cell.text) == pytest.approx(at["value"].item(), abs=0.0051)
-    assert {row.headline.column.metric for row in head.in_pairs} == {*METRICS.split(",")}
-    text = text_of(html_of(place / "site" / head.path))
-    for pair in head.in_pairs:
-        assert pair.difference.text in text
+            assert read(text(cell)) == pytest.approx(at["value"].item(), abs=0.0051)
+    assert head.in_pairs is not None
+    metrics = {column_of(stack, row.head)["metric"] for row in head.in_pairs.rows}
+    assert metrics == {*METRICS.split(",")}
+    page = text_of(html_of(place / "site" / head.path))
+    for pair in lines(head.in_pairs):
+        assert pair["difference"].text in page
 
 
 def test_figures_have_a_line_for_each_group(page: GroupsPage, stack: StackResults) -> None:
@@ -189,9 +213,9 @@ def test_figures_have_a_line_for_each_group(page: GroupsPage, stack: StackResult
         groups = {g.value: g for g in sums.groups if g.column == "label"}
         metric = figure.name.rpartition("-")[2]
         place = next(h.place for h in stack.once(headlines) if h.metric.id == metric)
-        for name, lines in figure.rows.groupby("series"):
+        for name, drawn in figure.rows.groupby("series"):
             expected = groups[str(name)].layers[..., place].value
-            np.testing.assert_array_equal(lines["value"], expected)
+            np.testing.assert_array_equal(drawn["value"], expected)
 
 
 def headlines(stack: StackResults) -> Any:

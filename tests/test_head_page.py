@@ -9,6 +9,7 @@ import pytest
 from headbook.charts.drawn.strips import MARGIN, range_strip, ranking_histogram
 from headbook.pages.head.headstrips import ordinal
 from headbook.pages.head.page import HeadPage, head_pages
+from headbook.pages.head.toptokens import KINDS
 from headbook.report.numbers.results import results
 from headbook.study.exemplars import weights_of
 from headbook.study.sentencedata import HeadName, Ranking
@@ -119,7 +120,7 @@ def test_numbers_of_a_head_wait_in_a_file_and_are_named_without_scripts(
     [page] = [p for p in head_pages(results(encoder_site.study)["self"]) if p.name == "L0·H1"]
     tables = re.findall(r'<table class="numbers all">.*?</table>', whole, re.DOTALL)
     rows = sum(table.count('<tr><th scope="row">') for table in tables)
-    assert rows == len(page.rows) + len(page.more) > 0
+    assert rows == len(page.numbers.rows) + len(page.more.rows) > 0
     assert len(bare.encode()) < 0.9 * len(whole.encode())
 
 
@@ -153,18 +154,13 @@ def test_top_tokens_are_those_of_the_table(pages: list[HeadPage], encoder_site: 
         own = table[(table.layer == name_of(page).layer) & (table["head"] == name_of(page).head)]
         assert page.top is not None
         for displayed in page.top.tables:
-            what = (
-                "query"
-                if not displayed.rows[0].key
-                else "pair"
-                if displayed.rows[0].query
-                else "key"
-            )
+            what = next(what for what, (title, _) in KINDS.items() if title in displayed.caption)
             rows = own[(own.what == what) & (own.ratio > 1)].head(8)
-            assert [(r.query, r.key) for r in displayed.rows] == [
-                *zip(rows["query"], rows["key"], strict=True)
+            assert [row.name for row in displayed.rows] == [
+                " → ".join(filter(None, each))
+                for each in zip(rows["query"], rows["key"], strict=True)
             ]
-            assert [r.count for r in displayed.rows] == [f"{n:,}" for n in rows["count"]]
+            assert [row.cells[2] for row in displayed.rows] == [f"{n:,}" for n in rows["count"]]
 
 
 def test_every_head_of_two_texts_has_its_page(pair_site: Site) -> None:

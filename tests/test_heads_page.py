@@ -19,7 +19,7 @@ from headbook.pages.heads.headfacts import LEAST, LOOKS, head_facts
 from headbook.pages.heads.headvalues import Column, columns, first_columns, list_data
 from headbook.pages.heads.page import HeadsPage, heads_page
 from headbook.pages.heads.questions import ASKED
-from headbook.report.findings import CHOICE, REPORT
+from headbook.report.findings import CHOICE, REPORT, Link
 from headbook.report.numbers.headrelations import HeadRelations, head_relations
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults, results
@@ -93,10 +93,15 @@ def test_columns_are_all_labels_that_have_numbers(encoder_site: Site) -> None:
 def test_a_page_has_a_row_for_every_head_in_the_order_of_layers(any_site: Site) -> None:
     page = page_of(any_site)
     stacks = any_site.study.manifest.stacks
-    assert page.total == len(page.rows) == sum(len(s.attention_layers) * s.n_heads for s in stacks)
+    assert (
+        page.total
+        == len(page.table.rows)
+        == sum(len(s.attention_layers) * s.n_heads for s in stacks)
+    )
     listed = list_data(results(any_site.study))["heads"]
-    assert [row.href for row in page.rows] == [row[1] for row in listed]
-    assert all((any_site.folder / row.href).is_file() for row in page.rows)
+    links = [row.head.href for row in page.table.rows if isinstance(row.head, Link)]
+    assert links == [row[1] for row in listed]
+    assert all((any_site.folder / link).is_file() for link in links)
 
 
 def test_questions_lead_to_columns_that_the_list_has(any_site: Site) -> None:

@@ -86,10 +86,10 @@ def test_every_head_stands_with_those_of_its_type(study: Study, page: PatternsPa
 
 
 def test_the_table_has_the_numbers_of_the_study(study: Study, page: PatternsPage) -> None:
-    rows = {row.name: row for row in page.sections[0].rows}
+    rows = {row.name: row for row in page.sections[0].table.rows}
     for index, label in enumerate(SHARES):
         for (layer, head), share in values(study, "pattern", label).items():
-            written = rows[f"L{layer}·H{head}"].shares[index]
+            written = rows[f"L{layer}·H{head}"].cells[1 + index]
             assert written == number(share, share=label in {"vertical", "diagonal", "rest"})
     assert page.sections[0].even[:4] == ("1.00", "0.00", "0.00", "100.0\u202f%")
 
@@ -181,8 +181,9 @@ def test_across_two_texts_there_are_no_offsets(make: Make) -> None:
     assert [section.stack for section in page.sections] == ["encoder", "decoder", "cross"]
     cross = page.sections[2]
     assert cross.figures == ()
-    assert all(row.shares[2:] == ("–",) * 4 for row in cross.rows)
-    assert all(row.shares[0] != "–" for row in cross.rows)
+    _, *heads = cross.table.rows
+    assert all(row.cells[3:7] == ("–",) * 4 for row in heads)
+    assert all(row.cells[1] != "–" for row in heads)
 
 
 @pytest.mark.slow

@@ -38,6 +38,7 @@ from headbook.terms import View
 from looks import Look, Viewed
 from pages import elements, html_of, text_of
 from sites import Site, make_study
+from tabled import lines
 from treebank import Gold
 
 pytestmark = pytest.mark.slow
@@ -229,7 +230,11 @@ def test_values_stand_beside_the_figures_of_the_same_model_only(name: str) -> No
     of = fake_results({column: Fake([[0.7, 0.6]])}, model=name)
     page = reproducing_page({"self": of})
     assert [group.same for group in page.groups] == [False, True, True]
-    values = {row.what: row.own for group in page.groups for row in group.rows}
+    values = {
+        row["Quantity"].parts[0]: row["this study"].text
+        for group in page.groups
+        for row in lines(group.table)
+    }
     assert values.pop("Heads that give most of it to the next token") == "2"
     assert set(values.values()) == {MISSING}
     other = reproducing_page({"self": fake_results({column: Fake([[0.7]])}, model="my/gpt2")})
@@ -253,8 +258,8 @@ def test_the_page_of_the_model_itself_has_its_numbers(made: Callable[[str], Made
     named = replace(study.manifest, model=replace(study.manifest.model, name="gpt2"))
     page = reproducing_page(results(replace(study, manifest=named)))
     assert [group.same for group in page.groups] == [True, False, False]
-    for figure, row in zip(VIG.figures, page.groups[0].rows, strict=True):
-        number = figure.quantity.number(made("gpt2").results)
-        assert row.own == figure.quantity.written(number.value)
-        assert bool(row.interval) == math.isfinite(number.low)
-        assert row.behind == f"{number.sentences} sentences"
+    for figure, row in zip(VIG.figures, lines(page.groups[0].table), strict=True):
+        number, own = figure.quantity.number(made("gpt2").results), row["this study"]
+        assert own.text == figure.quantity.written(number.value)
+        assert bool(own.interval) == math.isfinite(number.low)
+        assert own.note == f"{number.sentences} sentences"

@@ -40,6 +40,7 @@ from looks import Row, Viewed
 from pages import elements, html_of, text_of
 from panels import ink_steps
 from sites import Site
+from tabled import text
 
 Floats = NDArray[np.float64]
 Folder = Callable[[str], Path]
@@ -334,23 +335,23 @@ def test_pages_have_the_numbers_of_the_study(study: Study) -> None:
     page = similar_page(results(study))
     assert page is not None
     (section,) = page.sections
-    assert section.views == tuple(NAMES)
-    for title, rows in section.closest:
-        view = NAMES[title]
+    for view, closest in zip(VIEWS, section.closest, strict=True):
+        assert closest.columns == ("Pair", *NAMES)
+        rows = closest.rows
         table = study.pairs[study.pairs["view"] == view].sort_values("value")
-        listed = [row.other.distances[VIEWS.index(view)].text for row in rows]
+        listed = [text(row.cells[VIEWS.index(view)]) for row in rows]
         assert listed == [nats(each) for each in table["value"][: len(rows)]]
         for row in rows:
-            for name, cell in zip(VIEWS, row.other.distances, strict=True):
-                assert cell.text == nats(value(study, name, row.name, row.other.name))
-    assert len(section.nearest) == 8
-    for line in section.nearest:
-        others = [head_line.name for head_line in section.nearest if head_line.name != line.name]
-        for view, listed_heads in zip(VIEWS, line.lists, strict=True):
+            one, other = row.name.split(" and ")
+            for name, cell in zip(VIEWS, row.cells, strict=True):
+                assert text(cell) == nats(value(study, name, one, other))
+    assert section.nearest is not None
+    assert len(section.nearest.rows) == 8
+    for line in section.nearest.rows:
+        others = [other.name for other in section.nearest.rows if other.name != line.name]
+        for view, cell in zip(VIEWS, line.cells, strict=True):
             near = sorted((value(study, view, line.name, other), other) for other in others)[:5]
-            assert [(listed_head.text, listed_head.name) for listed_head in listed_heads] == [
-                (nats(apart), other) for apart, other in near
-            ]
+            assert text(cell) == ", ".join(f"{other} {nats(apart)}" for apart, other in near)
 
 
 def test_the_text_says_how_far_layers_are_apart(study: Study) -> None:
@@ -409,8 +410,9 @@ def test_heads_that_have_too_few_rows_are_named_and_stand_apart(study: Study) ->
     assert page.sections[0].summary[-1].endswith("with some other head: L1·H1.")
     (drawn,) = page.sections[0].figure.spec["datasets"].values()
     assert len(drawn) == 8 + 7
-    (line,) = [line for line in page.sections[0].nearest if line.name == "L1·H1"]
-    assert [len(each) for each in line.lists] == [5, 0]
+    assert page.sections[0].nearest is not None
+    (line,) = [line for line in page.sections[0].nearest.rows if line.name == "L1·H1"]
+    assert [text(cell).count("·H") for cell in line.cells] == [5, 0]
 
 
 def test_a_picture_of_distances_has_a_pixel_for_each_pair(study: Study) -> None:
@@ -434,12 +436,12 @@ def test_a_head_page_lists_the_five_nearest_heads_of_each_view(study: Study) -> 
     for page in head_pages(results(study)["self"]):
         assert [near.view for near in page.alike] == [*VIEWS]
         for near in page.alike:
-            assert len(near.rows) == 5
-            displayed = [row.distances[VIEWS.index(near.view)].text for row in near.rows]
+            assert len(near.table.rows) == 5
+            displayed = [text(row.cells[VIEWS.index(near.view)]) for row in near.table.rows]
             assert displayed == sorted(displayed)
-            for row in near.rows:
-                for view, cell in zip(near.views, row.distances, strict=True):
-                    assert cell.text == nats(value(study, view, page.name, row.name))
+            for row in near.table.rows:
+                for view, cell in zip(VIEWS, row.cells, strict=True):
+                    assert text(cell) == nats(value(study, view, page.name, row.name))
 
 
 def test_pages_as_written_have_maps_matrices_and_links(any_site: Site) -> None:

@@ -18,15 +18,18 @@ import treebank
 from headbook.charts import Figure
 from headbook.metrics import all_metrics
 from headbook.pages.parts.cells import Cell
-from headbook.pages.speech.page import SpeechPage, TagRow, speech_page
+from headbook.pages.parts.table import DASH
+from headbook.pages.speech.page import DirectionSection, SpeechPage, speech_page
 from headbook.pages.speech.tagattention import Direction, over_chance, share
+from headbook.report.findings.finding import head_link
 from headbook.report.numbers.results import StackResults, results
-from headbook.report.wording import FEW_WORDS, head_name, number
+from headbook.report.wording import FEW_WORDS, number
 from headbook.study.sentencedata import HeadName
 from headbook.study.study import Study
 from headbook.terms import UPOS, View
 from pages import elements, html_of, text_of
 from sites import Site, make_study
+from tabled import lines, text
 from treebank import Gold
 
 METRICS = "pos_received,pos_received_ratio,pos_given"
@@ -85,10 +88,28 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Study]:
     return of
 
 
-def rows_of(page: SpeechPage, direction: Direction) -> dict[str, TagRow]:
-    """The table of a page's first stack."""
-    (direction_section,) = [w for w in page.sections[0].directions if w.direction == direction]
-    return {row.tag: row for row in direction_section.rows}
+def section_of(page: SpeechPage, direction: Direction) -> DirectionSection:
+    """What a page's first stack has of a direction."""
+    (found,) = [w for w in page.sections[0].directions if w.direction == direction]
+    return found
+
+
+def rows_of(page: SpeechPage, direction: Direction) -> dict[str, dict[str, Any]]:
+    """The table of a page's first stack, by tag."""
+    return {row["Tag"]: row for row in lines(section_of(page, direction).heads)}
+
+
+def layers_of(page: SpeechPage, direction: Direction) -> dict[str, list[tuple[str, ...]]]:
+    """Ratio and share of each tag in each layer, with the class of their cell."""
+    return {
+        row.name: [shown(cell) for cell in row.cells]
+        for row in section_of(page, direction).layers.rows
+    }
+
+
+def shown(cell: Any) -> tuple[str, ...]:
+    ratio, _, part = cell.parts
+    return ratio, part.text, cell.style
 
 
 def value(table: pd.DataFrame, metric: str, tag: str, column: str = "value", **where: Any) -> float:
@@ -110,23 +131,23 @@ def test_tags_stand_in_the_order_of_their_frequency_in_the_corpus(page: SpeechPa
     total = sum(counts.values())
     for direction in Direction:
         rows = rows_of(page, direction)
-        assert [row.words for row in rows.values()] == [str(n) for _, n in counts.most_common()]
+        assert [row["words"] for row in rows.values()] == [str(n) for _, n in counts.most_common()]
         for tag, row in rows.items():
-            assert row.words == str(counts[tag])
-            assert row.frequency == number(counts[tag] / total, share=True)
+            assert row["words"] == str(counts[tag])
+            assert row["of all words"] == number(counts[tag] / total, share=True)
 
 
 def test_layers_have_the_numbers_of_the_study(study: Study, page: SpeechPage) -> None:
-    for tag, row in rows_of(page, LOOKED_AT).items():
-        for layer, cell in enumerate(row.layers):
+    for tag, row in layers_of(page, LOOKED_AT).items():
+        for layer, cell in enumerate(row):
             ratio = value(study.layers, "pos_received_ratio", tag, layer=layer)
             part = value(study.layers, "pos_received", tag, layer=layer)
-            assert (cell.ratio, cell.share) == (number(ratio), number(part, share=True))
-    for tag, row in rows_of(page, LOOKING).items():
-        for layer, cell in enumerate(row.layers):
+            assert cell[:2] == (number(ratio), number(part, share=True))
+    for tag, row in layers_of(page, LOOKING).items():
+        for layer, cell in enumerate(row):
             part = value(study.layers, "pos_given", tag, layer=layer)
             even = value(study.controls, "pos_given", tag, layer=layer)
-            assert (cell.ratio, cell.share) == (number(part / even), number(part, share=True))
+            assert cell[:2] == (number(part / even), number(part, share=True))
 
 
 def drawn(figure: Figure) -> Iterator[dict[str, Any]]:
@@ -198,22 +219,22 @@ def test_a_head_is_chosen_on_one_half_and_reported_on_the_other(
     for tag, row in rows_of(page, direction).items():
         first, other = halves(found, direction, tag, 0, FEW_WORDS), halves(found, direction, tag, 1)
         if not first:
-            assert row.best is None
+            assert row["head"] == DASH
             continue
         named += 1
         layer, head = max(first, key=lambda place: first[place])
-        assert row.best is not None
-        assert row.best.name == head_name(HeadName("self", layer, head))
-        assert row.best.href == f"heads/L{layer:02}-H{head:02}.html"
-        assert row.best.ratio.text == number(other[layer, head])
+        assert row["head"] == head_link(HeadName("self", layer, head))
+        assert row["ratio to uniform attention"].text == number(other[layer, head])
         metric = "pos_received" if direction is LOOKED_AT else "pos_given"
         part = found.half(1, metric, View.NOSINK, tag).at(layer, head)
-        assert row.best.share == Cell.of(part, all_metrics()[metric])
+        assert row["share"] == Cell.of(part, all_metrics()[metric])
         if direction is LOOKED_AT:
+            title = "of all attention"
             beside = found.half(1, metric, View.RAW, tag).at(layer, head)
         else:
+            title = "uniform attention"
             beside = found.half(1, metric, View.NOSINK, tag, of="uniform").at(layer)
-        assert row.best.beside == number(beside.value, share=True)
+        assert row[title] == number(beside.value, share=True)
     assert named >= 3
 
 
@@ -231,16 +252,18 @@ def test_heads_above_twice_chance_are_counted(study: Study, page: SpeechPage) ->
                         low = value(study.heads, "pos_given", tag, "low", **where) / even
                     above += low > 2
             all_heads = tiny.LAYERS * tiny.HEADS
-            assert row.twice == ("–" if n_words(tag) < FEW_WORDS else f"{above} of {all_heads}")
+            assert row["heads above 2×"] == (
+                "–" if n_words(tag) < FEW_WORDS else f"{above} of {all_heads}"
+            )
 
 
 def test_a_tag_of_few_words_is_greyed_and_has_no_head(page: SpeechPage) -> None:
     for direction in Direction:
-        for tag, row in rows_of(page, direction).items():
-            assert {cell.thin for cell in row.layers} == {tag == "INTJ"}
-        assert rows_of(page, direction)["INTJ"].words == str(RARE)
-        assert rows_of(page, direction)["INTJ"].best is None
-        assert rows_of(page, direction)["NOUN"].best is not None
+        for tag, row in layers_of(page, direction).items():
+            assert {style.endswith("thin") for *_, style in row} == {tag == "INTJ"}
+        assert rows_of(page, direction)["INTJ"]["words"] == str(RARE)
+        assert rows_of(page, direction)["INTJ"]["head"] == DASH
+        assert rows_of(page, direction)["NOUN"]["head"] != DASH
 
 
 @pytest.mark.parametrize("direction", Direction)
@@ -286,13 +309,13 @@ def test_cross_attention_looks_from_the_target_at_the_source(pairs: Callable[...
     page = speech_page(results(study))
     assert page.remarks == ()
     assert [section.stack for section in page.sections] == ["encoder", "decoder", "cross"]
-    for row in (row for direction in page.sections[2].directions for row in direction.rows):
-        assert row.layers
+    for direction in page.sections[2].directions:
+        assert all(row.cells for row in direction.layers.rows)
     sides = {"encoder": ("source",) * 2, "decoder": ("target",) * 2, "cross": ("source", "target")}
     for section in page.sections:
         for direction, side in zip(section.directions, sides[section.stack], strict=True):
-            for row in direction.rows:
-                assert row.words == str(study.manifest.counts[f"{side}.tag.{row.tag}"])
+            for row in lines(direction.heads):
+                assert row["words"] == str(study.manifest.counts[f"{side}.tag.{row['Tag']}"])
     assert sum(len(section.figures) for section in page.sections) <= 8
 
 
@@ -338,8 +361,7 @@ def test_the_page_as_written_has_the_tables_and_leads_to_heads(encoder_site: Sit
     page = speech_page(results(encoder_site.study))
     assert len(elements(html, "table")) == 4
     for direction in page.sections[0].directions:
-        for row in direction.rows:
-            assert row.words in text_of(html)
-            assert all(cell.ratio in text_of(html) for cell in row.layers)
+        for row in (*direction.heads.rows, *direction.layers.rows):
+            assert all(text(cell) in text_of(html) for cell in row.cells)
     index = html_of(encoder_site.folder / "index.html")
     assert [link.attributes["href"] for link in elements(index, "a")].count("speech.html") == 2

@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -35,6 +36,7 @@ from headbook.study.study import Study
 from headbook.terms import View
 from pages import elements, html_of, text_of
 from sites import Site, make_study
+from tabled import lines, text
 from treebank import Gold
 
 METRICS = "relation_accuracy,relation_accuracy_far,phrase_trees,dependency_trees,attention_to"
@@ -102,35 +104,41 @@ def totals(study: Study, half: int) -> tuple[np.ndarray, np.ndarray]:
     )
 
 
+def label_of(row: dict[str, Any]) -> str:
+    """The relation and direction of a row as tables have them."""
+    return f"{row['Relation']}:{DIRECTION[text(row['from query to key'])]}"
+
+
 def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> None:
     """Head and offset are those that find most in one half; numbers are the other's."""
     found = results(study)["self"]
     (hits, asked), (_, reported) = totals(study, 0), totals(study, 1)
     assert page.sections[0].relations is not None
-    rows = page.sections[0].relations.rows
+    rows = lines(page.sections[0].relations.table)
     assert len(rows) == 10
     for row in rows:
-        label = f"{row.relation}:{DIRECTION[row.direction]}"
+        label = label_of(row)
         n = LABELS.index(label)
         layer, head = np.unravel_index(hits[..., n].argmax(), hits.shape[:2])
         finds = asked[n, 1:]
         offset = min(range(len(OFFSETS)), key=lambda x: (-finds[x], abs(OFFSETS[x])))
-        assert row.head == f"L{layer}·H{head}"
-        assert row.href == f"heads/L{layer:02}-H{head:02}.html"
+        assert row["head"] == (f"L{layer}·H{head}", f"heads/L{layer:02}-H{head:02}.html")
         accuracy = found.half(1, "relation_accuracy", VIEW, label).at(int(layer), int(head))
-        assert row.accuracy == Cell.of(accuracy, all_metrics()["relation_accuracy"])
-        assert row.words == str(reported[n, 0]) == str(int(accuracy.events))
+        assert row["accuracy"] == Cell.of(accuracy, all_metrics()["relation_accuracy"])
+        assert row["words"] == str(reported[n, 0]) == str(int(accuracy.events))
         at = reported[n, 1 + offset] / reported[n, 0]
-        assert row.offset == f"{OFFSETS[offset]:+d}".replace("-", "−")
-        assert row.at_offset == number(at, share=True)
-        assert row.margin.text == points(accuracy.value - at)
+        assert row["best fixed offset"] == f"{OFFSETS[offset]:+d}".replace("-", "−")
+        assert row["its accuracy"] == number(at, share=True)
+        assert row["difference (points)"].text == points(accuracy.value - at)
         even = found.half(1, "relation_accuracy", VIEW, label, of="uniform").at(int(layer))
-        assert row.uniform == number(even.value, share=True)
+        assert row["uniform attention"] == number(even.value, share=True)
         if found.has("relation_accuracy_far", VIEW, label):
             far = found.half(1, "relation_accuracy_far", VIEW, label).at(int(layer), int(head))
-            assert row.far == Cell.of(far, all_metrics()["relation_accuracy_far"])
+            assert row["accuracy at distance ≥ 3"] == Cell.of(
+                far, all_metrics()["relation_accuracy_far"]
+            )
         else:
-            assert row.far.text == "–"
+            assert row["accuracy at distance ≥ 3"].text == "–"
 
 
 def test_rows_are_sorted_by_margin_and_bold_where_supported(
@@ -138,10 +146,12 @@ def test_rows_are_sorted_by_margin_and_bold_where_supported(
 ) -> None:
     assert page.sections[0].relations is not None
     order = sorted(range(len(ranked.labels)), key=lambda n: -ranked.margin.value[n])
-    for row, n in zip(page.sections[0].relations.rows, order, strict=True):
-        assert ranked.labels[n] == f"{row.relation}:{DIRECTION[row.direction]}"
-        assert row.supported == (ranked.p[n] < 0.05 and ranked.margin.low[n] > 0)
-        assert ('class="dot"' in row.dot.svg) == row.supported
+    table = page.sections[0].relations.table
+    for row, line, n in zip(table.rows, lines(table), order, strict=True):
+        assert ranked.labels[n] == label_of(line)
+        sure = ranked.p[n] < 0.05 and ranked.margin.low[n] > 0
+        assert row.style == ("sure" if sure else "weak")
+        assert ('class="dot"' in line["chart"].svg) == sure
 
 
 def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: RelationTests) -> None:
@@ -159,17 +169,18 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
     found = {"self": whole}
     (section,) = syntax_page(found).sections
     assert section.relations is not None
-    rows = {f"{r.relation}:{DIRECTION[r.direction]}": r for r in section.relations.rows}
-    assert [rows[label].supported for label in sure.labels] == (n % 4 == 0).tolist()
+    table = section.relations.table
+    rows = {
+        label_of(line): (line["head"].text, row.style == "sure")
+        for line, row in zip(lines(table), table.rows, strict=True)
+    }
+    assert [rows[label][1] for label in sure.labels] == (n % 4 == 0).tolist()
     heads = heads_page(found)
     assert heads is not None
     asked = {parse_qs(q.view)["sort"][0].partition("/")[2]: q for q in heads.questions}
     for label in rows.keys() & asked.keys():
         (named_head,) = asked[label].heads
-        assert (named_head.head.text, named_head.supported) == (
-            rows[label].head,
-            rows[label].supported,
-        )
+        assert (named_head.head.text, named_head.supported) == rows[label]
         assert ("no clear difference" in named_head.behind) == (not named_head.supported)
         assert ("family-wise" in named_head.behind) == named_head.supported
     assert rows.keys() & asked.keys()
@@ -177,8 +188,8 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
     functions_of = {f.text: f for f in functions(found["self"]) if f.text in by_words}
     assert functions_of
     for words, function in functions_of.items():
-        assert function.supported == by_words[words].supported
-    displayed = {(row.head, label) for label, row in rows.items() if row.supported}
+        assert function.supported == by_words[words][1]
+    displayed = {(head, label) for label, (head, supported) in rows.items() if supported}
     named = {(name, relation_words(label)) for name, label in displayed}
     for facts in head_facts(found["self"]):
         assert (
@@ -209,7 +220,7 @@ def test_a_relation_that_occurs_twice_is_named_and_not_ranked(page: SyntaxPage) 
     counts = Counter(word.relation for words in corpus() for word in words)
     assert counts["vocative"] == RARE
     assert page.sections[0].relations is not None
-    assert "vocative" not in {row.relation for row in page.sections[0].relations.rows}
+    assert "vocative" not in {row.name for row in page.sections[0].relations.table.rows}
     assert page.sections[0].relations.left_out == ", ".join(
         f"vocative ({direction})" for direction in DIRECTIONS.values()
     )
@@ -275,17 +286,18 @@ def test_trees_have_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> 
     for table, own in ((phrases, "f1"), (dependencies, "uas")):
         metric = all_metrics()[table.metric]
         first, other = (found.half(n, table.metric, VIEW, own) for n in (0, 1))
-        for row in table.layers:
-            head = int(first.value[row.layer].argmax())
-            assert row.head == f"L{row.layer}·H{head}"
-            assert row.value == Cell.of(other.at(row.layer, head), metric)
+        for layer, row in enumerate(lines(table.table)):
+            head = int(first.value[layer].argmax())
+            assert row["best head"].text == f"L{layer}·H{head}"
+            assert row["its score"] == Cell.of(other.at(layer, head), metric)
         for name, cell in table.baselines:
             label = name.replace("-", "_")
             assert cell == Cell.of(found.half(1, table.metric, VIEW, label).at(0, 0), metric)
     joint = found.half(1, "phrase_trees", VIEW, "joint")
-    for row in phrases.layers:
-        assert row.joint == Cell.of(joint.at(row.layer, 0), all_metrics()["phrase_trees"])
-    assert all(row.joint is None for row in dependencies.layers)
+    for layer, row in enumerate(lines(phrases.table)):
+        value = Cell.of(joint.at(layer, 0), all_metrics()["phrase_trees"])
+        assert row["all heads, mean attention"] == value
+    assert dependencies.table.columns == ("Layer", "best head", "its score")
 
 
 def test_pieces_are_counted_and_their_heads_are_chosen_on_one_half(
@@ -302,9 +314,10 @@ def test_pieces_are_counted_and_their_heads_are_chosen_on_one_half(
     )
     places = [(a, b) for a in range(tiny.LAYERS) for b in range(tiny.HEADS)]
     order = sorted(places, key=lambda place: -first.value[place])
-    for row, place in zip(pieces.heads, order, strict=False):
-        assert row.name == f"L{place[0]}·H{place[1]}"
-        assert row.value == Cell.of(other.at(*place), all_metrics()["attention_to"])
+    assert pieces.heads is not None
+    for row, place in zip(lines(pieces.heads), order, strict=False):
+        assert row["Head"].text == f"L{place[0]}·H{place[1]}"
+        assert row["rest of word"] == Cell.of(other.at(*place), all_metrics()["attention_to"])
 
 
 def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
@@ -333,7 +346,7 @@ def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
                 assert row.supported == (tests.p[n] < 0.05 and tests.margin.low[n] > 0)
             assert row.value == percent(cell.value)
             assert row.behind == f"{cell.events:,.0f} words"
-        assert not [row for row in made.rows if "relation_accuracy" in row.href]
+        assert not [row for row in made.numbers.rows if row.name.startswith("Relation accuracy")]
 
 
 def rendered(place: Path, inputs: Path, family: str = "bert", **options: str) -> str:
@@ -371,7 +384,9 @@ def test_a_causal_model_is_asked_for_words_that_came_before(tmp_path: Path) -> N
     made = make_study(inputs, tiny.write("gpt2", tmp_path / "model"), metrics=METRICS)
     relations = syntax_page(results(made)).sections[0].relations
     assert relations is not None
-    assert {(row.relation, row.direction) for row in relations.rows} == {
+    assert {
+        (row.name, text(row.cells[0])) for row in relations.table.rows
+    } == {
         ("obj", DIRECTIONS["to_head"]), ("punct", DIRECTIONS["to_head"]),
         ("det", DIRECTIONS["to_dependent"]),
         ("amod", DIRECTIONS["to_dependent"]), ("nsubj", DIRECTIONS["to_dependent"]),
@@ -401,11 +416,12 @@ def test_the_page_as_written_has_the_tables_and_leads_to_heads(
     headbook.render(study, tmp_path / "site")
     html = html_of(tmp_path / "site" / "syntax.html")
     assert page.sections[0].relations is not None
-    for row in page.sections[0].relations.rows:
-        assert row.accuracy.text in text_of(html)
-        assert (tmp_path / "site" / row.href).is_file()
+    table = page.sections[0].relations.table
+    for row in lines(table):
+        assert row["accuracy"].text in text_of(html)
+        assert (tmp_path / "site" / row["head"].href).is_file()
     greyed = [e for e in elements(html, "tr") if e.attributes.get("class") == "weak"]
-    assert len(greyed) == sum(not row.supported for row in page.sections[0].relations.rows)
+    assert len(greyed) == sum(row.style == "weak" for row in table.rows)
     assert len(elements(html, "figure")) == 3
     assert (tmp_path / "site" / "figures" / "syntax-self-layers.pdf").is_file()
     index = html_of(tmp_path / "site" / "index.html")

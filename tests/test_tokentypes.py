@@ -1,5 +1,6 @@
 """The page of token types: mean paths by plain loops, and where occurrences part."""
 
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -136,7 +137,7 @@ def test_compared_tokens_are_the_same_content_word_in_different_sentences(
             assert CONTENT & {
                 t for t, p in zip(text.tags, text.pieces, strict=True) if p == o.token
             }
-        assert len(each.partings) == len([*combinations(each.occurrences, 2)])
+        assert len(each.partings.rows) == len([*combinations(each.occurrences, 2)])
 
 
 def test_occurrences_part_where_they_share_fewer_than_half_of_their_neighbours(
@@ -151,12 +152,12 @@ def test_occurrences_part_where_they_share_fewer_than_half_of_their_neighbours(
     layers = sorted(set(near["layer"]))
     seen = set()
     for each in compared_types(study, study.manifest.stacks[0]):
-        for parting in each.partings:
-            a, b = (int(name.split()[1]) for name in (parting.one, parting.other))
+        for parting in each.partings.rows:
+            a, b = map(int, re.findall(r"\d+", parting.name))
             shared = [len(known[a, each.name, n] & known[b, each.name, n]) for n in layers]
-            assert parting.shared == shared[-1]
-            assert parting.layer == next((n for n in layers if shared[n] < HALF), None)
-            seen.add(parting.layer)
+            layer = next((str(n) for n in layers if shared[n] < HALF), "never")
+            assert parting.cells == (layer, f"{shared[-1]} of 10")
+            seen.add(layer)
     assert seen
 
 
@@ -167,7 +168,7 @@ def test_the_page_and_its_data_name_every_type(encoder_site: Site, tmp_path: Pat
     (sums,) = study.corpus_sums.types.values()
     (rows,) = types_data(study.corpus_sums.types).values()
     assert sorted(row[0] for row in rows) == sorted(sums.names)
-    assert [row.name for row in page.stacks[0].rows] == [row[0] for row in rows][:120]
+    assert [row.name for row in page.stacks[0].table.rows] == [row[0] for row in rows][:120]
     counts = [int(row[1].replace(",", "")) for row in rows]
     assert counts == sorted(counts, reverse=True)
     study.save(tmp_path / "study")
@@ -175,4 +176,4 @@ def test_the_page_and_its_data_name_every_type(encoder_site: Site, tmp_path: Pat
     assert read.types.equals(study.types)
     html = html_of(encoder_site.folder / "tokens.html")
     headings = [e for e in elements(html, "th") if e.attributes.get("scope") == "row"]
-    assert len(headings) == len(page.stacks[0].rows) == len(rows)
+    assert len(headings) == len(page.stacks[0].table.rows) == len(rows)

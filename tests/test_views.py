@@ -29,8 +29,10 @@ from headbook.pages.index.page import overview_page
 from headbook.pages.parts.cells import COLOUR_STEPS, Cell, colour_step, domain, percentile
 from headbook.pages.parts.grid import grid_data
 from headbook.pages.parts.page import gap_texts
+from headbook.pages.parts.table import Words
 from headbook.pages.parts.text import running_text
 from headbook.pages.sentence.page import sentence_pages
+from headbook.report.findings import Link
 from headbook.report.numbers.results import Estimate, results
 from headbook.report.wording import (
     MISSING,
@@ -162,11 +164,16 @@ def test_the_table_of_a_head_has_the_numbers_of_the_study(any_site: Site) -> Non
     for stack, result in results(study).items():
         for page in head_pages(result):
             layer, head = map(int, page.path[-10:-5].removeprefix("L").split("-H"))
-            row = page.rows[0]
-            metric = row.href.removeprefix("metrics/").removesuffix(".html")
+            row = page.numbers.rows[0]
+            link, *rest = row.head.parts if isinstance(row.head, Words) else [row.head]
+            assert isinstance(link, Link)
+            assert not [part for part in rest if isinstance(part, str) and part.startswith(":")]
+            metric = link.href.removeprefix("metrics/").removesuffix(".html")
             share = all_metrics()[metric].limits == (0, 1)
-            values = [heads[stack, layer, head, metric, view, row.label] for view in View]
-            assert [c.text for c in row.cells if c] == [number(v, share=share) for v in values]
+            values = [heads[stack, layer, head, metric, view, ""] for view in View]
+            assert [c.text for c in row.cells if isinstance(c, Cell)] == [
+                number(v, share=share) for v in values
+            ]
             assert page.title == f"Head {head_name(HeadName(stack, layer, head))}"
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from headbook.charts.base import images
 from headbook.charts.base.ink import ink
+from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.widgets.sources import Label
 from headbook.report.numbers.alignment import NO_SOURCE, Links, links
 from headbook.report.numbers.results import StackResults
@@ -77,14 +78,14 @@ class AlignedSentence:
     Attributes:
         name, href: the sentence and its page.
         heads: the first heads of the table.
-        rows: the same links as a table: a target token, and its source by each head.
+        table: the same links: a target token, and its source by each head.
         cut: tokens of the longer text that pictures and table leave out.
     """
 
     name: str
     href: str
     heads: tuple[Drawn, ...]
-    rows: tuple[tuple[str, tuple[str, ...]], ...]
+    table: Table
     cut: int
 
 
@@ -106,9 +107,17 @@ def aligned_sentence(
         name=f"Sentence {sentence.number}",
         href=address(sentence),
         heads=tuple(_drawn(results, sentence, made, h) for h in heads),
-        rows=tuple(
-            (name, tuple(_label(made, head, row, sources) for head in heads))
-            for row, name in enumerate(targets)
+        table=Table(
+            ("Target", *map(head_name, heads)),
+            tuple(
+                Row(
+                    words(name, foreign=True),
+                    tuple(words(_label(made, h, row, sources), foreign=True) for h in heads),
+                )
+                for row, name in enumerate(targets)
+            ),
+            "Source with the largest weight for each target token.",
+            "numbers linked",
         ),
         cut=max(0, longest - MOST_TOKENS),
     )

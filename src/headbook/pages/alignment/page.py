@@ -13,13 +13,14 @@ from headbook.metrics import all_metrics
 from headbook.pages.alignment.aligned import AlignedSentence, address, aligned_sentence
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
+from headbook.pages.parts.table import Mark, Row, Table, words
+from headbook.report.findings.finding import head_link, metric_link
 from headbook.report.numbers.alignment import Alignments, alignments, f1
 from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.wording import (
     VIEWS,
     counted,
     head_name,
-    head_page,
     interval,
     number,
     shortened,
@@ -28,18 +29,10 @@ from headbook.study.sentencedata import HeadName, StoredSentence, heads_of
 from headbook.terms import View
 
 PEAKED = ("confidence", "relative_entropy")  # metrics of how peaked rows are
+GOLD = ("AER", "precision", "recall", "F1")  # columns beside gold alignments
 MOST_ROWS = 100  # heads of the table
 MOST_HEADS, MOST_SENTENCES = 3, 3
 MOST_LISTED, LETTERS = 200, 60  # sentences that are linked, and what is shown of each
-
-
-@dataclass(frozen=True)
-class AlignedHead:
-    """A head in the table; its cells by the page's columns."""
-
-    name: str
-    href: str
-    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True)
@@ -57,12 +50,9 @@ class AlignmentPage(Page):
 
     Attributes:
         behind: what they rest on, in words.
-        peaked: titles and views of the metrics of how peaked rows are.
         gold: in how many sentences alignments of words are known; 0 without any.
-        even: cells of a head that chooses every source token equally often; None where a column
-            has no such number.
-        lines: heads, those with the fewest errors first, or else the most monotone.
-        left_out: heads that the table leaves out.
+        table: a head that chooses every source token equally often, then heads, those with the
+            fewest errors first, or else the most monotone.
         sentences: the first sentences, drawn.
         listed: the sentences that have a page, or the first of them.
         more: how many are left out there.
@@ -71,11 +61,8 @@ class AlignmentPage(Page):
 
     template: ClassVar[str] = "alignment.html"
     behind: str
-    peaked: tuple[tuple[str, str, str], ...]
     gold: int
-    even: tuple[Cell | None, ...]
-    lines: tuple[AlignedHead, ...]
-    left_out: int
+    table: Table
     sentences: tuple[AlignedSentence, ...]
     listed: tuple[Listed, ...]
     more: int
@@ -99,11 +86,8 @@ def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
         description=f"Source tokens with the largest weights from the target tokens of {model}, "
         "head by head, and how monotone these alignments are.",
         behind=counted(found.sentences, "sentence"),
-        peaked=tuple((all_metrics()[n].title, n, VIEWS[v]) for n, v in _peaked(crossing)),
         gold=int(found.error.sentences.max()) if found.error else 0,
-        even=tuple(_even(crossing, found)),
-        lines=tuple(_line(crossing, found, head) for head in order[:MOST_ROWS]),
-        left_out=max(0, len(order) - MOST_ROWS),
+        table=_table(crossing, found, order),
         sentences=tuple(islice((each for each in drawn if each), MOST_SENTENCES)),
         listed=tuple(_listed(crossing, s, choices[0][1]) for s in chosen[:MOST_LISTED]),
         more=max(0, len(chosen) - MOST_LISTED),
@@ -141,7 +125,21 @@ def _peaked(results: StackResults) -> Iterator[tuple[str, View]]:
             yield name, View.RENORM
 
 
-def _line(results: StackResults, found: Alignments, head: HeadName) -> AlignedHead:
+def _table(results: StackResults, found: Alignments, order: Sequence[HeadName]) -> Table:
+    peaked = (
+        words(metric_link(name, all_metrics()[name].title), " ", Mark(VIEWS[view], "small"))
+        for name, view in _peaked(results)
+    )
+    columns = (*peaked, "Monotone", "Diagonal", "Same form", *(GOLD if found.error else ()))
+    which = "fewest errors" if found.error else "most monotone links"
+    more = f"; left out: {len(order) - MOST_ROWS} more" if len(order) > MOST_ROWS else ""
+    even = Row("every source equally often (baseline)", tuple(_even(results, found)))
+    rows = (_row(results, found, head) for head in order[:MOST_ROWS])
+    caption = f"Heads with the {which} first{more}."
+    return Table(("Head", *columns), (even, *rows), caption, "numbers aligned")
+
+
+def _row(results: StackResults, found: Alignments, head: HeadName) -> Row:
     cell = head.layer, head.head
     cells = [
         Cell.of(results.heads(name, view, "").at(*cell), all_metrics()[name])
@@ -153,7 +151,7 @@ def _line(results: StackResults, found: Alignments, head: HeadName) -> AlignedHe
         precision, recall = found.precision.at(*cell), found.recall.at(*cell)
         cells += [_cell(found.error.at(*cell)), _cell(precision), _cell(recall)]
         cells.append(Cell(number(f1(precision.value, recall.value), share=True), "", "", False))
-    return AlignedHead(head_name(head), head_page(head), tuple(cells))
+    return Row(head_link(head), tuple(cells))
 
 
 def _even(results: StackResults, found: Alignments) -> Iterator[Cell | None]:

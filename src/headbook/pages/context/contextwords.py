@@ -80,10 +80,10 @@ def _rows(results: StackResults) -> Iterator[str]:
 
 
 def _anchors(results: StackResults) -> Iterator[str]:
-    layers = anchor_layers(results)
+    layers = results.once(anchor_layers)
     if not layers:
         return
-    true, mixed, heads = (sum(layer.distinct[0][i] for layer in layers) for i in range(3))
+    true, mixed, heads = (sum(counts[0][i] for counts in layers.values()) for i in range(3))
     yield (
         f"Different anchors per layer, summed over layers: {true:,} for the "
         f"{counted(heads, 'head')} with pairs of cosine ≥ 0.9; {mixed:,} with the tokens of each "

@@ -10,7 +10,7 @@ from headbook.analysis.accumulators import CHOICE, REPORT
 from headbook.analysis.intervals import FEW
 from headbook.charts import Figure
 from headbook.metrics.outputs.segmentation import MEASURES
-from headbook.pages.context.anchors import AnchorHead, AnchorLayer, anchor_heads, anchor_layers
+from headbook.pages.context.anchors import head_table, layer_table
 from headbook.pages.context.contextcurves import Line, curve
 from headbook.pages.context.contextwords import (
     CENTRED,
@@ -25,16 +25,19 @@ from headbook.pages.context.contextwords import (
 )
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page, gap_text
-from headbook.pages.parts.rows import LayerRow
-from headbook.report.findings.finding import metric
+from headbook.pages.parts.table import Row, Table
+from headbook.report.findings.finding import head_link, metric, metric_link
 from headbook.report.numbers.results import Estimate, StackResults
-from headbook.report.wording import STACKS, VIEWS, head_name, head_page, label_name
+from headbook.report.wording import STACKS, VIEWS, label_name, unbroken
 from headbook.study.gaps import Lack
 from headbook.study.sentencedata import HeadName
 from headbook.terms import HEAD_RULES, RULES, View
 
 TOP = "top 1 %"
 REPEATING = 10  # heads that the list of repetitions shows
+CAPTION = unbroken(
+    "All heads of a layer, 95 % intervals; distance, lift and odds: top 1 % of pairs."
+)
 COLUMNS = {
     "similarity": (SIMILARITY, "all"),
     "rows": (ROWS, "all"),
@@ -47,33 +50,6 @@ ASKED = {Lack.OUTPUTS, Lack.PASSAGES, SEGMENTS}  # what the page tells the lack 
 
 
 @dataclass(frozen=True)
-class LayerTable:
-    """Layers in one view; ``columns`` as headings with the pages of their metrics."""
-
-    view: str
-    columns: tuple[tuple[str, str], ...]
-    rows: tuple[LayerRow, ...]
-
-
-@dataclass(frozen=True)
-class RepeatingHead:
-    """A head that writes the same where a token stands again, with its lift."""
-
-    name: str
-    href: str
-    lift: Cell
-    distance: Cell
-
-
-@dataclass(frozen=True)
-class SegmentLine:
-    """A rule in a layer, or one that needs no layer: F1, Pk and WindowDiff."""
-
-    rule: str
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
 class ContextSection:
     """One kind of attention.
 
@@ -82,23 +58,21 @@ class ContextSection:
         summary: what the numbers say, in sentences.
         figures: curves over layers, with what they show.
         tables: layers by view.
-        repeating: heads with the highest lift, chosen on one half of the sentences.
-        anchors: anchor tokens by layer; empty where there are none.
+        repeating: heads with the highest lift, chosen on one half of the sentences, or None.
+        anchors: anchor tokens by layer; None where they were not counted.
         anchor_heads: heads with theirs.
-        segments: how well rules find the ends of sentences; empty without passages.
-        measures: the columns of that.
+        segments: how well rules find the ends of sentences; None without passages.
     """
 
     stack: str
     title: str
     summary: tuple[str, ...]
     figures: tuple[Figure, ...]
-    tables: tuple[LayerTable, ...]
-    repeating: tuple[RepeatingHead, ...]
-    anchors: tuple[AnchorLayer, ...]
-    anchor_heads: tuple[AnchorHead, ...]
-    segments: tuple[SegmentLine, ...]
-    measures: tuple[str, ...]
+    tables: tuple[tuple[str, Table], ...]
+    repeating: Table | None
+    anchors: Table | None
+    anchor_heads: Table | None
+    segments: Table | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,11 +118,10 @@ def _section(results: StackResults) -> ContextSection:
         summary=tuple(summary(results)),
         figures=tuple(_figures(results)),
         tables=tuple(_tables(results)),
-        repeating=tuple(_repeating(results)),
-        anchors=anchor_layers(results),
-        anchor_heads=anchor_heads(results),
-        segments=tuple(_segments(results)),
-        measures=("F1", "Pk", "WindowDiff"),
+        repeating=_table(("Head", "lift", "distance of similar tokens"), _repeating(results)),
+        anchors=layer_table(results),
+        anchor_heads=head_table(results),
+        segments=_table(("Rule", "F1", "Pk", "WindowDiff"), _segments(results)),
     )
 
 
@@ -175,7 +148,13 @@ def _figures(results: StackResults) -> Iterator[Figure]:
             yield figure
 
 
-def _tables(results: StackResults) -> Iterator[LayerTable]:
+def _table(columns: tuple[str, ...], rows: Iterator[Row]) -> Table | None:
+    """A table; None without rows."""
+    made = tuple(rows)
+    return Table(columns, made) if made else None
+
+
+def _tables(results: StackResults) -> Iterator[tuple[str, Table]]:
     there = {m.id for m in results.metrics}
     for view in (View.RAW, View.NOSINK):
         columns = {
@@ -183,23 +162,19 @@ def _tables(results: StackResults) -> Iterator[LayerTable]:
             for title, (name, label) in COLUMNS.items()
             if name in there and results.has(name, view, label)
         }
-        yield LayerTable(
-            view=VIEWS[view],
-            columns=tuple((title, f"metrics/{name}.html") for title, (name, _) in columns.items()),
-            rows=tuple(
-                LayerRow(
-                    layer,
-                    tuple(
-                        Cell.of(results.layers(name, view, label).at(layer), metric(name))
-                        for name, label in columns.values()
-                    ),
-                )
-                for layer in results.stack.attention_layers
-            ),
+        numbers = [
+            (results.layers(name, view, label), metric(name)) for name, label in columns.values()
+        ]
+        rows = tuple(
+            Row(str(layer), tuple(Cell.of(each.at(layer), of) for each, of in numbers))
+            for layer in results.stack.attention_layers
         )
+        links = (metric_link(name, title) for title, (name, _) in columns.items())
+        if columns:
+            yield VIEWS[view], Table(("Layer", *links), rows, CAPTION)
 
 
-def _repeating(results: StackResults) -> Iterator[RepeatingHead]:
+def _repeating(results: StackResults) -> Iterator[Row]:
     """The heads with the highest lift on one half, with their numbers on the other."""
     if REPETITION not in {m.id for m in results.metrics}:
         return
@@ -210,12 +185,8 @@ def _repeating(results: StackResults) -> Iterator[RepeatingHead]:
         layer, head = (int(part) for part in np.unravel_index(place, value.shape))
         name = HeadName(results.stack.name, layer, head)
         lift = results.half(REPORT, REPETITION, View.RAW, TOP).at(layer, head)
-        yield RepeatingHead(
-            head_name(name),
-            head_page(name),
-            Cell.of(lift, metric(REPETITION)),
-            _distance(results, layer, head),
-        )
+        cells = Cell.of(lift, metric(REPETITION)), _distance(results, layer, head)
+        yield Row(head_link(name), cells)
 
 
 def _distance(results: StackResults, layer: int, head: int) -> Cell:
@@ -225,7 +196,7 @@ def _distance(results: StackResults, layer: int, head: int) -> Cell:
     return Cell.of(estimate, metric(DISTANCE))
 
 
-def _segments(results: StackResults) -> Iterator[SegmentLine]:
+def _segments(results: StackResults) -> Iterator[Row]:
     there = SEGMENTS in {m.id for m in results.metrics}
     if not there or not results.has(SEGMENTS, View.RAW, "f1:even"):
         return
@@ -234,7 +205,7 @@ def _segments(results: StackResults) -> Iterator[SegmentLine]:
         own = rule in HEAD_RULES
         for layer in results.stack.attention_layers if own else (first,):
             name = f"{rule}, layer {layer}" if own else f"{rule} (no model)"
-            yield SegmentLine(
+            yield Row(
                 name,
                 tuple(
                     Cell.of(

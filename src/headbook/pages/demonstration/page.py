@@ -10,6 +10,7 @@ import pandas as pd
 from headbook.analysis.arithmetic import Floats
 from headbook.charts import Figure, trajectories
 from headbook.pages.parts.page import Page
+from headbook.pages.parts.table import Row
 from headbook.pages.parts.text import Token, distinct, running_text
 from headbook.pages.widgets.paths import AXES, MOST_TOKENS, token_kind
 from headbook.report.numbers.results import StackResults
@@ -45,34 +46,18 @@ class Verdict(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Condition:
-    """What a story comes to in one computation: whether it holds, and the numbers behind it."""
-
-    verdict: str
-    numbers: str
-
-
-@dataclass(frozen=True)
 class Claim:
     """One of the demonstration's stories.
 
     Attributes:
         text: as it is told.
         rule: what has to be so for it to hold.
-        conditions: by computation; empty where there are too few layers.
+        verdicts: by computation; empty where there are too few layers.
     """
 
     text: str
     rule: str
-    conditions: tuple[Condition, ...]
-
-
-@dataclass(frozen=True)
-class Line:
-    """One layer: for each computation mean cosine, mean of log10(1 + rank), and share kept."""
-
-    layer: int
-    cells: tuple[str, ...]
+    verdicts: tuple[Verdict, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +70,8 @@ class DemonstrationPage(Page):
         computations: their names, in the order of tables.
         claims: whether they hold.
         figures: cosine and rank of each token, one figure a computation.
-        lines: means over ordinary tokens, by layer.
+        rows: means over ordinary tokens, by layer: for each computation mean cosine, mean of
+            log10(1 + rank), and share kept.
     """
 
     template: ClassVar[str] = "demonstration.html"
@@ -94,7 +80,7 @@ class DemonstrationPage(Page):
     computations: tuple[str, ...]
     claims: tuple[Claim, ...]
     figures: tuple[Figure, ...]
-    lines: tuple[Line, ...]
+    rows: tuple[Row, ...]
 
 
 def demonstration_page(results: Mapping[str, StackResults]) -> DemonstrationPage | None:
@@ -117,7 +103,7 @@ def demonstration_page(results: Mapping[str, StackResults]) -> DemonstrationPage
         computations=tuple(COMPUTATIONS.values()),
         claims=tuple(_claims([*means.values()])),
         figures=tuple(_figures(table, text)),
-        lines=tuple(_lines([*means.values()])),
+        rows=tuple(_rows([*means.values()])),
     )
 
 
@@ -138,11 +124,8 @@ def _claims(means: list[dict[str, Floats]]) -> Iterator[Claim]:
     tests: tuple[Callable[[dict[str, Floats]], Verdict], ...] = (_drift, _jump, _churn)
     for (text, rule), test in zip(CLAIMS, tests, strict=True):
         enough = len(means[0]["cosine"]) >= FEWEST
-        verdicts = [test(mean) for mean in means] if enough else []
-        conditions = (
-            Condition("holds" if v.holds else "does not hold", v.numbers) for v in verdicts
-        )
-        yield Claim(text, rule, tuple(conditions))
+        verdicts = (test(mean) for mean in means if enough)
+        yield Claim(text, rule, tuple(verdicts))
 
 
 def _drift(means: dict[str, Floats]) -> Verdict:
@@ -206,7 +189,7 @@ def _figures(table: pd.DataFrame, text: StoredText) -> Iterator[Figure]:
             )
 
 
-def _lines(means: list[dict[str, Floats]]) -> Iterator[Line]:
+def _rows(means: list[dict[str, Floats]]) -> Iterator[Row]:
     for layer in range(len(means[0]["cosine"])):
         cells = (
             cell
@@ -217,4 +200,4 @@ def _lines(means: list[dict[str, Floats]]) -> Iterator[Line]:
                 percent(float(mean["kept"][layer])) if layer else MISSING,
             )
         )
-        yield Line(layer, tuple(cells))
+        yield Row(f"L{layer}", tuple(cells))

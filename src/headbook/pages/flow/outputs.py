@@ -9,9 +9,10 @@ import pandas as pd
 from headbook.analysis.arithmetic import effective_number
 from headbook.charts import Figure, heat_map
 from headbook.metrics import all_metrics
-from headbook.pages.parts.cells import domain
-from headbook.pages.parts.rows import HeadRow
+from headbook.pages.parts.cells import Cell, domain
+from headbook.pages.parts.table import DASH, Content, Row, Table
 from headbook.report.findings import CHOICE, REPORT
+from headbook.report.findings.finding import head_link
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.wording import STACKS, head_name, number, percent
 from headbook.study.sentencedata import HeadName
@@ -19,23 +20,7 @@ from headbook.terms import View
 
 OUTPUT = "output_norm_share"
 VIEW = View.RAW
-
-
-@dataclass(frozen=True)
-class OutputLine:
-    """The heads of one layer.
-
-    Attributes:
-        layer: its number.
-        effective: number of equal heads that would be as spread out.
-        strongest, weakest: chosen on one half of the sentences, with their shares on the other;
-            None where a half has no number.
-    """
-
-    layer: int
-    effective: str
-    strongest: HeadRow | None
-    weakest: HeadRow | None
+COLUMNS = ("Layer", "effective heads", "largest", "share", "smallest", "share")
 
 
 @dataclass(frozen=True)
@@ -46,13 +31,14 @@ class Outputs:
         sentences: what the numbers say, in sentences.
         n_heads: heads of a layer.
         figure: share of every head.
-        lines: by layer.
+        table: by layer, the heads chosen on one half of the sentences, with their shares on the
+            other.
     """
 
     sentences: tuple[str, ...]
     n_heads: int
     figure: Figure
-    lines: tuple[OutputLine, ...]
+    table: Table
 
 
 def outputs(results: StackResults) -> Outputs | None:
@@ -60,33 +46,34 @@ def outputs(results: StackResults) -> Outputs | None:
     if not results.has(OUTPUT, VIEW):
         return None
     numbers = results.heads(OUTPUT, VIEW)
-    lines = tuple(
-        _line(results, layer, effective_number(numbers.value[layer]))
+    rows = tuple(
+        _row(results, layer, effective_number(numbers.value[layer]))
         for layer in results.stack.attention_layers
     )
     return Outputs(
         sentences=tuple(_sentences(results, numbers)),
         n_heads=results.stack.n_heads,
         figure=_figure(results, numbers),
-        lines=lines,
+        table=Table(COLUMNS, rows, "Heads of each layer by share of the output norm."),
     )
 
 
-def _line(results: StackResults, layer: int, count: float) -> OutputLine:
+def _row(results: StackResults, layer: int, count: float) -> Row:
     chosen = results.half(CHOICE, OUTPUT, VIEW).value[layer]
-    if np.isnan(chosen).all():
-        return OutputLine(layer, number(count), None, None)
-    report = results.half(REPORT, OUTPUT, VIEW)
-    strongest, weakest = (
-        _head(results, report, layer, int(place))
-        for place in (np.nanargmax(chosen), np.nanargmin(chosen))
-    )
-    return OutputLine(layer, number(count), strongest, weakest)
+    heads: tuple[Content, ...] = (DASH,) * 4
+    if not np.isnan(chosen).all():
+        heads = tuple(
+            each
+            for place in (np.nanargmax(chosen), np.nanargmin(chosen))
+            for each in _head(results, layer, int(place))
+        )
+    return Row(f"L{layer}", (number(count), *heads))
 
 
-def _head(results: StackResults, numbers: Estimates, layer: int, head: int) -> HeadRow:
+def _head(results: StackResults, layer: int, head: int) -> tuple[Content, Content]:
+    share = results.half(REPORT, OUTPUT, VIEW).at(layer, head)
     name = HeadName(results.stack.name, layer, head)
-    return HeadRow.of(name, numbers.at(layer, head), all_metrics()[OUTPUT])
+    return head_link(name), Cell.of(share, all_metrics()[OUTPUT])
 
 
 def _sentences(results: StackResults, numbers: Estimates) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """Flow: what attention carries between tokens, layer by layer, and which heads carry it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +13,8 @@ from headbook.pages.flow.outputs import Outputs, outputs
 from headbook.pages.metric.page import study_metrics
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page, gap_text
-from headbook.pages.parts.rows import LayerRow, layer_frame
+from headbook.pages.parts.rows import layer_frame
+from headbook.pages.parts.table import Row, Table
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.wording import STACKS, percent, small
 from headbook.study.gaps import Lack
@@ -35,23 +36,15 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class ClassLine:
-    """The mixing ratio of one class of tokens: a number for each layer."""
-
-    name: str
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
-class StackSection:
+class FlowSection:
     """One kind of attention.
 
     Attributes:
         stack, title: as files and as pages call it.
         sentences: what the numbers say, in sentences.
         figures: mixing by class of tokens, and what is left of a token's own input.
-        columns, lines: the same numbers as a table.
-        layers, classes: mixing of every class of tokens, a column for each layer.
+        table: the same numbers; None without any.
+        classes: mixing of every class of tokens, a column for each layer; None without it.
         outputs: which heads a layer's output comes from; None where that is not known.
     """
 
@@ -59,10 +52,8 @@ class StackSection:
     title: str
     sentences: tuple[str, ...]
     figures: tuple[Figure, ...]
-    columns: tuple[str, ...]
-    lines: tuple[LayerRow, ...]
-    layers: tuple[int, ...]
-    classes: tuple[ClassLine, ...]
+    table: Table | None
+    classes: Table | None
     outputs: Outputs | None
 
 
@@ -78,7 +69,7 @@ class FlowPage(Page):
 
     template: ClassVar[str] = "flow.html"
     metrics: tuple[str, ...]
-    sections: tuple[StackSection, ...]
+    sections: tuple[FlowSection, ...]
     remarks: tuple[str, ...]
 
 
@@ -101,26 +92,25 @@ def flow_page(results: Mapping[str, StackResults]) -> FlowPage | None:
     )
 
 
-def _section(results: StackResults) -> StackSection | None:
+def _section(results: StackResults) -> FlowSection | None:
     estimates = {name: _tokens(results, name, "all") for name in TITLES}
     there = {name: numbers for name, numbers in estimates.items() if numbers is not None}
     heads = outputs(results)
     if not there and heads is None:
         return None
     stack = results.stack
-    lines = [
-        LayerRow(i, tuple(Cell.of(n.at(i), all_metrics()[name]) for name, n in there.items()))
+    rows = tuple(
+        Row(f"L{i}", tuple(Cell.of(n.at(i), all_metrics()[name]) for name, n in there.items()))
         for i in range(stack.n_layers)
-    ]
-    return StackSection(
+    )
+    columns = ("Layer", *(TITLES[name] for name in there))
+    return FlowSection(
         stack=stack.name,
         title=STACKS[stack.name],
         sentences=tuple(_sentences(results, there)),
         figures=tuple(_figures(results, there)),
-        columns=tuple(TITLES[name] for name in there),
-        lines=tuple(lines) if there else (),
-        layers=tuple(range(stack.n_layers)),
-        classes=tuple(_classes(results)) if MIXING in there else (),
+        table=Table(columns, rows, "All tokens of text, by layer.") if there else None,
+        classes=_classes(results) if MIXING in there else None,
         outputs=heads,
     )
 
@@ -186,17 +176,20 @@ def _curve(name: str, caption: str, series: Mapping[str, Estimates | None], titl
     return layer_curve(name, caption, rows, title=title, show={"state": ""})
 
 
-def _classes(results: StackResults) -> Iterator[ClassLine]:
+def _classes(results: StackResults) -> Table:
     """Every class that some token belongs to."""
+    rows = []
     for label in CLASSES:
         numbers = _tokens(results, MIXING, label)
         if numbers is not None:
-            cells = [Cell.of(numbers.at(i), all_metrics()[MIXING]) for i in _all(numbers)]
-            yield ClassLine(DRAWN.get(label, _class_name(label)), tuple(cells))
-
-
-def _all(numbers: Estimates) -> Sequence[int]:
-    return range(len(numbers.value))
+            layers = range(len(numbers.value))
+            cells = (Cell.of(numbers.at(i), all_metrics()[MIXING]) for i in layers)
+            rows.append(Row(DRAWN.get(label, _class_name(label)), tuple(cells)))
+    caption = (
+        "Context-mixing ratio by class of tokens and layer. Grey: fewer than ten effective "
+        "sentences."
+    )
+    return Table(("Tokens", *range(results.stack.n_layers)), tuple(rows), caption)
 
 
 def _class_name(label: str) -> str:

@@ -13,6 +13,8 @@ from headbook.pages.geometry.geometryfigures import figures
 from headbook.pages.geometry.geometryfindings import geometry_sentences
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
+from headbook.pages.parts.table import DASH, Mark, Part, Row, Table, words
+from headbook.report.findings.finding import Link, metric_link
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.wording import MISSING, STACKS, counted, number, percent
 from headbook.study.summaries.shapes import (
@@ -43,50 +45,22 @@ TABLES = {
 
 
 @dataclass(frozen=True)
-class StateRow:
-    """One state: its name and its numbers."""
-
-    name: str
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True)
 class StateTable:
     """Numbers of every state.
 
     Attributes:
         title: heading.
         groups: each metric's title and address, and how many columns it has.
-        columns: headings below.
-        rows: by state.
+        table: by state; its titles stand below the metrics'.
     """
 
     title: str
-    groups: tuple[tuple[str, str, int], ...]
-    columns: tuple[str, ...]
-    rows: tuple[StateRow, ...]
+    groups: tuple[tuple[Link, int], ...]
+    table: Table
 
 
 @dataclass(frozen=True)
-class OutlierRow:
-    """The largest dimensions of a state.
-
-    Attributes:
-        name: of the state.
-        anisotropy: what all dimensions give together.
-        dimensions: number of each of the largest, and its part of the whole; what it gives, where
-            the whole may be nothing.
-        together: what these give together.
-    """
-
-    name: str
-    anisotropy: Cell
-    dimensions: tuple[tuple[int, str], ...]
-    together: Cell
-
-
-@dataclass(frozen=True)
-class StackSection:
+class GeometrySection:
     """One kind of states.
 
     Attributes:
@@ -96,9 +70,8 @@ class StackSection:
         remarks: what is missing, and why.
         figures: curves and the matrix of layers.
         tables: the numbers.
-        outliers: by state; empty where nobody asked.
-        states: names of the states, where ``cka`` has rows.
-        cka: by state, how alike it is to every other.
+        outliers: the largest dimensions of each state; None where nobody asked.
+        cka: by state, how alike it is to every other; None where there are too many, or none.
     """
 
     stack: str
@@ -108,9 +81,8 @@ class StackSection:
     remarks: tuple[str, ...]
     figures: tuple[Figure, ...]
     tables: tuple[StateTable, ...]
-    outliers: tuple[OutlierRow, ...]
-    states: tuple[str, ...]
-    cka: tuple[tuple[str, tuple[str, ...]], ...]
+    outliers: Table | None
+    cka: Table | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +97,7 @@ class GeometryPage(Page):
     """
 
     template: ClassVar[str] = "geometry.html"
-    sections: tuple[StackSection, ...]
+    sections: tuple[GeometrySection, ...]
     without: tuple[str, ...]
     named: int
     minibatch: int
@@ -161,11 +133,9 @@ def _without(results: StackResults) -> str:
     return f"{STACKS[stack.name]}: {why}"
 
 
-def _section(results: StackResults, sums: GeometrySums) -> StackSection:
+def _section(results: StackResults, sums: GeometrySums) -> GeometrySection:
     stack = results.stack.name
-    names = tuple(short_names(len(sums.weights)))
-    drawable = not np.isnan(sums.cka).all() and len(names) <= MOST_STATES
-    return StackSection(
+    return GeometrySection(
         stack=stack,
         title="states of the " + ("layers" if stack == "self" else stack),
         sample=f"{counted(sums.tokens, 'token')} of {counted(sums.sentences, 'sentence')}",
@@ -173,13 +143,18 @@ def _section(results: StackResults, sums: GeometrySums) -> StackSection:
         remarks=tuple(_remarks(sums)),
         figures=tuple(figures(results, sums)),
         tables=tuple(_tables(sums)),
-        outliers=tuple(_outliers(sums)),
-        states=names if drawable else (),
-        cka=tuple(
-            (name, tuple(map(number, map(float, row))))
-            for name, row in zip(names, sums.cka, strict=True)
-            if drawable
-        ),
+        outliers=_outliers(sums),
+        cka=_cka(sums),
+    )
+
+
+def _cka(sums: GeometrySums) -> Table | None:
+    names = short_names(len(sums.weights))
+    if np.isnan(sums.cka).all() or len(names) > MOST_STATES:
+        return None
+    rows = zip(names, sums.cka, strict=True)
+    return Table(
+        ("Layer", *names), tuple(Row(name, tuple(map(number, map(float, r)))) for name, r in rows)
     )
 
 
@@ -215,12 +190,12 @@ def _tables(sums: GeometrySums) -> Iterator[StateTable]:
         yield StateTable(
             title=title,
             groups=tuple(
-                (all_metrics()[m].title, m, sum(c.metric == m for c in columns)) for m in asked
+                (metric_link(m, all_metrics()[m].title), sum(c.metric == m for c in columns))
+                for m in asked
             ),
-            columns=tuple(HEADINGS.get(column.label, "value") for column in columns),
-            rows=tuple(
-                StateRow(name, tuple(column[row] for column in cells))
-                for row, name in enumerate(_names(sums))
+            table=Table(
+                tuple(HEADINGS.get(column.label, "value") for column in columns),
+                tuple(map(Row, _names(sums), zip(*cells, strict=True))),
             ),
         )
 
@@ -236,16 +211,21 @@ def _names(sums: GeometrySums) -> list[str]:
     return [str(state) if layer is None else f"L{layer}" for layer, state in names]
 
 
-def _outliers(sums: GeometrySums) -> Iterator[OutlierRow]:
+def _outliers(sums: GeometrySums) -> Table | None:
+    """The largest dimensions: their parts of the whole, or what they give where that is nothing."""
     together, whole = StateColumn(OUTLIERS, "three"), StateColumn(ANISOTROPY, "raw")
     if together not in sums.columns:
-        return
+        return None
     missing = [Cell(MISSING, "", "not asked for", thin=False)] * len(sums.weights)
     wholes = _cells(sums, whole) if whole in sums.columns else missing
+    rows = []
     for row, (name, cell) in enumerate(zip(_names(sums), _cells(sums, together), strict=True)):
         total = float(sums.contributions[row].sum())
-        parts = [(d, float(sums.contributions[row, d])) for d in sums.largest(row, NAMED)]
-        dimensions = [
-            (d, percent(part / total) if total > LEAST else number(part)) for d, part in parts
-        ]
-        yield OutlierRow(name, wholes[row], tuple(dimensions), cell)
+        dimensions: list[Part] = []
+        for dimension in sums.largest(row, NAMED):
+            part = float(sums.contributions[row, dimension])
+            share = percent(part / total) if total > LEAST else number(part)
+            dimensions += [", "] * bool(dimensions)
+            dimensions += [Mark(str(dimension), "b"), f"\N{NO-BREAK SPACE}{share}"]
+        rows.append(Row(name, (wholes[row], words(*dimensions) if dimensions else DASH, cell)))
+    return Table(("State", "all dimensions", "the largest", "together"), tuple(rows))

@@ -10,14 +10,15 @@ import numpy as np
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.groupvalues import (
     Headline,
-    PairRow,
     difference_cell,
     numbers_of,
-    pair_rows,
+    pair_cells,
     stack_headlines,
 )
+from headbook.pages.parts.table import Content, Mark, Row, Table, words
+from headbook.report.findings.finding import head_link
 from headbook.report.numbers.results import Estimate, StackResults
-from headbook.report.wording import counted, head_name, head_page, is_share, p_text
+from headbook.report.wording import counted, is_share, p_text
 from headbook.study.sentencedata import HeadName
 from headbook.study.summaries.contrasts import PairDifferences, contrast
 from headbook.study.summaries.grouped import Group
@@ -27,45 +28,12 @@ SMALL = 0.05  # a p below it is counted
 
 
 @dataclass(frozen=True)
-class HeadContrast:
-    """A head that differs between two groups.
-
-    Attributes:
-        name, href: the head and its page.
-        headline: the number that differs.
-        groups: the two groups' names.
-        cells: their numbers.
-        difference: the first minus the second.
-        uniform: the same difference of uniform attention.
-        p: of this comparison, times the number of all.
-    """
-
-    name: str
-    href: str
-    headline: Headline
-    groups: tuple[str, str]
-    cells: tuple[Cell, Cell]
-    difference: Cell
-    uniform: str
-    p: str
-
-
-@dataclass(frozen=True)
 class Contrasts:
     """Heads with the smallest p, of how many comparisons, and how many have a small one."""
 
-    rows: tuple[HeadContrast, ...]
+    table: Table
     family: int
     below: int
-
-
-@dataclass(frozen=True)
-class PairHead:
-    """A head that differs within pairs: its name, its page and what differs."""
-
-    name: str
-    href: str
-    row: PairRow
 
 
 @dataclass(frozen=True)
@@ -76,7 +44,7 @@ class PairSection:
         pairs, left_out: how many have two members, and how many identifiers have not.
         member_column: the column that tells members apart; empty where their order does.
         members: what it says of them.
-        rows: heads with the smallest p.
+        table: heads with the smallest p.
         family: heads and numbers that were compared.
         below: how many of them have a p below 0.05.
     """
@@ -85,7 +53,7 @@ class PairSection:
     left_out: int
     member_column: str
     members: tuple[str, str]
-    rows: tuple[PairHead, ...]
+    table: Table
     family: int
     below: int
 
@@ -113,14 +81,18 @@ def head_contrasts(results: StackResults, groups: Sequence[Group]) -> Contrasts:
                 for place in zip(*np.nonzero(~np.isnan(p)), strict=True)
             ]
     first = sorted(found, key=lambda each: each.p)[:MOST_ROWS]
+    two = tuple(group.value for group in groups) if len(groups) == 2 else ()
+    between = two or ("first", "its value", "second", "its value")
+    rows = tuple(_contrast(results, each, len(found), named=not two) for each in first)
     return Contrasts(
-        rows=tuple(_contrast(results, each, len(found)) for each in first),
+        table=Table(("Head", "Metric", *between, "difference", "uniform attention", "p"), rows),
         family=len(found),
         below=sum(each.p * len(found) < SMALL for each in found),
     )
 
 
-def _contrast(results: StackResults, found: _Found, family: int) -> HeadContrast:
+def _contrast(results: StackResults, found: _Found, family: int, *, named: bool) -> Row:
+    """The first group minus the second; the p of this comparison, times the number of all."""
     headline, (layer, head) = found.headline, (found.layer, found.head)
     one, other = (group.heads[layer, head, headline.place] for group in found.groups)
     apart, share = contrast(one, other, headline.metric.limits), is_share(headline.metric)
@@ -129,18 +101,18 @@ def _contrast(results: StackResults, found: _Found, family: int) -> HeadContrast
     name = HeadName(results.stack.name, layer, head)
     # Most are equal but for rounding.
     uniform = Estimate(round(float(even[0] - even[1]), 9), np.nan, np.nan, 0, 0.0)
-    cells = (numbers_of(group, headline).at(layer, head) for group in found.groups)
-    first, second = (Cell.of(cell, headline.metric) for cell in cells)
-    return HeadContrast(
-        name=head_name(name),
-        href=head_page(name),
-        headline=headline,
-        groups=(found.groups[0].value, found.groups[1].value),
-        cells=(first, second),
-        difference=difference_cell(value, share=share, behind=f"p {p_text(found.p)}, uncorrected"),
-        uniform=difference_cell(uniform, share=share, behind="").text,
-        p=p_text(min(1.0, found.p * family)),
+    values: list[Content] = []
+    for group in found.groups:
+        values += [words(Mark(group.value, "bdi"))] if named else []
+        values.append(Cell.of(numbers_of(group, headline).at(layer, head), headline.metric))
+    cells = (
+        words(headline.link, style="what"),
+        *values,
+        difference_cell(value, share=share, behind=f"p {p_text(found.p)}, uncorrected"),
+        difference_cell(uniform, share=share, behind="").text,
+        p_text(min(1.0, found.p * family)),
     )
+    return Row(head_link(name), cells)
 
 
 def pair_section(results: StackResults, found: PairDifferences) -> PairSection:
@@ -152,7 +124,10 @@ def pair_section(results: StackResults, found: PairDifferences) -> PairSection:
         left_out=found.left_out,
         member_column=found.member_column,
         members=found.members,
-        rows=tuple(_pair_head(results, found, place) for place in places[:MOST_ROWS]),
+        table=Table(
+            ("Head", "Metric", *found.members, "difference", "p"),
+            tuple(_pair_row(results, found, *map(int, place)) for place in places[:MOST_ROWS]),
+        ),
         family=found.family,
         below=int((found.p < SMALL).sum()),
     )
@@ -165,8 +140,8 @@ def _size(found: PairDifferences, place: tuple[int, ...]) -> float:
     return abs(float(one.value)) / error if error else 0.0
 
 
-def _pair_head(results: StackResults, found: PairDifferences, place: tuple[int, ...]) -> PairHead:
-    layer, head, column = map(int, place)
-    name = HeadName(results.stack.name, layer, head)
-    rows = {row.headline.column: row for row in pair_rows(results, layer, head)}
-    return PairHead(head_name(name), head_page(name), rows[found.columns[column]])
+def _pair_row(
+    results: StackResults, found: PairDifferences, layer: int, head: int, column: int
+) -> Row:
+    headline, cells = pair_cells(found, layer, head, column)
+    return Row(head_link(HeadName(results.stack.name, layer, head)), (headline.link, *cells))

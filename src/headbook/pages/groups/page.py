@@ -10,7 +10,6 @@ import pandas as pd
 from headbook.charts import Figure, layer_curve
 from headbook.pages.groups.differences import Contrasts, PairSection, head_contrasts, pair_section
 from headbook.pages.parts.groupvalues import (
-    GroupRow,
     Headline,
     groups_of,
     numbers_of,
@@ -18,6 +17,7 @@ from headbook.pages.parts.groupvalues import (
 )
 from headbook.pages.parts.page import Page, gap_text
 from headbook.pages.parts.rows import layer_frame
+from headbook.pages.parts.table import Row, Table, words
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import STACKS, VIEWS, label_name, visible
 from headbook.study.gaps import Lack
@@ -36,27 +36,25 @@ class ColumnSection:
 
     Attributes:
         title: the column's name.
-        rows: its groups.
+        table: its groups.
         figures: curves over layers.
         contrasts: heads that differ most between two of its groups.
         heads, numbers, pairs: how many were compared of each.
-        compared: the names of the two groups, where there are two.
         small: groups with too few sentences to compare.
     """
 
     title: str
-    rows: tuple[GroupRow, ...]
+    table: Table
     figures: tuple[Figure, ...]
     contrasts: Contrasts
     heads: int
     numbers: int
     pairs: int
-    compared: tuple[str, ...]
     small: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class StackSection:
+class GroupsSection:
     """One kind of attention: its name in files and on pages, its columns and its pairs."""
 
     stack: str
@@ -76,7 +74,7 @@ class GroupsPage(Page):
     """
 
     template: ClassVar[str] = "groups.html"
-    sections: tuple[StackSection, ...]
+    sections: tuple[GroupsSection, ...]
     few: int
     remarks: tuple[str, ...]
 
@@ -105,10 +103,10 @@ def _remarks(manifest: Manifest) -> Iterator[str]:
             yield gap_text(gap)
 
 
-def _section(results: StackResults, room: int) -> StackSection:
+def _section(results: StackResults, room: int) -> GroupsSection:
     by_column = groupby(groups_of(results), key=lambda group: group.column)
     pair_differences = results.study.pair_differences.get(results.stack.name)
-    return StackSection(
+    return GroupsSection(
         stack=results.stack.name,
         title=STACKS[results.stack.name],
         columns=tuple(
@@ -127,15 +125,18 @@ def _column(
     figures = number * room < MOST_FIGURES
     return ColumnSection(
         title=groups[0].column,
-        rows=tuple(GroupRow(g.column, g.value, f"{g.sentences:,}") for g in groups),
+        table=Table(("Group", "sentences"), tuple(map(_row, groups))),
         figures=tuple(_figure(results, number, groups, h) for h in headlines[:room] if figures),
         contrasts=head_contrasts(results, compared),
         heads=len(results.stack.attention_layers) * results.stack.n_heads,
         numbers=len(headlines),
         pairs=len(compared) * (len(compared) - 1) // 2,
-        compared=tuple(group.value for group in compared) if len(compared) == 2 else (),
         small=tuple(group.value for group in groups if group not in compared),
     )
+
+
+def _row(group: Group) -> Row:
+    return Row(words(group.value, foreign=True), (f"{group.sentences:,}",))
 
 
 def _figure(

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Chart, HeadMetric
 from headbook.pages.parts.cells import Cell, percentile
+from headbook.pages.parts.table import Mark, Row, words
 from headbook.pages.parts.twins import beside
+from headbook.report.findings.finding import metric_link
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import is_share, label_name, number
+from headbook.report.wording import MISSING, is_share, label_name, number, unbroken
 from headbook.study.sentencedata import HeadName
 from headbook.terms import UPOS, View
 
@@ -17,31 +19,6 @@ ELSEWHERE = {"pos_received", "pos_received_ratio", "pos_given"}  # in tables of 
 ELSEWHERE |= {"relation_accuracy", "relation_accuracy_far"}  # in those of relations
 LONGEST = 98  # per cent of a bar's room; a mark at its end needs the rest
 WHOLE = {"attention_to"}  # all labels stand in the first table
-
-
-@dataclass(frozen=True)
-class MetricRow:
-    """One line of the head's table.
-
-    Attributes:
-        title, href: the metric and its page.
-        label: what the number is about, where the metric has several.
-        unit: of the values.
-        cells: by view, in the order of `View`; None where the view does not apply.
-        uniform: the same for uniform attention.
-        baselines: the same for what the model is compared with, in the order of the page's.
-        percentile: place among all heads of the stack in the stack's default view, 0 to 100;
-            None without one.
-    """
-
-    title: str
-    href: str
-    label: str
-    unit: str
-    cells: tuple[Cell | None, ...]
-    uniform: str
-    baselines: tuple[str, ...]
-    percentile: int | None
 
 
 @dataclass(frozen=True)
@@ -64,7 +41,7 @@ class TagRow:
     ratio: Cell
 
 
-def metric_rows(results: StackResults, head: HeadName, *, first: bool) -> Iterator[MetricRow]:
+def metric_rows(results: StackResults, head: HeadName, *, first: bool) -> Iterator[Row]:
     """Its numbers: of metrics with many labels the first one, or the others."""
     for metric in results.metrics:
         if metric.chart is Chart.PROFILE or metric.id in ELSEWHERE:
@@ -75,32 +52,34 @@ def metric_rows(results: StackResults, head: HeadName, *, first: bool) -> Iterat
             leads = label == metric.headline or metric.id in WHOLE
             there = any(results.has(metric.id, view, label) for view in metric.views)
             if there and leads == first:
-                yield _row(results, head, metric, label)
+                yield _row(results, head, metric, label, linked=first)
 
 
-def _row(results: StackResults, head: HeadName, metric: HeadMetric, label: str) -> MetricRow:
-    view = results.view(metric, label)
+def _row(
+    results: StackResults, head: HeadName, metric: HeadMetric, label: str, *, linked: bool
+) -> Row:
+    """By view the head's number, then those of uniform attention and of what it is compared with.
+
+    The percentile is the place among all heads of the stack in the stack's default view.
+    """
+    view, cell = results.view(metric, label), (head.layer, head.head)
     values = results.heads(metric.id, view, label).value
-    share = percentile(values, float(values[head.layer, head.head]))
+    share = percentile(values, float(values[cell]))
     even = results.uniform(metric.id, view, label).at(head.layer).value
-    return MetricRow(
-        title=metric.title,
-        href=f"metrics/{metric.id}.html",
-        label=label_name(label),
-        unit=metric.unit,
-        cells=tuple(
-            Cell.of(results.heads(metric.id, v, label).at(head.layer, head.head), metric)
-            if v in metric.views
-            else None
-            for v in View
-        ),
-        uniform=number(even, share=is_share(metric)),
-        baselines=tuple(
-            beside(results, control, metric, label, (head.layer, head.head))
-            for control in results.twins
-        ),
-        percentile=None if math.isnan(share) else round(100 * share),
+    title = metric_link(metric.id, metric.title) if linked else metric.title
+    about = f": {unbroken(label_name(label))}" if label_name(label) else ""
+    unit = (" ", Mark(f"({metric.unit})", "small")) if metric.unit else ()
+    numbers = (
+        Cell.of(results.heads(metric.id, v, label).at(*cell), metric) if v in metric.views else None
+        for v in View
     )
+    cells = (
+        *numbers,
+        number(even, share=is_share(metric)),
+        *(beside(results, control, metric, label, cell) for control in results.twins),
+        MISSING if math.isnan(share) else str(round(100 * share)),
+    )
+    return Row(words(title, about, *unit), cells)
 
 
 def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:

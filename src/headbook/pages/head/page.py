@@ -6,21 +6,15 @@ from typing import ClassVar
 
 from headbook.pages.head.contribution import contributions
 from headbook.pages.head.exemplarmaps import ExemplarMaps, alike, exemplar_maps
-from headbook.pages.head.headmetrics import MetricRow, TagRow, metric_rows, tag_rows
+from headbook.pages.head.headmetrics import TagRow, metric_rows, tag_rows
 from headbook.pages.head.headstrips import Strip, strips
 from headbook.pages.head.offsets import Offsets, offsets
 from headbook.pages.head.relationtable import Measured, found_relations
 from headbook.pages.head.toptokens import TopTokens, top_tokens
-from headbook.pages.parts.groupvalues import (
-    GroupRow,
-    Headline,
-    PairRow,
-    group_rows,
-    members_of,
-    pair_rows,
-    stack_headlines,
-)
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.groupvalues import group_table, pair_table
 from headbook.pages.parts.page import EVERY, Page, gap_texts
+from headbook.pages.parts.table import Table
 from headbook.pages.parts.twins import baseline_title
 from headbook.pages.widgets.atlas import mean_maps, style_of, tile_picture
 from headbook.pages.widgets.exemplars import Exemplars, exemplars_of
@@ -31,6 +25,8 @@ from headbook.report.numbers.roles import Role
 from headbook.report.wording import STACKS, VIEWS, counted, head_file, head_name, head_page
 from headbook.study.sentencedata import Exemplar, HeadName, heads_of
 from headbook.terms import View
+
+STYLE = "numbers all"  # of the tables of all numbers
 
 
 @dataclass(frozen=True)
@@ -97,15 +93,12 @@ class HeadPage(Page):
         contributions: its share of the output, and the sink's.
         tags: attention to parts of speech; empty without tags.
         top: the tokens and pairs that it favours; None where they were not summed.
-        views: headings of the table's columns; ``default_view`` is the place of the one that
-            percentiles and charts use.
-        baselines: headings of the columns of what the model is compared with.
-        rows: the head's numbers, of metrics with many labels the first one.
+        default_view: the keys that percentiles and charts use, in words.
+        baselines: what the model is compared with.
+        numbers: the head's numbers, of metrics with many labels the first one.
         more: the other labels.
-        by_group: some of its numbers by group of sentences; may be empty.
-        headlines: titles and addresses of those numbers.
-        in_pairs: what differs within pairs of sentences; may be empty.
-        members: what tells the members of pairs apart.
+        by_group: some of its numbers by group of sentences; None without groups.
+        in_pairs: what differs within pairs of sentences; None without pairs.
         exemplar_maps: its strongest exemplar in three ways, or None without exemplars.
         alike_tokens: the same exemplar by what the head writes, or None where values are unknown.
         data: script with the exemplars' whole maps.
@@ -119,11 +112,10 @@ class HeadPage(Page):
     place: str
     previous: tuple[str, str] | None
     next: tuple[str, str] | None
-    views: tuple[str, ...]
-    default_view: int
+    default_view: str
     baselines: tuple[str, ...]
-    rows: tuple[MetricRow, ...]
-    more: tuple[MetricRow, ...]
+    numbers: Table
+    more: Table
     mean: MeanMap
     offsets: Offsets | None
     exemplars: Exemplars
@@ -134,10 +126,8 @@ class HeadPage(Page):
     top: TopTokens | None
     alike: tuple[Neighbours, ...] = ()
     near: Near | None = None
-    by_group: tuple[GroupRow, ...] = ()
-    headlines: tuple[Headline, ...] = ()
-    in_pairs: tuple[PairRow, ...] = ()
-    members: tuple[str, ...] = ()
+    by_group: Table | None
+    in_pairs: Table | None
     exemplar_maps: ExemplarMaps | None
     alike_tokens: ExemplarMaps | None
     data: str
@@ -174,6 +164,9 @@ def _page(
     stack, study = results.stack, results.study
     name = head_name(head)
     listed, maps = study.manifest.counts["sentences"], results.once(mean_maps)
+    baselines = tuple(baseline_title(results, baseline) for baseline in results.twins)
+    views = (VIEWS[view] for view in View)
+    columns = ("Metric", *views, "uniform attention", *baselines, "percentile")
     return HeadPage(
         path=head_page(head),
         title=f"Head {name}",
@@ -186,11 +179,10 @@ def _page(
         "both counted from 0",
         previous=_neighbour(before),
         next=_neighbour(after),
-        views=tuple(VIEWS[view] for view in View),
-        default_view=list(View).index(stack.default_view),
-        baselines=tuple(baseline_title(results, baseline) for baseline in results.twins),
-        rows=tuple(metric_rows(results, head, first=True)),
-        more=tuple(metric_rows(results, head, first=False)),
+        default_view=VIEWS[stack.default_view],
+        baselines=baselines,
+        numbers=Table(columns, tuple(metric_rows(results, head, first=True)), style=STYLE),
+        more=Table(columns, tuple(metric_rows(results, head, first=False)), style=STYLE),
         mean=MeanMap(tile_picture(maps, (head.layer, head.head)), maps.about),
         offsets=offsets(results, head),
         exemplars=exemplars_of(results, head, exemplars),
@@ -199,10 +191,8 @@ def _page(
         tags=tuple(tag_rows(results, head)),
         top=top_tokens(results, head),
         relations=found_relations(results, head),
-        by_group=tuple(group_rows(results, head.layer, head.head)),
-        headlines=results.once(stack_headlines),
-        in_pairs=tuple(pair_rows(results, head.layer, head.head)),
-        members=members_of(results),
+        by_group=group_table(results, head.layer, head.head),
+        in_pairs=pair_table(results, head.layer, head.head),
         exemplar_maps=exemplar_maps(results, exemplars),
         alike_tokens=alike(results, exemplars),
         data=f"data/heads/{head_file(head)}.js",
@@ -226,13 +216,15 @@ def _near(results: StackResults, alike: Sequence[Neighbours]) -> Near | None:
     if not alike:
         return None
     maps, names = results.once(mean_maps), {head_name(h): h for h in heads_of(results.stack)}
-    tiles, view = [], alike[-1].view
-    position = alike[-1].views.index(view)
-    for row in alike[-1].rows:
-        head = names[row.name]
+    nearest = alike[-1]
+    column = list(nearest.table.columns).index(VIEWS[nearest.view]) - 1
+    tiles = []
+    for row in nearest.table.rows:
+        head, distance = names[row.name], row.cells[column]
+        assert isinstance(distance, Cell)
         picture = tile_picture(maps, (head.layer, head.head))
-        tiles.append(NearTile(row.name, row.href, picture, row.distances[position].text))
-    return Near(VIEWS[View(view)], tuple(tiles))
+        tiles.append(NearTile(row.name, head_page(head), picture, distance.text))
+    return Near(VIEWS[nearest.view], tuple(tiles))
 
 
 def _neighbour(head: HeadName | None) -> tuple[str, str] | None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headbook.pages.parts.table import Mark, Row, Table, words
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import counted, interval, number, percent, visible
 from headbook.study.sentencedata import HeadName
@@ -19,40 +20,10 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class TopRow:
-    """A token or a pair.
-
-    Attributes:
-        query, key: as vocabulary tokens; empty where all count.
-        ratio: mean attention over that of uniform attention.
-        mean, interval: mean attention of an occurrence.
-        count: occurrences.
-        clear: whether the interval lies above uniform attention.
-    """
-
-    query: str
-    key: str
-    ratio: str
-    mean: str
-    interval: str
-    count: str
-    clear: bool
-
-
-@dataclass(frozen=True)
-class TopTable:
-    """The first rows of one kind, with its heading and what is measured."""
-
-    title: str
-    about: str
-    rows: tuple[TopRow, ...]
-
-
-@dataclass(frozen=True)
 class TopTokens:
     """All kinds, and what they were taken on."""
 
-    tables: tuple[TopTable, ...]
+    tables: tuple[Table, ...]
     about: str
 
 
@@ -68,7 +39,9 @@ def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
         above = np.flatnonzero(found.ratio[head.head] > 1)[:MOST_ROWS]
         rows = tuple(_row(sums, found, head.head, int(place)) for place in above)
         if rows:
-            tables.append(TopTable(title, about, rows))
+            columns = ("Pair" if what == PAIR else "Token", "ratio", "mean attention", "count")
+            caption = f"{title}: {about}."
+            tables.append(Table(columns, rows, caption, "numbers top-tokens"))
     return TopTokens(tuple(tables), _about(results, sums)) if tables else None
 
 
@@ -78,19 +51,22 @@ def _of_layers(results: StackResults) -> dict[int, dict[str, Favoured]]:
     return {layer: {what: favoured(sums, layer, what) for what in KINDS} for layer in layers}
 
 
-def _row(sums: Affinities, found: Favoured, head: int, place: int) -> TopRow:
+def _row(sums: Affinities, found: Favoured, head: int, place: int) -> Row:
+    """A token or a pair; grey where the interval does not lie above uniform attention."""
     at = head, place
     item = found.item[at]
     query, key = (str(sums.named(np.array(each[item]))) for each in (sums.query, sums.key))
     mean, low, high = (float(part[at]) for part in (found.mean, found.low, found.high))
-    return TopRow(
-        query=visible(query),
-        key=visible(key),
-        ratio=f"{number(float(found.ratio[at]))}×",
-        mean=percent(mean),
-        interval=interval(low, high, share=True),
-        count=f"{int(found.count[at]):,}",
-        clear=bool(found.clear[at]),
+    arrow = " → " if query and key else ""
+    ends = interval(low, high, share=True)
+    return Row(
+        words(Mark(visible(query), "bdi"), arrow, Mark(visible(key), "bdi")),
+        (
+            f"{number(float(found.ratio[at]))}×",
+            words(percent(mean), ends and " ", Mark(ends, "small"), style="number"),
+            f"{int(found.count[at]):,}",
+        ),
+        "" if found.clear[at] else "thin",
     )
 
 

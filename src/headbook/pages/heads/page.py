@@ -14,26 +14,13 @@ from headbook.pages.heads.headvalues import Column, Results, axes, columns, firs
 from headbook.pages.heads.questions import Question, questions
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
+from headbook.pages.parts.table import DASH, Mark, Row, Table, Words, words
+from headbook.report.findings.finding import head_link
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import STACKS, counted
 
+FACTS = ("Type", "Most attention to", "Best relation")
 MOST_ROWS = 150  # of the page; its script and the files have all heads
-
-
-@dataclass(frozen=True)
-class HeadLine:
-    """A head in the table.
-
-    Attributes:
-        name, href: the head and its page.
-        facts: its class, what it looks at most and what it finds best.
-        cells: its numbers, by the page's columns.
-    """
-
-    name: str
-    href: str
-    facts: tuple[Fact, Fact, Fact]
-    cells: tuple[Cell, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +29,8 @@ class HeadsPage(Page):
 
     Attributes:
         questions: what readers come with, and which head answers.
-        columns: title and unit of the columns with numbers.
-        rows: heads, layer by layer; ``total`` heads are in the script's data.
+        table: heads, layer by layer: some numbers, then type, what receives most attention, and
+            the best relation; ``total`` heads are in the script's data.
         total: number of heads.
         figures: a picture of two columns for each stack.
         data: script with what the page's own script needs at once.
@@ -52,8 +39,7 @@ class HeadsPage(Page):
 
     template: ClassVar[str] = "heads.html"
     questions: tuple[Question, ...]
-    columns: tuple[tuple[str, str], ...]
-    rows: tuple[HeadLine, ...]
+    table: Table
     total: int
     figures: tuple[Figure, ...]
     data: str = "data/headlist.js"
@@ -74,16 +60,25 @@ def heads_page(results: Results) -> HeadsPage | None:
         description=f"All {counted(len(heads), 'head')} of {model}: type, attention, "
         "relations and all metrics, to sort and filter.",
         questions=tuple(questions(results, offered, first)),
-        columns=tuple((column.title, column.unit) for column in first),
-        rows=tuple(_line(results, facts, first) for facts in heads[:MOST_ROWS]),
+        table=Table(
+            ("Head", *(words(c.title, " ", Mark(c.unit, "small")) for c in first), *FACTS),
+            tuple(_row(results, facts, first) for facts in heads[:MOST_ROWS]),
+            style="numbers finding",
+        ),
         total=len(heads),
         figures=tuple(_figures(results, axes(offered))),
     )
 
 
-def _line(results: Results, facts: HeadFacts, first: Sequence[Column]) -> HeadLine:
-    cells = tuple(Cell.of(column.at(results, facts.head), column.metric) for column in first)
-    return HeadLine(facts.name, facts.href, (facts.label, facts.looks, facts.relation), cells)
+def _row(results: Results, facts: HeadFacts, first: Sequence[Column]) -> Row:
+    cells = (Cell.of(column.at(results, facts.head), column.metric) for column in first)
+    about = map(_fact, (facts.label, facts.looks, facts.relation))
+    return Row(head_link(facts.head), (*cells, *about))
+
+
+def _fact(fact: Fact) -> Words:
+    behind = (" ", Mark(fact.behind, "small")) if fact.behind else ()
+    return words(fact.word, *behind) if fact.word else DASH
 
 
 def _figures(results: Results, pair: Sequence[Column]) -> Iterator[Figure]:

@@ -6,31 +6,10 @@ from typing import Any, ClassVar
 
 from headbook.metrics.base import Metric
 from headbook.pages.parts.page import Page, gap_texts
+from headbook.pages.parts.table import Row, Table, words
 from headbook.report.wording import MISSING, SPACES, STACKS, VIEWS, percent
 from headbook.study.manifest import Check, Manifest, Rounding
 from headbook.terms import Space, View
-
-
-@dataclass(frozen=True)
-class CheckRow:
-    """A self-check: what should hold, where, and the largest difference that was seen."""
-
-    name: str
-    place: str
-    error: str
-    tolerance: str
-    passed: bool
-
-
-@dataclass(frozen=True)
-class MetricRow:
-    """A metric in the methods' list."""
-
-    title: str
-    href: str
-    summary: str
-    formula: str
-    reference: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +18,7 @@ class MethodsPage(Page):
 
     Attributes:
         model, run: facts as terms and values.
-        checks: the self-checks with their largest differences.
+        checks: the self-checks with their largest differences; ``passed``: whether all hold.
         checked_sentences: on how many sentences they ran.
         gaps: what is missing, and why.
         roundings: what a coarser product with the vocabulary did to ranks.
@@ -53,12 +32,13 @@ class MethodsPage(Page):
     template: ClassVar[str] = "methods.html"
     model: tuple[tuple[str, str], ...]
     run: tuple[tuple[str, str], ...]
-    checks: tuple[CheckRow, ...]
+    checks: Table
+    passed: bool
     checked_sentences: int
     gaps: tuple[str, ...]
     roundings: tuple[str, ...]
     views: tuple[tuple[str, str], ...]
-    metrics: tuple[MetricRow, ...]
+    metrics: tuple[Metric, ...]
     versions: tuple[tuple[str, str], ...]
     causal: bool
     crosses: bool
@@ -69,6 +49,8 @@ KEYS = {
     View.NOSINK: "keys of the sink removed, other weights unchanged",
     View.RENORM: "keys of the sink removed, rows divided by what remains, so that they sum to 1",
 }
+CHECKED = ("Identity", "where", "largest difference", "tolerance", "holds")
+DIFFERENCE = "Largest absolute difference, relative to the largest value compared."
 
 
 def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
@@ -81,15 +63,13 @@ def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
         run=tuple(
             (name.replace("_", " "), _option(v)) for name, v in sorted(manifest.options.items())
         ),
-        checks=tuple(map(_check, manifest.checks)),
+        checks=Table(CHECKED, tuple(map(_check, manifest.checks)), DIFFERENCE),
+        passed=all(check.passed for check in manifest.checks),
         checked_sentences=manifest.checked_sentences,
         gaps=tuple(gap_texts(manifest.gaps)),
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
         views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
-        metrics=tuple(
-            MetricRow(m.title, f"metrics/{m.id}.html", m.summary, m.formula, m.reference)
-            for m in metrics
-        ),
+        metrics=tuple(metrics),
         versions=tuple(sorted(manifest.versions.items())),
         causal=any(stack.causal for stack in manifest.stacks),
         crosses=any(stack.crosses for stack in manifest.stacks),
@@ -129,11 +109,7 @@ def _option(value: Any) -> str:
     return "default" if value is None else str(value)
 
 
-def _check(check: Check) -> CheckRow:
-    return CheckRow(
-        name=check.name,
-        place=STACKS[check.stack] if check.stack else "whole model",
-        error=f"{check.error:.1e}",
-        tolerance=f"{check.tolerance:.0e}",
-        passed=check.passed,
-    )
+def _check(check: Check) -> Row:
+    where = STACKS[check.stack] if check.stack else "whole model"
+    numbers = f"{check.error:.1e}", f"{check.tolerance:.0e}"
+    return Row(check.name, (words(where), *numbers, words("yes" if check.passed else "NO")))

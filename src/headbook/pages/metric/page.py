@@ -16,7 +16,7 @@ from headbook.metrics.base import (
     PairMetric,
     Source,
 )
-from headbook.pages.metric.sections import StackSection, head_section
+from headbook.pages.metric.sections import MetricSection, head_section
 from headbook.pages.metric.tokensections import token_section
 from headbook.pages.parts.page import Page, gap_text
 from headbook.report.findings.finding import sample_size
@@ -60,11 +60,11 @@ class MetricPage(Page):
     pairs: bool
     states: bool
     anchors: bool
-    sections: tuple[StackSection, ...]
+    sections: tuple[MetricSection, ...]
     remarks: tuple[str, ...]
 
 
-def _section(results: StackResults, metric: Metric) -> StackSection | None:
+def _section(results: StackResults, metric: Metric) -> MetricSection | None:
     """What a metric says of one stack; None where it has no numbers there."""
     if isinstance(metric, HeadMetric):
         return head_section(results, metric)

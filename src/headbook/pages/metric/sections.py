@@ -12,10 +12,11 @@ from headbook.charts import Figure, heat_map, layer_curve
 from headbook.charts.vega.draw import UNIFORM
 from headbook.metrics.base import Chart, HeadMetric, Metric, Source
 from headbook.pages.parts.cells import Cell, domain
-from headbook.pages.parts.rows import HeadRow, LayerRow
+from headbook.pages.parts.table import Row, Table
 from headbook.pages.parts.twins import baseline_title
+from headbook.report.findings.finding import Link, head_link
 from headbook.report.numbers.results import Estimates, StackResults
-from headbook.report.wording import STACKS, VIEWS, counted, label_name
+from headbook.report.wording import STACKS, VIEWS, counted, label_name, unbroken
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
@@ -29,42 +30,32 @@ MOST_DRAWN = 24  # labels that charts offer: those with most observations
 
 
 @dataclass(frozen=True)
-class LabelRow:
-    """One label of a metric: the head with the highest value, and uniform attention."""
-
-    label: str
-    best: HeadRow
-    uniform: Cell
-
-
-@dataclass(frozen=True)
-class StackSection:
+class MetricSection:
     """A metric in one stack.
 
     Attributes:
         title: the kind of attention.
         drawn_text: what figures and tables show, in words.
         figures: heat map and curve.
-        columns, layers: table of layers.
-        labels: table of labels, for metrics that have several.
-        heads: table of heads, highest first; ``left_out`` more are in the files.
+        layers: table of layers; None where a metric has no numbers of them.
+        labels: for metrics that have several the head with the highest value of each, or None.
+        heads: heads with their numbers, highest first; ``left_out`` more are in the files.
     """
 
     title: str
     drawn_text: str
     figures: tuple[Figure, ...]
-    columns: tuple[str, ...]
-    layers: tuple[LayerRow, ...]
-    labels: tuple[LabelRow, ...]
-    heads: tuple[HeadRow, ...]
-    left_out: int
+    layers: Table | None
+    labels: Table | None = None
+    heads: tuple[tuple[Link, Cell], ...] = ()
+    left_out: int = 0
 
 
 def _unit_title(metric: Metric) -> str:
     return f"{metric.title.lower()} ({metric.unit})" if metric.unit else metric.title.lower()
 
 
-def head_section(results: StackResults, metric: HeadMetric) -> StackSection | None:
+def head_section(results: StackResults, metric: HeadMetric) -> MetricSection | None:
     """What a metric says of the heads of one stack; None where it has no numbers there."""
     stack = results.stack
     if metric.id not in {m.id for m in results.metrics}:
@@ -76,8 +67,8 @@ def head_section(results: StackResults, metric: HeadMetric) -> StackSection | No
     view = results.view(metric, label)
     drawn = _drawn(results, metric, labels, label)
     about = f": {label_name(label)}" if label else ""
-    heads = _head_rows(results, metric, view, label)
-    return StackSection(
+    heads = _heads(results, metric, view, label)
+    return MetricSection(
         title=STACKS[stack.name],
         drawn_text=f"{VIEWS[view]}{about}",
         figures=(
@@ -85,21 +76,21 @@ def head_section(results: StackResults, metric: HeadMetric) -> StackSection | No
             *([_curve(results, metric, drawn, view, label)] if metric.layerwide else []),
             *_ratio_curve(results, metric),
         ),
-        columns=tuple(VIEWS[view] for view in metric.views),
-        layers=tuple(
-            LayerRow(
-                layer,
-                tuple(
-                    Cell.of(results.layers(metric.id, v, label).at(layer), metric)
-                    for v in metric.views
-                ),
-            )
-            for layer in stack.attention_layers
-            if metric.layerwide
-        ),
-        labels=tuple(_label_rows(results, metric, labels, view)) if len(labels) > 1 else (),
+        layers=_layers(results, metric, label) if metric.layerwide else None,
+        labels=_labels(results, metric, labels, view) if len(labels) > 1 else None,
         heads=tuple(heads[:MOST_HEADS]),
         left_out=max(0, len(heads) - MOST_HEADS),
+    )
+
+
+def _layers(results: StackResults, metric: HeadMetric, label: str) -> Table:
+    numbers = [results.layers(metric.id, view, label) for view in metric.views]
+    return Table(
+        ("Layer", *(VIEWS[view] for view in metric.views)),
+        tuple(
+            Row(str(layer), tuple(Cell.of(each.at(layer), metric) for each in numbers))
+            for layer in results.stack.attention_layers
+        ),
     )
 
 
@@ -116,30 +107,34 @@ def _drawn(
     return [x for x in labels if x in most]
 
 
-def _head_rows(results: StackResults, metric: HeadMetric, view: View, label: str) -> list[HeadRow]:
+def _heads(
+    results: StackResults, metric: HeadMetric, view: View, label: str
+) -> list[tuple[Link, Cell]]:
+    """All heads that have a number, the highest first."""
     numbers = results.heads(metric.id, view, label)
     present = np.argwhere(~np.isnan(numbers.value))
     order = np.argsort(-numbers.value[tuple(present.T)], kind="stable")
-    return [_head_row(results, metric, numbers, *map(int, present[place])) for place in order]
+    return [_head(results, metric, numbers, *map(int, present[place])) for place in order]
 
 
-def _head_row(
+def _head(
     results: StackResults, metric: HeadMetric, numbers: Estimates, layer: int, head: int
-) -> HeadRow:
+) -> tuple[Link, Cell]:
     name = HeadName(results.stack.name, layer, head)
-    return HeadRow.of(name, numbers.at(layer, head), metric)
+    return head_link(name), Cell.of(numbers.at(layer, head), metric)
 
 
-def _label_rows(
-    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View
-) -> Iterator[LabelRow]:
+def _labels(results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View) -> Table:
+    rows = []
     for label in labels:
         numbers = results.heads(metric.id, view, label)
         if not np.isnan(numbers.value).all():
             layer, head = np.unravel_index(int(np.nanargmax(numbers.value)), numbers.value.shape)
-            best = _head_row(results, metric, numbers, int(layer), int(head))
+            best = _head(results, metric, numbers, int(layer), int(head))
             even = Cell.of(results.uniform(metric.id, view, label).at(int(layer)), metric)
-            yield LabelRow(label_name(label), best, even)
+            rows.append(Row(unbroken(label_name(label)), (*best, even)))
+    caption = "The head with the highest value for each label, and uniform attention in its layer."
+    return Table(("Label", "Head", "value", "uniform attention"), tuple(rows), caption)
 
 
 def _table(

@@ -7,9 +7,10 @@ import pandas as pd
 from headbook.charts import layer_curve
 from headbook.metrics import all_metrics
 from headbook.metrics.base import LayerwiseMetric, TokenMetric
-from headbook.pages.metric.sections import StackSection
+from headbook.pages.metric.sections import MetricSection
 from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.rows import LayerRow, layer_frame
+from headbook.pages.parts.rows import layer_frame
+from headbook.pages.parts.table import Row, Table
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.wording import SPACES, STACKS, STATES
 from headbook.terms import Space, State
@@ -17,7 +18,7 @@ from headbook.terms import Space, State
 DRAWN_CLASSES = {"all": "all tokens", "content": "content words", "function": "function words"}
 
 
-def token_section(results: StackResults, metric: LayerwiseMetric) -> StackSection | None:
+def token_section(results: StackResults, metric: LayerwiseMetric) -> MetricSection | None:
     """What a metric of tokens says of one stack; None where it has no numbers there."""
     frames, columns, cells, behind = [], [], [], 0
     for numbers, title, state, space in _series(results, metric):
@@ -43,17 +44,14 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> StackSectio
         + "; 95 % intervals clustered by sentence."
     )
     name = f"{metric.id}-{results.stack.name}-layers"
-    return StackSection(
+    return MetricSection(
         title=STACKS[results.stack.name],
         drawn_text=about,
         figures=(layer_curve(name, caption, rows, title=axis, show=show),),
-        columns=tuple(columns),
-        layers=tuple(
-            LayerRow(layer, tuple(row)) for layer, row in enumerate(zip(*cells, strict=True))
+        layers=Table(
+            ("Layer", *columns),
+            tuple(Row(str(n), row) for n, row in enumerate(zip(*cells, strict=True))),
         ),
-        labels=(),
-        heads=(),
-        left_out=0,
     )
 
 

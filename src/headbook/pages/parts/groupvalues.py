@@ -1,15 +1,17 @@
 """Numbers of groups of sentences and of pairs, as the pages of groups and of heads print them."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.table import Content, Mark, Row, Table, Title, words
+from headbook.report.findings.finding import Link, metric_link
 from headbook.report.numbers.results import Estimate, Estimates, StackResults
 from headbook.report.wording import MISSING, THIN, counted, is_share, label_name, number, p_text
 from headbook.study.facets import headlines
+from headbook.study.summaries.contrasts import PairDifferences
 from headbook.study.summaries.grouped import Group
 from headbook.study.summaries.sums import HeadColumn
 
@@ -24,48 +26,18 @@ class Headline:
     Attributes:
         metric: whose number it is.
         column: which of its numbers; ``place`` among those of a stack.
-        title, href: how pages call it, with the unit, and the metric's page.
+        title: how pages call it, with the unit.
     """
 
     metric: HeadMetric
     column: HeadColumn
     place: int
     title: str
-    href: str
 
-
-@dataclass(frozen=True)
-class GroupRow:
-    """A group with its numbers.
-
-    Attributes:
-        column, value: what the sentences share.
-        sentences: how many there are.
-        cells: the numbers of a head, by headline.
-    """
-
-    column: str
-    value: str
-    sentences: str
-    cells: tuple[Cell, ...] = ()
-
-
-@dataclass(frozen=True)
-class PairRow:
-    """A number of a head that differs within pairs.
-
-    Attributes:
-        headline: which number.
-        first, second: the members' means.
-        difference: of the two.
-        p: family-wise.
-    """
-
-    headline: Headline
-    first: str
-    second: str
-    difference: Cell
-    p: str
+    @property
+    def link(self) -> Link:
+        """The metric's page."""
+        return metric_link(self.metric.id, self.title)
 
 
 def stack_headlines(results: StackResults) -> tuple[Headline, ...]:
@@ -83,9 +55,7 @@ def _headline(column: HeadColumn, place: int) -> Headline:
     assert isinstance(metric, HeadMetric)
     label = f": {label_name(column.label)}" if column.label else ""
     unit = f" ({metric.unit})" if metric.unit else ""
-    return Headline(
-        metric, column, place, f"{metric.title}{label}{unit}", f"metrics/{metric.id}.html"
-    )
+    return Headline(metric, column, place, f"{metric.title}{label}{unit}")
 
 
 def groups_of(results: StackResults) -> tuple[Group, ...]:
@@ -98,46 +68,48 @@ def numbers_of(group: Group, headline: Headline, what: str = "heads") -> Estimat
     return Estimates.of(getattr(group, what)[..., headline.place], headline.metric.limits)
 
 
-def group_rows(results: StackResults, layer: int, head: int) -> Iterator[GroupRow]:
-    """The numbers of one head by group, the largest groups."""
+def group_table(results: StackResults, layer: int, head: int) -> Table | None:
+    """The numbers of one head by group, the largest groups; None without groups."""
     headlines = results.once(stack_headlines)
     groups = sorted(groups_of(results), key=lambda group: -group.sentences)[:MOST_GROUPS]
+    rows = []
     for group in sorted(groups, key=lambda group: (group.column, group.value)):
         cells = (Cell.of(numbers_of(group, h).at(layer, head), h.metric) for h in headlines)
-        yield GroupRow(group.column, group.value, f"{group.sentences:,}", tuple(cells))
+        name = words(Mark(group.column, "bdi"), ": ", Mark(group.value, "bdi"))
+        rows.append(Row(name, (f"{group.sentences:,}", *cells)))
+    columns: tuple[Title, ...] = ("Group", "sentences", *(headline.link for headline in headlines))
+    return Table(columns, tuple(rows)) if rows else None
 
 
-def pair_rows(results: StackResults, layer: int, head: int) -> Iterator[PairRow]:
-    """What one head does otherwise in one member of pairs than in the other."""
-    pair_differences = results.study.pair_differences.get(results.stack.name)
-    for index, column in enumerate(pair_differences.columns if pair_differences else ()):
-        assert pair_differences is not None
-        at = (layer, head, index)
-        pairs = pair_differences.difference[at]
-        low, high = pairs.interval()
-        headline, share = _headline(column, index), is_share(all_metrics()[column.metric])
-        value = Estimate(
-            float(pairs.value),
-            float(low),
-            float(high),
-            int(pairs.sentences),
-            float(pairs.events),
-            float(pairs.effective),
-        )
-        if pairs.sentences:
-            yield PairRow(
-                headline,
-                number(float(pair_differences.first[at]), share=share),
-                number(float(pair_differences.second[at]), share=share),
-                difference_cell(value, share=share, behind=counted(value.sentences, "pair")),
-                p_text(float(pair_differences.p[at])),
-            )
+def pair_table(results: StackResults, layer: int, head: int) -> Table | None:
+    """What one head does otherwise in one member of pairs than in the other; None without any."""
+    found = results.study.pair_differences.get(results.stack.name)
+    if found is None:
+        return None
+    rows = tuple(
+        Row(headline.link, cells)
+        for index in range(len(found.columns))
+        if found.difference[layer, head, index].sentences
+        for headline, cells in [pair_cells(found, layer, head, index)]
+    )
+    return Table(("Metric", *found.members, "difference", "p"), rows) if rows else None
 
 
-def members_of(results: StackResults) -> tuple[str, ...]:
-    """What tells the members of pairs apart; empty without pairs."""
-    pair_differences = results.study.pair_differences.get(results.stack.name)
-    return pair_differences.members if pair_differences else ()
+def pair_cells(
+    found: PairDifferences, layer: int, head: int, index: int
+) -> tuple[Headline, tuple[Content, ...]]:
+    """What differs within pairs: the means of both members, the difference, and a family-wise p."""
+    at, column = (layer, head, index), found.columns[index]
+    pairs, share = found.difference[at], is_share(all_metrics()[column.metric])
+    low, high = map(float, pairs.interval())
+    behind = int(pairs.sentences), float(pairs.events), float(pairs.effective)
+    value = Estimate(float(pairs.value), low, high, *behind)
+    return _headline(column, index), (
+        number(float(found.first[at]), share=share),
+        number(float(found.second[at]), share=share),
+        difference_cell(value, share=share, behind=counted(value.sentences, "pair")),
+        p_text(float(found.p[at])),
+    )
 
 
 def difference_cell(value: Estimate, *, share: bool, behind: str) -> Cell:

@@ -1,8 +1,5 @@
 """Relations that heads find, in the order in which heads beat fixed offsets: table and map."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import numpy as np
 import pandas as pd
 
@@ -11,7 +8,9 @@ from headbook.charts import Drawing, Figure, relation_layers
 from headbook.charts.drawn.dots import interval_dot
 from headbook.metrics import all_metrics
 from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.table import Mark, Row, Table, words
 from headbook.report.findings import REPORT
+from headbook.report.findings.finding import Link, head_link
 from headbook.report.numbers.inference import RelationTests, relation_tests
 from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.wording import (
@@ -19,7 +18,6 @@ from headbook.report.wording import (
     STACKS,
     counted,
     head_name,
-    head_page,
     number,
     p_text,
     signed,
@@ -33,38 +31,21 @@ VIEW = View.NOSINK
 MINUS = "−"
 
 
-@dataclass(frozen=True)
-class RelationRow:
-    """A relation and a direction, with the head that finds it best.
-
-    Attributes:
-        relation, direction: the label in two parts, as words.
-        words: how many were asked for in the reporting half.
-        head, href: the head and its page.
-        accuracy: share of the words that it finds.
-        offset, at_offset: the best fixed offset and what it finds.
-        uniform: what a look at any other visible word alike would find.
-        margin: head minus offset, in percentage points, with its interval.
-        dot: accuracy, its interval and the offset as a picture.
-        supported: whether the head beats the offset family-wise.
-        far: accuracy of the same head at words three or more apart.
-        p: family-wise.
-    """
-
-    relation: str
-    direction: str
-    words: str
-    head: str
-    href: str
-    accuracy: Cell
-    offset: str
-    at_offset: str
-    uniform: str
-    margin: Cell
-    dot: Drawing
-    supported: bool
-    far: Cell
-    p: str
+COLUMNS = (
+    "Relation",
+    "from query to key",
+    "words",
+    "head",
+    Link("accuracy", f"metrics/{METRIC}.html"),
+    words(Mark("chart", "hidden")),
+    "best fixed offset",
+    "its accuracy",
+    "uniform attention",
+    "difference (points)",
+    "accuracy at distance ≥ 3",
+    "p family-wise",
+)
+SURE, WEAK = "sure", "weak"  # styles of rows: whether the head beats the offset family-wise
 
 
 def tests_of(results: StackResults) -> RelationTests | None:
@@ -98,30 +79,37 @@ def verdict(tests: RelationTests) -> str:
     )
 
 
-def relation_rows(results: StackResults, tests: RelationTests) -> Iterator[RelationRow]:
-    """The table of relations, by margin."""
-    metric, far = all_metrics()[METRIC], all_metrics()[FAR]
-    for n in np.argsort(-tests.margin.value, kind="stable"):
-        label = tests.labels[n]
-        head = place_of(tests, int(n), results.stack.name)
-        accuracy, margin = tests.accuracy.at(n), tests.margin.at(n)
-        even = results.half(REPORT, METRIC, VIEW, label, of="uniform").value[head.layer]
-        yield RelationRow(
-            relation=relation_of(label)[0],
-            direction=DIRECTIONS[relation_of(label)[1]],
-            words=f"{accuracy.events:,.0f}",
-            head=head_name(head),
-            href=head_page(head),
-            accuracy=Cell.of(accuracy, metric),
-            offset=signed(int(tests.offset[n])),
-            at_offset=number(float(tests.at_offset.value[n]), share=True),
-            uniform=number(float(even), share=True),
-            margin=_margin(margin),
-            dot=_dot(tests, int(n)),
-            supported=bool(tests.supported[n]),
-            far=Cell.of(_far(results, label, head), far),
-            p=p_text(float(tests.p[n])),
-        )
+def relation_table(results: StackResults, tests: RelationTests, behind: str) -> Table:
+    """The relations by margin, each with the head that finds it best; ``behind``: sentences."""
+    order = np.argsort(-tests.margin.value, kind="stable")
+    caption = (
+        f"Relations by difference; {behind}. Filled and bold: above the offset at p < {LEVEL} "
+        "family-wise; hollow and grey: not. Dots on a scale from 0 to 1, the tick is the offset."
+    )
+    rows = tuple(_row(results, tests, int(n)) for n in order)
+    return Table(COLUMNS, rows, caption, "numbers relations")
+
+
+def _row(results: StackResults, tests: RelationTests, n: int) -> Row:
+    """A relation and a direction; numbers of the reporting half."""
+    label, head = tests.labels[n], place_of(tests, n, results.stack.name)
+    relation, direction = relation_of(label)
+    accuracy = tests.accuracy.at(n)
+    even = results.half(REPORT, METRIC, VIEW, label, of="uniform").value[head.layer]
+    cells = (
+        words(DIRECTIONS[direction], style="direction"),
+        f"{accuracy.events:,.0f}",
+        head_link(head),
+        Cell.of(accuracy, all_metrics()[METRIC]),
+        _dot(tests, n),
+        signed(int(tests.offset[n])),
+        number(float(tests.at_offset.value[n]), share=True),
+        number(float(even), share=True),
+        _margin(tests.margin.at(n)),
+        Cell.of(_far(results, label, head), all_metrics()[FAR]),
+        p_text(float(tests.p[n])),
+    )
+    return Row(relation, cells, SURE if tests.supported[n] else WEAK)
 
 
 def _dot(tests: RelationTests, n: int) -> Drawing:

@@ -10,8 +10,10 @@ import pandas as pd
 from headbook.charts import Figure, mixture_bars
 from headbook.charts.vega.patterns import PARTS
 from headbook.pages.parts.page import Page
+from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.patterns.patternfindings import PATTERN, Discussion, discussions
 from headbook.pages.widgets.thumbs import pictures
+from headbook.report.findings.finding import head_link
 from headbook.report.numbers.claims import sink
 from headbook.report.numbers.headtypes import HeadType, Rest, Types, head_types
 from headbook.report.numbers.results import StackResults
@@ -23,6 +25,7 @@ from headbook.terms import View
 MOST_ROWS = 150  # of all tables of the page; the files have them all
 MOST_HEADS = 300  # of all groups of the page
 SHARES = ("spread", "column", "offset", *PARTS)
+COLUMNS = ("Head", "Type", *map(label_name, SHARES), "Sink")
 MEANING = {
     "sink": "at least half of the attention on special tokens (causal: or on the first position)",
     Rest.PREVIOUS: "at least half of the rest on the previous token",
@@ -69,25 +72,7 @@ class TypeGroup:
 
 
 @dataclass(frozen=True)
-class PatternRow:
-    """A head in the table.
-
-    Attributes:
-        name, href: the head and its page; no page for uniform attention.
-        label: its type with the detail.
-        shares: by `SHARES`.
-        sentence: what the sink receives and contributes, in words.
-    """
-
-    name: str
-    href: str
-    label: str
-    shares: tuple[str, ...]
-    sentence: str
-
-
-@dataclass(frozen=True)
-class StackSection:
+class PatternSection:
     """One kind of attention.
 
     Attributes:
@@ -98,7 +83,7 @@ class StackSection:
         unknown: how many heads have no type.
         figures: mixtures.
         even: the numbers of uniform attention.
-        rows: all heads; ``left_out`` more are in the files.
+        table: all heads below uniform attention; ``left_out`` more are in the files.
     """
 
     stack: str
@@ -109,7 +94,7 @@ class StackSection:
     unknown: int
     figures: tuple[Figure, ...]
     even: tuple[str, ...]
-    rows: tuple[PatternRow, ...]
+    table: Table
     left_out: int
 
 
@@ -120,13 +105,11 @@ class PatternsPage(Page):
     Attributes:
         sections: by stack, the heads by type and what their numbers say.
         pictured: whether there are pictures.
-        columns: of the tables.
     """
 
     template: ClassVar[str] = "patterns.html"
-    sections: tuple[StackSection, ...]
+    sections: tuple[PatternSection, ...]
     pictured: bool
-    columns: tuple[str, ...] = tuple(map(label_name, SHARES))
 
 
 def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage | None:
@@ -146,14 +129,15 @@ def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage | None:
     )
 
 
-def _section(results: StackResults, n_stacks: int) -> StackSection:
+def _section(results: StackResults, n_stacks: int) -> PatternSection:
     stack = results.stack
     sentences = int(results.heads(PATTERN, View.RAW, "spread").sentences.max())
     types = head_types(results)
     rows = tuple(_rows(results, types))
     most = MOST_ROWS // n_stacks
-    layer = stack.attention_layers[0]
-    return StackSection(
+    even = tuple(_even(results, label, stack.attention_layers[0]) for label in SHARES)
+    first = Row("uniform attention", (words(), *even, words()))
+    return PatternSection(
         stack=stack.name,
         title=STACKS[stack.name],
         behind=counted(sentences, "sentence"),
@@ -161,8 +145,8 @@ def _section(results: StackResults, n_stacks: int) -> StackSection:
         groups=tuple(_groups(results, types, MOST_HEADS // n_stacks)),
         unknown=sum(kind is None for kind in types.values()),
         figures=tuple(_mixtures(results, sentences)),
-        even=tuple(_even(results, label, layer) for label in SHARES),
-        rows=rows[:most],
+        even=even,
+        table=Table(COLUMNS, (first, *rows[:most]), style="numbers patterns"),
         left_out=max(len(rows) - most, 0),
     )
 
@@ -205,16 +189,13 @@ def _thumb(
     )
 
 
-def _rows(results: StackResults, types: Types) -> Iterator[PatternRow]:
+def _rows(results: StackResults, types: Types) -> Iterator[Row]:
     for cell, kind in types.items():
         if kind is not None:
-            shares = ((x, _fit(results, x, cell)) for x in SHARES)
-            yield PatternRow(
-                *_name(results, cell),
-                label=kind.name,
-                shares=tuple(number(share, share=x in PARTS) for x, share in shares),
-                sentence=" ".join(claim.text for claim in sink(results, cell, kind)),
-            )
+            shares = (number(_fit(results, x, cell), share=x in PARTS) for x in SHARES)
+            of_sink_text = " ".join(claim.text for claim in sink(results, cell, kind))
+            named, of_sink = words(kind.name), words(of_sink_text, style="summary")
+            yield Row(head_link(HeadName(results.stack.name, *cell)), (named, *shares, of_sink))
 
 
 def _fit(results: StackResults, label: str, place: Place) -> float:

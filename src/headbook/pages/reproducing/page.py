@@ -6,50 +6,25 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.metrics import all_metrics
+from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
+from headbook.pages.parts.table import Mark, Part, Row, Table, words
+from headbook.report.findings.finding import metric_link
 from headbook.report.numbers.published import GROUPS, Group, Published
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import MISSING, VIEWS, counted, interval, is_share, label_name
+from headbook.report.wording import (
+    MISSING,
+    VIEWS,
+    counted,
+    interval,
+    is_share,
+    label_name,
+    unbroken,
+)
 from headbook.terms import View
 
-
-@dataclass(frozen=True)
-class Used:
-    """What a figure is computed from.
-
-    Attributes:
-        title, href: the metric and its page; the address is empty where the study lacks it.
-        about: view and label.
-    """
-
-    title: str
-    href: str
-    about: str
-
-
-@dataclass(frozen=True)
-class FigureRow:
-    """A published figure.
-
-    Attributes:
-        what, value, where: as in `headbook.report.numbers.published.Published`.
-        used: what it is computed from.
-        how: what of that it takes.
-        own: this study's value; a dash where it is of another model, or has none.
-        interval: of that value, or empty.
-        behind: how many sentences are behind it, or empty.
-        differs: what differs for this figure alone.
-    """
-
-    what: str
-    value: str
-    where: str
-    used: tuple[Used, ...]
-    how: str
-    own: str
-    interval: str
-    behind: str
-    differs: str
+COLUMNS = ("Quantity", "published", "this study", "computed from", "where published")
+NOTHING = Cell(MISSING, "", "", thin=False)
 
 
 @dataclass(frozen=True)
@@ -62,7 +37,8 @@ class FigureGroup:
         same: whether this study is of that model.
         command: what computes all rows.
         differs: what differs between the paper and this site.
-        rows: the figures.
+        table: the figures, each with this study's value; a dash where it is of another model, or
+            has none.
     """
 
     title: str
@@ -71,7 +47,7 @@ class FigureGroup:
     same: bool
     command: str
     differs: tuple[str, ...]
-    rows: tuple[FigureRow, ...]
+    table: Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,46 +93,49 @@ def _group(group: Group, results: Mapping[str, StackResults]) -> FigureGroup:
         same=same,
         command=group.command,
         differs=group.differs,
-        rows=tuple(_rows(group, results, same=same)),
+        table=Table(
+            COLUMNS,
+            tuple(_rows(group, results, same=same)),
+            f"Published figures about {group.model}, and values of this study.",
+            "numbers reproducing",
+        ),
     )
 
 
-def _rows(group: Group, results: Mapping[str, StackResults], *, same: bool) -> Iterator[FigureRow]:
+def _rows(group: Group, results: Mapping[str, StackResults], *, same: bool) -> Iterator[Row]:
     there = {metric.id for r in results.values() for metric in r.metrics}
     for figure in group.figures:
-        own, ends, behind = _own(figure, results["self"]) if same else (MISSING, "", "")
-        yield FigureRow(
-            what=figure.what,
-            value=figure.value,
-            where=figure.where,
-            used=tuple(_used(figure, there)),
-            how=figure.quantity.how,
-            own=own,
-            interval=ends,
-            behind=behind,
-            differs=figure.differs,
+        differs = unbroken(figure.differs)
+        cells = (
+            figure.value,
+            _own(figure, results["self"]) if same else NOTHING,
+            words(*_used(figure, there), f": {figure.quantity.how}"),
+            words(figure.where),
         )
+        yield Row(words(figure.what, differs and " ", Mark(differs, "small")), cells)
 
 
-def _own(figure: Published, results: StackResults) -> tuple[str, str, str]:
-    """The study's value, its interval and the number of sentences, in words."""
+def _own(figure: Published, results: StackResults) -> Cell:
+    """The study's value with its interval."""
     estimate, quantity = figure.quantity.number(results), figure.quantity
     if math.isnan(estimate.value):
-        return MISSING, "", ""
+        return NOTHING
     share = is_share(all_metrics()[quantity.columns[0].metric])
     ends = interval(estimate.low, estimate.high, share=share)
-    return quantity.written(estimate.value), ends, counted(estimate.sentences, "sentence")
+    behind = counted(estimate.sentences, "sentence")
+    return Cell(quantity.written(estimate.value), ends, behind, thin=False)
 
 
-def _used(figure: Published, there: set[str]) -> Iterator[Used]:
+def _used(figure: Published, there: set[str]) -> Iterator[Part]:
     """Each metric and view once, with its labels where there are few."""
     labels: dict[tuple[str, str], list[str]] = {}
     for column in figure.quantity.columns:
         labels.setdefault((column.metric, column.view), []).append(column.label)
-    for (metric, view), names in labels.items():
+    for n, ((metric, view), names) in enumerate(labels.items()):
         written = label_name(names[0]) if len(names) == 1 else "every tag"
-        yield Used(
-            title=all_metrics()[metric].title,
-            href=f"metrics/{metric}.html" if metric in there else "",
-            about=VIEWS[View(view)] + (f", {written}" if written else ""),
-        )
+        about = VIEWS[View(view)] + (f", {written}" if written else "")
+        title = all_metrics()[metric].title
+        yield " and " if n else ""
+        yield metric_link(metric, title) if metric in there else title
+        yield " "
+        yield Mark(f"({about})", "small")

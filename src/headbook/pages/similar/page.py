@@ -10,11 +10,13 @@ import pandas as pd
 from headbook.analysis.arithmetic import Floats
 from headbook.charts import Figure, head_points
 from headbook.pages.parts.page import Page
+from headbook.pages.parts.table import DASH, Part, Row, Table, Words, words
 from headbook.pages.similar.matrices import STRIP, Matrix, matrices, most
-from headbook.pages.widgets.neighbours import NEAREST, Neighbour, nats, neighbour
+from headbook.pages.widgets.neighbours import NEAREST, distances, nats
+from headbook.report.findings.finding import head_link
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.similar import Likeness, likeness, turned
-from headbook.report.wording import STACKS, VIEWS, counted, head_name, head_page, number, percent
+from headbook.report.wording import STACKS, VIEWS, counted, head_name, number, percent
 from headbook.terms import View
 
 CLOSEST = 15  # pairs that the table shows
@@ -24,52 +26,23 @@ NEAR = 0.05  # part of all pairs that the text calls near
 
 
 @dataclass(frozen=True)
-class Pair:
-    """Two heads that are near each other; ``other`` with the distances."""
-
-    name: str
-    href: str
-    other: Neighbour
-
-
-@dataclass(frozen=True)
-class Near:
-    """A head near another one, with their distance."""
-
-    name: str
-    href: str
-    text: str
-
-
-@dataclass(frozen=True)
-class HeadLine:
-    """A head with its nearest heads, by view."""
-
-    name: str
-    href: str
-    lists: tuple[tuple[Near, ...], ...]
-
-
-@dataclass(frozen=True)
-class StackSection:
+class SimilarSection:
     """One kind of attention.
 
     Attributes:
         stack, title: as files and as pages call it.
         summary: what the distances say, in sentences.
-        views: columns of the tables.
         figure: the map.
         matrices: pictures; ``low`` and ``high`` are the ends of their colours,
             in ``unit``, empty where not all pairs were compared; beside them a
             strip ``strip`` units wide shows layers, ``first`` to ``last``.
         closest: by view, the pairs nearest to each other.
-        nearest: for each head by view its nearest heads; empty where there are too many.
+        nearest: for each head by view its nearest heads; None where there are too many.
     """
 
     stack: str
     title: str
     summary: tuple[str, ...]
-    views: tuple[str, ...]
     figure: Figure
     matrices: tuple[Matrix, ...]
     low: str
@@ -78,8 +51,8 @@ class StackSection:
     strip: int
     first: int
     last: int
-    closest: tuple[tuple[str, tuple[Pair, ...]], ...]
-    nearest: tuple[HeadLine, ...]
+    closest: tuple[Table, ...]
+    nearest: Table | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +65,7 @@ class SimilarPage(Page):
     """
 
     template: ClassVar[str] = "similar.html"
-    sections: tuple[StackSection, ...]
+    sections: tuple[SimilarSection, ...]
     nearest: int
 
 
@@ -118,13 +91,12 @@ def similar_page(results: Mapping[str, StackResults]) -> SimilarPage | None:
 
 def _section(
     results: StackResults, found: Mapping[View, Likeness], *, listed: bool
-) -> StackSection:
+) -> SimilarSection:
     stack = results.stack.name
-    return StackSection(
+    return SimilarSection(
         stack=stack,
         title=STACKS[stack],
         summary=tuple(_summary(found)),
-        views=tuple(VIEWS[view] for view in found),
         figure=_map(results, found),
         matrices=tuple(matrices(stack, found, listed=listed)),
         low=number(0),
@@ -133,8 +105,8 @@ def _section(
         strip=STRIP,
         first=results.stack.attention_layers[0],
         last=results.stack.attention_layers[-1],
-        closest=tuple((VIEWS[view], tuple(_closest(found, view))) for view in found),
-        nearest=tuple(_lines(found)) if listed else (),
+        closest=tuple(_closest(found, view) for view in found),
+        nearest=_nearest(found) if listed else None,
     )
 
 
@@ -216,24 +188,37 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
     return head_points(name, caption, rows, panels=[*panels.values()], layers=layers)
 
 
-def _lines(found: Mapping[View, Likeness]) -> Iterator[HeadLine]:
+def _nearest(found: Mapping[View, Likeness]) -> Table:
+    """For each head its nearest heads, by view."""
     heads = next(iter(found.values())).heads
-    names = [(head_name(head), head_page(head)) for head in heads]
-    for index, name in enumerate(names):
-        yield HeadLine(
-            *name,
-            tuple(
-                tuple(
-                    Near(*names[other], nats(each.value[index, other]))
-                    for other in each.nearest(index, NEAREST)
-                )
-                for each in found.values()
-            ),
+    rows = (
+        Row(head_link(head), tuple(_near(each, index) for each in found.values()))
+        for index, head in enumerate(heads)
+    )
+    return Table(("Head", *_views(found)), tuple(rows), "With divergence in nats.")
+
+
+def _near(found: Likeness, index: int) -> Words:
+    parts: list[Part] = []
+    for other in found.nearest(index, NEAREST):
+        parts += [", "] * bool(parts)
+        parts += [head_link(found.heads[other]), f" {nats(found.value[index, other])}"]
+    return words(*parts) if parts else DASH
+
+
+def _closest(found: Mapping[View, Likeness], view: View) -> Table:
+    """The pairs nearest to each other."""
+    heads = found[view].heads
+    rows = (
+        Row(
+            words(head_link(heads[one]), " and ", head_link(heads[other])),
+            distances(found, one, other),
         )
+        for one, other in found[view].closest(CLOSEST)
+    )
+    caption = f"Most similar pairs, {VIEWS[view]} (nats)."
+    return Table(("Pair", *_views(found)), tuple(rows), caption)
 
 
-def _closest(found: Mapping[View, Likeness], view: View) -> Iterator[Pair]:
-    for one, other in found[view].closest(CLOSEST):
-        head = found[view].heads[one]
-        href = head_page(head)
-        yield Pair(head_name(head), href, neighbour(found, one, other))
+def _views(found: Mapping[View, Likeness]) -> list[str]:
+    return [VIEWS[view] for view in found]

@@ -1,6 +1,6 @@
 """Parts of speech: what heads look at and what looks, against uniform attention."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -11,6 +11,7 @@ from headbook.charts import Figure
 from headbook.metrics import all_metrics
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page, gap_text
+from headbook.pages.parts.table import DASH, Content, Mark, Row, Table, Words, words
 from headbook.pages.speech.tagattention import (
     GIVEN,
     METRICS,
@@ -29,62 +30,16 @@ from headbook.pages.speech.tagattention import (
     tags_of,
 )
 from headbook.report.findings import CHOICE, REPORT, highest
+from headbook.report.findings.finding import head_link
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import FEW_WORDS, MISSING, STACKS, head_name, head_page, number
+from headbook.report.wording import FEW_WORDS, MISSING, STACKS, number
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 from headbook.study.sentencedata import HeadName
 from headbook.terms import UPOS, View
 
 TWICE = 2.0
-
-
-@dataclass(frozen=True)
-class TagLayer:
-    """A part of speech in a layer: times chance, share, and whether few observations are behind."""
-
-    ratio: str
-    share: str
-    thin: bool
-
-
-@dataclass(frozen=True)
-class BestHead:
-    """The head with the highest ratio for a part of speech.
-
-    Attributes:
-        name, href: the head and its page.
-        ratio: times chance.
-        share: share of the head's attention without the sink.
-        beside: for words that are looked at, the share of all its attention; for words that look,
-            the share that uniform attention would give.
-    """
-
-    name: str
-    href: str
-    ratio: Cell
-    share: Cell
-    beside: str
-
-
-@dataclass(frozen=True)
-class TagRow:
-    """A part of speech.
-
-    Attributes:
-        tag: its name among the universal ones.
-        words, frequency: how many words of the corpus have it, and their share.
-        best: the head chosen on one half of the sentences, with its numbers on the other.
-        twice: how many heads of those with enough observations lie above twice chance.
-        layers: heads together, by layer.
-    """
-
-    tag: str
-    words: str
-    frequency: str
-    best: BestHead | None
-    twice: str
-    layers: tuple[TagLayer, ...]
+HEADS = ("Tag", "words", "of all words", "head", "ratio to uniform attention", "share")
 
 
 @dataclass(frozen=True)
@@ -92,31 +47,30 @@ class DirectionSection:
     """The parts of speech of words that are looked at, or of words that look.
 
     Attributes:
-        direction: which of the two, in words.
-        received: whether these words are looked at.
-        rows: a part of speech each.
+        direction: which of the two.
+        heads: how often each occurs, and the head with the highest ratio, chosen on one half of
+            the sentences and reported on the other.
+        layers: heads together, by layer.
     """
 
     direction: str
-    received: bool
-    rows: tuple[TagRow, ...]
+    heads: Table
+    layers: Table
 
 
 @dataclass(frozen=True)
-class StackSection:
+class SpeechSection:
     """One kind of attention.
 
     Attributes:
         stack, title: as files and as pages call it.
         figures: maps over layers and over heads.
-        layers: numbers of the layers that have attention.
         directions: tables.
     """
 
     stack: str
     title: str
     figures: tuple[Figure, ...]
-    layers: tuple[int, ...]
     directions: tuple[DirectionSection, ...]
 
 
@@ -130,7 +84,7 @@ class SpeechPage(Page):
     """
 
     template: ClassVar[str] = "speech.html"
-    sections: tuple[StackSection, ...]
+    sections: tuple[SpeechSection, ...]
     remarks: tuple[str, ...]
 
 
@@ -172,52 +126,66 @@ def _remarks(manifest: Manifest, results: StackResults, direction: Direction) ->
         yield f"words {direction}: no word that counts has a part of speech"
 
 
-def _section(results: StackResults, directions: list[Direction]) -> StackSection:
+def _section(results: StackResults, directions: list[Direction]) -> SpeechSection:
     stack = results.stack
-    return StackSection(
+    return SpeechSection(
         stack=stack.name,
         title=STACKS[stack.name],
         figures=(layer_map(results, directions), head_map(results, directions[0])),
-        layers=stack.attention_layers,
-        directions=tuple(
-            DirectionSection(d, d is Direction.LOOKED_AT, tuple(_rows(results, d)))
-            for d in directions
+        directions=tuple(_direction(results, direction) for direction in directions),
+    )
+
+
+def _direction(results: StackResults, direction: Direction) -> DirectionSection:
+    received = direction is Direction.LOOKED_AT
+    tags = tags_of(results, direction)
+    return DirectionSection(
+        direction,
+        Table(
+            (*HEADS, "of all attention" if received else "uniform attention", "heads above 2×"),
+            tuple(_rows(results, direction, tags)),
+            f"{direction.capitalize()} by part of speech.",
+            "numbers speech",
+        ),
+        Table(
+            ("Tag", *results.stack.attention_layers),
+            tuple(Row(tag, tuple(_layers(results, direction, tag))) for tag in tags),
+            "Ratio to uniform attention, and the share of attention.",
         ),
     )
 
 
-def _rows(results: StackResults, direction: Direction) -> Iterator[TagRow]:
+def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> Iterator[Row]:
     total = sum(n_words(results, direction, tag) for tag in UPOS)
-    for tag in tags_of(results, direction):
-        words = n_words(results, direction, tag)
-        yield TagRow(
-            tag=tag,
-            words=f"{words:,}",
-            frequency=number(words / total if total else np.nan, share=True),
-            best=_best(results, direction, tag),
-            twice=_twice(results, direction, tag),
-            layers=tuple(_layers(results, direction, tag)),
-        )
+    for tag in tags:
+        count = n_words(results, direction, tag)
+        share = number(count / total if total else np.nan, share=True)
+        best, twice = _best(results, direction, tag), _twice(results, direction, tag)
+        yield Row(tag, (f"{count:,}", share, *best, twice))
 
 
-def _best(results: StackResults, direction: Direction, tag: str) -> BestHead | None:
+def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Content, ...]:
+    """A head, its ratio and its share of the attention without the sink.
+
+    Beside these: of words that are looked at, the share of all its attention; of words that look,
+    the share that uniform attention would give.
+    """
     first, other = (partial(results.half, half) for half in (CHOICE, REPORT))
     evens = [partial(half, of="uniform") for half in (first, other)]
-    words = n_words(results, direction, tag)
-    cell = highest(cautious(over_chance(direction, first, evens[0], tag), words))
+    count = n_words(results, direction, tag)
+    cell = highest(cautious(over_chance(direction, first, evens[0], tag), count))
     if cell is None:
-        return None
+        return (DASH,) * 4
     head = HeadName(results.stack.name, *cell)
     if direction is Direction.LOOKED_AT:
         beside = other(SHARE, View.RAW, tag).at(*cell)
     else:
         beside = evens[1](GIVEN, VIEW, tag).at(cell[0])
-    return BestHead(
-        name=head_name(head),
-        href=head_page(head),
-        ratio=Cell.of(over_chance(direction, other, evens[1], tag).at(*cell), all_metrics()[RATIO]),
-        share=Cell.of(share(direction, other, tag).at(*cell), all_metrics()[SHARE]),
-        beside=number(beside.value, share=True),
+    return (
+        head_link(head),
+        Cell.of(over_chance(direction, other, evens[1], tag).at(*cell), all_metrics()[RATIO]),
+        Cell.of(share(direction, other, tag).at(*cell), all_metrics()[SHARE]),
+        number(beside.value, share=True),
     )
 
 
@@ -230,13 +198,11 @@ def _twice(results: StackResults, direction: Direction, tag: str) -> str:
     return f"{above.sum():,} of {enough.sum():,}" if enough.any() else MISSING
 
 
-def _layers(results: StackResults, direction: Direction, tag: str) -> Iterator[TagLayer]:
+def _layers(results: StackResults, direction: Direction, tag: str) -> Iterator[Words]:
     ratio = over_chance(direction, results.layers, results.uniform, tag).value
     part = share(direction, results.layers, tag).value
     events = observations(results, direction, tag)
     for layer in results.stack.attention_layers:
-        yield TagLayer(
-            number(float(ratio[layer])),
-            number(float(part[layer]), share=True),
-            bool(events[layer] < FEW_WORDS),
-        )
+        thin = " thin" if events[layer] < FEW_WORDS else ""
+        given = Mark(number(float(part[layer]), share=True), "small")
+        yield words(number(float(ratio[layer])), " ", given, style=f"number{thin}")

@@ -9,14 +9,14 @@ from headbook.charts import Figure
 from headbook.pages.parts.page import Page, gap_text
 from headbook.pages.parts.ranked import (
     VIEW,
-    RelationRow,
     layer_figure,
-    relation_rows,
+    relation_table,
     tests_of,
     verdict,
 )
+from headbook.pages.parts.table import Table
 from headbook.pages.syntax.treeexample import Example, example_of
-from headbook.pages.syntax.treetables import KINDS, Pieces, TreeTable, pieces_of, tree_tables
+from headbook.pages.syntax.treetables import KINDS, Pieces, Trees, pieces_of, trees_of
 from headbook.report.numbers.inference import RelationTests
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import STACKS, counted, label_name
@@ -33,7 +33,7 @@ class Relations:
     Attributes:
         behind: how many sentences stand behind the choice and the report, in words.
         verdict: how many relations have a head that beats the best offset.
-        rows: by margin.
+        table: by margin.
         left_out: relations with too few words, in words; may be empty.
         figure: margins by layer; None without rows.
         example: a sentence; None where none can be shown.
@@ -41,14 +41,14 @@ class Relations:
 
     behind: str
     verdict: str
-    rows: tuple[RelationRow, ...]
+    table: Table
     left_out: str
     figure: Figure | None
     example: Example | None
 
 
 @dataclass(frozen=True)
-class StackSection:
+class SyntaxSection:
     """One kind of attention.
 
     Attributes:
@@ -61,7 +61,7 @@ class StackSection:
     stack: str
     title: str
     relations: Relations | None
-    trees: tuple[TreeTable, ...]
+    trees: tuple[Trees, ...]
     pieces: Pieces | None
 
 
@@ -75,7 +75,7 @@ class SyntaxPage(Page):
     """
 
     template: ClassVar[str] = "syntax.html"
-    sections: tuple[StackSection, ...]
+    sections: tuple[SyntaxSection, ...]
     remarks: tuple[str, ...]
 
 
@@ -104,13 +104,13 @@ def _remarks(manifest: Manifest, results: StackResults) -> Iterator[str]:
         yield f"{', '.join(lacking)} (not chosen with --metrics)"
 
 
-def _section(results: StackResults) -> StackSection:
+def _section(results: StackResults) -> SyntaxSection:
     tests = results.once(tests_of)
-    return StackSection(
+    return SyntaxSection(
         stack=results.stack.name,
         title=STACKS[results.stack.name],
         relations=None if tests is None else _relations(results, tests),
-        trees=tuple(tree_tables(results)),
+        trees=tuple(trees_of(results)),
         pieces=pieces_of(results),
     )
 
@@ -120,10 +120,11 @@ def _relations(results: StackResults, tests: RelationTests) -> Relations:
     assert relation_hits is not None, "there are tests"
     second = int((relation_hits.hits.content_hash & 1).sum())
     first = len(relation_hits.hits.content_hash) - second
+    behind = f"{counted(first, 'sentence')} to choose, {counted(second, 'sentence')} to report"
     return Relations(
-        behind=f"{counted(first, 'sentence')} to choose, {counted(second, 'sentence')} to report",
+        behind=behind,
         verdict=verdict(tests),
-        rows=tuple(relation_rows(results, tests)),
+        table=relation_table(results, tests, behind),
         left_out=_left_out(results, tests),
         figure=layer_figure(results, tests) if tests.labels else None,
         example=example_of(results, tests),

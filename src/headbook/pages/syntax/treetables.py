@@ -9,9 +9,11 @@ import numpy as np
 from headbook.analysis.intervals import FEW
 from headbook.metrics import all_metrics
 from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.table import DASH, Row, Table
 from headbook.report.findings import CHOICE, REPORT
+from headbook.report.findings.finding import head_link
 from headbook.report.numbers.results import Estimates, StackResults
-from headbook.report.wording import VIEWS, head_name, head_page, number
+from headbook.report.wording import VIEWS, number
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
@@ -21,47 +23,20 @@ TOP = 5  # heads of the table of pieces
 
 
 @dataclass(frozen=True)
-class BestOfLayer:
-    """A layer's own tree, where there is one, and its best head.
-
-    Attributes:
-        joint: the tree of all heads together.
-        head, href: the head chosen on one half of the sentences; both empty without one.
-        value: its number on the other half.
-    """
-
-    layer: int
-    joint: Cell | None
-    head: str
-    href: str
-    value: Cell | None
-
-
-@dataclass(frozen=True)
-class TreeTable:
+class Trees:
     """One kind of trees.
 
     Attributes:
-        metric: its name in tables; ``title`` as pages call it, ``number`` what is counted.
+        metric: its name in tables; ``title`` as pages call it.
         baselines: trees that no head made, by name.
-        layers: those that have attention, in order.
+        table: each layer's own tree, where there is one, and the head chosen on one half of the
+            sentences, with its number on the other.
     """
 
     metric: str
     title: str
-    number: str
     baselines: tuple[tuple[str, Cell], ...]
-    layers: tuple[BestOfLayer, ...]
-
-
-@dataclass(frozen=True)
-class PieceHead:
-    """A head that looks at the rest of words."""
-
-    name: str
-    href: str
-    value: Cell
-    uniform: str
+    table: Table
 
 
 @dataclass(frozen=True)
@@ -71,7 +46,7 @@ class Pieces:
     Attributes:
         words, split, share: all words, those of several pieces, and their share.
         view: of the numbers.
-        heads: those that look most at the rest of the word.
+        heads: those that look most at the rest of the word; None where none has enough words.
         layers: heads together, by layer.
         compared: whether the study has the numbers of words by other rules.
     """
@@ -80,8 +55,8 @@ class Pieces:
     split: str
     share: str
     view: str
-    heads: tuple[PieceHead, ...]
-    layers: tuple[tuple[int, Cell], ...]
+    heads: Table | None
+    layers: Table
     compared: bool
 
 
@@ -90,25 +65,30 @@ KINDS = {
     "phrase_trees": ("f1", "joint", ("right_branching", "left_branching", "balanced", "ceiling")),
     "dependency_trees": ("uas", "", ("chain",)),
 }
+CHOSEN = "Highest heads, chosen on one half of the sentences and reported on the other."
 COUNTED = {"f1": "Bracket F1", "uas": "Undirected attachment score"}
 
 
-def tree_tables(results: StackResults) -> Iterator[TreeTable]:
+def trees_of(results: StackResults) -> Iterator[Trees]:
     """The kinds of trees that the stack has numbers for, all from the reporting half."""
     for name, (own, joint, baselines) in KINDS.items():
         if not results.has(name, VIEW, own):
             continue
         metric, take = all_metrics()[name], partial(results.half, REPORT, name, VIEW)
         first = results.stack.attention_layers[0]
-        yield TreeTable(
+        yield Trees(
             metric=name,
             title=metric.title,
-            number=COUNTED[own],
             baselines=tuple(
                 (label.replace("_", "-"), Cell.of(take(label).at(first, 0), metric))
                 for label in baselines
             ),
-            layers=tuple(_layers(results, name, own, joint)),
+            table=Table(
+                ("Layer", *["all heads, mean attention"][: len(joint)], "best head", "its score"),
+                tuple(_layers(results, name, own, joint)),
+                COUNTED[own],
+                "numbers trees",
+            ),
         )
 
 
@@ -126,17 +106,13 @@ def best_head(
     return HeadName(results.stack.name, int(place[0]), int(place[1]))
 
 
-def _layers(results: StackResults, name: str, own: str, joint: str) -> Iterator[BestOfLayer]:
+def _layers(results: StackResults, name: str, own: str, joint: str) -> Iterator[Row]:
     metric, take = all_metrics()[name], partial(results.half, REPORT, name, VIEW)
     for layer in results.stack.attention_layers:
         head = best_head(results, name, own, layer)
-        yield BestOfLayer(
-            layer=layer,
-            joint=Cell.of(take(joint).at(layer, 0), metric) if joint else None,
-            head=head_name(head) if head else "",
-            href=head_page(head) if head else "",
-            value=Cell.of(take(own).at(layer, head.head), metric) if head else None,
-        )
+        together = [Cell.of(take(joint).at(layer, 0), metric)] if joint else []
+        value = Cell.of(take(own).at(layer, head.head), metric) if head else DASH
+        yield Row(f"L{layer}", (*together, head_link(head) if head else DASH, value))
 
 
 def pieces_of(results: StackResults) -> Pieces | None:
@@ -146,30 +122,32 @@ def pieces_of(results: StackResults) -> Pieces | None:
     if stack.crosses or not count("words") or not results.has(PIECES, view, REST):
         return None
     layers = results.layers(PIECES, view, REST)
-    metric = all_metrics()[PIECES]
+    metric, heads = all_metrics()[PIECES], tuple(_piece_heads(results, view))
     return Pieces(
         words=f"{count('words'):,}",
         split=f"{count('split_words'):,}",
         share=number(count("split_words") / count("words"), share=True),
         view=VIEWS[view],
-        heads=tuple(_piece_heads(results, view)),
-        layers=tuple((n, Cell.of(layers.at(n), metric)) for n in stack.attention_layers),
+        heads=Table(("Head", "rest of word", "uniform attention"), heads, CHOSEN)
+        if heads
+        else None,
+        layers=Table(
+            ("Layer", "rest of word"),
+            tuple(Row(f"L{n}", (Cell.of(layers.at(n), metric),)) for n in stack.attention_layers),
+            "All heads of a layer, all sentences.",
+        ),
         compared=SENSITIVITY in {each.id for each in results.metrics},
     )
 
 
-def _piece_heads(results: StackResults, view: View) -> Iterator[PieceHead]:
+def _piece_heads(results: StackResults, view: View) -> Iterator[Row]:
     """Chosen on one half of the sentences, reported on the other."""
     first, other = (results.half(half, PIECES, view, REST) for half in (CHOICE, REPORT))
     even = results.half(REPORT, PIECES, view, REST, of="uniform").value
     for layer, position in _ranked(first)[:TOP]:
+        value = Cell.of(other.at(layer, position), all_metrics()[PIECES])
         head = HeadName(results.stack.name, layer, position)
-        yield PieceHead(
-            name=head_name(head),
-            href=head_page(head),
-            value=Cell.of(other.at(layer, position), all_metrics()[PIECES]),
-            uniform=number(float(even[layer]), share=True),
-        )
+        yield Row(head_link(head), (value, number(float(even[layer]), share=True)))
 
 
 def _ranked(numbers: Estimates) -> list[tuple[int, int]]:

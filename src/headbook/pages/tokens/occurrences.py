@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts import Figure, occurrence_paths
+from headbook.pages.parts.table import Row, Table
 from headbook.report.wording import STACKS, first_of, sentence_file, visible
 from headbook.study.sentencedata import StoredText
 from headbook.study.study import Study
@@ -43,22 +44,6 @@ class Occurrence:
 
 
 @dataclass(frozen=True)
-class Parting:
-    """Two occurrences of a type.
-
-    Attributes:
-        one, other: their sentences.
-        shared: how many of the ten nearest entries they share after the last layer.
-        layer: the first layer after which they share fewer than half; None where there is none.
-    """
-
-    one: str
-    other: str
-    shared: int
-    layer: int | None
-
-
-@dataclass(frozen=True)
 class Compared:
     """A type whose occurrences go different ways.
 
@@ -66,13 +51,14 @@ class Compared:
         name: the type.
         figure: the paths.
         occurrences: what is compared.
-        partings: every two of them.
+        partings: of every two the first layer after which they share fewer than half of their ten
+            nearest entries, and how many they share after the last.
     """
 
     name: str
     figure: Figure
     occurrences: tuple[Occurrence, ...]
-    partings: tuple[Parting, ...]
+    partings: Table
 
 
 def compared_types(study: Study, stack: Stack) -> tuple[Compared, ...]:
@@ -133,7 +119,11 @@ def _compared(
             f"occurrences-{stack.name}-{number}", caption, *_paths(study, stack, places)
         ),
         occurrences=tuple(_occurrence(study, stack, nearest, *cell) for cell in places),
-        partings=tuple(_partings(places)),
+        partings=Table(
+            ("Occurrences", "diverge after layer", "neighbours shared at the end"),
+            tuple(_partings(places)),
+            f"Where occurrences of “{name}” diverge.",
+        ),
     )
 
 
@@ -177,8 +167,9 @@ def _occurrence(
     )
 
 
-def _partings(places: Places) -> Iterator[Parting]:
+def _partings(places: Places) -> Iterator[Row]:
     for one, other in combinations(places, 2):
         shared = [len(a & b) for a, b in zip(places[one], places[other], strict=True)]
         apart = next((layer for layer, n in enumerate(shared) if n < HALF), None)
-        yield Parting(f"sentence {one[0]}", f"sentence {other[0]}", shared[-1], apart)
+        layer = "never" if apart is None else str(apart)
+        yield Row(f"sentence {one[0]}, sentence {other[0]}", (layer, f"{shared[-1]} of 10"))

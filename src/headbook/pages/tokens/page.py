@@ -7,6 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from headbook.pages.parts.page import Page
+from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.tokens.occurrences import Compared, compared_types
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import STACKS, number, visible
@@ -18,24 +19,6 @@ COLUMNS = 12  # layers that it has room for
 
 
 @dataclass(frozen=True)
-class TypeRow:
-    """The mean path of a type.
-
-    Attributes:
-        name: the vocabulary entry.
-        count, sentences: occurrences, and sentences with at least one.
-        cells: mean cosine to the input after each layer that is shown.
-        spread: standard deviation over occurrences after the last layer.
-    """
-
-    name: str
-    count: str
-    sentences: str
-    cells: tuple[str, ...]
-    spread: str
-
-
-@dataclass(frozen=True)
 class StackTypes:
     """The types of one stack.
 
@@ -43,8 +26,8 @@ class StackTypes:
         stack, title: as files and as pages call it.
         total: how many types there are.
         state: which state is shown: mid or out.
-        layers: those that are shown.
-        rows: the most frequent types.
+        table: the most frequent types: occurrences, sentences with at least one, mean cosine to
+            the input after each layer that is shown, deviation over occurrences after the last.
         compared: types whose occurrences go different ways.
     """
 
@@ -52,8 +35,7 @@ class StackTypes:
     title: str
     total: int
     state: str
-    layers: tuple[int, ...]
-    rows: tuple[TypeRow, ...]
+    table: Table
     compared: tuple[Compared, ...]
 
 
@@ -95,8 +77,14 @@ def _stack(results: StackResults, sums: TypeSums) -> StackTypes:
         title=STACKS[results.stack.name],
         total=len(sums.ids),
         state=state,
-        layers=tuple(layers),
-        rows=tuple(_rows(sums, order, layers, state)),
+        table=Table(
+            ("Token", "occurrences", "sentences", *layers, "spread"),
+            tuple(
+                Row(words(name, foreign=True), tuple(cells))
+                for name, *cells in _rows(sums, order, layers, state)
+            ),
+            "Cosine to the input embedding by layer.",
+        ),
         compared=compared_types(results.study, results.stack),
     )
 
@@ -106,8 +94,7 @@ def types_data(types: Mapping[str, TypeSums]) -> dict[str, list[list[str]]]:
     found = {}
     for name, sums in types.items():
         layers = _layers(sums)
-        rows = _rows(sums, by_frequency(sums), layers, drawn_state(sums))
-        found[name] = [[r.name, r.count, r.sentences, *r.cells, r.spread] for r in rows]
+        found[name] = [*_rows(sums, by_frequency(sums), layers, drawn_state(sums))]
     return found
 
 
@@ -129,14 +116,14 @@ def by_frequency(sums: TypeSums) -> list[int]:
     return [int(place) for place in np.lexsort((sums.ids, -sums.count))]
 
 
-def _rows(sums: TypeSums, order: list[int], layers: list[int], state: State) -> Iterator[TypeRow]:
+def _rows(sums: TypeSums, order: list[int], layers: list[int], state: State) -> Iterator[list[str]]:
     at = STATES.index(state)
     mean, spread = sums.mean[..., at], sums.spread[..., at]
     for position in order:
-        yield TypeRow(
-            name=visible(sums.names[position]),
-            count=f"{sums.count[position]:,}",
-            sentences=f"{sums.sentences[position]:,}",
-            cells=tuple(number(float(mean[position, layer])) for layer in layers),
-            spread=number(float(spread[position, -1])),
-        )
+        yield [
+            visible(sums.names[position]),
+            f"{sums.count[position]:,}",
+            f"{sums.sentences[position]:,}",
+            *(number(float(mean[position, layer])) for layer in layers),
+            number(float(spread[position, -1])),
+        ]

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.table import Row, Table
+from headbook.report.findings.finding import head_link
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.similar import Likeness, likeness
-from headbook.report.wording import FEW_WORDS, MISSING, THIN, VIEWS, head_name, head_page
+from headbook.report.wording import FEW_WORDS, MISSING, THIN, VIEWS
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
@@ -15,52 +18,11 @@ NEAREST = 5
 
 
 @dataclass(frozen=True)
-class Distance:
-    """How far two heads are from each other in one view, and whether few rows are behind it."""
-
-    text: str
-    note: str
-    thin: bool
-
-    @classmethod
-    def of(cls, found: Likeness, one: int, other: int) -> "Distance":
-        """In nats."""
-        value, rows = found.value[one, other], int(found.rows[one, other])
-        behind = f"{found.sentences:,} sentences, {rows:,} rows that count for both heads"
-        return cls(nats(value), behind, not np.isnan(value) and rows < FEW_WORDS)
-
-
-@dataclass(frozen=True)
-class Neighbour:
-    """Another head.
-
-    Attributes:
-        name, href: the head and its page.
-        distances: by view, in the order of the table.
-    """
-
-    name: str
-    href: str
-    distances: tuple[Distance, ...]
-
-
-@dataclass(frozen=True)
 class Neighbours:
-    """The heads nearest to one in a view; ``views`` are the columns of the table."""
+    """The heads nearest to one in a view, with their distances in each."""
 
-    view: str
-    views: tuple[str, ...]
-    rows: tuple[Neighbour, ...]
-
-    @property
-    def title(self) -> str:
-        """The keys that decide which heads are nearest, in words."""
-        return VIEWS[View(self.view)]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Headings of the table."""
-        return tuple(VIEWS[View(view)] for view in self.views)
+    view: View
+    table: Table
 
 
 def neighbours(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...]]:
@@ -69,7 +31,17 @@ def neighbours(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...
     heads = next(iter(found.values())).heads if found else ()
     return {
         head: tuple(
-            Neighbours(view, tuple(found), tuple(neighbour(found, index, other) for other in near))
+            Neighbours(
+                view,
+                Table(
+                    ("Head", *(VIEWS[each] for each in found)),
+                    tuple(
+                        Row(head_link(heads[other]), distances(found, index, other))
+                        for other in near
+                    ),
+                    f"Most similar, {VIEWS[view]}.",
+                ),
+            )
             for view, each in found.items()
             if (near := each.nearest(index, NEAREST))
         )
@@ -77,14 +49,15 @@ def neighbours(results: StackResults) -> Mapping[HeadName, tuple[Neighbours, ...
     }
 
 
-def neighbour(found: Mapping[View, Likeness], one: int, other: int) -> Neighbour:
-    """A head as seen from another one."""
-    head = next(iter(found.values())).heads[other]
-    return Neighbour(
-        name=head_name(head),
-        href=head_page(head),
-        distances=tuple(Distance.of(each, one, other) for each in found.values()),
-    )
+def distances(found: Mapping[View, Likeness], one: int, other: int) -> tuple[Cell, ...]:
+    """How far two heads are from each other in each view; thin where few rows are behind it."""
+    return tuple(_distance(each, one, other) for each in found.values())
+
+
+def _distance(found: Likeness, one: int, other: int) -> Cell:
+    value, rows = found.value[one, other], int(found.rows[one, other])
+    behind = f"{found.sentences:,} sentences, {rows:,} rows that count for both heads"
+    return Cell(nats(value), "", behind, thin=not np.isnan(value) and rows < FEW_WORDS)
 
 
 def nats(value: float) -> str:
