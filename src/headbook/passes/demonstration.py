@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from headbook.metrics import ids as metric_ids
 from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
 from headbook.model.capture import forward, tapped
@@ -26,7 +27,8 @@ from headbook.text.texts import Texts
 
 VALUE, OUTPUT = "attention.self.value", "attention.output.dense"
 POSITIONS = "embeddings.position_embeddings"
-NEEDED = ("cosine_to_input", "vocabulary_rank")  # metrics that this is an aside to
+# Metrics that this is an aside to.
+NEEDED = (metric_ids.COSINE_TO_INPUT, metric_ids.VOCABULARY_RANK)
 
 
 def refusal(model: Model, architecture: Architecture) -> str:

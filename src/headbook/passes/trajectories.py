@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.attention.tokenstates import AROUND, NEIGHBOURS, Earlier, Outlook, TokenStates
+from headbook.metrics import ids as metric_ids
 from headbook.metrics.base import Need, TokenMetric
 from headbook.model.architecture import Architecture
 from headbook.model.model import Model
@@ -22,8 +23,10 @@ from headbook.terms import Side, Space, Stack, State
 from headbook.text.batch import Batch
 
 GATHERED = 1 << 23  # numbers of states held before they are measured
-NEAREST_ID, LENS_ID = "nearest_tokens", "logit_lens"  # metrics that keep entries, too
-OVERLAPS = {"neighbour_overlap", "neighbour_overlap_random"}  # those that need many neighbours
+# Metrics that keep entries, too.
+NEAREST_ID, LENS_ID = metric_ids.NEAREST_TOKENS, metric_ids.LOGIT_LENS
+# Those that need many neighbours.
+OVERLAPS = {metric_ids.NEIGHBOUR_OVERLAP, metric_ids.NEIGHBOUR_OVERLAP_RANDOM}
 Gathered = tuple[int, State, torch.Tensor]  # layer, kind and vectors
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from headbook.analysis.intervals import FEW
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.pages.alignment.aligned import AlignedSentence, address, aligned_sentence
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
@@ -28,7 +28,7 @@ from headbook.report.wording import (
 from headbook.study.sentencedata import HeadName, StoredSentence, heads_of
 from headbook.terms import View
 
-PEAKED = ("confidence", "relative_entropy")  # metrics of how peaked rows are
+PEAKED = (ids.CONFIDENCE, ids.RELATIVE_ENTROPY)  # metrics of how peaked rows are
 GOLD = ("AER", "precision", "recall", "F1")  # columns beside gold alignments
 MOST_ROWS = 100  # heads of the table
 MOST_HEADS, MOST_SENTENCES = 3, 3

@@ -3,6 +3,7 @@
 import numpy as np
 
 from headbook.analysis.arithmetic import divide
+from headbook.metrics import ids
 from headbook.pages.parts.table import DASH, Mark, Row, Table, Words, words
 from headbook.report.findings.finding import head_link
 from headbook.report.numbers.results import StackResults
@@ -11,7 +12,7 @@ from headbook.study.sentencedata import heads_of
 from headbook.study.summaries.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors, Best
 from headbook.terms import View
 
-METRIC = "anchor_token"
+METRIC = ids.ANCHOR_TOKEN
 COLUMNS = tuple(
     AnchorColumn(METRIC, view, label)
     for label in ("0.9", "top 1 %")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from headbook.metrics import ids
 from headbook.pages.context.anchors import anchor_layers
 from headbook.pages.widgets.passage import best_layer
 from headbook.report.findings.finding import metric
@@ -11,9 +12,11 @@ from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.wording import counted, is_share, number
 from headbook.terms import HEAD_RULES, View
 
-SIMILARITY, CENTRED, ROWS = "context_similarity", "context_similarity_centred", "row_similarity"
-DISTANCE, REPETITION = "high_pair_distance", "repetition_lift"
-PREFERENCE, SEGMENTS, ENDS = "same_sentence_preference", "segmentation", "separator_attention"
+SIMILARITY, CENTRED = ids.CONTEXT_SIMILARITY, ids.CONTEXT_SIMILARITY_CENTRED
+ROWS = ids.ROW_SIMILARITY
+DISTANCE, REPETITION = ids.HIGH_PAIR_DISTANCE, ids.REPETITION_LIFT
+PREFERENCE, SEGMENTS = ids.SAME_SENTENCE_PREFERENCE, ids.SEGMENTATION
+ENDS = ids.SEPARATOR_ATTENTION
 TOP = "top 1 %"
 CLOSE = 0.7  # correlation over heads from which on two things go together
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from headbook.analysis.arithmetic import Floats
 from headbook.charts import Figure, trajectories
+from headbook.metrics import ids
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Row
 from headbook.pages.parts.text import Token, distinct, running_text
@@ -19,7 +20,7 @@ from headbook.study.sentencedata import AROUND, OWN, PUBLIC, StoredText
 from headbook.terms import Side
 
 COMPUTATIONS = {PUBLIC: "as the demonstration computes it", OWN: "the model's own activations"}
-MEASURES = {"cosine": "cosine to the token's embedding", "rank": AXES["vocabulary_rank"]}
+MEASURES = {"cosine": "cosine to the token's embedding", "rank": AXES[ids.VOCABULARY_RANK]}
 FEWEST = 4  # layers that a story about how steps grow and shrink needs
 CLAIMS = (
     (

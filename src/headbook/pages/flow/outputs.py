@@ -8,7 +8,7 @@ import pandas as pd
 
 from headbook.analysis.arithmetic import effective_number
 from headbook.charts import Figure, heat_map
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.cells import Cell, domain
 from headbook.pages.parts.table import DASH, Content, Row, Table
 from headbook.report.findings import CHOICE, REPORT
@@ -18,7 +18,7 @@ from headbook.report.wording import STACKS, head_name, number, percent
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
-OUTPUT = "output_norm_share"
+OUTPUT = ids.OUTPUT_NORM_SHARE
 VIEW = View.RAW
 COLUMNS = ("Layer", "effective heads", "largest", "share", "smallest", "share")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts import Figure, layer_curve
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.pages.flow.outputs import Outputs, outputs
 from headbook.pages.metric.page import study_metrics
 from headbook.pages.parts.cells import Cell
@@ -20,7 +20,7 @@ from headbook.report.wording import STACKS, percent, small
 from headbook.study.gaps import Lack
 from headbook.terms import CLASSES, State
 
-MIXING, HALF, MEASURED = "mixing_ratio", "rollout_self", "rollout_self_measured"
+MIXING, HALF, MEASURED = ids.MIXING_RATIO, ids.ROLLOUT_SELF, ids.ROLLOUT_SELF_MEASURED
 STATES = {MIXING: State.MID, HALF: State.OUT, MEASURED: State.OUT}
 DRAWN = {
     "all": "all tokens",

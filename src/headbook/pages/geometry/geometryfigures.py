@@ -8,7 +8,7 @@ import pandas as pd
 
 from headbook.analysis.clouds import MINIBATCH
 from headbook.charts import Figure, state_curves, state_matrix
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.wording import counted
 from headbook.study.summaries.shapes import GeometrySums, StateColumn, short_names
@@ -28,16 +28,18 @@ class Line(NamedTuple):
 SIMILAR, ONE, RANK = "Similarity of tokens", "Best single direction", "Effective rank"
 COSINE, PATH = "Cosine of two tokens", "Cosine to the input embedding"
 SHAPES = (
-    Line(SIMILAR, "cosine", "same token", "self_similarity"),
-    Line(SIMILAR, "cosine", "same sentence", "intra_sentence_similarity"),
-    Line(SIMILAR, "cosine", "any two", "anisotropy", baseline=True),
-    Line(ONE, "share", "same token", "maximum_explainable_variance"),
-    Line(ONE, "share", "random tokens", "maximum_explainable_variance", "baseline", baseline=True),
-    Line(RANK, f"dimensions ({MINIBATCH} tokens)", "rank", "effective_rank", ""),
+    Line(SIMILAR, "cosine", "same token", ids.SELF_SIMILARITY),
+    Line(SIMILAR, "cosine", "same sentence", ids.INTRA_SENTENCE_SIMILARITY),
+    Line(SIMILAR, "cosine", "any two", ids.ANISOTROPY, baseline=True),
+    Line(ONE, "share", "same token", ids.MAXIMUM_EXPLAINABLE_VARIANCE),
+    Line(
+        ONE, "share", "random tokens", ids.MAXIMUM_EXPLAINABLE_VARIANCE, "baseline", baseline=True
+    ),
+    Line(RANK, f"dimensions ({MINIBATCH} tokens)", "rank", ids.EFFECTIVE_RANK, ""),
 )
 TREATED = tuple(
     Line(panel, "cosine", series, metric, label)
-    for panel, metric in ((COSINE, "anisotropy"), (PATH, "standardised_cosine"))
+    for panel, metric in ((COSINE, ids.ANISOTROPY), (PATH, ids.STANDARDISED_COSINE))
     for label, series in {
         "raw": "unchanged",
         "without_outliers": "without three",
@@ -50,7 +52,7 @@ def figures(results: StackResults, sums: GeometrySums) -> Iterator[Figure]:
     """All figures of one stack that have something to show."""
     stack = results.stack.name
     behind = f"{counted(sums.tokens, 'token')}{results.some(sums.sentences, ' of')}"
-    ranked = StateColumn("effective_rank", "") in sums.columns and sums.minibatches
+    ranked = StateColumn(ids.EFFECTIVE_RANK, "") in sums.columns and sums.minibatches
     rank = " Right: effective rank." if ranked else ""
     captions = {
         f"geometry-{stack}": (

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from headbook.analysis.clouds import MINIBATCH
+from headbook.metrics import ids
 from headbook.report.wording import number, percent
 from headbook.study.summaries.shapes import GeometrySums, state_names
 
@@ -28,7 +29,7 @@ def _place(sums: GeometrySums, state: int) -> str:
 
 
 def _anisotropy(sums: GeometrySums) -> Iterator[str]:
-    found = sums.of("anisotropy", "raw").value
+    found = sums.of(ids.ANISOTROPY, "raw").value
     if np.isnan(found).any():
         return
     top = int(found.argmax())
@@ -40,13 +41,13 @@ def _anisotropy(sums: GeometrySums) -> Iterator[str]:
 
 
 def _outlier(sums: GeometrySums) -> Iterator[str]:
-    whole = sums.of("anisotropy", "raw").value
-    largest = sums.of("outlier_dimensions", "largest").value
-    rest = sums.of("anisotropy", "without_outliers").value
+    whole = sums.of(ids.ANISOTROPY, "raw").value
+    largest = sums.of(ids.OUTLIER_DIMENSIONS, "largest").value
+    rest = sums.of(ids.ANISOTROPY, "without_outliers").value
     if np.isnan([whole, largest, rest]).any():
         return
     # Where the whole may be nothing, a part of it says nothing.
-    sure = sums.of("anisotropy", "raw").interval()[0] > 0
+    sure = sums.of(ids.ANISOTROPY, "raw").interval()[0] > 0
     parts = np.divide(largest, whole, out=np.zeros(len(whole)), where=sure)
     state = int(parts.argmax())
     if parts[state] < DOMINANT:
@@ -65,8 +66,8 @@ def _outlier(sums: GeometrySums) -> Iterator[str]:
 
 def _alike(sums: GeometrySums) -> Iterator[str]:
     for metric, what in (
-        ("self_similarity", "Self-similarity"),
-        ("intra_sentence_similarity", "Intra-sentence similarity"),
+        (ids.SELF_SIMILARITY, "Self-similarity"),
+        (ids.INTRA_SENTENCE_SIMILARITY, "Intra-sentence similarity"),
     ):
         found = sums.of(metric, "adjusted").value
         # Without an interval above 0, nothing is more similar.
@@ -79,7 +80,7 @@ def _alike(sums: GeometrySums) -> Iterator[str]:
 
 def _variance(sums: GeometrySums) -> Iterator[str]:
     raw, baseline = (
-        sums.of("maximum_explainable_variance", label).value for label in ("raw", "baseline")
+        sums.of(ids.MAXIMUM_EXPLAINABLE_VARIANCE, label).value for label in ("raw", "baseline")
     )
     if not np.isnan([raw[-1], baseline[-1]]).any():
         yield (
@@ -90,7 +91,7 @@ def _variance(sums: GeometrySums) -> Iterator[str]:
 
 
 def _rank(sums: GeometrySums) -> Iterator[str]:
-    found = sums.of("effective_rank", "").value
+    found = sums.of(ids.EFFECTIVE_RANK, "").value
     if np.isnan(found[[0, -1]]).any():
         return
     most = int(np.nanargmax(found))
@@ -103,7 +104,7 @@ def _rank(sums: GeometrySums) -> Iterator[str]:
 
 def _path(sums: GeometrySums) -> Iterator[str]:
     raw, treated = (
-        sums.of("standardised_cosine", label).value for label in ("raw", "standardised")
+        sums.of(ids.STANDARDISED_COSINE, label).value for label in ("raw", "standardised")
     )
     if not np.isnan([raw[-1], treated[-1]]).any():
         yield (

@@ -8,7 +8,7 @@ import numpy as np
 
 from headbook.analysis.clouds import MINIBATCH, NAMED
 from headbook.charts import Figure
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.pages.geometry.geometryfigures import figures
 from headbook.pages.geometry.geometryfindings import geometry_sentences
 from headbook.pages.parts.cells import Cell
@@ -26,7 +26,7 @@ from headbook.study.summaries.shapes import (
     state_names,
 )
 
-ANISOTROPY = "anisotropy"
+ANISOTROPY = ids.ANISOTROPY
 LEAST = 0.01  # mean cosine of which parts are told
 MOST_STATES = 40  # rows of a table of every two states
 HEADINGS = {
@@ -38,9 +38,9 @@ HEADINGS = {
 }
 # Each table's metrics; what is said of the outliers has a table of its own.
 TABLES = {
-    "Similarity of tokens": (ANISOTROPY, "self_similarity", "intra_sentence_similarity"),
-    "Dimensions": ("maximum_explainable_variance", "effective_rank"),
-    "Cosine to the input embedding": ("standardised_cosine",),
+    "Similarity of tokens": (ANISOTROPY, ids.SELF_SIMILARITY, ids.INTRA_SENTENCE_SIMILARITY),
+    "Dimensions": (ids.MAXIMUM_EXPLAINABLE_VARIANCE, ids.EFFECTIVE_RANK),
+    "Cosine to the input embedding": (ids.STANDARDISED_COSINE,),
 }
 
 
@@ -168,12 +168,12 @@ def _remarks(sums: GeometrySums) -> Iterator[str]:
     asked = {*there} | ({CKA} if sums.products.size else set())
     if sums.sentences < 2 and ANISOTROPY in asked:
         yield "anisotropy, and what builds on it: the sample has one sentence only"
-    if sums.minibatches == 0 and asked & {CKA, "effective_rank"}:
+    if sums.minibatches == 0 and asked & {CKA, ids.EFFECTIVE_RANK}:
         what = "effective rank and similarity of layers"
         yield f"{what}: they need {MINIBATCH} tokens; the sample has {sums.tokens:,}"
-    if there.get("self_similarity") is False:
+    if there.get(ids.SELF_SIMILARITY) is False:
         yield "self-similarity: no vocabulary token occurs in two sentences of the sample"
-    if there.get("maximum_explainable_variance") is False:
+    if there.get(ids.MAXIMUM_EXPLAINABLE_VARIANCE) is False:
         yield "maximum explainable variance: no vocabulary token occurs in five of its sentences"
     if sums.sentences > 1 and not sums.weights.all():
         states = np.array(short_names(len(sums.weights)))[sums.weights == 0]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from headbook.metrics import ids
 from headbook.pages.head.relationtable import Measured, measured
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import sink_words
@@ -11,7 +12,7 @@ from headbook.report.wording import percent
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
-OUTPUT, GIVEN, BROUGHT = "output_norm_share", "sink_share", "sink_norm_share"
+OUTPUT, GIVEN, BROUGHT = ids.OUTPUT_NORM_SHARE, ids.SINK_SHARE, ids.SINK_NORM_SHARE
 
 
 def contributions(results: StackResults, head: HeadName) -> tuple[Measured, ...]:

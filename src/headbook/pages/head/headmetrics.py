@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import Chart, HeadMetric
 from headbook.pages.parts.cells import Cell, percentile
 from headbook.pages.parts.table import Mark, Row, words
@@ -15,10 +15,10 @@ from headbook.report.wording import MISSING, is_share, label_name, number, unbro
 from headbook.study.sentencedata import HeadName
 from headbook.terms import UPOS, View
 
-ELSEWHERE = {"pos_received", "pos_received_ratio", "pos_given"}  # in tables of tags
-ELSEWHERE |= {"relation_accuracy", "relation_accuracy_far"}  # in those of relations
+ELSEWHERE = {ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN}  # in tables of tags
+ELSEWHERE |= {ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR}  # in those of relations
 LONGEST = 98  # per cent of a bar's room; a mark at its end needs the rest
-WHOLE = {"attention_to"}  # all labels stand in the first table
+WHOLE = {ids.ATTENTION_TO}  # all labels stand in the first table
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _row(
 def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:
     """Attention to parts of speech, the largest share first."""
     view = results.stack.default_view
-    share, ratio = all_metrics()["pos_received"], all_metrics()["pos_received_ratio"]
+    share, ratio = all_metrics()[ids.POS_RECEIVED], all_metrics()[ids.POS_RECEIVED_RATIO]
     tags = [tag for tag in UPOS if results.has(share.id, view, tag)]
     tags = [tag for tag in tags if results.has(ratio.id, view, tag)]
     numbers = {tag: results.heads(share.id, view, tag).at(head.layer, head.head) for tag in tags}

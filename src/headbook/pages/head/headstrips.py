@@ -9,6 +9,7 @@ import numpy as np
 from headbook.analysis.arithmetic import Floats
 from headbook.charts.base.drawing import Drawing
 from headbook.charts.drawn.strips import range_strip
+from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import estimate
@@ -28,26 +29,26 @@ KINDS = {
 LEAST_HEADS = 3
 # Metrics and labels that say what a head does; the first come first where two are as extreme.
 ASKED = (
-    ("dependency_excess", "either"),
-    ("dependency_alignment", "either"),
-    ("dependency_trees", ""),
-    ("phrase_trees", ""),
-    ("attention_to", "previous"),
-    ("attention_to", "next"),
-    ("attention_to", "self"),
-    ("attention_to", "same_token"),
-    ("attention_to", "same_word"),
-    ("attention_to", "punctuation"),
-    ("attention_distance", ""),
-    ("relative_entropy", ""),
-    ("confidence", ""),
-    ("variability", ""),
-    ("sink_share", ""),
-    ("output_norm_share", ""),
-    ("rare_word_focus", ""),
-    ("induction_score", ""),
-    ("duplicate_score", ""),
-    ("row_similarity", ""),
+    (ids.DEPENDENCY_EXCESS, "either"),
+    (ids.DEPENDENCY_ALIGNMENT, "either"),
+    (ids.DEPENDENCY_TREES, ""),
+    (ids.PHRASE_TREES, ""),
+    (ids.ATTENTION_TO, "previous"),
+    (ids.ATTENTION_TO, "next"),
+    (ids.ATTENTION_TO, "self"),
+    (ids.ATTENTION_TO, "same_token"),
+    (ids.ATTENTION_TO, "same_word"),
+    (ids.ATTENTION_TO, "punctuation"),
+    (ids.ATTENTION_DISTANCE, ""),
+    (ids.RELATIVE_ENTROPY, ""),
+    (ids.CONFIDENCE, ""),
+    (ids.VARIABILITY, ""),
+    (ids.SINK_SHARE, ""),
+    (ids.OUTPUT_NORM_SHARE, ""),
+    (ids.RARE_WORD_FOCUS, ""),
+    (ids.INDUCTION_SCORE, ""),
+    (ids.DUPLICATE_SCORE, ""),
+    (ids.ROW_SIMILARITY, ""),
 )
 
 
@@ -120,7 +121,7 @@ def _strip(
     numbers = results.heads(metric.id, view, label)
     values, own = numbers.value, numbers.at(head.layer, head.head)
     share = is_share(metric)
-    of_kind = KINDS.get(label) if metric.id == "attention_to" else None
+    of_kind = KINDS.get(label) if metric.id == ids.ATTENTION_TO else None
     title = of_kind or (f"{metric.title}: {label_name(label)}" if label else metric.title)
     place = _place(values, own.value)
     picture = Drawing(f"strip-{metric.id}", f"{title}: {place}", range_strip(values, own.value))

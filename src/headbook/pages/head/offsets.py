@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from headbook.charts import Bar, Drawing, offset_profile
+from headbook.metrics import ids
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import VIEWS, counted, head_file, head_name
 from headbook.study.sentencedata import HeadName
 
-METRIC = "offset_profile"
+METRIC = ids.OFFSET_PROFILE
 REACH = 8  # offsets that are shown on either side
 
 

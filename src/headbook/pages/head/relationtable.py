@@ -11,6 +11,7 @@ from headbook.analysis.intervals import FEW
 from headbook.attention.relations import LABELS
 from headbook.charts.base.drawing import Drawing
 from headbook.charts.drawn.dots import interval_dot
+from headbook.metrics import ids
 from headbook.pages.parts.ranked import tests_of
 from headbook.report.numbers.claims import value_and_interval
 from headbook.report.numbers.inference import RelationTests, best_offsets
@@ -20,7 +21,7 @@ from headbook.report.wording import percent, signed, tested
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
-METRIC = "relation_accuracy"
+METRIC = ids.RELATION_ACCURACY
 VIEW = View.NOSINK
 MOST = 8
 

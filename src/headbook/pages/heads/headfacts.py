@@ -8,6 +8,7 @@ import numpy as np
 
 from headbook.analysis.arithmetic import Floats
 from headbook.attention.relations import LABELS
+from headbook.metrics import ids
 from headbook.pages.parts.ranked import METRIC, VIEW, points, tests_of
 from headbook.report.numbers.headrelations import HeadRelation, HeadRelations, head_relations
 from headbook.report.numbers.headtypes import Types, head_types
@@ -101,9 +102,9 @@ def _looks(results: StackResults, place: Place) -> Fact:
     """Among all keys; the first token and separators are not counted as special once more."""
     own, gain = {}, {}
     for kind in LOOKS:
-        given = share(results, "attention_to", View.RAW, kind, place).value
+        given = share(results, ids.ATTENTION_TO, View.RAW, kind, place).value
         if not math.isnan(given):
-            even = results.uniform("attention_to", View.RAW, kind).value[place[0]]
+            even = results.uniform(ids.ATTENTION_TO, View.RAW, kind).value[place[0]]
             own[kind], gain[kind] = given, given - float(even)
     if "special" in own:
         own["special"] -= own.get("first", 0) + own.get("separator", 0)

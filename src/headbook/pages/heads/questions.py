@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from headbook.metrics import ids
 from headbook.pages.heads.headvalues import Column, Results
 from headbook.pages.parts.ranked import place_of, tests_of
 from headbook.report.findings import Link
@@ -15,25 +16,25 @@ from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import sink_words
 from headbook.report.wording import is_share, percent, signed, tested
 
-RELATION = "relation_accuracy"
+RELATION = ids.RELATION_ACCURACY
 # What is asked, and the metric, its label and whether its lowest value answers; the sink's name is
 # put in, and relations are named after their label.
 ASKED = (
-    ("Most attention to the previous token", "attention_to", "previous", False),
-    ("Most attention to the next token", "attention_to", "next", False),
-    ("Most attention to the first token", "attention_to", "first", False),
-    ("Most attention to separators such as [SEP]", "attention_to", "separator", False),
-    ("Most attention to punctuation", "attention_to", "punctuation", False),
-    ("Most attention to other occurrences of the token", "attention_to", "same_token", False),
-    ("Most attention to the rest of the token's own word", "attention_to", "rest_of_word", False),
+    ("Most attention to the previous token", ids.ATTENTION_TO, "previous", False),
+    ("Most attention to the next token", ids.ATTENTION_TO, "next", False),
+    ("Most attention to the first token", ids.ATTENTION_TO, "first", False),
+    ("Most attention to separators such as [SEP]", ids.ATTENTION_TO, "separator", False),
+    ("Most attention to punctuation", ids.ATTENTION_TO, "punctuation", False),
+    ("Most attention to other occurrences of the token", ids.ATTENTION_TO, "same_token", False),
+    ("Most attention to the rest of the token's own word", ids.ATTENTION_TO, "rest_of_word", False),
     ("", RELATION, "obj:to_dependent", False),
     ("", RELATION, "obj:to_head", False),
     ("", RELATION, "nsubj:to_dependent", False),
     ("", RELATION, "det:to_head", False),
-    ("Largest attention distance, as a ratio to uniform attention", "distance_ratio", "", False),
-    ("Most attention to {sink}", "sink_share", "", False),
-    ("Lowest normalised entropy", "relative_entropy", "", True),
-    ("Largest induction score", "induction_score", "", False),
+    ("Largest attention distance, as a ratio to uniform attention", ids.DISTANCE_RATIO, "", False),
+    ("Most attention to {sink}", ids.SINK_SHARE, "", False),
+    ("Lowest normalised entropy", ids.RELATIVE_ENTROPY, "", True),
+    ("Largest induction score", ids.INDUCTION_SCORE, "", False),
 )
 
 

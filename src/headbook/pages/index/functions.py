@@ -7,6 +7,7 @@ import numpy as np
 
 from headbook.charts.base.drawing import Drawing
 from headbook.charts.drawn.dots import interval_dot
+from headbook.metrics import ids
 from headbook.pages.parts.ranked import place_of, tests_of
 from headbook.report.findings.finding import chosen, uniform
 from headbook.report.numbers.claims import value_and_interval
@@ -18,15 +19,15 @@ from headbook.study.sentencedata import HeadName
 
 # Words, metric and label; the sink's name is put in.
 ASKED = (
-    ("attends to the previous token", "attention_to", "previous"),
-    ("attends to the next token", "attention_to", "next"),
-    ("attends to the token itself", "attention_to", "self"),
-    ("attends to other occurrences of the token", "attention_to", "same_token"),
-    ("attends to punctuation", "attention_to", "punctuation"),
-    ("attends to {sink}", "sink_share", ""),
-    ("continues repeated sequences (induction)", "induction_score", ""),
-    ("attends to a token's earlier occurrence (duplicates)", "duplicate_score", ""),
-    ("attends to the rarest word", "rare_word_focus", ""),
+    ("attends to the previous token", ids.ATTENTION_TO, "previous"),
+    ("attends to the next token", ids.ATTENTION_TO, "next"),
+    ("attends to the token itself", ids.ATTENTION_TO, "self"),
+    ("attends to other occurrences of the token", ids.ATTENTION_TO, "same_token"),
+    ("attends to punctuation", ids.ATTENTION_TO, "punctuation"),
+    ("attends to {sink}", ids.SINK_SHARE, ""),
+    ("continues repeated sequences (induction)", ids.INDUCTION_SCORE, ""),
+    ("attends to a token's earlier occurrence (duplicates)", ids.DUPLICATE_SCORE, ""),
+    ("attends to the rarest word", ids.RARE_WORD_FOCUS, ""),
 )
 MOST_RELATIONS = 8
 

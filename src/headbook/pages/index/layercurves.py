@@ -8,6 +8,7 @@ import numpy as np
 
 from headbook.charts.base.drawing import Drawing
 from headbook.charts.drawn.lines import Line, layer_lines
+from headbook.metrics import ids
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.numbers.roles import sink_words
 from headbook.report.wording import STACKS, percent
@@ -56,37 +57,37 @@ Made = tuple[str, str, Drawing]
 def _attention(results: StackResults) -> Iterator[Made]:
     """What the sink receives and contributes; without it, how even attention is."""
     what = sink_words(results)
-    if results.has("sink_share", View.RAW):
+    if results.has(ids.SINK_SHARE, View.RAW):
         lines = [
-            _of(results, "attention", results.layers("sink_share", View.RAW)),
+            _of(results, "attention", results.layers(ids.SINK_SHARE, View.RAW)),
             *(
-                [_of(results, "output norm", results.layers("sink_norm_share", View.RAW))]
-                if results.has("sink_norm_share", View.RAW)
+                [_of(results, "output norm", results.layers(ids.SINK_NORM_SHARE, View.RAW))]
+                if results.has(ids.SINK_NORM_SHARE, View.RAW)
                 else []
             ),
-            _of(results, "uniform", results.uniform("sink_share", View.RAW), dashed=True),
+            _of(results, "uniform", results.uniform(ids.SINK_SHARE, View.RAW), dashed=True),
         ]
         caption = (
             f"Share of attention to {what}, and their share of the value-weighted norm, all heads "
             "of a layer together"
         )
         yield (
-            "sink_share",
+            ids.SINK_SHARE,
             f"Attention to {what}",
             _drawn(results, "sink", caption, lines, share=True),
         )
-    elif results.has("relative_entropy", View.RAW):
-        lines = [_of(results, "attention maps", results.layers("relative_entropy", View.RAW), 2)]
+    elif results.has(ids.RELATIVE_ENTROPY, View.RAW):
+        lines = [_of(results, "attention maps", results.layers(ids.RELATIVE_ENTROPY, View.RAW), 2)]
         caption = "Normalised entropy of attention; 1 is uniform attention"
-        yield "relative_entropy", "Normalised entropy", _drawn(results, "entropy", caption, lines)
+        yield ids.RELATIVE_ENTROPY, "Normalised entropy", _drawn(results, "entropy", caption, lines)
 
 
 def _cosine(results: StackResults) -> Iterator[Made]:
-    lines = [*_by_class(results, "cosine_to_input", None)]
+    lines = [*_by_class(results, ids.COSINE_TO_INPUT, None)]
     if lines:
         caption = "Cosine between a token's state after each layer and its input embedding"
         yield (
-            "cosine_to_input",
+            ids.COSINE_TO_INPUT,
             "Cosine to the input embedding",
             _drawn(results, "cosine", caption, lines),
         )
@@ -94,14 +95,14 @@ def _cosine(results: StackResults) -> Iterator[Made]:
 
 def _rank(results: StackResults) -> Iterator[Made]:
     for space in (Space.POSITIONAL, Space.RAW):
-        lines = [*_by_class(results, "vocabulary_rank", space)]
+        lines = [*_by_class(results, ids.VOCABULARY_RANK, space)]
         if lines:
             caption = (
                 "Number of vocabulary tokens nearer to a state than its own input token, mean of "
                 "log10(1 + rank) after each layer; 0: still the nearest"
             )
             yield (
-                "vocabulary_rank",
+                ids.VOCABULARY_RANK,
                 "Vocabulary rank, log10(1 + rank)",
                 _drawn(results, "rank", caption, lines),
             )

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from headbook.metrics import ids
 from headbook.pages.parts.ranked import tests_of
 from headbook.pages.widgets.atlas import kinds_of
 from headbook.pages.widgets.inspector import roles_of
@@ -88,18 +89,18 @@ def _layers(layers: Sequence[int]) -> str:
 
 
 def _sink(results: StackResults, layers: Sequence[int]) -> Iterator[str]:
-    if not layers or not results.has("sink_share", View.RAW):
+    if not layers or not results.has(ids.SINK_SHARE, View.RAW):
         return
-    given = results.layers("sink_share", View.RAW).value[[*layers]]
-    even = float(np.nanmean(results.uniform("sink_share", View.RAW).value[[*layers]]))
+    given = results.layers(ids.SINK_SHARE, View.RAW).value[[*layers]]
+    even = float(np.nanmean(results.uniform(ids.SINK_SHARE, View.RAW).value[[*layers]]))
     text = (
         f"{_layers(layers)} {'gives' if len(layers) == 1 else 'give'} {_span(given)} of their "
         f"attention to {sink_words(results)} (uniform attention: {100 * even:.0f}\u202f%)"
     )
     if len(layers) == 1:
         text = text.replace("of their", "of its")
-    if results.has("sink_norm_share", View.RAW):
-        brought = results.layers("sink_norm_share", View.RAW).value[[*layers]]
+    if results.has(ids.SINK_NORM_SHARE, View.RAW):
+        brought = results.layers(ids.SINK_NORM_SHARE, View.RAW).value[[*layers]]
         only = "only " if np.nanmax(brought) < np.nanmin(given) else ""
         text += f", which contribute {only}{_span(brought)} of the output norm"
     yield text

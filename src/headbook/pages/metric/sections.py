@@ -10,6 +10,7 @@ import pandas as pd
 
 from headbook.charts import Figure, heat_map, layer_curve
 from headbook.charts.vega.draw import UNIFORM
+from headbook.metrics import ids
 from headbook.metrics.base import Chart, HeadMetric, Metric, Source
 from headbook.pages.parts.cells import Cell, domain
 from headbook.pages.parts.table import Row, Table
@@ -25,7 +26,7 @@ DRAWN_OFFSETS = tuple(map(str, range(-5, 6)))  # a profile's labels that the hea
 DRAWN_DISTANCES = ("all", "1", "2", "3", "4", "6", "8", "12", "16", "24", "32+")
 # Numbers that grow with the length of sentences, and the same over uniform attention: only these
 # are drawn beside it, for the intervals of the others overlap whatever heads do.
-PAIRED = {"attention_distance": "distance_ratio"}
+PAIRED = {ids.ATTENTION_DISTANCE: ids.DISTANCE_RATIO}
 MOST_DRAWN = 24  # labels that charts offer: those with most observations
 
 

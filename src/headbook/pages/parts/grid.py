@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from headbook.metrics import ids
 from headbook.metrics.base import Chart, HeadMetric
 from headbook.pages.parts.cells import colour_step, domain
 from headbook.report.numbers.results import StackResults
@@ -22,7 +23,8 @@ from headbook.report.wording import (
 )
 from headbook.study.sentencedata import HeadName
 
-FIRST = ("attention_distance", "relative_entropy", "sink_share")  # the grid begins with one of them
+# The grid begins with one of them.
+FIRST = (ids.ATTENTION_DISTANCE, ids.RELATIVE_ENTROPY, ids.SINK_SHARE)
 NO_STEP = -1
 NOT_MEASURED = "Not measured in this stack"
 

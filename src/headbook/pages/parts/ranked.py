@@ -6,7 +6,7 @@ import pandas as pd
 from headbook.analysis.flips import LEVEL
 from headbook.charts import Drawing, Figure, relation_layers
 from headbook.charts.drawn.dots import interval_dot
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import Mark, Row, Table, words
 from headbook.report.findings import REPORT
@@ -26,7 +26,7 @@ from headbook.report.wording import (
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View, relation_of
 
-METRIC, FAR = "relation_accuracy", "relation_accuracy_far"
+METRIC, FAR = ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR
 VIEW = View.NOSINK
 MINUS = "−"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headbook.metrics import ids
 from headbook.report.findings import Finding, Link
 from headbook.report.numbers.claims import sink_words
 from headbook.report.numbers.headtypes import Rest, Types
@@ -22,7 +23,7 @@ from headbook.terms import View
 Parts = list[str | Link]
 Rule = Callable[[StackResults, Types], Iterator[Finding]]
 
-PATTERN = "pattern"
+PATTERN = ids.PATTERN
 # Kinds of sink keys; the first token and separators count as special tokens once more.
 KEYS = {
     "first": "the first token",
@@ -98,7 +99,7 @@ def _kinds(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def _key(results: StackResults, place: Place) -> str:
     """The kind of sink key that receives most from a head; empty where it is not known."""
-    own = {k: share(results, "attention_to", View.RAW, k, place).value for k in KEYS}
+    own = {k: share(results, ids.ATTENTION_TO, View.RAW, k, place).value for k in KEYS}
     own = {kind: 0.0 if np.isnan(value) else value for kind, value in own.items()}
     own["special"] = max(own["special"] - own["first"] - own["separator"], 0.0)
     best = max(own, key=lambda kind: own[kind])
@@ -107,13 +108,13 @@ def _key(results: StackResults, place: Place) -> str:
 
 def _given(results: StackResults, types: Types) -> Iterator[Finding]:
     """How much sink heads give to the sink, beside all others."""
-    if not results.has("sink_share", View.RAW):
+    if not results.has(ids.SINK_SHARE, View.RAW):
         return
-    given, sinks = results.heads("sink_share", View.RAW), _sinks(types)
+    given, sinks = results.heads(ids.SINK_SHARE, View.RAW), _sinks(types)
     own = _values(given, sinks)
     rest = _values(given, [cell for cell in _known(types) if cell not in sinks])
     if own:
-        even = float(np.nanmax(results.uniform("sink_share", View.RAW).value))
+        even = float(np.nanmax(results.uniform(ids.SINK_SHARE, View.RAW).value))
         beside = f"; the other {len(rest):,}: {_mean(rest)}" if rest else ""
         yield Finding(
             (
@@ -126,9 +127,9 @@ def _given(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
     """How much of the output of sink heads comes from the sink."""
-    if not all(results.has(name, View.RAW) for name in ("sink_share", "sink_norm_share")):
+    if not all(results.has(name, View.RAW) for name in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)):
         return
-    given, brought = (results.heads(m, View.RAW) for m in ("sink_share", "sink_norm_share"))
+    given, brought = (results.heads(m, View.RAW) for m in (ids.SINK_SHARE, ids.SINK_NORM_SHARE))
     sinks = [sink for sink in _sinks(types) if given.value[sink] > 0]
     values = _values(brought, sinks)
     idle = [sink for sink in sinks if brought.high[sink] < given.low[sink] / 2]
@@ -162,8 +163,8 @@ def _sure(results: StackResults, types: Types) -> Iterator[Finding]:
     positional = _positional(types)
     others = [cell for cell in _known(types) if cell not in positional]
     for metric, what in (
-        ("confidence", "Mean maximum weight"),
-        ("sink_share", f"Attention to {sink_words(results)}"),
+        (ids.CONFIDENCE, "Mean maximum weight"),
+        (ids.SINK_SHARE, f"Attention to {sink_words(results)}"),
     ):
         if results.has(metric, View.RAW):
             numbers = results.heads(metric, View.RAW)

@@ -9,6 +9,7 @@ import pandas as pd
 
 from headbook.analysis.arithmetic import Floats
 from headbook.charts import Figure, tag_heads, tag_layers
+from headbook.metrics import ids
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.wording import FEW_WORDS, STACKS, VIEWS, head_name
 from headbook.study.sentencedata import HeadName, heads_of
@@ -16,7 +17,7 @@ from headbook.terms import UPOS, Side, View
 
 MOST_CELLS, FEWEST_TAGS = 8_000, 4  # of the map of all heads
 VIEW = View.NOSINK  # the sink is no part of speech, and would hide the others
-RATIO, SHARE, GIVEN = "pos_received_ratio", "pos_received", "pos_given"
+RATIO, SHARE, GIVEN = ids.POS_RECEIVED_RATIO, ids.POS_RECEIVED, ids.POS_GIVEN
 
 Take = Callable[[str, View, str], Estimates]  # one of the tables of `StackResults`, or half of one
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from headbook.attention.relations import LABELS
 from headbook.charts import Figure
+from headbook.metrics import ids
 from headbook.pages.parts.page import Page, gap_text
 from headbook.pages.parts.ranked import (
     VIEW,
@@ -23,7 +24,7 @@ from headbook.report.wording import STACKS, counted, label_name
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 
-METRICS = ("relation_accuracy", "relation_accuracy_far", *KINDS, "attention_to")
+METRICS = (ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR, *KINDS, ids.ATTENTION_TO)
 
 
 @dataclass(frozen=True)
@@ -133,5 +134,5 @@ def _relations(results: StackResults, tests: RelationTests) -> Relations:
 
 def _left_out(results: StackResults, tests: RelationTests) -> str:
     """Relations that occur, but too seldom."""
-    there = [x for x in LABELS if results.has("relation_accuracy", VIEW, x)]
+    there = [x for x in LABELS if results.has(ids.RELATION_ACCURACY, VIEW, x)]
     return ", ".join(label_name(x) for x in there if x not in tests.labels)

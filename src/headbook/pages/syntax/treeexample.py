@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from headbook.analysis.flips import LEVEL
 from headbook.analysis.phrases import best_trees, equalised, gold_phrases, phrase_scores
 from headbook.charts import Arc, Drawing, arc_diagram, bracket_diagram
+from headbook.metrics import ids
 from headbook.pages.parts.ranked import place_of
 from headbook.pages.syntax.treetables import VIEW, best_head
 from headbook.pages.widgets.instance import text_data
@@ -23,7 +24,7 @@ from headbook.terms import known_relation, relation_of
 MOST_WORDS = 20  # of a sentence that fits a window
 LEAST_WEIGHT = 0.1  # of an arc
 LEAST_WORDS = 3  # of a sentence that has phrases
-PHRASES = "phrase_trees", VIEW, "f1"
+PHRASES = ids.PHRASE_TREES, VIEW, "f1"
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def _arcs(results: StackResults, best: _Listed, head: HeadName, found: Sequence[
 
 def _phrases(results: StackResults, best: _Listed) -> Phrases | None:
     """The tree of the best head over the sentence, and the phrases of the dependency tree."""
-    head = best_head(results, "phrase_trees", "f1") if results.has(*PHRASES) else None
+    head = best_head(results, ids.PHRASE_TREES, "f1") if results.has(*PHRASES) else None
     places, heads = tree_words(best.text)
     if head is None or len(places) < LEAST_WORDS:
         return None

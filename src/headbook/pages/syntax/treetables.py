@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from headbook.analysis.intervals import FEW
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import DASH, Row, Table
 from headbook.report.findings import CHOICE, REPORT
@@ -18,7 +18,7 @@ from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
 VIEW = View.NOSINK
-PIECES, REST = "attention_to", "rest_of_word"
+PIECES, REST = ids.ATTENTION_TO, "rest_of_word"
 TOP = 5  # heads of the table of pieces
 
 
@@ -60,10 +60,10 @@ class Pieces:
     compared: bool
 
 
-SENSITIVITY = "piece_sensitivity"
+SENSITIVITY = ids.PIECE_SENSITIVITY
 KINDS = {
-    "phrase_trees": ("f1", "joint", ("right_branching", "left_branching", "balanced", "ceiling")),
-    "dependency_trees": ("uas", "", ("chain",)),
+    ids.PHRASE_TREES: ("f1", "joint", ("right_branching", "left_branching", "balanced", "ceiling")),
+    ids.DEPENDENCY_TREES: ("uas", "", ("chain",)),
 }
 CHOSEN = "Highest heads, chosen on one half of the sentences and reported on the other."
 COUNTED = {"f1": "Bracket F1", "uas": "Undirected attachment score"}

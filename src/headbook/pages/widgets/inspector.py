@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headbook.metrics import ids
 from headbook.pages.parts.ranked import tests_of
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.widgets.atlas import mean_maps, style_of, tile_picture
@@ -103,8 +104,8 @@ def card(results: StackResults, head: HeadName) -> Card:
         border=head_type.near if head_type else "",
         summary=f"{summary[:1].upper()}{summary[1:]}.",
         evidence=claim.text if claim and claim.kind != "sink" else "",
-        given=_share(results, "sink_share", cell),
-        brought=_share(results, "sink_norm_share", cell),
+        given=_share(results, ids.SINK_SHARE, cell),
+        brought=_share(results, ids.SINK_NORM_SHARE, cell),
         what=sink_words(results),
         caption=_caption(results, exemplar) if exemplar else "",
         text=tuple(_text(results, exemplar)) if exemplar else (),

@@ -7,13 +7,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from headbook.metrics import ids
 from headbook.pages.parts.text import Token, running_text
 from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.wording import percent
 from headbook.study.sentencedata import StoredText
 from headbook.terms import HEAD_RULES, RULES, View
 
-METRIC = "segmentation"
+METRIC = ids.SEGMENTATION
 TITLES = {
     "similarity": "Similarity of head outputs",
     "attention": "Attention to ., ! and ?",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import TokenMetric
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import SPACES, STATES, visible
@@ -14,19 +14,20 @@ from headbook.study.sentencedata import StoredSentence
 from headbook.terms import CONTENT, FUNCTION, Space, State
 
 MOST_TOKENS = 48  # of a sentence that are drawn; the tables have them all
-START = {"cosine_to_input": 1.0, "vocabulary_rank": 0.0}  # the input state's own, where it has one
+# The input state's own, where it has one.
+START = {ids.COSINE_TO_INPUT: 1.0, ids.VOCABULARY_RANK: 0.0}
 AXES = {
-    "cosine_to_input": "cosine to the input embedding",
-    "vocabulary_rank": "vocabulary tokens nearer than its own",
-    "neighbour_overlap": "share of neighbours kept",
-    "logit_lens_rank": "vocabulary tokens more probable than the true token",
-    "mixing_ratio": "context-mixing ratio",
-    "logit_lens_kl": "nats from the final distribution",
+    ids.COSINE_TO_INPUT: "cosine to the input embedding",
+    ids.VOCABULARY_RANK: "vocabulary tokens nearer than its own",
+    ids.NEIGHBOUR_OVERLAP: "share of neighbours kept",
+    ids.LOGIT_LENS_RANK: "vocabulary tokens more probable than the true token",
+    ids.MIXING_RATIO: "context-mixing ratio",
+    ids.LOGIT_LENS_KL: "nats from the final distribution",
 }
-RANKS = {"vocabulary_rank", "logit_lens_rank"}
+RANKS = {ids.VOCABULARY_RANK, ids.LOGIT_LENS_RANK}
 BESIDE = {  # what stands beside paths, as the sentence's mean
-    "neighbour_overlap_random": "another token (mean)",
-    "neighbour_overlap_chance": "expected by chance",
+    ids.NEIGHBOUR_OVERLAP_RANDOM: "another token (mean)",
+    ids.NEIGHBOUR_OVERLAP_CHANCE: "expected by chance",
 }
 CLASSES = {"content": "content words", "function": "function words"}
 

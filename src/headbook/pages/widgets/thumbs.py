@@ -7,12 +7,13 @@ import numpy as np
 from headbook.analysis.arithmetic import Floats
 from headbook.charts.base import images
 from headbook.charts.base.ink import ink
+from headbook.metrics import ids
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.typeshares import Place
 from headbook.study.summaries.finish import ABOUT
 from headbook.terms import View
 
-METRIC = "variability"  # keeps the weights between the first tokens of each sentence
+METRIC = ids.VARIABILITY  # keeps the weights between the first tokens of each sentence
 COLOURS = 16  # a picture carries its palette
 
 

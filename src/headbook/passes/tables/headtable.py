@@ -12,6 +12,7 @@ from headbook.attention.frame import Pairs, Scope
 from headbook.attention.layerattention import layer_attentions
 from headbook.attention.maps import Gathered, Maps
 from headbook.attention.scopes import Scopes
+from headbook.metrics import ids
 from headbook.metrics.base import AttentionMetric, HeadMetric
 from headbook.model import hook
 from headbook.passes.tables.positiontable import PositionTable
@@ -23,7 +24,7 @@ from headbook.study.summaries.sums import HeadColumn, HeadSums, HeadTable
 from headbook.terms import Stack, View
 from headbook.text.batch import Batch
 
-RELATION_METRIC = "relation_accuracy"
+RELATION_METRIC = ids.RELATION_ACCURACY
 MOST_HEADS = 144  # that are measured together
 MOST_BYTES = 1 << 26  # of maps that wait for that
 MEDIANS = 2000  # sentences among which quantiles of the ranking are found

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headbook.analysis.accumulators import CHOICE, REPORT
+from headbook.metrics import ids
 from headbook.report.findings.finding import (
     Best,
     Finding,
@@ -30,19 +31,19 @@ SENTENCES = 10  # with a part of speech, in each half: fewer make no finding
 
 def parts_of_speech(results: StackResults) -> Iterator[Finding]:
     """The head that prefers one part of speech most, where enough sentences have it."""
-    view, name = results.stack.default_view, "pos_received_ratio"
+    view, name = results.stack.default_view, ids.POS_RECEIVED_RATIO
     tag = _favourite(results, name, view)
     best = chosen(results, name, view, tag) if tag else None
     if best is not None and best.value.low > 1 and best.value.sentences >= SENTENCES:
-        share = results.half(REPORT, "pos_received", view, tag).at(*best.place)
+        share = results.half(REPORT, ids.POS_RECEIVED, view, tag).at(*best.place)
         yield finding(
             results,
             name,
             (
                 head_link(best.head),
                 " attends most to ",
-                metric_link("pos_received", f"{CLASS_NAMES[tag]} ({tag})"),
-                f": {stated(share, 'pos_received')} of its attention, "
+                metric_link(ids.POS_RECEIVED, f"{CLASS_NAMES[tag]} ({tag})"),
+                f": {stated(share, ids.POS_RECEIVED)} of its attention, "
                 f"{number(best.value.value)} times "
                 f"{interval(best.value.low, best.value.high)} uniform attention.",
             ),
@@ -65,7 +66,7 @@ def _favourite(results: StackResults, name: str, view: View) -> str:
 
 def dependencies(results: StackResults) -> Iterator[Finding]:
     """The head most aligned with dependencies, and how much of that is adjacency."""
-    view, name, label = results.stack.default_view, "dependency_alignment", "either"
+    view, name, label = results.stack.default_view, ids.DEPENDENCY_ALIGNMENT, "either"
     best = chosen(results, name, view, label)
     if best is None:
         return
@@ -88,9 +89,9 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
 def _near(results: StackResults, best: Best, view: View) -> str:
     """How much attention of a head neighbouring tokens receive."""
     near = [
-        results.half(REPORT, "attention_to", view, place).at(*best.place).value
+        results.half(REPORT, ids.ATTENTION_TO, view, place).at(*best.place).value
         for place in ("previous", "next")
-        if results.has("attention_to", view, place)
+        if results.has(ids.ATTENTION_TO, view, place)
     ]
     if not near:
         return ""
@@ -100,7 +101,7 @@ def _near(results: StackResults, best: Best, view: View) -> str:
 
 def beyond_distance(results: StackResults) -> Iterator[Finding]:
     """The head most aligned with dependencies above a distance-matched baseline, if any is."""
-    name, view = "dependency_excess", View.NOSINK
+    name, view = ids.DEPENDENCY_EXCESS, View.NOSINK
     best = chosen(results, name, view)
     if best is None or np.isnan(best.value.low):
         return
@@ -140,7 +141,7 @@ def phrase_trees(results: StackResults) -> Iterator[Finding]:
     yield from _trees(
         results,
         _Trees(
-            "phrase_trees", "f1", "right_branching", "phrase trees", "right-branching trees", "F1"
+            ids.PHRASE_TREES, "f1", "right_branching", "phrase trees", "right-branching trees", "F1"
         ),
     )
 
@@ -149,7 +150,9 @@ def dependency_trees(results: StackResults) -> Iterator[Finding]:
     """The head whose attention induces the best trees, against linking neighbours."""
     yield from _trees(
         results,
-        _Trees("dependency_trees", "uas", "chain", "dependency trees", "linking neighbours", "UAS"),
+        _Trees(
+            ids.DEPENDENCY_TREES, "uas", "chain", "dependency trees", "linking neighbours", "UAS"
+        ),
     )
 
 
@@ -192,7 +195,7 @@ def _all_below(results: StackResults, of: _Trees) -> bool:
 
 def rare_words(results: StackResults) -> Iterator[Finding]:
     """The head that attends most to the rarest word."""
-    name, view = "rare_word_focus", View.NOSINK
+    name, view = ids.RARE_WORD_FOCUS, View.NOSINK
     best = chosen(results, name, view)
     if best is None:
         return

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from headbook.metrics import ids
 from headbook.report.findings.finding import (
     Best,
     Finding,
@@ -29,16 +30,16 @@ from headbook.terms import View
 POSITIONAL = 0.9  # Voita et al. 2019, section 5.1
 REPEATED = 0.4  # what courses on TransformerLens take
 ON_RANDOM = {
-    "induction_score": ("the token after the earlier occurrence", "induction"),
-    "duplicate_score": ("the earlier occurrence", "duplicate-token"),
-    "previous_score": ("the previous token", "previous-token"),
+    ids.INDUCTION_SCORE: ("the token after the earlier occurrence", "induction"),
+    ids.DUPLICATE_SCORE: ("the earlier occurrence", "duplicate-token"),
+    ids.PREVIOUS_SCORE: ("the previous token", "previous-token"),
 }
 OFFSETS = {-1: "the previous token", 0: "the token itself", 1: "the next token"}
 
 
 def trend(results: StackResults) -> Iterator[Finding]:
     """Which layers attend farthest, which nearest, and whether random weights do the same."""
-    name, view = "attention_distance", results.stack.default_view
+    name, view = ids.ATTENTION_DISTANCE, results.stack.default_view
     found = runs(results, name, view) if results.has(name, view) else None
     if found is None:
         return
@@ -65,7 +66,7 @@ def _untrained_trend(
     results: StackResults, low: tuple[int, ...], high: tuple[int, ...]
 ) -> Iterator[str]:
     """What the same layers show with random weights."""
-    known, view = metric("attention_distance"), results.stack.default_view
+    known, view = metric(ids.ATTENTION_DISTANCE), results.stack.default_view
     near, far = (untrained(results, run, known, view) for run in (low, high))
     if near is None or far is None:
         return
@@ -78,7 +79,7 @@ def _untrained_trend(
 
 def sink(results: StackResults) -> Iterator[Finding]:
     """Which layers attend most to the sink, and how much of the output comes from there."""
-    name, view = "sink_share", View.RAW
+    name, view = ids.SINK_SHARE, View.RAW
     found = runs(results, name, view) if results.has(name, view) else None
     if found is None:
         return
@@ -104,7 +105,7 @@ def sink(results: StackResults) -> Iterator[Finding]:
 
 def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -> Parts:
     """What the sink contributes, where that is another share than the attention it receives."""
-    name = "sink_norm_share"
+    name = ids.SINK_NORM_SHARE
     if not results.has(name, View.RAW):
         return ()
     brought = reported(results, run, name, View.RAW)
@@ -117,7 +118,7 @@ def _contributed(results: StackResults, run: tuple[int, ...], given: Estimate) -
 
 def positional_heads(results: StackResults) -> Iterator[Finding]:
     """Heads whose strongest key stands at one offset, whatever stands there."""
-    name, view = "positional_argmax", results.stack.default_view
+    name, view = ids.POSITIONAL_ARGMAX, results.stack.default_view
     heads: list[tuple[Best, str]] = []
     chance = 0.0
     for offset in metric(name).labels:
@@ -140,7 +141,7 @@ def positional_heads(results: StackResults) -> Iterator[Finding]:
 
 def neighbours(results: StackResults) -> Iterator[Finding]:
     """Heads that attend to the token before or after."""
-    name, view = "attention_to", results.stack.default_view
+    name, view = ids.ATTENTION_TO, results.stack.default_view
     for label in ("previous", "next"):
         best = chosen(results, name, view, label)
         if best is None:
@@ -164,7 +165,7 @@ def neighbours(results: StackResults) -> Iterator[Finding]:
 
 def variability(results: StackResults) -> Iterator[Finding]:
     """The heads that position and content decide most."""
-    name, view = "variability", results.stack.default_view
+    name, view = ids.VARIABILITY, results.stack.default_view
     most = chosen(results, name, view)
     least = chosen(results, name, view, lowest=True)
     if most is None or least is None or not most.value.low > least.value.high:

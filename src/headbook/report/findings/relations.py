@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from headbook.analysis.flips import LEVEL
+from headbook.metrics import ids
 from headbook.metrics.base import Source
 from headbook.report.findings.finding import Finding, begun, head_link, metric_link
 from headbook.report.numbers.claims import estimate, point_estimate
@@ -30,7 +31,7 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
         (
             begun(results, f"In {small(len(found))} of {len(tests.labels):,} pairs of relation "),
             "and direction, a head beats the ",
-            metric_link("relation_accuracy", "best fixed offset"),
+            metric_link(ids.RELATION_ACCURACY, "best fixed offset"),
             f" (p ≤ {LEVEL:g} family-wise). ",
             head_link(head),
             f" attends from {ends.query} to {ends.key} in {estimate(tests.accuracy.at(at))} of "

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from headbook.metrics import ids
 from headbook.report.findings.finding import Finding, begun, metric_link, opened
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import SPACES, interval, number
@@ -12,7 +13,7 @@ from headbook.terms import Space, State
 
 def drift(results: StackResults) -> Iterator[Finding]:
     """How far tokens travel from their input."""
-    numbers = results.tokens("cosine_to_input", State.OUT, None, "all")
+    numbers = results.tokens(ids.COSINE_TO_INPUT, State.OUT, None, "all")
     if numbers is None or len(numbers.value) < 2:
         return
     first, last = numbers.at(0), numbers.at(len(numbers.value) - 1)
@@ -20,7 +21,7 @@ def drift(results: StackResults) -> Iterator[Finding]:
         verb = "falls" if last.value < first.value else "rises"
         yield Finding(
             (
-                *opened(results, metric_link("cosine_to_input", "Cosine to the input embedding")),
+                *opened(results, metric_link(ids.COSINE_TO_INPUT, "Cosine to the input embedding")),
                 f" {verb} from {number(first.value)} {interval(first.low, first.high)} after layer "
                 f"0 to {number(last.value)} {interval(last.low, last.high)} after layer "
                 f"{len(numbers.value) - 1}.",
@@ -32,7 +33,7 @@ def drift(results: StackResults) -> Iterator[Finding]:
 def own_word(results: StackResults) -> Iterator[Finding]:
     """Until which layer tokens are nearest to their own vocabulary token."""
     for space in Space:
-        numbers = results.tokens("vocabulary_rank", State.OUT, space, "all")
+        numbers = results.tokens(ids.VOCABULARY_RANK, State.OUT, space, "all")
         if numbers is None:
             continue
         last = numbers.at(len(numbers.value) - 1)
@@ -43,7 +44,7 @@ def own_word(results: StackResults) -> Iterator[Finding]:
             (
                 begun(results, f"Up to layer {_end(near)}, a typical token is nearest to its own "),
                 "vocabulary token; after the last layer, ",
-                metric_link("vocabulary_rank", "others are nearer"),
+                metric_link(ids.VOCABULARY_RANK, "others are nearer"),
                 f": {number(10**last.value - 1)} {interval(10**last.low - 1, 10**last.high - 1)} "
                 f"(geometric mean, compared with {SPACES[space]}).",
             ),

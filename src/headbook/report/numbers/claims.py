@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headbook.analysis.intervals import FEW
+from headbook.metrics import ids
 from headbook.report.numbers.headtypes import KEY_NAMES, PART_NAMES, HeadType, Rest
 from headbook.report.numbers.relationnames import TAGS
 from headbook.report.numbers.results import Estimate, StackResults
@@ -132,8 +133,8 @@ def token_class(results: StackResults, place: Place, found: HeadType | None) -> 
     if found is not None and found.rest in {*AT, Rest.OFFSET}:
         return
     view, best = results.stack.default_view, None
-    asked = [("attention_to", label, name) for label, name in CLASSES.items()]
-    asked += [("pos_received", tag, f"{name} ({tag})") for tag, name in TAGS.items()]
+    asked = [(ids.ATTENTION_TO, label, name) for label, name in CLASSES.items()]
+    asked += [(ids.POS_RECEIVED, tag, f"{name} ({tag})") for tag, name in TAGS.items()]
     for metric, label, name in asked:
         value = share(results, metric, view, label, place)
         even = _even(results, metric, view, label, place)
@@ -154,8 +155,8 @@ def token_class(results: StackResults, place: Place, found: HeadType | None) -> 
 
 
 REPETITION = {
-    "induction_score": ("the token after its earlier occurrence", "an induction head"),
-    "duplicate_score": ("its earlier occurrence", "a duplicate-token head"),
+    ids.INDUCTION_SCORE: ("the token after its earlier occurrence", "an induction head"),
+    ids.DUPLICATE_SCORE: ("its earlier occurrence", "a duplicate-token head"),
 }
 
 
@@ -181,7 +182,7 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
         return
     it, parts = _it(results, found), found.shares.parts
     if found.rest is Rest.UNIFORM:
-        value = share(results, "relative_entropy", View.RENORM, "", place)
+        value = share(results, ids.RELATIVE_ENTROPY, View.RENORM, "", place)
         clause = f"{it} has a normalised entropy of {estimate(value, share=False)}, where 1 is "
         yield Claim("shape", "spreads its attention almost evenly",
                     f"{clause}uniform attention.", value, 1.0)  # fmt: skip
@@ -214,13 +215,13 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
 
 def sink(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
     """What the sink receives, and what it contributes."""
-    given = share(results, "sink_share", View.RAW, "", place)
+    given = share(results, ids.SINK_SHARE, View.RAW, "", place)
     if math.isnan(given.value):
         return
-    brought = share(results, "sink_norm_share", View.RAW, "", place)
-    even, what = _even(results, "sink_share", View.RAW, "", place), sink_words(results)
+    brought = share(results, ids.SINK_NORM_SHARE, View.RAW, "", place)
+    even, what = _even(results, ids.SINK_SHARE, View.RAW, "", place), sink_words(results)
     text = f"{_begun(what)} receive {estimate(given)} of its attention{_uniform(even)}"
-    first = share(results, "attention_to", View.RAW, "first", place).value
+    first = share(results, ids.ATTENTION_TO, View.RAW, "first", place).value
     if given.value >= SOME_SINK and first >= ALMOST_ALL * given.value:
         text += ", almost all of it at the first position"
     if not math.isnan(brought.value):

@@ -6,6 +6,7 @@ and each group says how. Heads and layers count from 0.
 
 from dataclasses import dataclass
 
+from headbook.metrics import ids
 from headbook.report.numbers.quantities import (
     AtHead,
     AtOffset,
@@ -77,11 +78,11 @@ class Group:
 GPT2 = frozenset({"gpt2", "openai-community/gpt2"})
 BERT = frozenset({"bert-base-uncased", "google-bert/bert-base-uncased"})
 
-DISTANCE = HeadColumn("attention_distance", View.NOSINK, "")
-ENTROPY = HeadColumn("attention_entropy", View.RENORM, "")
-ALIGNMENT = HeadColumn("dependency_alignment", View.NOSINK, "either")
-NOUN = HeadColumn("pos_received", View.NOSINK, "NOUN")
-FIRST = HeadColumn("attention_to", View.RAW, "first")
+DISTANCE = HeadColumn(ids.ATTENTION_DISTANCE, View.NOSINK, "")
+ENTROPY = HeadColumn(ids.ATTENTION_ENTROPY, View.RENORM, "")
+ALIGNMENT = HeadColumn(ids.DEPENDENCY_ALIGNMENT, View.NOSINK, "either")
+NOUN = HeadColumn(ids.POS_RECEIVED, View.NOSINK, "NOUN")
+FIRST = HeadColumn(ids.ATTENTION_TO, View.RAW, "first")
 TAGS = "Of the 17 universal tags here, those that the texts have."
 
 VIG = Group(
@@ -109,14 +110,14 @@ VIG = Group(
             "Tags that receive from some head twice the attention of the mean head",
             "13 of 16",
             "section 5",
-            TagsAbove("pos_received", View.NOSINK, 2),
+            TagsAbove(ids.POS_RECEIVED, View.NOSINK, 2),
             TAGS,
         ),
         Published(
             "Tags that give in some head twice the attention of the mean head",
             "7 of 16",
             "section 5",
-            TagsAbove("pos_given", View.NOSINK, 2),
+            TagsAbove(ids.POS_GIVEN, View.NOSINK, 2),
             TAGS,
         ),
         Published(
@@ -129,7 +130,7 @@ VIG = Group(
             "Attention variability of the same head, the lowest of all",
             "0.004 (0.4 %)",
             "section 5",
-            AtHead(HeadColumn("variability", View.NOSINK, ""), 4, 11),
+            AtHead(HeadColumn(ids.VARIABILITY, View.NOSINK, ""), 4, 11),
             "Here on at most 2,000 sentences.",
         ),
         Published("Longest mean distance", "14.2 tokens", "section 5", AtHead(DISTANCE, 5, 1)),
@@ -164,26 +165,26 @@ CLARK = Group(
             "Attention to [SEP] in layers 5 to 9 (6 to 10 in the paper)",
             "over half",
             "section 3",
-            MeanOver(HeadColumn("attention_to", View.RAW, "separator"), (5, 6, 7, 8, 9)),
+            MeanOver(HeadColumn(ids.ATTENTION_TO, View.RAW, "separator"), (5, 6, 7, 8, 9)),
         ),
         Published(
             "Heads that give most of their attention to the previous token",
             "4",
             "section 3.1",
-            HeadsAbove(HeadColumn("attention_to", View.RAW, "previous"), 0.5),
+            HeadsAbove(HeadColumn(ids.ATTENTION_TO, View.RAW, "previous"), 0.5),
         ),
         Published(
             "Heads that give most of it to the next token",
             "5",
             "section 3.1",
-            HeadsAbove(HeadColumn("attention_to", View.RAW, "next"), 0.5),
+            HeadsAbove(HeadColumn(ids.ATTENTION_TO, View.RAW, "next"), 0.5),
         ),
     ),
 )
 
 
 def _found(relation: str) -> HeadColumn:
-    return HeadColumn("relation_accuracy", View.NOSINK, f"{relation}:to_head")
+    return HeadColumn(ids.RELATION_ACCURACY, View.NOSINK, f"{relation}:to_head")
 
 
 RELATIONS = Group(

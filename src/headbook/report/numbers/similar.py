@@ -17,13 +17,14 @@ from scipy.cluster import hierarchy
 from scipy.spatial.distance import squareform
 
 from headbook.analysis.arithmetic import Floats, Ints
+from headbook.metrics import ids
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import FEW_WORDS
 from headbook.study.sentencedata import HeadName
 from headbook.study.summaries.sums import Distances
 from headbook.terms import View
 
-METRIC = "head_distance"
+METRIC = ids.HEAD_DISTANCE
 
 
 class Plane(NamedTuple):

@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from headbook.metrics import ids
 from headbook.metrics.patterns.type_shares import KEYS, NEAR, OFFSETS, ONE_OFFSET, PARTS
 from headbook.report.numbers.results import Estimate, StackResults
 from headbook.terms import View
 
-METRIC = "type_shares"
+METRIC = ids.TYPE_SHARES
 SOME_SINK = 0.25  # of all attention, from which on a type names the sink
 Place = tuple[int, int]  # layer and head
 Key = TypeVar("Key", int, str)
@@ -78,11 +79,11 @@ def shares_by(ask: Ask, *, crosses: bool) -> Shares:
         parts = {"punctuation": marks, "words": 1 - marks}
     even = ask(METRIC, View.RENORM, "own_sentence_even")
     return Shares(
-        sink=ask("sink_share", View.RAW, ""),
+        sink=ask(ids.SINK_SHARE, View.RAW, ""),
         parts=_known(parts),
         offsets=_known({int(k): ask(METRIC, View.RENORM, k) for k in OFFSETS}),
         same_token=ask(METRIC, View.RENORM, "same_token"),
-        entropy=ask("relative_entropy", View.RENORM, ""),
+        entropy=ask(ids.RELATIVE_ENTROPY, View.RENORM, ""),
         column=ask(METRIC, View.RENORM, "column"),
         keys=_known({kind: ask(METRIC, View.RENORM, f"key_{kind}") for kind in KEYS}),
         odds=_odds(ask(METRIC, View.RENORM, "own_sentence"), even),
@@ -92,22 +93,22 @@ def shares_by(ask: Ask, *, crosses: bool) -> Shares:
 
 def _older(ask: Ask) -> Shares:
     """From the offset profile of all rows: what studies of older versions have."""
-    known = _known({k: ask("offset_profile", View.RENORM, str(k)) for k in range(-32, 33)})
+    known = _known({k: ask(ids.OFFSET_PROFILE, View.RENORM, str(k)) for k in range(-32, 33)})
     parts = {
         **{name: known.get(k, 0.0) for name, k in ONE_OFFSET.items()},
         "near": sum(value for k, value in known.items() if abs(k) in {2, NEAR}),
         "before": sum(value for k, value in known.items() if k < -NEAR),
         "after": sum(value for k, value in known.items() if k > NEAR),
     }
-    sink = ask("sink_share", View.RAW, "")
+    sink = ask(ids.SINK_SHARE, View.RAW, "")
     # With a sink the column that fits is the sink's own.
-    column = ask("pattern", View.RAW, "column") if sink < SOME_SINK else math.nan
+    column = ask(ids.PATTERN, View.RAW, "column") if sink < SOME_SINK else math.nan
     return Shares(
         sink=sink,
         parts=parts if known else {},
         offsets={k: value for k, value in known.items() if 1 < abs(k) < 32},
-        same_token=ask("attention_to", View.RENORM, "same_token"),
-        entropy=ask("relative_entropy", View.RENORM, ""),
+        same_token=ask(ids.ATTENTION_TO, View.RENORM, "same_token"),
+        entropy=ask(ids.RELATIVE_ENTROPY, View.RENORM, ""),
         column=column,
         exact=False,
     )

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import Ratios, Reservoir
 from headbook.analysis.arithmetic import divide
-from headbook.metrics import all_metrics
+from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import Finished, SampledMetric
 from headbook.study.summaries.sums import HeadColumn, HeadTable, SampleSums
 from headbook.terms import View
 
-VARIABILITY = "variability"
+VARIABILITY = ids.VARIABILITY
 UNIFORM, ABOUT = -2, -1  # where they stand behind the heads
 
 

@@ -11,9 +11,10 @@ import pandas as pd
 from headbook.analysis.accumulators import FIELDS, HALVES, Ratios
 from headbook.analysis.arithmetic import Floats, divide
 from headbook.analysis.clouds import Estimate, largest
+from headbook.metrics import ids
 from headbook.terms import State
 
-CKA, OUTLIERS = "layer_cka", "outlier_dimensions"  # metrics with numbers beyond the columns
+CKA, OUTLIERS = ids.LAYER_CKA, ids.OUTLIER_DIMENSIONS  # metrics with numbers beyond the columns
 LISTED = 10  # dimensions of a state in the table
 TABLE = (
     "stack", "layer", "state", "metric", "label",

@@ -7,11 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arithmetic import Floats, Ints, divide
+from headbook.metrics import ids as metric_ids
 from headbook.terms import State
 
 Scalar = TypeVar("Scalar", np.float64, np.int64)
 STATES = (State.MID, State.OUT)
-TYPE_METRIC = "cosine_to_input"  # what the path of a type is made of
+TYPE_METRIC = metric_ids.COSINE_TO_INPUT  # what the path of a type is made of
 
 
 @dataclass(frozen=True, eq=False)
