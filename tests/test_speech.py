@@ -102,12 +102,12 @@ def rows_of(page: SpeechPage, direction: Direction) -> dict[str, dict[str, Any]]
 def layers_of(page: SpeechPage, direction: Direction) -> dict[str, list[tuple[str, ...]]]:
     """Ratio and share of each tag in each layer, with the class of their cell."""
     return {
-        row.name: [shown(cell) for cell in row.cells]
+        row.name: [cell_texts(cell) for cell in row.cells]
         for row in section_of(page, direction).layers.rows
     }
 
 
-def shown(cell: Any) -> tuple[str, ...]:
+def cell_texts(cell: Any) -> tuple[str, ...]:
     ratio, _, part = cell.parts
     return ratio, part.text, cell.style
 

@@ -47,13 +47,15 @@ class DirectionSection:
     """The parts of speech of words that are looked at, or of words that look.
 
     Attributes:
-        direction: which of the two.
+        direction: which of the two, in words.
+        received: whether these words are looked at.
         heads: how often each occurs, and the head with the highest ratio, chosen on one half of
             the sentences and reported on the other.
         layers: heads together, by layer.
     """
 
     direction: str
+    received: bool
     heads: Table
     layers: Table
 
@@ -141,6 +143,7 @@ def _direction(results: StackResults, direction: Direction) -> DirectionSection:
     tags = tags_of(results, direction)
     return DirectionSection(
         direction,
+        received,
         Table(
             (*HEADS, "of all attention" if received else "uniform attention", "heads above 2×"),
             tuple(_rows(results, direction, tags)),
