@@ -34,7 +34,7 @@ from headbook.pages.parts.text import running_text
 from headbook.pages.sentence.page import sentence_pages
 from headbook.report.findings import Link
 from headbook.report.numbers.results import Estimate, results
-from headbook.report.wording import (
+from headbook.report.wording import (, label_name, unbroken
     MISSING,
     counted,
     head_file,
@@ -165,11 +165,13 @@ def test_the_table_of_a_head_has_the_numbers_of_the_study(any_site: Site) -> Non
         for page in head_pages(result):
             layer, head = map(int, page.path[-10:-5].removeprefix("L").split("-H"))
             row = page.numbers.rows[0]
-            link, *_ = row.head.parts if isinstance(row.head, Words) else [row.head]
+            link, *rest = row.head.parts if isinstance(row.head, Words) else [row.head]
             assert isinstance(link, Link)
             metric = all_metrics()[link.href.removeprefix("metrics/").removesuffix(".html")]
             share = metric.limits == (0, 1)
-            values = [heads[stack, layer, head, metric.id, view, metric.headline] for view in View]
+            named = [each for each in metric.labels if f": {unbroken(label_name(each))}" in rest]
+            label = named[0] if named else ""
+            values = [heads[stack, layer, head, metric.id, view, label] for view in View]
             assert [c.text for c in row.cells if isinstance(c, Cell)] == [
                 number(v, share=share) for v in values
             ]
