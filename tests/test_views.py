@@ -34,14 +34,16 @@ from headbook.pages.parts.text import running_text
 from headbook.pages.sentence.page import sentence_pages
 from headbook.report.findings import Link
 from headbook.report.numbers.results import Estimate, results
-from headbook.report.wording import (, label_name, unbroken
+from headbook.report.wording import (
     MISSING,
     counted,
     head_file,
     head_name,
     interval,
+    label_name,
     number,
     percent,
+    unbroken,
     visible,
     with_unit,
 )
