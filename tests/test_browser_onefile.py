@@ -22,8 +22,8 @@ import test_browser_sentence as sentence
 from browser import WIDE, Open, Record, Windows, each, sideways, violations
 from headbook.site.bundle.pack import pack
 from pages import html_of, ids
+from pdfs import things
 from sites import Once, Site
-from test_solid import things
 
 pytest_plugins = ["windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -1,10 +1,8 @@
 """Figures on the site: their numbers as files, and what stands under them."""
 
-import contextlib
 import csv
 import io
 import re
-import zlib
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +21,7 @@ from headbook.site.export import figure_files
 from headbook.site.papers.figures import study_figures
 from headbook.study.study import Study
 from pages import elements, html_of, text_of
+from pdfs import things, unpacked
 from sites import Site
 
 pytestmark = pytest.mark.slow
@@ -103,13 +102,9 @@ def type_sizes(pdf: bytes, unit: float = 0.75) -> set[float]:
         unit: points of a pixel, for groups that are drawn apart (forms) and then placed.
     """
     found = set()
-    for about, stream in re.findall(
-        rb"obj\s*<<(.{0,900}?)>>\s*stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL
-    ):
-        with contextlib.suppress(zlib.error):
-            content = zlib.decompressobj().decompress(stream)
-            if content.startswith(b"q"):  # what is drawn; others hold fonts
-                found |= drawn_sizes(content, unit if b"/Form" in about else 1.0)
+    for about, content in things(pdf).values():
+        if content.startswith(b"q"):  # what is drawn; others hold fonts
+            found |= drawn_sizes(content, unit if b"/Form" in about else 1.0)
     return found
 
 
@@ -122,7 +117,7 @@ def test_files_are_as_wide_as_a_page_and_a_column_with_letters_that_can_be_read(
         drawn = figure_files(figure)
         for ending, inches in (("", 6.9), ("-column", 3.3)):
             pdf, path = drawn[f"{ending}.pdf"], f"{name}{ending}"
-            box = re.findall(rb"/MediaBox \[([^\]]*)\]", pdf)[0].split()
+            box = re.findall(rb"/MediaBox \[([^\]]*)\]", unpacked(pdf))[0].split()
             assert float(box[2]) == pytest.approx(72 * inches, abs=0.1), path
             assert f'width="{inches}in"' in drawn[f"{ending}.svg"].decode("utf-8")
             sizes = type_sizes(pdf)

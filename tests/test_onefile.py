@@ -19,10 +19,11 @@ from headbook.site.bundle.pack import Packed, pack
 from headbook.site.markup import from_letters, values
 from headbook.site.stylesheet import bare
 from pages import elements, html_of, links, text_of, tree
+from pdfs import things
 from sites import Site
 from test_anonymous import AUTHOR, DATE, TELLING, telling
 from test_pack import refusal
-from test_solid import by_row, restored, things
+from test_solid import by_row, restored
 
 __all__ = ["telling"]  # a fixture
 pytestmark = pytest.mark.slow

@@ -1,14 +1,12 @@
 """Files in blocks come back as they were, and what stands before in a block costs little."""
 
-import re
 import zlib
 from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headbook.site.bundle.solid import blocks, by_column, plain_pdf, thinned
-from sites import Site
+from headbook.site.bundle.solid import blocks, by_column, thinned
 
 PIECES = [bytes(range(i, i + 90)) for i in range(0, 60, 7)]
 
@@ -50,25 +48,6 @@ def by_row(content: bytes, columns: int) -> bytes:
     return b"".join(b",".join(row) + b"\n" for row in rows)
 
 
-def things(pdf: bytes) -> dict[int, tuple[bytes, bytes]]:
-    """The objects of a PDF where its table says that they are, streams decompressed."""
-    start = int(re.findall(rb"startxref\n(\d+)", pdf)[0])
-    count = int(re.findall(rb"xref\n0 (\d+)\n", pdf[start:])[0])
-    lines = pdf[start:].split(b"\n")[3 : 2 + count]
-    found = {}
-    for number, line in enumerate(lines, start=1):
-        assert re.fullmatch(rb"\d{10} 00000 n[ \r]{1,2}", line)
-        thing = pdf[int(line[:10]) :]
-        assert thing.startswith(b"%d 0 obj\n" % number)
-        head, mark, rest = thing[: thing.index(b"endobj")].partition(b"stream\n")
-        size = int(re.findall(rb"/Length (\d+)", head)[0]) if mark else 0
-        assert not mark or rest[size:].split() == [b"endstream"]
-        packed = b"/FlateDecode" in head
-        basic = re.sub(rb"  /Filter /FlateDecode\n|/Length \d+", b"", head)
-        found[number] = (basic, zlib.decompress(rest[:size]) if packed else rest[:size])
-    return found
-
-
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(PIECES)), max_size=30))
 def test_what_was_taken_out_comes_back(pieces: list[bytes]) -> None:
     content = b"".join(pieces)
@@ -100,15 +79,3 @@ def test_files_of_a_kind_share_a_block() -> None:
     names = ["heads/a.html", "heads/b.html", "data/a.csv", "data/b.csv", "figures/a.svg"]
     found = [*blocks((name, name.encode()) for name in names)]
     assert [[*block.files] for block in found] == [names[:2], names[2:3], names[3:4], names[4:]]
-
-
-def test_a_pdf_is_the_same_without_its_compression(small_site: Site) -> None:
-    """Every object, where the table says it is; what has another build stays."""
-    for file in sorted((small_site.folder / "figures").glob("*.pdf"))[:3]:
-        packed = file.read_bytes()
-        basic = plain_pdf(packed)
-        assert b"FlateDecode" in packed
-        assert b"FlateDecode" not in basic
-        assert things(basic) == things(packed)
-        assert basic.endswith(b"%%EOF")
-    assert plain_pdf(b"%PDF-1.7\nother") == b"%PDF-1.7\nother"

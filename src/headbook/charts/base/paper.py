@@ -10,7 +10,7 @@ from typing import Any
 
 import vl_convert
 
-from headbook.charts.base.pdf import in_order
+from headbook.charts.base.pdf import small
 from headbook.charts.base.render import Figure, Picture, still, svg_of
 
 WIDTHS = {"": 6.9, "-column": 3.3}  # inches, by the ending of a file's name
@@ -49,7 +49,7 @@ def files(picture: Picture, *, columns: bool = True) -> dict[str, bytes]:
     for end, (svg, inches) in drawn.items():
         whole, points = on_paper(svg, inches)
         found[f"{end}.svg"] = whole.encode()
-        found[f"{end}.pdf"] = in_order(vl_convert.svg_to_pdf(points))
+        found[f"{end}.pdf"] = small(vl_convert.svg_to_pdf(points))
     return found
 
 

@@ -1,63 +1,173 @@
-"""The same bytes for the same picture: fonts and resources of a PDF come in any order."""
+"""PDF in as few bytes as it takes, the same ones for the same picture.
+
+What vl-convert writes has fonts made for screens, text that is not compressed, and fonts and
+resources in any order.
+"""
 
 import re
-from itertools import pairwise
-from typing import NamedTuple
+import struct
+import zlib
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
+from headbook.charts.base.truetype import without_hints
+
+OBJECT = re.compile(rb"(\d+) 0 obj\n(.*?)(?:endobj|stream\r?\n)", re.DOTALL)
 ENTRIES = re.compile(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n){2,}")  # of a dictionary
-TABLE = re.compile(rb"\nxref\n0 \d+\n(.*?)trailer.*startxref\n(\d+)\n%%EOF\s*$", re.DOTALL)
-PLACE = re.compile(rb"^(\d{10}) 00000 n", re.MULTILINE)
-REFERENCE = re.compile(rb"\b(\d+)(?= 0 R\b)")
-FONT, PARTS = b"/Subtype /Type0", 4  # a font, and the objects behind it that are its own
+REFERENCE = re.compile(rb"\b\d+(?= 0 R\b)")
+FONT = re.compile(rb"/FontFile2 (\d+) 0 R")
+LENGTH, FLATE = re.compile(rb"  /Length (\d+)\n"), b"  /Filter /FlateDecode\n"
+TOGETHER, TABLE, ROOT = b"  /Type /ObjStm\n", b"  /Type /XRef\n", b"/Type /Catalog"
+HEADER, END = b"%PDF-1.7\n%\x80\x80\x80\x80\n", b"startxref\n%d\n%%%%EOF"
 
 
-class Object(NamedTuple):
-    """One object of a file, with its number."""
+@dataclass(frozen=True)
+class Object:
+    """One object of a file.
 
-    number: int
-    content: bytes
+    Attributes:
+        head: all of it but its stream, without length and compression of that.
+        stream: uncompressed, unless it has a filter that is not deflate; None where there is none.
+    """
 
-    def renumbered(self, numbers: dict[int, int]) -> "Object":
-        """With other numbers for itself and for what it refers to; streams hold no references."""
-        own = numbers.get(self.number, self.number)
-        head, stream, rest = self.content.partition(b"stream\n")
-        head = re.sub(rb"^\d+", str(own).encode(), head)
-        head = REFERENCE.sub(lambda m: str(numbers.get(int(m[1]), int(m[1]))).encode(), head)
-        return Object(own, head + stream + rest)
+    head: bytes
+    stream: bytes | None = None
+
+    def compressed(self) -> "Object":
+        """With a deflated stream."""
+        if self.stream is None or b"/Filter" in self.head:
+            return self
+        return Object(_with(self.head, FLATE), zlib.compress(self.stream, 9))
+
+    def written(self, number: int) -> bytes:
+        """As it stands in a file."""
+        if self.stream is None:
+            return b"%d 0 obj\n%sendobj\n" % (number, self.head)
+        head = _with(self.head, b"  /Length %d\n" % len(self.stream))
+        return b"%d 0 obj\n%sstream\n%s\nendstream\nendobj\n" % (number, head, self.stream)
 
 
-def in_order(pdf: bytes) -> bytes:
-    """Sort the dictionaries of resources, and the fonts where there are several."""
-    pdf = ENTRIES.sub(lambda match: b"".join(sorted(match[0].splitlines(keepends=True))), pdf)
-    table = TABLE.search(pdf)
-    if pdf.count(FONT) < 2 or table is None:
+def small(pdf: bytes) -> bytes:
+    """The same picture and the same text to copy.
+
+    Args:
+        pdf: as vl-convert writes it.
+    """
+    objects = _in_order(_with_light_fonts(read(pdf)))
+    inside = {number: each.head for number, each in objects.items() if each.stream is None}
+    group, table = len(objects) + 1, len(objects) + 2
+    apart = {number: each for number, each in objects.items() if number not in inside}
+    content, places = _body(apart | {group: _together(inside)}, packed=True)
+    rows = {0: (0, 0, 0), table: (1, len(content), 0)}
+    rows |= {number: (1, place, 0) for number, place in places.items()}
+    rows |= {number: (2, group, i) for i, number in enumerate(inside)}
+    about = b"<<\n%s  /W [1 4 2]\n%s>>\n" % (TABLE, _trailer(objects, table + 1))
+    last = Object(about, b"".join(struct.pack(">BLH", *row) for _, row in sorted(rows.items())))
+    return content + last.compressed().written(table) + END % len(content)
+
+
+def plain(pdf: bytes) -> bytes:
+    """A file of `small` without compression, for what compresses many files together.
+
+    One of another build stays as it is.
+    """
+    objects = read(pdf)
+    if not objects:
         return pdf
-    found = {int(p): n for n, p in enumerate(PLACE.findall(table[1]), start=1)}
-    places = [*sorted(found), table.start() + 1]
-    objects = [Object(found[start], pdf[start:end]) for start, end in pairwise(places)]
-    return _written(pdf[: places[0]], _sorted(objects), pdf[table.start() + 1 :], table)
+    content, places = _body(objects, packed=False)
+    rows = b"".join(b"%010d 00000 n \n" % place for _, place in sorted(places.items()))
+    table = b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, rows)
+    trailer = b"trailer\n<<\n%s>>\n" % _trailer(objects, len(objects) + 1)
+    return content + table + trailer + END % len(content)
 
 
-def _sorted(objects: list[Object]) -> list[Object]:
-    """Fonts by their numbers, which follow their use; their own objects are numbered like that."""
-    starts = [i for i, each in enumerate(objects) if FONT in each.content]
-    groups = [objects[i : i + 1 + PARTS] for i in starts]
-    first, after = starts[0], starts[-1] + 1 + PARTS
-    pool = sorted(part.number for group in groups for part in group[1:])
-    ordered = sorted(groups, key=lambda group: group[0].number)
-    own = [part.number for group in ordered for part in group[1:]]
-    numbers = dict(zip(own, pool, strict=True))
-    fonts = [part.renumbered(numbers) for group in ordered for part in group]
-    return [*objects[:first], *fonts, *objects[after:]]
+def read(pdf: bytes) -> dict[int, Object]:
+    """The objects of a file by number, as vl-convert, `small` or `plain` wrote it.
+
+    Returns:
+        Nothing where the file has another build.
+    """
+    found: dict[int, Object] = {}
+    place = 0
+    while (match := OBJECT.search(pdf, place)) is not None:
+        number, head, place = int(match[1]), match[2], match.end()
+        length = LENGTH.search(head)
+        if not match[0].endswith(b"\n") or length is None:
+            found[number] = Object(head)
+            continue
+        stream, place = pdf[place : place + int(length[1])], place + int(length[1])
+        packed, head = FLATE in head, LENGTH.sub(b"", head).replace(FLATE, b"")
+        found |= _given(number, Object(head, zlib.decompress(stream) if packed else stream))
+    return found
 
 
-def _written(start: bytes, objects: list[Object], end: bytes, table: "re.Match[bytes]") -> bytes:
-    """The file with the places of its objects as they are now."""
-    position, places = len(start), {}
-    for each in objects:
-        places[each.number] = position
-        position += len(each.content)
-    numbers = iter(sorted(places))
-    rows = PLACE.sub(lambda _: b"%010d 00000 n" % places[next(numbers)], end)
-    rows = re.sub(rb"(?<=startxref\n)\d+", str(position).encode(), rows)
-    return start + b"".join(each.content for each in objects) + rows
+def _given(number: int, thing: Object) -> dict[int, Object]:
+    """An object with a stream, or those that it holds; the table of places is none."""
+    if TABLE in thing.head:
+        return {}
+    if TOGETHER not in thing.head or thing.stream is None:
+        return {number: thing}
+    first = thing.stream.index(b"\n") + 1
+    numbers = [*map(int, thing.stream[:first].split())]
+    ends = [*numbers[1::2], len(thing.stream) - first]
+    heads = [thing.stream[first + start : first + end] for start, end in pairwise(ends)]
+    return {n: Object(head) for n, head in zip(numbers[::2], heads, strict=True)}
+
+
+def _with(head: bytes, entry: bytes) -> bytes:
+    return head.replace(b"<<\n", b"<<\n" + entry, 1)
+
+
+def _with_light_fonts(objects: dict[int, Object]) -> dict[int, Object]:
+    """Fonts without what pages do not use."""
+    fonts = {int(n): objects[int(n)] for o in objects.values() for n in FONT.findall(o.head)}
+    light = {
+        n: replace(font, stream=without_hints(font.stream or b"")) for n, font in fonts.items()
+    }
+    return objects | light
+
+
+def _in_order(objects: dict[int, Object]) -> dict[int, Object]:
+    """Entries by name, objects numbered in the order in which the first one leads to them."""
+    heads = {
+        number: ENTRIES.sub(lambda m: b"".join(sorted(m[0].splitlines(keepends=True))), each.head)
+        for number, each in objects.items()
+    }
+    roots = [number for number, head in heads.items() if ROOT in head]
+    numbers: dict[int, int] = {}
+    waiting = roots
+    while waiting:
+        number = waiting.pop()
+        if number not in numbers:
+            numbers[number] = len(numbers) + 1
+            waiting += [int(each) for each in reversed(REFERENCE.findall(heads[number]))]
+    return {
+        new: replace(
+            objects[old],
+            head=REFERENCE.sub(lambda m: b"%d" % numbers[int(m[0])], heads[old]),
+        )
+        for old, new in numbers.items()
+    }
+
+
+def _together(heads: dict[int, bytes]) -> Object:
+    """Objects without streams as the stream of one; their numbers and places come first."""
+    starts = accumulate(map(len, heads.values()), initial=0)
+    first = b" ".join(b"%d %d" % pair for pair in zip(heads, starts, strict=False)) + b"\n"
+    about = b"<<\n%s  /N %d\n  /First %d\n>>\n" % (TOGETHER, len(heads), len(first))
+    return Object(about, first + b"".join(heads.values()))
+
+
+def _body(objects: dict[int, Object], *, packed: bool) -> tuple[bytes, dict[int, int]]:
+    """Objects one after the other, and where each starts."""
+    content, places = HEADER, {}
+    for number, each in objects.items():
+        places[number] = len(content)
+        content += (each.compressed() if packed else each).written(number)
+    return content, places
+
+
+def _trailer(objects: dict[int, Object], size: int) -> bytes:
+    """The entries that say how many objects there are, and which comes first."""
+    root = next(number for number, each in objects.items() if ROOT in each.head)
+    return b"  /Size %d\n  /Root %d 0 R\n" % (size, root)

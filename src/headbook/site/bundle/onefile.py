@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
+from headbook.charts.base.pdf import plain
 from headbook.errors import StudyError
 from headbook.resources import folder
-from headbook.site.bundle.solid import Block, blocks, plain_pdf
+from headbook.site.bundle.solid import Block, blocks
 from headbook.site.export import walk
 from headbook.site.markup import letters, values
 from headbook.site.stylesheet import bare
@@ -74,7 +75,7 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
             continue
         content = file.read_bytes()
         if name.endswith(".pdf"):
-            content = plain_pdf(content)
+            content = plain(content)
         if name.startswith("data/") and name.endswith(".js"):
             content = values(content.decode()).encode()
         yield name, content

@@ -6,7 +6,6 @@ deflated. Tables stand column by column, figures as PDF without their own compre
 ``templates/onefile.js`` has the other direction.
 """
 
-import re
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -18,8 +17,6 @@ LONG = 256  # bytes that are compared at once
 PARTS = {"entries", "paths", "layers"}  # by which files of a folder differ
 PAGES = (".html", ".svg", ".pdf")  # that repeat much, and folders of which the same is true;
 PARTED = ("data/later/", "data/heads/")  # elsewhere `thinned` takes long for little
-STREAM = re.compile(rb"\bstream\r?\n")
-FLATE = b"  /Filter /FlateDecode\n"
 
 
 class Block(NamedTuple):
@@ -87,37 +84,6 @@ def by_column(table: bytes) -> bytes | None:
     rows = [line.split(b",") for line in table.split(b"\n")]
     whole = rows.pop() == [b""] and b'"' not in table and len({*map(len, rows)}) == 1
     return b"\n".join(b"\n".join(column) for column in zip(*rows, strict=True)) if whole else None
-
-
-def plain_pdf(content: bytes) -> bytes:
-    """A PDF whose streams are not compressed; the same one if it has another build than ours."""
-    start = content.rfind(b"\nxref\n") + 1
-    table = re.match(rb"xref\n0 (\d+)\n", content[start:])
-    if not start or table is None:
-        return content
-    entries = content[start + table.end() :]
-    places = [int(entries[20 * i : 20 * i + 10]) for i in range(int(table[1]))]
-    order = sorted(range(1, len(places)), key=places.__getitem__)
-    ends = [*(places[i] for i in order[1:]), start]
-    made, moved = content[: places[order[0]]], dict.fromkeys(range(len(places)), 0)
-    for number, end in zip(order, ends, strict=True):
-        moved[number] = len(made)
-        made += _inflated(content[places[number] : end])
-    lines = [b"0000000000 65535 f \n", *(b"%010d 00000 n \n" % moved[i] for i in sorted(order))]
-    trailer = content[content.rindex(b"trailer") : content.rindex(b"startxref")]
-    return made + table[0] + b"".join(lines) + trailer + b"startxref\n%d\n%%%%EOF" % len(made)
-
-
-def _inflated(thing: bytes) -> bytes:
-    """An object of a PDF, its stream as it was before it was compressed."""
-    begin = STREAM.search(thing)
-    if begin is None or FLATE not in thing[: begin.start()]:
-        return thing
-    head, rest = thing[: begin.start()].replace(FLATE, b""), thing[begin.start() :]
-    inflater = zlib.decompressobj()
-    stream = inflater.decompress(thing[begin.end() :])
-    head = re.sub(rb"/Length \d+", b"/Length %d" % len(stream), head)
-    return head + rest[: begin.end() - begin.start()] + stream + inflater.unused_data
 
 
 def thinned(content: bytes) -> tuple[bytes, bytes, bytes, bytes]:
