@@ -24,7 +24,7 @@ import headbook
 from documents import DOCUMENTS, ROOT, all_commands, blocks, commands, name, read
 from headbook.cli import main as cli
 
-LANGUAGES = {"sh", "python", "toml", "yaml"}
+LANGUAGES = {"sh", "python", "toml", "yaml", "text"}
 FAMILIES = {  # what stands for the models of documents
     "demo": "bert",
     "bert-base-uncased": "bert",
