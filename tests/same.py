@@ -18,7 +18,7 @@ from headbook import Study
 
 TABLES = (
     "heads", "layers", "controls", "compared", "pairs", "groups", "minimal_pairs", "geometry",
-    "types", "top_tokens", "tokens", "nearest",
+    "types", "top_tokens", "tokens", "nearest", "importance", "head_groups", "pruning",
 )  # fmt: skip
 WITHIN = 1e-6  # of a number, or of 1 where it is smaller
 

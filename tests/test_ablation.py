@@ -1,5 +1,6 @@
 """What is lost without a head, against one sentence, one head and one plain hook at a time."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -15,12 +16,13 @@ import tiny
 from bare import Bare
 from headbook.attention.frame import Frame
 from headbook.attention.replacements import OWN, Heads
-from headbook.model.architecture import examine
+from headbook.model.architecture import Call, examine
 from headbook.model.intervention import intervened
 from headbook.model.model import load_model
 from headbook.model.vocabulary.judges import Words, judge_of
 from headbook.model.vocabulary.lens import Lens, read_lens
 from headbook.passes.ablation.effects import Ablator, Effects, Means
+from headbook.passes.ablation.resample import Others
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Replacement, Side, Stack, Target
 from headbook.text.batch import Batch
@@ -239,6 +241,56 @@ def test_effects_equal_plain_hooks_sentence_by_sentence(
             assert effects.changes[loss_name][row, column] == pytest.approx(lost, abs=SMALL)
             assert effects.changes[kl_name][row, column] == pytest.approx(kl, abs=SMALL)
     assert np.abs(effects.changes[loss_name]).max() > 1e-3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_resampled_heads_borrow_from_sentences_of_similar_length(
+    family: str, case: Callable[..., Case]
+) -> None:
+    """The mean over three draws; position by position, the last token where a donor is shorter."""
+    it = case(family)
+    call = it.ablator.heads.architecture.calls[-1]
+    head = HeadName(call.stack, call.layer, 2)
+    others = Others.of(it.ablator.heads, it.ablator.judge, it.batches, {call})
+    parts = [
+        it.ablator.effects(b, [[head]], Replacement.RESAMPLE, Means(), others) for b in it.batches
+    ]
+    effects, true = Effects.together(parts), scored(it)
+    naive = Naive(it, [[*row] if family == "bert" else [] for row in true])
+    z = [naive.run(number, {})[1][head.stack, head.layer][:, 16:24] for number in range(len(TEXTS))]
+    digest = [
+        [
+            hashlib.blake2b(
+                b"".join(int(k).to_bytes(8, "big") for k in two), digest_size=8
+            ).digest()
+            for two in ((one, other) for other in KEYS)
+        ]
+        for one in KEYS
+    ]
+    for row, number in enumerate(np.argsort(KEYS)):
+        donors = sorted({*range(len(TEXTS))} - {number}, key=lambda k: digest[number][k])[:3]
+        logs = scipy.special.log_softmax(naive.run(number, {})[0], -1)
+        lost = []
+        for donor in donors:
+            places = [min(i, len(z[donor]) - 1) for i in range(len(z[number]))]
+            other = scipy.special.log_softmax(naive.run(number, {head: z[donor][places]})[0], -1)
+            lost.append(sum(logs[i, t] - other[i, t] for i, t in true[number].items()))
+        loss = it.ablator.judge.targets[0]
+        assert effects.changes[loss][row, 0] == pytest.approx(np.mean(lost), abs=SMALL)
+
+
+def test_donors_are_different_sentences_at_least_as_long_if_there_are_any() -> None:
+    call, key = Call("self", 0), np.arange(40, dtype=np.uint64)
+    length = np.repeat(np.arange(2, 22), 2)
+    output = torch.arange(40.0)[:, None, None, None].expand(40, 21, 1, 1)
+    others = Others(key, {call: length}, {call: output})
+    for own in key:
+        drawn = [others.borrowed(call, key[[own]], 3, draw)[0, 0, 0, 0] for draw in range(3)]
+        donors = [int(each) for each in drawn]
+        assert len({*donors, int(own)}) == 4
+        apart = length[donors] - length[int(own)]
+        assert (apart >= 0).all() or length[int(own)] > 16
+        assert (np.abs(apart) <= 10).all()
 
 
 def test_without_a_head_of_words_states_are_compared(case: Callable[..., Case]) -> None:

@@ -9,7 +9,7 @@ from headbook import render
 from headbook.study.study import Study
 from same import WITHIN, differences
 
-LATER = {"exemplars", "top_tokens"}  # of which the stored study has less, or none
+LATER = {"exemplars", "importance", "top_tokens"}  # of which the stored study has less, or none
 
 
 @pytest.fixture(scope="module")

@@ -39,6 +39,7 @@ DOORS = {
     "altair": {
         "charts.base.render",
         "charts.base.unchecked",
+        "charts.importance",
         "charts.vega.draw",
         "charts.vega.geometry",
         "charts.vega.occurrences",

@@ -34,7 +34,7 @@ def expected_pages(site: Site) -> set[str]:
     study = site.study
     pages = {"index.html", "methods.html", "data.html", "about.html", "404.html"}
     pages |= {"metrics/index.html", "sentences/index.html", "speech.html", "reproducing.html"}
-    pages |= {"syntax.html", "heads.html"}
+    pages |= {"syntax.html", "heads.html", "importance.html"}
     pages |= {"tokens.html"} if len(study.types) else set()
     pages |= {"similar.html"} if len(study.pairs) else set()
     pages |= {"alignment.html"} if any(s.crosses for s in study.manifest.stacks) else set()

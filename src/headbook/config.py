@@ -18,6 +18,7 @@ DEMO_OUT = "site"  # where the demo goes unless it is told otherwise
 SUPPLEMENT = "supplement.zip"  # the same of an archive
 REPORT = "report.html"  # and of a site in one file
 PRECISIONS = ("float32", "bfloat16")
+LEVELS = ("off", "fast", "full")  # of importance
 UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9}  # of sizes, in bytes
 SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]b)", re.IGNORECASE)
 DTYPES = ("float32", "float64", "float16", "bfloat16")
@@ -99,6 +100,15 @@ class Config:
         200,
         "Sentences, chosen by a hash of their content, for measures that need several passes or "
         "all pairs of heads.",
+    )
+    importance: str = option(
+        "fast",
+        "Whether heads are taken away to see what the model needs them for: off; fast (estimates "
+        "for all heads, exact numbers for the 20 with the largest ones and 20 others, at most 40 "
+        "forward passes over a sample); or full (every head, groups, and pruning curves).",
+    )
+    importance_sentences: int = option(
+        100, "Sentences, chosen by a hash of their content, on which heads are taken away."
     )
     metrics: str = option("all", "Metrics to compute, separated by commas; or 'all'.")
     facet: str = option(
@@ -183,6 +193,9 @@ class Config:
         self._check(self.neuron_sentences >= 0, "neuron_sentences", "at least 0")
         self._check(self.vocabulary_sentences >= 1, "vocabulary_sentences", "at least 1")
         self._check(1 <= self.sample_sentences <= 2000, "sample_sentences", "1 to 2000")
+        self._check(self.importance in LEVELS, "importance", f"one of {', '.join(LEVELS)}")
+        few = 2 <= self.importance_sentences <= 2000
+        self._check(few, "importance_sentences", "2 to 2000")
         for name in ("language", "target_language"):
             well_formed = getattr(self, name).replace("-", "")
             self._check(well_formed.isalnum(), name, "a language code such as 'en', or 'none'")

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtrit
 
 from headbook.analysis.arithmetic import Floats, divide
 from headbook.terms import Spread
@@ -131,3 +131,31 @@ def _of_anything(value: Floats, error: Floats, reach: Floats) -> tuple[Floats, F
     """Student's t; a spread of 0 is no evidence."""
     half = np.where(error > 0, reach * error, np.nan)
     return value - half, value + half
+
+
+def at_most(found: int, of: int, level: float = 0.95) -> float:
+    """Upper bound of a share of which a random sample has ``found`` (Clopper & Pearson 1934)."""
+    return float(betaincinv(found + 1, of - found, level)) if found < of else 1.0
+
+
+def of_signed(n: Floats, d: Floats, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
+    """Ratios of sums whose denominators may be negative, with intervals clustered by sentence.
+
+    There is no interval where it is not sure on which side of 0 the sum of the denominators lies,
+    nor below `FEW` sentences.
+
+    Args:
+        n, d: *Shape:* ``(sentence, *cells)``.
+    """
+    count = len(d)
+    reach = float(stdtrit(max(count - 1, 1), (1 + level) / 2))
+    total = np.where(d.sum(0) == 0, np.nan, d.sum(0))
+    value = n.sum(0) / total
+
+    def error(parts: Floats) -> Floats:
+        found: Floats = np.sqrt(count / max(count - 1, 1) * (parts**2).sum(0))
+        return found
+
+    half = reach * error(n - value * d) / np.abs(total)
+    sure = (np.abs(total) > reach * error(d - d.mean(0))) & (count >= FEW)
+    return value, np.where(sure, value - half, np.nan), np.where(sure, value + half, np.nan)

@@ -124,7 +124,8 @@ class Sums:
     def other_half(self, group: torch.Tensor, half: torch.Tensor) -> torch.Tensor:
         """The mean of each query token's group in the half that it is not in.
 
-        A group that the other half lacks has the mean of all its tokens.
+        A group that the other half lacks has the mean of all its tokens; where the other half has
+        no tokens at all, the means are those of the sentences' own.
 
         Args:
             group: *Shape:* ``(sentence, query)``.
@@ -138,5 +139,7 @@ class Sums:
             self.total.sum(1, keepdim=True) / self.number.sum(1).clamp(min=1)[:, None, None, None]
         )
         means = torch.where(empty, every, self.total / self.number.clamp(min=1)[..., None, None])
+        nothing = (self.number.sum(1) == 0)[:, None, None, None]
+        means = torch.where(nothing, means.flip(0), means)
         found: torch.Tensor = means[(1 - half)[:, None], group]
         return found

@@ -9,6 +9,7 @@ import torch
 
 from headbook.collection.costs import Sizes, parameters_of, plan
 from headbook.collection.long import Long
+from headbook.collection.removing import with_importance
 from headbook.collection.run import Run
 from headbook.collection.size import Expected, check_limit, expected
 from headbook.config import Config
@@ -105,7 +106,7 @@ def collect(
         run.progress.say(whole.report())
         run.progress.plan(_planned(run, len(lengths)))
         check_limit(least, config.max_bytes)
-        return run.study(notes)
+        return with_importance(run, run.study(notes))
 
 
 def _graphics(device: str) -> list[int]:

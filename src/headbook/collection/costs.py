@@ -16,6 +16,8 @@ CORPUS, RANDOM, SAMPLE, PAGES = 1.4, 0.9, 1.5, 1.5  # passes, in bare ones
 OF_HEAD, AGAIN = 4.6e-5, 9e-6  # seconds for a head and a token of the sample, first and then
 LOOKUP = 1.35  # products with the vocabulary, in bare ones
 HEAD_PAGE, SENTENCE_PAGE, METRIC_PAGE = 0.03, 0.6, 0.15  # seconds
+TAKEN = {"off": 0.0, "fast": 40.0, "full": 700.0}  # bare passes in which heads are taken away
+EACH = 3.0  # of them for each head, where all are
 FIRST, FIXED = 0.6, 0.8  # what is done once at the beginning, and checks
 
 
@@ -65,6 +67,8 @@ def plan(sizes: Sizes, stacks: Mapping[str, Stack], config: Config) -> dict[str,
     corpus_sums = CORPUS * bare * sizes.tokens * sizes.sentences + FIRST
     sample, again = (sampled * (SAMPLE * bare + value * heads) for value in (OF_HEAD, AGAIN))
     random = RANDOM * bare * sizes.random
+    passes = TAKEN[config.importance] + EACH * heads * (config.importance == "full")
+    removed = passes * min(config.importance_sentences, sizes.sentences)
     drawn = heads * HEAD_PAGE + sizes.listed * SENTENCE_PAGE + sizes.metrics * METRIC_PAGE
     return {
         "corpus": corpus_sums,
@@ -74,5 +78,6 @@ def plan(sizes: Sizes, stacks: Mapping[str, Stack], config: Config) -> dict[str,
         "sentences": (PAGES * bare + lookup) * compared * sizes.tokens + FIXED,
         "exemplars": PAGES * bare * max(paged - compared, 0) * sizes.tokens,
         **dict.fromkeys(sizes.twins, corpus_sums + random + sample + again),
+        "importance": bare * removed * sizes.tokens,
         "pages": drawn / 2,
     }

@@ -314,7 +314,11 @@ class Run:
             or refusal(self.model, self.architecture)
         ):
             return SentenceData()
-        return demonstrate(self.model, self.architecture, self._batch([item]), own)
+        return demonstrate(self.model, self.architecture, self.batch([item]), own)
+
+    def smallest(self, corpus_sums: CorpusSums, size: int) -> list[Encoded]:
+        """The sentences with the smallest hashes."""
+        return [*self._encoded(_smallest(corpus_sums, size, self.long))]
 
     def _first(self) -> Iterator[Encoded]:
         """All sentences; those of a small corpus are kept, so that none is parsed again."""
@@ -343,7 +347,7 @@ class Run:
                 self.model,
                 self.architecture,
                 side,
-                self._batch([max(items, key=lambda item: len(item.tokens[side]))]),
+                self.batch([max(items, key=lambda item: len(item.tokens[side]))]),
                 self._coarse,
             )
             for side in items[0].tokens
@@ -362,11 +366,12 @@ class Run:
         """Batches by token budget; progress is told when the next one is asked for."""
         alike = not self.architecture.padded
         for group in by_budget(items, budget or self.config.batch_tokens, alike=alike):
-            yield self._batch(group)
+            yield self.batch(group)
             tokens = tokens_of(group)
             self.progress.advance(tokens, tokens)
 
-    def _batch(self, group: Sequence[Encoded]) -> Batch:
+    def batch(self, group: Sequence[Encoded]) -> Batch:
+        """Sentences as the model takes them."""
         dtype = torch.float64 if self.config.dtype == "float64" else torch.float32
         return Batch.of(group, self.model.device, dtype)
 
@@ -385,7 +390,7 @@ class Run:
                 break
             if self.architecture.padded or item.lengths == few[0].lengths:
                 few.append(item)
-        return self._batch(few)
+        return self.batch(few)
 
 
 def tokens_of(items: Iterable[Encoded]) -> int:

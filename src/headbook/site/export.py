@@ -16,6 +16,7 @@ from headbook import charts
 from headbook.report.numbers.alignmenttable import alignment_table
 from headbook.report.numbers.results import results
 from headbook.report.wording import visible
+from headbook.site.described import IMPORTANCE
 from headbook.study.sentencedata import Exemplar
 from headbook.study.study import Study
 from headbook.study.tables import MOST_OF, MOST_ROWS, UNCOMPRESSED
@@ -205,6 +206,7 @@ TABLES = {
         },
     ),
 }
+TABLES |= {name: Table(*pair) for name, pair in IMPORTANCE.items()}
 # Columns of texts from outside.
 TEXTS = (
     "token", "query", "key", "neighbour", "column", "group", "first_member", "second_member",
@@ -215,8 +217,11 @@ OPTIONAL = {
     "compared",
     "geometry",
     "groups",
+    "head_groups",
+    "importance",
     "minimal_pairs",
     "pairs",
+    "pruning",
     "top_tokens",
     "types",
 }

@@ -25,6 +25,7 @@ from headbook.pages.geometry.page import geometry_page
 from headbook.pages.groups.page import groups_page
 from headbook.pages.head.page import head_pages
 from headbook.pages.heads.page import heads_page
+from headbook.pages.importance.page import importance_page
 from headbook.pages.index.page import overview_page
 from headbook.pages.methods.page import methods_page
 from headbook.pages.metric.page import MetricPage, metric_pages, study_metrics
@@ -59,6 +60,7 @@ ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
     speech_page,
     syntax_page,
     patterns_page,
+    importance_page,
     similar_page,
     types_page,
     flow_page,

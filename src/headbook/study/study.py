@@ -14,6 +14,7 @@ from headbook.folders import settle, written_whole
 from headbook.listing import Kind
 from headbook.study import storage, tables
 from headbook.study.exemplars import choose
+from headbook.study.importancetables import groups_table, importance_table, pruning_table
 from headbook.study.likeness import check_alike
 from headbook.study.manifest import Check, Manifest, Rounding
 from headbook.study.sentencedata import Exemplar, HeadName, SentenceData
@@ -127,6 +128,21 @@ class Study:
     def top_tokens(self) -> pd.DataFrame:
         """The tokens and pairs that heads favour; columns as in ``top_tokens.csv``."""
         return top_tokens_table(self.corpus_sums.affinities, self._layers)
+
+    @cached_property
+    def importance(self) -> pd.DataFrame:
+        """A row for each number of what a head is needed for; columns as in ``importance.csv``."""
+        return importance_table(self.corpus_sums.removals)
+
+    @cached_property
+    def head_groups(self) -> pd.DataFrame:
+        """A row for each set of heads that was taken away; columns as in ``head_groups.csv``."""
+        return groups_table(self.corpus_sums.removals)
+
+    @cached_property
+    def pruning(self) -> pd.DataFrame:
+        """A row for each share of heads that was removed; columns as in ``pruning.csv``."""
+        return pruning_table(self.corpus_sums.removals)
 
     @property
     def tokens(self) -> pd.DataFrame:

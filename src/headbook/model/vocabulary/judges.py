@@ -97,16 +97,19 @@ class Words:
     Attributes:
         side: whose tokens it names.
         mask: vocabulary token that stands in place of masked ones; None for next tokens.
+        logits: whether logits of true tokens are compared, too.
     """
 
     lens: Lens
     side: Side
     mask: int | None
+    logits: bool = False
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """The loss, and the divergence."""
-        return (Target.LOSS if self.mask is None else Target.MASKED_LOSS, Target.KL)
+        """The loss, the divergence, and the logit where it is asked for."""
+        loss = Target.LOSS if self.mask is None else Target.MASKED_LOSS
+        return (loss, Target.KL, Target.LOGIT) if self.logits else (loss, Target.KL)
 
     @property
     def speaks(self) -> bool:
@@ -122,18 +125,30 @@ class Words:
         return replace(batch, texts={**batch.texts, self.side: replace(texts, ids=ids)})
 
     def counts(self, batch: Batch) -> torch.Tensor:
-        """Scored tokens, the same for both."""
-        return (self._true(batch) >= 0).sum(1).expand(2, -1)
+        """Scored tokens, the same for all."""
+        return (self._true(batch) >= 0).sum(1).expand(len(self.targets), -1)
 
     def full(self, batch: Batch, states: torch.Tensor) -> Sums:
         """The loss."""
-        loss, _ = self._scored(batch, states[None])
+        loss, _, _ = self._scored(batch, states[None])
         return {self.targets[0]: loss[0]}
 
     def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Sums:
-        """Of the loss, and the divergence from what the whole model says."""
-        loss, divergence = self._scored(batch, torch.cat([states[None], others]))
-        return dict(zip(self.targets, (loss[1:] - loss[0], divergence[1:]), strict=True))
+        """Of loss and logit, and the divergence from what the whole model says."""
+        loss, divergence, logit = self._scored(batch, torch.cat([states[None], others]))
+        found = loss[1:] - loss[0], divergence[1:], logit[1:] - logit[0]
+        return dict(zip(self.targets, found, strict=False))
+
+    def centred(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
+        """Logits of the true tokens above the mean of all. *Shape:* ``(scored token,)``.
+
+        Args:
+            logits: what the whole model says. *Shape:* ``(sentence, token, entry)``.
+        """
+        true = self._true(batch)
+        chosen = true >= 0
+        found: torch.Tensor = _centred(logits[chosen], true[chosen])
+        return found
 
     def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
         """The loss; and the log probability of tokens that the model itself draws.
@@ -157,13 +172,13 @@ class Words:
             )
             yield Slope(Target.KL, logs.gather(-1, drawn).sum(), squared=True)
 
-    def _scored(self, batch: Batch, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Loss and divergence from the first pass. *Shape:* ``(pass, sentence)`` each."""
+    def _scored(self, batch: Batch, states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Loss, divergence from the first pass and logit. *Shape:* ``(pass, sentence)`` each."""
         true = self._true(batch)
         chosen = true >= 0
         sentence = chosen.nonzero()[:, 0]
         size = max(1, BLOCK // self.lens.size // len(states))
-        found = states.new_zeros((2, len(states), len(true)), dtype=torch.float64)
+        found = states.new_zeros((3, len(states), len(true)), dtype=torch.float64)
         blocks = zip(
             states[:, chosen].split(size, 1),
             true[chosen].split(size),
@@ -175,8 +190,9 @@ class Words:
             logs = logits.log_softmax(-1)
             loss = -logs.gather(-1, ids.expand(len(logs), -1)[..., None])[..., 0]
             divergence = (logs[:1].exp() * (logs[:1] - logs)).sum(-1)
-            found.index_add_(2, owner, torch.stack([loss, divergence]).double())
-        return found[0], found[1]
+            sums = loss, divergence, _centred(logits, ids.expand(len(logs), -1))
+            found.index_add_(2, owner, torch.stack(sums).double())
+        return tuple(found)
 
     def _true(self, batch: Batch) -> torch.Tensor:
         """The tokens that are scored, where; -1 elsewhere. *Shape:* ``(sentence, token)``."""
@@ -243,17 +259,25 @@ class States:
                 )
 
 
-def judge_of(lens: Lens | None, side: Side, mask: int | None) -> Words | States:
+def judge_of(
+    lens: Lens | None, side: Side, mask: int | None, *, logits: bool = False
+) -> Words | States:
     """The judge of a model.
 
     Args:
         lens: its language-model head; None without one.
         side: of its last states.
         mask: its mask token; None where it has none.
+        logits: whether logits of true tokens are compared, too, where there are any.
     """
     if lens is None or (not lens.causal and mask is None):
         return States(side)
-    return Words(lens, side, None if lens.causal else mask)
+    return Words(lens, side, None if lens.causal else mask, logits)
+
+
+def _centred(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """Logits of some entries above the mean of all."""
+    return logits.gather(-1, ids[..., None])[..., 0] - logits.mean(-1)
 
 
 def _cosine(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

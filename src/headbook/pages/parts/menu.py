@@ -14,6 +14,7 @@ FIRST = {
 ALL_METRICS = "metrics/index.html"
 ANALYSES = {
     "patterns.html": "Attention patterns",
+    "importance.html": "Importance of heads",
     "syntax.html": "Syntax: relations and trees",
     "speech.html": "Parts of speech",
     "similar.html": "Similar heads",

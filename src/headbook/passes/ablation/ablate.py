@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headbook.analysis.accumulators import ANYTHING, Ratios
+from headbook.analysis.accumulators import Ratios
 from headbook.config import Config
 from headbook.errors import ConfigError
 from headbook.inputs import open_corpus
-from headbook.model.architecture import Architecture, examine
+from headbook.model.architecture import Architecture, Call, examine
 from headbook.model.encode import Encoder
 from headbook.model.intervention import intervened
 from headbook.model.model import load_model
@@ -22,10 +22,12 @@ from headbook.model.sequences import probes
 from headbook.model.vocabulary.judges import judge_of
 from headbook.model.vocabulary.lens import Lens, read_lens
 from headbook.passes.ablation.effects import Ablator, Effects, Means
+from headbook.passes.ablation.resample import Others
 from headbook.passes.checks.ownattention import settle
 from headbook.randomness import own_randomness
 from headbook.study.sentencedata import HeadName
-from headbook.terms import Replacement, Target
+from headbook.study.summaries.verdicts import limits_of
+from headbook.terms import Replacement
 from headbook.text.annotate import NONE, Annotator
 from headbook.text.batch import Batch, by_budget, content_hash
 from headbook.text.tokens import Encoded
@@ -33,7 +35,6 @@ from headbook.threads import own_threads
 
 NAME = re.compile(r"(?:([a-z]+)-)?L?(\d+)\W*H?(\d+)")
 SENTENCES = 100
-NOT_NEGATIVE = {Target.KL: (0, np.inf), Target.STATE: (0, 2), Target.EMBEDDING: (0, 2)}
 
 Head = str | tuple[int, int] | tuple[str, int, int]
 
@@ -100,7 +101,11 @@ def ablate(
         )
         ablator = Ablator(whole, judge)
         means = reduce(add, map(ablator.means, batches), Means())
-        parts = [ablator.effects(batch, sets, kind, means) for batch in batches]
+        others = None
+        if kind is Replacement.RESAMPLE:
+            places = {Call(head.stack, head.layer) for each in sets for head in each}
+            others = Others.of(whole, judge, batches, places)
+        parts = [ablator.effects(batch, sets, kind, means, others) for batch in batches]
     return pd.DataFrame(_rows(Effects.together(parts), sets, kind))
 
 
@@ -110,7 +115,7 @@ def _rows(
     for target, changes in effects.changes.items():
         counts = np.broadcast_to(effects.counts[target][:, None], changes.shape)
         ratios = Ratios.of(changes, counts, counts, effects.half)
-        low, high = ratios.interval(NOT_NEGATIVE.get(target, ANYTHING))
+        low, high = ratios.interval(limits_of(target))
         full = effects.full.get(target)
         for column, heads in enumerate(sets):
             yield {

@@ -17,7 +17,9 @@ from headbook.model import hook
 from headbook.model.architecture import Call
 from headbook.model.capture import forward
 from headbook.model.intervention import Ablation, Intervened
+from headbook.model.intervention import Replacement as Replace
 from headbook.model.vocabulary.judges import Judge
+from headbook.passes.ablation.resample import DRAWS, Others
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Replacement, Stack, Target, View
 from headbook.text.batch import Batch
@@ -114,25 +116,36 @@ class Ablator:
         return Means(classes, positions)
 
     def effects(
-        self, batch: Batch, sets: Sequence[Set], replacement: Replacement, means: Means
+        self,
+        batch: Batch,
+        sets: Sequence[Set],
+        replacement: Replacement,
+        means: Means,
+        others: Others | None = None,
     ) -> Effects:
-        """Take sets of heads away, each from the whole model."""
+        """Take sets of heads away, each from the whole model.
+
+        Args:
+            others: what `Replacement.RESAMPLE` borrows from; the mean over draws is taken.
+        """
         read = self.judge.prepared(batch)
         states = self.heads.states(read)
         clean = states.after[self.heads.read][-1]
         found = np.zeros((len(self.judge.targets), len(batch.content_hash), len(sets)))
+        draws = DRAWS if replacement is Replacement.RESAMPLE else 1
         most = max(1, ROWS // max(clean.shape[0] * clean.shape[1], 1))
         for group in _alike(sets):
             for start in range(0, len(group), most):
                 chosen = group[start : start + most]
-                copies = read.repeated(len(chosen))
-                ablation = self._ablation(
-                    copies, [sets[position] for position in chosen], replacement, means
-                )
-                others = self.heads.run(copies, ablation, states.repeated(len(chosen)))
-                changes = self.judge.changes(batch, clean, others.unflatten(0, (len(chosen), -1)))
-                for row, target in enumerate(self.judge.targets):
-                    found[row][:, chosen] = changes[target].T.cpu().numpy()
+                copies, again = read.repeated(len(chosen)), states.repeated(len(chosen))
+                some = [sets[position] for position in chosen]
+                for draw in range(draws):
+                    instead = self._instead(copies, replacement, means, others, draw)
+                    ablation = Ablation(self._tables(copies, some), instead)
+                    left = self.heads.run(copies, ablation, again)
+                    changes = self.judge.changes(batch, clean, left.unflatten(0, (len(some), -1)))
+                    for row, target in enumerate(self.judge.targets):
+                        found[row][:, chosen] += changes[target].T.cpu().numpy() / draws
         full = self.judge.full(batch, clean)
         counts = self.judge.counts(batch).double().cpu().numpy()
         return Effects(
@@ -143,17 +156,15 @@ class Ablator:
             half=batch.half,
         )
 
-    def _ablation(
-        self, copies: Batch, sets: Sequence[Set], replacement: Replacement, means: Means
-    ) -> Ablation:
-        """Each copy of a batch without one of the sets."""
+    def _tables(self, copies: Batch, sets: Sequence[Set]) -> dict[Call, torch.Tensor]:
+        """Which heads of which rows are replaced: each copy of a batch is without one set."""
         sentences = len(copies.index) // len(sets)
         tables: dict[Call, torch.Tensor] = {}
         for number, heads in enumerate(sets):
             for stack, layer, head in heads:
-                place, n_heads = Call(stack, layer), self._stacks[stack].n_heads
+                call, n_heads = Call(stack, layer), self._stacks[stack].n_heads
                 table = tables.setdefault(
-                    place,
+                    call,
                     torch.zeros(
                         len(copies.index),
                         n_heads,
@@ -162,14 +173,29 @@ class Ablator:
                     ),
                 )
                 table[number * sentences : (number + 1) * sentences, head] = True
+        return tables
+
+    def _instead(
+        self,
+        copies: Batch,
+        replacement: Replacement,
+        means: Means,
+        others: Others | None,
+        draw: int,
+    ) -> Replace:
+        """What stands in place of the heads of a batch."""
         scopes, half = Scopes(copies, self._stacks), self._half(copies)
 
         def instead(place: Call, attention: hook.Attention) -> torch.Tensor:
+            if replacement is Replacement.RESAMPLE:
+                assert others is not None
+                assert attention.output is not None
+                return others.borrowed(place, copies.content_hash, attention.output.shape[1], draw)
             frame = scopes.get(place.stack, attention)[View.RAW].frame
             known = Known(means.classes[place], means.positions[place], half)
             return instead_of(attention, frame, replacement, known)
 
-        return Ablation(tables, instead)
+        return instead
 
     @property
     def _stacks(self) -> Mapping[str, Stack]:

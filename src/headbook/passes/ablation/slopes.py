@@ -5,7 +5,7 @@ The slope of a target along what a head gives, times what stands in its place mi
 exactly.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -45,11 +45,23 @@ class Slopes:
     estimates: Mapping[Asked, Floats]
 
 
-class _Watched:
-    """The layers of one pass: their outputs, and what may stand in their place."""
+class Watched:
+    """The layers of one pass: their outputs, and what may stand in their place.
 
-    def __init__(self, ablator: Ablator, batch: Batch, asked: Sequence[Replacement], means: Means):
-        self._asked, self._means = asked, means
+    Args:
+        held: whether outputs are taken for constants, which do not depend on earlier layers.
+    """
+
+    def __init__(
+        self,
+        ablator: Ablator,
+        batch: Batch,
+        asked: Sequence[Replacement],
+        means: Means,
+        *,
+        held: bool = False,
+    ) -> None:
+        self._asked, self._means, self._held = asked, means, held
         self._scopes = Scopes(batch, ablator.heads.architecture.stacks)
         self._half = torch.from_numpy(batch.half).to(ablator.heads.model.device)
         self._places = iter(ablator.heads.architecture.calls)
@@ -70,19 +82,31 @@ class _Watched:
                 r = instead_of(attention, frame, replacement, known)
                 self.change[call, replacement] = (r.to(z) - z) * valid
         self.added[call] = torch.zeros_like(z, requires_grad=True)
-        return z + self.added[call]
+        return (z.detach() if self._held else z) + self.added[call]
 
 
-def slopes(ablator: Ablator, batch: Batch, asked: Sequence[Replacement], means: Means) -> Slopes:
-    """Estimate what each head is needed for, in one pass and a few backward ones."""
+def slopes(
+    ablator: Ablator,
+    batch: Batch,
+    asked: Sequence[Replacement],
+    means: Means,
+    without: Collection[Target] = (),
+) -> Slopes:
+    """Estimate what each head is needed for, in one pass and a few backward ones.
+
+    Args:
+        without: targets that nobody asks for; each saves backward passes.
+    """
     read = ablator.judge.prepared(batch)
-    watched = _Watched(ablator, read, asked, means)
+    watched = Watched(ablator, read, asked, means)
     heads = _heads(ablator)
     gradient: dict[str, Floats] = {}
     found: dict[Asked, Floats] = {}
     with torch.enable_grad():
         model_output, states = _pass(ablator, read, watched)
         for slope in ablator.judge.slopes(batch, model_output, states):
+            if slope.target in without:
+                continue
             along = dict(
                 zip(
                     watched.added,
@@ -99,7 +123,7 @@ def slopes(ablator: Ablator, batch: Batch, asked: Sequence[Replacement], means: 
     return Slopes(heads, gradient, found)
 
 
-def _pass(ablator: Ablator, batch: Batch, watched: _Watched) -> tuple[Any, torch.Tensor]:
+def _pass(ablator: Ablator, batch: Batch, watched: Watched) -> tuple[Any, torch.Tensor]:
     """What the model returns, and what leaves its last layer."""
     heads = ablator.heads
     left: list[torch.Tensor] = []
@@ -117,16 +141,16 @@ def _rows(
     slope: Slope, change: Mapping[Call, torch.Tensor], along: Mapping[Call, torch.Tensor]
 ) -> Floats:
     """What a slope tells of a target. *Shape:* ``(sentence, head)``."""
-    sums = _beside({call: (change[call] * along[call]).sum((1, 3)) for call in along})
+    sums = beside({call: (change[call] * along[call]).sum((1, 3)) for call in along})
     return sums**2 / 2 / DRAWS if slope.squared else sums
 
 
-def _gradient(watched: _Watched, along: Mapping[Call, torch.Tensor]) -> dict[str, Floats]:
+def _gradient(watched: Watched, along: Mapping[Call, torch.Tensor]) -> dict[str, Floats]:
     """Outputs times slopes."""
     by_token = {call: (watched.output[call] * along[call]).sum(-1) for call in along}
     return {
-        "sentence": _beside({call: each.sum(1) for call, each in by_token.items()}),
-        "token": _beside({call: each.abs().sum(1) for call, each in by_token.items()}),
+        "sentence": beside({call: each.sum(1) for call, each in by_token.items()}),
+        "token": beside({call: each.abs().sum(1) for call, each in by_token.items()}),
     }
 
 
@@ -144,7 +168,7 @@ def _order(places: Sequence[Call]) -> list[Call]:
     return sorted(places, key=lambda place: (place.stack, place.layer))
 
 
-def _beside(tables: Mapping[Call, torch.Tensor]) -> Floats:
+def beside(tables: Mapping[Call, torch.Tensor]) -> Floats:
     """Tables of all layers side by side, in the order of `_heads`."""
     found = torch.cat([tables[call].double() for call in _order([*tables])], 1)
     numbers: Floats = found.cpu().numpy()

@@ -13,6 +13,7 @@ from headbook.study.summaries.affinities import Affinities
 from headbook.study.summaries.anchors import Anchors
 from headbook.study.summaries.grouped import Group, Members, together
 from headbook.study.summaries.positions import PositionSums
+from headbook.study.summaries.removals import Removals
 from headbook.study.summaries.shapes import GeometrySums
 from headbook.study.summaries.typesums import TypeSums
 from headbook.terms import Space, State, View
@@ -263,6 +264,7 @@ class CorpusSums:
         anchors: by stack, the tokens for which heads write nearly the same.
         affinities: by stack, how much heads give from which tokens to which, on a sample.
         counts: numbers of sentences, tokens, words and their like.
+        removals: what is lost without heads, on a sample; None where nobody asked for it.
     """
 
     heads: Mapping[str, HeadSums] = field(default_factory=dict)
@@ -278,6 +280,7 @@ class CorpusSums:
     anchors: Mapping[str, Anchors] = field(default_factory=dict)
     affinities: Mapping[str, Affinities] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
+    removals: Removals | None = None
 
     def __add__(self, other: "CorpusSums") -> "CorpusSums":
         return CorpusSums(
@@ -294,6 +297,9 @@ class CorpusSums:
             anchors=_merged(self.anchors, other.anchors),
             affinities=_merged(self.affinities, other.affinities),
             counts=self.counts + other.counts,
+            removals=self.removals + other.removals
+            if self.removals and other.removals
+            else self.removals or other.removals,
         )
 
     def shifted(self, by: int) -> "CorpusSums":

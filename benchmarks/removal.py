@@ -1,0 +1,122 @@
+"""What taking heads away costs and how often its tests err, as ratios and shares.
+
+Usage: python benchmarks/removal.py CORPUS [--model demo] [--sentences 64] [--only NAME ...]
+
+CORPUS is any input file that Headbook reads. `sweep`: every head of the model alone, over the bare
+forward pass of the same batches, beside the passes that the plan counts. `errors`: how often any of
+many heads that change nothing is called harmful, by simulation on skewed and on plain numbers.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from functools import reduce
+from operator import add
+
+import numpy as np
+
+from headbook.analysis.flips import LEVEL, family_wise
+from headbook.cli.memory import keep_freed_memory
+from headbook.collection.costs import parameters_of
+from headbook.collection.removing import sample_of
+from headbook.model.architecture import examine
+from headbook.model.capture import forward
+from headbook.model.intervention import intervened
+from headbook.model.vocabulary.judges import judge_of
+from headbook.model.vocabulary.lens import Lens, read_lens
+from headbook.passes.ablation.effects import Ablator, Means
+from headbook.passes.ablation.importance import FULL, Importance, costs_of
+from headbook.passes.ablation.slopes import slopes
+from headbook.study.summaries.resampled import family_wise_above
+from headbook.terms import Replacement
+from headbook.text.batch import Batch
+from headbook.threads import torch_threads
+from measure import BATCH_TOKENS, prepared
+
+REPEATS = 3
+HEADS, SENTENCES, FAMILIES = 144, 100, 300  # of the simulation
+
+
+def seconds(task: Callable[[], object]) -> float:
+    """Processor time of the fastest run."""
+    found = []
+    for _ in range(REPEATS):
+        start = time.process_time()
+        task()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def sweep(corpus: str, name: str, sentences: int) -> dict[str, float]:
+    """Every head alone, over the bare forward pass."""
+    model, items = prepared(corpus, name, sentences)
+    architecture = examine(model)
+    lens = read_lens(model, architecture)
+    sample = sample_of(
+        items,
+        BATCH_TOKENS,
+        lambda some: Batch.of(some, model.device),
+        alike=not architecture.padded,
+    )
+    whole = intervened(model, architecture, sample.batches[0])
+    side = architecture.stacks[whole.read].queries
+    known = lens if isinstance(lens, Lens) else None
+    ablator = Ablator(whole, judge_of(known, side, model.tokenizer.mask_token_id))
+    costs = costs_of(ablator, *parameters_of(model))
+    heads = [[head] for head in Importance(ablator, costs, FULL, sample, 0).heads]
+    means = reduce(add, map(ablator.means, sample.batches), Means())
+    mean = Replacement.MEAN
+    bare = seconds(lambda: [forward(model, architecture, batch) for batch in sample.batches])
+    every = seconds(
+        lambda: [ablator.effects(batch, heads, mean, means) for batch in sample.batches]
+    )
+    sloped = seconds(lambda: [slopes(ablator, batch, [mean], means) for batch in sample.small])
+    planned = sum(costs.of(head) for head in heads) + 1  # and a pass to compare with
+    return {
+        "heads": float(len(heads)),
+        "bare forward pass, s": bare,
+        "every head, passes": every / bare,
+        "planned, passes": planned,
+        "ratio": every / bare / planned,
+        "slopes, passes": sloped / bare,
+    }
+
+
+def errors(_: str, __: str, ___: int) -> dict[str, float]:
+    """Share of families of heads that change nothing in which any head is called harmful."""
+    rng, found = np.random.default_rng(0), dict[str, float]()
+    for kind in ("plain", "skewed"):
+        wrong = np.zeros(2)
+        for _each in range(FAMILIES):
+            noise = rng.normal(size=(SENTENCES, HEADS))
+            if kind == "skewed":
+                noise = np.exp(noise) - np.exp(0.5)
+            key = rng.integers(0, 2**63, SENTENCES).astype(np.uint64)
+            flips = family_wise(-noise[:, None, :, None], np.ones((1, HEADS), bool), key)
+            wrong += np.array([(p < LEVEL).any() for p in (family_wise_above(-noise), flips)])
+        for test, share in zip(("resampled", "flips of signs"), wrong / FAMILIES, strict=True):
+            found[f"{kind}, {test}"] = float(share)
+    return found
+
+
+PARTS = {"sweep": sweep, "errors": errors}
+
+
+def main() -> None:
+    """Run the parts that are asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("corpus")
+    parser.add_argument("--model", default="demo")
+    parser.add_argument("--sentences", type=int, default=64)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=[*PARTS])
+    given = parser.parse_args()
+    keep_freed_memory()
+    with torch_threads():
+        for part in given.only:
+            numbers = PARTS[part](given.corpus, given.model, given.sentences)
+            print(json.dumps({"part": part} | {k: round(v, 3) for k, v in numbers.items()}))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+"""What the model loses without each head: map, estimates, pruning, groups, and the heads."""
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Figure
+from headbook.charts.importance import RANDOM, compared_effects, effect_map, pruning_curves
+from headbook.pages.importance.importancefindings import NAMES, message, primary, scale, unit
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.page import Page
+from headbook.pages.parts.table import Row, Table, words
+from headbook.report.findings.finding import head_link
+from headbook.report.numbers.headgroups import REPLACEMENTS
+from headbook.report.numbers.results import StackResults
+from headbook.report.wording import STACKS, counted, head_name, interval, number
+from headbook.study.importancetables import DIRECT, EFFECT, EXACT, GROUP
+from headbook.study.sentencedata import HeadName
+from headbook.study.summaries import verdicts
+from headbook.study.summaries.removals import Chosen, Removals
+from headbook.terms import Replacement
+
+ORDERS = {
+    "ablation_effect": "smallest effect first",
+    "reversed": "largest effect first",
+    "gradient_importance": "smallest gradient importance first",
+    "attribution_estimate": "smallest estimate first",
+    "type": "type by type",
+}
+LISTED, MOST = 20, 200  # heads of the table that are in sight, and in all
+
+
+@dataclass(frozen=True)
+class StackMap:
+    """One kind of attention and the map of its heads."""
+
+    stack: str
+    title: str
+    figure: Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportancePage(Page):
+    """What the model loses without heads.
+
+    Attributes:
+        target, unit: what changes, and the unit of all numbers.
+        margin: below which a change counts as none.
+        sample: sentences behind it.
+        findings: what the numbers say.
+        maps: of all heads, by stack.
+        estimates: estimate against exact effect; none where all are exact.
+        pruned: curves; none at the fast level.
+        direct: direct against total change of the true token's logit; none without one.
+        groups: heads replaced together; none at the fast level.
+        sink: whether heads that rest on the sink are among them.
+        heads, others: that were replaced, in sight and folded; the first `MOST`.
+    """
+
+    template: ClassVar[str] = "importance.html"
+    target: str
+    unit: str
+    margin: str
+    sample: str
+    findings: tuple[str, ...]
+    maps: tuple[StackMap, ...]
+    estimates: tuple[Figure, ...]
+    pruned: tuple[Figure, ...]
+    direct: tuple[Figure, ...]
+    groups: Table | None
+    sink: bool
+    heads: Table
+    others: Table | None
+
+
+def importance_page(results: Mapping[str, StackResults]) -> ImportancePage | None:
+    """The page of importance; None where no head was replaced."""
+    study = next(iter(results.values())).study
+    removals = study.corpus_sums.removals
+    if removals is None:
+        return None
+    table = study.importance
+    rows, groups = (*_heads(removals),), (*_groups(removals, study.head_groups),)
+    titles = ("Head", f"Change, {unit(removals)}", "Verdict")
+    return ImportancePage(
+        path="importance.html",
+        title="Importance",
+        description=f"What {study.manifest.model.name} loses when heads are replaced by their "
+        "mean output: every head, estimates and exact effects, and verdicts.",
+        target=NAMES.get(primary(removals), primary(removals)),  # type: ignore[call-overload]
+        unit=unit(removals),
+        margin=number(verdicts.margin(removals, primary(removals)) * scale(removals)),
+        sample=counted(len(removals.content_hash), "sentence"),
+        findings=tuple(message(removals, study.head_groups, study.pruning)),
+        maps=tuple(_maps(results, removals)),
+        estimates=tuple(_estimates(removals)),
+        pruned=tuple(_pruned(removals, study.pruning)),
+        direct=tuple(_direct(table)),
+        groups=_group_table(removals, groups),
+        sink=any("sink" in row.name for row in groups),
+        heads=Table(titles, rows[:LISTED], "Largest change first, with 95 % intervals."),
+        others=Table(titles, rows[LISTED:MOST], "Smaller changes.") if rows[LISTED:] else None,
+    )
+
+
+def _numbers(removals: Removals) -> pd.DataFrame:
+    """Exact effects where there are any, else estimates, in the page's unit."""
+    target, by = primary(removals), scale(removals)
+    frame = pd.DataFrame(removals.heads)
+    frame["value"] = verdicts.estimated(removals, target, Replacement.MEAN) * by
+    frame = frame.assign(low=np.nan, high=np.nan, kind="estimated", verdict="")
+    effects = verdicts.head_effects(removals, target, Replacement.MEAN)
+    for name in ("value", "low", "high"):
+        frame.loc[effects.head, name] = getattr(effects, name) * by
+    frame.loc[effects.head, "kind"] = EXACT
+    frame.loc[effects.head, "verdict"] = [str(verdict) for verdict in effects.verdict]
+    return frame
+
+
+def _maps(results: Mapping[str, StackResults], removals: Removals) -> Iterator[StackMap]:
+    every = _numbers(removals)
+    least, most = float(every["value"].min()), float(every["value"].max())
+    end = max(abs(least), abs(most)) or 1.0
+    domain = (-end, end) if least < 0 else (0.0, end)
+    for stack in results:
+        rows = every[every["stack"] == stack].drop(columns="stack").reset_index(drop=True)
+        caption = (
+            f"Change without each head ({STACKS[stack]}), {unit(removals)}. A line across a cell: "
+            "estimated. ○ removable, × harmful, ? undecided; other exact ones are needed."
+        )
+        figure = effect_map(
+            f"importance-{stack}", caption, rows, title=f"change, {unit(removals)}", domain=domain
+        )
+        yield StackMap(stack, STACKS[stack], figure)
+
+
+def _estimates(removals: Removals) -> Iterator[Figure]:
+    target, by = primary(removals), scale(removals)
+    effects = verdicts.head_effects(removals, target, Replacement.MEAN)
+    guess = verdicts.estimated(removals, target, Replacement.MEAN)[effects.head]
+    why = {Chosen.FIRST: "largest estimates", Chosen.AUDIT: "picked at random"}
+    rows = pd.DataFrame(
+        {
+            "head": [head_name(HeadName(*removals.heads[place])) for place in effects.head],
+            "series": [why[Chosen(each)] for each in removals.chosen[effects.head]],
+            "x": guess * by,
+            "y": effects.value * by,
+        }
+    ).sort_values("series", kind="stable", ignore_index=True)
+    if len(rows) > 2:
+        caption = "Estimate and exact change of each head that was replaced. Dashed: both equal."
+        titles = (f"estimate, {unit(removals)}", f"exact change, {unit(removals)}")
+        yield compared_effects("importance-estimates", caption, rows, titles=titles)
+
+
+def _direct(table: pd.DataFrame) -> Iterator[Figure]:
+    """Direct and total change of the true token's logit."""
+    keys = ["stack", "layer", "head"]
+    logits = table[(table["target"] == "logit") & (table["replacement"] == "mean")]
+    direct, total = (
+        logits[logits["metric"] == m].set_index(keys)["value"] for m in (DIRECT, EFFECT)
+    )
+    points = pd.DataFrame({"x": direct, "y": total}).dropna()
+    if len(points) > 2:
+        names = [head_name(HeadName(*each)) for each in points.index]
+        points = points.assign(head=names, series="").reset_index(drop=True)
+        caption = (
+            "Change of the true token's logit (above the mean of all) without each head: by the "
+            "residual path alone, and in all. Above the dashed line later layers make up for it."
+        )
+        titles = ("direct change of the logit", "total change of the logit")
+        yield compared_effects("importance-direct", caption, points, titles=titles)
+
+
+def _pruned(removals: Removals, pruning: pd.DataFrame) -> Iterator[Figure]:
+    steps = pruning[pruning["target"] == primary(removals)]
+    if steps.empty:
+        return
+    chance = steps["order"].str.startswith("random")
+    shares = steps[chance].groupby("share")["value"]
+    band = pd.DataFrame({"value": shares.median(), "low": shares.min(), "high": shares.max()})
+    rows = steps[~chance].assign(order=lambda each: each["order"].map(ORDERS))
+    rows = pd.concat([rows, band.reset_index().assign(order=RANDOM)], ignore_index=True)
+    rows = rows[["order", "share", "value", "low", "high"]]
+    rows[["value", "low", "high"]] *= scale(removals)
+    caption = (
+        "Change as ever more heads are replaced by their mean output. Orders from one half of the "
+        "sentences, curves from the other. Bands: 95 % intervals; of random orders all 20."
+    )
+    title = f"change, {unit(removals)}"
+    yield pruning_curves("importance-pruning", caption, rows, title=title)
+
+
+def _group_table(removals: Removals, rows: tuple[Row, ...]) -> Table | None:
+    change = f"Change, {unit(removals)}"
+    titles = ("Heads", "Number", "Replaced by", change, "Sum of single changes", "Random sets")
+    return Table(titles, rows, "Heads replaced together.") if rows else None
+
+
+def _groups(removals: Removals, groups: pd.DataFrame) -> Iterator[Row]:
+    by = scale(removals)
+    rows = groups[(groups["target"] == primary(removals)) & (groups["metric"] == GROUP)]
+    rows = rows[rows["random_low"].notna()]
+    several = groups["stack"].nunique() > 1
+    order = rows["replacement"].map([*map(str, REPLACEMENTS)].index)
+    rows = rows.assign(order=order).sort_values(["stack", "group", "order"], kind="stable")
+    for each in rows.to_dict("records"):
+        where = f" ({STACKS[each['stack']]})" if several else ""
+        low, high = each["random_low"] * by, each["random_high"] * by
+        cells = (
+            str(int(each["heads"])),
+            words(str(each["replacement"]).replace("_", " ")),
+            _cell(each, by),
+            number(each["singles"] * by),
+            f"{number(low, like=high)} to {number(high)}",
+        )
+        yield Row(f"{each['group']}{where}", cells)
+
+
+def _heads(removals: Removals) -> Iterator[Row]:
+    """The heads that were replaced, those of largest effect first."""
+    rows = _numbers(removals)
+    rows = rows[rows["kind"] == EXACT].sort_values("value", ascending=False, kind="stable")
+    for each in rows.to_dict("records"):
+        head = HeadName(each["stack"], int(each["layer"]), int(each["head"]))
+        yield Row(head_link(head), (_cell(each), words(each["verdict"])))
+
+
+def _cell(row: Mapping[Hashable, Any], by: float = 1.0) -> Cell:
+    ends = interval(row["low"] * by, row["high"] * by)
+    return Cell(number(row["value"] * by), ends, note="", thin=False)

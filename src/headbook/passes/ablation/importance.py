@@ -1,0 +1,405 @@
+"""What heads are needed for: which of them are taken away, and what becomes of the answer.
+
+The *fast* level estimates all heads from slopes and takes few away: those whose estimates are
+largest, and others at random, which show what estimates miss. The *full* level takes away every
+head, groups of them beside random sets with as many heads in each layer, pairs, and ever more heads
+in several orders. What is chosen by exact numbers is chosen on one half of the sentences and taken
+away on the other.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from operator import add
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Ratios
+from headbook.analysis.arithmetic import Floats, Ints
+from headbook.model.vocabulary.judges import DRAWS
+from headbook.passes.ablation.direct import direct_effects, has_direct
+from headbook.passes.ablation.effects import Ablator, Effects, Means
+from headbook.passes.ablation.removed import (
+    HeadGroup,
+    Removed,
+    later_sets,
+    orders,
+    pairs,
+    random_alike,
+    singles,
+)
+from headbook.passes.ablation.slopes import Slopes, slopes
+from headbook.study.sentencedata import HeadName
+from headbook.study.summaries.removals import Chosen, EstimateColumn, HeadPlace, Removals, SetKind
+from headbook.terms import Replacement, Target
+from headbook.text.batch import Batch
+from headbook.text.tokens import Encoded
+
+FAST, FULL = "fast", "full"
+BUDGET = 40.0  # forward passes over the sample that the fast level may take
+CHOSEN = 20  # heads of largest estimates, and as many at random
+ALWAYS = (Replacement.MEAN, Replacement.ZERO, Replacement.UNIFORM, Replacement.WITHOUT_SINK)
+RANKED = (Target.KL, Target.STATE)  # heads are ranked by the first that there is
+UNASKED = {Target.EMBEDDING}  # no estimates: they would take as many passes as those of states
+GRADIENT, ATTRIBUTION = "gradient_importance", "attribution_estimate"
+REPORTED = {SetKind.ORDER, SetKind.PAIR}  # kinds that were chosen on the other half
+
+ROOMLESS = "memory does not suffice for a backward pass over one sentence; see --max-length"
+
+Steps = Callable[[int], None]
+
+
+class NoRoom(Exception):  # noqa: N818 - it is said on the pages, nothing ends
+    """Memory does not suffice for slopes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Costs:
+    """What it takes to take heads away, in forward passes over the same sentences.
+
+    Attributes:
+        layers: of each stack that has states of its own.
+        later: whether a pass can begin at the first layer that is changed.
+        head: share of a forward pass that the language-model head takes, 0 without one.
+        slopes: backward passes, each of which costs as much as a forward one.
+        direct: whether what the residual path carries is known.
+    """
+
+    layers: dict[str, int]
+    later: bool
+    head: float
+    slopes: int
+    direct: bool
+
+    @property
+    def fixed(self) -> float:
+        """Means, slopes, a pass to compare with, and what the residual path carries."""
+        return 3.0 + self.slopes + 2.0 * self.direct
+
+    def of(self, heads: Iterable[HeadName]) -> float:
+        """One set of heads."""
+        total = sum(self.layers.values())
+        skipped = min((self._before(head) for head in heads), default=0) if self.later else 0
+        return self.head + (1 - self.head) * (total - skipped) / total
+
+    def _before(self, head: HeadName) -> int:
+        """Layers that come before a head's."""
+        return head.layer + (0 if head.stack in {"self", "encoder"} else self.layers["encoder"])
+
+
+def costs_of(ablator: Ablator, parameters: int, vocabulary: tuple[int, int]) -> Costs:
+    """The costs of a model.
+
+    Args:
+        parameters: of the network without its vocabulary.
+        vocabulary: entries and width.
+    """
+    speaks = ablator.judge.speaks
+    product = vocabulary[0] * vocabulary[1] * speaks
+    layers = {name: len(layer) for name, layer in ablator.heads.architecture.layers.items()}
+    backward = DRAWS + speaks
+    share = product / (product + parameters)
+    direct = Target.LOGIT in ablator.judge.targets and has_direct(ablator.heads)
+    return Costs(layers, bool(ablator.heads.slots), share, backward, direct)
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The sentences that heads are taken away on.
+
+    Attributes:
+        batches: of all of them.
+        reported: of those of the second half alone.
+        small: all of them in batches that leave room for slopes.
+        batch: makes a batch.
+    """
+
+    batches: Sequence[Batch]
+    reported: Sequence[Batch]
+    small: Sequence[Batch]
+    batch: Callable[[Sequence[Encoded]], Batch]
+
+    @property
+    def content_hash(self) -> NDArray[np.uint64]:
+        """Hashes of the sentences, ascending."""
+        return np.sort(np.concatenate([batch.content_hash for batch in self.batches]))
+
+
+@dataclass(frozen=True, eq=False)
+class Importance:
+    """One level, on one sample.
+
+    Attributes:
+        groups: heads that are taken away together at the full level.
+        advanced: told how many sets have been taken away from how many batches.
+    """
+
+    ablator: Ablator
+    costs: Costs
+    level: str
+    sample: Sample
+    seed: int
+    groups: Sequence[HeadGroup] = ()
+    advanced: Steps = field(default=lambda _: None)
+    _small: list[Batch] = field(default_factory=list)  # batches for which memory suffices
+
+    @property
+    def message(self) -> str:
+        """What it takes, in words."""
+        sentences = len(self.sample.content_hash)
+        about = "at most" if self.level == FAST else "about"
+        return (
+            f"importance, {self.level}: {about} {np.ceil(self.passes):,.0f} forward passes over "
+            f"{sentences:,} sentence{'s' * (sentences != 1)}"
+        )
+
+    @property
+    def passes(self) -> float:
+        """Forward passes that it takes, or may take."""
+        each = [self.costs.of([head]) for head in self.heads]
+        if self.level == FAST:
+            return min(self.costs.fixed + sum(sorted(each)[-2 * CHOSEN :]), BUDGET)
+        together = sum(
+            self.costs.of(group.heads) * len(group.replacements) for group in self._with_random
+        )
+        return self.costs.fixed + len(ALWAYS) * sum(each) + together + self._n_later / 2
+
+    @property
+    def steps(self) -> int:
+        """Sets of heads times batches, about."""
+        most = 2 * CHOSEN if self.level == FAST else len(self.heads) * len(ALWAYS)
+        together = sum(len(group.replacements) for group in self._with_random)
+        more = 0 if self.level == FAST else self._n_later
+        whole, reported = len(self.sample.batches), len(self.sample.reported)
+        return (min(most, len(self.heads) * len(ALWAYS)) + together) * whole + more * reported
+
+    @property
+    def _n_later(self) -> int:
+        """Sets that follow from those before, about."""
+        return later_sets(len(self.heads))
+
+    @cached_property
+    def heads(self) -> tuple[HeadName, ...]:
+        """All heads, by stack, layer and number."""
+        stacks = self.ablator.heads.architecture.stacks
+        places = sorted((call.stack, call.layer) for call in self.ablator.heads.architecture.calls)
+        return tuple(HeadName(*p, head) for p in places for head in range(stacks[p[0]].n_heads))
+
+    @cached_property
+    def _means(self) -> Means:
+        return reduce(add, map(self.ablator.means, self.sample.batches), Means())
+
+    @cached_property
+    def _with_random(self) -> list[HeadGroup]:
+        """Groups, and random sets like them."""
+        return [
+            head_group
+            for g in self.groups
+            for head_group in (g, *random_alike(g, self.heads, self.seed))
+        ]
+
+    def removals(self) -> Removals:
+        """Take heads away."""
+        columns, estimates = self._estimates()
+        table = _Table(self.sample.content_hash)
+        if self.level == FAST:
+            chosen = self._chosen(columns, estimates)
+            picked = [head for head, why in zip(self.heads, chosen, strict=True) if why]
+            self._take(table, singles(picked, [Replacement.MEAN]))
+        else:
+            chosen = np.full(len(self.heads), int(Chosen.FIRST))
+            self._take(table, singles(self.heads, ALWAYS))
+            self._take(
+                table, [removed for group in self._with_random for removed in group.removed()]
+            )
+            self._take(table, self._later(table, columns, estimates))
+        removals = table.removals(self.level, self.heads, chosen, columns, estimates)
+        return replace(removals, direct=self._direct(removals))
+
+    def _chosen(self, columns: Sequence[EstimateColumn], estimates: Ratios) -> Ints:
+        """Which heads are taken away at the fast level; see `Chosen`."""
+        value = estimates.value[:, self._ranking(columns)]
+        first = np.argsort(-np.nan_to_num(value), kind="stable")
+        found = np.zeros(len(self.heads), np.int64)
+        room = BUDGET - self.costs.fixed
+        for why, share in ((Chosen.FIRST, room / 2), (Chosen.AUDIT, room)):
+            rest = [place for place in first if not found[place]]
+            if why is Chosen.AUDIT:
+                rest = [rest[k] for k in np.random.default_rng(self.seed).permutation(len(rest))]
+            for place in rest[:CHOSEN]:
+                spent = sum(self.costs.of([self.heads[k]]) for k in np.flatnonzero(found))
+                if spent + self.costs.of([self.heads[place]]) <= share:
+                    found[place] = why
+        return found
+
+    def _ranking(self, columns: Sequence[EstimateColumn]) -> int:
+        """The place of the estimates that heads are ranked by."""
+        target = next(target for target in RANKED if target in self.ablator.judge.targets)
+        return columns.index(EstimateColumn(ATTRIBUTION, Replacement.MEAN, target, ""))
+
+    def _later(
+        self, table: "_Table", columns: Sequence[EstimateColumn], estimates: Ratios
+    ) -> list[Removed]:
+        """Orders and pairs, from what the first half of the sentences says."""
+        if not self.sample.reported:
+            return []
+        target = next(target for target in RANKED if target in self.ablator.judge.targets)
+        effect = table.first_half(target, Replacement.MEAN)
+        loss = self.ablator.judge.targets[0]
+        gradient = EstimateColumn(GRADIENT, "", loss, "")
+        position = columns.index(gradient) if gradient in columns else self._ranking(columns)
+        slope = np.nan_to_num(estimates.half(0).value[:, position])
+        named = {columns[position].metric: dict(zip(self.heads, slope, strict=True))}
+        types = [group for group in self.groups if group.type]
+        return [
+            *orders(
+                self.heads, dict(zip(self.heads, effect, strict=True)), named, types, self.seed
+            ),
+            *pairs(self.heads, effect),
+        ]
+
+    def _estimates(self) -> tuple[tuple[EstimateColumn, ...], Ratios]:
+        """All heads, from slopes."""
+        columns: tuple[EstimateColumn, ...] = ()
+        total: Ratios | None = None
+        for batch, found in self._slopes():
+            columns, ratios = self._estimated(batch, found)
+            total = ratios if total is None else total + ratios
+        assert total is not None
+        return columns, total
+
+    def _direct(self, found: Removals) -> Floats:
+        """What heads say to the logits themselves; NaN where that is not known."""
+        table = np.full((len(found.content_hash), len(self.heads)), np.nan)
+        if not self.costs.direct:
+            return table
+        mean = Replacement.MEAN
+        parts = [(b, direct_effects(self.ablator, b, mean, self._means)) for b in self._small]
+        order = np.argsort(
+            np.concatenate([batch.content_hash for batch, _ in parts]), kind="stable"
+        )
+        table[:] = np.concatenate([each for _, each in parts])[order]
+        return table
+
+    def _slopes(self) -> Iterator[tuple[Batch, Slopes]]:
+        """Batch by batch, smaller ones where memory does not suffice; `_small` keeps them.
+
+        Raises:
+            NoRoom: not even for one sentence.
+        """
+        waiting = [*self.sample.small]
+        self._small.clear()
+        while waiting:
+            batch = waiting.pop(0)
+            try:
+                found = slopes(self.ablator, batch, ALWAYS, self._means, UNASKED)
+            except (RuntimeError, MemoryError) as error:
+                if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+                    raise
+                if len(batch.items) < 2:
+                    raise NoRoom(ROOMLESS) from error
+                middle = len(batch.items) // 2
+                parts = batch.items[:middle], batch.items[middle:]
+                waiting[:0] = [self.sample.batch(part) for part in parts]
+            else:
+                self._small.append(batch)
+                yield batch, found
+
+    def _estimated(self, batch: Batch, found: Slopes) -> tuple[tuple[EstimateColumn, ...], Ratios]:
+        judge = self.ablator.judge
+        counts = dict(zip(judge.targets, judge.counts(batch).double().cpu().numpy(), strict=True))
+        loss = judge.targets[0]
+        tables: dict[EstimateColumn, Floats] = {}
+        if found.gradient:
+            by_sentence = found.gradient["sentence"]
+            tables[EstimateColumn(GRADIENT, "", loss, "")] = np.abs(by_sentence)
+            tables[EstimateColumn(GRADIENT, "", loss, "per_token")] = found.gradient["token"]
+            tables[EstimateColumn(GRADIENT, "", loss, "signed")] = -by_sentence
+        for (target, replacement), reported in found.estimates.items():
+            tables[EstimateColumn(ATTRIBUTION, replacement, target, "")] = reported
+        n = np.stack([*tables.values()], -1)
+        d = np.stack([counts[Target(column.target)] for column in tables], -1)[:, None, :]
+        d = np.broadcast_to(d, n.shape)
+        return tuple(tables), Ratios.of(n, d, d, batch.half)
+
+    def _take(self, table: "_Table", sets: Sequence[Removed]) -> None:
+        """Take sets of heads away, each from the whole model."""
+        for reported in (False, True):
+            batches = self.sample.reported if reported else self.sample.batches
+            for replacement in Replacement:
+                some = [
+                    each for each in sets
+                    if each.set.replacement == replacement
+                    and (each.set.kind in REPORTED) == reported
+                ]  # fmt: skip
+                if some:
+                    table.add(some, Effects.together([*self._effects(batches, some, replacement)]))
+
+    def _effects(
+        self, batches: Sequence[Batch], sets: Sequence[Removed], replacement: Replacement
+    ) -> Iterator[Effects]:
+        for batch in batches:
+            heads = [each.heads for each in sets]
+            yield self.ablator.effects(batch, heads, replacement, self._means)
+            self.advanced(len(sets))
+
+
+class _Table:
+    """Filled with sets, one below the other."""
+
+    def __init__(self, content_hash: NDArray[np.uint64]) -> None:
+        self._content_hash = content_hash
+        self._sets: list[Removed] = []
+        self._changes: dict[Target, list[Floats]] = {}
+        self._whole: Effects | None = None
+
+    def add(self, sets: Sequence[Removed], effects: Effects) -> None:
+        """Take in sets, of all sentences or of the second half."""
+        there = np.isin(self._content_hash, effects.content_hash)
+        if there.all():
+            self._whole = effects
+        self._sets += sets
+        for target, changes in effects.changes.items():
+            found = np.full((len(self._content_hash), len(sets)), np.nan)
+            found[there] = changes
+            self._changes.setdefault(target, []).append(found)
+
+    def first_half(self, target: Target, replacement: Replacement) -> Floats:
+        """The sums of single heads on the first half of the sentences. *Shape:* ``(head,)``."""
+        wanted = [
+            index for index, (removed_set, _) in enumerate(self._sets)
+            if removed_set.kind is SetKind.HEAD and removed_set.replacement == replacement
+        ]  # fmt: skip
+        changes = np.concatenate(self._changes[target], 1)[:, wanted]
+        found: Floats = changes[(self._content_hash & np.uint64(1)) == 0].sum(0)
+        return found
+
+    def removals(
+        self,
+        level: str,
+        heads: Sequence[HeadName],
+        chosen: Ints,
+        columns: tuple[EstimateColumn, ...],
+        estimates: Ratios,
+    ) -> Removals:
+        """All of it."""
+        assert self._whole is not None
+        place = {head: number for number, head in enumerate(heads)}
+        members = np.zeros((len(self._sets), len(heads)), bool)
+        for row, (_, inside) in enumerate(self._sets):
+            members[row, [place[head] for head in inside]] = True
+        return Removals(
+            level=level,
+            heads=tuple(HeadPlace(*head) for head in heads),
+            chosen=chosen,
+            content_hash=self._content_hash,
+            counts={str(name): table for name, table in self._whole.counts.items()},
+            full={str(name): table for name, table in self._whole.full.items()},
+            sets=tuple(each.set for each in self._sets),
+            members=members,
+            changes={str(t): np.concatenate(change, 1) for t, change in self._changes.items()},
+            direct=np.zeros((0, 0)),
+            columns=tuple(EstimateColumn(*map(str, column)) for column in columns),
+            estimates=estimates,
+        )

@@ -1,0 +1,76 @@
+"""What the tables on importance hold, for the page of files."""
+
+from collections.abc import Mapping
+
+STACK = "self; or encoder, decoder, cross"
+REPLACED = (
+    "what stands in place of the heads' outputs: mean (over query tokens of the same class in the "
+    "other half of the sentences), zero, uniform (mean of all visible values) or without_sink"
+)
+TARGET = (
+    "what of the answer changes: loss or masked_loss (nats per scored token), kl (divergence from "
+    "the whole model, nats), logit (of the true token above the mean of all; less is worse), state "
+    "or embedding (1 minus the cosine)"
+)
+
+IMPORTANCE: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "importance": (
+        "What the model loses without each head, on a sample: exact where the head was taken away, "
+        "else estimated from slopes.",
+        {
+            "stack": STACK,
+            "layer": "counted from 0",
+            "head": "counted from 0",
+            "metric": "ablation_effect, attribution_estimate (the same from slopes), "
+            "gradient_importance (output times slope of the loss), direct_effect (by the residual "
+            "path alone) or self_repair (the part of the direct effect that the rest makes up for)",
+            "replacement": f"{REPLACED}; empty for gradients",
+            "target": TARGET,
+            "label": "of gradients: per_token, signed, or layer_normalised; empty for the sum of "
+            "absolute values by sentence",
+            "value": "change of the target per scored token",
+            "low": "lower end of the 95 % confidence interval, clustered by sentence; empty for "
+            "estimates",
+            "high": "upper end",
+            "sentences": "sentences that contribute",
+            "events": "scored tokens",
+            "kind": "exact or estimated",
+            "verdict": "needed: surely above 0.5 % of the whole model's loss (0.001 of a cosine); "
+            "removable: surely below; harmful: surely below 0 over all heads at once; undecided. "
+            "Empty where the head was not taken away",
+        },
+    ),
+    "head_groups": (
+        "What the model loses without several heads at once.",
+        {
+            "stack": STACK,
+            "group": "a type of heads, a layer, heads that share keys; or a pair, for interaction",
+            "heads": "how many",
+            "metric": "group_effect; or interaction: of two heads, the loss beyond that of each",
+            "replacement": REPLACED,
+            "target": TARGET,
+            "value": "change of the target per scored token; pairs on the second half of the "
+            "sentences, for they were chosen on the first",
+            "low": "lower end of the 95 % confidence interval, clustered by sentence",
+            "high": "upper end",
+            "singles": "sum over its heads of what each alone loses",
+            "random_low": "least of 20 random sets with as many heads in each layer",
+            "random_high": "largest of them",
+        },
+    ),
+    "pruning": (
+        "What the model loses as ever more heads are taken away, in several orders; the order is "
+        "from one half of the sentences, the loss from the other.",
+        {
+            "stack": f"{STACK}; all where heads of all are taken together",
+            "order": "ablation_effect (least first), reversed, gradient_importance or "
+            "attribution_estimate, type (type by type), random-00 to random-19",
+            "replacement": REPLACED,
+            "target": TARGET,
+            "share": "of all heads, 0 to 1",
+            "value": "change of the target per scored token",
+            "low": "lower end of the 95 % confidence interval, clustered by sentence",
+            "high": "upper end",
+        },
+    ),
+}

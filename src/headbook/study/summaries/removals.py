@@ -1,0 +1,171 @@
+"""What a model's answer loses without heads, sentence by sentence. No torch; a study stores it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Ratios, half_of
+from headbook.analysis.arithmetic import Floats, Ints
+
+Flags = NDArray[np.bool_]
+
+
+class HeadPlace(NamedTuple):
+    """One head of a model; layer and head count from 0."""
+
+    stack: str
+    layer: int
+    head: int
+
+
+class SetKind(StrEnum):
+    """Why heads were taken away together."""
+
+    HEAD = "head"
+    """One alone."""
+    GROUP = "group"
+    """All that have something in common."""
+    RANDOM = "random"
+    """Others, as many in each layer as a group has."""
+    ORDER = "order"
+    """The first of an order."""
+    PAIR = "pair"
+    """Two of those whose loss is largest."""
+
+
+class RemovedSet(NamedTuple):
+    """Heads that were taken away together; which ones is told by `Removals.members`.
+
+    Attributes:
+        name: of a group or an order.
+        number: of a random set from 0; of an order, how many heads.
+        replacement: what stood in their place, as in `headbook.terms.Replacement`.
+    """
+
+    kind: SetKind
+    stack: str
+    name: str
+    number: int
+    replacement: str
+
+
+class EstimateColumn(NamedTuple):
+    """What one estimate of a head is."""
+
+    metric: str
+    replacement: str
+    target: str
+    label: str
+
+
+class Chosen(IntEnum):
+    """Why a head was taken away by itself."""
+
+    NOT = 0
+    FIRST = 1
+    """Its estimate is among the largest, or all heads were."""
+    AUDIT = 2
+    """At random among the others, to see what estimates miss."""
+
+
+@dataclass(frozen=True, eq=False)
+class Removals:
+    """Changes of targets where sets of heads are taken away, on a sample of sentences.
+
+    Attributes:
+        level: ``fast`` or ``full``, as asked for.
+        heads: all heads.
+        chosen: of each head, a `Chosen`. *Shape:* ``(head,)``.
+        content_hash: hashes of the sentences, ascending. *Shape:* ``(sentence,)``.
+        counts: by target, scored tokens. *Shape:* ``(sentence,)`` each.
+        full: by target, sums of the losses of the whole model; likewise.
+        sets: what was taken away. Orders and pairs, which were chosen on one half of the sentences,
+            have NaN on that half.
+        members: which heads. *Shape:* ``(set, head)``.
+        changes: by target, sums over scored tokens. *Shape:* ``(sentence, set)`` each.
+        direct: change of the true tokens' centred logits by the residual path alone, with the mean
+            in a head's place; NaN where it is not known. *Shape:* ``(sentence, head)``.
+        columns: what the last dimension of ``estimates`` holds.
+        estimates: *Shape:* ``(head, column)``.
+    """
+
+    level: str
+    heads: tuple[HeadPlace, ...]
+    chosen: Ints
+    content_hash: NDArray[np.uint64]
+    counts: Mapping[str, Floats]
+    full: Mapping[str, Floats]
+    sets: tuple[RemovedSet, ...]
+    members: Flags
+    changes: Mapping[str, Floats]
+    direct: Floats
+    columns: tuple[EstimateColumn, ...]
+    estimates: Ratios
+
+    @property
+    def half(self) -> Ints:
+        """The half that each sentence belongs to."""
+        return half_of(self.content_hash)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What of the answer changes."""
+        return tuple(self.changes)
+
+    def ratios(self, target: str, places: NDArray[np.intp]) -> Ratios:
+        """Change of a target per scored token, for some sets."""
+        changes = self.changes[target][:, places]
+        counts = np.broadcast_to(self.counts[target][:, None], changes.shape)
+        counts = np.where(np.isnan(changes), 0, counts)
+        return Ratios.of(np.nan_to_num(changes), counts, counts, self.half)
+
+    def loss(self, target: str, *, reported: bool = False) -> float:
+        """The target of the whole model per token; NaN for those that it has none of.
+
+        Args:
+            reported: of the second half of the sentences alone.
+        """
+        if target not in self.full:
+            return float("nan")
+        kept = self.half == 1 if reported else np.ones(len(self.content_hash), bool)
+        total = self.counts[target][kept].sum()
+        return float(self.full[target][kept].sum() / total) if total else float("nan")
+
+    def __add__(self, other: "Removals") -> "Removals":
+        """Of the sentences of both, with the sets that both have taken away.
+
+        Means that stood in place of heads remain those of each part.
+        """
+        theirs = {each: index for index, each in enumerate(other.sets)}
+        same = [
+            (mine, theirs[each])
+            for mine, each in enumerate(self.sets)
+            if each in theirs and (self.members[mine] == other.members[theirs[each]]).all()
+        ]
+        places = np.array(same, dtype=np.intp).reshape(-1, 2).T
+        order = np.argsort(np.concatenate([self.content_hash, other.content_hash]), kind="stable")
+
+        def joined(one: Mapping[str, Floats], another: Mapping[str, Floats]) -> dict[str, Floats]:
+            return {name: np.concatenate([one[name], another[name]])[order] for name in one}
+
+        one, another = (
+            {target: table[:, kept] for target, table in removals.changes.items()}
+            for removals, kept in zip((self, other), places, strict=True)
+        )
+        both = np.minimum(self.chosen, other.chosen) > 0
+        return replace(
+            self,
+            chosen=np.where(both, np.minimum(self.chosen, other.chosen), 0),
+            content_hash=np.concatenate([self.content_hash, other.content_hash])[order],
+            counts=joined(self.counts, other.counts),
+            full=joined(self.full, other.full),
+            sets=tuple(self.sets[place] for place in places[0]),
+            members=self.members[places[0]],
+            changes=joined(one, another),
+            direct=np.concatenate([self.direct, other.direct])[order],
+            estimates=self.estimates + other.estimates,
+        )

@@ -1,0 +1,268 @@
+"""What heads are needed for: tables of the pass, against one sentence and one hook at a time."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.special
+import torch
+
+import tiny
+from bare import Bare
+from headbook.attention.replacements import Sums
+from headbook.passes.ablation import importance as module
+from headbook.passes.ablation.importance import FAST, FULL, Importance, NoRoom, Sample, costs_of
+from headbook.passes.ablation.removed import HeadGroup, random_alike
+from headbook.passes.ablation.slopes import slopes
+from headbook.study.importancetables import groups_table, importance_table, pruning_table
+from headbook.study.sentencedata import HeadName
+from headbook.study.summaries.removals import Chosen, Removals, SetKind
+from headbook.terms import Replacement, Target
+from headbook.text.batch import Batch
+from test_ablation import FAMILIES, KEYS, SMALL, TEXTS, Case, Naive, batch_of, case, scored
+
+__all__ = ["case"]
+pytestmark = pytest.mark.usefixtures("of_any_number")
+EVERY = range(len(TEXTS))
+REPORTED = [number for number in EVERY if KEYS[number] % 2]
+
+
+def sentences(it: Case, numbers: Sequence[int]) -> Batch:
+    basic = Bare.load(it.folder, pairs=tiny.ALL[it.family].pairs)
+    return batch_of(basic, it.family, numbers)
+
+
+def asked(it: Case, level: str, *groups: HeadGroup, **more: Any) -> Importance:
+    def one_batch(_: object) -> Batch:
+        raise AssertionError("nobody is out of memory")
+
+    sample = Sample(it.batches, [sentences(it, REPORTED)], it.batches, one_batch)
+    costs = costs_of(it.ablator, 10_000, (60, 32))
+    return Importance(it.ablator, costs, level, sample, 0, groups, **more)
+
+
+class Lost:
+    """Changes of loss and divergence per scored token, by hooks."""
+
+    def __init__(self, it: Case) -> None:
+        self.true = scored(it)
+        masked = [[*row] if it.family == "bert" else [] for row in self.true]
+        self.naive = Naive(it, masked)
+        self.names = it.ablator.judge.targets
+        self._logs = cache(self._without)
+
+    def __call__(
+        self, heads: Sequence[HeadName], replacement: Replacement, numbers: Sequence[int]
+    ) -> dict[Target, float]:
+        loss = kl = tokens = 0.0
+        for number in numbers:
+            one = self._logs((), replacement, number)
+            other = self._logs(tuple(heads), replacement, number)
+            for i, t in self.true[number].items():
+                loss += one[i, t] - other[i, t]
+                kl += float((np.exp(one[i]) * (one[i] - other[i])).sum())
+                tokens += 1
+        return dict(zip(self.names, (loss / tokens, kl / tokens), strict=True))
+
+    def _without(
+        self, heads: tuple[HeadName, ...], replacement: Replacement, number: int
+    ) -> np.ndarray:
+        r = {head: self.naive.instead(head, number, replacement) for head in heads}
+        found: np.ndarray = scipy.special.log_softmax(self.naive.run(number, r)[0], -1)
+        return found
+
+
+def only(table: pd.DataFrame, **wanted: object) -> pd.Series:
+    for column, value in wanted.items():
+        table = table[table[column] == value]
+    assert len(table) == 1
+    return table.iloc[0]
+
+
+def some_set(removals: Removals, kind: SetKind, **wanted: object) -> tuple[int, list[HeadName]]:
+    """The first set of a kind, and its heads."""
+    position = next(
+        k
+        for k, each in enumerate(removals.sets)
+        if each.kind == kind and all(getattr(each, n) == v for n, v in wanted.items())
+    )
+    return position, [
+        HeadName(*removals.heads[k]) for k in np.flatnonzero(removals.members[position])
+    ]
+
+
+def assert_same(one: Removals, other: Removals) -> None:
+    tables = [importance_table(removals) for removals in (one, other)]
+    pd.testing.assert_frame_equal(tables[0], tables[1], rtol=1e-7)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> None:
+    it = case(family)
+    heads, lost = asked(it, FULL).heads, Lost(it)
+    group = HeadGroup("", "some", (heads[0], heads[1], heads[5]), (Replacement.ZERO,))
+    removals = asked(it, FULL, group).removals()
+    table, groups, pruned = (
+        make(removals) for make in (importance_table, groups_table, pruning_table)
+    )
+    exact = table[table["metric"] == "ablation_effect"]
+    assert len(exact) == len(heads) * 4 * 2
+    zero = Replacement.ZERO
+    for head, replacement in ((heads[2], Replacement.MEAN), (heads[-1], zero)):
+        for target, value in lost([head], replacement, EVERY).items():
+            series = only(exact, **head._asdict(), replacement=replacement, target=target)
+            assert series["value"] == pytest.approx(value, abs=SMALL)
+            assert (series["kind"], series["sentences"]) == ("exact", len(TEXTS))
+    for target, value in lost(group.heads, zero, EVERY).items():
+        series = only(groups, group="some", target=target)
+        alone = sum(lost([head], zero, EVERY)[target] for head in group.heads)
+        assert series["value"] == pytest.approx(value, abs=SMALL)
+        assert series["singles"] == pytest.approx(alone, abs=SMALL)
+        assert series["heads"] == len(group.heads)
+    # Pairs and orders: chosen on one half of the sentences, reported on the other.
+    first = {h: lost([h], Replacement.MEAN, [0, 3])[lost.names[1]] for h in heads}
+    position, two = some_set(removals, SetKind.PAIR)
+    assert {*two} <= {*sorted(heads, key=lambda h: -first[h])[:10]}
+    together = lost(two, Replacement.MEAN, REPORTED)
+    for target in lost.names:
+        apart = sum(lost([head], Replacement.MEAN, REPORTED)[target] for head in two)
+        pair = removals.sets[position]
+        series = only(groups, stack=pair.stack, group=pair.name, target=target)
+        assert series["value"] == pytest.approx(together[target] - apart, abs=SMALL)
+        assert series["singles"] == pytest.approx(apart, abs=SMALL)
+    _, least = some_set(removals, SetKind.ORDER, name="ablation_effect", number=len(heads) // 2)
+    assert sorted(least) == sorted(sorted(heads, key=lambda h: first[h])[: len(heads) // 2])
+    for target, value in lost(least, Replacement.MEAN, REPORTED).items():
+        series = only(pruned, order="ablation_effect", share=0.5, target=target)
+        assert series["value"] == pytest.approx(value, abs=SMALL)
+
+
+def test_orders_begin_with_nothing_and_end_with_all(case: Callable[..., Case]) -> None:
+    removals = asked(case("gpt2"), FULL).removals()
+    table = pruning_table(removals)
+    for _, steps in table.groupby(["order", "target"]):
+        assert (steps["share"].is_monotonic_increasing, steps["share"].iloc[-1]) == (True, 1.0)
+        assert [*steps.iloc[0][["share", "value", "low", "high"]]] == [0, 0, 0, 0]
+    ends = table[table["share"] == 1].groupby("target")["value"]
+    assert (ends.max() - ends.min()).max() < 1e-9
+    orders = {*table["order"]}
+    assert {"ablation_effect", "reversed", "gradient_importance", "random-00"} <= orders
+    assert sum(order.startswith("random") for order in orders) == 20
+
+
+def test_gradients_are_those_of_each_sentence_alone(case: Callable[..., Case]) -> None:
+    """Absolute values of sentences, over all scored tokens."""
+    it = case("bert")
+    table = importance_table(asked(it, FAST).removals())
+    means, loss = it.means, it.ablator.judge.targets[0]
+    alone = [slopes(it.ablator, sentences(it, [n]), module.ALWAYS, means) for n in EVERY]
+    tokens = sum(len(each) for each in scored(it))
+    head = HeadName("self", 1, 2)
+    column = alone[0].heads.index(head)
+    g = np.array([each.gradient["sentence"][0, column] for each in alone])
+    expected = {
+        "": np.abs(g).sum(),
+        "signed": -g.sum(),
+        "per_token": sum(each.gradient["token"][0, column] for each in alone),
+    }
+    mine = table[table["metric"] == "gradient_importance"]
+    for label, value in expected.items():
+        series = only(mine, **head._asdict(), label=label)
+        assert series["value"] == pytest.approx(value / tokens)
+        assert series["kind"] == "exact"
+    layer = mine[(mine["layer"] == 1) & (mine["label"] == "layer_normalised")]["value"]
+    assert (layer**2).sum() == pytest.approx(1)
+    guess = only(
+        table, **head._asdict(), metric="attribution_estimate", replacement="mean", target=loss
+    )
+    reported = sum(each.estimates[loss, Replacement.MEAN][0, column] for each in alone)
+    assert guess["value"] == pytest.approx(reported / tokens)
+    assert guess["kind"] == "estimated"
+    assert np.isnan(guess["low"])
+    assert guess["verdict"] == ""
+
+
+def test_where_the_other_half_has_no_sentences_means_are_those_of_their_own() -> None:
+    """Not zero, which would be another replacement."""
+    output = torch.randn(2, 3, 1, 4, dtype=torch.float64)
+    group, half = torch.zeros(2, 3, dtype=torch.long), torch.zeros(2, dtype=torch.long)
+    sums = Sums.of(output, group, torch.ones(2, 3, dtype=torch.bool), half, groups=3)
+    found = sums.other_half(group, half)
+    torch.testing.assert_close(found, output.mean((0, 1)).expand_as(found))
+
+
+def test_random_sets_have_as_many_heads_in_each_layer() -> None:
+    heads = [HeadName("self", layer, head) for layer in range(3) for head in range(6)]
+    group = HeadGroup("self", "some", (*heads[:3], heads[7]), (Replacement.MEAN,), banded=True)
+    head_groups = random_alike(group, heads, seed=0)
+    assert len(head_groups) == 20
+    for each in head_groups:
+        assert Counter(head.layer for head in each.heads) == {0: 3, 1: 1}
+        assert len({*each.heads}) == 4
+    assert len({head_group.heads for head_group in head_groups}) > 10
+    assert head_groups == random_alike(group, heads, seed=0)
+
+
+def test_the_fast_level_keeps_to_its_budget(
+    case: Callable[..., Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest estimates, and others at random; fewer where passes cannot begin later."""
+    it = case("gpt2")
+    few = asked(it, FAST)
+    monkeypatch.setattr(module, "BUDGET", few.costs.fixed + 4.2)
+    removals = few.removals()
+    exact = [HeadName(*h) for h, why in zip(removals.heads, removals.chosen, strict=True) if why]
+    assert few.passes <= module.BUDGET
+    assert sum(few.costs.of([head]) for head in exact) <= 4.2
+    assert {*removals.chosen} == {Chosen.NOT, Chosen.FIRST, Chosen.AUDIT}
+    position = [c[:3] for c in removals.columns].index(("attribution_estimate", "mean", "kl"))
+    guess = removals.estimates.value[:, position]
+    first = guess[removals.chosen == Chosen.FIRST]
+    assert first.min() > guess[removals.chosen != Chosen.FIRST].max()
+    table = importance_table(removals)
+    assert {*table["kind"]} == {"exact", "estimated"}
+    alone = table[table["metric"] == "ablation_effect"]
+    assert {*alone["replacement"]} == {"mean"}
+    assert len(alone) == 2 * len(exact)
+    assert f"at most {np.ceil(module.BUDGET):.0f} forward passes over 5 sentences" in few.message
+
+
+def test_nothing_depends_on_batches(case: Callable[..., Case]) -> None:
+    it = case("gpt2")
+    one = asked(it, FAST).removals()
+    order = (4, 1, 0, 3, 2)
+    batches = [sentences(it, order[:2]), sentences(it, order[2:])]
+    other = asked(Case(it.ablator, batches, it.folder, it.family), FAST).removals()
+    assert_same(one, other)
+
+
+def test_smaller_batches_where_memory_does_not_suffice(
+    case: Callable[..., Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = case("gpt2")
+    whole = asked(it, FAST).removals()
+
+    def scarce(ablator: Any, batch: Batch, *rest: Any) -> Any:
+        if len(batch.content_hash) > most:
+            raise RuntimeError("not enough memory: you tried to allocate 1 byte")
+        return slopes(ablator, batch, *rest)
+
+    # Sentences go by their numbers here, so that `Sample.batch` can make them anew.
+    small: Any = [Batch(tuple(map(int, b.index)), *rest(b)) for b in it.batches]  # type: ignore[arg-type]
+    again: Any = lambda numbers: Batch(numbers, *rest(sentences(it, numbers)))  # noqa: E731
+    sample = Sample(it.batches, [sentences(it, REPORTED)], small, again)
+    few = Importance(it.ablator, costs_of(it.ablator, 10_000, (60, 32)), FAST, sample, 0)
+    monkeypatch.setattr(module, "slopes", scarce)
+    most = 1
+    assert_same(whole, few.removals())
+    most = 0
+    with pytest.raises(NoRoom, match="memory does not suffice"):
+        few.removals()
+
+
+def rest(batch: Batch) -> tuple[Any, ...]:
+    return batch.texts, batch.index, batch.content_hash

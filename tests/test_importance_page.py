@@ -1,0 +1,179 @@
+"""The page of importance: sentences that the numbers do and do not support, and what it shows."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import headbook
+import wired
+from headbook.pages.importance.importancefindings import message
+from headbook.pages.importance.page import ImportancePage, importance_page
+from headbook.pages.parts.table import words
+from headbook.report.numbers.headgroups import HEAVY_NAME
+from headbook.report.numbers.results import results
+from headbook.site.site import _Writer
+from headbook.study.importancetables import GROUPS, PRUNING, groups_table, pruning_table
+from headbook.study.study import Study
+from headbook.study.summaries.removals import Removals
+from headbook.terms import Target
+from pages import elements, html_of, text_of
+from sites import Site
+from test_verdicts import SENTENCES, around, removals
+
+NONE = pd.DataFrame(columns=[*GROUPS]), pd.DataFrame(columns=[*PRUNING])
+
+
+def sentences(
+    given: Removals, groups: pd.DataFrame = NONE[0], steps: pd.DataFrame = NONE[1]
+) -> str:
+    return " | ".join(message(given, groups, steps))
+
+
+def test_verdicts_are_counted_and_the_largest_is_reported_on_the_other_half() -> None:
+    text = sentences(removals(around(0.05, 0.0, -0.05, 0.01)))
+    assert (
+        "Of 4 heads replaced one at a time, one needed, one removable, one harmful and one" in text
+    )
+    assert "(margin: 0.50\u00a0% of the loss)" in text
+    assert "Largest change: 2." in text
+    assert "without L0·H0, chosen on the other half of the sentences." in text
+    assert "The loss is lower without L0·H2 (p < 0.05 family-wise)." in text
+
+
+def test_nothing_is_said_of_what_is_not_shown() -> None:
+    text = sentences(removals(around(0.0, 0.001, spread=0.5)))
+    assert (
+        text
+        == "Of 2 heads replaced one at a time, two undecided (margin: 0.50\u00a0% of the loss)."
+    )
+
+
+def test_the_audit_is_said_where_heads_have_estimates_alone() -> None:
+    effects = np.tile(np.array([0.05, 0.0, 0.03, 0.001, 0.0, 0.0]), (SENTENCES, 1))
+    given = removals(effects + around(*[0.0] * 6, spread=1e-3))
+    some = replace(
+        given, chosen=np.array([1, 2, 2, 2, 2, 0]), sets=given.sets[:5], members=given.members[:5],
+        changes={Target.LOSS: given.changes[Target.LOSS][:, :5]},
+    )  # fmt: skip
+    text = sentences(some)
+    assert (
+        "On 4 heads picked at random, estimates and exact changes correlate with r = 1.00" in text
+    )
+    assert (
+        "none of these; with 95\u00a0% confidence at most 52.7\u202f% of the 1 other heads." in text
+    )
+    assert "picked at random" not in sentences(given)
+
+
+def steps(high: list[float]) -> pd.DataFrame:
+    rows = []
+    for order in ("ablation_effect", "random-00", "random-01"):
+        bounds = high if order == "ablation_effect" else [0, 0.015, 0.5, 1]
+        for share, bound in zip((0, 0.05, 0.1, 0.15), bounds, strict=True):
+            rows.append(("self", order, "mean", Target.LOSS, share, 0.0, 0.0, bound))
+    return pd.DataFrame(rows, columns=[*PRUNING])
+
+
+def test_how_many_heads_can_go_stands_beside_the_random_order() -> None:
+    """At 1 % of the loss, which is 2 nats."""
+    given = removals(around(0.05, 0.0))
+    text = sentences(given, steps=steps([0, 0.01, 0.019, 0.03]))
+    assert "10.0\u202f% can be removed together" in text
+    assert "1.00\u00a0% of the loss (random order: 5.0\u202f%)" in text
+    none = sentences(given, steps=steps([0, 0.03, 0.01, 0.03]))
+    assert "Even the 5.0\u202f% of heads of smallest effect cannot be removed together" in none
+    assert "removed" not in sentences(given, steps=steps([np.nan] * 4).assign(high=np.nan))
+
+
+def heavy(mean: float, without: float, zero: float, band: float) -> pd.DataFrame:
+    rows = [
+        ("self", HEAVY_NAME, 3, "group_effect", name, Target.LOSS, value, value - 0.001,
+         value + 0.001, value, 0.0, band)
+        for name, value in (("mean", mean), ("without_sink", without), ("zero", zero))
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=[*GROUPS])
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((0.001, 0.001, 0.1, 0.2), "Dead by all three replacements: three heads with more than 90"),
+        ((0.001, 0.001, 0.5, 0.2), "A constant is all that is lost without three heads"),
+        ((0.05, 0.001, 0.5, 0.2), "Not dead: without three heads"),
+        ((0.0095, 0.001, 0.1, 0.2), ""),
+    ],
+)
+def test_heads_on_the_sink_are_dead_only_by_all_three(
+    numbers: tuple[float, float, float, float], expected: str
+) -> None:
+    text = sentences(removals(around(0.0, 0.001, spread=0.5)), heavy(*numbers))
+    assert (expected in text) if expected else ("ead" not in text.replace("heads", ""))
+
+
+def test_types_stand_in_where_no_head_rests_on_the_sink_wholly() -> None:
+    rows = heavy(0.05, 0.001, 0.5, 0.2).assign(group="sink")
+    text = sentences(removals(around(0.0, 0.001, spread=0.5)), rows)
+    assert (
+        "Not dead: without three sink heads, the change is 2.50\u00a0% of the loss [2.45, 2.55]"
+        in text
+    )
+    assert "as many heads in each layer: 0.00 to 10.0." in text
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    path = tmp_path_factory.mktemp("wired")
+    (path / "texts.txt").write_text(wired.texts())
+    return headbook.collect(
+        [path / "texts.txt"], model=str(wired.write(path / "model")), importance="full",
+        annotator="none", language="none", sentence_pages="0",
+        metrics="type_shares,sink_share,relative_entropy",
+    )  # fmt: skip
+
+
+def page_of(study: Study) -> ImportancePage:
+    page = importance_page(results(study))
+    assert page is not None
+    return page
+
+
+def test_the_full_level_shows_curves_groups_and_direct_effects(
+    study: Study, tmp_path: Path
+) -> None:
+    page = page_of(study)
+    verdicts = [row.cells[-1] for row in page.heads.rows]
+    assert verdicts == [words("needed"), words("removable")]
+    assert any("removed together" in text for text in page.findings)
+    (curves,) = page.pruned
+    assert curves.rows is not None
+    assert "random order" in {*curves.rows["order"]}
+    assert page.groups is not None
+    replacements = {row.cells[1] for row in page.groups.rows}
+    assert replacements == {words("mean"), words("without sink"), words("zero")}
+    writer = _Writer(study, tmp_path, None, "", 1, "")  # type: ignore[arg-type]
+    writer._page_writer.page(page)
+    text = text_of(html_of(tmp_path / "importance.html"))
+    for wanted in ("Pruning", "Heads of one type together", "Random sets", "head_groups"):
+        assert wanted in text
+
+
+def test_a_site_shows_all_heads_and_those_that_were_replaced(encoder_site: Site) -> None:
+    html = html_of(encoder_site.folder / "importance.html")
+    ids = {e.attributes.get("id") for e in elements(html, "h2")}
+    assert {"heads", "list"} <= ids
+    assert "estimates" in ids
+    exact = encoder_site.study.importance.query("metric == 'ablation_effect'")
+    body = html.partition('id="list"')[2].partition("<p>Files")[0]
+    assert body.count('scope="row"') == len(exact[["layer", "head"]].drop_duplicates())
+    assert (encoder_site.folder / "figures/importance-self.svg").exists()
+    assert "importance.html" in html_of(encoder_site.folder / "index.html")
+
+
+def test_without_removals_there_is_no_page(study: Study) -> None:
+    none = replace(study, corpus_sums=replace(study.corpus_sums, removals=None))
+    assert importance_page(results(none)) is None
+    assert groups_table(None).empty
+    assert pruning_table(None).empty

@@ -1,0 +1,180 @@
+"""Importance of a whole collection: a model whose heads are known, options, and what is stored."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import headbook
+import wired
+from headbook.errors import ConfigError
+from headbook.progress import Silent
+from headbook.site.export import TABLES as TABLES_OF_SITES
+from headbook.site.export import write_tables
+from headbook.study.study import Study
+from headbook.study.summaries.removals import SetKind
+
+TABLES = ("importance", "head_groups", "pruning")
+FEW = {
+    "annotator": "none",
+    "language": "none",
+    "sentence_pages": "0",
+    "metrics": "type_shares,sink_share",
+}
+
+
+class Lines(Silent):
+    """What was said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Keep it."""
+        self.lines.append(text)
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("wired")
+    wired.write(path / "model")
+    (path / "texts.txt").write_text(wired.texts())
+    return path
+
+
+@pytest.fixture(scope="module")
+def collected(path: Path) -> Callable[..., Study]:
+    def collect(file: str = "texts.txt", **options: Any) -> Study:
+        return headbook.collect([path / file], model=str(path / "model"), **(FEW | options))
+
+    return collect
+
+
+@pytest.fixture(scope="module")
+def full(collected: Callable[..., Study]) -> Study:
+    return collected(importance="full")
+
+
+def verdict(study: Study, head: int, target: str, replacement: str = "mean") -> str:
+    t = study.importance
+    here = (t["head"] == head) & (t["target"] == target) & (t["replacement"] == replacement)
+    (found,) = t[here & (t["metric"] == "ablation_effect")]["verdict"]
+    return str(found)
+
+
+def test_a_head_that_copies_is_needed_and_an_idle_one_is_removable(full: Study) -> None:
+    """Whatever stands in its place; without the sink it only loses the first word."""
+    for target in ("loss", "kl"):
+        for replacement in ("mean", "zero", "uniform", "without_sink"):
+            assert verdict(full, wired.IDLE, target, replacement) == "removable"
+        for replacement in ("mean", "uniform"):
+            assert verdict(full, wired.COPIES, target, replacement) == "needed"
+    table = full.importance
+    lost = table[(table["head"] == wired.COPIES) & (table["target"] == "loss")]
+    value = lost[(lost["replacement"] == "mean") & (lost["kind"] == "exact")]["value"].iloc[0]
+    assert 1 < value < np.log(9)  # from nearly sure to a guess among eight words
+
+
+def test_pruning_loses_nothing_until_the_copying_head_goes(full: Study) -> None:
+    table = full.pruning
+    steps = table[(table["order"] == "ablation_effect") & (table["target"] == "loss")]
+    assert [*steps["share"]] == [0, 0.5, 1]
+    assert steps["value"].iloc[1] == pytest.approx(0, abs=1e-6)
+    assert steps["value"].iloc[2] > 1
+    worst = table[(table["order"] == "reversed") & (table["target"] == "loss")]
+    assert worst["value"].iloc[1] > 1
+
+
+def test_groups_are_types_and_layers(full: Study) -> None:
+    table = full.head_groups
+    assert {"layer 0", "previous-token"} <= {*table["group"]}
+    one = table[(table["group"] == "previous-token") & (table["target"] == "loss")]
+    assert {*one["replacement"]} == {"mean", "without_sink", "zero"}
+    np.testing.assert_allclose(one["singles"], one["value"], atol=1e-6)
+    assert (one["random_low"] <= one["value"]).all()
+    removals = full.corpus_sums.removals
+    assert removals is not None
+    assert {each.kind for each in removals.sets} == {*SetKind}
+
+
+def test_the_sample_does_not_depend_on_the_order_of_the_input(
+    collected: Callable[..., Study], path: Path
+) -> None:
+    lines = (path / "texts.txt").read_text().splitlines()
+    (path / "turned.txt").write_text("\n".join(lines[::-1]) + "\n")
+    one, other = (
+        collected(file, importance_sentences=20, batch_tokens=tokens)
+        for file, tokens in (("texts.txt", 2048), ("turned.txt", 50))
+    )
+    assert (one.importance["sentences"] == 20).all()
+    pd.testing.assert_frame_equal(one.importance, other.importance, rtol=1e-4, atol=1e-5)
+
+
+def test_the_plan_is_said_and_nothing_runs_when_it_is_off(
+    collected: Callable[..., Study], path: Path
+) -> None:
+    reported = Lines()
+    collected(progress=reported, importance="full", importance_sentences=12)
+    (line,) = [line for line in reported.lines if "importance" in line]
+    assert line.startswith("importance, full: about ")
+    assert line.endswith(" forward passes over 12 sentences")
+    none = collected(importance="off")
+    assert none.corpus_sums.removals is None
+    assert all(getattr(none, name).empty for name in TABLES)
+
+
+def test_what_was_stored_comes_back(full: Study, tmp_path: Path) -> None:
+    full.save(tmp_path / "study")
+    again = Study.load(tmp_path / "study")
+    for name in TABLES:
+        pd.testing.assert_frame_equal(getattr(full, name), getattr(again, name))
+    assert write_tables(again, tmp_path) == []
+    for name in TABLES:
+        assert set(TABLES_OF_SITES[name].columns) == {*getattr(full, name)}
+        stored = pd.read_parquet(tmp_path / f"{name}.parquet")
+        pd.testing.assert_frame_equal(getattr(again, name), stored, check_dtype=False)
+        assert len(pd.read_csv(tmp_path / f"{name}.csv")) == len(stored) > 0
+
+
+def test_studies_add_up(collected: Callable[..., Study], path: Path) -> None:
+    lines = (path / "texts.txt").read_text().splitlines()
+    for name, some in (("one.txt", lines[:28]), ("other.txt", lines[28:])):
+        (path / name).write_text("\n".join(some) + "\n")
+    both = collected("one.txt") + collected("other.txt")
+    assert (both.importance["sentences"] == 56).all()
+    assert verdict(both, wired.COPIES, "loss") == "needed"
+    assert verdict(both, wired.IDLE, "loss") == "removable"
+
+
+@pytest.mark.parametrize("family", ["mpnet", "albert", "t5"])
+def test_other_models_have_it_or_say_why_not(
+    family: str, tiny_folder: Callable[[str], Path], path: Path
+) -> None:
+    """Heads that no hook reaches; shared weights; layers that hand on more than states."""
+    given: dict[str, Any] = {**FEW, "importance_sentences": 4, "model": str(tiny_folder(family))}
+    study = headbook.collect([path / "texts.txt"], **given)
+    gaps = [gap.why for gap in study.manifest.gaps if gap.what == "importance of heads"]
+    if family == "mpnet":
+        assert study.corpus_sums.removals is None
+        (why,) = gaps
+        assert why.endswith("its heads cannot be replaced")
+    else:
+        assert not gaps
+        assert (study.importance["sentences"] == 4).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"importance": "some"}, "--importance: 'some' came; expected one of off, fast, full"),
+        ({"importance_sentences": 1}, "--importance-sentences: 1 came; expected 2 to 2000"),
+    ],
+)
+def test_wrong_options_are_one_line(
+    options: Any, message: str, collected: Callable[..., Study]
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        collected(**options)
