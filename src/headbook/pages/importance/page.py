@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import pandas as pd
 
 from headbook.charts import Figure
@@ -14,7 +13,8 @@ from headbook.pages.parts.removed import effect_cell, removed_table
 from headbook.pages.parts.table import Row, Table, words
 from headbook.report.findings import Finding
 from headbook.report.findings.finding import head_link
-from headbook.report.findings.importance import NAMES, message, primary, scale, unit
+from headbook.report.findings.importance import message
+from headbook.report.numbers.changes import NAMES, head_changes, primary, scale, unit
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import STACKS, counted, head_name, number
 from headbook.study.importancetables import DIRECT, EFFECT, EXACT
@@ -107,22 +107,8 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage | Non
     )
 
 
-def _numbers(removals: Removals) -> pd.DataFrame:
-    """Exact effects where there are any, else estimates, in the page's unit."""
-    target, by = primary(removals), scale(removals)
-    frame = pd.DataFrame(removals.heads)
-    frame["value"] = verdicts.estimated(removals, target, Replacement.MEAN) * by
-    frame = frame.assign(low=np.nan, high=np.nan, kind="estimated", verdict="")
-    effects = verdicts.head_effects(removals, target, Replacement.MEAN)
-    for name in ("value", "low", "high"):
-        frame.loc[effects.head, name] = getattr(effects, name) * by
-    frame.loc[effects.head, "kind"] = EXACT
-    frame.loc[effects.head, "verdict"] = [str(verdict) for verdict in effects.verdict]
-    return frame
-
-
 def _maps(results: Mapping[str, StackResults], removals: Removals) -> Iterator[StackMap]:
-    every = _numbers(removals)
+    every = head_changes(removals)
     least, most = float(every["value"].min()), float(every["value"].max())
     end = max(abs(least), abs(most)) or 1.0
     domain = (-end, end) if least < 0 else (0.0, end)
@@ -197,7 +183,7 @@ def _pruned(removals: Removals, pruning: pd.DataFrame) -> Iterator[Figure]:
 
 def _heads(removals: Removals) -> Iterator[Row]:
     """The heads that were replaced, those of largest effect first."""
-    rows = _numbers(removals)
+    rows = head_changes(removals)
     rows = rows[rows["kind"] == EXACT].sort_values("value", ascending=False, kind="stable")
     for each in rows.to_dict("records"):
         head = HeadName(each["stack"], int(each["layer"]), int(each["head"]))

@@ -24,7 +24,10 @@ from headbook.study.manifest import Manifest
 from headbook.terms import Side, Stack
 
 CARDS = 6  # findings that stand there at once
-ESTIMATE = re.compile(r"(?:[<>]\u202f)?[−+]?\d[\d,.]*(?:\u202f%| tokens| points)?(?= \[)")
+ESTIMATE = re.compile(
+    r"(?:[<>]\u202f)?[−+]?\d[\d,.]*(?:[\u202f\u00a0]%| tokens| points|\u00a0×\u202f10⁻³)?"
+    r"(?=(?: of the loss)? \[)"
+)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import Row, Table, words
-from headbook.report.findings.importance import primary, scale, unit
+from headbook.report.numbers.changes import primary, scale, unit
 from headbook.report.numbers.headgroups import HEAVY_NAME, REPLACEMENTS
 from headbook.report.numbers.headtypes import Rest
 from headbook.report.wording import STACKS, interval, number
@@ -15,7 +15,7 @@ from headbook.study.importancetables import GROUP
 from headbook.study.summaries import verdicts
 from headbook.study.summaries.removals import Removals
 
-TYPES = (HEAVY_NAME, "sink", *map(str, Rest))
+TYPES = ("sink", HEAVY_NAME, *map(str, Rest))
 
 
 def removed_table(removals: Removals, groups: pd.DataFrame, stack: str = "") -> Table | None:

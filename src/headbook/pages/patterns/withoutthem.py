@@ -3,15 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headbook.pages.parts.removed import removed_table
+from headbook.pages.parts.removed import TYPES, removed_table
 from headbook.pages.parts.table import Table
 from headbook.pages.patterns.patternfindings import without
 from headbook.report.findings import Finding
-from headbook.report.findings.importance import answer, primary, scale, unit
+from headbook.report.findings.importance import answer
+from headbook.report.numbers.changes import primary, scale, unit
 from headbook.report.numbers.headtypes import Types
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import number
 from headbook.study.summaries import verdicts
+
+DEAD = "Are vertical heads dead?"
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,11 @@ def without_them(results: StackResults, types: Types) -> WithoutThem:
 
 
 def _findings(results: StackResults, types: Types) -> Iterator[Finding]:
-    """Of types as a whole where their heads were replaced together, and of sink heads alone."""
+    """Of types as a whole where their heads were replaced together, and of each sink head."""
     removals, groups = results.study.corpus_sums.removals, results.study.head_groups
     assert removals is not None
-    stack = results.stack.name
-    for group in dict.fromkeys(groups[groups["stack"] == stack]["group"]):
-        yield from answer(removals, groups, stack, group, named=False)
-    sinks = [place for place, kind in types.items() if kind is not None and kind.sink]
-    yield from without(results, sinks, "sink head")
+    for group in TYPES:
+        yield from answer(removals, groups, results.stack.name, group, named=False)
+        if group == "sink":
+            sinks = [place for place, kind in types.items() if kind is not None and kind.sink]
+            yield from without(results, sinks, "sink head")

@@ -9,49 +9,19 @@ import pandas as pd
 
 from headbook.analysis.accumulators import CHOICE, REPORT
 from headbook.report.findings.finding import Finding, Link, Parts, head_link
+from headbook.report.numbers.changes import COSINES, primary, scale, unit, with_unit
 from headbook.report.numbers.headgroups import HEAVY_NAME, REPLACEMENTS
-from headbook.report.wording import STACKS, counted, interval, number, percent, small
+from headbook.report.wording import STACKS, counted, number, percent, small
 from headbook.study.sentencedata import HeadName
 from headbook.study.study import Study
 from headbook.study.summaries import verdicts
 from headbook.study.summaries.removals import Removals
 from headbook.study.summaries.verdicts import TOGETHER, Verdict
-from headbook.terms import Replacement, Target
+from headbook.terms import Replacement
 
-COSINES = {Target.STATE, Target.EMBEDDING}
 HEAVY = (HEAVY_NAME, "sink")  # groups that rest on the sink, the heaviest first
-NAMES = {
-    Target.LOSS: "loss of the next token",
-    Target.MASKED_LOSS: "loss of masked tokens",
-    Target.STATE: "1 minus the cosine of last states with and without the head",
-}
-AFTER = "×\u202f10⁻³"
 PAGE = "importance.html"
 NAMED = 5  # heads that a sentence names
-
-
-def primary(removals: Removals) -> str:
-    """The target that the page is about: the loss, else the cosine of states."""
-    return removals.targets[0]
-
-
-def scale(removals: Removals) -> float:
-    """By what changes are multiplied to be in the page's unit."""
-    if primary(removals) in COSINES:
-        return 1000.0
-    return 100 / removals.loss(primary(removals))
-
-
-def unit(removals: Removals) -> str:
-    """The page's unit: per cent of the loss, or thousandths of a cosine."""
-    return AFTER if primary(removals) in COSINES else "% of the loss"
-
-
-def with_unit(removals: Removals, value: float, low: float, high: float) -> str:
-    """A change in the page's unit, with its interval."""
-    by = scale(removals)
-    ends = interval(low * by, high * by)
-    return f"{number(value * by)}\u00a0{unit(removals)}{ends and f' {ends}'}"
 
 
 def needed(study: Study) -> Iterator[Finding]:
@@ -59,9 +29,9 @@ def needed(study: Study) -> Iterator[Finding]:
     removals = study.corpus_sums.removals
     if removals is not None:
         yield from _counts(removals)
-        yield from _largest(removals)
-        yield from _pruned(removals, study.pruning)
         yield from _heavy(removals, study.head_groups)
+        yield from _pruned(removals, study.pruning)
+        yield from _largest(removals)
         yield from _harmful(removals)
 
 
