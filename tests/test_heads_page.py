@@ -26,6 +26,7 @@ from headbook.report.numbers.headrelations import HeadRelations, head_relations
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults, results
 from headbook.report.numbers.typeshares import share
+from headbook.study.importancetables import EFFECT
 from headbook.study.sentencedata import heads_of
 from headbook.study.summaries.sums import RelationHits
 from headbook.terms import View
@@ -63,7 +64,7 @@ def test_the_files_hold_every_number_of_the_table_of_heads(any_site: Site) -> No
     views = {c.key: c.views for c in columns(results(any_site.study))}
     count = 0
     for metric in listed["metrics"]:
-        if metric["id"] == effectvalues.EFFECT:
+        if metric["id"] == EFFECT:
             continue  # which the table of importance has
         values = data_file(folder / "values" / f"{metric['id']}.js")[1]
         assert list(values) == sorted(key for key, _, _ in metric["labels"])
@@ -85,9 +86,9 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
     """Per cent of the loss, or thousandths of a cosine; estimates have no interval."""
     folder, table = any_site.folder / "data", any_site.study.importance
     listed = data_file(folder / "headlist.js")[1]
-    (choice,) = [each for each in listed["metrics"] if each["id"] == effectvalues.EFFECT]
+    (choice,) = [each for each in listed["metrics"] if each["id"] == EFFECT]
     assert [key for key, _, _ in choice["labels"]] == [effectvalues.KEY]
-    packed = data_file(folder / "values" / f"{effectvalues.EFFECT}.js")[1][effectvalues.KEY]
+    packed = data_file(folder / "values" / f"{EFFECT}.js")[1][effectvalues.KEY]
     value, low, high = decoded(packed)
     removals = any_site.study.corpus_sums.removals
     assert removals is not None
@@ -100,9 +101,10 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
     )
     heads = [head for r in results(any_site.study).values() for head in heads_of(r.stack)]
     assert len(heads) == len(value) == len(packed["guess"]) == len(listed["heads"])
+    rows = {kind: frame.to_dict("index") for kind, frame in (("0", exact), ("1", guess))}
     for head, *numbers, estimated in zip(heads, value, low, high, packed["guess"], strict=True):
-        assert (estimated == "1") == (tuple(head) not in exact.index)
-        row = (guess if estimated == "1" else exact).loc[tuple(head)]
+        assert (estimated == "1") == (head not in rows["0"])
+        row = rows[estimated][head]
         assert numbers[0] == pytest.approx(row["value"] * by)
         assert numbers[1:] == pytest.approx(
             [row["low"] * by, row["high"] * by], rel=1e-6, nan_ok=True
