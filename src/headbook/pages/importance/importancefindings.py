@@ -8,15 +8,15 @@ import numpy as np
 import pandas as pd
 
 from headbook.report.findings import CHOICE, REPORT
+from headbook.report.numbers.effects import primary, scale, unit, with_unit
 from headbook.report.numbers.headgroups import HEAVY_NAME, REPLACEMENTS
-from headbook.report.wording import STACKS, counted, head_name, interval, number, percent, small
+from headbook.report.wording import STACKS, counted, head_name, number, percent, small
 from headbook.study.sentencedata import HeadName
 from headbook.study.summaries import verdicts
 from headbook.study.summaries.removals import Removals
 from headbook.study.summaries.verdicts import TOGETHER, Verdict
-from headbook.terms import Replacement, Target
+from headbook.terms import Replacement
 
-COSINES = {Target.STATE, Target.EMBEDDING}
 HEAVY = {  # groups that rest on the sink, the heaviest first; one head, and several
     HEAVY_NAME: tuple(
         f"{heads} with more than 90\u00a0% of the attention on the sink"
@@ -24,36 +24,6 @@ HEAVY = {  # groups that rest on the sink, the heaviest first; one head, and sev
     ),
     "sink": ("sink head", "sink heads"),
 }
-NAMES = {
-    Target.LOSS: "loss of the next token",
-    Target.MASKED_LOSS: "loss of masked tokens",
-    Target.STATE: "1 minus the cosine of last states with and without the head",
-}
-AFTER = "×\u202f10⁻³"
-
-
-def primary(removals: Removals) -> str:
-    """The target that the page is about: the loss, else the cosine of states."""
-    return removals.targets[0]
-
-
-def scale(removals: Removals) -> float:
-    """By what changes are multiplied to be in the page's unit."""
-    if primary(removals) in COSINES:
-        return 1000.0
-    return 100 / removals.loss(primary(removals))
-
-
-def unit(removals: Removals) -> str:
-    """The page's unit: per cent of the loss, or thousandths of a cosine."""
-    return AFTER if primary(removals) in COSINES else "% of the loss"
-
-
-def with_unit(removals: Removals, value: float, low: float, high: float) -> str:
-    """A change in the page's unit, with its interval."""
-    by = scale(removals)
-    ends = interval(low * by, high * by)
-    return f"{number(value * by)}\u00a0{unit(removals)}{ends and f' {ends}'}"
 
 
 def message(removals: Removals, groups: pd.DataFrame, pruning: pd.DataFrame) -> Iterator[str]:

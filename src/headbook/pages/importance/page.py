@@ -9,11 +9,12 @@ import pandas as pd
 
 from headbook.charts import Figure
 from headbook.charts.importance import RANDOM, compared_effects, effect_map, pruning_curves
-from headbook.pages.importance.importancefindings import NAMES, message, primary, scale, unit
+from headbook.pages.importance.importancefindings import message
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Row, Table, words
 from headbook.report.findings.finding import head_link
+from headbook.report.numbers.effects import NAMES, primary, scale, unit
 from headbook.report.numbers.headgroups import REPLACEMENTS
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import STACKS, counted, head_name, interval, number

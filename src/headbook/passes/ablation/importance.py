@@ -40,6 +40,7 @@ from headbook.study.summaries.removals import (
     Removals,
     SetKind,
 )
+from headbook.study.summaries.verdicts import ATTRIBUTION
 from headbook.terms import Replacement, Target
 from headbook.text.batch import Batch
 from headbook.text.tokens import Encoded
@@ -50,7 +51,7 @@ CHOSEN = 20  # heads of largest estimates, and as many at random
 ALWAYS = (Replacement.MEAN, Replacement.ZERO, Replacement.UNIFORM, Replacement.WITHOUT_SINK)
 RANKED = (Target.KL, Target.STATE)  # heads are ranked by the first that there is
 UNASKED = {Target.EMBEDDING}  # no estimates: they would take as many passes as those of states
-GRADIENT, ATTRIBUTION = "gradient_importance", "attribution_estimate"
+GRADIENT = "gradient_importance"
 REPORTED = {SetKind.ORDER, SetKind.PAIR}  # kinds that were chosen on the other half
 
 ROOMLESS = "memory does not suffice for a backward pass over one sentence; see --max-length"

@@ -163,6 +163,11 @@ class Removals:
         total = self.counts[target][kept].sum()
         return float(self.full[target][kept].sum() / total) if total else float("nan")
 
+    def shifted(self, by: int) -> "Removals":
+        """The same for sentences that come ``by`` places later."""
+        missed = tuple(each._replace(sentence=each.sentence + by) for each in self.missed)
+        return replace(self, missed=missed)
+
     def __add__(self, other: "Removals") -> "Removals":
         """Of the sentences of both, with the sets that both have taken away.
 
