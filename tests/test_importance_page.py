@@ -198,7 +198,7 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
         assert isinstance(change, Cell)
         assert verdict == words(exact["verdict"])
         assert without.short == (
-            f"{change.text}\u00a0% of the loss {change.interval}, {exact['verdict']}"
+            f"the loss changes by {change.text}\u00a0% {change.interval}, {exact['verdict']}"
         )
         mine = table[table["head"] == head.head]
         assert mine["change"].is_monotonic_decreasing

@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import Row, Table, words
-from headbook.report.numbers.effects import NAMES, primary, scale, unit
+from headbook.report.numbers.effects import COSINES, NAMES, primary, scale, unit
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import (
     interval,
@@ -140,7 +140,10 @@ def _short(removals: Removals, rows: Rows) -> str:
         return ""
     cell = _cell(removals, row)
     ends = f" {cell.interval}" if cell.interval else ""
-    return f"{cell.text}\u00a0{unit(removals)}{ends}, {_verdict(row)}"
+    if primary(removals) in COSINES:
+        value = f"{cell.text}\u00a0{unit(removals)}{ends}"
+        return f"last states change by {value} (1\u202f−\u202fcosine), {_verdict(row)}"
+    return f"the loss changes by {cell.text}\u00a0%{ends}, {_verdict(row)}"
 
 
 def _verdict(row: Mapping[str, Any]) -> str:
