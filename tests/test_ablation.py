@@ -16,6 +16,7 @@ import tiny
 from bare import Bare
 from headbook.attention.frame import Frame
 from headbook.attention.replacements import OWN, Heads
+from headbook.inputs import Sentence
 from headbook.model.architecture import Call, examine
 from headbook.model.intervention import intervened
 from headbook.model.model import load_model
@@ -27,6 +28,7 @@ from headbook.study.sentencedata import HeadName
 from headbook.terms import Replacement, Side, Stack, Target
 from headbook.text.batch import Batch
 from headbook.text.texts import Texts
+from headbook.text.tokens import Encoded
 from test_lens import bare
 from views import Marks
 
@@ -99,18 +101,23 @@ def specials(bare: Bare, row: Sequence[int]) -> list[int]:
 
 def batch_of(bare: Bare, family: str, numbers: Sequence[int]) -> Batch:
     sentences = [ids_of(bare, family, number) for number in numbers]
+    sides = list(Side)[: len(sentences[0])]
+    tokens = [
+        {
+            side: Marks(len(row), ids=row, special=specials(bare, row)).tokens()
+            for side, row in zip(sides, ids, strict=True)
+        }
+        for ids in sentences
+    ]
     texts = {
-        side: Texts.of(
-            [
-                Marks(len(ids[k]), ids=ids[k], special=specials(bare, ids[k])).tokens()
-                for ids in sentences
-            ],
-            torch.device("cpu"),
-            torch.float64,
-        )
-        for k, side in enumerate(list(Side)[: len(sentences[0])])
+        side: Texts.of([each[side] for each in tokens], torch.device("cpu"), torch.float64)
+        for side in sides
     }
-    return Batch((), texts, np.array(numbers), KEYS[list(numbers)])
+    items = tuple(
+        Encoded(Sentence(number, "", TEXTS[number][0]), each)
+        for number, each in zip(numbers, tokens, strict=True)
+    )
+    return Batch(items, texts, np.array(numbers), KEYS[list(numbers)])
 
 
 class Naive:

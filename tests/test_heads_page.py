@@ -21,7 +21,7 @@ from headbook.pages.heads.headvalues import Column, columns, first_columns, list
 from headbook.pages.heads.page import HeadsPage, heads_page
 from headbook.pages.heads.questions import ASKED
 from headbook.report.findings import CHOICE, REPORT, Link
-from headbook.report.numbers import changes
+from headbook.report.numbers import effects
 from headbook.report.numbers.headrelations import HeadRelations, head_relations
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults, results
@@ -92,7 +92,7 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
     value, low, high = decoded(packed)
     removals = any_site.study.corpus_sums.removals
     assert removals is not None
-    target, by = changes.primary(removals), changes.scale(removals)
+    target, by = effects.primary(removals), effects.scale(removals)
     mean = table[(table["replacement"] == "mean") & (table["target"] == target)]
     place = ["stack", "layer", "head"]
     exact, guess = (

@@ -20,7 +20,7 @@ from headbook.passes.ablation.removed import HeadGroup, random_alike
 from headbook.passes.ablation.slopes import slopes
 from headbook.study.importancetables import groups_table, importance_table, pruning_table
 from headbook.study.sentencedata import HeadName
-from headbook.study.summaries.removals import Chosen, Removals, SetKind
+from headbook.study.summaries.removals import Chosen, HeadPlace, Removals, SetKind
 from headbook.terms import Replacement, Target
 from headbook.text.batch import Batch
 from test_ablation import FAMILIES, KEYS, SMALL, TEXTS, Case, Naive, batch_of, case, scored
@@ -50,7 +50,8 @@ class Lost:
 
     def __init__(self, it: Case) -> None:
         self.true = scored(it)
-        masked = [[*row] if it.family == "bert" else [] for row in self.true]
+        self.masked = it.family == "bert"
+        masked = [[*row] if self.masked else [] for row in self.true]
         self.naive = Naive(it, masked)
         self.names = it.ablator.judge.targets
         self._logs = cache(self._without)
@@ -67,6 +68,17 @@ class Lost:
                 kl += float((np.exp(one[i]) * (one[i] - other[i])).sum())
                 tokens += 1
         return dict(zip(self.names, (loss / tokens, kl / tokens), strict=True))
+
+    def by_token(self, head: HeadName) -> list[tuple[float, int, int, float]]:
+        """Change of the loss, sentence, position of the true token, and loss before; by rank."""
+        rows = []
+        for number in EVERY:
+            one = self._logs((), Replacement.MEAN, number)
+            other = self._logs((head,), Replacement.MEAN, number)
+            for i, t in self.true[number].items():
+                position = i if self.masked else i + 1
+                rows.append((one[i, t] - other[i, t], number, position, -one[i, t]))
+        return sorted(rows, key=lambda row: -row[0])
 
     def _without(
         self, heads: tuple[HeadName, ...], replacement: Replacement, number: int
@@ -100,6 +112,21 @@ def assert_same(one: Removals, other: Removals) -> None:
     pd.testing.assert_frame_equal(tables[0], tables[1], rtol=1e-7)
 
 
+def _assert_missed(removals: Removals, head: HeadName, lost: Lost) -> None:
+    """The tokens of largest change, and the one in the middle, are those of plain hooks."""
+    naive = lost.by_token(head)
+    place = removals.heads.index(HeadPlace(*head))
+    found = [missed for missed in removals.missed if missed.head == place]
+    middle = (len(naive) - 1) // 2
+    assert [missed.rank - 1 for missed in found] == sorted({*range(min(10, len(naive))), middle})
+    for missed in found:
+        change, sentence, position, before = naive[missed.rank - 1]
+        assert missed.tokens == len(naive)
+        assert missed.change == pytest.approx(change, abs=SMALL)
+        assert missed.before == pytest.approx(before, abs=SMALL)
+        assert (missed.sentence, missed.position) == (sentence, position)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> None:
     it = case(family)
@@ -123,6 +150,7 @@ def test_tables_equal_plain_hooks(family: str, case: Callable[..., Case]) -> Non
         assert series["value"] == pytest.approx(value, abs=SMALL)
         assert series["singles"] == pytest.approx(alone, abs=SMALL)
         assert series["heads"] == len(group.heads)
+    _assert_missed(removals, heads[2], lost)
     # Pairs and orders: chosen on one half of the sentences, reported on the other.
     first = {h: lost([h], Replacement.MEAN, [0, 3])[lost.names[1]] for h in heads}
     position, two = some_set(removals, SetKind.PAIR)

@@ -9,7 +9,9 @@ import pytest
 
 import headbook
 import wired
+from headbook.pages.head.ablated import _backed_up, ablated
 from headbook.pages.importance.page import ImportancePage, importance_page
+from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import words
 from headbook.pages.patterns.withoutthem import without_them
 from headbook.report.findings.importance import message, needed
@@ -18,6 +20,7 @@ from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults, results
 from headbook.site.site import _Writer
 from headbook.study.importancetables import GROUPS, PRUNING, groups_table, pruning_table
+from headbook.study.sentencedata import HeadName, heads_of
 from headbook.study.study import Study
 from headbook.study.summaries.removals import Removals
 from headbook.terms import Target
@@ -247,3 +250,50 @@ def test_without_removals_there_is_no_page(study: Study) -> None:
     assert importance_page(results(none)) is None
     assert groups_table(None).empty
     assert pruning_table(None).empty
+
+
+def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
+    """The exact change with its verdict, and the tokens as the table ranks them."""
+    stack = results(study)["self"]
+    assert study.corpus_sums.removals is not None
+    table = study.effect_tokens
+    for head in heads_of(stack.stack):
+        without = ablated(stack, head)
+        assert without is not None
+        exact = study.importance.query(
+            "metric == 'ablation_effect' and target == 'loss' and replacement == 'mean'"
+            f" and head == {head.head}"
+        ).iloc[0]
+        change, verdict = without.instead.rows[0].cells
+        assert isinstance(change, Cell)
+        assert verdict == words(exact["verdict"])
+        assert without.short == (
+            f"the loss changes by {change.text}\u00a0% {change.interval}, {exact['verdict']}"
+        )
+        mine = table[table["head"] == head.head]
+        assert mine["change"].is_monotonic_decreasing
+        shown = mine[(mine["rank"] <= 5) | (mine["rank"] > 10)]
+        assert [token.token for token in without.tokens] == [*shown["token"]]
+        assert [token.sentence for token in without.tokens] == [*shown["sentence"]]
+        assert shown["before"].between(0, 1).all()
+        assert "the median" in without.tokens[-1].rank
+
+
+def test_heads_that_back_each_other_up_are_named(study: Study) -> None:
+    removals = study.corpus_sums.removals
+    assert removals is not None
+    one, other = (HeadName(*head) for head in removals.heads)
+    pairs = study.head_groups.query("metric == 'interaction' and target == 'loss'")
+    for sign in (1, -1):
+        known = pairs.assign(value=sign * 0.1, low=sign * 0.1 - 0.05, high=sign * 0.1 + 0.05)
+        remarks = [*_backed_up(known, removals, one)]
+        assert len(remarks) == (sign > 0)
+        assert all(f"L{other.layer}·H{other.head}" in remark for remark in remarks)
+
+
+def test_studies_put_together_keep_what_one_knows_of_tokens(study: Study) -> None:
+    shifted = study.corpus_sums.shifted(100).removals
+    removals = study.corpus_sums.removals
+    assert removals is not None
+    assert shifted is not None
+    assert [m.sentence - 100 for m in shifted.missed] == [m.sentence for m in removals.missed]

@@ -50,7 +50,7 @@ def stepped(
     clean = ablator.heads.states(read).after[ablator.heads.read][-1]
     other = ablator.heads.run(read, Ablation({Call(head.stack, head.layer): table}, towards))
     changes = ablator.judge.changes(batch, clean, other[None])
-    return {target: change[0].numpy() for target, change in changes.items()}
+    return {target: change[0].numpy() for target, change in changes.sums.items()}
 
 
 def estimated(it: Case, number: int) -> Slopes:

@@ -73,4 +73,24 @@ IMPORTANCE: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "high": "upper end",
         },
     ),
+    "effect_tokens": (
+        "The ten tokens at which each head that was taken away is missed most, and the one in the "
+        "middle of all, strictly by rank.",
+        {
+            "stack": STACK,
+            "layer": "counted from 0",
+            "head": "counted from 0",
+            "replacement": "what stands in place of the head's outputs",
+            "target": TARGET,
+            "rank": "from 1: largest change first",
+            "tokens": "how many were ranked",
+            "sentence": "counted from 1",
+            "position": "of the token that the target is about, from 0",
+            "token": "as in the text",
+            "change": "of the target at this token",
+            "before": "probability of the true token in the whole model; empty for states",
+            "after": "the same without the head; for states the cosine with the state in the whole "
+            "model",
+        },
+    ),
 }

@@ -215,6 +215,7 @@ TEXTS = (
 OPTIONAL = {
     "alignments",
     "compared",
+    "effect_tokens",
     "geometry",
     "groups",
     "head_groups",

@@ -25,6 +25,10 @@ GROUPS = (
     "stack", "group", "heads", "metric", "replacement", "target", "value", "low", "high",
     "singles", "random_low", "random_high",
 )  # fmt: skip
+TOKENS = (
+    "stack", "layer", "head", "replacement", "target", "rank", "tokens", "sentence", "position",
+    "token", "change", "before", "after",
+)  # fmt: skip
 PRUNING = ("stack", "order", "replacement", "target", "share", "value", "low", "high")
 
 
@@ -232,3 +236,30 @@ def _steps(removals: Removals) -> Iterator[dict[str, Any]]:
                 "low": low[index],
                 "high": high[index],
             }
+
+
+def tokens_table(removals: Removals | None) -> pd.DataFrame:
+    """A row for each token at which a head is missed."""
+    rows = [*_missed(removals)] if removals else []
+    return pd.DataFrame(rows, columns=[*TOKENS])
+
+
+def _missed(removals: Removals) -> Iterator[dict[str, Any]]:
+    """Losses as probabilities of the true token; of states the cosine afterwards."""
+    target = removals.targets[0]
+    for missed in removals.missed:
+        before, after = np.nan, 1 - missed.change
+        if target in removals.full:
+            before, after = np.exp(-missed.before), np.exp(-missed.before - missed.change)
+        yield removals.heads[missed.head]._asdict() | {
+            "replacement": str(Replacement.MEAN),
+            "target": target,
+            "rank": missed.rank,
+            "tokens": missed.tokens,
+            "sentence": missed.sentence + 1,
+            "position": missed.position,
+            "token": missed.token,
+            "change": missed.change,
+            "before": before,
+            "after": after,
+        }

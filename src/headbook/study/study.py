@@ -14,7 +14,12 @@ from headbook.folders import settle, written_whole
 from headbook.listing import Kind
 from headbook.study import storage, tables
 from headbook.study.exemplars import choose
-from headbook.study.importancetables import groups_table, importance_table, pruning_table
+from headbook.study.importancetables import (
+    groups_table,
+    importance_table,
+    pruning_table,
+    tokens_table,
+)
 from headbook.study.likeness import check_alike
 from headbook.study.manifest import Check, Manifest, Rounding
 from headbook.study.sentencedata import Exemplar, HeadName, SentenceData
@@ -143,6 +148,11 @@ class Study:
     def pruning(self) -> pd.DataFrame:
         """A row for each share of heads that was removed; columns as in ``pruning.csv``."""
         return pruning_table(self.corpus_sums.removals)
+
+    @cached_property
+    def effect_tokens(self) -> pd.DataFrame:
+        """A row for each token at which a head is missed; columns as in ``effect_tokens.csv``."""
+        return tokens_table(self.corpus_sums.removals)
 
     @property
     def tokens(self) -> pd.DataFrame:

@@ -27,6 +27,20 @@ DRAWS = 4  # for targets that have no slope
 Sums = Mapping[Target, torch.Tensor]
 
 
+class Changes(NamedTuple):
+    """How targets change from the whole pass to others.
+
+    Attributes:
+        sums: over the scored tokens of each sentence. *Shape:* ``(pass, sentence)`` each.
+        tokens: of the first target at each scored token. *Shape:* ``(pass, scored token)``.
+        before: what the first target is there in the whole pass. *Shape:* ``(scored token,)``.
+    """
+
+    sums: Sums
+    tokens: torch.Tensor
+    before: torch.Tensor
+
+
 class Slope(NamedTuple):
     """A number of a batch whose slopes tell how a target changes.
 
@@ -44,6 +58,10 @@ class Slope(NamedTuple):
 
 class Judge(Protocol):
     """Compares last states of passes with heads taken away with those of a whole pass."""
+
+    @property
+    def side(self) -> Side:
+        """Whose tokens or states it compares."""
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -69,16 +87,19 @@ class Judge(Protocol):
             *Shape:* ``(sentence,)`` each.
         """
 
-    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Sums:
+    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Changes:
         """How the targets change.
 
         Args:
             batch: as it was before `prepared`.
             states: of the whole pass. *Shape:* ``(sentence, token, width)``.
             others: *Shape:* ``(pass, sentence, token, width)``.
+        """
 
-        Returns:
-            *Shape:* ``(pass, sentence)`` each.
+    def scored(self, batch: Batch) -> torch.Tensor:
+        """Sentence and position of each token that scores are about.
+
+        *Shape:* ``(scored token, 2)``, in the order of `Changes.tokens`.
         """
 
     def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
@@ -130,14 +151,23 @@ class Words:
 
     def full(self, batch: Batch, states: torch.Tensor) -> Sums:
         """The loss."""
-        loss, _, _ = self._scored(batch, states[None])
+        loss, _, _ = self._by_sentence(batch, self._by_token(batch, states[None]))
         return {self.targets[0]: loss[0]}
 
-    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Sums:
+    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Changes:
         """Of loss and logit, and the divergence from what the whole model says."""
-        loss, divergence, logit = self._scored(batch, torch.cat([states[None], others]))
-        found = loss[1:] - loss[0], divergence[1:], logit[1:] - logit[0]
-        return dict(zip(self.targets, found, strict=False))
+        by_token = self._by_token(batch, torch.cat([states[None], others]))
+        loss, divergence, logit = self._by_sentence(batch, by_token)
+        sums = loss[1:] - loss[0], divergence[1:], logit[1:] - logit[0]
+        losses = by_token[0]
+        return Changes(
+            dict(zip(self.targets, sums, strict=False)), losses[1:] - losses[0], losses[0]
+        )
+
+    def scored(self, batch: Batch) -> torch.Tensor:
+        """Masked tokens, or those that follow a token."""
+        places = (self._true(batch) >= 0).nonzero()
+        return places + torch.tensor([0, int(self.mask is None)], device=places.device)
 
     def centred(self, batch: Batch, logits: torch.Tensor) -> torch.Tensor:
         """Logits of the true tokens above the mean of all. *Shape:* ``(scored token,)``.
@@ -172,27 +202,27 @@ class Words:
             )
             yield Slope(Target.KL, logs.gather(-1, drawn).sum(), squared=True)
 
-    def _scored(self, batch: Batch, states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Loss, divergence from the first pass and logit. *Shape:* ``(pass, sentence)`` each."""
+    def _by_sentence(self, batch: Batch, by_token: torch.Tensor) -> torch.Tensor:
+        """Sums over the scored tokens. *Shape:* ``(3, pass, sentence)``."""
+        chosen = self._true(batch) >= 0
+        sums = by_token.new_zeros((*by_token.shape[:2], len(chosen)))
+        return sums.index_add_(2, chosen.nonzero()[:, 0], by_token)
+
+    def _by_token(self, batch: Batch, states: torch.Tensor) -> torch.Tensor:
+        """Loss, divergence from the first pass and logit. *Shape:* ``(3, pass, scored token)``."""
         true = self._true(batch)
         chosen = true >= 0
-        sentence = chosen.nonzero()[:, 0]
         size = max(1, BLOCK // self.lens.size // len(states))
-        found = states.new_zeros((3, len(states), len(true)), dtype=torch.float64)
-        blocks = zip(
-            states[:, chosen].split(size, 1),
-            true[chosen].split(size),
-            sentence.split(size),
-            strict=True,
-        )
-        for rows, ids, owner in blocks:
+        blocks = zip(states[:, chosen].split(size, 1), true[chosen].split(size), strict=True)
+        parts = [states.new_zeros((3, len(states), 0), dtype=torch.float64)]
+        for rows, ids in blocks:
             logits = self.lens.logits(rows.flatten(0, 1)).unflatten(0, rows.shape[:2])
             logs = logits.log_softmax(-1)
             loss = -logs.gather(-1, ids.expand(len(logs), -1)[..., None])[..., 0]
             divergence = (logs[:1].exp() * (logs[:1] - logs)).sum(-1)
-            sums = loss, divergence, _centred(logits, ids.expand(len(logs), -1))
-            found.index_add_(2, owner, torch.stack(sums).double())
-        return tuple(found)
+            centred = _centred(logits, ids.expand(len(logs), -1))
+            parts.append(torch.stack([loss, divergence, centred]).double())
+        return torch.cat(parts, 2)
 
     def _true(self, batch: Batch) -> torch.Tensor:
         """The tokens that are scored, where; -1 elsewhere. *Shape:* ``(sentence, token)``."""
@@ -236,13 +266,20 @@ class States:
         del batch, states
         return {}
 
-    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Sums:
+    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Changes:
         """1 minus cosines."""
-        valid = batch.texts[self.side].valid.to(torch.float64)
+        there = batch.texts[self.side].valid
+        valid = there.to(torch.float64)
         one, other = states.double(), others.double()
-        tokens = ((1 - _cosine(one, other)) * valid).sum(-1)
+        tokens = (1 - _cosine(one, other)) * valid
         texts = [(each * valid[..., None]).sum(-2) for each in (one, other)]
-        return {Target.STATE: tokens, Target.EMBEDDING: 1 - _cosine(*texts)}
+        sums = {Target.STATE: tokens.sum(-1), Target.EMBEDDING: 1 - _cosine(*texts)}
+        scored = tokens[:, there]
+        return Changes(sums, scored, torch.zeros_like(scored[0]))
+
+    def scored(self, batch: Batch) -> torch.Tensor:
+        """All tokens."""
+        return batch.texts[self.side].valid.nonzero()
 
     def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
         """Unit vectors in random directions: half their squared change is 1 minus the cosine."""

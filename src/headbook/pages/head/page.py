@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from headbook.pages.head.ablated import Ablated, ablated
 from headbook.pages.head.contribution import contributions
 from headbook.pages.head.exemplarmaps import ExemplarMaps, alike, exemplar_maps
 from headbook.pages.head.headmetrics import TagRow, metric_rows, tag_rows
@@ -91,6 +92,7 @@ class HeadPage(Page):
             the nearest as pictures.
         relations: those that it serves most above uniform attention; empty without trees.
         contributions: its share of the output, and the sink's.
+        ablated: what the model loses without it; None where no head was replaced.
         tags: attention to parts of speech; empty without tags.
         top: the tokens and pairs that it favours; None where they were not summed.
         default_view: the keys that percentiles and charts use, in words.
@@ -122,6 +124,7 @@ class HeadPage(Page):
     strips: tuple[Strip, ...]
     relations: tuple[Measured, ...]
     contributions: tuple[Measured, ...]
+    ablated: Ablated | None
     tags: tuple[TagRow, ...]
     top: TopTokens | None
     alike: tuple[Neighbours, ...] = ()
@@ -188,6 +191,7 @@ def _page(
         exemplars=exemplars_of(results, head, exemplars),
         strips=strips(results, head),
         contributions=contributions(results, head),
+        ablated=ablated(results, head),
         tags=tuple(tag_rows(results, head)),
         top=top_tokens(results, head),
         relations=found_relations(results, head),

@@ -7,7 +7,7 @@ import pandas as pd
 
 from headbook.charts.base.images import base64_of
 from headbook.pages.heads.headvalues import Results
-from headbook.report.numbers.changes import head_changes, unit
+from headbook.report.numbers.effects import head_changes, unit
 from headbook.study.importancetables import EFFECT, EXACT
 from headbook.study.sentencedata import heads_of
 from headbook.study.summaries.removals import Removals

@@ -14,7 +14,7 @@ from headbook.pages.parts.table import Row, Table, words
 from headbook.report.findings import Finding
 from headbook.report.findings.finding import head_link
 from headbook.report.findings.importance import message
-from headbook.report.numbers.changes import NAMES, head_changes, primary, scale, unit
+from headbook.report.numbers.effects import NAMES, head_changes, primary, scale, unit
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import STACKS, counted, head_name, number
 from headbook.study.importancetables import DIRECT, EFFECT, EXACT

@@ -8,7 +8,7 @@ from headbook.pages.parts.table import Table
 from headbook.pages.patterns.patternfindings import without
 from headbook.report.findings import Finding
 from headbook.report.findings.importance import answer
-from headbook.report.numbers.changes import primary, scale, unit
+from headbook.report.numbers.effects import primary, scale, unit
 from headbook.report.numbers.headtypes import Types
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import number

@@ -20,6 +20,7 @@ from headbook.model.intervention import Ablation, Intervened
 from headbook.model.intervention import Replacement as Replace
 from headbook.model.vocabulary.judges import Judge
 from headbook.passes.ablation.resample import DRAWS, Others
+from headbook.passes.ablation.tokens import TokenChanges
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Replacement, Stack, Target, View
 from headbook.text.batch import Batch
@@ -40,6 +41,7 @@ class Effects:
         full: sums of the losses of the whole model. *Shape:* ``(sentence,)`` each.
         content_hash: by which equal sentences are known. *Shape:* ``(sentence,)``.
         half: 0 or 1. *Shape:* ``(sentence,)``.
+        tokens: changes of the first target at each scored token.
     """
 
     changes: Mapping[Target, Floats]
@@ -47,6 +49,7 @@ class Effects:
     full: Mapping[Target, Floats]
     content_hash: NDArray[np.uint64]
     half: NDArray[np.int64]
+    tokens: TokenChanges
 
     @classmethod
     def together(cls, parts: Sequence["Effects"]) -> "Effects":
@@ -63,6 +66,7 @@ class Effects:
             joined(part.full for part in parts),
             np.concatenate([part.content_hash for part in parts])[order],
             np.concatenate([part.half for part in parts])[order],
+            TokenChanges.together([part.tokens for part in parts]),
         )
 
 
@@ -132,6 +136,8 @@ class Ablator:
         states = self.heads.states(read)
         clean = states.after[self.heads.read][-1]
         found = np.zeros((len(self.judge.targets), len(batch.content_hash), len(sets)))
+        places = self.judge.scored(batch).cpu().numpy()
+        tokens, before = np.zeros((len(places), len(sets))), np.zeros(len(places))
         draws = DRAWS if replacement is Replacement.RESAMPLE else 1
         most = max(1, ROWS // max(clean.shape[0] * clean.shape[1], 1))
         for group in _alike(sets):
@@ -145,7 +151,9 @@ class Ablator:
                     left = self.heads.run(copies, ablation, again)
                     changes = self.judge.changes(batch, clean, left.unflatten(0, (len(some), -1)))
                     for row, target in enumerate(self.judge.targets):
-                        found[row][:, chosen] += changes[target].T.cpu().numpy() / draws
+                        found[row][:, chosen] += changes.sums[target].T.cpu().numpy() / draws
+                    tokens[:, chosen] += changes.tokens.T.cpu().numpy() / draws
+                    before = changes.before.cpu().numpy()
         full = self.judge.full(batch, clean)
         counts = self.judge.counts(batch).double().cpu().numpy()
         return Effects(
@@ -154,6 +162,7 @@ class Ablator:
             full={target: sums.cpu().numpy() for target, sums in full.items()},
             content_hash=batch.content_hash,
             half=batch.half,
+            tokens=TokenChanges(batch.index[places[:, 0]], places[:, 1], before, tokens),
         )
 
     def _tables(self, copies: Batch, sets: Sequence[Set]) -> dict[Call, torch.Tensor]:

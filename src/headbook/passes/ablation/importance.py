@@ -30,8 +30,17 @@ from headbook.passes.ablation.removed import (
     singles,
 )
 from headbook.passes.ablation.slopes import Slopes, slopes
+from headbook.passes.ablation.tokens import missed_at, texts_of
 from headbook.study.sentencedata import HeadName
-from headbook.study.summaries.removals import Chosen, EstimateColumn, HeadPlace, Removals, SetKind
+from headbook.study.summaries.removals import (
+    Chosen,
+    EstimateColumn,
+    HeadPlace,
+    MissedAt,
+    Removals,
+    SetKind,
+)
+from headbook.study.summaries.verdicts import ATTRIBUTION
 from headbook.terms import Replacement, Target
 from headbook.text.batch import Batch
 from headbook.text.tokens import Encoded
@@ -42,7 +51,7 @@ CHOSEN = 20  # heads of largest estimates, and as many at random
 ALWAYS = (Replacement.MEAN, Replacement.ZERO, Replacement.UNIFORM, Replacement.WITHOUT_SINK)
 RANKED = (Target.KL, Target.STATE)  # heads are ranked by the first that there is
 UNASKED = {Target.EMBEDDING}  # no estimates: they would take as many passes as those of states
-GRADIENT, ATTRIBUTION = "gradient_importance", "attribution_estimate"
+GRADIENT = "gradient_importance"
 REPORTED = {SetKind.ORDER, SetKind.PAIR}  # kinds that were chosen on the other half
 
 ROOMLESS = "memory does not suffice for a backward pass over one sentence; see --max-length"
@@ -334,7 +343,21 @@ class Importance:
                     and (each.set.kind in REPORTED) == reported
                 ]  # fmt: skip
                 if some:
-                    table.add(some, Effects.together([*self._effects(batches, some, replacement)]))
+                    effects = Effects.together([*self._effects(batches, some, replacement)])
+                    table.add(some, effects)
+                    table.missed += self._missed(some, effects)
+
+    def _missed(self, sets: Sequence[Removed], effects: Effects) -> Iterator[MissedAt]:
+        """The tokens at which single heads are missed, their mean in their place."""
+        columns = [
+            column for column, (what, _) in enumerate(sets)
+            if what.kind is SetKind.HEAD and what.replacement == Replacement.MEAN
+        ]  # fmt: skip
+        heads = [self.heads.index(sets[column].heads[0]) for column in columns]
+        items = [item for batch in self.sample.batches for item in batch.items]
+        texts = texts_of(items, self.ablator.judge.side)
+        tokens = replace(effects.tokens, change=effects.tokens.change[:, columns])
+        return missed_at(tokens, heads, texts)
 
     def _effects(
         self, batches: Sequence[Batch], sets: Sequence[Removed], replacement: Replacement
@@ -353,6 +376,7 @@ class _Table:
         self._sets: list[Removed] = []
         self._changes: dict[Target, list[Floats]] = {}
         self._whole: Effects | None = None
+        self.missed: list[MissedAt] = []
 
     def add(self, sets: Sequence[Removed], effects: Effects) -> None:
         """Take in sets, of all sentences or of the second half."""
@@ -402,4 +426,5 @@ class _Table:
             direct=np.zeros((0, 0)),
             columns=tuple(EstimateColumn(*map(str, column)) for column in columns),
             estimates=estimates,
+            missed=tuple(self.missed),
         )

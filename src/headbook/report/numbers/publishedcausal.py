@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from headbook.report.numbers.changes import primary
+from headbook.report.numbers.effects import primary
 from headbook.report.numbers.published import BERT, GPT2, GROUPS, Group, Published
 from headbook.report.numbers.quantities import NOTHING, Quantity
 from headbook.report.numbers.results import Estimate, StackResults

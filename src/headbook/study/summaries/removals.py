@@ -72,6 +72,32 @@ class Chosen(IntEnum):
     """At random among the others, to see what estimates miss."""
 
 
+class MissedAt(NamedTuple):
+    """A token at which the first target changes much, or as much as in the middle.
+
+    Attributes:
+        head: its place in `Removals.heads`; the mean stands in its place.
+        rank: from 1, the largest change first.
+        tokens: how many were ranked.
+        sentence: its place in the input, from 0.
+        position: of the token that the target is about, from 0.
+        preceding, token, following: the text.
+        before: the target in the whole model.
+        change: of it.
+    """
+
+    head: int
+    rank: int
+    tokens: int
+    sentence: int
+    position: int
+    preceding: str
+    token: str
+    following: str
+    before: float
+    change: float
+
+
 @dataclass(frozen=True, eq=False)
 class Removals:
     """Changes of targets where sets of heads are taken away, on a sample of sentences.
@@ -91,6 +117,7 @@ class Removals:
             in a head's place; NaN where it is not known. *Shape:* ``(sentence, head)``.
         columns: what the last dimension of ``estimates`` holds.
         estimates: *Shape:* ``(head, column)``.
+        missed: by head and rank, tokens at which a head that was taken away by itself is missed.
     """
 
     level: str
@@ -105,6 +132,7 @@ class Removals:
     direct: Floats
     columns: tuple[EstimateColumn, ...]
     estimates: Ratios
+    missed: tuple[MissedAt, ...] = ()
 
     @property
     def half(self) -> Ints:
@@ -134,6 +162,11 @@ class Removals:
         kept = self.half == 1 if reported else np.ones(len(self.content_hash), bool)
         total = self.counts[target][kept].sum()
         return float(self.full[target][kept].sum() / total) if total else float("nan")
+
+    def shifted(self, by: int) -> "Removals":
+        """The same for sentences that come ``by`` places later."""
+        missed = tuple(each._replace(sentence=each.sentence + by) for each in self.missed)
+        return replace(self, missed=missed)
 
     def __add__(self, other: "Removals") -> "Removals":
         """Of the sentences of both, with the sets that both have taken away.
@@ -168,4 +201,5 @@ class Removals:
             changes=joined(one, another),
             direct=np.concatenate([self.direct, other.direct])[order],
             estimates=self.estimates + other.estimates,
+            missed=(),  # which token is in the middle of both is not known
         )

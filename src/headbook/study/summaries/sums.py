@@ -308,6 +308,7 @@ class CorpusSums:
             self,
             heads={name: sums.shifted(by) for name, sums in self.heads.items()},
             sampled={name: sums.shifted(by) for name, sums in self.sampled.items()},
+            removals=self.removals and self.removals.shifted(by),
         )
 
 

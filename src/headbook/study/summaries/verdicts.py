@@ -21,6 +21,7 @@ from headbook.study.summaries.removals import Chosen, Removals, SetKind
 from headbook.study.summaries.resampled import family_wise_above
 from headbook.terms import Replacement, Target
 
+ATTRIBUTION = "attribution_estimate"
 SHARE = 0.005  # of the whole model's loss: the margin of one head
 ANGLE = 0.001  # the same of targets that are cosines
 TOGETHER = 2.0  # margins that many heads together may lose
@@ -165,8 +166,7 @@ def estimated(removals: Removals, target: str, replacement: str) -> Floats:
     position = next(
         k
         for k, column in enumerate(removals.columns)
-        if (column.metric, column.target, column.replacement)
-        == ("attribution_estimate", target, replacement)
+        if (column.metric, column.target, column.replacement) == (ATTRIBUTION, target, replacement)
     )
     value: Floats = removals.estimates.value[:, position]
     return value

@@ -1,0 +1,224 @@
+"""What the model loses without a head, for its page."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.table import Row, Table, words
+from headbook.report.numbers.effects import COSINES, NAMES, primary, scale, unit
+from headbook.report.numbers.results import StackResults
+from headbook.report.wording import (
+    interval,
+    number,
+    percent,
+    sentence_page,
+)
+from headbook.study.importancetables import (
+    DIRECT,
+    EFFECT,
+    EXACT,
+    INTERACTION,
+    REPAIR,
+)
+from headbook.study.sentencedata import HeadName
+from headbook.study.summaries import verdicts
+from headbook.study.summaries.removals import MissedAt, Removals
+from headbook.study.summaries.verdicts import ATTRIBUTION
+from headbook.terms import Replacement, Target
+
+INSTEAD = {
+    Replacement.MEAN: "mean output",
+    Replacement.ZERO: "zero",
+    Replacement.UNIFORM: "mean of all visible values",
+    Replacement.WITHOUT_SINK: "output without the sink",
+}
+SHOWN = 5  # tokens, and the one in the middle
+
+Rows = Mapping[tuple[str, str, str], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class MissedToken:
+    """A token at which the head is missed.
+
+    Attributes:
+        rank: among all, in words.
+        preceding, token, following: the text.
+        before, after: what the model says with the head and without; ``before`` may be empty.
+        sentence, href: its sentence; no address where that has no page.
+    """
+
+    rank: str
+    preceding: str
+    token: str
+    following: str
+    before: str
+    after: str
+    sentence: int
+    href: str
+
+
+@dataclass(frozen=True)
+class Ablated:
+    """What the model loses without a head.
+
+    Attributes:
+        short: the change where its mean output stands in its place; may be empty.
+        what: of the model's answer changes.
+        margin: of verdicts, with its unit.
+        instead: by what stands in its place.
+        remarks: direct and total change, and heads that back it up, in sentences.
+        tokens: where it is missed most; empty where the head was not replaced.
+        scores: what ``before`` and ``after`` of the tokens are, in words.
+    """
+
+    short: str
+    what: str
+    margin: str
+    instead: Table
+    remarks: tuple[str, ...]
+    tokens: tuple[MissedToken, ...]
+    scores: str
+
+
+def ablated(results: StackResults, head: HeadName) -> Ablated | None:
+    """None where no head was replaced."""
+    study = results.study
+    removals = study.corpus_sums.removals
+    if removals is None:
+        return None
+    rows = results.once(_by_head).get(head, {})
+    target = Target(primary(removals))
+    columns = ("In its place", f"Change, {unit(removals)}", "Verdict")
+    most = number(verdicts.margin(removals, target) * scale(removals))
+    tokens = results.once(_tokens).get(head, ())
+    return Ablated(
+        short=_short(removals, rows),
+        what=NAMES[target],
+        margin=f"{most}\u00a0{unit(removals)}",
+        instead=Table(columns, tuple(_instead(removals, rows))),
+        remarks=(*_repaired(rows), *_backed_up(study.head_groups, removals, head)),
+        tokens=tokens,
+        scores="probability of the true token" if target in removals.full else NAMES[target],
+    )
+
+
+def _by_head(results: StackResults) -> Mapping[HeadName, Rows]:
+    """The numbers of each head of the stack, by metric, replacement and target."""
+    table = results.study.importance
+    table = table[(table["stack"] == results.stack.name) & (table["label"] == "")]
+    found: dict[HeadName, dict[tuple[str, str, str], Mapping[str, Any]]] = {}
+    for row in table.to_dict("records"):
+        head = HeadName(row["stack"], int(row["layer"]), int(row["head"]))
+        key = row["metric"], row["replacement"], row["target"]
+        found.setdefault(head, {})[key] = {str(name): value for name, value in row.items()}
+    return found
+
+
+def _change(removals: Removals, rows: Rows, replacement: Replacement) -> Mapping[str, Any] | None:
+    """The exact change, else the estimate; None where there is neither."""
+    target = primary(removals)
+    exact = rows.get((EFFECT, replacement, target))
+    return exact or rows.get((ATTRIBUTION, replacement, target))
+
+
+def _cell(removals: Removals, row: Mapping[str, Any]) -> Cell:
+    by = scale(removals)
+    about = "" if row["kind"] == EXACT else "≈\u2009"
+    ends = interval(row["low"] * by, row["high"] * by) if row["kind"] == EXACT else ""
+    return Cell(f"{about}{number(row['value'] * by)}", ends, note="", thin=False)
+
+
+def _short(removals: Removals, rows: Rows) -> str:
+    """The change where the mean stands in its place, and what follows; empty where not known."""
+    row = _change(removals, rows, Replacement.MEAN)
+    if row is None:
+        return ""
+    cell = _cell(removals, row)
+    ends = f" {cell.interval}" if cell.interval else ""
+    if primary(removals) in COSINES:
+        value = f"{cell.text}\u00a0{unit(removals)}{ends}"
+        return f"last states change by {value} (1\u202f−\u202fcosine), {_verdict(row)}"
+    return f"the loss changes by {cell.text}\u00a0%{ends}, {_verdict(row)}"
+
+
+def _verdict(row: Mapping[str, Any]) -> str:
+    return str(row["verdict"]) if row["kind"] == EXACT else "estimated"
+
+
+def _instead(removals: Removals, rows: Rows) -> Iterator[Row]:
+    for replacement, what in INSTEAD.items():
+        row = _change(removals, rows, replacement)
+        if row is not None:
+            yield Row(what, (_cell(removals, row), words(_verdict(row))))
+
+
+def _repaired(rows: Rows) -> Iterator[str]:
+    """What the head itself says to the logit of the true token, and what becomes of it."""
+    keys = (Replacement.MEAN, Target.LOGIT)
+    direct, total, repair = (rows.get((metric, *keys)) for metric in (DIRECT, EFFECT, REPAIR))
+    if direct and total:
+        made_up = ""
+        if repair and not math.isnan(repair["value"]):
+            ends = interval(repair["low"], repair["high"], share=True)
+            made_up = f"; later layers make up for {percent(repair['value'])} {ends}".rstrip()
+        yield (
+            f"Logit of the true token: {_with_ends(direct)} by the residual path alone, "
+            f"{_with_ends(total)} in all{made_up}."
+        )
+
+
+def _with_ends(row: Mapping[str, Any]) -> str:
+    return f"{number(row['value'])} {interval(row['low'], row['high'])}".rstrip()
+
+
+def _backed_up(groups: pd.DataFrame, removals: Removals, head: HeadName) -> Iterator[str]:
+    """The head with which together it is missed most beyond what each alone costs."""
+    target = primary(removals)
+    pairs = groups[(groups["metric"] == INTERACTION) & (groups["target"] == target)]
+    pairs = pairs[pairs["low"] > 0].sort_values("value", ascending=False, kind="stable")
+    for row in pairs.to_dict("records"):
+        names = row["group"].split()
+        own = f"L{head.layer}-H{head.head}"
+        own = own if row["stack"] == head.stack else f"{head.stack}-{own}"
+        if own in names:
+            other = names[1 - names.index(own)].replace("-H", "·H")
+            by = scale(removals)
+            more = f"{number(row['value'] * by)}\u00a0{unit(removals)}"
+            ends = interval(row["low"] * by, row["high"] * by)
+            yield f"Backed up by {other}: without both, {more} {ends} beyond the sum of each alone."
+            return
+
+
+def _after(removals: Removals, missed: MissedAt, probability: float) -> str:
+    if primary(removals) in removals.full:
+        return number(probability)
+    return f"{number(missed.change * scale(removals))}\u00a0{unit(removals)}"
+
+
+def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedToken, ...]]:
+    """Of each head, those of the first ranks and the one in the middle."""
+    removals, pages = results.study.corpus_sums.removals, results.study.sentence_data.sentences
+    assert removals is not None
+    table = results.study.effect_tokens
+    found: dict[HeadName, list[MissedToken]] = {}
+    for missed, (before, after) in zip(
+        removals.missed, table[["before", "after"]].itertuples(index=False), strict=True
+    ):
+        head = HeadName(*removals.heads[missed.head])
+        middle = missed.rank - 1 == (missed.tokens - 1) // 2
+        if head.stack == results.stack.name and (missed.rank <= SHOWN or middle):
+            rank = f"rank {missed.rank:,} of {missed.tokens:,}{', the median' if middle else ''}"
+            found.setdefault(head, []).append(
+                MissedToken(
+                    rank, missed.preceding, missed.token, missed.following,
+                    "" if math.isnan(before) else number(before), _after(removals, missed, after),
+                    missed.sentence + 1,
+                    sentence_page(missed.sentence + 1) if missed.sentence in pages else "",
+                )
+            )  # fmt: skip
+    return {head: tuple(tokens) for head, tokens in found.items()}
