@@ -12,10 +12,11 @@ from headbook.model.vocabulary.judges import Words
 from headbook.passes.ablation.direct import direct_effects, has_direct
 from headbook.passes.ablation.effects import Ablator
 from headbook.passes.ablation.importance import FULL
+from headbook.passes.ablation.toptokens import top_sums
 from headbook.study.importancetables import importance_table
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Replacement, Target
-from test_ablation import SMALL, TEXTS, Case, Naive, case, scored
+from test_ablation import KEYS, SMALL, TEXTS, Case, Naive, case, scored
 from test_importance import asked, only
 
 __all__ = ["case"]
@@ -138,13 +139,42 @@ def test_self_repair_is_what_the_rest_makes_up_for(case: Callable[..., Case]) ->
     total = only(table, **head._asdict(), metric="ablation_effect", replacement="mean",
                  target=Target.LOGIT)  # fmt: skip
     direct = only(table, **head._asdict(), metric="direct_effect")
-    repair = only(table, **head._asdict(), metric="self_repair")
+    repair = only(table, **head._asdict(), metric="self_repair", label="")
     assert total["verdict"] == ""
     expected = (total["value"] - direct["value"]) / -direct["value"]
     assert repair["value"] == pytest.approx(expected)
     assert total["sentences"] == direct["sentences"] == len(TEXTS)
     value = lost_logit(it, removals, head)
     assert total["value"] == pytest.approx(value, abs=SMALL)
+
+
+def test_self_repair_on_the_tokens_for_which_a_head_says_most(case: Callable[..., Case]) -> None:
+    """Against passes token by token; the threshold is that of the other half's tokens."""
+    it = with_logits(case("llama"))
+    removals = asked(it, FULL).removals()
+    table = importance_table(removals)
+    true, head = scored(it), HeadName("self", 0, 1)
+    naive, held = Naive(it, [[] for _ in true]), Held(it, [[] for _ in true])
+    part = slice(head.head * held.width, (head.head + 1) * held.width)
+    found: dict[int, list[tuple[float, float]]] = {0: [], 1: []}
+    for number in range(len(TEXTS)):
+        r = naive.instead(head, number, Replacement.MEAN)
+        whole, z = held.run(number, {})
+        changed = naive.run(number, {head: r})[0]
+        z[head.stack, head.layer][:, part] = r
+        alone = held.logits(number, z)
+        for i, t in true[number].items():
+            total, direct = (centred(x, {i: t}) - centred(whole, {i: t}) for x in (changed, alone))
+            found[int(KEYS[number] % 2)].append((total, direct))
+    top = []
+    for half, others in ((0, 1), (1, 0)):
+        least = np.quantile([-direct for _, direct in found[others]], 0.98)
+        top += [each for each in found[half] if -each[1] > least]
+    assert top
+    total, direct = np.sum(top, 0)
+    row = only(table, **head._asdict(), metric="self_repair", label="top_2_percent")
+    assert row["value"] == pytest.approx((total - direct) / -direct, rel=1e-3)
+    assert row["events"] == len(top)
 
 
 def lost_logit(it: Case, removals: Any, head: HeadName) -> float:
@@ -157,3 +187,16 @@ def lost_logit(it: Case, removals: Any, head: HeadName) -> float:
         lost += centred(changed, true[number]) - centred(whole, true[number])
         tokens += len(true[number])
     return lost / tokens
+
+
+def test_top_tokens_begin_where_the_other_half_says() -> None:
+    """Two per cent of the other half; what equals its threshold is left out."""
+    direct = -np.array([*range(50), *([49.0] * 50)], dtype=float)[:, None]
+    sentence = np.repeat([0, 1], 50)
+    total = direct / 2
+    sums = top_sums(total, direct, sentence, np.array([0, 1]))
+    assert sums[2].tolist() == [[0], [50]]  # above 48.02, and above 49
+    assert sums[1].tolist() == [[0], [-49 * 50]]
+    assert sums[0].tolist() == [[0], [-49 * 25]]
+    alone = top_sums(total[:50], direct[:50], sentence[:50], np.array([0, 1]))
+    assert not alone.any()  # nothing tells the threshold

@@ -27,7 +27,8 @@ IMPORTANCE: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "replacement": f"{REPLACED}; empty for gradients",
             "target": TARGET,
             "label": "of gradients: per_token, signed, or layer_normalised; empty for the sum of "
-            "absolute values by sentence",
+            "absolute values by sentence. Of self_repair: top_2_percent, on the tokens for which "
+            "the head says most (threshold from the other half); empty for all tokens",
             "value": "change of the target per scored token",
             "low": "lower end of the 95 % confidence interval, clustered by sentence; empty for "
             "estimates",

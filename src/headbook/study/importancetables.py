@@ -78,6 +78,12 @@ def _repaired(removals: Removals) -> Iterator[dict[str, Any]]:
     for k, head in enumerate(heads):
         about = len(removals.content_hash), removals.counts[Target.LOGIT].sum()
         yield _of_logits(removals, int(head), REPAIR, (value[k], low[k], high[k]), about)
+    heads, (value, low, high) = verdicts.self_repair_on_top(removals)
+    for k, head in enumerate(heads):
+        tokens = removals.top[2, :, head]
+        about = int((tokens > 0).sum()), tokens.sum()
+        row = _of_logits(removals, int(head), REPAIR, (value[k], low[k], high[k]), about)
+        yield row | {"label": verdicts.TOP}
 
 
 def _of_logits(

@@ -34,11 +34,14 @@ class Changes(NamedTuple):
         sums: over the scored tokens of each sentence. *Shape:* ``(pass, sentence)`` each.
         tokens: of the first target at each scored token. *Shape:* ``(pass, scored token)``.
         before: what the first target is there in the whole pass. *Shape:* ``(scored token,)``.
+        logits: of the true token's logit, above the mean of all; NaN without a language-model head.
+            The same shape as ``tokens``.
     """
 
     sums: Sums
     tokens: torch.Tensor
     before: torch.Tensor
+    logits: torch.Tensor
 
 
 class Slope(NamedTuple):
@@ -159,9 +162,12 @@ class Words:
         by_token = self._by_token(batch, torch.cat([states[None], others]))
         loss, divergence, logit = self._by_sentence(batch, by_token)
         sums = loss[1:] - loss[0], divergence[1:], logit[1:] - logit[0]
-        losses = by_token[0]
+        losses, _, logits = by_token
         return Changes(
-            dict(zip(self.targets, sums, strict=False)), losses[1:] - losses[0], losses[0]
+            dict(zip(self.targets, sums, strict=False)),
+            losses[1:] - losses[0],
+            losses[0],
+            logits[1:] - logits[0],
         )
 
     def scored(self, batch: Batch) -> torch.Tensor:
@@ -275,7 +281,9 @@ class States:
         texts = [(each * valid[..., None]).sum(-2) for each in (one, other)]
         sums = {Target.STATE: tokens.sum(-1), Target.EMBEDDING: 1 - _cosine(*texts)}
         scored = tokens[:, there]
-        return Changes(sums, scored, torch.zeros_like(scored[0]))
+        return Changes(
+            sums, scored, torch.zeros_like(scored[0]), torch.full_like(scored, torch.nan)
+        )
 
     def scored(self, batch: Batch) -> torch.Tensor:
         """All tokens."""

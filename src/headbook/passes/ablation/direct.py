@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
 from headbook.analysis.arithmetic import Floats
@@ -54,8 +55,20 @@ def direct_effects(
     """Change of the true tokens' centred logits by the residual path alone.
 
     Returns:
-        Sums over scored tokens; 0 for heads of an encoder whose logits a decoder says, since no
-        such path leads there. *Shape:* ``(sentence, head)``, heads as in `slopes`.
+        Sums over scored tokens. *Shape:* ``(sentence, head)``, heads as in `slopes`.
+    """
+    tokens = direct_tokens(ablator, batch, replacement, means)
+    found = np.zeros((len(batch.content_hash), tokens.shape[1]))
+    np.add.at(found, ablator.judge.scored(batch)[:, 0].cpu().numpy(), tokens)
+    return found
+
+
+def direct_tokens(ablator: Ablator, batch: Batch, replacement: Replacement, means: Means) -> Floats:
+    """The same for each scored token: a head's output reaches no logit but that of its own place.
+
+    Returns:
+        0 for heads of an encoder whose logits a decoder says, since no such path leads there.
+        *Shape:* ``(scored token, head)``.
     """
     judge = ablator.judge
     assert isinstance(judge, Words)
@@ -66,11 +79,17 @@ def direct_effects(
         message = judge.centred(batch, logits).sum()
         places = [*watched.added]
         along = torch.autograd.grad(message, [*watched.added.values()], allow_unused=True)
-    sums = {}
+    row, named = judge.scored(batch).T
+    query = named - int(judge.mask is None)
+    tables = {}
     for call, slope in zip(places, along, strict=True):
         change = watched.change[call, replacement]
-        sums[call] = change.sum((1, 3)) * 0 if slope is None else (change * slope).sum((1, 3))
-    return beside(sums)
+        none = slope is None
+        tables[call] = (
+            change.new_zeros(len(row), change.shape[2]) if none
+            else (change * slope).sum(3)[row, query]
+        )  # fmt: skip
+    return beside(tables)
 
 
 @contextmanager

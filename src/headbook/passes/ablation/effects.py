@@ -137,7 +137,8 @@ class Ablator:
         clean = states.after[self.heads.read][-1]
         found = np.zeros((len(self.judge.targets), len(batch.content_hash), len(sets)))
         places = self.judge.scored(batch).cpu().numpy()
-        tokens, before = np.zeros((len(places), len(sets))), np.zeros(len(places))
+        tokens, logits = np.zeros((2, len(places), len(sets)))
+        before = np.zeros(len(places))
         draws = DRAWS if replacement is Replacement.RESAMPLE else 1
         most = max(1, ROWS // max(clean.shape[0] * clean.shape[1], 1))
         for group in _alike(sets):
@@ -153,6 +154,7 @@ class Ablator:
                     for row, target in enumerate(self.judge.targets):
                         found[row][:, chosen] += changes.sums[target].T.cpu().numpy() / draws
                     tokens[:, chosen] += changes.tokens.T.cpu().numpy() / draws
+                    logits[:, chosen] += changes.logits.T.cpu().numpy() / draws
                     before = changes.before.cpu().numpy()
         full = self.judge.full(batch, clean)
         counts = self.judge.counts(batch).double().cpu().numpy()
@@ -162,7 +164,7 @@ class Ablator:
             full={target: sums.cpu().numpy() for target, sums in full.items()},
             content_hash=batch.content_hash,
             half=batch.half,
-            tokens=TokenChanges(batch.index[places[:, 0]], places[:, 1], before, tokens),
+            tokens=TokenChanges(batch.index[places[:, 0]], places[:, 1], before, tokens, logits),
         )
 
     def _tables(self, copies: Batch, sets: Sequence[Set]) -> dict[Call, torch.Tensor]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import Floats, Ints
 from headbook.model.vocabulary.judges import DRAWS
-from headbook.passes.ablation.direct import direct_effects, has_direct
+from headbook.passes.ablation.direct import direct_tokens, has_direct
 from headbook.passes.ablation.effects import Ablator, Effects, Means
 from headbook.passes.ablation.removed import (
     HeadGroup,
@@ -30,7 +30,8 @@ from headbook.passes.ablation.removed import (
     singles,
 )
 from headbook.passes.ablation.slopes import Slopes, slopes
-from headbook.passes.ablation.tokens import missed_at, texts_of
+from headbook.passes.ablation.tokens import TokenChanges, missed_at, texts_of
+from headbook.passes.ablation.toptokens import top_sums
 from headbook.study.sentencedata import HeadName
 from headbook.study.summaries.removals import (
     Chosen,
@@ -224,7 +225,7 @@ class Importance:
             )
             self._take(table, self._later(table, columns, estimates))
         removals = table.removals(self.level, self.heads, chosen, columns, estimates)
-        return replace(removals, direct=self._direct(removals))
+        return self._with_direct(removals, table)
 
     def _chosen(self, columns: Sequence[EstimateColumn], estimates: Ratios) -> Ints:
         """Which heads are taken away at the fast level; see `Chosen`."""
@@ -278,18 +279,33 @@ class Importance:
         assert total is not None
         return columns, total
 
-    def _direct(self, found: Removals) -> Floats:
-        """What heads say to the logits themselves; NaN where that is not known."""
-        table = np.full((len(found.content_hash), len(self.heads)), np.nan)
+    def _with_direct(self, found: Removals, table: "_Table") -> Removals:
+        """With what heads say to the logits themselves; NaN where that is not known."""
+        shape = len(found.content_hash), len(self.heads)
         if not self.costs.direct:
-            return table
-        mean = Replacement.MEAN
-        parts = [(b, direct_effects(self.ablator, b, mean, self._means)) for b in self._small]
-        order = np.argsort(
-            np.concatenate([batch.content_hash for batch, _ in parts]), kind="stable"
+            return replace(found, direct=np.full(shape, np.nan))
+        mean, judge = Replacement.MEAN, self.ablator.judge
+        parts = [direct_tokens(self.ablator, b, mean, self._means) for b in self._small]
+        places = [(b.index, judge.scored(b).cpu().numpy().T) for b in self._small]
+        index = np.concatenate([own[row] for own, (row, _) in places])
+        position = np.concatenate([named for _, (_, named) in places])
+        order = np.lexsort([position, index])
+        tokens, sentence = np.concatenate(parts)[order], self._rows(index[order])
+        direct = np.zeros(shape)
+        np.add.at(direct, sentence, tokens)
+        total = np.full(tokens.shape, np.nan)
+        for heads, changes in table.replaced:
+            total[:, [self.heads.index(head) for head in heads]] = changes.logits
+        return replace(found, direct=direct, top=top_sums(total, tokens, sentence, found.half))
+
+    def _rows(self, index: Ints) -> Ints:
+        """Where sentences stand in tables, by their places in the input."""
+        own, key = (
+            np.concatenate([getattr(batch, name) for batch in self.sample.batches])
+            for name in ("index", "content_hash")
         )
-        table[:] = np.concatenate([each for _, each in parts])[order]
-        return table
+        rows = {int(own[k]): row for row, k in enumerate(np.argsort(key, kind="stable"))}
+        return np.array([rows[int(each)] for each in index], dtype=np.int64)
 
     def _slopes(self) -> Iterator[tuple[Batch, Slopes]]:
         """Batch by batch, smaller ones where memory does not suffice; `_small` keeps them.
@@ -345,19 +361,16 @@ class Importance:
                 if some:
                     effects = Effects.together([*self._effects(batches, some, replacement)])
                     table.add(some, effects)
-                    table.missed += self._missed(some, effects)
+                    heads, tokens = _of_singles(some, effects.tokens)
+                    table.missed += self._missed(heads, tokens)
+                    if heads:
+                        table.replaced.append((heads, tokens))
 
-    def _missed(self, sets: Sequence[Removed], effects: Effects) -> Iterator[MissedAt]:
-        """The tokens at which single heads are missed, their mean in their place."""
-        columns = [
-            column for column, (what, _) in enumerate(sets)
-            if what.kind is SetKind.HEAD and what.replacement == Replacement.MEAN
-        ]  # fmt: skip
-        heads = [self.heads.index(sets[column].heads[0]) for column in columns]
+    def _missed(self, heads: Sequence[HeadName], changes: TokenChanges) -> Iterator[MissedAt]:
+        """The tokens at which single heads are missed."""
         items = [item for batch in self.sample.batches for item in batch.items]
         texts = texts_of(items, self.ablator.judge.side)
-        tokens = replace(effects.tokens, change=effects.tokens.change[:, columns])
-        return missed_at(tokens, heads, texts)
+        return missed_at(changes, [self.heads.index(head) for head in heads], texts)
 
     def _effects(
         self, batches: Sequence[Batch], sets: Sequence[Removed], replacement: Replacement
@@ -366,6 +379,19 @@ class Importance:
             heads = [each.heads for each in sets]
             yield self.ablator.effects(batch, heads, replacement, self._means)
             self.advanced(len(sets))
+
+
+def _of_singles(
+    sets: Sequence[Removed], changes: TokenChanges
+) -> tuple[list[HeadName], TokenChanges]:
+    """Single heads whose mean stands in their place, and what changes at tokens."""
+    columns = [
+        column for column, (what, _) in enumerate(sets)
+        if what.kind is SetKind.HEAD and what.replacement == Replacement.MEAN
+    ]  # fmt: skip
+    heads = [sets[column].heads[0] for column in columns]
+    some = replace(changes, change=changes.change[:, columns], logits=changes.logits[:, columns])
+    return heads, some
 
 
 class _Table:
@@ -377,6 +403,7 @@ class _Table:
         self._changes: dict[Target, list[Floats]] = {}
         self._whole: Effects | None = None
         self.missed: list[MissedAt] = []
+        self.replaced: list[tuple[list[HeadName], TokenChanges]] = []  # by their mean, singly
 
     def add(self, sets: Sequence[Removed], effects: Effects) -> None:
         """Take in sets, of all sentences or of the second half."""

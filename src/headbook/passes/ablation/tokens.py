@@ -23,22 +23,24 @@ class TokenChanges:
         position: of the token that the score is about; likewise.
         before: what the target is in the whole model; likewise.
         change: *Shape:* ``(token, set)``.
+        logits: of the true token's logit, above the mean of all; NaN without one. The same shape.
     """
 
     sentence: Ints
     position: Ints
     before: Floats
     change: Floats
+    logits: Floats
 
     @classmethod
     def together(cls, parts: Sequence["TokenChanges"]) -> "TokenChanges":
         """Of all batches, in the order of the input."""
-        sentence, position, before, change = (
+        sentence, position, before, change, logits = (
             np.concatenate([getattr(part, name) for part in parts])
-            for name in ("sentence", "position", "before", "change")
+            for name in ("sentence", "position", "before", "change", "logits")
         )
         order = np.lexsort([position, sentence])
-        return cls(sentence[order], position[order], before[order], change[order])
+        return cls(sentence[order], position[order], before[order], change[order], logits[order])
 
 
 def missed_at(

@@ -1,7 +1,7 @@
 """What a model's answer loses without heads, sentence by sentence. No torch; a study stores it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
@@ -115,6 +115,9 @@ class Removals:
         changes: by target, sums over scored tokens. *Shape:* ``(sentence, set)`` each.
         direct: change of the true tokens' centred logits by the residual path alone, with the mean
             in a head's place; NaN where it is not known. *Shape:* ``(sentence, head)``.
+        top: sums over each head's 2 % of tokens of largest direct effect: total and direct change
+            of the logit, and how many tokens; empty where that is not known. *Shape:*
+            ``(3, sentence, head)``.
         columns: what the last dimension of ``estimates`` holds.
         estimates: *Shape:* ``(head, column)``.
         missed: by head and rank, tokens at which a head that was taken away by itself is missed.
@@ -133,6 +136,7 @@ class Removals:
     columns: tuple[EstimateColumn, ...]
     estimates: Ratios
     missed: tuple[MissedAt, ...] = ()
+    top: Floats = field(default_factory=lambda: np.zeros((3, 0, 0)))
 
     @property
     def half(self) -> Ints:
@@ -190,6 +194,8 @@ class Removals:
             for removals, kept in zip((self, other), places, strict=True)
         )
         both = np.minimum(self.chosen, other.chosen) > 0
+        tops = self.top, other.top
+        known = all(top.size for top in tops)
         return replace(
             self,
             chosen=np.where(both, np.minimum(self.chosen, other.chosen), 0),
@@ -201,5 +207,6 @@ class Removals:
             changes=joined(one, another),
             direct=np.concatenate([self.direct, other.direct])[order],
             estimates=self.estimates + other.estimates,
+            top=np.concatenate(tops, 1)[:, order] if known else np.zeros((3, 0, 0)),
             missed=(),  # which token is in the middle of both is not known
         )

@@ -223,6 +223,18 @@ def can_go(shares: Sequence[float], high: Sequence[float], most: float) -> float
     return value
 
 
+def self_repair_on_top(
+    removals: Removals,
+) -> tuple[NDArray[np.intp], tuple[Floats, Floats, Floats]]:
+    """The same on the tokens for which each head says most, whose threshold is the other half's."""
+    head, _ = self_repair(removals)
+    if not removals.top.size:
+        return head[:0], (np.zeros(0), np.zeros(0), np.zeros(0))
+    total, direct, tokens = removals.top[:, :, head]
+    there = (tokens.sum(0) > 0) & ~np.isnan(total).any(0)
+    return head[there], intervals.of_signed((total - direct)[:, there], -direct[:, there])
+
+
 def self_repair(removals: Removals) -> tuple[NDArray[np.intp], tuple[Floats, Floats, Floats]]:
     """Which part of a head's direct effect the rest of the model makes up for.
 
