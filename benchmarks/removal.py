@@ -5,6 +5,7 @@ Usage: python benchmarks/removal.py CORPUS [--model demo] [--sentences 64] [--on
 CORPUS is any input file that Headbook reads. `sweep`: every head of the model alone, over the bare
 forward pass of the same batches, beside the passes that the plan counts. `errors`: how often any of
 many heads that change nothing is called harmful, by simulation on skewed and on plain numbers.
+`coverage`: how often intervals of changes hold the truth, and how often they lie on one side of it.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from operator import add
 
 import numpy as np
 
+from headbook.analysis.accumulators import Ratios
 from headbook.analysis.flips import LEVEL, family_wise
 from headbook.cli.memory import keep_freed_memory
 from headbook.collection.costs import parameters_of
@@ -100,7 +102,27 @@ def errors(_: str, __: str, ___: int) -> dict[str, float]:
     return found
 
 
-PARTS = {"sweep": sweep, "errors": errors}
+def coverage(_: str, __: str, ___: int) -> dict[str, float]:
+    """Of intervals of changes a token, whose truth is 0, over sentences of 5 to 40 tokens.
+
+    An interval wholly below would call a head at the margin removable, one wholly above needed.
+    """
+    rng, found = np.random.default_rng(0), dict[str, float]()
+    for kind in ("plain", "skewed"):
+        noise = rng.normal(size=(SENTENCES, HEADS * FAMILIES))
+        if kind == "skewed":
+            noise = np.exp(noise) - np.exp(0.5)
+        tokens = rng.integers(5, 41, SENTENCES).astype(float)[:, None]
+        counts = np.broadcast_to(tokens, noise.shape)
+        ratios = Ratios.of(noise * counts, counts, counts, np.arange(SENTENCES) % 2)
+        low, high = ratios.interval()
+        found[f"{kind}, hold it"] = float(((low <= 0) & (high >= 0)).mean())
+        found[f"{kind}, below"] = float((high < 0).mean())
+        found[f"{kind}, above"] = float((low > 0).mean())
+    return found
+
+
+PARTS = {"sweep": sweep, "errors": errors, "coverage": coverage}
 
 
 def main() -> None:
