@@ -82,12 +82,12 @@ def lost(
     group = HeadGroup(whole.read, "induction", chosen, (replacement,), banded=True)
     sets = [group.heads, *(each.heads for each in random_alike(group, heads, seed))]
     parts = [ablator.effects(batch, sets, replacement, means) for batch in batches]
-    return {"heads": [f"L{head.layer}-H{head.head}" for head in chosen]} | told(
+    return {"heads": [f"L{head.layer}-H{head.head}" for head in chosen]} | summarised(
         Effects.together(parts)
     )
 
 
-def told(effects: Effects) -> dict[str, Any]:
+def summarised(effects: Effects) -> dict[str, Any]:
     """The numbers: the first set is that of the induction heads, the others are random ones."""
     loss = next(iter(effects.changes))
     counts = np.broadcast_to(effects.counts[loss][:, None], effects.changes[loss].shape)

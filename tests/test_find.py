@@ -12,6 +12,7 @@ from headbook.pages.heads.questions import ASKED
 from headbook.pages.parts import menu
 from headbook.pages.parts.grid import grid, map_data
 from headbook.pages.patterns.patternfindings import QUESTIONS
+from headbook.pages.patterns.withoutthem import DEAD
 from headbook.pages.search import find
 from headbook.pages.search.find import RELATION_WORDS, find_data
 from headbook.pages.search.synonyms import KEYWORDS, SAME
@@ -132,7 +133,7 @@ def test_other_names_are_those_of_pages_and_numbers_that_exist(encoder_site: Sit
     }
     metrics = {f"metrics/{name}.html" for name in all_metrics()}
     asked = {f"{name}/{label.partition(':')[0]}" for _, name, label, _ in ASKED}
-    asked |= {*QUESTIONS}
+    asked |= {*QUESTIONS, DEAD}
     across = {*menu.FIRST, *menu.ANALYSES}
     assert {*KEYWORDS} <= known | metrics | asked | across
     assert {name for names in SAME.values() for name in names if ":" in name} <= {*RELATION_WORDS}
