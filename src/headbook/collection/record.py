@@ -1,6 +1,7 @@
 """How a study was made, for its manifest."""
 
 import importlib.metadata
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headbook import __version__
@@ -36,6 +37,8 @@ def manifest_of(
         annotators[Side.TARGET] = run.encoder.targets.name
     # What a path or a short name stands for, never the path itself.
     named = {"model": run.model.name, "annotator": run.annotator.name}
+    if run.config.tokenizer is not None and Path(run.config.tokenizer).is_dir():
+        named["tokenizer"] = Path(run.config.tokenizer).resolve().name
     named["target_annotator"] = run.encoder.targets.name
     rarities = {side: rarity.name for side, rarity in run.encoder.rarities.items()}
     named["language"] = rarities[Side.SOURCE]
@@ -88,6 +91,8 @@ def _model_facts(run: "Run") -> ModelFacts:
         attention=_reading(run.architecture),
         missing=model.weights.missing,
         unexpected=model.weights.unexpected,
+        stored=model.weights.stored,
+        bits=model.weights.bits,
     )
 
 

@@ -18,7 +18,7 @@ from headbook.pages.widgets.inspector import Inspected, notable
 from headbook.report.findings import Finding, find
 from headbook.report.findings.finding import Parts
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import STACKS, counted, percent
+from headbook.report.wording import STACKS, counted, percent, small
 from headbook.study.manifest import Manifest
 from headbook.terms import Side, Stack
 
@@ -219,6 +219,11 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
     written = manifest.count(Side.TARGET, "generated")
     if written:
         yield f"{counted(written, 'target text')} written by the model itself (greedy decoding)."
+    if model.bits:
+        yield (
+            f"Weights are dequantised from {small(model.bits)} bits ({model.stored}): numbers "
+            "are those of the quantised model, not of the original."
+        )
     if model.unexpected:
         yield f"The checkpoint holds weights that were not used: {_some(model.unexpected)}."
 

@@ -89,6 +89,8 @@ def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield STACKS[stack.name].capitalize(), shape
     yield "Parameters", f"{model.parameters:,}"
     yield "Numbers", f"{model.dtype} on {model.device}"
+    if model.stored:
+        yield "Weights", model.stored + (", dequantised" if model.bits else "")
     yield "Attention", model.attention
     yield "Tokenizer", f"{model.tokenizer} ({model.tokenizer_sha256[:19]}…)"
     yield "Special tokens", model.special_tokens or "none"
