@@ -223,9 +223,3 @@ def p_text(p: float) -> str:
     if math.isnan(p):
         return MISSING
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def p_equals(p: float) -> str:
-    """The same as an equation: ``p = 0.005``, ``p < 0.001``."""
-    text = p_text(p)
-    return f"p {text}" if text.startswith("<") else f"p = {text}"

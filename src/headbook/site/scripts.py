@@ -43,8 +43,8 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     cards = {name: atlas_data(r) for name, r in results.items()}
     _write(folder / "atlas.js", script("atlas", cards))
     for name, result in results.items():
-        if many_heads(result) and (picture := sheet(result)):
-            (folder.parent / sheet_file(name)).write_bytes(picture)
+        if many_heads(result):
+            (folder.parent / sheet_file(name)).write_bytes(sheet(result))
     write_list(results, folder)
     if study.corpus_sums.types:
         _write(folder / "types.js", script("types", types_data(study.corpus_sums.types)))

@@ -27,7 +27,7 @@ from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page, gap_text
 from headbook.pages.parts.table import Row, Table
 from headbook.report.findings.finding import head_link, metric, metric_link
-from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.numbers.results import NO_ESTIMATE, StackResults
 from headbook.report.wording import STACKS, VIEWS, label_name, unbroken
 from headbook.study.gaps import Lack
 from headbook.study.sentencedata import HeadName
@@ -191,8 +191,7 @@ def _repeating(results: StackResults) -> Iterator[Row]:
 
 def _distance(results: StackResults, layer: int, head: int) -> Cell:
     there = DISTANCE in {m.id for m in results.metrics}
-    nothing = Estimate(np.nan, np.nan, np.nan, 0, 0.0)
-    estimate = results.heads(DISTANCE, View.RAW, TOP).at(layer, head) if there else nothing
+    estimate = results.heads(DISTANCE, View.RAW, TOP).at(layer, head) if there else NO_ESTIMATE
     return Cell.of(estimate, metric(DISTANCE))
 
 

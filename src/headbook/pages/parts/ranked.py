@@ -12,7 +12,7 @@ from headbook.pages.parts.table import Mark, Row, Table, words
 from headbook.report.findings import REPORT
 from headbook.report.findings.finding import Link, head_link
 from headbook.report.numbers.inference import RelationTests, relation_tests
-from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.numbers.results import NO_ESTIMATE, Estimate, StackResults
 from headbook.report.wording import (
     DIRECTIONS,
     STACKS,
@@ -122,7 +122,7 @@ def _dot(tests: RelationTests, n: int) -> Drawing:
 def _far(results: StackResults, label: str, head: HeadName) -> Estimate:
     """Accuracy of a head at words far apart, if there are any."""
     if not results.has(FAR, VIEW, label):
-        return Estimate(np.nan, np.nan, np.nan, 0, 0)
+        return NO_ESTIMATE
     return results.half(REPORT, FAR, VIEW, label).at(head.layer, head.head)
 
 

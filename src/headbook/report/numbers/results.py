@@ -35,6 +35,9 @@ class Estimate(NamedTuple):
     effective: float = math.nan
 
 
+NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan, 0, 0)
+
+
 class Estimates(NamedTuple):
     """The same for a table of cells; each array of the same shape."""
 
