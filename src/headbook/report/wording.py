@@ -92,13 +92,18 @@ def number(value: float, *, share: bool = False, like: float | None = None) -> s
 
 def percent(value: float) -> str:
     """A share of 1 in per cent, one decimal."""
+    return f"{in_hundred(value)}{THIN}%"
+
+
+def in_hundred(value: float) -> str:
+    """The same without its sign, which follows later."""
     if 0 < value < 0.0005:
-        return f"<{THIN}0.1{THIN}%"
+        return f"<{THIN}0.1"
     if -0.0005 < value < 0:
-        return f">{THIN}−0.1{THIN}%"
+        return f">{THIN}−0.1"
     if 0.9995 <= value < 1:
-        return f">{THIN}99.9{THIN}%"
-    return f"{100 * value + 0.0:.1f}{THIN}%".replace("-", "−")
+        return f">{THIN}99.9"
+    return f"{100 * value + 0.0:.1f}".replace("-", "−")
 
 
 def interval(low: float, high: float, *, share: bool = False) -> str:
@@ -106,8 +111,7 @@ def interval(low: float, high: float, *, share: bool = False) -> str:
     if math.isnan(low) or math.isnan(high):
         return ""
     if share:
-        ends = (percent(end).removesuffix(f"{THIN}%") for end in (low, high))
-        return f"[{', '.join(ends)}]"
+        return f"[{in_hundred(low)}, {in_hundred(high)}]"
     return f"[{number(low, like=high)}, {number(high)}]"
 
 

@@ -167,5 +167,9 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
         f"difference (p ≥ {LEVEL} family-wise). Relations by number of words."
     )
     return relation_layers(
-        f"syntax-{stack.name}-layers", caption, rows, relations=[*map(str, order.index)]
+        f"syntax-{stack.name}-layers",
+        caption,
+        rows,
+        relations=[*map(str, order.index)],
+        numbers=places.tolist(),
     )
