@@ -14,7 +14,7 @@ from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Row
 from headbook.pages.parts.text import Token, distinct, running_text
 from headbook.pages.widgets.paths import AXES, MOST_TOKENS, token_kind
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import MISSING, number, percent, visible
 from headbook.study.sentencedata import AROUND, OWN, PUBLIC, StoredText
 from headbook.terms import Side
@@ -86,7 +86,7 @@ class DemonstrationPage(Page):
 
 def demonstration_page(results: Mapping[str, StackResults]) -> DemonstrationPage | None:
     """The page; None where the computation does not fit the model."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     table = study.sentence_data.demonstration
     if table.empty:
         return None

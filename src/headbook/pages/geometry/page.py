@@ -15,7 +15,7 @@ from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import DASH, Mark, Part, Row, Table, words
 from headbook.report.findings.finding import Link, metric_link
-from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.numbers.results import Estimates, StackResults, study_of
 from headbook.report.wording import MISSING, STACKS, counted, number, percent
 from headbook.study.summaries.shapes import (
     CKA,
@@ -105,7 +105,7 @@ class GeometryPage(Page):
 
 def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage | None:
     """The page of the geometry of states; None where nobody asked for it, or no state is seen."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     geometry_sums = study.corpus_sums.geometry
     if not geometry_sums:
         return None

@@ -93,7 +93,7 @@ def _asked(results: StackResults) -> tuple[tuple[HeadMetric, str, View], ...]:
 
 def _there(results: StackResults) -> Iterator[tuple[HeadMetric, str, View]]:
     """What the stack has of `ASKED`, with values that differ among enough heads."""
-    known = {metric.id: metric for metric in results.metrics}
+    known = results.by_id
     for name, asked in ASKED:
         if name not in known:
             continue

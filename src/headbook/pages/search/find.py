@@ -11,7 +11,7 @@ from headbook.pages.patterns.page import PatternsPage
 from headbook.pages.search.synonyms import KEYWORDS, SAME
 from headbook.pages.widgets.atlas import kinds_of
 from headbook.report.numbers.headtypes import head_types
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import sentence_page, visible
 from headbook.study.sentencedata import StoredSentence, heads_of
 from headbook.study.study import Study
@@ -82,7 +82,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         sentences have a page; ``tokens``: see `_tokens`; ``relations``: words for labels;
         ``same``: what words of a query may mean as well; ``types``: of the heads, in their order.
     """
-    study = next(iter(results.values())).study
+    study = study_of(results)
     chosen = study.sentence_data.paged
     searched = chosen[:MOST_SENTENCES]
     return {
