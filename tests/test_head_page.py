@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from headbook.charts.drawn.strips import MARGIN, range_strip, ranking_histogram
-from headbook.pages.head.headstrips import ordinal
 from headbook.pages.head.page import HeadPage, head_pages
 from headbook.pages.head.toptokens import KINDS
 from headbook.report.numbers.results import results
+from headbook.report.wording import ordinal
 from headbook.study.exemplars import weights_of
 from headbook.study.sentencedata import HeadName, Ranking
 from headbook.terms import Side

@@ -190,6 +190,12 @@ def small(amount: int) -> str:
     return SMALL[amount] if 0 <= amount < len(SMALL) else f"{amount:,}"
 
 
+def ordinal(number: int) -> str:
+    """``1st``, ``2nd``, ``11th``."""
+    teen = 10 < number % 100 < 20
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
 def tested(p: float) -> str:
     """A p that holds over all heads and relations: ``p = 0.005 family-wise``."""
     return f"p {p_text(p) if p < 0.001 else f'= {p_text(p)}'} family-wise"
