@@ -3,7 +3,6 @@
 import base64
 import io
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -102,31 +101,9 @@ def test_tiles_are_the_mean_maps_of_the_study(own: StackResults) -> None:
         np.testing.assert_array_equal(alone, tile)
 
 
-def test_a_study_without_mean_maps_says_so_and_one_with_a_sample_shows_that(
-    own: StackResults,
-) -> None:
-    """As older versions stored them: the sample of variability, or not even that."""
-    older = without_positions(own.study)
-    (displayed,) = (atlas(r) for r in results(older).values())
-    assert displayed.side == 10
-    assert "sample" in displayed.about
-    bare = replace(
-        older, corpus_sums=replace(older.corpus_sums, sampled={}), made=own.study.head_tables
-    )
-    (displayed,) = (atlas(r) for r in results(bare).values())
-    assert not displayed.sheet
-    assert "before mean maps were kept" in displayed.about
-
-
-def without_positions(study: Study) -> Study:
-    heads = {name: replace(head, positions=None) for name, head in study.corpus_sums.heads.items()}
-    return replace(study, corpus_sums=replace(study.corpus_sums, heads=heads))
-
-
-def test_a_stored_study_of_an_older_version_has_an_overview() -> None:
+def test_a_stored_study_without_types_has_an_overview() -> None:
     found = results(Study.load(STUDY))
     page = overview_page(found, ())
-    assert not page.atlases[0].sheet
     assert not page.atlases[0].legend
     assert page.inspected is not None
     assert page.inspected.card.summary == "No role by these rules."

@@ -1,16 +1,15 @@
 """The page of a head: what a study of few sentences shows there, in which order."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from headbook.charts.drawn.strips import MARGIN, range_strip, ranking_histogram
-from headbook.pages.head.headstrips import ordinal
 from headbook.pages.head.page import HeadPage, head_pages
 from headbook.pages.head.toptokens import KINDS
 from headbook.report.numbers.results import results
+from headbook.report.wording import ordinal
 from headbook.study.exemplars import weights_of
 from headbook.study.sentencedata import HeadName, Ranking
 from headbook.terms import Side
@@ -169,15 +168,3 @@ def test_every_head_of_two_texts_has_its_page(pair_site: Site) -> None:
     assert 'class="looking"' in html
     assert 'id="where"' not in html
     assert text_of(html).count("None: no sentence") == 0
-
-
-def test_an_older_study_has_a_page_without_what_it_lacks() -> None:
-    """The stored study knows neither mean maps, nor tokens, nor the other rankings."""
-    from golden.refresh import STUDY
-    from headbook.study.study import Study
-
-    page = next(iter(head_pages(results(Study.load(Path(STUDY)))["self"])))
-    assert page.top is None
-    assert page.exemplars.first
-    assert page.exemplars.histogram is not None
-    assert not page.exemplars.others

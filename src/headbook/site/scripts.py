@@ -23,7 +23,7 @@ from headbook.pages.widgets.inspector import atlas_data
 from headbook.pages.widgets.instance import attention_data, exact
 from headbook.pages.widgets.neurons import FOLDER, neuron_files, neurons_data
 from headbook.pages.widgets.paths import paths_data
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import head_file, sentence_file
 from headbook.site.markup import script
 from headbook.study.sentencedata import STEPS, Exemplar, StoredSentence, heads_of, rows_of
@@ -33,7 +33,7 @@ from headbook.terms import Side
 
 def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     """The data of single pages, loaded when a reader asks for it."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     for name in ("heads", "sentences"):
         (folder / name).mkdir()
     write_matrices(results, folder / "similar")
@@ -43,8 +43,8 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     cards = {name: atlas_data(r) for name, r in results.items()}
     _write(folder / "atlas.js", script("atlas", cards))
     for name, result in results.items():
-        if many_heads(result) and (picture := sheet(result)):
-            (folder.parent / sheet_file(name)).write_bytes(picture)
+        if many_heads(result):
+            (folder.parent / sheet_file(name)).write_bytes(sheet(result))
     write_list(results, folder)
     if study.corpus_sums.types:
         _write(folder / "types.js", script("types", types_data(study.corpus_sums.types)))
@@ -59,7 +59,7 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
 
 def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
     """What the pages of sentences read."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     nearest, tokens = rows_of(study.nearest), rows_of(study.tokens)
     for sentence in study.sentence_data.paged:
         _write_sentence(results, sentence, folder / "sentences")

@@ -13,9 +13,9 @@ from headbook.pages.flow.outputs import Outputs, outputs
 from headbook.pages.metric.page import study_metrics
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page, gap_text
-from headbook.pages.parts.rows import layer_frame
+from headbook.pages.parts.rows import layer_frame, layer_table
 from headbook.pages.parts.table import Row, Table
-from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.numbers.results import Estimates, StackResults, study_of
 from headbook.report.wording import STACKS, percent, small
 from headbook.study.gaps import Lack
 from headbook.terms import CLASSES, State
@@ -78,7 +78,7 @@ def flow_page(results: Mapping[str, StackResults]) -> FlowPage | None:
     sections = {name: _section(r) for name, r in results.items()}
     if not any(sections.values()):
         return None
-    manifest = next(iter(results.values())).study.manifest
+    manifest = study_of(results).manifest
     asked = {MIXING, HALF, MEASURED, Lack.VALUES}
     lines = [gap_text(gap) for gap in manifest.gaps if gap.key in asked]
     return FlowPage(
@@ -99,17 +99,14 @@ def _section(results: StackResults) -> FlowSection | None:
     if not there and heads is None:
         return None
     stack = results.stack
-    rows = tuple(
-        Row(f"L{i}", tuple(Cell.of(n.at(i), all_metrics()[name]) for name, n in there.items()))
-        for i in range(stack.n_layers)
-    )
-    columns = ("Layer", *(TITLES[name] for name in there))
+    columns = [(TITLES[name], n, all_metrics()[name]) for name, n in there.items()]
+    layers = range(stack.n_layers)
     return FlowSection(
         stack=stack.name,
         title=STACKS[stack.name],
         sentences=tuple(_sentences(results, there)),
         figures=tuple(_figures(results, there)),
-        table=Table(columns, rows, "All tokens of text, by layer.") if there else None,
+        table=layer_table(layers, columns, "All tokens of text, by layer.", "L") if there else None,
         classes=_classes(results) if MIXING in there else None,
         outputs=heads,
     )

@@ -19,7 +19,7 @@ from headbook.pages.parts.table import Table
 from headbook.pages.parts.twins import baseline_title
 from headbook.pages.widgets.atlas import mean_maps, style_of, tile_picture
 from headbook.pages.widgets.exemplars import Exemplars, exemplars_of
-from headbook.pages.widgets.inspector import roles_of
+from headbook.pages.widgets.inspector import roles_of, strongest_of
 from headbook.pages.widgets.neighbours import Neighbours, neighbours
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import Role
@@ -167,6 +167,7 @@ def _page(
     stack, study = results.stack, results.study
     name = head_name(head)
     listed, maps = study.manifest.counts["sentences"], results.once(mean_maps)
+    strongest = strongest_of(results).get(head)
     baselines = tuple(baseline_title(results, baseline) for baseline in results.twins)
     views = (VIEWS[view] for view in View)
     columns = ("Metric", *views, "uniform attention", *baselines, "percentile")
@@ -197,8 +198,8 @@ def _page(
         relations=found_relations(results, head),
         by_group=group_table(results, head.layer, head.head),
         in_pairs=pair_table(results, head.layer, head.head),
-        exemplar_maps=exemplar_maps(results, exemplars),
-        alike_tokens=alike(results, exemplars),
+        exemplar_maps=exemplar_maps(results, strongest) if strongest else None,
+        alike_tokens=alike(results, strongest) if strongest else None,
         data=f"data/heads/{head_file(head)}.js",
         remarks=tuple(gap_texts(gap for gap in study.manifest.gaps if gap.stack == stack.name)),
     )

@@ -65,7 +65,7 @@ def found_relations(results: StackResults, head: HeadName) -> tuple[Measured, ..
     sentences elsewhere.
     """
     rows = []
-    for label in LABELS if METRIC in {metric.id for metric in results.metrics} else ():
+    for label in LABELS if METRIC in results.by_id else ():
         accuracy = results.heads(METRIC, VIEW, label).at(head.layer, head.head)
         if accuracy.effective >= FEW:
             even = results.uniform(METRIC, VIEW, label).at(head.layer).value

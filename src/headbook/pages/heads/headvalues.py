@@ -14,7 +14,7 @@ from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.pages.heads.headfacts import Fact, HeadFacts, head_facts
 from headbook.pages.parts.grid import FIRST, key, offered_labels
-from headbook.report.numbers.results import Estimate, Estimates, StackResults
+from headbook.report.numbers.results import NO_ESTIMATE, Estimate, Estimates, StackResults
 from headbook.report.wording import STACKS, VIEWS, is_share, label_name
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
@@ -57,7 +57,7 @@ class Column:
     def at(self, results: Results, head: HeadName) -> Estimate:
         """A head's number; NaN where there is none."""
         if head.stack not in self.views:
-            return Estimate(np.nan, np.nan, np.nan, 0, 0)
+            return NO_ESTIMATE
         return self.numbers(results[head.stack]).at(head.layer, head.head)
 
     def numbers(self, results: StackResults) -> Estimates:

@@ -84,7 +84,7 @@ def _relations(results: StackResults) -> Iterator[Function]:
 def _shares(results: StackResults) -> Iterator[Function]:
     """Shares of attention against uniform attention, head chosen on the other half."""
     for text, metric, label in ASKED:
-        known = {m.id: m for m in results.metrics}.get(metric)
+        known = results.by_id.get(metric)
         if known is None:
             continue
         view = results.view(known, label)

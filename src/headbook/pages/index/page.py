@@ -17,7 +17,7 @@ from headbook.pages.widgets.atlas import Atlas, atlas, many_heads
 from headbook.pages.widgets.inspector import Inspected, notable
 from headbook.report.findings import Finding, find
 from headbook.report.findings.finding import Parts
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import STACKS, counted, percent, small
 from headbook.study.manifest import Manifest
 from headbook.terms import Side, Stack
@@ -103,7 +103,7 @@ def overview_page(
     results: Mapping[str, StackResults], metric_pages: Sequence[MetricPage], left_out: str = ""
 ) -> OverviewPage:
     """The first page of a study's site."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     manifest = study.manifest
     finding_groups = [
         FindingGroup(STACKS[name], tuple(find(r, r.once(tests_of)))) for name, r in results.items()

@@ -16,7 +16,7 @@ from headbook.pages.widgets.thumbs import pictures
 from headbook.report.findings.finding import head_link
 from headbook.report.numbers.claims import sink
 from headbook.report.numbers.headtypes import HeadType, Rest, Types, head_types
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.numbers.typeshares import Place, share
 from headbook.report.wording import STACKS, counted, head_name, head_page, label_name, number
 from headbook.study.sentencedata import HeadName
@@ -118,7 +118,7 @@ def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage | None:
     if not there:
         return None
     sections = tuple(_section(results[name], len(there)) for name in there)
-    model = next(iter(results.values())).study.manifest.model.name
+    model = study_of(results).manifest.model.name
     return PatternsPage(
         path="patterns.html",
         title="Patterns",

@@ -8,7 +8,7 @@ from headbook.pages.parts.page import EVERY, Page
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.sentence.sentencestack import StackOfSentence, stack_of
 from headbook.pages.sentence.sentencetree import SentenceTree, sentence_tree
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import counted, sentence_file, sentence_page
 from headbook.study.sentencedata import StoredSentence, rows_of
 from headbook.terms import Side
@@ -77,7 +77,7 @@ def sentence_pages(
     Args:
         share: of these sentences, those whose pages are made.
     """
-    study = next(iter(results.values())).study
+    study = study_of(results)
     chosen = study.sentence_data.paged
     tokens, nearest = rows_of(study.tokens), rows_of(study.nearest)
     for position, sentence in [*enumerate(chosen)][share]:

@@ -14,7 +14,7 @@ from headbook.pages.parts.table import DASH, Part, Row, Table, Words, words
 from headbook.pages.similar.matrices import STRIP, Matrix, matrices, most
 from headbook.pages.widgets.neighbours import NEAREST, distances, nats
 from headbook.report.findings.finding import head_link
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.numbers.similar import Likeness, likeness, turned
 from headbook.report.wording import STACKS, VIEWS, counted, head_name, number, percent
 from headbook.terms import View
@@ -75,7 +75,7 @@ def similar_page(results: Mapping[str, StackResults]) -> SimilarPage | None:
     total = sum(len(next(iter(each.values())).heads) for each in found.values())
     if not found:
         return None
-    model = next(iter(results.values())).study.manifest.model.name
+    model = study_of(results).manifest.model.name
     return SimilarPage(
         path="similar.html",
         title="Similar heads",

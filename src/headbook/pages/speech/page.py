@@ -31,7 +31,7 @@ from headbook.pages.speech.tagattention import (
 )
 from headbook.report.findings import CHOICE, REPORT, highest
 from headbook.report.findings.finding import head_link
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import FEW_WORDS, MISSING, STACKS, number
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
@@ -92,7 +92,7 @@ class SpeechPage(Page):
 
 def speech_page(results: Mapping[str, StackResults]) -> SpeechPage:
     """The page of parts of speech."""
-    manifest = next(iter(results.values())).study.manifest
+    manifest = study_of(results).manifest
     directions = {name: [w for w in Direction if tags_of(r, w)] for name, r in results.items()}
     return SpeechPage(
         path="speech.html",
@@ -121,7 +121,7 @@ def _remarks(manifest: Manifest, results: StackResults, direction: Direction) ->
         if gap.key == Lack.TAGS and gap.stack and manifest.stack(gap.stack).keys is side:
             found = True
             yield gap_text(gap)
-    lacking = [m for m in METRICS[direction] if m not in {metric.id for metric in results.metrics}]
+    lacking = [m for m in METRICS[direction] if m not in results.by_id]
     if lacking and not found:
         yield f"words {direction}: this study was made without {' and '.join(lacking)} (--metrics)"
     elif not found:

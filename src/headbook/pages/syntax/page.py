@@ -19,7 +19,7 @@ from headbook.pages.parts.table import Table
 from headbook.pages.syntax.treeexample import Example, example_of
 from headbook.pages.syntax.treetables import KINDS, Pieces, Trees, pieces_of, trees_of
 from headbook.report.numbers.inference import RelationTests
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import STACKS, counted, label_name
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
@@ -82,7 +82,7 @@ class SyntaxPage(Page):
 
 def syntax_page(results: Mapping[str, StackResults]) -> SyntaxPage:
     """The page of syntax."""
-    manifest = next(iter(results.values())).study.manifest
+    manifest = study_of(results).manifest
     within = [r for r in results.values() if not r.stack.crosses]
     sections = [_section(r) for r in within]
     return SyntaxPage(
@@ -100,7 +100,7 @@ def _remarks(manifest: Manifest, results: StackResults) -> Iterator[str]:
     for gap in manifest.gaps:
         if gap.key == Lack.TREE and gap.stack == results.stack.name:
             yield gap_text(gap)
-    lacking = [m for m in METRICS if m not in {metric.id for metric in results.metrics}]
+    lacking = [m for m in METRICS if m not in results.by_id]
     if lacking:
         yield f"{', '.join(lacking)} (not chosen with --metrics)"
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.charts import Figure, occurrence_paths
 from headbook.pages.parts.table import Row, Table
-from headbook.report.wording import STACKS, first_of, sentence_file, visible
+from headbook.report.wording import STACKS, first_of, sentence_page, visible
 from headbook.study.sentencedata import StoredText
 from headbook.study.study import Study
 from headbook.study.summaries.typesums import TYPE_METRIC
@@ -159,7 +159,7 @@ def _occurrence(
     last = mine[(mine["layer"] == mine["layer"].max()) & (mine["rank"] <= NEAR)]
     return Occurrence(
         name=f"sentence {sentence}",
-        href=f"sentences/{sentence_file(sentence)}.html",
+        href=sentence_page(sentence),
         before=visible(text.text[before:start]),
         token=visible(text.text[start:end]),
         after=visible(text.text[end : max(end, after)]),

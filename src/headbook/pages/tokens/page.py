@@ -9,7 +9,7 @@ import numpy as np
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.tokens.occurrences import Compared, compared_types
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import STACKS, number, visible
 from headbook.study.summaries.typesums import STATES, TypeSums
 from headbook.terms import State
@@ -55,7 +55,7 @@ class TypesPage(Page):
 
 def types_page(results: Mapping[str, StackResults]) -> TypesPage | None:
     """The page of token types; None where their paths were not measured."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     types = study.corpus_sums.types
     if not types:
         return None

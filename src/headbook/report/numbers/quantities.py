@@ -12,12 +12,10 @@ import numpy as np
 from headbook.attention.relations import LABELS
 from headbook.metrics import all_metrics
 from headbook.report.numbers.inference import best_offsets
-from headbook.report.numbers.results import Estimate, Estimates, StackResults
+from headbook.report.numbers.results import NO_ESTIMATE, Estimate, Estimates, StackResults
 from headbook.report.wording import is_share, number, with_unit
 from headbook.study.summaries.sums import HeadColumn
 from headbook.terms import UPOS, View
-
-NOTHING = Estimate(math.nan, math.nan, math.nan, 0, 0.0)
 
 
 def alone(value: float, numbers: Estimates) -> Estimate:
@@ -44,7 +42,7 @@ class Quantity(ABC):
 
     def number(self, results: StackResults) -> Estimate:
         """The value; NaN where a column is missing."""
-        return self.compute(results) if all(results.has(*c) for c in self.columns) else NOTHING
+        return self.compute(results) if all(results.has(*c) for c in self.columns) else NO_ESTIMATE
 
     def written(self, value: float) -> str:
         """A value the way its metric wants."""
@@ -88,7 +86,7 @@ class AtHead(OfColumn):
         """The head's number; NaN where the stack has no such head."""
         heads = results.heads(*self.column)
         there = self.layer < heads.value.shape[0] and self.head < heads.value.shape[1]
-        return heads.at(self.layer, self.head) if there else NOTHING
+        return heads.at(self.layer, self.head) if there else NO_ESTIMATE
 
 
 @dataclass(frozen=True)
@@ -111,11 +109,11 @@ class MeanOver(OfColumn):
         """The mean; NaN where the stack lacks a layer."""
         heads = results.heads(*self.column)
         if self.layers and max(self.layers) >= len(heads.value):
-            return NOTHING
+            return NO_ESTIMATE
         chosen = [*self.layers] or slice(None)
         there = ~np.isnan(heads.value[chosen])
         if not there.any():
-            return NOTHING
+            return NO_ESTIMATE
         value, low, high = (float(part[chosen][there].mean()) for part in heads[:3])
         return Estimate(value, low, high, int(heads.sentences.max()), math.nan)
 
@@ -180,7 +178,7 @@ class AtOffset(OfColumn):
         """The share, without an interval; NaN where the study kept no relations."""
         sums = results.study.corpus_sums.heads[results.stack.name]
         if sums.relation_hits is None:
-            return NOTHING
+            return NO_ESTIMATE
         _, shares = best_offsets(sums.relation_hits)
         share = float(shares[LABELS.index(self.column.label)])
         return Estimate(share, math.nan, math.nan, len(sums.relation_hits.asked.index), math.nan)
@@ -212,7 +210,7 @@ class Correlation(Quantity):
         one, other = (each.value.ravel() for each in numbers)
         both = ~np.isnan(one + other)
         if both.sum() < 2 or not one[both].std() * other[both].std():
-            return NOTHING
+            return NO_ESTIMATE
         return alone(float(np.corrcoef(one[both], other[both])[0, 1]), numbers[0])
 
     def written(self, value: float) -> str:
@@ -240,7 +238,7 @@ class TagsAbove(Count):
 
     def number(self, results: StackResults) -> Estimate:
         """The number of tags among those that the texts have."""
-        return self.compute(results) if any(results.has(*c) for c in self.columns) else NOTHING
+        return self.compute(results) if any(results.has(*c) for c in self.columns) else NO_ESTIMATE
 
     def compute(self, results: StackResults) -> Estimate:
         """The number of tags, without an interval."""
