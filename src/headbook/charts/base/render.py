@@ -6,10 +6,10 @@ one picture serves light and dark.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any, Protocol
+from functools import cache, cached_property, partial, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol
 from xml.etree import ElementTree as ET
 
 import altair as alt
@@ -42,6 +42,7 @@ LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 SCALED = ("rgb(", "url(")  # colours that a scale gave
 
 Ends = tuple[float, float]
+Given = ParamSpec("Given")
 
 
 class Picture(Protocol):
@@ -64,24 +65,53 @@ class Picture(Protocol):
         """What it shows, in full precision; None where no file of it is written."""
 
 
-@dataclass(frozen=True, eq=False)
-class Figure:
-    """A chart as pages and files use it.
+class Chart(NamedTuple):
+    """What is behind a figure.
 
     Attributes:
-        name: unique on its page; also its file name.
-        caption: what it shows; also its text for who cannot see it.
         spec: Vega-Lite specification.
         interactive: whether the live chart shows more than the picture.
         rows: what the picture shows, a row for each of its marks, in full precision; None where
             no file of it is written.
     """
 
-    name: str
-    caption: str
     spec: dict[str, Any]
     interactive: bool = True
     rows: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A chart as pages and files use it; it is made when it is first looked at.
+
+    Attributes:
+        name: unique on its page; also its file name.
+        caption: what it shows; also its text for who cannot see it.
+        make: makes the chart.
+    """
+
+    name: str
+    caption: str
+    make: Callable[[], Chart]
+
+    @cached_property
+    def _chart(self) -> Chart:
+        return self.make()
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Vega-Lite specification."""
+        return self._chart.spec
+
+    @property
+    def interactive(self) -> bool:
+        """Whether the live chart shows more than the picture."""
+        return self._chart.interactive
+
+    @property
+    def rows(self) -> pd.DataFrame | None:
+        """What the picture shows, as in `Chart`."""
+        return self._chart.rows
 
     @cached_property
     def svg(self) -> str:
@@ -91,6 +121,19 @@ class Figure:
         vl-convert numbers within a process would differ between builds.
         """
         return svg_of(still(self.spec), self.name, self.caption)
+
+
+def on_demand(make: Callable[Given, Chart]) -> Callable[Concatenate[str, str, Given], Figure]:
+    """Let a function that makes a chart give a figure that makes it when it is asked for.
+
+    The figure's name and caption stand before the other arguments.
+    """
+
+    @wraps(make)
+    def figure(name: str, caption: str, /, *args: Given.args, **named: Given.kwargs) -> Figure:
+        return Figure(name, caption, partial(make, *args, **named))
+
+    return figure
 
 
 def still(spec: dict[str, Any]) -> dict[str, Any]:
@@ -321,14 +364,7 @@ def chosen_rows(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
     return rows[chosen].reset_index(drop=True)
 
 
-def finished(
-    chart: Any,
-    name: str,
-    caption: str,
-    rows: pd.DataFrame | None = None,
-    *,
-    interactive: bool = True,
-) -> Figure:
+def finished(chart: Any, rows: pd.DataFrame | None = None, *, interactive: bool = True) -> Chart:
     """An Altair chart in the site's style.
 
     Args:
@@ -338,7 +374,7 @@ def finished(
         spec = chart.to_dict(validate=checks())
     spec.pop("$schema", None)  # an address that nothing should ask for
     spec |= {"background": None, "config": config()}
-    return Figure(name, caption, spec, interactive, rows)
+    return Chart(spec, interactive, rows)
 
 
 def columnar(figure: Figure) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from headbook.charts.base.ink import DARK_DIVERGING, DIVERGING
-from headbook.charts.base.render import Figure, drawn, finished, letters_on, ramp
+from headbook.charts.base.render import Chart, drawn, finished, letters_on, on_demand, ramp
 from headbook.charts.vega.tags import HEIGHT, LAYER
 
 END = 0.4  # the colours end at so much better or worse
@@ -16,14 +16,10 @@ NUMBERED = 46  # pixels of a cell that has room for its head and number
 PALE = 0.35  # opacity of what is not supported
 
 
+@on_demand
 def relation_layers(
-    name: str,
-    caption: str,
-    rows: pd.DataFrame,
-    *,
-    relations: Sequence[str],
-    numbers: Sequence[int],
-) -> Figure:
+    rows: pd.DataFrame, *, relations: Sequence[str], numbers: Sequence[int]
+) -> Chart:
     """Margins of the best heads by layer, a panel for each direction.
 
     Args:
@@ -52,7 +48,7 @@ def relation_layers(
         "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
     )
     chart = alt.layer(*layers).properties(width=alt.Step(pixels), height=alt.Step(HEIGHT))
-    return finished(chart.facet(column=column), name, caption, table)
+    return finished(chart.facet(column=column), table)
 
 
 def _points(head: int, margin: float) -> str:
