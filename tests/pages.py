@@ -118,5 +118,11 @@ def differing(one: Path, other: Path) -> list[str]:
 
 def data_file(file: Path) -> tuple[str, Any]:
     """Name and value of a data file."""
-    name, value = json.loads(values(file.read_text(encoding="ascii")))
+    text, _, behind = values(file.read_bytes().decode()).partition(b"\n")
+
+    def revived(found: dict[str, Any]) -> Any:
+        place = found.get("bytes")
+        return behind[slice(*place)] if isinstance(place, list) else found
+
+    name, value = json.loads(text, object_hook=revived)
     return name, value

@@ -17,7 +17,8 @@ from headbook.errors import StudyError
 from headbook.resources import folder
 from headbook.site.bundle.solid import Block, blocks
 from headbook.site.export import walk
-from headbook.site.markup import letters, values
+from headbook.site.letters import letters
+from headbook.site.markup import values
 from headbook.site.stylesheet import bare
 
 MARK = '<meta name="generator" content="Headbook, one file">'
@@ -67,7 +68,7 @@ def document(site: Path) -> Iterator[str]:
 
 
 def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
-    """What the file holds, by its address in the folder: data files as JSON, PDF uncompressed."""
+    """What the file holds, by its address in the folder: data files as values, PDF uncompressed."""
     unwanted = USELESS.union(_redundant(site))
     for file in walk(site):
         name = file.relative_to(site).as_posix()
@@ -77,7 +78,7 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
         if name.endswith(".pdf"):
             content = plain(content)
         if name.startswith("data/") and name.endswith(".js"):
-            content = values(content.decode()).encode()
+            content = values(content.decode())
         yield name, content
 
 
