@@ -149,6 +149,7 @@ interface TileGrid {
   stack: string;
   exact: boolean;
   neurons: string | undefined;
+  few: boolean;
   columns: number;
   list: Tile[];
   marks: HTMLElement[];

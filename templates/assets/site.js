@@ -334,9 +334,17 @@
     else details.addEventListener("toggle", fill, { once: true });
   };
 
-  /* Tokens of a text without a number follow the one before. */
+  /* Tokens of a text without marks stand together where blanks alone part them; those without a
+     number follow the one before. */
+  /** @type {(run: HTMLElement) => void} */
+  const parted = (run) => {
+    const [first, ...others] = (run.textContent ?? "").split(" ");
+    run.textContent = first;
+    run.after(...others.flatMap((token) => [" ", make("i", {}, token)]));
+  };
   /** @type {(text: HTMLElement) => void} */
   const startText = (text) => {
+    all("i:not([class])", text).forEach(parted);
     let place = 0;
     for (const token of all("i", text)) {
       place = Number(token.dataset.i ?? place);
