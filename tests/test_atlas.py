@@ -170,9 +170,11 @@ def test_who_does_what_is_supported_only_where_it_is_clear() -> None:
 def test_a_dot_stands_where_its_value_is() -> None:
     svg = interval_dot(0.5, 0.25, 0.75, 0.0, supported=True)
     assert 'cx="50.0%"' in svg
-    assert 'class="ends" x1="26.0%" x2="74.0%"' in svg
-    assert 'class="base" x1="2.0%" x2="2.0%"' in svg
-    assert 'class="ends"' not in interval_dot(0.5, np.nan, np.nan, np.nan, supported=False)
+    assert '<line x1="26.0%" x2="74.0%"/>' in svg
+    assert '<rect x="2.0%"/>' in svg
+    assert not {"<line", "<rect"} & set(
+        re.findall(r"<\w+", interval_dot(0.5, np.nan, np.nan, np.nan, supported=False))
+    )
 
 
 def test_names_of_lines_stand_apart_and_lines_stay_inside() -> None:

@@ -21,7 +21,7 @@ from headbook.site import export
 from headbook.site.letters import UNFIT, from_letters, letters
 from headbook.site.markup import LEGIBLE, script
 from headbook.study.manifest import SCHEMA
-from pages import data_file
+from pages import data_file, written_html
 from sites import Site
 
 TABLES = (*export.TABLES,)
@@ -104,7 +104,7 @@ def test_every_column_is_documented_in_order(any_site: Site, name: str) -> None:
 
 
 def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
-    page = (any_site.folder / "data.html").read_text()
+    page = written_html(any_site.folder / "data.html")
     for file in (any_site.folder / "data").iterdir():
         if file.is_file() and file.suffix != ".js" and file.name != LIST:
             assert f'href="data/{file.name}"' in page

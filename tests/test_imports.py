@@ -51,7 +51,7 @@ DOORS = {
     },
     "conllu": {"inputs.treebank"},
     "huggingface_hub": {"model.model"},
-    "jinja2": {"site.pagewriter"},
+    "jinja2": {"site.pagewriter", "site.unquoted"},
     "latex2mathml": {"site.markup"},
     "markdown": {"site.markup"},
     "markupsafe": {"site.markup"},

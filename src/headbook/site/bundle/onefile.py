@@ -26,8 +26,8 @@ MARK = '<meta name="generator" content="Headbook, one file">'
 USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
 USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
 HEAD = 1000  # bytes in which the mark stands
-LINKS = re.compile(r'(<a [^>]*?href=")(?!#|[a-z]+:)')
-PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')  # files, which its body does not reach
+LINKS = re.compile(r'(<a [^>]*?href="?)(?!["#]|[a-z]+:)')
+PICTURES = re.compile(r'<img [^>]*?src="?(?!"?data:)[^>]*>')  # files, which its body does not reach
 LEFT = "Left out of this one file, since the same rows are in it as CSV or Parquet: {}."
 
 
@@ -121,7 +121,7 @@ def _kept(index: str) -> Iterator[str]:
     """The lines of the overview's head that concern no other file."""
     head = index.partition("</head>")[0]
     for line in head.splitlines():
-        if line.startswith(("<title>", '<meta name="')):
+        if line.startswith(("<title>", "<meta name=")):
             yield line
 
 
