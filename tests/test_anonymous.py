@@ -86,7 +86,7 @@ def seen(name: str, content: bytes) -> Iterator[bytes]:
         for stream in STREAM.findall(content):
             yield zlib.decompressobj().decompress(stream) if stream[:1] == b"x" else stream
     if "/data/" in name and name.endswith(".js"):
-        yield values(content.decode()).encode()
+        yield values(content.decode())
     if name.endswith(".csv.gz"):
         yield gzip.decompress(content)
     if name.endswith(".parquet"):

@@ -13,7 +13,7 @@ from PIL import Image
 from fakes import Fake, fake_results
 from golden.refresh import STUDY
 from headbook.charts.base import images
-from headbook.charts.base.ink import STOPS, ink, ink_steps
+from headbook.charts.base.ink import COARSE, STEPS, STOPS, coarse, ink, ink_steps
 from headbook.charts.drawn.dots import interval_dot
 from headbook.charts.drawn.lines import APART, Line, layer_lines
 from headbook.pages.index.functions import functions
@@ -58,6 +58,14 @@ def test_no_weight_is_no_ink_and_on_white_the_ramp_is_as_designed() -> None:
 
 def test_steps_run_with_the_square_root() -> None:
     assert ink_steps(np.array([0.0, 0.25, 1.0, np.nan])).tolist() == [0, 32, 63, 0]
+
+
+def test_few_steps_are_the_nearest_and_keep_both_ends() -> None:
+    steps = np.arange(STEPS, dtype=np.uint8)
+    few = coarse(steps)
+    assert len({*few.tolist()}) == COARSE
+    assert (few[0], few[-1]) == (0, STEPS - 1)
+    assert np.abs(few.astype(int) - steps).max() <= STEPS / COARSE / 2 + 0.5
 
 
 def test_a_sprite_holds_each_map_at_its_place_with_a_gap_between() -> None:
@@ -139,9 +147,11 @@ def test_who_does_what_is_supported_only_where_it_is_clear() -> None:
 def test_a_dot_stands_where_its_value_is() -> None:
     svg = interval_dot(0.5, 0.25, 0.75, 0.0, supported=True)
     assert 'cx="50.0%"' in svg
-    assert 'class="ends" x1="26.0%" x2="74.0%"' in svg
-    assert 'class="base" x1="2.0%" x2="2.0%"' in svg
-    assert 'class="ends"' not in interval_dot(0.5, np.nan, np.nan, np.nan, supported=False)
+    assert '<line x1="26.0%" x2="74.0%"/>' in svg
+    assert '<rect x="2.0%"/>' in svg
+    assert not {"<line", "<rect"} & set(
+        re.findall(r"<\w+", interval_dot(0.5, np.nan, np.nan, np.nan, supported=False))
+    )
 
 
 def test_names_of_lines_stand_apart_and_lines_stay_inside() -> None:

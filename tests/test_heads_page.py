@@ -1,6 +1,5 @@
 """The list of heads holds the numbers of the study, and its answers follow from them."""
 
-import base64
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,10 +31,10 @@ from sites import Site
 pytestmark = pytest.mark.slow
 
 
-def decoded(packed: Mapping[str, str]) -> tuple[np.ndarray[Any, Any], ...]:
+def decoded(packed: Mapping[str, bytes]) -> tuple[np.ndarray[Any, Any], ...]:
     """Value, low and high of a column."""
     kinds = {"value": "<f8", "low": "<f4", "high": "<f4"}
-    return tuple(np.frombuffer(base64.b64decode(packed[k]), kind) for k, kind in kinds.items())
+    return tuple(np.frombuffer(packed[k], kind) for k, kind in kinds.items())
 
 
 def page_of(site: Site) -> HeadsPage:

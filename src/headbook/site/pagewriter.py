@@ -16,6 +16,7 @@ from headbook.resources import folder as resource_folder
 from headbook.site import later, markup, publish
 from headbook.site.contents import WITHOUT, with_contents
 from headbook.site.scripttags import scripts_of
+from headbook.site.unquoted import Unquoted
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class PageWriter:
         """The templates."""
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(resource_folder("templates")),
+            extensions=[Unquoted],
             autoescape=jinja2.select_autoescape(["html"]),
             undefined=jinja2.StrictUndefined,
             finalize=markup.printed,

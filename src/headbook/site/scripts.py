@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.charts.base import images
-from headbook.charts.base.ink import ink, ink_steps
+from headbook.charts.base.ink import coarse, ink, ink_steps
 from headbook.pages.heads.headvalues import list_data, values_data
 from headbook.pages.parts.grid import grid_data, map_data
 from headbook.pages.parts.page import Page
 from headbook.pages.search.find import find_data
 from headbook.pages.sentence.entries import trajectory_data
-from headbook.pages.sentence.sentencestack import pitch
+from headbook.pages.sentence.sentencestack import few_shades, pitch
 from headbook.pages.sentence.workpanel import cited_maps
 from headbook.pages.similar.matrices import matrix_pictures
 from headbook.pages.tokens.page import types_data
@@ -114,7 +114,9 @@ def _write_sentence(
             value = _cited(result, sentence)
         else:
             maps = maps[list(stack.attention_layers)]
-            picture = images.sheet(ink_steps(maps / STEPS), ink(), side=pitch(stack))
+            steps = ink_steps(maps / STEPS)
+            steps = coarse(steps) if few_shades(stack, maps) else steps
+            picture = images.sheet(steps, ink(), side=pitch(stack))
             (folder / f"{name}-{stack_name}.png").write_bytes(picture)
             norms = sentence_data.norms.get((stack_name, sentence.index))
             norms = None if norms is None else norms[list(stack.attention_layers)]

@@ -40,6 +40,8 @@ INHERITED = (
 )  # fmt: skip
 LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 SCALED = ("rgb(", "url(")  # colours that a scale gave
+RGB = re.compile(r"rgb\((\d+), (\d+), (\d+)\)")
+COLOURED = {"fill", "stroke", "stop-color"}
 
 Ends = tuple[float, float]
 Given = ParamSpec("Given")
@@ -169,10 +171,11 @@ def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
     _join(root)
     _share(root)
     _mark_ink(root)
+    _name_colours(root)
     for key in ("version", "{http://www.w3.org/1999/xlink}href"):
         root.attrib.pop(key, None)
     root.attrib |= {"role": "img", "aria-label": caption, "font-family": FONT}
-    return ET.tostring(root, encoding="unicode")
+    return ET.tostring(root, encoding="unicode").replace(" />", "/>")
 
 
 def _drawn(spec: dict[str, Any]) -> ET.Element:
@@ -280,6 +283,14 @@ def _mark_ink(element: ET.Element) -> None:
             elements.append(ET.Element(GROUP, {"class": "ink"}))
         elements[-1].append(child)
     element[:] = elements
+
+
+def _name_colours(root: ET.Element) -> None:
+    """Colours in as few letters as they have: ``#rrggbb``."""
+    for element in root.iter():
+        for key in COLOURED & element.attrib.keys():
+            if found := RGB.fullmatch(element.attrib[key]):
+                element.set(key, "#" + bytes(map(int, found.groups())).hex())
 
 
 def _is_bare(element: ET.Element) -> bool:

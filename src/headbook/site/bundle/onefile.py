@@ -17,7 +17,8 @@ from headbook.errors import StudyError
 from headbook.resources import folder
 from headbook.site.bundle.solid import Block, blocks
 from headbook.site.export import walk
-from headbook.site.markup import letters, values
+from headbook.site.letters import letters
+from headbook.site.markup import values
 from headbook.site.stylesheet import bare
 
 MARK = '<meta name="generator" content="Headbook, one file">'
@@ -25,8 +26,8 @@ MARK = '<meta name="generator" content="Headbook, one file">'
 USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
 USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
 HEAD = 1000  # bytes in which the mark stands
-LINKS = re.compile(r'(<a [^>]*?href=")(?!#|[a-z]+:)')
-PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')  # files, which its body does not reach
+LINKS = re.compile(r'(<a [^>]*?href="?)(?!["#]|[a-z]+:)')
+PICTURES = re.compile(r'<img [^>]*?src="?(?!"?data:)[^>]*>')  # files, which its body does not reach
 LEFT = "Left out of this one file, since the same rows are in it as CSV or Parquet: {}."
 
 
@@ -67,7 +68,7 @@ def document(site: Path) -> Iterator[str]:
 
 
 def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
-    """What the file holds, by its address in the folder: data files as JSON, PDF uncompressed."""
+    """What the file holds, by its address in the folder: data files as values, PDF uncompressed."""
     unwanted = USELESS.union(_redundant(site))
     for file in walk(site):
         name = file.relative_to(site).as_posix()
@@ -77,7 +78,7 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
         if name.endswith(".pdf"):
             content = plain(content)
         if name.startswith("data/") and name.endswith(".js"):
-            content = values(content.decode()).encode()
+            content = values(content.decode())
         yield name, content
 
 
@@ -120,7 +121,7 @@ def _kept(index: str) -> Iterator[str]:
     """The lines of the overview's head that concern no other file."""
     head = index.partition("</head>")[0]
     for line in head.splitlines():
-        if line.startswith(("<title>", '<meta name="')):
+        if line.startswith(("<title>", "<meta name=")):
             yield line
 
 
