@@ -235,8 +235,10 @@ type Head = {
   i: number; name: string; href: string; stack: string; layer: number; beats: boolean; text: string;
 } & Record<WordName, Word>;
 type Column = { key: string; metric: string; share: boolean; title: string; unit: string };
-type Packed = { value: Bytes; low: Bytes; high: Bytes; thin: string };
-type Values = { value: Float64Array; low: Float32Array; high: Float32Array; thin: boolean[] };
+type Packed = { value: Bytes; low: Bytes; high: Bytes; thin: string; guess?: string };
+type Values = {
+  value: Float64Array; low: Float32Array; high: Float32Array; thin: boolean[]; guess: boolean[];
+};
 type ValuesByColumn = Map<string, Column & Values>;
 type HeadList = Omit<HeadListData, "heads" | "columns"> & {
   heads: Head[]; columns: Map<string, Column>; first: string[];

@@ -14,15 +14,19 @@ from headbook.analysis.accumulators import Reservoir
 from headbook.analysis.intervals import FEW
 from headbook.attention.relations import LABELS, OFFSETS
 from headbook.metrics.base import Chart
+from headbook.pages.heads import effectvalues
 from headbook.pages.heads.headfacts import LEAST, LOOKS, head_facts
 from headbook.pages.heads.headvalues import Column, columns, first_columns, list_data
 from headbook.pages.heads.page import HeadsPage, heads_page
 from headbook.pages.heads.questions import ASKED
 from headbook.report.findings import CHOICE, REPORT, Link
+from headbook.report.numbers import changes
 from headbook.report.numbers.headrelations import HeadRelations, head_relations
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults, results
 from headbook.report.numbers.typeshares import share
+from headbook.study.importancetables import EFFECT
+from headbook.study.sentencedata import heads_of
 from headbook.study.summaries.sums import RelationHits
 from headbook.terms import View
 from pages import data_file
@@ -59,6 +63,8 @@ def test_the_files_hold_every_number_of_the_table_of_heads(any_site: Site) -> No
     views = {c.key: c.views for c in columns(results(any_site.study))}
     count = 0
     for metric in listed["metrics"]:
+        if metric["id"] == EFFECT:
+            continue  # which the table of importance has
         values = data_file(folder / "values" / f"{metric['id']}.js")[1]
         assert list(values) == sorted(key for key, _, _ in metric["labels"])
         for key, packed in values.items():
@@ -73,6 +79,35 @@ def test_the_files_hold_every_number_of_the_table_of_heads(any_site: Site) -> No
             assert not (thin & rows["low"].notna().to_numpy()).any()
             count += 1
     assert count == len(views) >= 3
+
+
+def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site: Site) -> None:
+    """Per cent of the loss, or thousandths of a cosine; estimates have no interval."""
+    folder, table = any_site.folder / "data", any_site.study.importance
+    listed = data_file(folder / "headlist.js")[1]
+    (choice,) = [each for each in listed["metrics"] if each["id"] == EFFECT]
+    assert [key for key, _, _ in choice["labels"]] == [effectvalues.KEY]
+    packed = data_file(folder / "values" / f"{EFFECT}.js")[1][effectvalues.KEY]
+    value, low, high = decoded(packed)
+    removals = any_site.study.corpus_sums.removals
+    assert removals is not None
+    target, by = changes.primary(removals), changes.scale(removals)
+    mean = table[(table["replacement"] == "mean") & (table["target"] == target)]
+    place = ["stack", "layer", "head"]
+    exact, guess = (
+        mean[mean["metric"] == name].set_index(place)
+        for name in ("ablation_effect", "attribution_estimate")
+    )
+    heads = [head for r in results(any_site.study).values() for head in heads_of(r.stack)]
+    assert len(heads) == len(value) == len(packed["guess"]) == len(listed["heads"])
+    for head, *numbers, estimated in zip(heads, value, low, high, packed["guess"], strict=True):
+        assert (estimated == "1") == (tuple(head) not in exact.index)
+        row = (guess if estimated == "1" else exact).loc[(head.stack, head.layer, head.head)]
+        assert numbers[0] == pytest.approx(row["value"] * by)
+        assert numbers[1:] == pytest.approx(
+            [row["low"] * by, row["high"] * by], rel=1e-6, nan_ok=True
+        )
+        assert estimated == "0" or np.isnan(numbers[1])
 
 
 def test_columns_are_all_labels_that_have_numbers(encoder_site: Site) -> None:

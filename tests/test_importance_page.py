@@ -10,12 +10,14 @@ import pytest
 import headbook
 import wired
 from headbook.pages.head.ablated import _backed_up, ablated
-from headbook.pages.importance.importancefindings import message
 from headbook.pages.importance.page import ImportancePage, importance_page
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import words
+from headbook.pages.patterns.withoutthem import without_them
+from headbook.report.findings.importance import message, needed
 from headbook.report.numbers.headgroups import HEAVY_NAME
-from headbook.report.numbers.results import results
+from headbook.report.numbers.headtypes import head_types
+from headbook.report.numbers.results import StackResults, results
 from headbook.site.site import _Writer
 from headbook.study.importancetables import GROUPS, PRUNING, groups_table, pruning_table
 from headbook.study.sentencedata import HeadName, heads_of
@@ -32,7 +34,7 @@ NONE = pd.DataFrame(columns=[*GROUPS]), pd.DataFrame(columns=[*PRUNING])
 def sentences(
     given: Removals, groups: pd.DataFrame = NONE[0], steps: pd.DataFrame = NONE[1]
 ) -> str:
-    return " | ".join(message(given, groups, steps))
+    return " | ".join(finding.text for finding in message(given, groups, steps))
 
 
 def test_verdicts_are_counted_and_the_largest_is_reported_on_the_other_half() -> None:
@@ -107,6 +109,8 @@ def heavy(mean: float, without: float, zero: float, band: float) -> pd.DataFrame
         ((0.001, 0.001, 0.5, 0.2), "A constant is all that is lost without three heads"),
         ((0.05, 0.001, 0.5, 0.2), "Not dead: without three heads"),
         ((0.0095, 0.001, 0.1, 0.2), ""),
+        ((0.001, 0.001, 0.1, 0.0), "A constant is all that is lost without three heads"),
+        ((0.001, 0.0095, 0.1, 0.2), ""),
     ],
 )
 def test_heads_on_the_sink_are_dead_only_by_all_three(
@@ -114,6 +118,53 @@ def test_heads_on_the_sink_are_dead_only_by_all_three(
 ) -> None:
     text = sentences(removals(around(0.0, 0.001, spread=0.5)), heavy(*numbers))
     assert (expected in text) if expected else ("ead" not in text.replace("heads", ""))
+
+
+def test_a_group_that_fills_its_layers_is_its_own_random_set() -> None:
+    """The band is then no comparison: a large change by zero is inside it whatever it is."""
+    rows = heavy(0.001, 0.001, 0.5, 0.5)
+    rows[["random_low", "random_high"]] = rows[["value", "value"]].to_numpy()
+    given = removals(around(0.0, 0.001, spread=0.5))
+    assert "A constant is all that is lost" in sentences(given, rows)
+    rows.loc[rows["replacement"] == "zero", ["value", "low", "high"]] = 0.002, 0.001, 0.003
+    rows.loc[rows["replacement"] == "zero", ["random_low", "random_high"]] = 0.002
+    assert "Dead by all three replacements" in sentences(given, rows)
+    rows.loc[rows["replacement"] == "zero", ["high"]] = 0.02
+    assert "ead by" not in sentences(given, rows)
+
+
+def overview(of: Study, given: Removals | None, **tables: pd.DataFrame) -> str:
+    """What the first page says of a study with other numbers of importance."""
+    changed = replace(of, corpus_sums=replace(of.corpus_sums, removals=given))
+    for name, table in tables.items():
+        changed.__dict__[name] = table
+    return " | ".join(finding.text for finding in needed(changed))
+
+
+def test_the_overview_says_what_can_go_and_whether_sinks_are_dead(study: Study) -> None:
+    """And nothing of it where the numbers do not show it."""
+    given = removals(around(0.05, 0.0))
+    text = overview(
+        study, given, pruning=steps([0, 0.01, 0.019, 0.03]), head_groups=heavy(0.05, 0, 0.5, 0.2)
+    )
+    parts = text.split(" | ")
+    assert parts[0].startswith("Of 2 heads replaced one at a time, one needed and one removable")
+    assert parts[1].startswith("Not dead: without three heads")
+    assert parts[2].startswith("Of all heads, 10.0")
+    assert parts[3].startswith("Largest change: 2.")
+    unsure = removals(around(0.0, 0.001, spread=0.5))
+    unknown = steps([np.nan] * 4).assign(high=np.nan)
+    none = overview(study, unsure, pruning=unknown, head_groups=heavy(0.0095, 0, 0.1, 0.2))
+    assert none.count(" | ") == 0
+    assert "two undecided" in none
+    assert overview(study, None) == ""
+
+
+def test_the_overview_leads_to_the_page(encoder_site: Site) -> None:
+    html = html_of(encoder_site.folder / "index.html")
+    assert 'href="importance.html#heads">replaced one at a time' in html
+    assert "Importance of heads" in text_of(html)
+    assert "none was made here" not in html
 
 
 def test_types_stand_in_where_no_head_rests_on_the_sink_wholly() -> None:
@@ -149,7 +200,7 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
     page = page_of(study)
     verdicts = [row.cells[-1] for row in page.heads.rows]
     assert verdicts == [words("needed"), words("removable")]
-    assert any("removed together" in text for text in page.findings)
+    assert any("removed together" in finding.text for finding in page.findings)
     (curves,) = page.pruned
     assert curves.rows is not None
     assert "random order" in {*curves.rows["order"]}
@@ -161,6 +212,25 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
     text = text_of(html_of(tmp_path / "importance.html"))
     for wanted in ("Pruning", "Heads of one type together", "Random sets", "head_groups"):
         assert wanted in text
+
+
+def test_vertical_heads_are_answered_by_three_lines_for_each_type(study: Study) -> None:
+    (own,) = results(study).values()
+    found = without_them(own, head_types(own))
+    assert found.measured
+    assert found.table is not None
+    lines = [(row.name, *row.cells[1:2], row.cells[3]) for row in found.table.rows]
+    previous = [line[1:] for line in lines if line[0] == "previous-token"]
+    assert previous == [
+        (words("mean"), words("above")),
+        (words("without sink"), words("below")),
+        (words("zero"), words("above")),
+    ]
+    text = " ".join(finding.text for finding in found.findings)
+    assert "Not dead: without one previous-token head, the change is" in text
+    fast = replace(study.corpus_sums, removals=removals(around(0.0, 0.05)))
+    single = StackResults(replace(study, corpus_sums=fast), own.stack)
+    assert without_them(single, head_types(own)).table is None
 
 
 def test_a_site_shows_all_heads_and_those_that_were_replaced(encoder_site: Site) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 import tiny
 import treebank
 from headbook.pages.patterns.patternfindings import Discussion, discussions
+from headbook.pages.patterns.withoutthem import without_them
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.study.study import Study
 from headbook.terms import View
 from sites import make_study
+from test_verdicts import around, removals
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +109,36 @@ def test_answers_name_their_numbers_of_heads(chosen: Callable[..., StackResults]
     assert positions == "Positional heads: 1 of 4, by type previous-token (1): L0·H2."
     assert "Mean maximum weight: 90.0\u202f% in 1 positional head, 53.3\u202f%" in largest
     for discussion in discussions(own, head_types(own)):
-        assert {finding.sentences for finding in discussion.findings} == {50}
+        described = [f for f in discussion.findings if "replaced" not in f.text]
+        assert {finding.sentences for finding in described} == {50}
+
+
+def test_positional_heads_have_verdicts_where_they_were_replaced(
+    chosen: Callable[..., StackResults],
+) -> None:
+    own = chosen(sink_share=[0.8, 0.6, 0.1, 0.2], confidence=[0.5, 0.5, 0.9, 0.6])
+    types = head_types(own)
+    whole = without_removals(own)
+
+    def last(changes: list[float] | None) -> Discussion:
+        given = None if changes is None else removals(around(*changes))
+        sums = replace(whole.corpus_sums, removals=given)
+        object.__setattr__(own, "study", replace(whole, corpus_sums=sums))
+        return [*discussions(own, types)][-1]
+
+    assert "Of 1 positional head replaced one at a time, one needed." in message(
+        last([0.0, 0.0, 0.05])
+    )
+    assert "one removable." in message(last([0.05, 0.05, 0.0]))
+    assert "measured" not in last([0.0, 0.0, 0.05]).argument
+    assert "replaced" not in message(last([0.0, 0.05]))  # the head was not replaced
+    assert last(None).argument.endswith("it is not measured.")
+    found = without_them(own, types)
+    assert (found.measured, found.findings, found.table) == (False, (), None)
+
+
+def without_removals(of: StackResults) -> Study:
+    return replace(of.study, corpus_sums=replace(of.study.corpus_sums, removals=None))
 
 
 def test_without_the_numbers_there_are_no_sentences(chosen: Callable[..., StackResults]) -> None:

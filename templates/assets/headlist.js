@@ -160,13 +160,14 @@
     const summary = NAMES.map((each) =>
       beside(make("td", {}, head[each][0] || MISSING), head[each][1]),
     );
-    const cells = columns.map(({ value, low, high, thin, share }) => {
+    const cells = columns.map(({ value, low, high, thin, guess, share }) => {
       const few = thin[head.i] && !Number.isNaN(value[head.i]);
       const cell = make(
         "td",
         { class: few ? "number thin" : "number" },
         number(value[head.i], share),
       );
+      if (guess[head.i]) return beside(cell, "estimated");
       return beside(
         cell,
         Number.isNaN(value[head.i]) ? "" : interval(low[head.i], high[head.i], share),

@@ -37,11 +37,12 @@
 
   /* Numbers of all heads: values in 64 bits, ends of intervals in 32. */
   /** @type {NumberFormats["unpacked"]} */
-  const unpacked = ({ value, low, high, thin }) => ({
+  const unpacked = ({ value, low, high, thin, guess = "" }) => ({
     value: new Float64Array(value.buffer),
     low: new Float32Array(low.buffer),
     high: new Float32Array(high.buffer),
     thin: [...thin].map((few) => few === "1"),
+    guess: [...guess].map((each) => each === "1"),
   });
 
   window.headbook.numbers = { MISSING, number, interval, unpacked };

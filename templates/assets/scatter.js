@@ -92,8 +92,8 @@
     return group;
   };
 
-  /** @type {(heads: Head[], stacks: [string, string][]) => HTMLElement} */
-  const legend = (heads, stacks) => {
+  /** @type {(heads: Head[], stacks: [string, string][], guessed: boolean) => HTMLElement} */
+  const legend = (heads, stacks, guessed) => {
     const layers = heads.map((head) => head.layer);
     const box = make("p", { class: "hint" });
     const scale = make("span", { class: "ramp" }, `layer ${Math.min(...layers)} `);
@@ -103,6 +103,7 @@
       String(Math.max(...layers)),
     );
     box.append(scale);
+    if (guessed) box.append(make("span", {}, " hollow: estimated"));
     if (stacks.length > 1)
       box.append(
         make("span", {}, ` ${stacks.map(([, title], i) => `${SIGNS[i % 3]} ${title}`).join("  ")}`),
@@ -216,8 +217,8 @@
     heads.forEach((head, i) => {
       if (Number.isNaN(x.value[i]) || Number.isNaN(y.value[i])) return;
       const place = { x: across.place(x.value[i]), y: up.place(y.value[i]) };
-      const [own, other] = [x, y].map(({ title, value, share }) => (
-        `${title} ${number(value[i], share)}`
+      const [own, other] = [x, y].map(({ title, value, share, guess }) => (
+        `${title} ${number(value[i], share)}${guess[i] ? " (estimated)" : ""}`
       ));
       const text = `${head.name}: ${own}, ${other}`;
       const link = draw("a", {
@@ -228,7 +229,12 @@
       });
       const name = draw("text", { x: 8, y: 4 }, head.name);
       const sign = draw("path", { d: shape(head.stack) });
-      sign.style.fill = colour((head.layer - least) / Math.max(1, most - least));
+      const guessed = x.guess[i] || y.guess[i];
+      sign.classList.toggle("guess", guessed);
+      sign.style.setProperty(
+        guessed ? "--own" : "fill",
+        colour((head.layer - least) / Math.max(1, most - least)),
+      );
       link.append(sign, name);
       dots.push({ ...place, i, link, name, text });
     });
@@ -241,7 +247,8 @@
     const stop = walk(picture, dots, (text) => {
       status.textContent = text;
     });
-    box.replaceChildren(legend(heads, stacks), picture, status);
+    const guessed = [x, y].some(({ guess }) => guess.some(Boolean));
+    box.replaceChildren(legend(heads, stacks, guessed), picture, status);
     return (visible) => {
       const there = dots.filter((dot) => visible.has(dot.i)),
         named = roomy(there);

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from headbook.charts.base import images
 from headbook.charts.base.ink import coarse, ink, ink_steps
+from headbook.pages.heads.effectvalues import effect_choice, effect_values
 from headbook.pages.heads.headvalues import list_data, values_data
 from headbook.pages.parts.grid import grid_data, map_data
 from headbook.pages.parts.page import Page
@@ -87,10 +88,12 @@ def write_find(results: Mapping[str, StackResults], pages: Sequence[Page], folde
 
 
 def write_list(results: Mapping[str, StackResults], folder: Path) -> None:
-    """All heads, and their numbers in a file a metric."""
-    _write(folder / "headlist.js", script("headlist", list_data(results)))
+    """All heads, and their numbers in a file a metric; what is lost without them is another one."""
+    listed, effect, lost = list_data(results), effect_choice(results), effect_values(results)
+    metrics = [*listed["metrics"], *([effect] if effect else [])]
+    _write(folder / "headlist.js", script("headlist", listed | {"metrics": metrics}))
     (folder / "values").mkdir()
-    for name, values in values_data(results):
+    for name, values in [*values_data(results), *([(effect["id"], lost)] if effect else [])]:
         _write(folder / "values" / f"{name}.js", script(f"values-{name}", values))
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import Row, Table, words
-from headbook.report.numbers.effects import COSINES, NAMES, primary, scale, unit
+from headbook.report.numbers.changes import COSINES, NAMES, primary, scale, unit
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import (
     interval,

@@ -1,24 +1,23 @@
 """What the model loses without each head: map, estimates, pruning, groups, and the heads."""
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
 import pandas as pd
 
 from headbook.charts import Figure
 from headbook.charts.importance import RANDOM, compared_effects, effect_map, pruning_curves
-from headbook.pages.importance.importancefindings import message
-from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
+from headbook.pages.parts.removed import effect_cell, removed_table
 from headbook.pages.parts.table import Row, Table, words
+from headbook.report.findings import Finding
 from headbook.report.findings.finding import head_link
-from headbook.report.numbers.effects import NAMES, primary, scale, unit
-from headbook.report.numbers.headgroups import REPLACEMENTS
+from headbook.report.findings.importance import message
+from headbook.report.numbers.changes import NAMES, head_changes, primary, scale, unit
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import STACKS, counted, head_name, interval, number
-from headbook.study.importancetables import DIRECT, EFFECT, EXACT, GROUP
+from headbook.report.wording import STACKS, counted, head_name, number
+from headbook.study.importancetables import DIRECT, EFFECT, EXACT
 from headbook.study.sentencedata import HeadName
 from headbook.study.summaries import verdicts
 from headbook.study.summaries.removals import Chosen, Removals
@@ -66,7 +65,7 @@ class ImportancePage(Page):
     unit: str
     margin: str
     sample: str
-    findings: tuple[str, ...]
+    findings: tuple[Finding, ...]
     maps: tuple[StackMap, ...]
     estimates: tuple[Figure, ...]
     pruned: tuple[Figure, ...]
@@ -84,7 +83,8 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage | Non
     if removals is None:
         return None
     table = study.importance
-    rows, groups = (*_heads(removals),), (*_groups(removals, study.head_groups),)
+    rows = (*_heads(removals),)
+    groups = removed_table(removals, study.head_groups)
     titles = ("Head", f"Change, {unit(removals)}", "Verdict")
     return ImportancePage(
         path="importance.html",
@@ -100,29 +100,15 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage | Non
         estimates=tuple(_estimates(removals)),
         pruned=tuple(_pruned(removals, study.pruning)),
         direct=tuple(_direct(table)),
-        groups=_group_table(removals, groups),
-        sink=any("sink" in row.name for row in groups),
+        groups=groups,
+        sink=groups is not None and any("sink" in row.name for row in groups.rows),
         heads=Table(titles, rows[:LISTED], "Largest change first, with 95 % intervals."),
         others=Table(titles, rows[LISTED:MOST], "Smaller changes.") if rows[LISTED:] else None,
     )
 
 
-def _numbers(removals: Removals) -> pd.DataFrame:
-    """Exact effects where there are any, else estimates, in the page's unit."""
-    target, by = primary(removals), scale(removals)
-    frame = pd.DataFrame(removals.heads)
-    frame["value"] = verdicts.estimated(removals, target, Replacement.MEAN) * by
-    frame = frame.assign(low=np.nan, high=np.nan, kind="estimated", verdict="")
-    effects = verdicts.head_effects(removals, target, Replacement.MEAN)
-    for name in ("value", "low", "high"):
-        frame.loc[effects.head, name] = getattr(effects, name) * by
-    frame.loc[effects.head, "kind"] = EXACT
-    frame.loc[effects.head, "verdict"] = [str(verdict) for verdict in effects.verdict]
-    return frame
-
-
 def _maps(results: Mapping[str, StackResults], removals: Removals) -> Iterator[StackMap]:
-    every = _numbers(removals)
+    every = head_changes(removals)
     least, most = float(every["value"].min()), float(every["value"].max())
     end = max(abs(least), abs(most)) or 1.0
     domain = (-end, end) if least < 0 else (0.0, end)
@@ -195,41 +181,10 @@ def _pruned(removals: Removals, pruning: pd.DataFrame) -> Iterator[Figure]:
     yield pruning_curves("importance-pruning", caption, rows, title=title)
 
 
-def _group_table(removals: Removals, rows: tuple[Row, ...]) -> Table | None:
-    change = f"Change, {unit(removals)}"
-    titles = ("Heads", "Number", "Replaced by", change, "Sum of single changes", "Random sets")
-    return Table(titles, rows, "Heads replaced together.") if rows else None
-
-
-def _groups(removals: Removals, groups: pd.DataFrame) -> Iterator[Row]:
-    by = scale(removals)
-    rows = groups[(groups["target"] == primary(removals)) & (groups["metric"] == GROUP)]
-    rows = rows[rows["random_low"].notna()]
-    several = groups["stack"].nunique() > 1
-    order = rows["replacement"].map([*map(str, REPLACEMENTS)].index)
-    rows = rows.assign(order=order).sort_values(["stack", "group", "order"], kind="stable")
-    for each in rows.to_dict("records"):
-        where = f" ({STACKS[each['stack']]})" if several else ""
-        low, high = each["random_low"] * by, each["random_high"] * by
-        cells = (
-            str(int(each["heads"])),
-            words(str(each["replacement"]).replace("_", " ")),
-            _cell(each, by),
-            number(each["singles"] * by),
-            f"{number(low, like=high)} to {number(high)}",
-        )
-        yield Row(f"{each['group']}{where}", cells)
-
-
 def _heads(removals: Removals) -> Iterator[Row]:
     """The heads that were replaced, those of largest effect first."""
-    rows = _numbers(removals)
+    rows = head_changes(removals)
     rows = rows[rows["kind"] == EXACT].sort_values("value", ascending=False, kind="stable")
     for each in rows.to_dict("records"):
         head = HeadName(each["stack"], int(each["layer"]), int(each["head"]))
-        yield Row(head_link(head), (_cell(each), words(each["verdict"])))
-
-
-def _cell(row: Mapping[Hashable, Any], by: float = 1.0) -> Cell:
-    ends = interval(row["low"] * by, row["high"] * by)
-    return Cell(number(row["value"] * by), ends, note="", thin=False)
+        yield Row(head_link(head), (effect_cell(each), words(each["verdict"])))

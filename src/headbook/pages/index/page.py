@@ -17,18 +17,22 @@ from headbook.pages.widgets.atlas import Atlas, atlas, many_heads
 from headbook.pages.widgets.inspector import Inspected, notable
 from headbook.report.findings import Finding, find
 from headbook.report.findings.finding import Parts
+from headbook.report.findings.importance import needed
 from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import STACKS, counted, percent, small
 from headbook.study.manifest import Manifest
 from headbook.terms import Side, Stack
 
 CARDS = 6  # findings that stand there at once
-ESTIMATE = re.compile(r"(?:[<>]\u202f)?[−+]?\d[\d,.]*(?:\u202f%| tokens| points)?(?= \[)")
+ESTIMATE = re.compile(
+    r"(?:[<>]\u202f)?[−+]?\d[\d,.]*(?:[\u202f\u00a0]%| tokens| points|\u00a0×\u202f10⁻³)?"
+    r"(?=(?: of the loss)? \[)"
+)
 
 
 @dataclass(frozen=True)
 class FindingGroup:
-    """What was found in one stack."""
+    """What was found in one stack, or of the importance of heads."""
 
     title: str
     findings: tuple[Finding, ...]
@@ -61,7 +65,7 @@ class OverviewPage(Page):
         inspected: the head that the card beside the atlas begins with; None without heads.
         stacks: who does what and curves over layers, by stack.
         cards: findings that stand there at once.
-        findings: all of them, by stack.
+        findings: all of them, by stack; then those of the importance of heads.
         grids: all heads under one metric.
         linked: whether the cells of these are links.
         facts: what was run, as terms and values.
@@ -75,6 +79,7 @@ class OverviewPage(Page):
         annotators: who told words, tags and trees.
         counted: number of sentences, in words.
         left_out: what was left out to keep the site small; empty where nothing was.
+        removed: whether heads were replaced to see what the model loses.
     """
 
     template: ClassVar[str] = "index.html"
@@ -97,6 +102,7 @@ class OverviewPage(Page):
     counted: str
     learned: bool
     left_out: str
+    removed: bool
 
 
 def overview_page(
@@ -108,6 +114,7 @@ def overview_page(
     finding_groups = [
         FindingGroup(STACKS[name], tuple(find(r, r.once(tests_of)))) for name, r in results.items()
     ]
+    finding_groups.append(FindingGroup("importance of heads", tuple(needed(study))))
     measured = {name: r for name, r in results.items() if r.metrics}
     drawn = {f.name for p in metric_pages for s in p.sections for f in s.figures}
     return OverviewPage(
@@ -137,11 +144,12 @@ def overview_page(
         counted=counted(manifest.counts["sentences"], "sentence"),
         learned=any(stack.learned_sink for stack in manifest.stacks),
         left_out=left_out,
+        removed=study.corpus_sums.removals is not None,
     )
 
 
 def _cards(groups: Sequence[FindingGroup]) -> Iterator[FindingCard]:
-    """The first findings of each stack in turn."""
+    """The first findings of each group in turn."""
     turns = zip_longest(*(group.findings for group in groups))
     every = (each for each in chain.from_iterable(turns) if each is not None)
     for each in islice(every, CARDS):

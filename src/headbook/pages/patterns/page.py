@@ -12,6 +12,7 @@ from headbook.charts.vega.patterns import PARTS
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.patterns.patternfindings import PATTERN, Discussion, discussions
+from headbook.pages.patterns.withoutthem import WithoutThem, without_them
 from headbook.pages.widgets.thumbs import pictures
 from headbook.report.findings.finding import head_link
 from headbook.report.numbers.claims import sink
@@ -78,6 +79,7 @@ class PatternSection:
     Attributes:
         stack, title: as files and as pages call it.
         behind: how many sentences stand behind the numbers, in words.
+        without: what the model loses without the heads of each type.
         discussions: questions with what the numbers say.
         groups: heads by type.
         unknown: how many heads have no type.
@@ -89,6 +91,7 @@ class PatternSection:
     stack: str
     title: str
     behind: str
+    without: WithoutThem
     discussions: tuple[Discussion, ...]
     groups: tuple[TypeGroup, ...]
     unknown: int
@@ -141,6 +144,7 @@ def _section(results: StackResults, n_stacks: int) -> PatternSection:
         stack=stack.name,
         title=STACKS[stack.name],
         behind=counted(sentences, "sentence"),
+        without=without_them(results, types),
         discussions=tuple(discussions(results, types)),
         groups=tuple(_groups(results, types, MOST_HEADS // n_stacks)),
         unknown=sum(kind is None for kind in types.values()),

@@ -12,6 +12,7 @@ import numpy as np
 
 from headbook.metrics import ids
 from headbook.report.findings import Finding, Link
+from headbook.report.findings.importance import replaced
 from headbook.report.numbers.claims import sink_words
 from headbook.report.numbers.headtypes import Rest, Types
 from headbook.report.numbers.results import Estimates, StackResults
@@ -56,7 +57,14 @@ def discussions(results: StackResults, types: Types) -> Iterator[Discussion]:
     for question, (argument, rules) in QUESTIONS.items():
         findings = tuple(finding for rule in rules for finding in rule(results, types))
         if findings:
-            yield Discussion(question, argument, findings)
+            yield Discussion(question, argument + _unmeasured(results, rules), findings)
+
+
+def _unmeasured(results: StackResults, rules: Sequence[Rule]) -> str:
+    """What is missing where no head was replaced."""
+    if _removed in rules and results.study.corpus_sums.removals is None:
+        return " Only ablation would show whether this holds here; it is not measured."
+    return ""
 
 
 def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
@@ -189,6 +197,31 @@ def _sure(results: StackResults, types: Types) -> Iterator[Finding]:
                 )
 
 
+def _removed(results: StackResults, types: Types) -> Iterator[Finding]:
+    """Verdicts on positional heads that were replaced."""
+    yield from without(results, _positional(types), "positional head")
+
+
+def without(results: StackResults, places: Sequence[Place], noun: str) -> Iterator[Finding]:
+    """Verdicts on some heads of a stack that were replaced one at a time, where any was."""
+    removals = results.study.corpus_sums.removals
+    if removals is None:
+        return
+    wanted = {(results.stack.name, *place) for place in places}
+    amount, verdicts = replaced(
+        removals, {k for k, head in enumerate(removals.heads) if tuple(head) in wanted}
+    )
+    if amount:
+        yield Finding(
+            (
+                f"Of {counted(amount, noun)} ",
+                Link("replaced one at a time", "importance.html#list"),
+                f", {verdicts}.",
+            ),
+            len(removals.content_hash),
+        )
+
+
 QUESTIONS: dict[str, tuple[str, tuple[Rule, ...]]] = {
     "Why do most heads of a layer attend to the same token?": (
         "A common explanation: weights sum to 1, so a head with nothing to add attends to tokens "
@@ -205,9 +238,8 @@ QUESTIONS: dict[str, tuple[str, tuple[Rule, ...]]] = {
     ),
     "Do positional heads contribute?": (
         "In translation models, previous-token and next-token heads have the highest confidence "
-        "and are among the last to be pruned (Voita et al. 2019). Only ablation would show "
-        "whether this holds here; it is not measured.",
-        (_sure,),
+        "and are among the last to be pruned (Voita et al. 2019).",
+        (_sure, _removed),
     ),
 }
 

@@ -8,6 +8,7 @@ from headbook.pages.heads.page import HeadsPage
 from headbook.pages.metric.page import MetricPage
 from headbook.pages.parts.page import Page
 from headbook.pages.patterns.page import PatternsPage
+from headbook.pages.patterns.withoutthem import DEAD
 from headbook.pages.search.synonyms import KEYWORDS, SAME
 from headbook.pages.widgets.atlas import kinds_of
 from headbook.report.numbers.headtypes import head_types
@@ -119,6 +120,10 @@ def _answered(pages: Iterable[Page]) -> Iterator[list[str]]:
     """What the page of patterns asks, with the first sentence of each answer."""
     for page in pages:
         for section in page.sections if isinstance(page, PatternsPage) else ():
+            if section.without.findings:
+                address = f"{page.path}#{section.stack}-without"
+                unseen = KEYWORDS.get(DEAD, "")
+                yield [DEAD, address, section.without.findings[0].text, unseen]
             for number, discussion in enumerate(section.discussions, 1):
                 address = f"{page.path}#{section.stack}-question-{number}"
                 unseen = KEYWORDS.get(discussion.question, "")
