@@ -198,8 +198,8 @@ def test_a_site_says_what_was_quantised(folder: Path, file: Path) -> None:
     assert manifest.options["tokenizer"] == folder.name  # not where it is
     assert dict(methods_page(manifest, []).model)["Weights"] == "GGUF, Q4_1 100 %, dequantised"
     found = {stack.name: StackResults(study, stack) for stack in manifest.stacks}
-    said = " ".join(overview_page(found, ()).warnings)
-    assert "Weights are dequantised from four bits (GGUF, Q4_1 100 %)" in said
+    warnings = " ".join(overview_page(found, ()).warnings)
+    assert "Weights are dequantised from four bits (GGUF, Q4_1 100 %)" in warnings
     assert not manifest.failed
 
 
@@ -232,9 +232,9 @@ def test_the_causal_demo_model_writes_english(causal: Model) -> None:
     assert causal.tokenizer.decode(written[0]) == "The capital of France is Paris."
     ids = causal.tokenizer("Once upon a time, there was a little girl").input_ids
     written = causal.network.generate(torch.tensor([ids]), max_new_tokens=12, do_sample=False)
-    told = causal.tokenizer.decode(written[0, len(ids) :])
-    assert told.startswith(" named ")
-    assert told.isascii()
+    text = causal.tokenizer.decode(written[0, len(ids) :])
+    assert text.startswith(" named ")
+    assert text.isascii()
 
 
 @needs_weights

@@ -134,8 +134,8 @@ def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
     """What the list of heads asks; each leads to all heads in the order that answers it."""
     for page in pages:
         for asked in page.questions if isinstance(page, HeadsPage) else ():
-            answers = ((a.head.text, a.value, a.interval, a.behind) for a in asked.heads)
-            value = "; ".join(" ".join(filter(None, answer)) for answer in answers)
+            parts = ((a.head.text, a.value, a.interval, a.behind) for a in asked.heads)
+            value = "; ".join(" ".join(filter(None, part)) for part in parts)
             label = asked.column.label.partition(":")[0]
             unseen = " ".join(filter(None, (KEYWORDS.get(asked.column.key), label)))
             yield [asked.text, f"{page.path}#{asked.view}", value, unseen]
