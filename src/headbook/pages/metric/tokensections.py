@@ -29,20 +29,20 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> MetricSecti
         return None
     rows = pd.concat(frames, ignore_index=True)
     show = {"state": str(rows["state"][0]), "space": str(rows["space"][0])}
-    state = STATES[State(show["state"])]
+    drawn_text = STATES[State(show["state"])]
     if show["space"]:
-        state += f", compared with {SPACES[Space(show['space'])]}"
+        drawn_text += f", compared with {SPACES[Space(show['space'])]}"
     unit = metric.averaged.unit or metric.unit
     axis = unit or metric.title.lower()
     caption = (
-        f"{metric.title} by layer, {state}, mean over tokens{results.some(behind, ' of')}"
+        f"{metric.title} by layer, {drawn_text}, mean over tokens{results.some(behind, ' of')}"
         + (f" as {unit}" if metric.averaged.unit else "")
         + "; 95 % intervals clustered by sentence."
     )
     name = f"{metric.id}-{results.stack.name}-layers"
     return MetricSection(
         title=STACKS[results.stack.name],
-        drawn_text=state,
+        drawn_text=drawn_text,
         figures=(layer_curve(name, caption, rows, title=axis, show=show),),
         layers=layer_table(range(len(columns[0][1].value)), columns),
     )
