@@ -18,7 +18,6 @@ from headbook.charts.base.render import (
     on_demand,
     ramp,
 )
-from headbook.charts.vega.scatter import AXIS
 
 CELL = 26  # pixels of a head in the map
 ENDS = (420, 240)  # width and height of curves
@@ -26,6 +25,7 @@ SIDE = 300  # pixels of a plot of two numbers
 MARKS = {"removable": "○", "harmful": "×", "undecided": "?"}
 INKS = (BLUE, ORANGE, GREEN, PURPLE)
 RANDOM = "random order"
+PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
 TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
@@ -83,7 +83,7 @@ def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> Chart:
     table, rows = rows, drawn(rows)
     ends = [float(rows[["x", "y"]].min().min()), float(rows[["x", "y"]].max().max())]
     x, y = (
-        axis(f"{place}:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=AXIS)
+        axis(f"{place}:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
         for axis, place, title in zip((alt.X, alt.Y), "xy", titles, strict=True)
     )
     series = list(dict.fromkeys(rows["series"]))

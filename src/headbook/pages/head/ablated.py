@@ -34,7 +34,7 @@ INSTEAD = {
     Replacement.MEAN: "mean output",
     Replacement.ZERO: "zero",
     Replacement.UNIFORM: "mean of all visible values",
-    Replacement.WITHOUT_SINK: "output without the sink",
+    Replacement.WITHOUT_SINK: "output with the sink masked",
 }
 LISTED = 5  # tokens, and the one in the middle
 

@@ -35,6 +35,11 @@ def unit(removals: Removals) -> str:
     return AFTER if primary(removals) in COSINES else "% of the loss"
 
 
+def drawn_unit(removals: Removals) -> str:
+    """The same in letters that fonts of figures have."""
+    return "thousandths" if primary(removals) in COSINES else unit(removals)
+
+
 def with_unit(removals: Removals, value: float, low: float, high: float) -> str:
     """A change in the pages' unit, with its interval."""
     by = scale(removals)
