@@ -219,7 +219,9 @@
       for (const element of body.querySelectorAll(`${selector}[${name}]`)) {
         const source = element.getAttribute(name) ?? "";
         if (source.startsWith("data:")) continue;
-        element.setAttribute(name, await picture(source.slice(own.length)));
+        const file = source.slice(own.length);
+        if (stored.has(file)) element.setAttribute(name, await picture(file));
+        else element.removeAttribute(name); /* the page's scripts draw it */
       }
     }
   };

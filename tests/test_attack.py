@@ -101,8 +101,9 @@ def kinds(site: Path) -> dict[str, set[tuple[str, frozenset[str]]]]:
 def test_hostile_texts_make_no_element_and_no_attribute(two: Two) -> None:
     hostile, harmless = kinds(two.hostile), kinds(two.harmless)
     notes = {("a", frozenset({"href", "rel"})), ("p", frozenset()), ("a", frozenset({"rel"}))}
+    blank = {("i", frozenset({"class", "data-i"}))}  # a token with one inside stays whole
     for kind, rows in hostile.items():
-        assert rows - harmless[kind] - notes == set(), kind
+        assert rows - harmless[kind] - notes - blank == set(), kind
 
 
 @pytest.mark.slow

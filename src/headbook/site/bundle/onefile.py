@@ -28,6 +28,7 @@ USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.cs
 HEAD = 1000  # bytes in which the mark stands
 LINKS = re.compile(r'(<a [^>]*?href="?)(?!["#]|[a-z]+:)')
 PICTURES = re.compile(r'<img [^>]*?src="?(?!"?data:)[^>]*>')  # files, which its body does not reach
+DRAWN = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="(?:\.\./)*([^"]+)"', re.DOTALL)
 LEFT = "Left out of this one file, since the same rows are in it as CSV or Parquet: {}."
 
 
@@ -69,7 +70,7 @@ def document(site: Path) -> Iterator[str]:
 
 def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
     """What the file holds, by its address in the folder: data files as values, PDF uncompressed."""
-    unwanted = USELESS.union(_redundant(site))
+    unwanted = USELESS.union(_redundant(site), _drawn(site))
     for file in walk(site):
         name = file.relative_to(site).as_posix()
         if name in unwanted or any(part.startswith(".") for part in Path(name).parts):
@@ -87,6 +88,12 @@ def _redundant(site: Path) -> list[str]:
     data = site / "data"
     parquet = [file for file in data.glob("*.parquet") if file.with_suffix(".csv").exists()]
     return [f"data/{file.name}" for file in sorted([*parquet, *data.glob("*.csv.gz")])]
+
+
+def _drawn(site: Path) -> set[str]:
+    """Pictures that scripts draw anew, which nobody sees where all pages need scripts."""
+    pages = sorted(site.glob("sentences/*.html"))
+    return {name for page in pages for name in DRAWN.findall(_text(page))}
 
 
 def _is_code(name: str) -> bool:
