@@ -228,8 +228,14 @@ def test_the_overview_waits_for_no_chart(small_site: Site) -> None:
     assert files
     assert files <= {figure.name for figure in waiting}
     assert not [figure.name for figure in waiting if "_chart" in vars(figure)]
-    assert waiting[0].spec["config"]
-    assert "_chart" in vars(waiting[0])
+    first = waiting[0]
+    spec, picture = first.spec, first.svg
+    assert "_chart" in vars(first)
+    first.forget()
+    assert first.interactive
+    assert first.svg == picture
+    assert "_chart" not in vars(first)  # what was asked for did not need it
+    assert first.spec == spec
 
 
 @pytest.mark.parametrize("text", ["=1+1", "@SUM(A1)", "-a", "+a"])

@@ -311,6 +311,8 @@ class _Writer:
         figures = exported((*self._metric_pages, *self._across))
         for figure in figures:
             export.write_figure(figure, folder, columns=False)
+            self._page_writer.live(figure)
+            figure.forget()  # all of them together take hundreds of megabytes
         return len(figures)
 
     def _data_page(self, figures: int, left_out: list[str]) -> DataPage:

@@ -105,7 +105,7 @@ class Figure:
         """Vega-Lite specification."""
         return self._chart.spec
 
-    @property
+    @cached_property
     def interactive(self) -> bool:
         """Whether the live chart shows more than the picture."""
         return self._chart.interactive
@@ -114,6 +114,11 @@ class Figure:
     def rows(self) -> pd.DataFrame | None:
         """What the picture shows, as in `Chart`."""
         return self._chart.rows
+
+    def forget(self) -> None:
+        """Let go of the chart, which can be made again; the picture stays, where it was drawn."""
+        _ = self.interactive  # what pages still ask for
+        vars(self).pop("_chart", None)
 
     @cached_property
     def svg(self) -> str:

@@ -83,6 +83,7 @@ class StackResults(Memo):
     twin: Twin | None = None
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
     _read: dict[tuple[str, HeadColumn], Estimates] = field(default_factory=dict)
+    _there: dict[HeadColumn, bool] = field(default_factory=dict)
 
     @cached_property
     def twins(self) -> dict[Baseline, tuple["StackResults", ...]]:
@@ -159,14 +160,16 @@ class StackResults(Memo):
         ratios: Ratios = getattr(self._table, of)
         position = self._columns[HeadColumn(metric, view, label)]
         known = all_metrics()[metric]
-        return Estimates.of(ratios.half(number)[..., position], known.limits, known.spread(label))
+        return Estimates.of(ratios[..., position].half(number), known.limits, known.spread(label))
 
     def has(self, metric: str, view: View, label: str = "") -> bool:
         """Whether there is a value at all."""
         column = HeadColumn(metric, view, label)
-        return column in self._columns and not bool(
-            np.isnan(self.heads(metric, view, label).value).all()
-        )
+        if column not in self._there:  # pages ask for the same again and again
+            self._there[column] = column in self._columns and not bool(
+                np.isnan(self.heads(metric, view, label).value).all()
+            )
+        return self._there[column]
 
     def tokens(
         self, metric: str, state: State, space: Space | None, label: str
