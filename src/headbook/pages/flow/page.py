@@ -12,7 +12,7 @@ from headbook.metrics import all_metrics, ids
 from headbook.pages.flow.outputs import Outputs, outputs
 from headbook.pages.metric.page import study_metrics
 from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.page import Page, gap_text
+from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.rows import layer_frame, layer_table
 from headbook.pages.parts.table import Row, Table
 from headbook.report.numbers.results import Estimates, StackResults, study_of
@@ -36,11 +36,10 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class FlowSection:
+class FlowSection(StackSection):
     """One kind of attention.
 
     Attributes:
-        stack, title: as files and as pages call it.
         sentences: what the numbers say, in sentences.
         figures: mixing by class of tokens, and what is left of a token's own input.
         table: the same numbers; None without any.
@@ -48,8 +47,6 @@ class FlowSection:
         outputs: which heads a layer's output comes from; None where that is not known.
     """
 
-    stack: str
-    title: str
     sentences: tuple[str, ...]
     figures: tuple[Figure, ...]
     table: Table | None
@@ -103,7 +100,6 @@ def _section(results: StackResults) -> FlowSection | None:
     layers = range(stack.n_layers)
     return FlowSection(
         stack=stack.name,
-        title=STACKS[stack.name],
         sentences=tuple(_sentences(results, there)),
         figures=tuple(_figures(results, there)),
         table=layer_table(layers, columns, "All tokens of text, by layer.", "L") if there else None,
