@@ -16,18 +16,12 @@ from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.rows import layer_frame, layer_table
 from headbook.pages.parts.table import Row, Table
 from headbook.report.numbers.results import Estimates, StackResults, study_of
-from headbook.report.wording import STACKS, percent, small
+from headbook.report.wording import STACKS, TOKEN_CLASSES, percent, small
 from headbook.study.gaps import Lack
 from headbook.terms import CLASSES, State
 
 MIXING, HALF, MEASURED = ids.MIXING_RATIO, ids.ROLLOUT_SELF, ids.ROLLOUT_SELF_MEASURED
 STATES = {MIXING: State.MID, HALF: State.OUT, MEASURED: State.OUT}
-DRAWN = {
-    "all": "all tokens",
-    "content": "content words",
-    "function": "function words",
-    "special": "special tokens",
-}
 KINDS = {MEASURED: "measured ratios", HALF: "one half in each layer"}
 TITLES = {
     MIXING: "context-mixing ratio",
@@ -147,7 +141,7 @@ def _figures(results: StackResults, there: Mapping[str, Estimates]) -> Iterator[
     most = max((n.sentences.max() for n in there.values()), default=0)
     behind = f"Means over tokens{results.some(int(most), ' of')}"
     if MIXING in there:
-        series = {title: _tokens(results, MIXING, name) for name, title in DRAWN.items()}
+        series = {title: _tokens(results, MIXING, name) for name, title in TOKEN_CLASSES.items()}
         caption = (
             f"Context-mixing ratio by layer and class of tokens ({STACKS[stack.name]}): share of "
             f"other tokens in the output of an attention block. {behind}, 95 % intervals."
@@ -177,7 +171,7 @@ def _classes(results: StackResults) -> Table:
         if numbers is not None:
             layers = range(len(numbers.value))
             cells = (Cell.of(numbers.at(i), all_metrics()[MIXING]) for i in layers)
-            rows.append(Row(DRAWN.get(label, _class_name(label)), tuple(cells)))
+            rows.append(Row(TOKEN_CLASSES.get(label, _class_name(label)), tuple(cells)))
     caption = (
         "Context-mixing ratio by class of tokens and layer. Grey: fewer than ten effective "
         "sentences."
