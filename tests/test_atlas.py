@@ -24,6 +24,7 @@ from headbook.pages.parts.menu import menu
 from headbook.pages.parts.page import SiteFacts
 from headbook.pages.widgets.atlas import atlas, mean_maps, tile_picture
 from headbook.pages.widgets.inspector import atlas_data, notable
+from headbook.report.findings.finding import Link
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults, results
 from headbook.site.pagewriter import PageWriter
@@ -136,7 +137,8 @@ def test_who_does_what_is_supported_only_where_it_is_clear() -> None:
         HeadColumn("attention_to", View.RAW, "previous"): Fake([[0.1, 0.1]], 0.1, spread=0.5),
     }
     sink, previous = functions(fake_results(numbers))
-    assert (sink.name, sink.supported) == ("L0·H0", True)
+    assert isinstance(sink.behind, Link)
+    assert (sink.behind.text, sink.supported) == ("L0·H0", True)
     assert sink.value.startswith("80.0")
     assert sink.baseline == "uniform attention: 10.0\u202f%"
     assert not previous.supported

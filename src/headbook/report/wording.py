@@ -38,6 +38,12 @@ SPACES = {
     Space.POSITIONAL: "token + position embedding",
     Space.RAW: "token embedding",
 }
+TOKEN_CLASSES = {
+    "all": "all tokens",
+    "content": "content words",
+    "function": "function words",
+    "special": "special tokens",
+}
 STACKS = {
     "self": "self-attention",
     "encoder": "encoder self-attention",

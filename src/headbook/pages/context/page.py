@@ -21,12 +21,12 @@ from headbook.pages.context.contextwords import (
     summary,
 )
 from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.page import Page, gap_text
+from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.rows import layer_table
 from headbook.pages.parts.table import Row, Table
 from headbook.report.findings.finding import head_link, metric, metric_link
 from headbook.report.numbers.results import NO_ESTIMATE, StackResults, descending, study_of
-from headbook.report.wording import STACKS, VIEWS, label_name, unbroken
+from headbook.report.wording import VIEWS, label_name, unbroken
 from headbook.study.gaps import Lack
 from headbook.study.sentencedata import HeadName
 from headbook.terms import HEAD_RULES, RULES, View
@@ -48,11 +48,10 @@ ASKED = {Lack.OUTPUTS, Lack.PASSAGES, SEGMENTS}  # what the page tells the lack 
 
 
 @dataclass(frozen=True)
-class ContextSection:
+class ContextSection(StackSection):
     """One kind of attention.
 
     Attributes:
-        stack, title: as files and as pages call it.
         summary: what the numbers say, in sentences.
         figures: curves over layers, with what they show.
         tables: layers by view.
@@ -62,8 +61,6 @@ class ContextSection:
         segments: how well rules find the ends of sentences; None without passages.
     """
 
-    stack: str
-    title: str
     summary: tuple[str, ...]
     figures: tuple[Figure, ...]
     tables: tuple[tuple[str, Table], ...]
@@ -110,7 +107,6 @@ def _section(results: StackResults) -> ContextSection:
     stack = results.stack
     return ContextSection(
         stack=stack.name,
-        title=STACKS[stack.name],
         summary=tuple(summary(results)),
         figures=tuple(_figures(results)),
         tables=tuple(_tables(results)),

@@ -10,10 +10,11 @@ from headbook.pages.head.exemplarmaps import ExemplarMaps, alike, exemplar_maps
 from headbook.pages.head.headmetrics import TagRow, metric_rows, tag_rows
 from headbook.pages.head.headstrips import Strip, strips
 from headbook.pages.head.offsets import Offsets, offsets
-from headbook.pages.head.relationtable import Measured, found_relations
+from headbook.pages.head.relationtable import found_relations
 from headbook.pages.head.toptokens import TopTokens, top_tokens
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.groupvalues import group_table, pair_table
+from headbook.pages.parts.measured import Measured
 from headbook.pages.parts.page import EVERY, Page, gap_texts
 from headbook.pages.parts.table import Table
 from headbook.pages.parts.twins import baseline_title

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import ClassVar
 
-from headbook.pages.index.functions import Function, functions
+from headbook.pages.index.functions import functions
 from headbook.pages.index.layercurves import LayerCurve, layer_curves
 from headbook.pages.index.lead import lead
 from headbook.pages.metric.page import MetricPage
 from headbook.pages.parts.grid import Grids, grids
+from headbook.pages.parts.measured import Measured
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.ranked import tests_of
 from headbook.pages.widgets.atlas import Atlas, atlas, many_heads
@@ -51,7 +52,7 @@ class StackPart:
     """What a section shows of one stack."""
 
     title: str
-    functions: tuple[Function, ...] = ()
+    functions: tuple[Measured, ...] = ()
     curves: tuple[LayerCurve, ...] = ()
 
 

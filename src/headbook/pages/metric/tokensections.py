@@ -10,10 +10,10 @@ from headbook.metrics.base import LayerwiseMetric, TokenMetric
 from headbook.pages.metric.sections import MetricSection
 from headbook.pages.parts.rows import layer_frame, layer_table
 from headbook.report.numbers.results import Estimates, StackResults
-from headbook.report.wording import SPACES, STACKS, STATES
+from headbook.report.wording import SPACES, STACKS, STATES, TOKEN_CLASSES
 from headbook.terms import Space, State
 
-DRAWN_CLASSES = {"all": "all tokens", "content": "content words", "function": "function words"}
+DRAWN_CLASSES = ("all", "content", "function")
 
 
 def token_section(results: StackResults, metric: LayerwiseMetric) -> MetricSection | None:
@@ -55,10 +55,10 @@ def _series(
     beside = metric.beside if isinstance(metric, TokenMetric) else ()
     for state in metric.states:
         for space in metric.spaces or (None,):
-            for name, title in DRAWN_CLASSES.items():
+            for name in DRAWN_CLASSES:
                 numbers = results.tokens(metric.id, state, space, name)
                 if numbers is not None:
-                    yield numbers, title, state, space
+                    yield numbers, TOKEN_CLASSES[name], state, space
             for other in beside:
                 # What does not depend on the space is there in one.
                 numbers = results.tokens(other, state, space, "all")

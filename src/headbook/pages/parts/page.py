@@ -73,6 +73,22 @@ class Page:
         return "../" * self.path.count("/")
 
 
+@dataclass(frozen=True)
+class StackSection:
+    """What a page shows of one stack.
+
+    Attributes:
+        stack: the kind of attention, as files call it.
+    """
+
+    stack: str
+
+    @property
+    def title(self) -> str:
+        """The same as pages call it."""
+        return STACKS[self.stack]
+
+
 def gap_text(gap: Gap) -> str:
     """What is missing, where and why."""
     where = f" in {STACKS[gap.stack]}" if gap.stack else ""

@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.charts import Figure, mixture_bars
 from headbook.charts.vega.patterns import PARTS
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.patterns.patternfindings import PATTERN, Discussion, discussions
 from headbook.pages.patterns.withoutthem import WithoutThem, without_them
@@ -73,11 +73,10 @@ class TypeGroup:
 
 
 @dataclass(frozen=True)
-class PatternSection:
+class PatternSection(StackSection):
     """One kind of attention.
 
     Attributes:
-        stack, title: as files and as pages call it.
         behind: how many sentences stand behind the numbers, in words.
         without: what the model loses without the heads of each type.
         discussions: questions with what the numbers say.
@@ -88,8 +87,6 @@ class PatternSection:
         table: all heads below uniform attention; ``left_out`` more are in the files.
     """
 
-    stack: str
-    title: str
     behind: str
     without: WithoutThem
     discussions: tuple[Discussion, ...]
@@ -142,7 +139,6 @@ def _section(results: StackResults, n_stacks: int) -> PatternSection:
     first = Row("uniform attention", (words(), *even, words()))
     return PatternSection(
         stack=stack.name,
-        title=STACKS[stack.name],
         behind=counted(sentences, "sentence"),
         without=without_them(results, types),
         discussions=tuple(discussions(results, types)),

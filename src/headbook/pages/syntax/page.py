@@ -7,7 +7,7 @@ from typing import ClassVar
 from headbook.attention.relations import LABELS
 from headbook.charts import Figure
 from headbook.metrics import ids
-from headbook.pages.parts.page import Page, gap_text
+from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.ranked import (
     VIEW,
     layer_figure,
@@ -20,7 +20,7 @@ from headbook.pages.syntax.treeexample import Example, example_of
 from headbook.pages.syntax.treetables import KINDS, Pieces, Trees, pieces_of, trees_of
 from headbook.report.numbers.inference import RelationTests
 from headbook.report.numbers.results import StackResults, study_of
-from headbook.report.wording import STACKS, counted, label_name
+from headbook.report.wording import counted, label_name
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 
@@ -49,18 +49,15 @@ class Relations:
 
 
 @dataclass(frozen=True)
-class SyntaxSection:
+class SyntaxSection(StackSection):
     """One kind of attention.
 
     Attributes:
-        stack, title: as files and as pages call it.
         relations: None where the study did not measure any.
         trees: phrase trees and dependency trees.
         pieces: None where no words are known.
     """
 
-    stack: str
-    title: str
     relations: Relations | None
     trees: tuple[Trees, ...]
     pieces: Pieces | None
@@ -109,7 +106,6 @@ def _section(results: StackResults) -> SyntaxSection:
     tests = results.once(tests_of)
     return SyntaxSection(
         stack=results.stack.name,
-        title=STACKS[results.stack.name],
         relations=None if tests is None else _relations(results, tests),
         trees=tuple(trees_of(results)),
         pieces=pieces_of(results),

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from headbook.analysis.arithmetic import Floats
 from headbook.charts.base import images
 from headbook.charts.base.ink import ink, ink_steps
+from headbook.pages.parts.page import StackSection
 from headbook.report.numbers.headtypes import HeadType, Rest, head_types
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.typeshares import Place
-from headbook.report.wording import STACKS, counted, head_name, head_page
+from headbook.report.wording import counted, head_name, head_page
 from headbook.study.sentencedata import HeadName
 
 MANY_HEADS = 400  # of all stacks, beyond which the picture is a file and single numbers no links
@@ -76,11 +77,10 @@ class LegendLine:
 
 
 @dataclass(frozen=True)
-class Atlas:
+class Atlas(StackSection):
     """All heads of a stack.
 
     Attributes:
-        stack, title: the kind of attention, as files and as pages call it.
         sheet: address of the picture of all maps.
         side: positions on each side of a map.
         small: whether tiles are too small for letters.
@@ -90,8 +90,6 @@ class Atlas:
         about: what is drawn.
     """
 
-    stack: str
-    title: str
     sheet: str
     side: int
     small: bool
@@ -132,7 +130,6 @@ def atlas(results: StackResults) -> Atlas:
     heads = tuple(range(stack.n_heads))
     return Atlas(
         stack=stack.name,
-        title=STACKS[stack.name],
         sheet=_sheet(results),
         side=maps.maps.shape[-1],
         small=stack.n_heads >= MANY,
