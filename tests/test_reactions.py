@@ -29,7 +29,7 @@ from headbook.report.numbers.results import StackResults
 PACKAGE = "rxnmapper"
 ORDERS = 6  # of its reactants, in which a reaction is written
 UNKNOWN = "[UNK]"
-MAP = "dep"  # the relation, of those that there are, which says nothing more
+MAP = "dep:map"  # counts as dep
 ATOM = re.compile(r"\[(?P<atom>[^:\]]+):(?P<number>\d+)\]")
 PLAIN = re.compile(r"(?P<symbol>Br|Cl|[BCNOSPFIbcnosp])H?\d?")  # needs no brackets
 
@@ -136,7 +136,7 @@ def test_the_syntax_page_finds_the_head_that_maps_atoms(model: Path, treebank: P
     results = StackResults(study, stack)
     tests = of_relations(results)
     assert tests is not None
-    assert tests.labels == (f"{MAP}:to_head", f"{MAP}:to_dependent")
+    assert tests.labels == ("dep:to_head", "dep:to_dependent")
     layers = range(5, 12)
     for n, label in enumerate(tests.labels):
         assert tests.supported[n]
