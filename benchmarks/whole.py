@@ -44,6 +44,16 @@ GOALS = {64: 3.0, 1000: 2.5}  # of a build of so many sentences; of others 3
 FEW = 8  # sentences for models of many heads: these end within minutes
 LONG = 4000  # tokens of one text
 START = "import torch; from transformers import AutoModel, AutoTokenizer"
+FIRST = """
+import sys, time
+from headbook.progress import Silent
+from headbook.site.site import render
+class Told(Silent):
+    def say(self, text):
+        print(time.process_time())
+        sys.exit()
+render(sys.argv[1], sys.argv[2], progress=Told())
+"""  # says when the overview is on disk, and goes
 GIGA = 1e9
 BATCH_TOKENS = 2048
 
@@ -128,6 +138,7 @@ class Built(NamedTuple):
     least: float
     collect: float
     render: float
+    first: float
     pages: int
     sizes: Counter[str]
 
@@ -143,14 +154,16 @@ def built(file: Path, model: str, folder: Path, repeats: int) -> Built:
         asked = ("--least", model, "--study", str(study))
         least = spend(sys.executable, __file__, str(file), *asked, folder=folder).output
         render = headbook("render", str(study), "--out", str(site), "--force", folder=folder)
-        rounds.append((start + float(least.split()[-1]), collect, render.seconds))
+        shown = spend(sys.executable, "-c", FIRST, str(study), str(folder / "first"), folder=folder)
+        least_of_all = start + float(least.split()[-1])
+        rounds.append((least_of_all, collect, render.seconds, float(shown.output.split()[-1])))
     files = [path for path in site.rglob("*") if path.is_file()]
     sizes = Counter[str]()
     for path in files:
         sizes[path.suffix or path.name] += path.stat().st_size
     pages = sum(path.suffix == ".html" for path in files)
-    floor, collect_time, render_time = map(min, zip(*rounds, strict=True))
-    return Built(floor, collect_time, render_time, pages, sizes)
+    floor, collect_time, render_time, first = map(min, zip(*rounds, strict=True))
+    return Built(floor, collect_time, render_time, first, pages, sizes)
 
 
 def least(file: str, name: str, study: str) -> float:
@@ -251,6 +264,7 @@ def _ratios(name: str, found: Built, sentences: int) -> Iterator[Line]:
     yield Line(f"{name}: of this collect", found.collect / found.least, "", message)
     message = f"{found.pages} pages, {found.render:.1f} s of the processor"
     yield Line(f"{name}: pages a second of a processor", found.pages / found.render, "", message)
+    yield Line(f"{name}: seconds to the first page", found.first, "3", "of the processor")
     sizes = ", ".join(f"{kind} {size / 1e6:.1f}" for kind, size in found.sizes.most_common(6))
     yield Line(f"{name}: site, MB", found.sizes.total() / 1e6, "", sizes)
 

@@ -34,7 +34,8 @@ TEXT = "The old cat  sees 1234 birds."
 @pytest.fixture(scope="module")
 def folder(tiny_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny Llama as safetensors."""
-    return ggufs.original(tiny_folder("gpt2"), tmp_path_factory.mktemp("llama"))
+    folder = tmp_path_factory.mktemp("llama")
+    return ggufs.original(tiny_folder("gpt2"), folder, rms_norm_eps=1e-5)
 
 
 @pytest.fixture
@@ -71,6 +72,39 @@ def test_quantised_weights_are_those_of_the_file(folder: Path, file: Path) -> No
     here = model.body.layers[1].mlp.up_proj.weight
     assert torch.equal(here, torch.from_numpy(rounded))
     assert not torch.equal(here, original)
+
+
+@pytest.mark.parametrize("family", ["qwen2", "starcoder2", "gemma2"])
+def test_other_architectures_are_read(
+    file: Path, tmp_path: Path, tiny_folder: Callable[[str], Path], family: str
+) -> None:
+    """With biases, with gains kept as 1 more, with rotations that transformers does not read."""
+    folder = ggufs.original(
+        tiny_folder("gpt2"), tmp_path / family, family, eos_token_id=1, bos_token_id=1,
+        rope_parameters={"rope_type": "default", "rope_theta": 999999.4375},
+    )  # fmt: skip
+    stored, here = load_model(str(folder)), load_model(str(ggufs.write(folder, file)))
+    ids = stored.tokenizer(TEXT).input_ids
+    assert torch.equal(logits(here.network, ids), logits(stored.network, ids))
+    assert here.weights.unexpected == ()
+
+
+def test_a_part_of_each_head_that_rotates_is_not_taken_for_all_of_it(
+    file: Path, tmp_path: Path, tiny_folder: Callable[[str], Path]
+) -> None:
+    folder = ggufs.original(tiny_folder("gpt2"), tmp_path / "qwen2", "qwen2")
+    ggufs.write(folder, file, qwen2__rope__dimension_count=4)
+    with pytest.raises(ModelError, match="4 numbers of each head rotate, to the base 10000, which"):
+        load_model(str(file))
+
+
+def test_numbers_that_nobody_reads_are_told(file: Path, folder: Path) -> None:
+    """A bias that this architecture does not know, for example."""
+    import gguf
+
+    model = load_model(str(ggufs.write(folder, file, more={"blk.0.attn_q.bias": 32})))
+    assert model.weights.unexpected == ("32 numbers that transformers does not read",)
+    assert gguf.GGUFReader(file).tensors[-1].name == "blk.0.attn_q.bias"
 
 
 def test_a_head_that_is_the_embedding_is_there(folder: Path, file: Path) -> None:
@@ -139,6 +173,7 @@ def test_llama_3_scales_rotations(folder: Path, file: Path) -> None:
         ({"tokenizer__ggml__pre": ""}, "a way that it does not say; .* --tokenizer"),
         ({"architecture": "clip"}, "architecture clip is not supported yet; expected a GGUF file"),
         ({"llama__rope__scaling__type": "yarn"}, r"its rotations are scaled \(yarn\)"),
+        ({"llama__rope__dimension_count": 4}, "proj.weight has another shape than the file"),
         ({"rotations": [1.0, 2.0, 1.0, 2.0]}, "scaled, and not as those of Llama 3"),
     ],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 from typer.main import get_command
@@ -22,6 +23,14 @@ from headbook.config import Config
 from headbook.metrics import all_metrics
 from headbook.pages.reproducing.page import reproducing_page
 from headbook.report.numbers.published import CLARK, GROUPS, RELATIONS, VIG, Group, Published
+from headbook.report.numbers.publishedcausal import (
+    CAUSAL,
+    EVERY,
+    SELF_REPAIR,
+    AtReplaced,
+    CanGo,
+    RankReplaced,
+)
 from headbook.report.numbers.quantities import (
     AtHead,
     AtOffset,
@@ -32,6 +41,7 @@ from headbook.report.numbers.quantities import (
 )
 from headbook.report.numbers.results import StackResults, results
 from headbook.report.wording import MISSING
+from headbook.study.importancetables import IMPORTANCE, PRUNING
 from headbook.study.study import Study
 from headbook.study.summaries.sums import HeadColumn
 from headbook.terms import View
@@ -39,6 +49,7 @@ from looks import Look, Viewed
 from pages import elements, html_of, text_of
 from sites import Site, make_study
 from tabled import lines
+from test_verdicts import around, removals
 from treebank import Gold
 
 pytestmark = pytest.mark.slow
@@ -206,6 +217,61 @@ def test_what_a_study_lacks_is_missing_and_never_nothing() -> None:
     assert math.isnan(Correlation(column, even).number(flat).value)
 
 
+def test_figures_about_replaced_heads_are_those_of_the_tables() -> None:
+    """Of the right head, label and target; nothing where not all heads were replaced."""
+    of = fake_results({HeadColumn("attention_to", View.RAW, "next"): Fake([[0.2, 0.6], [0.1, 0]])})
+    rows = [
+        ("self", layer, head, metric, "mean", "logit", label, value, value - 0.1, value + 0.1,
+         40, 400, "exact", "")
+        for metric, label, values in (
+            ("ablation_effect", "", (-0.1, -0.5, 0.2, 0.0)), ("direct_effect", "", (0, 0, 0, 0.3)),
+            ("self_repair", "", (0.9,) * 4), ("self_repair", "top_2_percent", (0.1, 0.2, 0.3, 0.4)),
+        )
+        for (layer, head), value in zip(((0, 0), (0, 1), (1, 0), (1, 1)), values, strict=True)
+    ]  # fmt: skip
+    table = pd.DataFrame(rows, columns=[*IMPORTANCE])
+    of.study.__dict__["importance"] = table
+    assert RankReplaced(0, 1).number(of).value == 1
+    assert RankReplaced(1, 0).number(of).value == 4
+    assert RankReplaced(1, 0).written(4.0) == "4"
+    estimate = AtReplaced("self_repair", 1, 0, "top_2_percent").number(of)
+    assert (estimate.value, estimate.sentences) == (0.3, 40)
+    assert estimate.low == pytest.approx(0.2)
+    assert AtReplaced("direct_effect", 1, 1).number(of).value == 0.3
+    of.study.__dict__["importance"] = table[table["head"] == 0]
+    assert math.isnan(RankReplaced(1, 0).number(of).value)
+    assert math.isnan(AtReplaced("direct_effect", 1, 1).number(of).value)
+
+
+def test_what_can_go_is_the_share_of_its_order() -> None:
+    of = fake_results({HeadColumn("attention_to", View.RAW, "next"): Fake([[0.2, 0.6]])})
+    rows = [
+        ("self", order, "mean", "loss", share, 0.0, 0.0, high)
+        for order, highs in (("gradient_importance", (0, 0.01, 0.5)), ("type", (0, 0.001, 0.001)))
+        for share, high in zip((0.0, 0.5, 1.0), highs, strict=True)
+    ]
+    of.study.__dict__["pruning"] = pd.DataFrame(rows, columns=[*PRUNING])
+    assert math.isnan(CanGo("gradient_importance").number(of).value)
+    sums = replace(of.study.corpus_sums, removals=removals(around(0.0, 0.05)))
+    of.study.__dict__["corpus_sums"] = sums
+    assert CanGo("gradient_importance").number(of).value == 0.5
+    assert CanGo("type").number(of).value == 1
+    assert CanGo("type").written(1.0) == "100.0\u202f%"
+
+
+def test_commands_about_replaced_heads_are_taken() -> None:
+    for group in CAUSAL:
+        program, *words = shlex.split(group.command)
+        if program == "headbook":
+            command: Any = get_command(cli.app)
+            found = command.commands["build"].make_context("build", words[1:]).params
+            assert found["importance"] == "full"
+            assert found["model"] == group.model
+        else:
+            assert (Path(__file__).parent.parent / words[0]).is_file()
+    assert SELF_REPAIR.metrics == ()
+
+
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: str(group.title))
 def test_a_command_is_one_that_headbook_takes(group: Group) -> None:
     """Parsed as the program parses it; all of its metrics exist."""
@@ -229,7 +295,7 @@ def test_values_stand_beside_the_figures_of_the_same_model_only(name: str) -> No
     column = HeadColumn("attention_to", View.RAW, "next")
     of = fake_results({column: Fake([[0.7, 0.6]])}, model=name)
     page = reproducing_page({"self": of})
-    assert [group.same for group in page.groups] == [False, True, True]
+    assert [group.same for group in page.groups] == [False, True, True, True, False, False]
     values = {
         row["Quantity"].parts[0]: row["this study"].text
         for group in page.groups
@@ -244,10 +310,10 @@ def test_values_stand_beside_the_figures_of_the_same_model_only(name: str) -> No
 def test_the_page_says_that_a_study_is_of_another_model(any_site: Site) -> None:
     html = html_of(any_site.folder / "reproducing.html")
     text = text_of(html)
-    assert text.count("This study has another model than") == len(GROUPS)
-    for group, figure in FIGURES:
-        assert figure.value in text
+    assert text.count("This study has another model than") == len(EVERY)
+    for group in EVERY:
         assert group.command in text
+        assert all(figure.value in text for figure in group.figures)
     for page in ("methods.html", "metrics/index.html"):
         links = [e.attributes["href"] for e in elements(html_of(any_site.folder / page), "a")]
         assert [link for link in links if link.endswith("reproducing.html")]
@@ -257,7 +323,7 @@ def test_the_page_of_the_model_itself_has_its_numbers(made: Callable[[str], Made
     study = made("gpt2").study
     named = replace(study.manifest, model=replace(study.manifest.model, name="gpt2"))
     page = reproducing_page(results(replace(study, manifest=named)))
-    assert [group.same for group in page.groups] == [True, False, False]
+    assert [group.same for group in page.groups] == [True, False, False, False, True, True]
     for figure, row in zip(VIG.figures, lines(page.groups[0].table), strict=True):
         number, own = figure.quantity.number(made("gpt2").results), row["this study"]
         assert own.text == figure.quantity.written(number.value)

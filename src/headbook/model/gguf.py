@@ -27,6 +27,15 @@ SUFFIX = ".gguf"
 PACKAGES = ("gguf", "accelerate")  # transformers wants both for these files
 ROTATIONS = "rope_freqs.weight"  # by what each frequency of a rotation is divided
 OWN_SCALING = {"gpt-oss"}  # architectures whose scaled rotations transformers reads
+ORIGINAL = "give the original model with safetensors weights"
+# Numbers of an architecture, by the names that configurations have for them.
+EPSILONS = ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
+TAKEN = {
+    "attention.layer_norm_epsilon": EPSILONS,
+    "attention.layer_norm_rms_epsilon": EPSILONS,
+    "attn_logit_softcapping": ("attn_logit_softcapping",),
+    "final_logit_softcapping": ("final_logit_softcapping",),
+}
 BITS = re.compile(r"(?:I?Q|TQ|FP|MXFP|NVFP)(\d+)")  # in names of quantisations
 
 # Names of ways to split a text before byte pairs are merged. Others transformers knows, or nobody.
@@ -83,9 +92,44 @@ class Gguf:
         if not config.architectures and type(config) in MODEL_FOR_CAUSAL_LM_MAPPING:
             kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
             config.architectures = [kind.__name__]
+        self._complete(config)
         if self.rotations is not None:
             _scale(self.path.name, config, self.rotations)
         return config
+
+    def _complete(self, config: Any) -> None:
+        """Take over what transformers takes from the files of some architectures only."""
+        for end, names in TAKEN.items():
+            value = self._own(end)
+            if value is not None:
+                for name in (name for name in names if hasattr(config, name)):
+                    setattr(config, name, float(str(np.float32(value))))
+        base, rotation = self._own("rope.freq_base"), getattr(config, "rope_parameters", None) or {}
+        if base is not None and "rope_theta" in rotation:
+            rotation["rope_theta"] = float(base)
+
+    def _own(self, end: str) -> Any:
+        """A number of the file's architecture; None without it."""
+        return self.fields.get(f"{self.fields['general.architecture']}.{end}")
+
+    def check(self, network: Any) -> None:
+        """See that a loaded network rotates queries and keys as the file says.
+
+        Raises:
+            ModelError: it does not.
+        """
+        named = network.named_buffers()
+        made = [rotated.double().cpu() for name, rotated in named if name.endswith("inv_freq")]
+        base, width = self._own("rope.freq_base"), self._own("rope.dimension_count")
+        scaled = self.fields["general.architecture"] in OWN_SCALING or self.rotations is not None
+        if not made or scaled or base is None or width is None:
+            return
+        wanted = 1 / base ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+        if not any(len(m) == len(wanted) and torch.allclose(m, wanted, rtol=1e-4) for m in made):
+            raise ModelError(
+                f"model '{self.path.name}': {width} numbers of each head rotate, to the base "
+                f"{base:g}, which transformers does not read; {ORIGINAL}"
+            )
 
     def tokenizer(self) -> Any:
         """The tokenizer that the file describes.
@@ -185,8 +229,8 @@ def _check(path: Path, fields: Mapping[str, Any], names: set[str]) -> None:
     if architecture not in OWN_SCALING and (scaling != "none" or factors):
         kind = scaling if scaling != "none" else "long and short factors"
         raise ModelError(
-            f"{name}: its rotations are scaled ({kind}), which transformers does not read from "
-            "GGUF files; give the original model with safetensors weights"
+            f"{name}: its rotations are scaled ({kind}), which transformers does not read; "
+            f"{ORIGINAL}"
         )
 
 
@@ -205,6 +249,5 @@ def _scale(name: str, config: Any, factors: npt.NDArray[np.float32]) -> None:
     made, _ = ROPE_INIT_FUNCTIONS["llama3"](config, torch.device("cpu"))
     if not torch.allclose(made.double(), plain / torch.from_numpy(factors), rtol=1e-4):
         raise ModelError(
-            f"model '{name}': its rotations are scaled, and not as those of Llama 3; give the "
-            "original model with safetensors weights"
+            f"model '{name}': its rotations are scaled, and not as those of Llama 3; {ORIGINAL}"
         )

@@ -36,7 +36,8 @@ def with_head(
     """
     # The products of all experts at once do not know float64.
     more = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
-    weights = {"use_safetensors": True} if gguf is None else {"gguf_file": gguf}
+    file = {"gguf_file": gguf, "ignore_mismatched_sizes": True}  # they are reported, and refused
+    weights = {"use_safetensors": True} if gguf is None else file
 
     def load(loader: Any) -> tuple[Any, dict[str, Any]]:
         pair: tuple[Any, dict[str, Any]] = loader.from_pretrained(

@@ -152,8 +152,13 @@ def _network(found: Checkpoint, dtype: torch.dtype) -> tuple[Any, Weights, str]:
         missing, unexpected = (tuple(sorted(report[f"{part}_keys"])) for part in WEIGHTS)
         return network, Weights(missing, unexpected), headless
     network, report, headless = with_head(found.folder, gguf.configuration(), dtype, gguf.path.name)
+    if report["mismatched_keys"]:
+        raise ValueError(
+            f"{min(report['mismatched_keys'])[0]} has another shape than the file says"
+        )
     if report["missing_keys"]:
         raise ValueError(f"{min(report['missing_keys'])} is not in the file")
+    gguf.check(network)
     unread = gguf.unread(network)
     unused = (f"{unread:,} numbers that transformers does not read",) if unread else ()
     return network, Weights((), unused, gguf.stored, gguf.bits), headless

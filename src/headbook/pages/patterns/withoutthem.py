@@ -1,4 +1,4 @@
-"""Are vertical heads dead? What the model loses without the heads of each type."""
+"""Are sink heads dead? What the model loses without the heads of each type."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from headbook.report.numbers.results import StackResults
 from headbook.report.wording import number
 from headbook.study.summaries import verdicts
 
-DEAD = "Are vertical heads dead?"
+DEAD = "Are sink heads dead?"
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,19 @@ from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Mark, Part, Row, Table, words
 from headbook.report.findings.finding import metric_link
+<<<<<<< .merge_file_Vtwosj
 from headbook.report.numbers.published import GROUPS, Group, Published
 from headbook.report.numbers.results import StackResults, study_of
+=======
+from headbook.report.numbers.published import Group, Published
+from headbook.report.numbers.publishedcausal import EVERY
+from headbook.report.numbers.results import StackResults
+>>>>>>> .merge_file_YOWN5B
 from headbook.report.wording import (
     MISSING,
     VIEWS,
     counted,
     interval,
-    is_share,
     label_name,
     unbroken,
 )
@@ -79,7 +84,7 @@ def reproducing_page(results: Mapping[str, StackResults]) -> ReproducingPage:
         model=manifest.model.name,
         sentences=counted(manifest.counts["sentences"], "sentence"),
         annotators=tuple(manifest.annotators.values()),
-        groups=tuple(_group(group, results) for group in GROUPS),
+        groups=tuple(_group(group, results) for group in EVERY),
     )
 
 
@@ -109,7 +114,7 @@ def _rows(group: Group, results: Mapping[str, StackResults], *, same: bool) -> I
         cells = (
             figure.value,
             _own(figure, results["self"]) if same else NOTHING,
-            words(*_used(figure, there), f": {figure.quantity.how}"),
+            words(*_used(figure, there), figure.quantity.how),
             words(figure.where),
         )
         yield Row(words(figure.what, differs and " ", Mark(differs, "small")), cells)
@@ -120,8 +125,7 @@ def _own(figure: Published, results: StackResults) -> Cell:
     estimate, quantity = figure.quantity.number(results), figure.quantity
     if math.isnan(estimate.value):
         return NOTHING
-    share = is_share(all_metrics()[quantity.columns[0].metric])
-    ends = interval(estimate.low, estimate.high, share=share)
+    ends = interval(estimate.low, estimate.high, share=quantity.share)
     behind = counted(estimate.sentences, "sentence")
     return Cell(quantity.written(estimate.value), ends, behind, thin=False)
 
@@ -139,3 +143,5 @@ def _used(figure: Published, there: set[str]) -> Iterator[Part]:
         yield metric_link(metric, title) if metric in there else title
         yield " "
         yield Mark(f"({about})", "small")
+    if labels:
+        yield ": "

@@ -50,6 +50,7 @@ class Group:
         inputs: what stands for the reader's own file in the command.
         differs: what differs between the paper and this site.
         figures: the rows.
+        asked: options of the run in place of metrics; or a whole command, where there is no input.
     """
 
     title: str
@@ -59,6 +60,7 @@ class Group:
     inputs: str
     differs: tuple[str, ...]
     figures: tuple[Published, ...]
+    asked: str = ""
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -68,11 +70,11 @@ class Group:
 
     @property
     def command(self) -> str:
-        """The command whose site has the numbers."""
-        return (
-            f"headbook build {self.inputs} --model {self.model} --sample-sentences 2000 "
-            f"--metrics {','.join(self.metrics)} --out site-{self.model}"
-        )
+        """The command whose site, or whose output, has the numbers."""
+        if not self.inputs:
+            return self.asked
+        asked = self.asked or f"--sample-sentences 2000 --metrics {','.join(self.metrics)}"
+        return f"headbook build {self.inputs} --model {self.model} {asked} --out site-{self.model}"
 
 
 GPT2 = frozenset({"gpt2", "openai-community/gpt2"})

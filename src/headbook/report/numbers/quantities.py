@@ -44,10 +44,15 @@ class Quantity(ABC):
         """The value; NaN where a column is missing."""
         return self.compute(results) if all(results.has(*c) for c in self.columns) else NO_ESTIMATE
 
+    @property
+    def share(self) -> bool:
+        """Whether values are parts of a whole."""
+        return is_share(all_metrics()[self.columns[0].metric])
+
     def written(self, value: float) -> str:
         """A value the way its metric wants."""
         metric = all_metrics()[self.columns[0].metric]
-        return with_unit(number(value, share=is_share(metric)), metric.unit)
+        return with_unit(number(value, share=self.share), metric.unit)
 
 
 class Count(Quantity):

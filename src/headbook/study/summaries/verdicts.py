@@ -25,6 +25,7 @@ ATTRIBUTION = "attribution_estimate"
 SHARE = 0.005  # of the whole model's loss: the margin of one head
 ANGLE = 0.001  # the same of targets that are cosines
 TOGETHER = 2.0  # margins that many heads together may lose
+TOP = "top_2_percent"  # label of what is taken at tokens for which a head says most
 NOT_NEGATIVE: dict[str, Limits] = {
     Target.KL: (0, np.inf),
     Target.STATE: (0, 2),
