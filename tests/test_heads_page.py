@@ -95,20 +95,15 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
     mean = table[(table["replacement"] == "mean") & (table["target"] == target)]
     place = ["stack", "layer", "head"]
     exact, guess = (
-        mean[mean["metric"] == name].set_index(place).to_dict("index")
+        mean[mean["metric"] == name].set_index(place)
         for name in ("ablation_effect", "attribution_estimate")
     )
     heads = [head for r in results(any_site.study).values() for head in heads_of(r.stack)]
     assert len(heads) == len(value) == len(packed["guess"]) == len(listed["heads"])
     rows = {kind: frame.to_dict("index") for kind, frame in (("0", exact), ("1", guess))}
     for head, *numbers, estimated in zip(heads, value, low, high, packed["guess"], strict=True):
-<<<<<<< .merge_file_sPEREw
-        assert (estimated == "1") == (tuple(head) not in exact)
-        row = (guess if estimated == "1" else exact)[tuple(head)]
-=======
         assert (estimated == "1") == (head not in rows["0"])
         row = rows[estimated][head]
->>>>>>> .merge_file_DuhZZ4
         assert numbers[0] == pytest.approx(row["value"] * by)
         assert numbers[1:] == pytest.approx(
             [row["low"] * by, row["high"] * by], rel=1e-6, nan_ok=True

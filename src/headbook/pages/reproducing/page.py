@@ -10,14 +10,9 @@ from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Mark, Part, Row, Table, words
 from headbook.report.findings.finding import metric_link
-<<<<<<< .merge_file_Vtwosj
-from headbook.report.numbers.published import GROUPS, Group, Published
-from headbook.report.numbers.results import StackResults, study_of
-=======
 from headbook.report.numbers.published import Group, Published
 from headbook.report.numbers.publishedcausal import EVERY
-from headbook.report.numbers.results import StackResults
->>>>>>> .merge_file_YOWN5B
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import (
     MISSING,
     VIEWS,
