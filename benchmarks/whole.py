@@ -5,8 +5,9 @@ Usage: python benchmarks/whole.py CORPUS [--sentences 64 1000] [--repeats 1] [--
 CORPUS is any file that Headbook reads; it is repeated where it has too few sentences. Times are
 seconds of the processor, of all processes, with one thread each, so that other programs disturb
 little. The least is the sum of what no tool can do without: Python with torch and transformers, the
-model, one bare pass over all sentences and one over those that pages show, and the bare float32
-products of their states with the vocabulary. Both take turns, and the fastest of each counts.
+model, one bare pass over all sentences, one over those that pages show and one over the random
+sequences that some metrics are taken on, and the bare float32 products of states with the
+vocabulary. Both take turns, and the fastest of each counts.
 """
 
 import argparse
@@ -31,6 +32,7 @@ from headbook.model.architecture import examine
 from headbook.model.capture import forward
 from headbook.model.encode import Encoder
 from headbook.model.model import Model, load_model
+from headbook.model.sequences import random_sequences
 from headbook.model.vocabulary.embedding import read_embedding
 from headbook.model.vocabulary.vocabulary import BLOCK
 from headbook.terms import Side
@@ -38,9 +40,20 @@ from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
 from headbook.text.tokens import Encoded
 
-GOALS = {64: 3.0, 1000: 2.5}  # of a build of so many sentences; of others 2.5
+GOALS = {64: 3.0, 1000: 2.5}  # of a build of so many sentences; of others 3
+FEW = 8  # sentences for models of many heads: these end within minutes
 LONG = 4000  # tokens of one text
 START = "import torch; from transformers import AutoModel, AutoTokenizer"
+FIRST = """
+import sys, time
+from headbook.progress import Silent
+from headbook.site.site import render
+class Told(Silent):
+    def say(self, text):
+        print(time.process_time())
+        sys.exit()
+render(sys.argv[1], sys.argv[2], progress=Told())
+"""  # says when the overview is on disk, and goes
 GIGA = 1e9
 BATCH_TOKENS = 2048
 
@@ -125,6 +138,7 @@ class Built(NamedTuple):
     least: float
     collect: float
     render: float
+    first: float
     pages: int
     sizes: Counter[str]
 
@@ -140,31 +154,43 @@ def built(file: Path, model: str, folder: Path, repeats: int) -> Built:
         asked = ("--least", model, "--study", str(study))
         least = spend(sys.executable, __file__, str(file), *asked, folder=folder).output
         render = headbook("render", str(study), "--out", str(site), "--force", folder=folder)
-        rounds.append((start + float(least.split()[-1]), collect, render.seconds))
+        shown = spend(sys.executable, "-c", FIRST, str(study), str(folder / "first"), folder=folder)
+        least_of_all = start + float(least.split()[-1])
+        rounds.append((least_of_all, collect, render.seconds, float(shown.output.split()[-1])))
     files = [path for path in site.rglob("*") if path.is_file()]
     sizes = Counter[str]()
     for path in files:
         sizes[path.suffix or path.name] += path.stat().st_size
     pages = sum(path.suffix == ".html" for path in files)
-    floor, collect_time, render_time = map(min, zip(*rounds, strict=True))
-    return Built(floor, collect_time, render_time, pages, sizes)
+    floor, collect_time, render_time, first = map(min, zip(*rounds, strict=True))
+    return Built(floor, collect_time, render_time, first, pages, sizes)
 
 
 def least(file: str, name: str, study: str) -> float:
-    """Seconds for the model, a pass over all, one over what is shown, and the bare products."""
-    displayed, tracked = _kept(Study.load(study))
+    """Seconds for the model, the passes over all that is asked for, and the bare products."""
+    loaded_study = Study.load(study)
+    displayed, tracked = _kept(loaded_study)
     start = time.process_time()
     model = load_model(name)
     loaded = time.process_time() - start
     items = _prepared(file, model)
-    return loaded + _passes(model, items, displayed) + _products(model, items, tracked)
-
-
-def _passes(model: Model, items: Sequence[Encoded], displayed: set[int]) -> float:
-    """A bare pass over all sentences, and one over those that pages show."""
-    architecture = examine(model)
     some = [item for item in items if item.sentence.index in displayed]
-    batches = [*_batches(model, items), *_batches(model, some)]
+    random = _random(model, loaded_study)
+    return loaded + _passes(model, items, some, random) + _products(model, items, tracked)
+
+
+def _random(model: Model, study: Study) -> list[Encoded]:
+    """The random sequences that a study has numbers of."""
+    if not study.corpus_sums.random:
+        return []
+    encoder = Encoder(model, model.limit, Annotator.load("none"))
+    return [*random_sequences(encoder, study.manifest.options["seed"])]
+
+
+def _passes(model: Model, *parts: Sequence[Encoded]) -> float:
+    """Bare passes over some sentences each."""
+    architecture = examine(model)
+    batches = [batch for part in parts for batch in _batches(model, part)]
     start = time.process_time()
     for batch in batches:
         forward(model, architecture, batch)
@@ -224,11 +250,11 @@ def builds(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
 
 
 def shapes(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
-    """Builds of 64 sentences with models of many heads, random weights, 50,000 entries."""
-    file = repeated(given.corpus, 64, folder)
+    """Builds of few sentences with models of many heads, random weights, 50,000 entries."""
+    file = repeated(given.corpus, FEW, folder)
     for name, shape in SHAPES.items():
         model = write_model(folder / "model", given.model, shape)
-        yield from _ratios(f"build, {name}", built(file, str(model), folder, 1), 64)
+        yield from _ratios(f"build, {name}", built(file, str(model), folder, 1), FEW)
 
 
 def _ratios(name: str, found: Built, sentences: int) -> Iterator[Line]:
@@ -238,6 +264,7 @@ def _ratios(name: str, found: Built, sentences: int) -> Iterator[Line]:
     yield Line(f"{name}: of this collect", found.collect / found.least, "", message)
     message = f"{found.pages} pages, {found.render:.1f} s of the processor"
     yield Line(f"{name}: pages a second of a processor", found.pages / found.render, "", message)
+    yield Line(f"{name}: seconds to the first page", found.first, "3", "of the processor")
     sizes = ", ".join(f"{kind} {size / 1e6:.1f}" for kind, size in found.sizes.most_common(6))
     yield Line(f"{name}: site, MB", found.sizes.total() / 1e6, "", sizes)
 

@@ -25,6 +25,8 @@ type Draw = <K extends keyof SvgTags>(
 ) => SvgTags[K];
 /** What keys or words lead to. */
 type Lookup<T> = Record<string, T | undefined>;
+/** Numbers of a data file, lowest byte first. */
+type Bytes = Uint8Array<ArrayBuffer>;
 type Point = { x: number; y: number };
 type Focusable = HTMLElement | SVGElement;
 
@@ -47,8 +49,7 @@ type Wanted = {
 type TokenText = { pieces: string[]; names: string[]; units: number[]; special: number[] };
 /** `headbook.pages.widgets.instance.attention_data`: maps one after the other, 8 bits a weight. */
 type AttentionData = {
-  queries?: TokenText; keys: TokenText; causal: boolean; weights: string; norms: number[];
-  bytes?: Uint8Array;
+  queries?: TokenText; keys: TokenText; causal: boolean; weights: Uint8Array; norms: number[];
 };
 /** `headbook.site.scripts._visible_rows`: all maps of a stack in a sentence. */
 type StackData = AttentionData & { places: [number, number][]; heads: number; texts: string[] };
@@ -148,6 +149,7 @@ interface TileGrid {
   stack: string;
   exact: boolean;
   neurons: string | undefined;
+  few: boolean;
   columns: number;
   list: Tile[];
   marks: HTMLElement[];
@@ -190,7 +192,7 @@ interface NeuronsLike {
 /** Queries and keys of a layer in a sentence: `headbook.pages.widgets.neurons.neurons_data`. */
 type NeuronsData = {
   width: number; heads: number; keyHeads: number; scaling: number;
-  queries: string; keys: string; added: string; seen: string; read?: Layer;
+  queries: Bytes; keys: Bytes; added: Bytes; seen: Bytes; read?: Layer;
 };
 type Layer = {
   width: number; heads: number; keyHeads: number; scaling: number;
@@ -233,7 +235,7 @@ type Head = {
   i: number; name: string; href: string; stack: string; layer: number; beats: boolean; text: string;
 } & Record<WordName, Word>;
 type Column = { key: string; metric: string; share: boolean; title: string; unit: string };
-type Packed = { value: string; low: string; high: string; thin: string; guess?: string };
+type Packed = { value: Bytes; low: Bytes; high: Bytes; thin: string; guess?: string };
 type Values = {
   value: Float64Array; low: Float32Array; high: Float32Array; thin: boolean[]; guess: boolean[];
 };
@@ -346,7 +348,7 @@ interface Headbook {
   link: (hash: string) => string;
   apart: (text: string) => HTMLElement;
   folded: (text: string) => string;
-  bytes: (text: string) => Uint8Array<ArrayBuffer>;
+  revived: (content: Uint8Array) => any;
   targetOf: (event: Event) => HTMLElement;
   REACH: number;
   nearest: <T extends Point>(places: T[], x: number, y: number) => T | undefined;

@@ -27,23 +27,30 @@
   const heights = new Map(); /* how far pages were scrolled, by address in the bar */
   let path = FIRST, home = "", asked = 0, clicked = false, page = new AbortController();
 
-  /* Bytes from letters of base 85, as `headbook.site.markup.letters` writes them. */
-  const LETTERS = [
-    ..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~",
-  ];
-  const VALUES = new Uint8Array(128);
-  LETTERS.forEach((letter, value) => { VALUES[letter.charCodeAt(0)] = value; });
+  /* Bytes from letters, as `headbook.site.letters` writes them. */
+  const UNFIT = [0, 10, 13, 34, 38, 60, 62, 92], PAIRS = 0x100, LAST = 0x500;
   /** @type {(text: string) => Uint8Array<ArrayBuffer>} */
   const unpacked = (text) => {
-    const groups = Math.ceil(text.length / 5), view = new DataView(new ArrayBuffer(4 * groups));
-    for (let group = 0; group < groups; group += 1) {
-      let number = 0;
-      for (let i = 5 * group; i < 5 * group + 5; i += 1) {
-        number = 85 * number + (i < text.length ? VALUES[text.charCodeAt(i)] : 84);
+    const found = new Uint8Array(2 * text.length); /* a letter is fourteen bits at most */
+    let size = 0, held = 0, bits = 0;
+    /** @type {(seven: number) => void} */
+    const add = (seven) => {
+      held = ((held & 255) << 7) | seven;
+      bits += 7;
+      if (bits < 8) return;
+      bits -= 8;
+      found[size++] = held >> bits;
+    };
+    for (let i = 0; i < text.length; i += 1) {
+      const code = text.charCodeAt(i);
+      if (code < 128) add(code);
+      else if (code >= LAST) add(UNFIT[code - LAST]);
+      else {
+        add(UNFIT[(code - PAIRS) >> 7]);
+        add(code & 127);
       }
-      view.setUint32(4 * group, number);
     }
-    return new Uint8Array(view.buffer, 0, 4 * groups - (5 * groups - text.length));
+    return found.slice(0, size);
   };
   /* What stood before in a block, put back; see `headbook.site.bundle.solid.thinned`. */
   /** @type {(part: Part) => number} */
@@ -155,10 +162,10 @@
   const run = async (src) => {
     const name = address(src);
     if (!stored.has(name)) throw new Error(`cannot load ${name}`);
-    const asking = window.headbook, found = await read(name); /* a page may have followed */
-    if (name.startsWith("assets/")) execute(found);
+    const asking = window.headbook, found = await content(name); /* a page may have followed */
+    if (name.startsWith("assets/")) execute(text(found));
     else {
-      const [data, value] = JSON.parse(found);
+      const [data, value] = asking.revived(found);
       asking.take(data, value);
     }
   };
@@ -212,7 +219,9 @@
       for (const element of body.querySelectorAll(`${selector}[${name}]`)) {
         const source = element.getAttribute(name) ?? "";
         if (source.startsWith("data:")) continue;
-        element.setAttribute(name, await picture(source.slice(own.length)));
+        const file = source.slice(own.length);
+        if (stored.has(file)) element.setAttribute(name, await picture(file));
+        else element.removeAttribute(name); /* the page's scripts draw it */
       }
     }
   };

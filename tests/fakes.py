@@ -13,6 +13,7 @@ from headbook.report.numbers.results import StackResults
 from headbook.study.manifest import SCHEMA, Manifest, ModelFacts
 from headbook.study.sentencedata import SentenceData
 from headbook.study.study import Study
+from headbook.study.summaries.positions import PositionSums
 from headbook.study.summaries.sums import (
     CorpusSums,
     HeadColumn,
@@ -107,7 +108,14 @@ def fake_results(
         n_heads=n_heads,
         causal=causal,
     )
-    sums = HeadSums(table, TopK.zero(1, 1), Reservoir.zero(1, 1), _found(sentences))
+    sums = HeadSums(
+        table,
+        TopK.zero(1, 1),
+        Reservoir.zero(1, 1),
+        PositionSums.zero(of),
+        TopK.zero(1, 1),
+        _found(sentences),
+    )
     corpus_sums = CorpusSums(heads={stack: sums}, tokens=_tokens(stack, tokens or {}, sentences))
     compared = {n: {stack: head_table(twin, sentences)} for n, twin in (twins or {}).items()}
     study = Study(manifest(of, sentences, model), corpus_sums, SentenceData(), compared)

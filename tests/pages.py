@@ -12,6 +12,8 @@ from urllib.parse import unquote, urlsplit
 from headbook.site.markup import values
 
 LATER = re.compile(r'<div data-later="(?P<place>\d+)" data-src="(?P<src>[^"]*)"></div>')
+TAG = re.compile(r"""<[a-z](?:[^<>"]|"[^"]*")*>""")
+BARE = re.compile(r"""( [\w:-]+)=(?:"([^"]*)"|([^\s"'=<>`]+)(?=[ >]))""")
 LINKS = ("href", "src", "data-src")
 LINK = re.compile(r"(?:https://(?:arxiv\.org/abs|doi\.org)/\S+)")  # addresses a page may lead to
 
@@ -61,8 +63,13 @@ def html_of(file: Path) -> str:
 
 
 def written_html(file: Path) -> str:
-    """The page as it was written."""
-    return file.read_bytes().decode("utf-8")
+    """The page as it was written, but for `quoted`."""
+    return quoted(file.read_bytes().decode("utf-8"))
+
+
+def quoted(html: str) -> str:
+    """The same with quotes around every attribute, those that a page leaves out, too."""
+    return TAG.sub(lambda tag: BARE.sub(r'\1="\2\3"', tag[0]), html)
 
 
 def _waiting(page: Path, match: "re.Match[str]") -> str:
@@ -118,5 +125,11 @@ def differing(one: Path, other: Path) -> list[str]:
 
 def data_file(file: Path) -> tuple[str, Any]:
     """Name and value of a data file."""
-    name, value = json.loads(values(file.read_text(encoding="ascii")))
+    text, _, behind = values(file.read_bytes().decode()).partition(b"\n")
+
+    def revived(found: dict[str, Any]) -> Any:
+        place = found.get("bytes")
+        return behind[slice(*place)] if isinstance(place, list) else found
+
+    name, value = json.loads(text, object_hook=revived)
     return name, value

@@ -122,14 +122,6 @@ def test_the_interval_covers_the_true_ratio_as_often_as_it_says(
     assert ((low <= truth) & (high >= truth)).mean() > 0.925
 
 
-def test_sums_of_an_older_study_are_taken_in() -> None:
-    """They did not count sentences whose numerator is not 0: all may have been."""
-    found = ratios(*sentences(1, 20))
-    old = Ratios(found.sums[:-1])
-    np.testing.assert_array_equal(old.total["present"], old.total["sentences"])
-    assert (old + found).sums.shape == found.sums.shape
-
-
 def test_a_cell_without_denominator_is_missing() -> None:
     n, d, half = sentences(2, 30)
     n[:, 0, 0] = d[:, 0, 0] = 0

@@ -17,7 +17,6 @@ from headbook.study.summaries.affinities import ANY, Affinities
 from headbook.study.toptokens import LEAST, TOP_TOKENS
 from looks import Look
 from naive_affinities import Values, affinities
-from test_exemplars import forget
 
 Folder = Callable[[str], Path]
 OPTIONS: dict[str, Any] = {
@@ -138,10 +137,3 @@ def test_where_not_all_have_room_the_frequent_ones_are_kept(
     np.testing.assert_allclose(few.sums, every.sums[..., often], atol=1e-12)
     monkeypatch.setattr(affinitytable, "MOST_PAIRS", 500)
     assert collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"].looked < len(TREES)
-
-
-def test_an_older_study_has_no_table(tiny_folder: Folder, tmp_path: Path) -> None:
-    file = treebank.write_trees(tmp_path / "trees.conllu")
-    collect(file, model=str(tiny_folder("bert")), **OPTIONS).save(tmp_path / "study")
-    forget(tmp_path / "study", "affinities", whole=True)
-    assert Study.load(tmp_path / "study").top_tokens.empty

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headbook.errors import StudyError
-from headbook.resources import DEMO_SHA256
+from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256
 from headbook.site.bundle.pack import TOP, pack
 from headbook.site.markup import values
 from headbook.study.anonymous import LOCAL, anonymous
@@ -86,7 +86,7 @@ def seen(name: str, content: bytes) -> Iterator[bytes]:
         for stream in STREAM.findall(content):
             yield zlib.decompressobj().decompress(stream) if stream[:1] == b"x" else stream
     if "/data/" in name and name.endswith(".js"):
-        yield values(content.decode()).encode()
+        yield values(content.decode())
     if name.endswith(".csv.gz"):
         yield gzip.decompress(content)
     if name.endswith(".parquet"):
@@ -162,9 +162,10 @@ def test_what_is_left_to_judge_is_told(telling: Path, tmp_path: Path) -> None:
     [
         (("bert-base-uncased", "0" * 40), "bert-base-uncased"),
         (("all-MiniLM-L6-v2", f"sha256:{DEMO_SHA256}"), "all-MiniLM-L6-v2"),
+        (("SmolLM2-135M-Instruct", f"sha256:{DEMO_CAUSAL_SHA256}"), "SmolLM2-135M-Instruct"),
         (("bert-base-uncased", f"sha256:{'0' * 64}"), LOCAL),
     ],
-    ids=["hub", "demo", "folder"],
+    ids=["hub", "demo", "demo-causal", "folder"],
 )
 def test_the_name_of_a_public_model_stays(
     small_site: Site, came: tuple[str, str], stays: str

@@ -3,7 +3,6 @@
 import base64
 import io
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from PIL import Image
 from fakes import Fake, fake_results
 from golden.refresh import STUDY
 from headbook.charts.base import images
-from headbook.charts.base.ink import STOPS, ink, ink_steps
+from headbook.charts.base.ink import COARSE, STEPS, STOPS, coarse, ink, ink_steps
 from headbook.charts.drawn.dots import interval_dot
 from headbook.charts.drawn.lines import APART, Line, layer_lines
 from headbook.pages.index.functions import functions
@@ -25,6 +24,7 @@ from headbook.pages.parts.menu import menu
 from headbook.pages.parts.page import SiteFacts
 from headbook.pages.widgets.atlas import atlas, mean_maps, tile_picture
 from headbook.pages.widgets.inspector import atlas_data, notable
+from headbook.report.findings.finding import Link
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults, results
 from headbook.site.pagewriter import PageWriter
@@ -59,6 +59,14 @@ def test_no_weight_is_no_ink_and_on_white_the_ramp_is_as_designed() -> None:
 
 def test_steps_run_with_the_square_root() -> None:
     assert ink_steps(np.array([0.0, 0.25, 1.0, np.nan])).tolist() == [0, 32, 63, 0]
+
+
+def test_few_steps_are_the_nearest_and_keep_both_ends() -> None:
+    steps = np.arange(STEPS, dtype=np.uint8)
+    few = coarse(steps)
+    assert len({*few.tolist()}) == COARSE
+    assert (few[0], few[-1]) == (0, STEPS - 1)
+    assert np.abs(few.astype(int) - steps).max() <= STEPS / COARSE / 2 + 0.5
 
 
 def test_a_sprite_holds_each_map_at_its_place_with_a_gap_between() -> None:
@@ -102,31 +110,9 @@ def test_tiles_are_the_mean_maps_of_the_study(own: StackResults) -> None:
         np.testing.assert_array_equal(alone, tile)
 
 
-def test_a_study_without_mean_maps_says_so_and_one_with_a_sample_shows_that(
-    own: StackResults,
-) -> None:
-    """As older versions stored them: the sample of variability, or not even that."""
-    older = without_positions(own.study)
-    (displayed,) = (atlas(r) for r in results(older).values())
-    assert displayed.side == 10
-    assert "sample" in displayed.about
-    bare = replace(
-        older, corpus_sums=replace(older.corpus_sums, sampled={}), made=own.study.head_tables
-    )
-    (displayed,) = (atlas(r) for r in results(bare).values())
-    assert not displayed.sheet
-    assert "before mean maps were kept" in displayed.about
-
-
-def without_positions(study: Study) -> Study:
-    heads = {name: replace(head, positions=None) for name, head in study.corpus_sums.heads.items()}
-    return replace(study, corpus_sums=replace(study.corpus_sums, heads=heads))
-
-
-def test_a_stored_study_of_an_older_version_has_an_overview() -> None:
+def test_a_stored_study_without_types_has_an_overview() -> None:
     found = results(Study.load(STUDY))
     page = overview_page(found, ())
-    assert not page.atlases[0].sheet
     assert not page.atlases[0].legend
     assert page.inspected is not None
     assert page.inspected.card.summary == "No role by these rules."
@@ -151,7 +137,8 @@ def test_who_does_what_is_supported_only_where_it_is_clear() -> None:
         HeadColumn("attention_to", View.RAW, "previous"): Fake([[0.1, 0.1]], 0.1, spread=0.5),
     }
     sink, previous = functions(fake_results(numbers))
-    assert (sink.name, sink.supported) == ("L0·H0", True)
+    assert isinstance(sink.behind, Link)
+    assert (sink.behind.text, sink.supported) == ("L0·H0", True)
     assert sink.value.startswith("80.0")
     assert sink.baseline == "uniform attention: 10.0\u202f%"
     assert not previous.supported
@@ -162,9 +149,11 @@ def test_who_does_what_is_supported_only_where_it_is_clear() -> None:
 def test_a_dot_stands_where_its_value_is() -> None:
     svg = interval_dot(0.5, 0.25, 0.75, 0.0, supported=True)
     assert 'cx="50.0%"' in svg
-    assert 'class="ends" x1="26.0%" x2="74.0%"' in svg
-    assert 'class="base" x1="2.0%" x2="2.0%"' in svg
-    assert 'class="ends"' not in interval_dot(0.5, np.nan, np.nan, np.nan, supported=False)
+    assert '<line x1="26.0%" x2="74.0%"/>' in svg
+    assert '<rect x="2.0%" width="2" height="16"/>' in svg
+    assert not {"<line", "<rect"} & set(
+        re.findall(r"<\w+", interval_dot(0.5, np.nan, np.nan, np.nan, supported=False))
+    )
 
 
 def test_names_of_lines_stand_apart_and_lines_stay_inside() -> None:

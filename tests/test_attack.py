@@ -101,8 +101,9 @@ def kinds(site: Path) -> dict[str, set[tuple[str, frozenset[str]]]]:
 def test_hostile_texts_make_no_element_and_no_attribute(two: Two) -> None:
     hostile, harmless = kinds(two.hostile), kinds(two.harmless)
     notes = {("a", frozenset({"href", "rel"})), ("p", frozenset()), ("a", frozenset({"rel"}))}
+    blank = {("i", frozenset({"class", "data-i"}))}  # a token with one inside stays whole
     for kind, rows in hostile.items():
-        assert rows - harmless[kind] - notes == set(), kind
+        assert rows - harmless[kind] - notes - blank == set(), kind
 
 
 @pytest.mark.slow
@@ -151,8 +152,8 @@ def test_file_names_never_come_from_texts(two: Two) -> None:
 @pytest.mark.slow
 def test_data_files_cannot_be_left_and_hold_every_text(two: Two) -> None:
     for file in (two.hostile / "data").rglob("*.js"):
-        content = file.read_text(encoding="ascii")
-        assert not set("<>&") & set(content)
+        content = file.read_bytes().decode()
+        assert not set("<>&\r\0") & set(content)
         assert re.fullmatch(r'headbook\.(take|packed)\("[\w-]+",(\{.*\}|"[^"\\]+")\);\n', content)
     lines = (two.hostile / "data/exemplars.jsonl").read_text(encoding="ascii").splitlines()
     texts = {json.loads(line)["texts"]["source"] for line in lines}

@@ -1,6 +1,5 @@
 """The picture of all heads in a browser; access to the page, and a list of 1,024 heads."""
 
-import base64
 import math
 import re
 import shutil
@@ -204,9 +203,9 @@ def large(encoder_site: Site, tmp_path: Path) -> Callable[[], Path]:
         ]
         (folder / "data" / "headlist.js").write_text(script("headlist", listed))
         numbers = np.random.default_rng(1).random(LARGE)
-        ends = base64.b64encode(numbers.astype("<f4").tobytes()).decode()
+        ends = numbers.astype("<f4").tobytes()
         packed = {
-            "value": base64.b64encode(numbers.astype("<f8").tobytes()).decode(),
+            "value": numbers.astype("<f8").tobytes(),
             "low": ends,
             "high": ends,
             "thin": "0" * LARGE,

@@ -332,4 +332,7 @@ def test_the_program_works_as_a_process(small_site: Site, tmp_path: Path) -> Non
     expected, *progress = good.stderr.splitlines()
     assert re.match(r"the site will take about \d+ MB: 8 head pages", expected)
     stages = {line.partition(":")[0] for line in progress}
-    assert stages == {"corpus", "sample", "sentences", "overview, while the rest is made", "pages"}
+    assert stages == {
+        "corpus", "sample", "sentences", "importance", "importance, fast",
+        "overview, while the rest is made", "pages",
+    }  # fmt: skip

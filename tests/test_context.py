@@ -378,7 +378,7 @@ def test_a_model_outside_the_hook_has_rows_only_and_says_so(
 ) -> None:
     of = run(tiny_folder("mpnet"), treebank.write_trees(tmp_path / "a.conllu"))
     gaps = {gap.key: gap.what for gap in of.manifest.gaps}
-    assert gaps[Lack.OUTPUTS] == "what heads write (values)"
+    assert gaps[Lack.OUTPUTS] == "head outputs (values)"
     found = results(of)["self"]
     assert found.has("row_similarity", View.RAW, "all")
     assert not found.has("context_similarity", View.RAW, "all")

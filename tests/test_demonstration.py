@@ -14,7 +14,8 @@ import headbook
 import treebank
 from bare import Bare
 from headbook.collection.collect import collect
-from headbook.pages.demonstration.page import Claim, DemonstrationPage, demonstration_page
+from headbook.pages.demonstration.page import DemonstrationPage, demonstration_page
+from headbook.pages.parts.table import Row
 from headbook.report.numbers.results import results
 from headbook.study.sentencedata import DEMONSTRATION
 from headbook.study.study import Study
@@ -141,7 +142,7 @@ def test_it_is_stored_and_a_study_of_two_parts_shows_the_first(
         1 + one.manifest.counts["sentences"],
     }
     assert page_of(both).number == 1
-    assert page_of(both).rows == page_of(one).rows
+    assert page_of(both).means == page_of(one).means
 
 
 def page_of(found: Study) -> DemonstrationPage:
@@ -152,7 +153,7 @@ def page_of(found: Study) -> DemonstrationPage:
 
 def reported(
     study: Study, cosines: list[float], ranks: list[float], kept: list[float]
-) -> list[Claim]:
+) -> list[Row]:
     """The stories of both computations, all tokens alike."""
     values = {"cosine": cosines, "rank": ranks, "kept": kept}
     n = len(study.sentence_data.sentences[0].texts[Side.SOURCE].pieces)
@@ -165,7 +166,7 @@ def reported(
     ]
     table = pd.DataFrame(rows, columns=[*DEMONSTRATION])
     sentence_data = replace(study.sentence_data, demonstration=table)
-    return [*page_of(replace(study, sentence_data=sentence_data)).claims]
+    return [*page_of(replace(study, sentence_data=sentence_data)).claims.rows]
 
 
 NAN = float("nan")
@@ -178,8 +179,12 @@ def test_stories_hold_where_their_rules_do(study: Callable[..., Study]) -> None:
     found = study("bert")
     for values, holds in (((EARLY, JUMP, HUMP), True), ((LATE, SLIDE, RISE), False)):
         for claim in reported(found, *values):
-            assert [verdict.holds for verdict in claim.verdicts] == [holds] * 2, claim.text
-    drift, jump, churn = (s.verdicts[0].numbers for s in reported(found, EARLY, JUMP, HUMP))
+            assert [text(cell).startswith("holds: ") for cell in claim.cells] == [holds] * 2, (
+                claim.name
+            )
+    drift, jump, churn = (
+        text(s.cells[0]).partition(": ")[2] for s in reported(found, EARLY, JUMP, HUMP)
+    )
     assert drift == "falls by 0.30 a layer up to layer 2, rises by 0.05 after"
     assert jump == "2.00 in the last layer, 0.00 before"
     assert churn.startswith("80.0\u202f% replaced in layer 2; 10.0\u202f% in layer 1")
@@ -187,8 +192,8 @@ def test_stories_hold_where_their_rules_do(study: Callable[..., Study]) -> None:
 
 def test_two_layers_are_too_few_for_a_story(study: Callable[..., Study]) -> None:
     page = page_of(study("bert"))
-    assert [claim.verdicts for claim in page.claims] == [()] * 3
-    assert len(page.rows) == 2
+    assert [text(c) for row in page.claims.rows for c in row.cells] == ["– (too few layers)"] * 6
+    assert len(page.means.rows) == 2
 
 
 @pytest.mark.slow
@@ -198,7 +203,7 @@ def test_the_page_is_written_and_methods_lead_to_it(
     headbook.render(study("bert"), tmp_path / "site")
     html = html_of(tmp_path / "site" / "demonstration.html")
     page = page_of(study("bert"))
-    for line in page.rows:
+    for line in page.means.rows:
         assert all(text(cell) in text_of(html) for cell in line.cells)
     assert "too few layers" in text_of(html)
     assert 'href="demonstration.html"' in html_of(tmp_path / "site" / "methods.html")

@@ -21,7 +21,7 @@ from headbook import pages as views
 from headbook.cli import main as cli
 from headbook.config import Config
 from headbook.metrics import all_metrics, base
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import Page, StackSection
 from sites import Site
 
 TEXT = {file: read(file) for file in DOCUMENTS}
@@ -297,8 +297,11 @@ def test_every_field_of_a_page_is_explained(kind: type[Any]) -> None:
     text = kind.__doc__ or ""
     assert text
     assert not text.startswith(f"{kind.__name__}("), "made by dataclass itself"
-    inherited = {field.name for field in dataclasses.fields(Page)} if issubclass(kind, Page) else ()
-    own = {field.name for field in dataclasses.fields(kind)} - set(inherited)
+    inherited = {
+        field.name for base in (Page, StackSection) if base in kind.__mro__[1:]
+        for field in dataclasses.fields(base)
+    }  # fmt: skip
+    own = {field.name for field in dataclasses.fields(kind)} - inherited
     if "Attributes:" in text or len(own) > 5 or issubclass(kind, Page):
         missing = {name for name in own if not re.search(rf"\b{name}\b", text)}
         assert missing == set()

@@ -68,8 +68,8 @@ def test_factorised_embeddings_are_compared_where_they_enter_the_first_layer(
 ) -> None:
     """Through the map that stands there, though both widths may be the same."""
     found = study(tiny_folder(family), "the cat sees dogs.\na bird sings.\n", tmp_path)
-    (gap,) = [gap for gap in found.manifest.gaps if gap.what.startswith("space")]
-    assert gap.what == "space raw (source side)"
+    (gap,) = [gap for gap in found.manifest.gaps if gap.what.startswith("comparison")]
+    assert gap.what == "comparison with token embedding (source side)"
     assert gap.why.endswith("they do not share a space")
     assert found.manifest.failed == ()
     name = "original encoding of a token = what enters layer 0"

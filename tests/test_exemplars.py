@@ -1,13 +1,10 @@
 """Which sentences a head's page shows: as plain loops rank them, whatever the batches."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import safetensors.numpy
-from safetensors import safe_open
 
 import treebank
 from bare import Bare, given
@@ -135,31 +132,3 @@ def test_splits_change_no_ranking(tiny_folder: Folder, tmp_path: Path) -> None:
         for rank, index, score in found.pop(Ranking.VARIABILITY):
             assert score == pytest.approx(every[rank, index], abs=1e-6)
         same(found, {ranking: expected[ranking] for ranking in found})
-
-
-def test_an_older_study_has_the_rankings_that_it_stored(
-    tiny_folder: Folder, tmp_path: Path
-) -> None:
-    file = treebank.write_trees(tmp_path / "trees.conllu")
-    study = collect(file, model=str(tiny_folder("bert")), **OPTIONS)
-    study.save(tmp_path / "study")
-    forget(tmp_path / "study", "massive")
-    old = Study.load(tmp_path / "study")
-    assert old.corpus_sums.heads["self"].massive is None
-    assert (study + old).corpus_sums.heads["self"].massive is None
-    assert Ranking.MASS not in {e.ranking for e in (study + old).sentence_data.exemplars}
-
-
-def forget(folder: Path, name: str, *, whole: bool = False) -> None:
-    """Take one kind of sums out of a stored study, as if it was never collected.
-
-    Args:
-        whole: of the survey itself, not of the sums of heads.
-    """
-    file = folder / "arrays.safetensors"
-    with safe_open(file, framework="numpy") as opened:
-        reported = json.loads(opened.metadata()["layout"])
-    arrays = safetensors.numpy.load_file(file)
-    for sums in [reported["corpus_sums"]] if whole else reported["corpus_sums"]["heads"].values():
-        del sums[name]
-    file.write_bytes(safetensors.numpy.save(arrays, metadata={"layout": json.dumps(reported)}))

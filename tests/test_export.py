@@ -1,6 +1,5 @@
 """The files of a site hold the numbers of its study, documented column by column."""
 
-import base64
 import csv
 import gzip
 import hashlib
@@ -19,9 +18,10 @@ from hypothesis import strategies as st
 
 from headbook.listing import LIST
 from headbook.site import export
-from headbook.site.markup import LEGIBLE, from_letters, letters, script, values
+from headbook.site.letters import UNFIT, from_letters, letters
+from headbook.site.markup import LEGIBLE, script
 from headbook.study.manifest import SCHEMA
-from pages import data_file
+from pages import data_file, written_html
 from sites import Site
 
 TABLES = (*export.TABLES,)
@@ -104,7 +104,7 @@ def test_every_column_is_documented_in_order(any_site: Site, name: str) -> None:
 
 
 def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
-    page = (any_site.folder / "data.html").read_text()
+    page = written_html(any_site.folder / "data.html")
     for file in (any_site.folder / "data").iterdir():
         if file.is_file() and file.suffix != ".js" and file.name != LIST:
             assert f'href="data/{file.name}"' in page
@@ -158,7 +158,7 @@ def test_maps_of_heads_are_the_bytes_of_the_study(any_site: Site) -> None:
         called, maps = data_file(any_site.folder / f"data/heads/{name}.js")
         assert called == name
         found = maps[f"{exemplar.ranking}-{exemplar.rank}"]
-        cells = np.frombuffer(base64.b64decode(found["weights"]), np.uint8)
+        cells = np.frombuffer(found["weights"], np.uint8)
         assert cells.tolist() == exemplar.attention.ravel().tolist()
         sides = (found.get("queries", found["keys"]), found["keys"])
         assert tuple(len(side["pieces"]) for side in sides) == exemplar.attention.shape
@@ -166,7 +166,7 @@ def test_maps_of_heads_are_the_bytes_of_the_study(any_site: Site) -> None:
 
 def test_every_script_of_data_can_stand_in_a_page(any_site: Site) -> None:
     for file in sorted((any_site.folder / "data").rglob("*.js")):
-        assert not set("<>&") & set(file.read_text(encoding="ascii")), file
+        assert not set("<>&") & set(file.read_bytes().decode()), file
         data_file(file)
 
 
@@ -212,19 +212,31 @@ def test_a_large_table_is_compressed_and_holds_the_same(
     assert packed.read_bytes() == first
 
 
-@pytest.mark.parametrize("value", [[1, "é</script>"], {"a": ["<&>" * LEGIBLE, 0.25]}])
-def test_a_data_file_gives_back_what_it_holds(value: Any) -> None:
+@pytest.mark.parametrize(
+    "value",
+    [[1, "é</script>"], {"a": ["<&>" * LEGIBLE, 0.25]}, {"10": b"\n<", "9": [b"", {"bytes": 1}]}],
+)
+def test_a_data_file_gives_back_what_it_holds(value: Any, tmp_path: Path) -> None:
     text = script("name", value)
-    assert text.startswith("headbook.packed(" if len(str(value)) > LEGIBLE else "headbook.take(")
-    assert "<" not in text
-    assert json.loads(values(text)) == ["name", value]
+    packed = len(str(value)) > LEGIBLE or "bytes" in str(value)
+    assert text.startswith("headbook.packed(" if packed else "headbook.take(")
+    assert not set("<&>") & set(text)
+    (tmp_path / "name.js").write_bytes(text.encode())
+    assert data_file(tmp_path / "name.js") == ("name", value)
 
 
 @given(st.binary(max_size=40))
 def test_letters_give_back_their_bytes_and_mean_nothing_to_html(content: bytes) -> None:
     text = letters(content)
     assert from_letters(text) == content
-    assert not set("<>&'\"\\") & set(text)
+    assert not {*map(chr, UNFIT)} & set(text)
+    assert len(text.encode()) <= 8 / 7 * len(content) + 2
+
+
+@pytest.mark.parametrize("text", ["<", "\n", "é", "\u0508", "\ud800", "a\r"])
+def test_other_letters_are_no_bytes(text: str) -> None:
+    with pytest.raises(ValueError, match="letters that stand for bytes"):
+        from_letters(text)
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])

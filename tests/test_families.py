@@ -148,9 +148,9 @@ def test_an_unknown_family_lacks_what_lies_behind_its_attention_alone(
     """Compared with one of the table that adds no positions at its input either."""
     unknown, known = study("phi"), study("gpt_neox")
     gaps = [{gap.what for gap in each.manifest.gaps} for each in (unknown, known)]
-    assert gaps[0] - gaps[1] == {"state mid", "values and their output projection"}
+    assert gaps[0] - gaps[1] == {"states after attention", "values and their output projection"}
     assert gaps[1] <= gaps[0]
-    why = next(gap.why for gap in unknown.manifest.gaps if gap.what == "state mid")
+    why = next(gap.why for gap in unknown.manifest.gaps if gap.what == "states after attention")
     assert "'phi'" in why
     assert "table" in why
     assert set(unknown.tokens["state"]) == {"out"}
@@ -169,7 +169,7 @@ def test_a_family_outside_the_hook_says_what_is_missing(
     manifest = study(name).manifest
     gaps = {gap.what: gap.why for gap in manifest.gaps}
     assert "output_attentions" in gaps["queries, keys and values"]
-    assert f"'{name}'" in gaps["state mid"]
+    assert f"'{name}'" in gaps["states after attention"]
     assert manifest.model.attention == "eager, as returned"
     assert all(check.passed for check in manifest.checks)
 

@@ -14,11 +14,16 @@ import vl_convert
 
 from headbook.charts import Figure, occurrence_paths
 from headbook.charts.vega import draw
+from headbook.pages.index.page import overview_page
+from headbook.pages.metric.page import metric_pages, study_metrics
 from headbook.pages.parts.page import SiteFacts
+from headbook.report.numbers.results import results
 from headbook.report.wording import label_name, unbroken
 from headbook.site import latex
 from headbook.site.export import figure_files
+from headbook.site.pagewriter import figures_of
 from headbook.site.papers.figures import study_figures
+from headbook.site.site import across_pages
 from headbook.study.study import Study
 from pages import elements, html_of, text_of
 from pdfs import things, unpacked
@@ -213,6 +218,24 @@ def test_numbers_of_tokens_have_the_digits_of_the_table(small_site: Site) -> Non
     there = {r["value"] for r in table if r["metric"] == "cosine_to_input" and r["position"] == "1"}
     assert set(found) <= there
     assert len(found) > 1
+
+
+def test_the_overview_waits_for_no_chart(small_site: Site) -> None:
+    found = results(small_site.study)
+    pages = [*metric_pages(found, study_metrics(found))]
+    waiting = [figure for page in (*pages, *across_pages(found)) for figure in figures_of(page)]
+    files = {c.files for s in overview_page(found, pages).stacks for c in s.curves if c.files}
+    assert files
+    assert files <= {figure.name for figure in waiting}
+    assert not [figure.name for figure in waiting if "_chart" in vars(figure)]
+    first = waiting[0]
+    spec, picture = first.spec, first.svg
+    assert "_chart" in vars(first)
+    first.forget()
+    assert first.interactive
+    assert first.svg == picture
+    assert "_chart" not in vars(first)  # what was asked for did not need it
+    assert first.spec == spec
 
 
 @pytest.mark.parametrize("text", ["=1+1", "@SUM(A1)", "-a", "+a"])

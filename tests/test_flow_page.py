@@ -189,8 +189,8 @@ def test_last_states_in_words() -> None:
         "(token 2)).",
         "Highest share of own input: “cat” (token 2), 90\u202f% (10\u202f% “cat” (token 1)).",
     )
-    assert [row.token for row in found.rows] == ["0 [CLS]", "1 cat", "2 cat"]
-    assert found.rows[0].cells == (("100\u202f%", ""),)
+    assert [row.name for row in found.table.rows] == ["0 [CLS]", "1 cat", "2 cat"]
+    assert [*map(text_of_cell, found.table.rows[0].cells)] == ["100\u202f%", ""]
 
 
 def test_measured_ratios_come_first_and_pictures_run_to_their_largest_share() -> None:
@@ -211,7 +211,7 @@ def test_long_sentences_show_their_first_tokens() -> None:
     n = MOST_TOKENS + 5
     found = sources({"half": np.eye(n, dtype=np.uint8) * 255}, text(*"x" * n))
     assert found is not None
-    assert (len(found.rows), found.cut) == (MOST_TOKENS, 5)
+    assert (len(found.table.rows), found.cut) == (MOST_TOKENS, 5)
     assert len(found.mixtures[0].rows) == MOST_TOKENS
 
 

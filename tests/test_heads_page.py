@@ -1,6 +1,5 @@
 """The list of heads holds the numbers of the study, and its answers follow from them."""
 
-import base64
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +20,7 @@ from headbook.pages.heads.headvalues import Column, columns, first_columns, list
 from headbook.pages.heads.page import HeadsPage, heads_page
 from headbook.pages.heads.questions import ASKED
 from headbook.report.findings import CHOICE, REPORT, Link
-from headbook.report.numbers import effects
+from headbook.report.numbers import changes
 from headbook.report.numbers.headrelations import HeadRelations, head_relations
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults, results
@@ -36,10 +35,10 @@ from sites import Site
 pytestmark = pytest.mark.slow
 
 
-def decoded(packed: Mapping[str, str]) -> tuple[np.ndarray[Any, Any], ...]:
+def decoded(packed: Mapping[str, bytes]) -> tuple[np.ndarray[Any, Any], ...]:
     """Value, low and high of a column."""
     kinds = {"value": "<f8", "low": "<f4", "high": "<f4"}
-    return tuple(np.frombuffer(base64.b64decode(packed[k]), kind) for k, kind in kinds.items())
+    return tuple(np.frombuffer(packed[k], kind) for k, kind in kinds.items())
 
 
 def page_of(site: Site) -> HeadsPage:
@@ -92,7 +91,7 @@ def test_what_is_lost_without_a_head_is_a_column_with_estimates_marked(any_site:
     value, low, high = decoded(packed)
     removals = any_site.study.corpus_sums.removals
     assert removals is not None
-    target, by = effects.primary(removals), effects.scale(removals)
+    target, by = changes.primary(removals), changes.scale(removals)
     mean = table[(table["replacement"] == "mean") & (table["target"] == target)]
     place = ["stack", "layer", "head"]
     exact, guess = (

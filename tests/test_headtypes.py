@@ -224,19 +224,8 @@ def test_heads_of_random_models_have_types_by_the_same_rules(
         for each in found.values():
             assert each is not None
             assert 1 <= len(each.parts) <= 2
-            assert each.shares.exact
             if not stack.stack.crosses:
                 assert sum(each.shares.parts.values()) == pytest.approx(1, abs=1e-5)
-
-
-def test_a_study_of_an_older_version_has_types_from_its_offset_profile(
-    make: Callable[..., Study],
-) -> None:
-    asked = ("offset_profile", "sink_share", "relative_entropy", "pattern", "attention_to")
-    (stack,) = results(make("bert", asked)).values()
-    found = [head_kind for head_kind in head_types(stack).values() if head_kind is not None]
-    assert len(found) == 8
-    assert not any(each.shares.exact for each in found)
 
 
 def test_without_the_share_of_the_sink_there_is_no_type(make: Callable[..., Study]) -> None:

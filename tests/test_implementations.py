@@ -20,7 +20,6 @@ from headbook.analysis.arithmetic import Floats
 from headbook.attention import compiled
 from headbook.attention import tensorsums as plain
 from headbook.attention.frame import Frame, Scope
-from headbook.charts.base.images import base64_of
 from headbook.pages.widgets.instance import text_data
 from headbook.report import wording
 from headbook.site.papers.weights import Axis, StoredMap, Weighting
@@ -45,6 +44,7 @@ IN_PAGE = {
     })""",
     "words": """(data) => {
         const { mapOf, seen } = window.headbook.weights;
+        data.weights = Uint8Array.from(data.weights);
         const { columns, values } = seen(mapOf(data), "nosink", "words");
         return [columns.length, [...values].map((value) => (Number.isNaN(value) ? 0 : value))];
     }""",
@@ -169,7 +169,7 @@ def test_pages_write_the_same_numbers_and_add_up_the_same_words(
     page = open_page(next((encoder_site.folder / "heads").glob("*.html")))
     for case in CASES:
         data = {"keys": text_data(case.displayed), "causal": case.causal, "norms": []}
-        data["weights"] = base64_of(case.steps)
+        data["weights"] = case.steps.ravel().tolist()
         columns, values = page.evaluate(IN_PAGE["words"], data)
         np.testing.assert_allclose(
             case.of_words(np.array(values).reshape(-1, columns)), case.answer

@@ -272,10 +272,10 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
         )
         mine = table[table["head"] == head.head]
         assert mine["change"].is_monotonic_decreasing
-        shown = mine[(mine["rank"] <= 5) | (mine["rank"] > 10)]
-        assert [token.token for token in without.tokens] == [*shown["token"]]
-        assert [token.sentence for token in without.tokens] == [*shown["sentence"]]
-        assert shown["before"].between(0, 1).all()
+        listed = mine[(mine["rank"] <= 5) | (mine["rank"] > 10)]
+        assert [token.token for token in without.tokens] == [*listed["token"]]
+        assert [token.sentence for token in without.tokens] == [*listed["sentence"]]
+        assert listed["before"].between(0, 1).all()
         assert "the median" in without.tokens[-1].rank
 
 

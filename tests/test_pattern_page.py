@@ -32,8 +32,7 @@ from sites import make_study
 from views import Marks, views_of
 
 METRICS = (
-    "pattern,block_ratio,variability,attention_to,offset_profile,confidence,sink_share,"
-    "sink_norm_share"
+    "pattern,block_ratio,variability,attention_to,type_shares,confidence,sink_share,sink_norm_share"
 )
 Make = Callable[..., Study]
 

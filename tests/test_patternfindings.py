@@ -10,6 +10,7 @@ import pytest
 
 import tiny
 import treebank
+from headbook.metrics.patterns.type_shares import PARTS
 from headbook.pages.patterns.patternfindings import Discussion, discussions
 from headbook.pages.patterns.withoutthem import without_them
 from headbook.report.numbers.headtypes import head_types
@@ -76,8 +77,12 @@ def chosen(study: Study) -> Callable[..., StackResults]:
     """Four heads: two sinks, a previous-token head, a mixed one; of the rest no type is known."""
 
     def of(**more: list[float]) -> StackResults:
-        offsets = {-1: [0.2, 0.2, 0.9, 0.2], -6: [0.4, 0.4, 0.1, 0.4], 6: [0.4, 0.4, 0.0, 0.4]}
-        numbers = {("offset_profile", str(k)): offsets.get(k, [0.0] * 4) for k in range(-32, 33)}
+        shares = dict.fromkeys(PARTS, [0.0] * 4) | {
+            "previous": [0.2, 0.2, 0.9, 0.2],
+            "before": [0.4, 0.4, 0.1, 0.4],
+            "after": [0.4, 0.4, 0.0, 0.4],
+        }
+        numbers = {("type_shares", part): share for part, share in shares.items()}
         numbers |= {("pattern", label): [0.2] * 4 for label in ("spread", "column", "offset")}
         numbers["attention_to", "first"] = [0.6, 0.1, 0.1, 0.1]
         numbers["attention_to", "separator"] = [0.1, 0.5, 0.0, 0.1]

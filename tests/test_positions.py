@@ -1,15 +1,12 @@
 """Mean attention by position: as plain loops have it, whatever the batches, stored and merged."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 from numpy.typing import NDArray
-from safetensors import safe_open
 
 import treebank
 from bare import Bare, given
@@ -107,28 +104,3 @@ def test_a_stack_of_many_heads_keeps_fewer_positions() -> None:
         for n in (23, 24)
     )
     assert [kept_positions(few), kept_positions(many)] == [12, 8]
-
-
-def test_a_study_of_an_older_version_has_none_and_adds_to_none(
-    tiny_folder: Folder, tmp_path: Path
-) -> None:
-    """What such a version stored: no word of positions."""
-    file = treebank.write_trees(tmp_path / "trees.conllu")
-    study = collect(file, model=str(tiny_folder("bert")), **OPTIONS)
-    study.save(tmp_path / "study")
-    forget(tmp_path / "study")
-    old = Study.load(tmp_path / "study")
-    assert old.corpus_sums.heads["self"].positions is None
-    assert (study + old).corpus_sums.heads["self"].positions is None
-    assert old.heads.equals(study.heads)
-
-
-def forget(folder: Path) -> None:
-    """Take positions out of a stored study."""
-    file = folder / "arrays.safetensors"
-    with safe_open(file, framework="numpy") as opened:
-        reported = json.loads(opened.metadata()["layout"])
-    arrays = safetensors.numpy.load_file(file)
-    for sums in reported["corpus_sums"]["heads"].values():
-        del sums["positions"]
-    file.write_bytes(safetensors.numpy.save(arrays, metadata={"layout": json.dumps(reported)}))

@@ -1,6 +1,5 @@
 """Queries and keys that studies keep give the weights that the model itself computes."""
 
-import base64
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -286,16 +285,12 @@ def test_pages_get_every_number(made: Made) -> None:
     for layer, data in found.items():
         kept = study.sentence_data.queries_and_keys["decoder", 1, layer]
         for name in ("queries", "keys", "added"):
-            numbers = np.frombuffer(_bytes(data[name]), "<f4")
+            numbers = np.frombuffer(data[name], "<f4")
             assert (numbers == vars(kept)[name].ravel()).all()
-        assert [*_bytes(data["seen"])] == kept.seen.ravel().tolist()
+        assert [*data["seen"]] == kept.seen.ravel().tolist()
         assert math.isclose(data["scaling"], float(kept.scaling), rel_tol=0)
         assert (data["heads"], data["width"]) == (kept.queries.shape[0], kept.queries.shape[2])
         assert data["keyHeads"] == len(kept.keys)
-
-
-def _bytes(text: str) -> bytes:
-    return base64.b64decode(text)
 
 
 def test_a_sentence_without_exact_weights_has_no_files(made: Made) -> None:

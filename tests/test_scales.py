@@ -11,10 +11,6 @@ from headbook.charts.base.ink import DIVERGING, STOPS
 from headbook.charts.base.paper import files
 
 
-def rgb(colour: str) -> str:
-    return "rgb({}, {}, {})".format(*(int(colour[i : i + 2], 16) for i in (1, 3, 5)))
-
-
 def mapped(values: Sequence[float], ends: tuple[float, float]) -> Figure:
     rows = pd.DataFrame({"head": range(len(values)), "layer": 0, "value": values})
     rows = rows.assign(view="raw", label="", low=rows["value"], high=rows["value"])
@@ -36,8 +32,8 @@ def test_cells_have_the_colours_of_the_design(
     for svg in (mapped(values, ends).svg, files(mapped(values, ends))[".svg"].decode()):
         group = re.search(r'<g class="ink">.*?</g>', svg)
         assert group is not None
-        found = re.findall(r'fill="(rgb[^"]*)"', group[0])
-        assert found == [rgb(stop) for stop in stops]
+        found = re.findall(r'fill="(#[^"]*)"', group[0])
+        assert found == [*stops]
 
 
 def test_numbers_on_cells_change_their_ink_with_the_cell() -> None:

@@ -21,6 +21,7 @@ from headbook.study.exemplars import Choice, most_cited
 from headbook.study.sentencedata import STEPS, HeadName, Ranking
 from pages import data_file
 from sites import Site
+from tabled import text
 
 AXIS_NAME = re.compile(r'<text transform="translate\(([\d.]+),16\)">(\w+)</text>')
 CITED = re.compile(r'href="\.\./(sentences/\d+\.html)')
@@ -196,7 +197,8 @@ def test_nearest_tokens_of_the_first_chosen_token_stand_there(encoder_site: Site
         & (near["rank"] <= ENTRIES)
     ]
     near = near[near["space"] == near["space"].iloc[0]].sort_values(["layer", "rank"])
-    displayed = [cell for row in stack.entries.rows for cell in row.cells]
+    cells = [cell for row in stack.entries.table.rows for cell in row.cells]
+    displayed = [tuple(text(cell).split(" ")) for cell in cells]
     values = zip(near["neighbour"], map(number, near["cosine"]), strict=True)
     assert displayed == [*values]
 

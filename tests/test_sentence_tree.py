@@ -12,6 +12,7 @@ from headbook.study.sentencedata import StoredText
 from headbook.terms import Side
 from pages import elements, html_of, written_html
 from sites import Site
+from tabled import text as text_of_cell
 from treebank import TREES, Gold
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -88,14 +89,14 @@ def replace_form(word: Gold, number: int) -> Gold:
 
 
 def test_the_table_says_the_same() -> None:
-    rows = made(of_gold(TREES[0])).rows
-    assert [(row.number, row.word, row.relation, row.head) for row in rows] == [
-        (1, "Fisherman", "nsubj", "2 sees"),
-        (2, "sees", "root", "–"),
-        (3, "the", "det", "5 bird"),
-        (4, "small", "amod", "5 bird"),
-        (5, "bird", "obj", "2 sees"),
-        (6, ".", "punct", "2 sees"),
+    rows = made(of_gold(TREES[0])).table.rows
+    assert [(row.name, *map(text_of_cell, row.cells[1:])) for row in rows] == [
+        ("1 Fisherman", "nsubj", "2 sees"),
+        ("2 sees", "root", "–"),
+        ("3 the", "det", "5 bird"),
+        ("4 small", "amod", "5 bird"),
+        ("5 bird", "obj", "2 sees"),
+        ("6 .", "punct", "2 sees"),
     ]
 
 
@@ -108,13 +109,13 @@ def test_texts_from_right_to_left_are_drawn_from_right_to_left(mark: str) -> Non
     words = sorted(texts(tree)["words"], key=lambda word: -word[1])
     assert [word for word, _ in words] == ["הילד", "ראה", "כלב"]
     assert sorted(arcs(tree)) == sorted([("ראה", "הילד"), ("ראה", "כלב")])
-    assert [row.word for row in tree.rows] == ["הילד", "ראה", "כלב"]
+    assert [row.name.split()[1] for row in tree.table.rows] == ["הילד", "ראה", "כלב"]
 
 
 def test_long_texts_are_cut() -> None:
     n = MOST_WORDS + 7
     tree = made(stored_text([(f"w{i}", i - 1, "dep") for i in range(n)]))
-    assert (len(tree.rows), tree.cut) == (MOST_WORDS, 7)
+    assert (len(tree.table.rows), tree.cut) == (MOST_WORDS, 7)
     assert len(arcs(tree)) == MOST_WORDS - 1
     assert made(stored_text([("w", -1, "root")])).cut == 0
 
@@ -139,7 +140,7 @@ def test_pages_of_annotated_sentences_have_their_tree(encoder_site: Site) -> Non
         assert "tree-source" not in written_html(file)  # it waits until it is opened
         [figure] = [e for e in elements(html, "figure") if e.attributes.get("id") == "tree-source"]
         assert figure
-        words = re.findall(r'<th scope="row"><bdi>(.*?)</bdi></th><td>', html)
+        words = re.findall(r'<th scope="row">\d+ <bdi>(.*?)</bdi></th><td>', html)
         assert words == [word.form for word in TREES[number - 1]]
 
 

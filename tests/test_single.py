@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import naive_instances as naive
-from headbook.charts import Link, attention_lines, attention_map, files
+from headbook.charts import AttentionLine, attention_lines, attention_map, files
 from headbook.errors import ConfigError
 from headbook.pages.parts.page import SiteFacts
 from headbook.report.numbers.results import results
@@ -208,7 +208,7 @@ def test_tokens_of_any_script_stand_inside_their_picture() -> None:
     size = len(SCRIPTS)
     seen = np.tri(size, dtype=bool)
     weights = np.where(seen, np.linspace(0, 1, size * size).reshape(size, size), np.nan)
-    links = [Link(0, 1, 0.5), Link(6, 2, 1.0)]
+    links = [AttentionLine(0, 1, 0.5), AttentionLine(6, 2, 1.0)]
     both = (
         attention_map("a", "Map.", SCRIPTS, SCRIPTS, weights=weights, about="weight"),
         attention_lines("b", "Lines.", SCRIPTS, SCRIPTS[:3], links, about="weight"),

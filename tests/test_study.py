@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
@@ -17,11 +19,22 @@ from safetensors import safe_open
 from headbook.collection.collect import collect
 from headbook.errors import OutputError, StudyError
 from headbook.study.manifest import Manifest
+from headbook.study.storage import arrays
 from headbook.study.study import Study
 from headbook.study.summaries.packing import Packed, pack, unpack
 from headbook.terms import Side
 from treebank import write_trees
 
+PEAK = """
+import resource, sys
+from pathlib import Path
+from headbook.study.storage import arrays
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
+found = arrays(Path(sys.argv[1]))
+print((peak() - before) * 1024 / sum(array.nbytes for array in found.values()))
+"""
 FRAMES = ("heads", "layers", "controls", "tokens", "nearest")
 METRICS = "attention_to,pos_received,cosine_to_input,vocabulary_rank,nearest_tokens"
 # The last sentence of the first file comes again in the second.
@@ -272,3 +285,15 @@ def test_an_old_study_is_replaced_with_force_only(
     assert Study.load(copied).manifest.inputs == first.manifest.inputs
     second.save(copied, force=True)
     assert Study.load(copied).manifest.inputs == second.manifest.inputs
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere peaks are told in other units")
+def test_arrays_are_not_twice_in_memory_while_they_are_read(tmp_path: Path) -> None:
+    given = {f"part{number}": np.full((1 << 22,), number, np.float32) for number in range(20)}
+    safetensors.numpy.save_file(given, tmp_path / "all")
+    found = arrays(tmp_path / "all")
+    assert found.keys() == given.keys()
+    assert all((found[name] == value).all() for name, value in given.items())
+    asked = [sys.executable, "-c", PEAK, str(tmp_path / "all")]
+    peak = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert float(peak) < 1.5

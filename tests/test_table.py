@@ -7,8 +7,10 @@ import pytest
 from headbook.charts import Drawing
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import DASH, Content, Mark, Row, Table, Title, words
+from headbook.pages.parts.text import Token
 from headbook.report.findings import Link
 from headbook.site.pagewriter import PageWriter
+from pages import quoted
 
 HEAD = Link("L0·H1", "heads/L00-H01.html")
 LINKED = '<a href="../heads/L00-H01.html">L0·H1</a>'
@@ -20,7 +22,7 @@ def written(macro: str, **given: object) -> str:
     """What a macro writes on a page one folder below the site's root."""
     text = '{% import "macros.html" as m with context %}{{ m.' + macro + " }}"
     environment = PageWriter(Path(), "", {}).environment
-    return environment.from_string(text).render(root="../", **given)
+    return quoted(environment.from_string(text).render(root="../", **given))
 
 
 @pytest.mark.parametrize(
@@ -85,3 +87,15 @@ def test_long_tables_are_written_with_few_letters() -> None:
 def test_empty_parts_of_words_are_left_out() -> None:
     assert words("a", "", Mark("", "small")).parts == ("a",)
     assert words(Mark("a", "b"), " ", HEAD).text == "a L0·H1"
+
+
+def test_plain_tokens_stand_together_and_those_with_a_blank_alone() -> None:
+    """Scripts part what has no class at its blanks."""
+    tokens = [Token(0, "", "new york", False), Token(1, " ", "is", False)]
+    tokens += [Token(2, " ", "big", False), Token(3, "", ".", False)]
+    tokens += [Token(4, " ", "[SEP]", True), Token(5, " ", "so", False)]
+    html = written("text(tokens)", tokens=tokens).strip()
+    assert html == (
+        '<span class="text" dir="auto"><i class="t" data-i="0">new york</i> <i>is big</i><i>.</i> '
+        '<i class="t special" data-i="4" dir="ltr">[SEP]</i> <i>so</i></span>'
+    )

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from headbook import collect
 from headbook.errors import InputError
 from headbook.inputs import NO_HEAD, Sentence, open_corpus
+from headbook.pages.parts.page import gap_texts
 
 
 def row(i: int | str, form: str, head: int | str = "_", **other: str) -> str:
@@ -161,3 +163,22 @@ def test_a_fault_is_told_in_one_line_with_its_place(tmp_path: Path, name: str) -
         read(tmp_path, *lines, "")
     assert str(error.value).startswith(message)
     assert "\n" not in str(error.value)
+
+
+def test_annotation_that_is_not_universal_is_told(tmp_path: Path) -> None:
+    """What nobody counts must not go unseen; a subtype counts as its relation."""
+    file = tmp_path / "a.conllu"
+    lines = [
+        row(1, "C", 0, upos="ATOM", relation="root"),
+        row(2, ">>", 1, upos="SYM", relation="arrow"),
+        row(3, "C", 1, upos="ATOM", relation="dep:map"),
+        row(4, "O", 1, relation="map"),
+    ]
+    file.write_text("\n".join(lines))
+    with open_corpus([file]) as corpus:
+        assert corpus.files[0].foreign_tags == ("ATOM",)
+        assert corpus.files[0].foreign_relations == ("arrow", "map")
+    study = collect([file], annotator="none", metrics="relation_accuracy")
+    texts = gap_texts(study.manifest.gaps)
+    assert any(text.startswith("tags ATOM: not among the 17 parts of speech") for text in texts)
+    assert any(text.startswith("relations arrow, map: not among the relations") for text in texts)

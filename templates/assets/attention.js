@@ -8,7 +8,7 @@
 
   /* What pages leave to scripts: a line that says what is pointed at, and what opens below. */
   /** @type {(article: HTMLElement) => { details: HTMLDetailsElement, stage: HTMLElement,
-     told: HTMLElement }} */
+     statusLine: HTMLElement }} */
   const partsOf = (article) => {
     let details = article.querySelector("details");
     if (!details) {

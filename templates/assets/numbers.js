@@ -36,12 +36,11 @@
   };
 
   /* Numbers of all heads: values in 64 bits, ends of intervals in 32. */
-  const { bytes } = window.headbook;
   /** @type {NumberFormats["unpacked"]} */
   const unpacked = ({ value, low, high, thin, guess = "" }) => ({
-    value: new Float64Array(bytes(value).buffer),
-    low: new Float32Array(bytes(low).buffer),
-    high: new Float32Array(bytes(high).buffer),
+    value: new Float64Array(value.buffer),
+    low: new Float32Array(low.buffer),
+    high: new Float32Array(high.buffer),
     thin: [...thin].map((few) => few === "1"),
     guess: [...guess].map((each) => each === "1"),
   });

@@ -2,16 +2,15 @@
 /* From queries and keys to a row of weights: products, scaling, what the model adds, softmax. The
    mathematics alone, nothing here touches the page. */
 (() => {
-  const { bytes } = window.headbook;
-  /** @type {(text: string) => Float32Array} */
-  const floats = (text) => new Float32Array(bytes(text).buffer);
+  /** @type {(bytes: Uint8Array<ArrayBuffer>) => Float32Array} */
+  const floats = (bytes) => new Float32Array(bytes.buffer);
 
   /* A layer's file, read once. */
   /** @type {(data: NeuronsData) => Layer} */
   const layerOf = (data) => {
     data.read = data.read || {
       ...data, queries: floats(data.queries), keys: floats(data.keys),
-      added: floats(data.added), seen: bytes(data.seen),
+      added: floats(data.added), seen: data.seen,
     };
     return data.read;
   };

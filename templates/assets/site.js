@@ -33,37 +33,53 @@
     return element;
   };
 
-  /* Data files call headbook.take(name, value), or the other one with the value's JSON,
-     deflated. */
-  /** @type {Headbook["bytes"]} */
-  const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
-  /* Bytes from letters of base 85, as `headbook.site.markup.letters` writes them. */
-  const LETTERS = [
-    ..."0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%,()*+-;.=:?@^_`{|}~",
-  ];
-  const VALUES = new Uint8Array(128);
-  LETTERS.forEach((letter, value) => { VALUES[letter.charCodeAt(0)] = value; });
+  /* Data files call headbook.take(name, value), or the other one with the value deflated. */
+  /* Bytes from letters, as `headbook.site.letters` writes them. */
+  const UNFIT = [0, 10, 13, 34, 38, 60, 62, 92], PAIRS = 0x100, LAST = 0x500;
   /** @type {(text: string) => Uint8Array<ArrayBuffer>} */
   const unpacked = (text) => {
-    const groups = Math.ceil(text.length / 5), view = new DataView(new ArrayBuffer(4 * groups));
-    for (let group = 0; group < groups; group += 1) {
-      let number = 0;
-      for (let i = 5 * group; i < 5 * group + 5; i += 1) {
-        number = 85 * number + (i < text.length ? VALUES[text.charCodeAt(i)] : 84);
+    const found = new Uint8Array(2 * text.length); /* a letter is fourteen bits at most */
+    let size = 0, held = 0, bits = 0;
+    /** @type {(seven: number) => void} */
+    const add = (seven) => {
+      held = ((held & 255) << 7) | seven;
+      bits += 7;
+      if (bits < 8) return;
+      bits -= 8;
+      found[size++] = held >> bits;
+    };
+    for (let i = 0; i < text.length; i += 1) {
+      const code = text.charCodeAt(i);
+      if (code < 128) add(code);
+      else if (code >= LAST) add(UNFIT[code - LAST]);
+      else {
+        add(UNFIT[(code - PAIRS) >> 7]);
+        add(code & 127);
       }
-      view.setUint32(4 * group, number);
     }
-    return new Uint8Array(view.buffer, 0, 4 * groups - (5 * groups - text.length));
+    return found.slice(0, size);
+  };
+  /* A value from its JSON; of bytes that stand behind the JSON's line this says where. */
+  /** @type {Headbook["revived"]} */
+  const revived = (content) => {
+    const line = content.indexOf(10), end = line < 0 ? content.length : line;
+    const text = new TextDecoder().decode(content.subarray(0, end));
+    if (line < 0) return JSON.parse(text);
+    const behind = content.subarray(line + 1);
+    return JSON.parse(text, (_, value) => (
+      Array.isArray(value?.bytes) ? behind.slice(...value.bytes) : value));
   };
   /** @type {(text: string) => Promise<unknown>} */
-  const inflated = (text) => {
+  const inflated = async (text) => {
     const stream = new Blob([unpacked(text)]).stream();
-    return new Response(stream.pipeThrough(new DecompressionStream("deflate"))).json();
+    const content = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
+    return revived(new Uint8Array(await content.arrayBuffer()));
   };
   /** @type {Map<string, any>} */
   const taken = new Map(); /* values, or promises of them */
-  /** @type {Pick<Headbook, "take" | "packed">} */
+  /** @type {Pick<Headbook, "take" | "packed" | "revived">} */
   const taking = {
+    revived,
     take: (name, value) => taken.set(name, value),
     packed: (name, text) => taken.set(name, inflated(text)),
   };
@@ -119,7 +135,7 @@
   /** @type {Headbook["folded"]} */
   const folded = (text) => text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
   Object.assign(window.headbook, {
-    root, all, one, make, svg, load, use, offer, hash, link, apart, folded, bytes, targetOf, REACH,
+    root, all, one, make, svg, load, use, offer, hash, link, apart, folded, targetOf, REACH,
     nearest,
   });
 
@@ -318,9 +334,17 @@
     else details.addEventListener("toggle", fill, { once: true });
   };
 
-  /* Tokens of a text without a number follow the one before. */
+  /* Tokens of a text without marks stand together where blanks alone part them; those without a
+     number follow the one before. */
+  /** @type {(run: HTMLElement) => void} */
+  const parted = (run) => {
+    const [first, ...others] = (run.textContent ?? "").split(" ");
+    run.textContent = first;
+    run.after(...others.flatMap((token) => [" ", make("i", {}, token)]));
+  };
   /** @type {(text: HTMLElement) => void} */
   const startText = (text) => {
+    all("i:not([class])", text).forEach(parted);
     let place = 0;
     for (const token of all("i", text)) {
       place = Number(token.dataset.i ?? place);

@@ -61,6 +61,7 @@
       });
       super(stack, list, marks, exact);
       this.neurons = neurons;
+      this.few = "few" in box.dataset;
       this.columns = columns;
       this.image = one(".field img", box);
       this.still = this.image.getAttribute("src") ?? "";
@@ -102,6 +103,7 @@
       });
       super(stack, tiles, links, true);
       this.neurons = neurons;
+      this.few = true;
       this.columns = tiles.length;
       this.images = links.map((link) => one("img", link));
       this.stills = this.images.map((image) => image.getAttribute("src") ?? "");

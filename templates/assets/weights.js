@@ -4,7 +4,6 @@
    where there is nothing to see: the sink that is left out, keys that come later. */
 (() => {
   const STEPS = 255;
-  const { bytes } = window.headbook;
   /** @type {Weights["total"]} */
   const total = (row) => row.reduce((sum, value) => (value > 0 ? sum + value : sum), 0);
   /** @type {(value: number) => boolean} */
@@ -15,10 +14,9 @@
   const mapOf = (data, place = 0) => {
     const queries = data.queries || data.keys, { keys, causal } = data;
     const n = keys.pieces.length, size = queries.pieces.length * n;
-    data.bytes = data.bytes || bytes(data.weights);
     return {
       queries, keys, causal, made: {},
-      steps: data.bytes.subarray(place * size, (place + 1) * size),
+      steps: data.weights.subarray(place * size, (place + 1) * size),
       norms: data.norms.slice(place * n, (place + 1) * n),
     };
   };

@@ -385,7 +385,7 @@
         /** @type {(i: number) => string} */
         const one = (i) => drawing.paintSheet([made[i]], 1, scale);
         grid.paint(
-          switches.changed()
+          switches.changed() || grid.few
             ? grid.marks[0].closest(".over")
               ? drawing.paintSheet(made, grid.columns, scale)
               : "few"

@@ -31,12 +31,6 @@ class Ratios:
 
     sums: Floats
 
-    def __post_init__(self) -> None:
-        """Take in studies of versions that did not count ``present``: all that take part."""
-        if len(self.sums) == len(FIELDS) - 1:
-            there = self.sums[FIELDS.index("sentences")][None]
-            object.__setattr__(self, "sums", np.concatenate([self.sums, there]))
-
     @classmethod
     def zero(cls, *cells: int) -> Self:
         """No sentences yet."""

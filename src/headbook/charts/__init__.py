@@ -4,7 +4,7 @@ from headbook.charts.base.drawing import Drawing
 from headbook.charts.base.paper import files
 from headbook.charts.base.render import Figure, Picture, columnar, runtime
 from headbook.charts.base.unchecked import unchecked
-from headbook.charts.drawn.attention import Link, attention_lines, attention_map
+from headbook.charts.drawn.attention import AttentionLine, attention_lines, attention_map
 from headbook.charts.drawn.profile import Bar, offset_profile
 from headbook.charts.drawn.trees import Arc, arc_diagram, bracket_diagram
 from headbook.charts.vega.draw import heat_map, layer_curve
@@ -19,10 +19,10 @@ from headbook.charts.vega.trajectories import BASELINE, trajectories
 __all__ = [
     "BASELINE",
     "Arc",
+    "AttentionLine",
     "Bar",
     "Drawing",
     "Figure",
-    "Link",
     "Picture",
     "arc_diagram",
     "attention_lines",

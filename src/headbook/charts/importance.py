@@ -12,12 +12,12 @@ from headbook.charts.base.render import (
     GREY,
     ORANGE,
     PURPLE,
-    Figure,
+    Chart,
     drawn,
     finished,
+    on_demand,
     ramp,
 )
-from headbook.charts.vega.scatter import AXIS
 
 CELL = 26  # pixels of a head in the map
 ENDS = (420, 240)  # width and height of curves
@@ -25,12 +25,12 @@ SIDE = 300  # pixels of a plot of two numbers
 MARKS = {"removable": "○", "harmful": "×", "undecided": "?"}
 INKS = (BLUE, ORANGE, GREEN, PURPLE)
 RANDOM = "random order"
+PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
 TICKS = [0, 0.2, 0.4, 0.6, 0.8, 1]
 
 
-def effect_map(
-    name: str, caption: str, rows: pd.DataFrame, *, title: str, domain: tuple[float, float]
-) -> Figure:
+@on_demand
+def effect_map(rows: pd.DataFrame, *, title: str, domain: tuple[float, float]) -> Chart:
     """One number for each head; a line across those that are estimated.
 
     Args:
@@ -69,12 +69,11 @@ def effect_map(
         .encode(text="mark:N", color=alt.value("currentColor"))
     )
     chart = alt.layer(cells, lines, marks).properties(width=alt.Step(CELL), height=alt.Step(CELL))
-    return finished(chart, name, caption, rows, interactive=False)
+    return finished(chart, rows, interactive=False)
 
 
-def compared_effects(
-    name: str, caption: str, rows: pd.DataFrame, *, titles: Sequence[str]
-) -> Figure:
+@on_demand
+def compared_effects(rows: pd.DataFrame, *, titles: Sequence[str]) -> Chart:
     """A point for each head that has two numbers, beside the line where both are equal.
 
     Args:
@@ -84,7 +83,7 @@ def compared_effects(
     table, rows = rows, drawn(rows)
     ends = [float(rows[["x", "y"]].min().min()), float(rows[["x", "y"]].max().max())]
     x, y = (
-        axis(f"{place}:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=AXIS)
+        axis(f"{place}:Q", title=title, scale=alt.Scale(zero=True, nice=True), axis=PLAIN)
         for axis, place, title in zip((alt.X, alt.Y), "xy", titles, strict=True)
     )
     series = list(dict.fromkeys(rows["series"]))
@@ -101,10 +100,11 @@ def compared_effects(
     numbers = [alt.Tooltip(f"{text}:Q", format=".3~g") for text in "xy"]
     dots = dots.encode(x=x, y=y, color=colour, tooltip=[*about, *numbers])
     chart = alt.layer(line.encode(x=x, y=y), dots).properties(width=SIDE, height=SIDE)
-    return finished(chart, name, caption, table, interactive=False)
+    return finished(chart, table, interactive=False)
 
 
-def pruning_curves(name: str, caption: str, rows: pd.DataFrame, *, title: str) -> Figure:
+@on_demand
+def pruning_curves(rows: pd.DataFrame, *, title: str) -> Chart:
     """Change of a target against the share of heads that is removed.
 
     Args:
@@ -137,4 +137,4 @@ def pruning_curves(name: str, caption: str, rows: pd.DataFrame, *, title: str) -
         y=y, tooltip=[alt.Tooltip("order:N"), alt.Tooltip("share:Q", format="%"), *numbers]
     )
     chart = alt.layer(band, line).properties(width=ENDS[0], height=ENDS[1])
-    return finished(chart, name, caption, table, interactive=False)
+    return finished(chart, table, interactive=False)

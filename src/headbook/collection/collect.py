@@ -70,6 +70,7 @@ def collect(
             revision=config.revision,
             device=config.device,
             dtype=config.dtype,
+            tokenizer=config.tokenizer,
             verbose=config.verbose,
         )
         limit = config.max_length or model.limit

@@ -8,6 +8,7 @@ from headbook.model.model import Model
 from headbook.model.vocabulary.embedding import Embedding
 from headbook.model.vocabulary.lens import Lens, NoLens
 from headbook.passes.demonstration import NEEDED, refusal
+from headbook.report.wording import SPACES, STATES
 from headbook.study.gaps import Gap, Lack
 from headbook.terms import Side, Space, State
 from headbook.text.rarity import Rarity
@@ -55,7 +56,7 @@ def _architecture(model: Model, architecture: Architecture) -> Iterator[Gap]:
         )
     elif architecture.family is None:
         yield Gap(
-            f"state {State.MID}", "",
+            f"states {STATES[State.MID]}", "",
             f"where attention blocks of '{kind}' end is not in the table of architectures",
         )  # fmt: skip
 
@@ -76,8 +77,8 @@ def _spaces(embeddings: Mapping[Side, Embedding], metrics: Iterable[Metric]) -> 
     for side, embedding in embeddings.items():
         if embedding.missing:
             spaces = embedding.vocabulary.spaces if embedding.vocabulary else ()
-            lacks = " and ".join(f"space {space}" for space in Space if space not in spaces)
-            what = lacks if spaces else "vocabulary metrics"
+            lacking = (f"comparison with {SPACES[x]}" for x in Space if x not in spaces)
+            what = " and ".join(lacking) if spaces else "vocabulary metrics"
             yield Gap(f"{what} ({side} side)", "", embedding.missing)
 
 

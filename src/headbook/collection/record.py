@@ -1,6 +1,8 @@
 """How a study was made, for its manifest."""
 
 import importlib.metadata
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headbook import __version__
@@ -17,6 +19,12 @@ from headbook.text.rarity import NONE
 if TYPE_CHECKING:
     from headbook.collection.run import Run
 
+FOREIGN = {
+    "foreign_tags": "not among the 17 parts of speech of Universal Dependencies; their words count "
+    "as untagged",
+    "foreign_relations": "not among the relations of Universal Dependencies; name them as subtypes "
+    "of one of these ('dep:name'), and they count as that",
+}
 LIBRARIES = ("torch", "transformers", "tokenizers", "spacy", "numpy", "pandas", "wordfreq")
 
 
@@ -36,6 +44,8 @@ def manifest_of(
         annotators[Side.TARGET] = run.encoder.targets.name
     # What a path or a short name stands for, never the path itself.
     named = {"model": run.model.name, "annotator": run.annotator.name}
+    if run.config.tokenizer is not None and Path(run.config.tokenizer).is_dir():
+        named["tokenizer"] = Path(run.config.tokenizer).resolve().name
     named["target_annotator"] = run.encoder.targets.name
     rarities = {side: rarity.name for side, rarity in run.encoder.rarities.items()}
     named["language"] = rarities[Side.SOURCE]
@@ -58,7 +68,7 @@ def manifest_of(
         versions={name: importlib.metadata.version(name) for name in LIBRARIES},
         checks=checks,
         checked_sentences=checked,
-        gaps=gaps,
+        gaps=(*gaps, *_foreign(run)),
         roundings=rounded,
     )
 
@@ -69,6 +79,14 @@ def _annotation(run: "Run") -> str:
     if all(own):
         return "as in the input (CoNLL-U)"
     return f"as in the CoNLL-U files, else {run.annotator.name}" if any(own) else run.annotator.name
+
+
+def _foreign(run: "Run") -> Iterator[Gap]:
+    """Annotation of the files that is not of Universal Dependencies, and so is not counted."""
+    for kind, why in FOREIGN.items():
+        names = {name for file in run.corpus.files for name in getattr(file, kind)}
+        if names:
+            yield Gap(f"{kind.removeprefix('foreign_')} {', '.join(sorted(names))}", "", why)
 
 
 def _model_facts(run: "Run") -> ModelFacts:
@@ -88,6 +106,8 @@ def _model_facts(run: "Run") -> ModelFacts:
         attention=_reading(run.architecture),
         missing=model.weights.missing,
         unexpected=model.weights.unexpected,
+        stored=model.weights.stored,
+        bits=model.weights.bits,
     )
 
 

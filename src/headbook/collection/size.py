@@ -18,13 +18,13 @@ from headbook.text.baselines import twins
 FAR = 1.5  # times a size: beyond what a prediction is wrong by
 SITE = 1_500_000  # scripts, style, the overview and its like
 METRIC, METRIC_STACK = 20_000, 17_000  # a metric's page, and its charts by stack
-HEAD, VALUE = 30_000, 2_200  # a head's page; one of its numbers on pages, in tables and charts
+HEAD, VALUE = 26_000, 2_200  # a head's page; one of its numbers on pages, in tables and charts
 TWIN = 0.3  # times that for each model that it is compared with
-EXEMPLAR, PAIR = 1_200, 0.8  # on a head's page, and a weight of its map
+EXEMPLAR, PAIR = 1_100, 0.7  # on a head's page, and a weight of its map
 OTHERS = 3  # exemplars that every head has beside its strongest
-SENTENCE, OTHER = 30_000, 12_000  # the page of a sentence with all heads, and of any other
-WEIGHT, STATE = 1.2, 400  # of such a sentence: a weight of a head, and a token in a layer
-BASE64 = 4 / 3
+SENTENCE, OTHER = 28_000, 11_000  # the page of a sentence with all heads, and of any other
+WEIGHT, STATE = 1.0, 400  # of such a sentence: a weight of a head, and a token in a layer
+LETTERS = 8 / 7  # letters of scripts' data for a byte
 LENGTH = 32  # tokens of a sentence, where none is known
 
 
@@ -119,4 +119,4 @@ def _sentence(stack: Stack, lengths: Mapping[Side, int]) -> float:
 def _neurons(stack: Stack, lengths: Mapping[Side, int]) -> float:
     """The queries and keys behind its weights, where they are not too many to be kept."""
     size = querykeys.size(stack, lengths[stack.queries], lengths[stack.keys])
-    return size * BASE64 if size <= querykeys.MOST_BYTES else 0
+    return size * LETTERS if size <= querykeys.MOST_BYTES else 0

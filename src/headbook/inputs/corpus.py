@@ -2,6 +2,7 @@
 
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,9 +12,10 @@ from typing import Self
 from headbook.errors import InputError, OutputError
 from headbook.inputs.readers import read_csv, read_jsonl, read_parquet, read_text
 from headbook.inputs.records import Blank, Record, Records
-from headbook.inputs.sentence import Sentence
+from headbook.inputs.sentence import NO_HEAD, Sentence
 from headbook.inputs.treebank import read_conllu
 from headbook.resources import sha256
+from headbook.terms import RELATIONS, UPOS, known_relation
 from headbook.workspace import temporary
 
 STDIN = "-"
@@ -38,6 +40,8 @@ class InputFile:
         name: how pages and the manifest call it: the file's own name, never its folder.
         sha256: hash of its bytes.
         sentences, blank: sentences it holds and blank lines that were skipped.
+        foreign_tags, foreign_relations: names in its own annotation that are none of `UPOS` and
+            `RELATIONS`, in alphabetical order.
     """
 
     name: str
@@ -45,6 +49,8 @@ class InputFile:
     sha256: str
     sentences: int
     blank: int
+    foreign_tags: tuple[str, ...] = ()
+    foreign_relations: tuple[str, ...] = ()
 
 
 class Corpus:
@@ -109,7 +115,9 @@ def _check(name: str, keep: ExitStack) -> InputFile:
     try:
         if not path.is_file():
             raise InputError(name, None, came="no such file", expected="a file that exists")
-        records = list(map(type, _records(path, file_name)))
+        seen = _Seen()
+        for record in _records(path, file_name):
+            seen.add(record)
     except OSError as error:
         raise InputError(
             name, None, came=str(error.strerror), expected="a file that can be read"
@@ -118,9 +126,27 @@ def _check(name: str, keep: ExitStack) -> InputFile:
         name=file_name,
         path=path,
         sha256=sha256(path),
-        sentences=records.count(Record),
-        blank=records.count(Blank),
+        sentences=seen.kinds[Record],
+        blank=seen.kinds[Blank],
+        foreign_tags=tuple(sorted(seen.tags - {"", *UPOS})),
+        foreign_relations=tuple(sorted(seen.relations - {"", *RELATIONS})),
     )
+
+
+class _Seen:
+    """What the records of a file are, and how their words are annotated."""
+
+    def __init__(self) -> None:
+        self.kinds: Counter[type] = Counter()
+        self.tags: set[str] = set()
+        self.relations: set[str] = set()
+
+    def add(self, record: Record | Blank) -> None:
+        self.kinds[type(record)] += 1
+        for word in (isinstance(record, Record) and record.words) or ():
+            self.tags.add(word.upos)
+            if word.head != NO_HEAD:
+                self.relations.add(known_relation(word.relation))
 
 
 def _spool(keep: ExitStack) -> Path:

@@ -62,7 +62,7 @@ class Need(StrEnum):
     CAUSAL = "queries that see earlier tokens only"
     VALUES = "values and their output projection"
     FREQUENCIES = "word frequencies"
-    OUTPUTS = "what heads write (values)"
+    OUTPUTS = "head outputs (values)"
     HEAD = "a language-model head"
     PASSAGES = "texts of several sentences"
 

@@ -21,16 +21,23 @@ from transformers import (
 )
 
 
-def with_head(folder: Path, config: Any, dtype: torch.dtype) -> tuple[Any, dict[str, Any], str]:
+def with_head(
+    folder: Path, config: Any, dtype: torch.dtype, gguf: str | None = None
+) -> tuple[Any, dict[str, Any], str]:
     """The network with its head, or without one that the checkpoint does not have.
 
     Encoder-decoders keep their head in any case: what writes their targets needs one.
+
+    Args:
+        gguf: name of the file in the folder that holds all weights; None where safetensors do.
 
     Returns:
         Network, loading report, and why there is no head.
     """
     # The products of all experts at once do not know float64.
     more = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
+    file = {"gguf_file": gguf, "ignore_mismatched_sizes": True}  # they are reported, and refused
+    weights = {"use_safetensors": True} if gguf is None else file
 
     def load(loader: Any) -> tuple[Any, dict[str, Any]]:
         pair: tuple[Any, dict[str, Any]] = loader.from_pretrained(
@@ -38,9 +45,9 @@ def with_head(folder: Path, config: Any, dtype: torch.dtype) -> tuple[Any, dict[
             config=config,
             dtype=dtype,
             attn_implementation="eager",
-            use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
+            **weights,
             **more,
         )
         return pair

@@ -2,44 +2,46 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
+from io import StringIO
 from typing import Any
 
 import huggingface_hub
 import torch
-from huggingface_hub.errors import HFValidationError
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.utils import logging
 
 from headbook.errors import ModelError
 from headbook.model import hook
+from headbook.model.checkpoint import Checkpoint, find
 from headbook.model.families import text_config
 from headbook.model.loading import with_head
 from headbook.model.names import Names
 from headbook.randomness import own_randomness
-from headbook.resources import demo_model, sha256
 
-DEMO = "demo"
 DEFAULT_LIMIT = 512  # tokens; attention grows with the square
 UNLIMITED = 1_000_000  # tokenizers without a limit name an astronomical one
 
-FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
+WEIGHTS = ("missing", "unexpected")  # what transformers reports of loading
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What the checkpoint and the architecture did not have in common.
+    """How a checkpoint stores weights, and what it and the architecture do not have in common.
 
     Attributes:
         missing: parameters the checkpoint lacks; they are random.
         unexpected: parameters of the checkpoint that this model does not use.
+        stored: number formats of a GGUF file; empty for safetensors.
+        bits: those of most weights in that file, where they are quantised; else 0.
     """
 
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
+    stored: str = ""
+    bits: int = 0
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class Model:
     """A loaded model, in evaluation mode.
 
     Attributes:
-        name: hub id, or the folder's own name.
-        revision: commit of a hub model; hash of the weights of a folder.
+        name: hub id, or the own name of a folder or file.
+        revision: commit of a hub model; hash of the weights of a folder or file.
         network: the whole model, with its language-model head where the checkpoint has one (for
             encoder-decoders always).
         body: the part that is run: ``network`` without a head, where it has one.
@@ -96,42 +98,80 @@ def load_model(
     revision: str | None = None,
     device: str = "auto",
     dtype: str = "float32",
+    tokenizer: str | None = None,
     verbose: bool = False,
 ) -> Model:
     """Load a model for reading its attention.
 
     Args:
-        name: ``demo``, a local folder or a hub id. Weights come from safetensors only, and no
-            code of the model's repository is ever run.
+        name: ``demo``, ``demo-causal``, a local folder, a GGUF file or a hub id. Weights come from
+            safetensors or GGUF only, and no code of the model's repository is ever run.
         revision: branch, tag or commit of a hub model.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         dtype: name of a torch floating-point type.
+        tokenizer: folder or hub id of another tokenizer than the model's own.
 
     Raises:
         ModelError: in one line, what is missing and what to do.
     """
-    folder, name, text = _resolve(name, revision)
     hook.register()
-    with _quiet(verbose), _explained(name):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        network, report, headless = with_head(folder, config, getattr(torch, dtype))
-        network.set_attn_implementation(hook.NAME)  # stays "eager" where it is not supported
+    with _quiet(verbose):
+        found = find(name, revision)
+        with _explained(found.name, gguf=found.gguf is not None):
+            words = _tokenizer(found, tokenizer)
+            network, weights, headless = _network(found, getattr(torch, dtype))
+            network.set_attn_implementation(hook.NAME)  # stays "eager" where it is not supported
+    if tokenizer is not None:
+        _check_ids(found.name, network, words)
     place = pick_device(device)
     network.eval().requires_grad_(requires_grad=False).to(place)
     return Model(
-        name=name,
-        revision=text,
+        name=found.name,
+        revision=found.revision,
         network=network,
-        tokenizer=tokenizer,
-        limit=_limit(network, tokenizer),
+        tokenizer=words,
+        limit=_limit(network, words),
         device=place,
-        weights=Weights(
-            missing=tuple(sorted(report["missing_keys"])),
-            unexpected=tuple(sorted(report["unexpected_keys"])),
-        ),
+        weights=weights,
         headless=headless,
     )
+
+
+def _tokenizer(found: Checkpoint, other: str | None) -> Any:
+    if found.gguf is not None and other is None:
+        return found.gguf.tokenizer()
+    return AutoTokenizer.from_pretrained(other or found.folder, trust_remote_code=False)
+
+
+def _network(found: Checkpoint, dtype: torch.dtype) -> tuple[Any, Weights, str]:
+    """Network, what it and its checkpoint did not have in common, and why there is no head."""
+    gguf = found.gguf
+    if gguf is None:
+        config = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
+        network, report, headless = with_head(found.folder, config, dtype)
+        missing, unexpected = (tuple(sorted(report[f"{part}_keys"])) for part in WEIGHTS)
+        return network, Weights(missing, unexpected), headless
+    network, report, headless = with_head(found.folder, gguf.configuration(), dtype, gguf.path.name)
+    if report["mismatched_keys"]:
+        raise ValueError(
+            f"{min(report['mismatched_keys'])[0]} has another shape than the file says"
+        )
+    if report["missing_keys"]:
+        raise ValueError(f"{min(report['missing_keys'])} is not in the file")
+    gguf.check(network)
+    unread = gguf.unread(network)
+    unused = (f"{unread:,} numbers that transformers does not read",) if unread else ()
+    return network, Weights((), unused, gguf.stored, gguf.bits), headless
+
+
+def _check_ids(name: str, network: Any, tokenizer: Any) -> None:
+    """A tokenizer of another model may give tokens that this one does not have."""
+    most, rows = len(tokenizer), network.get_input_embeddings().weight.shape[0]
+    if most > rows:
+        raise ModelError(
+            f"model '{name}': its tokenizer has {most:,} entries, its embedding {rows:,}; expected "
+            "the tokenizer that the model was trained with (--tokenizer)"
+        )
 
 
 def untrained(model: Model, seed: int) -> Model:
@@ -163,42 +203,20 @@ def pick_device(device: str) -> torch.device:
     return torch.device(device)
 
 
-def _resolve(name: str, revision: str | None) -> tuple[Path, str, str]:
-    """The folder of a model, the name to show and the revision to record."""
-    if name == DEMO:
-        return (
-            demo_model(),
-            "all-MiniLM-L6-v2",
-            f"sha256:{sha256(demo_model() / 'model.safetensors')}",
-        )
-    folder = Path(name)
-    if folder.is_dir():
-        files = sorted(folder.glob("*.safetensors"))
-        digest = hashlib.sha256("".join(map(sha256, files)).encode()).hexdigest()
-        return folder, folder.resolve().name, f"sha256:{digest}"
-    try:
-        path = huggingface_hub.snapshot_download(
-            name, revision=revision, allow_patterns=FILES, ignore_patterns=["*/*"]
-        )
-    except (OSError, ValueError, HFValidationError) as error:
-        raise ModelError(
-            f"model '{name}': neither a folder nor a hub model that can be reached "
-            f"({type(error).__name__}); expected 'demo', a local folder or a hub id"
-        ) from error
-    return Path(path), name, Path(path).name
-
-
 @contextmanager
-def _explained(name: str) -> Iterator[None]:
+def _explained(name: str, *, gguf: bool) -> Iterator[None]:
     """Turn what transformers raises while loading into one line."""
     try:
         yield
     except (OSError, ValueError, KeyError, ImportError, RuntimeError, AttributeError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise ModelError(
-            f"model '{name}': {first}; expected config.json, a tokenizer and safetensors weights "
-            "of an architecture that transformers itself knows"
-        ) from error
+        expected = (
+            "a GGUF file whose architecture and quantisation transformers can read"
+            if gguf
+            else "config.json, a tokenizer and safetensors weights of an architecture that "
+            "transformers itself knows"
+        )
+        raise ModelError(f"model '{name}': {first}; expected {expected}") from error
 
 
 @contextmanager
@@ -213,7 +231,8 @@ def _quiet(verbose: bool) -> Iterator[None]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with redirect_stderr(StringIO()):  # dequantising draws a bar that asks nobody
+            yield
     finally:
         logger.setLevel(level)
         if bars:

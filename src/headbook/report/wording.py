@@ -38,6 +38,12 @@ SPACES = {
     Space.POSITIONAL: "token + position embedding",
     Space.RAW: "token embedding",
 }
+TOKEN_CLASSES = {
+    "all": "all tokens",
+    "content": "content words",
+    "function": "function words",
+    "special": "special tokens",
+}
 STACKS = {
     "self": "self-attention",
     "encoder": "encoder self-attention",
@@ -92,13 +98,18 @@ def number(value: float, *, share: bool = False, like: float | None = None) -> s
 
 def percent(value: float) -> str:
     """A share of 1 in per cent, one decimal."""
+    return f"{in_hundred(value)}{THIN}%"
+
+
+def in_hundred(value: float) -> str:
+    """The same without its sign, which follows later."""
     if 0 < value < 0.0005:
-        return f"<{THIN}0.1{THIN}%"
+        return f"<{THIN}0.1"
     if -0.0005 < value < 0:
-        return f">{THIN}−0.1{THIN}%"
+        return f">{THIN}−0.1"
     if 0.9995 <= value < 1:
-        return f">{THIN}99.9{THIN}%"
-    return f"{100 * value + 0.0:.1f}{THIN}%".replace("-", "−")
+        return f">{THIN}99.9"
+    return f"{100 * value + 0.0:.1f}".replace("-", "−")
 
 
 def interval(low: float, high: float, *, share: bool = False) -> str:
@@ -106,8 +117,7 @@ def interval(low: float, high: float, *, share: bool = False) -> str:
     if math.isnan(low) or math.isnan(high):
         return ""
     if share:
-        ends = (percent(end).removesuffix(f"{THIN}%") for end in (low, high))
-        return f"[{', '.join(ends)}]"
+        return f"[{in_hundred(low)}, {in_hundred(high)}]"
     return f"[{number(low, like=high)}, {number(high)}]"
 
 
@@ -186,6 +196,12 @@ def small(amount: int) -> str:
     return SMALL[amount] if 0 <= amount < len(SMALL) else f"{amount:,}"
 
 
+def ordinal(number: int) -> str:
+    """``1st``, ``2nd``, ``11th``."""
+    teen = 10 < number % 100 < 20
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
 def tested(p: float) -> str:
     """A p that holds over all heads and relations: ``p = 0.005 family-wise``."""
     return f"p {p_text(p) if p < 0.001 else f'= {p_text(p)}'} family-wise"
@@ -223,9 +239,3 @@ def p_text(p: float) -> str:
     if math.isnan(p):
         return MISSING
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def p_equals(p: float) -> str:
-    """The same as an equation: ``p = 0.005``, ``p < 0.001``."""
-    text = p_text(p)
-    return f"p {text}" if text.startswith("<") else f"p = {text}"

@@ -3,7 +3,6 @@
 Everything that comes from outside either goes through Jinja's escaping or through a function here.
 """
 
-import base64
 import json
 import re
 import zlib
@@ -18,10 +17,11 @@ from markupsafe import Markup, escape
 
 from headbook.report.wording import unbroken, visible
 from headbook.site import latex
+from headbook.site.letters import from_letters, letters
 
 LEGIBLE = 1_000  # characters of a data file up to which its values stay JSON
 END = ");\n"  # of a data file
-OURS, THEIRS = str.maketrans("&<>", ",.:"), str.maketrans(",.:", "&<>")
+LINE = b"\n"  # between a value's JSON and its bytes
 IDENTIFIERS = {
     re.compile(r"arXiv:(\d{4}\.\d{4,5})"): "https://arxiv.org/abs/",
     re.compile(r"doi:(10\.\S+[^\s.,;)])"): "https://doi.org/",
@@ -65,52 +65,56 @@ def safe_json(value: Any) -> str:
     Raises:
         ValueError: a number is not finite.
     """
-    text = json.dumps(
-        value, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")
-    )
+    text = _json(value)
     for character in "&<>":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
 
 
+def _json(value: Any, default: Callable[[Any], Any] | None = None) -> str:
+    return json.dumps(
+        value,
+        ensure_ascii=True,
+        allow_nan=False,
+        sort_keys=True,
+        separators=(",", ":"),
+        default=default,
+    )
+
+
 def script(name: str, value: Any) -> str:
     """A data file: one call of a function that every page registers.
 
-    Values of more than `LEGIBLE` characters are deflated, as `letters`: `values` has them back.
+    Args:
+        value: what JSON can hold, and bytes. With bytes, or of more than `LEGIBLE` characters, it
+            is deflated, as `letters`: `values` has it back.
     """
-    text = safe_json(value)
-    if len(text) <= LEGIBLE:
-        return f"headbook.take({safe_json(name)},{text});\n"
-    packed = letters(zlib.compress(text.encode(), 9))
-    return f'headbook.packed({safe_json(name)},"{packed}");\n'
+    content = _content(value)
+    if len(content) <= LEGIBLE and LINE not in content:
+        return f"headbook.take({safe_json(name)},{safe_json(value)}{END}"
+    return f'headbook.packed({safe_json(name)},"{letters(zlib.compress(content, 9))}"{END}'
 
 
-def letters(content: bytes) -> str:
-    """Bytes as letters that mean nothing to HTML or in a string: five for every four.
+def _content(value: Any) -> bytes:
+    """JSON; behind it, after the end of its line, all bytes, and in it where each stand."""
+    behind = bytearray()
 
-    Base 85 of RFC 1924, but for three of its letters; base64 takes a fifteenth more.
-    """
-    return base64.b85encode(content).decode().translate(OURS)
+    def place(raw: bytes) -> dict[str, list[int]]:
+        behind.extend(raw)
+        return {"bytes": [len(behind) - len(raw), len(behind)]}
 
-
-def from_letters(text: str) -> bytes:
-    """The bytes that `letters` wrote.
-
-    Raises:
-        ValueError: the text has other letters.
-    """
-    return base64.b85decode(text.translate(THEIRS))
+    text = _json(value, place).encode()
+    return text + LINE + behind if behind else text
 
 
-def values(text: str) -> str:
-    """The name and the value that a data file holds, as a JSON list."""
+def values(text: str) -> bytes:
+    """Name and value of a data file, as a list in JSON; bytes in the value stand behind it."""
     call, _, rest = text.partition("(")
-    given = f"[{rest.removesuffix(END)}]"
-    if call == "headbook.take":
-        return given
-    name, packed = json.loads(given)
-    value = zlib.decompress(from_letters(packed)).decode()
-    return f"[{safe_json(name)},{value}]"
+    name, _, given = rest.removesuffix(END).partition(",")
+    plain = call == "headbook.take"
+    content = given.encode() if plain else zlib.decompress(from_letters(given[1:-1]))
+    value, line, behind = content.partition(LINE)
+    return b"[%s,%s]" % (name.encode(), value) + line + behind
 
 
 def filters() -> dict[str, Callable[..., Any]]:

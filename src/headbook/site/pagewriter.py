@@ -16,6 +16,7 @@ from headbook.resources import folder as resource_folder
 from headbook.site import later, markup, publish
 from headbook.site.contents import WITHOUT, with_contents
 from headbook.site.scripttags import scripts_of
+from headbook.site.unquoted import Unquoted
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class PageWriter:
         """The templates."""
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(resource_folder("templates")),
+            extensions=[Unquoted],
             autoescape=jinja2.select_autoescape(["html"]),
             undefined=jinja2.StrictUndefined,
             finalize=markup.printed,
@@ -52,15 +54,19 @@ class PageWriter:
     def page(self, page: Page) -> None:
         """Write a page, and the data of its live charts."""
         for figure in figures_of(page):
-            path = self.folder / "data" / "charts" / f"{figure.name}.js"
-            if figure.interactive and not path.exists():
-                path.write_text(markup.script(f"chart-{figure.name}", charts.columnar(figure)))
+            self.live(figure)
         root = publish.root(self.base, page)
         html = self.drawn(page.template, page=page, root=root)
         html, parts = later.taken_out(html, root, page.path)
         if parts:
             self.text(later.file_of(page.path), markup.script(later.name_of(page.path), parts))
         self.text(page.path, html if page.template in WITHOUT else with_contents(html))
+
+    def live(self, figure: Figure) -> None:
+        """Write the data of a live chart, if there is one."""
+        path = self.folder / "data" / "charts" / f"{figure.name}.js"
+        if figure.interactive and not path.exists():
+            path.write_text(markup.script(f"chart-{figure.name}", charts.columnar(figure)))
 
     def drawn(self, template: str, **given: Any) -> str:
         """A template as text."""

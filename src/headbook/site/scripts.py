@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.charts.base import images
-from headbook.charts.base.ink import ink, ink_steps
+from headbook.charts.base.ink import coarse, ink, ink_steps
 from headbook.pages.heads.effectvalues import effect_choice, effect_values
 from headbook.pages.heads.headvalues import list_data, values_data
 from headbook.pages.parts.grid import grid_data, map_data
 from headbook.pages.parts.page import Page
 from headbook.pages.search.find import find_data
 from headbook.pages.sentence.entries import trajectory_data
-from headbook.pages.sentence.sentencestack import pitch
+from headbook.pages.sentence.sentencestack import few_shades, pitch
 from headbook.pages.sentence.workpanel import cited_maps
 from headbook.pages.similar.matrices import matrix_pictures
 from headbook.pages.tokens.page import types_data
@@ -24,7 +24,7 @@ from headbook.pages.widgets.inspector import atlas_data
 from headbook.pages.widgets.instance import attention_data, exact
 from headbook.pages.widgets.neurons import FOLDER, neuron_files, neurons_data
 from headbook.pages.widgets.paths import paths_data
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import head_file, sentence_file
 from headbook.site.markup import script
 from headbook.study.sentencedata import STEPS, Exemplar, StoredSentence, heads_of, rows_of
@@ -34,7 +34,7 @@ from headbook.terms import Side
 
 def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     """The data of single pages, loaded when a reader asks for it."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     for name in ("heads", "sentences"):
         (folder / name).mkdir()
     write_matrices(results, folder / "similar")
@@ -44,8 +44,8 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
     cards = {name: atlas_data(r) for name, r in results.items()}
     _write(folder / "atlas.js", script("atlas", cards))
     for name, result in results.items():
-        if many_heads(result) and (picture := sheet(result)):
-            (folder.parent / sheet_file(name)).write_bytes(picture)
+        if many_heads(result):
+            (folder.parent / sheet_file(name)).write_bytes(sheet(result))
     write_list(results, folder)
     if study.corpus_sums.types:
         _write(folder / "types.js", script("types", types_data(study.corpus_sums.types)))
@@ -60,7 +60,7 @@ def write_scripts(results: Mapping[str, StackResults], folder: Path) -> None:
 
 def write_sentences(results: Mapping[str, StackResults], folder: Path) -> None:
     """What the pages of sentences read."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     nearest, tokens = rows_of(study.nearest), rows_of(study.tokens)
     for sentence in study.sentence_data.paged:
         _write_sentence(results, sentence, folder / "sentences")
@@ -117,7 +117,9 @@ def _write_sentence(
             value = _cited(result, sentence)
         else:
             maps = maps[list(stack.attention_layers)]
-            picture = images.sheet(ink_steps(maps / STEPS), ink(), side=pitch(stack))
+            steps = ink_steps(maps / STEPS)
+            steps = coarse(steps) if few_shades(stack, maps) else steps
+            picture = images.sheet(steps, ink(), side=pitch(stack))
             (folder / f"{name}-{stack_name}.png").write_bytes(picture)
             norms = sentence_data.norms.get((stack_name, sentence.index))
             norms = None if norms is None else norms[list(stack.attention_layers)]

@@ -26,6 +26,7 @@ from headbook.pages.groups.page import groups_page
 from headbook.pages.head.page import head_pages
 from headbook.pages.heads.page import heads_page
 from headbook.pages.importance.page import importance_page
+from headbook.pages.index.layercurves import DRAWN
 from headbook.pages.index.page import overview_page
 from headbook.pages.methods.page import methods_page
 from headbook.pages.metric.page import MetricPage, metric_pages, study_metrics
@@ -190,7 +191,11 @@ class _Writer:
 
     def _write_overview(self) -> str:
         """Write the first page and say where it can be read meanwhile; returns its path."""
-        page = overview_page(self._results, self._metric_pages, self.left_out)
+        curves = [metric for metric in study_metrics(self._results) if metric.id in DRAWN]
+        drawn = [
+            *metric_pages(self._results, curves)
+        ]  # made again with the others, which take long
+        page = overview_page(self._results, drawn, self.left_out)
         self._page_writer.page(page)
         if not self.left_out:  # else a larger site did not fit, and it was said before
             self.progress.say(f"overview, while the rest is made: {self.folder / page.path}")
@@ -306,6 +311,8 @@ class _Writer:
         figures = exported((*self._metric_pages, *self._across))
         for figure in figures:
             export.write_figure(figure, folder, columns=False)
+            self._page_writer.live(figure)
+            figure.forget()  # all of them together take hundreds of megabytes
         return len(figures)
 
     def _data_page(self, figures: int, left_out: list[str]) -> DataPage:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from headbook.resources import DEMO_SHA256
+from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256
 from headbook.study.manifest import Manifest
 from headbook.study.sentencedata import StoredSentence
 from headbook.study.study import Study
@@ -17,6 +17,7 @@ from headbook.study.summaries.sums import HeadSums
 
 LOCAL = "a local model"
 FOLDER = "sha256:"  # how revisions of models begin that came from a folder, not from the hub
+KNOWN = {f"{FOLDER}{digest}" for digest in (DEMO_SHA256, DEMO_CAUSAL_SHA256)}
 LINK = re.compile(r"://|www\.|@")  # web and mail addresses, and names of users
 
 
@@ -48,14 +49,14 @@ def left(study: Study) -> Iterator[str]:
 
 def _nameless(manifest: Manifest) -> Manifest:
     model = manifest.model
-    local = model.revision.startswith(FOLDER) and model.revision != f"{FOLDER}{DEMO_SHA256}"
+    local = model.revision.startswith(FOLDER) and model.revision not in KNOWN
     name = LOCAL if local else model.name
     return replace(
         manifest,
         created="",
         title=f"Attention heads of {name}",
         notes="",
-        options={**manifest.options, "title": None, "model": name},
+        options={**manifest.options, "title": None, "model": name, "tokenizer": None},
         model=replace(model, name=name),
         inputs=tuple(
             replace(file, name=f"input-{number}{Path(file.name).suffix}")

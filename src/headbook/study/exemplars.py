@@ -76,8 +76,7 @@ def choose(
             allowed = None if among is None else among.get(name, ())
             yield from _best(name, Ranking.STRONGEST, sums.strongest)
             yield from _quantiles(name, weights_of(sums.sample, name), allowed)
-            if sums.massive is not None:
-                yield from _best(name, Ranking.MASS, sums.massive)
+            yield from _best(name, Ranking.MASS, sums.massive)
             if moved is not None and sampled is not None:
                 ranked = Ranked.of(sampled.stats, moved[:, layer, head])
                 yield from _first(name, Ranking.VARIABILITY, ranked, allowed)

@@ -80,11 +80,13 @@ class ModelFacts:
     """A model as it was loaded.
 
     Attributes:
-        revision: commit of a hub model; hash of the weights of a folder.
+        revision: commit of a hub model; hash of the weights of a folder or file.
         limit: longest sequence that was let in, in tokens.
         special_tokens: what the tokenizer adds to a text, in order, ``…`` for the text itself.
         missing: parameters that the checkpoint lacks; they are random.
         unexpected: parameters of the checkpoint that the model does not use.
+        stored: number formats of the GGUF file that it came from; empty for safetensors.
+        bits: those of most weights in that file, where they are quantised; else 0.
     """
 
     name: str
@@ -101,6 +103,8 @@ class ModelFacts:
     attention: str
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
+    stored: str = ""
+    bits: int = 0
 
 
 @dataclass(frozen=True)

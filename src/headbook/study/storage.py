@@ -1,12 +1,15 @@
 """A study's files: JSON for what it says, safetensors for arrays, Parquet for rows of tokens."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import safetensors.numpy
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from headbook.errors import StudyError
@@ -18,6 +21,7 @@ from headbook.terms import Twin
 
 Tables = Mapping[str, HeadTable]
 ARRAYS = "arrays.safetensors"
+AT_ONCE = 1 << 26  # bytes
 TABLES = ("tokens", "nearest", "demonstration")
 
 
@@ -61,9 +65,29 @@ def load(folder: Path) -> tuple[Manifest, Parts]:
         manifest = Manifest.from_json((folder / "manifest.json").read_text(encoding="utf-8"))
         with safe_open(folder / ARRAYS, framework="numpy") as file:
             layout = json.loads(file.metadata()["layout"])
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
-        return manifest, unpack(Parts, layout, Packed(arrays, tables))
+        return manifest, unpack(Parts, layout, Packed(arrays(folder / ARRAYS), tables))
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         came = (str(error) or type(error).__name__).splitlines()[0]
         raise StudyError(f"{folder}: {came}; expected the files of a study, whole") from error
+
+
+def arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of a file.
+
+    The file is opened anew after every `AT_ONCE` bytes: what was read of it stays in memory, beside
+    the arrays, as long as it is open. So the largest, which is twice there, comes first.
+    """
+    found: dict[str, NDArray[Any]] = {}
+    with safe_open(path, framework="numpy") as file:
+        waiting = iter(sorted(file.keys(), key=lambda n: -math.prod(file.get_slice(n).get_shape())))
+    while True:
+        with safe_open(path, framework="numpy") as file:
+            room = AT_ONCE
+            for name in waiting:
+                found[name] = file.get_tensor(name)
+                room -= found[name].nbytes
+                if room < 0:
+                    break
+            else:
+                return found

@@ -23,7 +23,6 @@ from headbook.terms import HEADLINES, Spread, Twin
 NUMBERS = ("value", "low", "high", "sentences", "events")
 HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
 LAYERS = ("stack", "layer", "metric", "view", "label", *NUMBERS)
-UNIFORM_COLUMNS = ("control", *LAYERS)
 COMPARED = ("control", *HEADS)
 GROUPS = ("column", "group", *HEADS)
 MINIMAL_PAIRS = (

@@ -16,7 +16,7 @@ from headbook.study.sentencedata import STEPS, StoredText
 from headbook.terms import UPOS, known_relation, relation_of
 
 
-class Link(NamedTuple):
+class WordLink(NamedTuple):
     """A word that looks, one that it should find there, and whether it does."""
 
     looks: int
@@ -64,7 +64,7 @@ def word_attention(steps: NDArray[np.uint8], text: StoredText, *, causal: bool) 
     return found
 
 
-def links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> list[Link]:
+def links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> list[WordLink]:
     """What a head should find under a label, and whether its strongest word is that.
 
     Args:
@@ -82,7 +82,7 @@ def links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> lis
         looks, looked = (word, head) if direction == "to_head" else (head, word)
         there = len(places[looks]) and len(places[looked])
         if there and (not causal or places[looked][0] <= places[looks][-1]):
-            found.append(Link(looks, looked, _strongest(weights[looks], looks) == looked))
+            found.append(WordLink(looks, looked, _strongest(weights[looks], looks) == looked))
     return found
 
 

@@ -4,7 +4,6 @@ import base64
 import io
 import zlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,11 +34,6 @@ def preview(cells: Map, ink: Ink) -> str:
 def shrunk(cells: Map, most: int) -> Map:
     """A map of at most so many cells on a side, by the largest weight of each block."""
     return _largest(cells, -(-max(cells.shape) // most))
-
-
-def base64_of(cells: NDArray[Any]) -> str:
-    """The numbers themselves, byte by byte, row by row."""
-    return base64.b64encode(np.ascontiguousarray(cells).tobytes()).decode("ascii")
 
 
 def sheet(maps: Map, ink: Ink, *, side: int) -> bytes:

@@ -20,6 +20,7 @@ DIVERGING = ("#9a4a00", "#d97b1f", "#f3bd86", "#f1f2f3", "#9cc3e6", "#3b83c0", "
 DARK_DIVERGING = ("#f0a866", "#cb7627", "#73451b", "#2b343d", "#30587b", "#569bd4", "#90ccff")
 LAYERS = STOPS[1:]  # of marks on paper, which may not be as light as it
 STEPS = 64
+COARSE = 16  # of these, which take half a byte a pixel
 DARKEST_UNDER_BLACK = 0.179  # luminance from which on black letters stand out more than white ones
 
 Ink = tuple[tuple[int, int, int, int], ...]
@@ -50,6 +51,16 @@ def ink_steps(weights: Floats) -> NDArray[np.uint8]:
     """
     known = np.nan_to_num(weights).clip(0, 1)
     found: NDArray[np.uint8] = np.rint(np.sqrt(known) * (STEPS - 1)).astype(np.uint8)
+    return found
+
+
+def coarse(steps: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The nearest of `COARSE` steps of the ink, for small pictures that scripts draw exactly.
+
+    The shape of ``steps``.
+    """
+    kept = np.rint(np.linspace(0, STEPS - 1, COARSE)).astype(np.uint8)
+    found: NDArray[np.uint8] = kept[np.rint(steps * ((COARSE - 1) / (STEPS - 1))).astype(np.intp)]
     return found
 
 

@@ -6,10 +6,10 @@ one picture serves light and dark.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from typing import Any, Protocol
+from functools import cache, cached_property, partial, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol
 from xml.etree import ElementTree as ET
 
 import altair as alt
@@ -40,8 +40,11 @@ INHERITED = (
 )  # fmt: skip
 LONG_NUMBER = re.compile(r"-?\d+\.\d{3,}")
 SCALED = ("rgb(", "url(")  # colours that a scale gave
+RGB = re.compile(r"rgb\((\d+), (\d+), (\d+)\)")
+COLOURED = {"fill", "stroke", "stop-color"}
 
 Ends = tuple[float, float]
+Given = ParamSpec("Given")
 
 
 class Picture(Protocol):
@@ -64,24 +67,58 @@ class Picture(Protocol):
         """What it shows, in full precision; None where no file of it is written."""
 
 
-@dataclass(frozen=True, eq=False)
-class Figure:
-    """A chart as pages and files use it.
+class Chart(NamedTuple):
+    """What is behind a figure.
 
     Attributes:
-        name: unique on its page; also its file name.
-        caption: what it shows; also its text for who cannot see it.
         spec: Vega-Lite specification.
         interactive: whether the live chart shows more than the picture.
         rows: what the picture shows, a row for each of its marks, in full precision; None where
             no file of it is written.
     """
 
-    name: str
-    caption: str
     spec: dict[str, Any]
     interactive: bool = True
     rows: pd.DataFrame | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A chart as pages and files use it; it is made when it is first looked at.
+
+    Attributes:
+        name: unique on its page; also its file name.
+        caption: what it shows; also its text for who cannot see it.
+        make: makes the chart.
+    """
+
+    name: str
+    caption: str
+    make: Callable[[], Chart]
+
+    @cached_property
+    def _chart(self) -> Chart:
+        return self.make()
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Vega-Lite specification."""
+        return self._chart.spec
+
+    @cached_property
+    def interactive(self) -> bool:
+        """Whether the live chart shows more than the picture."""
+        return self._chart.interactive
+
+    @property
+    def rows(self) -> pd.DataFrame | None:
+        """What the picture shows, as in `Chart`."""
+        return self._chart.rows
+
+    def forget(self) -> None:
+        """Let go of the chart, which can be made again; the picture stays, where it was drawn."""
+        _ = self.interactive  # what pages still ask for
+        vars(self).pop("_chart", None)
 
     @cached_property
     def svg(self) -> str:
@@ -91,6 +128,19 @@ class Figure:
         vl-convert numbers within a process would differ between builds.
         """
         return svg_of(still(self.spec), self.name, self.caption)
+
+
+def on_demand(make: Callable[Given, Chart]) -> Callable[Concatenate[str, str, Given], Figure]:
+    """Let a function that makes a chart give a figure that makes it when it is asked for.
+
+    The figure's name and caption stand before the other arguments.
+    """
+
+    @wraps(make)
+    def figure(name: str, caption: str, /, *args: Given.args, **named: Given.kwargs) -> Figure:
+        return Figure(name, caption, partial(make, *args, **named))
+
+    return figure
 
 
 def still(spec: dict[str, Any]) -> dict[str, Any]:
@@ -126,10 +176,11 @@ def svg_of(spec: dict[str, Any], name: str, caption: str) -> str:
     _join(root)
     _share(root)
     _mark_ink(root)
+    _name_colours(root)
     for key in ("version", "{http://www.w3.org/1999/xlink}href"):
         root.attrib.pop(key, None)
     root.attrib |= {"role": "img", "aria-label": caption, "font-family": FONT}
-    return ET.tostring(root, encoding="unicode")
+    return ET.tostring(root, encoding="unicode").replace(" />", "/>")
 
 
 def _drawn(spec: dict[str, Any]) -> ET.Element:
@@ -239,6 +290,14 @@ def _mark_ink(element: ET.Element) -> None:
     element[:] = elements
 
 
+def _name_colours(root: ET.Element) -> None:
+    """Colours in as few letters as they have: ``#rrggbb``."""
+    for element in root.iter():
+        for key in COLOURED & element.attrib.keys():
+            if found := RGB.fullmatch(element.attrib[key]):
+                element.set(key, "#" + bytes(map(int, found.groups())).hex())
+
+
 def _is_bare(element: ET.Element) -> bool:
     return "d" in element.attrib and element.attrib.keys() <= JOINED and not len(element)
 
@@ -321,14 +380,7 @@ def chosen_rows(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
     return rows[chosen].reset_index(drop=True)
 
 
-def finished(
-    chart: Any,
-    name: str,
-    caption: str,
-    rows: pd.DataFrame | None = None,
-    *,
-    interactive: bool = True,
-) -> Figure:
+def finished(chart: Any, rows: pd.DataFrame | None = None, *, interactive: bool = True) -> Chart:
     """An Altair chart in the site's style.
 
     Args:
@@ -338,7 +390,7 @@ def finished(
         spec = chart.to_dict(validate=checks())
     spec.pop("$schema", None)  # an address that nothing should ask for
     spec |= {"background": None, "config": config()}
-    return Figure(name, caption, spec, interactive, rows)
+    return Chart(spec, interactive, rows)
 
 
 def columnar(figure: Figure) -> dict[str, Any]:

@@ -31,7 +31,7 @@ THINNEST, THICKEST = 0.5, 4.0  # lines of weight 0 and 1
 FAINTEST = 0.12  # opacity of weight 0
 
 
-class Link(NamedTuple):
+class AttentionLine(NamedTuple):
     """A line from a query to a key, by their places, and its weight."""
 
     query: int
@@ -112,7 +112,7 @@ def attention_lines(
     caption: str,
     queries: Sequence[str],
     keys: Sequence[str],
-    links: Sequence[Link],
+    links: Sequence[AttentionLine],
     *,
     about: str,
 ) -> Drawing:

@@ -2,30 +2,25 @@
 
 import math
 
-HEIGHT = 18
 MARGIN = 2.0  # per cent at either end
+TICK = 'width="2" height="16"'
 
 
 def interval_dot(value: float, low: float, high: float, baseline: float, *, supported: bool) -> str:
     """A dot between 0 and 1, places in per cent of the width, so that the dot stays round.
+
+    Heights that SVG does not ask for stand in the style of pages, and the axis, too.
 
     Args:
         low, high, baseline: NaN where there is none.
         supported: else hollow, the interval dashed.
     """
     kind = "dot" if supported else "dot weak"
-    parts = [_line("axis", 0, 1, HEIGHT / 2, HEIGHT / 2)]
-    if not math.isnan(baseline):
-        parts.append(_line("base", baseline, baseline, 1, HEIGHT - 1))
+    parts = "" if math.isnan(baseline) else f'<rect x="{_at(baseline)}" {TICK}/>'
     if not math.isnan(low):
-        parts.append(_line("ends", low, high, HEIGHT / 2, HEIGHT / 2))
-    parts.append(f'<circle cx="{_at(value)}" cy="{HEIGHT // 2}" r="4.5"/>')
-    return f'<svg class="{kind}" aria-hidden="true">{"".join(parts)}</svg>'
-
-
-def _line(kind: str, start: float, end: float, top: float, bottom: float) -> str:
+        parts += f'<line x1="{_at(low)}" x2="{_at(high)}"/>'
     return (
-        f'<line class="{kind}" x1="{_at(start)}" x2="{_at(end)}" y1="{top:.0f}" y2="{bottom:.0f}"/>'
+        f'<svg class="{kind}" aria-hidden="true">{parts}<circle cx="{_at(value)}" r="4.5"/></svg>'
     )
 
 

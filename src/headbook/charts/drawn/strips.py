@@ -40,10 +40,10 @@ def range_strip(values: Floats, own: float) -> str:
     first, middle, third = (at(float(x)) for x in np.quantile(there, (0.25, 0.5, 0.75)))
     return (
         '<svg class="strip" aria-hidden="true">'
-        f'<rect x="{first:.1f}%" y="3" width="{third - first:.1f}%" height="10" rx="2"/>'
+        f'<rect x="{first:.1f}%" width="{third - first:.1f}%" height="10"/>'
         f'<svg viewBox="0 -.3 {PLACES} 1.6" preserveAspectRatio="none"><path d="{path}"/></svg>'
-        f'<line x1="{middle:.1f}%" x2="{middle:.1f}%" y1="1" y2="15"/>'
-        f'<circle cx="{at(own):.1f}%" cy="8" r="5.5"/></svg>'
+        f'<rect class="half" x="{middle:.1f}%" width="2" height="14"/>'
+        f'<circle cx="{at(own):.1f}%" r="5.5"/></svg>'
     )
 
 

@@ -13,10 +13,11 @@ from headbook.charts.base.render import (
     GREY,
     ORANGE,
     PURPLE,
-    Figure,
+    Chart,
     chosen_rows,
     drawn,
     finished,
+    on_demand,
     ramp,
 )
 from headbook.report.wording import option_name
@@ -33,15 +34,14 @@ FIELDS = {"view": "Keys", "state": "State", "space": "Compared with", "label": "
 Choices = tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
+@on_demand
 def heat_map(
-    name: str,
-    caption: str,
     rows: pd.DataFrame,
     *,
     title: str,
     domain: tuple[float, float],
     show: dict[str, str],
-) -> Figure:
+) -> Chart:
     """One number for each head: rows are layers, columns are heads.
 
     Args:
@@ -61,7 +61,7 @@ def heat_map(
         tooltip=[*named("layer:O", "head:O"), *numbers("value", "low", "high")],
     )
     size = chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))
-    return finished(size, name, caption, table)
+    return finished(size, table)
 
 
 def _places(**more: Any) -> alt.Axis:
@@ -75,9 +75,8 @@ def _legend(ends: tuple[float, float], heads: "pd.Series[Any]") -> alt.Legend:
     return alt.Legend(orient="top", titleLimit=0, gradientLength=wide, values=values, format=".3~g")
 
 
-def layer_curve(
-    name: str, caption: str, rows: pd.DataFrame, *, title: str, show: dict[str, str]
-) -> Figure:
+@on_demand
+def layer_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
     """One number for each layer with its interval, beside a control.
 
     Args:
@@ -106,7 +105,7 @@ def layer_curve(
     )
     chart = alt.layer(band, line, names if len(series) > 1 else line)
     chart = chart.properties(width=300, height=CURVE, title=heading(title))
-    return finished(chart, name, caption, table)
+    return finished(chart, table)
 
 
 def heading(title: str) -> alt.Title:

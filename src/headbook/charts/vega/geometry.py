@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from headbook.charts.base.render import GREY, Figure, drawn, finished, letters_on, ramp
+from headbook.charts.base.render import GREY, Chart, drawn, finished, letters_on, on_demand, ramp
 from headbook.charts.vega.draw import INKS, LINE, spread
 
 SIDE = (190, 200)  # width and height of a panel's curves
@@ -16,9 +16,8 @@ CELL = 30  # pixels of a cell, at most
 NUMBERED = 16  # states whose numbers have room in the matrix
 
 
-def state_curves(
-    name: str, caption: str, rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]
-) -> Figure:
+@on_demand
+def state_curves(rows: pd.DataFrame, *, states: Sequence[str], panels: Sequence[str]) -> Chart:
     """A panel for each group of numbers, a line with its interval for each number.
 
     Args:
@@ -31,7 +30,7 @@ def state_curves(
     ends = _shared_ends(rows)
     sides = [_panel(rows[rows["panel"] == panel], panel, states, ends) for panel in panels]
     chart = alt.hconcat(*sides, spacing=24).resolve_scale(color="independent")
-    return finished(chart, name, caption, table)
+    return finished(chart, table)
 
 
 def _shared_ends(rows: pd.DataFrame) -> dict[str, tuple[float, float]]:
@@ -89,9 +88,8 @@ def _ends(rows: pd.DataFrame, states: Sequence[str], ends: tuple[float, float]) 
     return last.assign(place=spread(last["value"].to_numpy(float), gap, ends), state=states[-1])
 
 
-def state_matrix(
-    name: str, caption: str, rows: pd.DataFrame, *, states: Sequence[str], title: str
-) -> Figure:
+@on_demand
+def state_matrix(rows: pd.DataFrame, *, states: Sequence[str], title: str) -> Chart:
     """Every two states, the first one at the upper left; numbers where they have room.
 
     Args:
@@ -119,4 +117,4 @@ def state_matrix(
     few = len(states) <= NUMBERED
     step = alt.Step(max(8, min(CELL, CELLS // len(states))))
     chart = alt.layer(cells, numbers) if few else cells
-    return finished(chart.properties(width=step, height=step), name, caption, rows)
+    return finished(chart.properties(width=step, height=step), rows)

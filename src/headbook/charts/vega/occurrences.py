@@ -5,14 +5,15 @@ from collections.abc import Sequence
 import altair as alt
 import pandas as pd
 
-from headbook.charts.base.render import Figure, drawn, finished
+from headbook.charts.base.render import Chart, drawn, finished, on_demand
 from headbook.charts.vega.draw import INKS, spread
 
 HEIGHT = 200
 LINE = 13  # pixels between names
 
 
-def occurrence_paths(name: str, caption: str, rows: pd.DataFrame, steps: Sequence[str]) -> Figure:
+@on_demand
+def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> Chart:
     """A line for each occurrence, its name at the end.
 
     Args:
@@ -47,4 +48,4 @@ def occurrence_paths(name: str, caption: str, rows: pd.DataFrame, steps: Sequenc
         .encode(color=colour)
     )
     chart = alt.layer(lines.properties(name="paths"), labels)
-    return finished(chart.properties(width=330, height=HEIGHT), name, caption, table)
+    return finished(chart.properties(width=330, height=HEIGHT), table)

@@ -5,7 +5,7 @@ import json
 import altair as alt
 import pandas as pd
 
-from headbook.charts.base.render import BLUE, GREY, ORANGE, Figure, drawn, finished
+from headbook.charts.base.render import BLUE, GREY, ORANGE, Chart, drawn, finished, on_demand
 from headbook.report.wording import label_name
 
 PARTS = {"vertical": BLUE, "diagonal": ORANGE, "rest": GREY}
@@ -16,7 +16,8 @@ HEIGHT = 64
 COLUMNS = 3  # layers side by side, at most
 
 
-def mixture_bars(name: str, caption: str, rows: pd.DataFrame, *, n_heads: int) -> Figure:
+@on_demand
+def mixture_bars(rows: pd.DataFrame, *, n_heads: int) -> Chart:
     """Stacked bars, one a head, a panel for each layer.
 
     Args:
@@ -65,4 +66,4 @@ def mixture_bars(name: str, caption: str, rows: pd.DataFrame, *, n_heads: int) -
             spacing=12,
         )
     )
-    return finished(chart, name, caption, table)
+    return finished(chart, table)

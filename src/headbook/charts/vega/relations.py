@@ -7,7 +7,7 @@ import altair as alt
 import pandas as pd
 
 from headbook.charts.base.ink import DARK_DIVERGING, DIVERGING
-from headbook.charts.base.render import Figure, drawn, finished, letters_on, ramp
+from headbook.charts.base.render import Chart, drawn, finished, letters_on, on_demand, ramp
 from headbook.charts.vega.tags import HEIGHT, LAYER
 
 END = 0.4  # the colours end at so much better or worse
@@ -16,23 +16,23 @@ NUMBERED = 46  # pixels of a cell that has room for its head and number
 PALE = 0.35  # opacity of what is not supported
 
 
+@on_demand
 def relation_layers(
-    name: str, caption: str, rows: pd.DataFrame, *, relations: Sequence[str]
-) -> Figure:
+    rows: pd.DataFrame, *, relations: Sequence[str], numbers: Sequence[int]
+) -> Chart:
     """Margins of the best heads by layer, a panel for each direction.
 
     Args:
         rows: columns ``way, relation, layer, head, margin, low, high, words, supported``; hatched
             and pale where the head is not supported.
         relations: from top to bottom.
+        numbers: of the rows' heads in their layers.
     """
     table, rows = rows, drawn(rows, 4)
     directions = list(dict.fromkeys(rows["way"]))
     step = END / COLOURS
     rows = rows.assign(better=(rows["margin"].clip(-END, END) / step).round() * step + 0.0)
-    rows = rows.assign(
-        points=[_points(*pair) for pair in zip(rows["head"], rows["margin"], strict=True)]
-    )
+    rows = rows.assign(points=list(map(_points, numbers, rows["margin"])))
     # Cells of one colour come together, so that a picture can draw them as one shape.
     rows = rows.sort_values(["way", "supported", "better"], kind="stable", ignore_index=True)
     pixels = min(max(600 // max(rows["layer"].nunique(), 1), LAYER[0]), NUMBERED)
@@ -48,13 +48,13 @@ def relation_layers(
         "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
     )
     chart = alt.layer(*layers).properties(width=alt.Step(pixels), height=alt.Step(HEIGHT))
-    return finished(chart.facet(column=column), name, caption, table)
+    return finished(chart.facet(column=column), table)
 
 
-def _points(head: str, margin: float) -> str:
+def _points(head: int, margin: float) -> str:
     """The head's number in its layer, and its margin in points."""
     whole = round(100 * margin)
-    return f"H{head.rpartition('H')[2]} {f'{whole:+d}'.replace('-', '−') if whole else '0'}"
+    return f"H{head} {f'{whole:+d}'.replace('-', '−') if whole else '0'}"
 
 
 def _cells(base: Any) -> Any:

@@ -8,7 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.charts.base.ink import LAYERS
-from headbook.charts.base.render import GREY, Figure, drawn, finished, ramp
+from headbook.charts.base.render import GREY, Chart, drawn, finished, on_demand, ramp
 
 WIDTH, HEIGHT = 520, 340  # pixels
 NARROW, ROOM = 170, 400  # the plot in a column, and one that has room for more names
@@ -18,9 +18,8 @@ NAME = (6, 6.5, 6)  # pixels from a point to its name, of a letter, and to eithe
 AXIS = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4)
 
 
-def head_scatter(
-    name: str, caption: str, rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]
-) -> Figure:
+@on_demand
+def head_scatter(rows: pd.DataFrame, *, titles: Sequence[str], layers: Sequence[int]) -> Chart:
     """A point for every head, coloured by layer.
 
     Args:
@@ -49,7 +48,7 @@ def head_scatter(
     names[1] = names[1].properties(name=f"room{ROOM}")
     layers_of = alt.layer(marks.encode(x=x, y=y, color=colour), *names)
     chart = layers_of.properties(width=WIDTH, height=HEIGHT)
-    return finished(chart, name, caption, rows, interactive=False)
+    return finished(chart, rows, interactive=False)
 
 
 def _roomy(rows: pd.DataFrame, width: int, found: Bools) -> Bools:

@@ -7,16 +7,15 @@ import altair as alt
 import pandas as pd
 
 from headbook.charts.base.ink import DARK, LAYERS
-from headbook.charts.base.render import GREY, Figure, drawn, finished, letters_on, ramp
+from headbook.charts.base.render import GREY, Chart, drawn, finished, letters_on, on_demand, ramp
 
 SIDE = 400  # pixels of a panel
 DOT = 6  # pixels of a point that carries no number
 NUMBERED = 100  # heads that carry their number; more would hide each other
 
 
-def head_points(
-    name: str, caption: str, rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]
-) -> Figure:
+@on_demand
+def head_points(rows: pd.DataFrame, *, panels: Sequence[str], layers: Sequence[int]) -> Chart:
     """Points coloured by layer, a panel for each view, all on one scale.
 
     Args:
@@ -46,7 +45,7 @@ def head_points(
         "panel:N", title=None, sort=[*panels], header=alt.Header(labelAnchor="start")
     )
     chart = points.properties(width=SIDE, height=SIDE).facet(column=column)
-    return finished(chart, name, caption, table)
+    return finished(chart, table)
 
 
 def _numbered(base: Any, colour: alt.Color, layers: Sequence[int]) -> Any:

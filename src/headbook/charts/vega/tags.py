@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from headbook.charts.base.render import Figure, drawn, finished, ramp
+from headbook.charts.base.render import Chart, drawn, finished, on_demand, ramp
 
 OCTAVES = 2  # the colours end at 1/4 and 4 ratio to uniform attention
 STEPS = 8  # colours of an octave; fewer than could be told apart would show as bands
@@ -21,7 +21,8 @@ NUMBER = 14  # pixels that the number of a head takes
 WIDTH = 1040  # pixels that a map of all heads may take
 
 
-def tag_layers(name: str, caption: str, rows: pd.DataFrame, *, tags: Sequence[str]) -> Figure:
+@on_demand
+def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> Chart:
     """Parts of speech by layer, a panel for each way of looking.
 
     Args:
@@ -39,12 +40,11 @@ def tag_layers(name: str, caption: str, rows: pd.DataFrame, *, tags: Sequence[st
         ),
     )
     width = alt.Step(_within(480 // max(n_layers, 1), LAYER))
-    return finished(chart.properties(width=width, height=alt.Step(HEIGHT)), name, caption, table)
+    return finished(chart.properties(width=width, height=alt.Step(HEIGHT)), table)
 
 
-def tag_heads(
-    name: str, caption: str, rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int
-) -> Figure:
+@on_demand
+def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> Chart:
     """Parts of speech by head, a gap between layers.
 
     Args:
@@ -62,9 +62,7 @@ def tag_heads(
     scale = alt.Scale(domain=[0, total], nice=False)
     chart = _rectangles(rows.assign(start=series, end=series + 1), tags, ["head:N"])
     chart = chart.encode(x=alt.X("start:Q", title="head", scale=scale, axis=axis), x2="end:Q")
-    return finished(
-        chart.properties(width=total * pixels, height=alt.Step(HEIGHT)), name, caption, table
-    )
+    return finished(chart.properties(width=total * pixels, height=alt.Step(HEIGHT)), table)
 
 
 def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:

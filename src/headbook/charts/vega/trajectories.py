@@ -15,10 +15,11 @@ from headbook.charts.base.render import (
     GREY,
     ORANGE,
     PURPLE,
-    Figure,
+    Chart,
     chosen_rows,
     drawn,
     finished,
+    on_demand,
 )
 from headbook.charts.vega.draw import LINE, Choices, choices_of, numbers, spread, with_choices
 
@@ -55,16 +56,15 @@ class _Scale(NamedTuple):
         return np.log1p(values) if self.ranks else values
 
 
+@on_demand
 def trajectories(
-    name: str,
-    caption: str,
     rows: pd.DataFrame,
     *,
     title: str,
     steps: Sequence[str],
     show: dict[str, str],
     ranks: bool,
-) -> Figure:
+) -> Chart:
     """The path of every token through the layers, its name at the end; a click pins a path.
 
     Args:
@@ -80,7 +80,7 @@ def trajectories(
     plan = _plan(title, tuple(steps), choices_of(rows, show), scale, beside)
     names = _names(rows[rows["step"] == steps[-1]], [*show], scale, height)
     data = {"paths": _records(rows), "names": _records(names)}
-    return Figure(name, caption, plan | {"height": height, "datasets": data}, rows=table)
+    return Chart(plan | {"height": height, "datasets": data}, rows=table)
 
 
 def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
@@ -146,7 +146,7 @@ def _plan(
     )
     # Without a name, Altair numbers the views in the order in which they are drawn.
     chart = alt.layer(lines.add_params(pointed, pinned).properties(name="paths"), labels)
-    return finished(chart.properties(width=WIDTH), "", "").spec
+    return finished(chart.properties(width=WIDTH)).spec
 
 
 def _named(steps: tuple[str, ...]) -> alt.Axis:

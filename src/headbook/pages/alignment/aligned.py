@@ -11,7 +11,14 @@ from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.widgets.sources import Label
 from headbook.report.numbers.alignment import NO_SOURCE, Links, links
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import head_name, head_page, percent, sentence_file, shortened, visible
+from headbook.report.wording import (
+    head_name,
+    head_page,
+    percent,
+    sentence_page,
+    shortened,
+    visible,
+)
 from headbook.study.sentencedata import STEPS, HeadName, StoredSentence
 
 MOST_TOKENS = 32  # of a text in pictures
@@ -89,11 +96,6 @@ class AlignedSentence:
     cut: int
 
 
-def address(sentence: StoredSentence) -> str:
-    """A sentence's page, from the root of the site."""
-    return f"sentences/{sentence_file(sentence.number)}.html"
-
-
 def aligned_sentence(
     results: StackResults, sentence: StoredSentence, heads: Sequence[HeadName]
 ) -> AlignedSentence | None:
@@ -105,7 +107,7 @@ def aligned_sentence(
     longest = max(len(made.sources), len(made.targets))
     return AlignedSentence(
         name=f"Sentence {sentence.number}",
-        href=address(sentence),
+        href=sentence_page(sentence.number),
         heads=tuple(_drawn(results, sentence, made, h) for h in heads),
         table=Table(
             ("Target", *map(head_name, heads)),
@@ -155,7 +157,7 @@ def _drawn(results: StackResults, sentence: StoredSentence, made: Links, head: H
     return Drawn(
         name=head_name(head),
         href=head_page(head),
-        view=f"{address(sentence)}#at={results.stack.name}&heads={head.layer}.{head.head}",
+        view=f"{sentence_page(sentence.number)}#at={results.stack.name}&heads={head.layer}.{head.head}",
         note=f"Links of {head_name(head)} in sentence {sentence.number}, source on the left, "
         "target on the right; the table below has them in words.",
         left=left + GAP,

@@ -10,7 +10,7 @@ import numpy as np
 
 from headbook.analysis.intervals import FEW
 from headbook.metrics import all_metrics, ids
-from headbook.pages.alignment.aligned import AlignedSentence, address, aligned_sentence
+from headbook.pages.alignment.aligned import AlignedSentence, aligned_sentence
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Mark, Row, Table, words
@@ -23,6 +23,7 @@ from headbook.report.wording import (
     head_name,
     interval,
     number,
+    sentence_page,
     shortened,
 )
 from headbook.study.sentencedata import HeadName, StoredSentence, heads_of
@@ -105,7 +106,7 @@ def _choices(order: Sequence[HeadName]) -> Iterator[tuple[str, str]]:
 def _listed(results: StackResults, sentence: StoredSentence, heads: str) -> Listed:
     return Listed(
         sentence.number,
-        f"{address(sentence)}#at={results.stack.name}&heads={heads}",
+        f"{sentence_page(sentence.number)}#at={results.stack.name}&heads={heads}",
         shortened(sentence.texts[results.stack.keys].text, LETTERS),
     )
 

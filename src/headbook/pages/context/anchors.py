@@ -47,7 +47,7 @@ def anchor_layers(results: StackResults) -> dict[int, list[tuple[int, int, int]]
     }
 
 
-def layer_table(results: StackResults) -> Table | None:
+def anchors_by_layer(results: StackResults) -> Table | None:
     """The numbers of anchors; None where none were counted."""
     layers = results.once(anchor_layers)
     rows = (
@@ -64,7 +64,7 @@ def _number(n_heads: int, own: int, mixed: int, heads: int) -> Words:
     return words(*counted, style="number")
 
 
-def head_table(results: StackResults) -> Table | None:
+def anchors_by_head(results: StackResults) -> Table | None:
     """Heads with their anchors, layer by layer: those whose last one has the largest share."""
     anchors = results.study.corpus_sums.anchors.get(results.stack.name)
     if anchors is None:

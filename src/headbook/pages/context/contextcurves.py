@@ -25,8 +25,7 @@ def curve(
     results: StackResults, name: str, what: str, title: str, lines: Sequence[Line]
 ) -> Figure | None:
     """Numbers of layers in all views that the metrics have; None where there are none."""
-    there = {m.id for m in results.metrics}
-    lines = [line for line in lines if line.metric in there]
+    lines = [line for line in lines if line.metric in results.by_id]
     frames = [
         _rows(results, line, view)
         for line in lines

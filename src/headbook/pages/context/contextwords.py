@@ -31,17 +31,12 @@ def summary(results: StackResults) -> Iterator[str]:
     yield from _segments(results)
 
 
-def _has(results: StackResults, name: str, label: str) -> bool:
-    there = name in {m.id for m in results.metrics}
-    return there and results.has(name, View.RAW, label)
-
-
 def _text(value: Estimate, name: str) -> str:
     return number(value.value, share=is_share(metric(name)))
 
 
 def _drift(results: StackResults) -> Iterator[str]:
-    if not _has(results, DISTANCE, TOP):
+    if not results.has(DISTANCE, View.RAW, TOP):
         return
     numbers = results.layers(DISTANCE, View.RAW, TOP)
     layers = results.stack.attention_layers
@@ -63,7 +58,7 @@ def _drift(results: StackResults) -> Iterator[str]:
 
 
 def _rows(results: StackResults) -> Iterator[str]:
-    if not (_has(results, SIMILARITY, "all") and _has(results, ROWS, "all")):
+    if not (results.has(SIMILARITY, View.RAW, "all") and results.has(ROWS, View.RAW, "all")):
         return
     written = results.heads(SIMILARITY, View.RAW, "all").value.ravel()
     rows = results.heads(ROWS, View.RAW, "all").value.ravel()
@@ -97,7 +92,7 @@ def _anchors(results: StackResults) -> Iterator[str]:
 def _ends(results: StackResults) -> Iterator[str]:
     names = {"separator": "special separators", "sentence_end": "., ! and ?"}
     for label, name in names.items():
-        if not _has(results, ENDS, label):
+        if not results.has(ENDS, View.RAW, label):
             continue
         numbers = results.layers(ENDS, View.RAW, label)
         most = int(np.nanargmax(numbers.value))
@@ -114,7 +109,7 @@ def _ends(results: StackResults) -> Iterator[str]:
 
 
 def _preference(results: StackResults) -> Iterator[str]:
-    if not _has(results, PREFERENCE, TOP):
+    if not results.has(PREFERENCE, View.RAW, TOP):
         return
     numbers = results.layers(PREFERENCE, View.RAW, TOP)
     most = int(np.nanargmax(numbers.value))
@@ -125,7 +120,7 @@ def _preference(results: StackResults) -> Iterator[str]:
 
 
 def _segments(results: StackResults) -> Iterator[str]:
-    if not _has(results, SEGMENTS, "f1:even"):
+    if not results.has(SEGMENTS, View.RAW, "f1:even"):
         return
     found = {}
     for rule in HEAD_RULES:

@@ -4,13 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from headbook.analysis.accumulators import CHOICE, REPORT
-from headbook.analysis.intervals import FEW
 from headbook.charts import Figure
 from headbook.metrics.outputs.segmentation import MEASURES
-from headbook.pages.context.anchors import head_table, layer_table
+from headbook.pages.context.anchors import anchors_by_head, anchors_by_layer
 from headbook.pages.context.contextcurves import Line, curve
 from headbook.pages.context.contextwords import (
     CENTRED,
@@ -24,11 +21,12 @@ from headbook.pages.context.contextwords import (
     summary,
 )
 from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.page import Page, gap_text
+from headbook.pages.parts.page import Page, StackSection, gap_text
+from headbook.pages.parts.rows import layer_table
 from headbook.pages.parts.table import Row, Table
 from headbook.report.findings.finding import head_link, metric, metric_link
-from headbook.report.numbers.results import Estimate, StackResults
-from headbook.report.wording import STACKS, VIEWS, label_name, unbroken
+from headbook.report.numbers.results import NO_ESTIMATE, StackResults, descending, study_of
+from headbook.report.wording import VIEWS, label_name, unbroken
 from headbook.study.gaps import Lack
 from headbook.study.sentencedata import HeadName
 from headbook.terms import HEAD_RULES, RULES, View
@@ -50,11 +48,10 @@ ASKED = {Lack.OUTPUTS, Lack.PASSAGES, SEGMENTS}  # what the page tells the lack 
 
 
 @dataclass(frozen=True)
-class ContextSection:
+class ContextSection(StackSection):
     """One kind of attention.
 
     Attributes:
-        stack, title: as files and as pages call it.
         summary: what the numbers say, in sentences.
         figures: curves over layers, with what they show.
         tables: layers by view.
@@ -64,8 +61,6 @@ class ContextSection:
         segments: how well rules find the ends of sentences; None without passages.
     """
 
-    stack: str
-    title: str
     summary: tuple[str, ...]
     figures: tuple[Figure, ...]
     tables: tuple[tuple[str, Table], ...]
@@ -91,9 +86,9 @@ class ContextPage(Page):
 
 def context_page(results: Mapping[str, StackResults]) -> ContextPage | None:
     """The page; None in a study without its first metrics, which the others are read against."""
-    if not any({SIMILARITY, ROWS} <= {m.id for m in r.metrics} for r in results.values()):
+    if not any({SIMILARITY, ROWS} <= r.by_id.keys() for r in results.values()):
         return None
-    manifest = next(iter(results.values())).study.manifest
+    manifest = study_of(results).manifest
     return ContextPage(
         path="context.html",
         title="Head outputs",
@@ -105,22 +100,19 @@ def context_page(results: Mapping[str, StackResults]) -> ContextPage | None:
 
 
 def _has_any(results: StackResults) -> bool:
-    there = {m.id for m in results.metrics}
-    known = [(name, label) for name, label in COLUMNS.values() if name in there]
-    return any(results.has(name, View.RAW, label) for name, label in known)
+    return any(results.has(name, View.RAW, label) for name, label in COLUMNS.values())
 
 
 def _section(results: StackResults) -> ContextSection:
     stack = results.stack
     return ContextSection(
         stack=stack.name,
-        title=STACKS[stack.name],
         summary=tuple(summary(results)),
         figures=tuple(_figures(results)),
         tables=tuple(_tables(results)),
         repeating=_table(("Head", "lift", "distance of similar tokens"), _repeating(results)),
-        anchors=layer_table(results),
-        anchor_heads=head_table(results),
+        anchors=anchors_by_layer(results),
+        anchor_heads=anchors_by_head(results),
         segments=_table(("Rule", "F1", "Pk", "WindowDiff"), _segments(results)),
     )
 
@@ -155,34 +147,22 @@ def _table(columns: tuple[str, ...], rows: Iterator[Row]) -> Table | None:
 
 
 def _tables(results: StackResults) -> Iterator[tuple[str, Table]]:
-    there = {m.id for m in results.metrics}
     for view in (View.RAW, View.NOSINK):
-        columns = {
-            title: (name, label)
+        columns = [
+            (metric_link(name, title), results.layers(name, view, label), metric(name))
             for title, (name, label) in COLUMNS.items()
-            if name in there and results.has(name, view, label)
-        }
-        numbers = [
-            (results.layers(name, view, label), metric(name)) for name, label in columns.values()
+            if results.has(name, view, label)
         ]
-        rows = tuple(
-            Row(str(layer), tuple(Cell.of(each.at(layer), of) for each, of in numbers))
-            for layer in results.stack.attention_layers
-        )
-        links = (metric_link(name, title) for title, (name, _) in columns.items())
         if columns:
-            yield VIEWS[view], Table(("Layer", *links), rows, CAPTION)
+            yield VIEWS[view], layer_table(results.stack.attention_layers, columns, CAPTION)
 
 
 def _repeating(results: StackResults) -> Iterator[Row]:
     """The heads with the highest lift on one half, with their numbers on the other."""
-    if REPETITION not in {m.id for m in results.metrics}:
+    if REPETITION not in results.by_id:
         return
     chosen = results.half(CHOICE, REPETITION, View.RAW, TOP)
-    value = np.where(chosen.effective >= FEW, chosen.value, np.nan)
-    order = np.argsort(-value, axis=None, kind="stable")
-    for place in order[: min(REPEATING, int((~np.isnan(value)).sum()))]:
-        layer, head = (int(part) for part in np.unravel_index(place, value.shape))
+    for layer, head in descending(chosen.trusted)[:REPEATING]:
         name = HeadName(results.stack.name, layer, head)
         lift = results.half(REPORT, REPETITION, View.RAW, TOP).at(layer, head)
         cells = Cell.of(lift, metric(REPETITION)), _distance(results, layer, head)
@@ -190,15 +170,13 @@ def _repeating(results: StackResults) -> Iterator[Row]:
 
 
 def _distance(results: StackResults, layer: int, head: int) -> Cell:
-    there = DISTANCE in {m.id for m in results.metrics}
-    nothing = Estimate(np.nan, np.nan, np.nan, 0, 0.0)
-    estimate = results.heads(DISTANCE, View.RAW, TOP).at(layer, head) if there else nothing
+    there = DISTANCE in results.by_id
+    estimate = results.heads(DISTANCE, View.RAW, TOP).at(layer, head) if there else NO_ESTIMATE
     return Cell.of(estimate, metric(DISTANCE))
 
 
 def _segments(results: StackResults) -> Iterator[Row]:
-    there = SEGMENTS in {m.id for m in results.metrics}
-    if not there or not results.has(SEGMENTS, View.RAW, "f1:even"):
+    if not results.has(SEGMENTS, View.RAW, "f1:even"):
         return
     first = results.stack.attention_layers[0]
     for rule in RULES:

@@ -11,10 +11,10 @@ from headbook.analysis.arithmetic import Floats
 from headbook.charts import Figure, trajectories
 from headbook.metrics import ids
 from headbook.pages.parts.page import Page
-from headbook.pages.parts.table import Row
+from headbook.pages.parts.table import Mark, Row, Table, Words, words
 from headbook.pages.parts.text import Token, distinct, running_text
 from headbook.pages.widgets.paths import AXES, MOST_TOKENS, token_kind
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import MISSING, number, percent, visible
 from headbook.study.sentencedata import AROUND, OWN, PUBLIC, StoredText
 from headbook.terms import Side
@@ -37,6 +37,12 @@ CLAIMS = (
         "the first nor the last to replace some.",
     ),
 )
+CLAIMED = "Whether each holds for this sentence; means over tokens without special tokens."
+MEANS = (
+    "Means over tokens without special tokens: cosine to the token's embedding, log10(1 + rank), "
+    f"and share of the {AROUND} nearest vocabulary tokens kept from the layer before."
+)
+TOO_FEW = words("– (too few layers)")
 
 
 class Verdict(NamedTuple):
@@ -46,21 +52,6 @@ class Verdict(NamedTuple):
     numbers: str
 
 
-@dataclass(frozen=True)
-class Claim:
-    """One of the demonstration's stories.
-
-    Attributes:
-        text: as it is told.
-        rule: what has to be so for it to hold.
-        verdicts: by computation; empty where there are too few layers.
-    """
-
-    text: str
-    rule: str
-    verdicts: tuple[Verdict, ...]
-
-
 @dataclass(frozen=True, kw_only=True)
 class DemonstrationPage(Page):
     """One sentence in two computations.
@@ -68,25 +59,23 @@ class DemonstrationPage(Page):
     Attributes:
         number: of the sentence.
         tokens: the sentence.
-        computations: their names, in the order of tables.
-        claims: whether they hold.
+        claims: the demonstration's stories, and whether they hold.
         figures: cosine and rank of each token, one figure a computation.
-        rows: means over ordinary tokens, by layer: for each computation mean cosine, mean of
+        means: over ordinary tokens, by layer: for each computation mean cosine, mean of
             log10(1 + rank), and share kept.
     """
 
     template: ClassVar[str] = "demonstration.html"
     number: int
     tokens: tuple[Token, ...]
-    computations: tuple[str, ...]
-    claims: tuple[Claim, ...]
+    claims: Table
     figures: tuple[Figure, ...]
-    rows: tuple[Row, ...]
+    means: Table
 
 
 def demonstration_page(results: Mapping[str, StackResults]) -> DemonstrationPage | None:
     """The page; None where the computation does not fit the model."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     table = study.sentence_data.demonstration
     if table.empty:
         return None
@@ -101,10 +90,14 @@ def demonstration_page(results: Mapping[str, StackResults]) -> DemonstrationPage
         "the model's own activations.",
         number=sentence_number,
         tokens=running_text(text),
-        computations=tuple(COMPUTATIONS.values()),
-        claims=tuple(_claims([*means.values()])),
+        claims=Table(("Claim", *COMPUTATIONS.values()), tuple(_claims([*means.values()])), CLAIMED),
         figures=tuple(_figures(table, text)),
-        rows=tuple(_rows([*means.values()])),
+        means=Table(
+            ("Layer", *("cosine", "rank", "kept") * len(means)),
+            tuple(_rows([*means.values()])),
+            MEANS,
+            groups=tuple((name, 3) for name in COMPUTATIONS.values()),
+        ),
     )
 
 
@@ -121,12 +114,16 @@ def _means(table: pd.DataFrame, text: StoredText) -> dict[str, Floats]:
     return {name: grouped[name].to_numpy(float) for name in ("cosine", "rank", "kept")}
 
 
-def _claims(means: list[dict[str, Floats]]) -> Iterator[Claim]:
+def _claims(means: list[dict[str, Floats]]) -> Iterator[Row]:
     tests: tuple[Callable[[dict[str, Floats]], Verdict], ...] = (_drift, _jump, _churn)
     for (text, rule), test in zip(CLAIMS, tests, strict=True):
         enough = len(means[0]["cosine"]) >= FEWEST
-        verdicts = (test(mean) for mean in means if enough)
-        yield Claim(text, rule, tuple(verdicts))
+        cells = (_verdict(test(mean)) if enough else TOO_FEW for mean in means)
+        yield Row(words(Mark(text, "b"), " ", Mark(rule, "small")), tuple(cells))
+
+
+def _verdict(verdict: Verdict) -> Words:
+    return words(Mark("holds" if verdict.holds else "does not hold", "b"), f": {verdict.numbers}")
 
 
 def _drift(means: dict[str, Floats]) -> Verdict:
@@ -164,7 +161,7 @@ def _figures(table: pd.DataFrame, text: StoredText) -> Iterator[Figure]:
     kinds = np.array([*map(token_kind, text.tags, text.special)])
     first_tokens = table[table["position"] < MOST_TOKENS]
     for measure, title in MEASURES.items():
-        for computation, words in COMPUTATIONS.items():
+        for computation, named in COMPUTATIONS.items():
             rows = first_tokens[
                 (first_tokens["measure"] == measure) & (first_tokens["computation"] == computation)
             ]
@@ -176,16 +173,16 @@ def _figures(table: pd.DataFrame, text: StoredText) -> Iterator[Figure]:
                     "kind": kinds[position],
                     "step": rows["layer"].astype(str).to_numpy(),
                     "value": rows["value"].to_numpy(float),
-                    "computation": words,
+                    "computation": named,
                 }
             )
             yield trajectories(
                 f"demonstration-{measure}-{computation}",
-                f"{title.capitalize()}, by layer, of each token: {words}.",
+                f"{title.capitalize()}, by layer, of each token: {named}.",
                 frame,
                 title=title,
                 steps=[*map(str, sorted(rows["layer"].unique()))],
-                show={"computation": words},
+                show={"computation": named},
                 ranks=measure == "rank",
             )
 

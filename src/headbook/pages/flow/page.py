@@ -12,22 +12,16 @@ from headbook.metrics import all_metrics, ids
 from headbook.pages.flow.outputs import Outputs, outputs
 from headbook.pages.metric.page import study_metrics
 from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.page import Page, gap_text
-from headbook.pages.parts.rows import layer_frame
+from headbook.pages.parts.page import Page, StackSection, gap_text
+from headbook.pages.parts.rows import layer_frame, layer_table
 from headbook.pages.parts.table import Row, Table
-from headbook.report.numbers.results import Estimates, StackResults
-from headbook.report.wording import STACKS, percent, small
+from headbook.report.numbers.results import Estimates, StackResults, study_of
+from headbook.report.wording import STACKS, TOKEN_CLASSES, percent, small
 from headbook.study.gaps import Lack
 from headbook.terms import CLASSES, State
 
 MIXING, HALF, MEASURED = ids.MIXING_RATIO, ids.ROLLOUT_SELF, ids.ROLLOUT_SELF_MEASURED
 STATES = {MIXING: State.MID, HALF: State.OUT, MEASURED: State.OUT}
-DRAWN = {
-    "all": "all tokens",
-    "content": "content words",
-    "function": "function words",
-    "special": "special tokens",
-}
 KINDS = {MEASURED: "measured ratios", HALF: "one half in each layer"}
 TITLES = {
     MIXING: "context-mixing ratio",
@@ -36,11 +30,10 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class FlowSection:
+class FlowSection(StackSection):
     """One kind of attention.
 
     Attributes:
-        stack, title: as files and as pages call it.
         sentences: what the numbers say, in sentences.
         figures: mixing by class of tokens, and what is left of a token's own input.
         table: the same numbers; None without any.
@@ -48,8 +41,6 @@ class FlowSection:
         outputs: which heads a layer's output comes from; None where that is not known.
     """
 
-    stack: str
-    title: str
     sentences: tuple[str, ...]
     figures: tuple[Figure, ...]
     table: Table | None
@@ -78,7 +69,7 @@ def flow_page(results: Mapping[str, StackResults]) -> FlowPage | None:
     sections = {name: _section(r) for name, r in results.items()}
     if not any(sections.values()):
         return None
-    manifest = next(iter(results.values())).study.manifest
+    manifest = study_of(results).manifest
     asked = {MIXING, HALF, MEASURED, Lack.VALUES}
     lines = [gap_text(gap) for gap in manifest.gaps if gap.key in asked]
     return FlowPage(
@@ -99,17 +90,13 @@ def _section(results: StackResults) -> FlowSection | None:
     if not there and heads is None:
         return None
     stack = results.stack
-    rows = tuple(
-        Row(f"L{i}", tuple(Cell.of(n.at(i), all_metrics()[name]) for name, n in there.items()))
-        for i in range(stack.n_layers)
-    )
-    columns = ("Layer", *(TITLES[name] for name in there))
+    columns = [(TITLES[name], n, all_metrics()[name]) for name, n in there.items()]
+    layers = range(stack.n_layers)
     return FlowSection(
         stack=stack.name,
-        title=STACKS[stack.name],
         sentences=tuple(_sentences(results, there)),
         figures=tuple(_figures(results, there)),
-        table=Table(columns, rows, "All tokens of text, by layer.") if there else None,
+        table=layer_table(layers, columns, "All tokens of text, by layer.", "L") if there else None,
         classes=_classes(results) if MIXING in there else None,
         outputs=heads,
     )
@@ -154,7 +141,7 @@ def _figures(results: StackResults, there: Mapping[str, Estimates]) -> Iterator[
     most = max((n.sentences.max() for n in there.values()), default=0)
     behind = f"Means over tokens{results.some(int(most), ' of')}"
     if MIXING in there:
-        series = {title: _tokens(results, MIXING, name) for name, title in DRAWN.items()}
+        series = {title: _tokens(results, MIXING, name) for name, title in TOKEN_CLASSES.items()}
         caption = (
             f"Context-mixing ratio by layer and class of tokens ({STACKS[stack.name]}): share of "
             f"other tokens in the output of an attention block. {behind}, 95 % intervals."
@@ -184,7 +171,7 @@ def _classes(results: StackResults) -> Table:
         if numbers is not None:
             layers = range(len(numbers.value))
             cells = (Cell.of(numbers.at(i), all_metrics()[MIXING]) for i in layers)
-            rows.append(Row(DRAWN.get(label, _class_name(label)), tuple(cells)))
+            rows.append(Row(TOKEN_CLASSES.get(label, _class_name(label)), tuple(cells)))
     caption = (
         "Context-mixing ratio by class of tokens and layer. Grey: fewer than ten effective "
         "sentences."

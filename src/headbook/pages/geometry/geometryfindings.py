@@ -25,7 +25,7 @@ def geometry_sentences(sums: GeometrySums) -> Iterator[str]:
 
 def _place(sums: GeometrySums, state: int) -> str:
     layer, _ = state_names(len(sums.weights))[state]
-    return "in the input" if layer is None else f"in layer {layer}"
+    return "the input" if layer is None else f"layer {layer}"
 
 
 def _anisotropy(sums: GeometrySums) -> Iterator[str]:
@@ -35,7 +35,7 @@ def _anisotropy(sums: GeometrySums) -> Iterator[str]:
     top = int(found.argmax())
     yield (
         f"Mean cosine of two tokens of different sentences: {number(found[0])} at the input, "
-        f"{number(found[-1])} after the last layer, highest {_place(sums, top)} "
+        f"{number(found[-1])} after the last layer, highest in {_place(sums, top)} "
         f"({number(found[top])})."
     )
 
@@ -59,7 +59,7 @@ def _outlier(sums: GeometrySums) -> Iterator[str]:
     named = sums.largest(state, 1)[0]
     yield (
         f"Dimension {named} contributes {number(largest[state])} of the mean cosine of "
-        f"{number(whole[state])} {_place(sums, state)}; without its three largest dimensions: "
+        f"{number(whole[state])} in {_place(sums, state)}; without its three largest dimensions: "
         f"{number(rest[state])}."
     )
 
@@ -98,7 +98,7 @@ def _rank(sums: GeometrySums) -> Iterator[str]:
     yield (
         f"Effective rank of {MINIBATCH} tokens: {number(found[0])} of "
         f"{sums.dimensions.shape[1]:,} dimensions at the input, {number(found[-1])} after the last "
-        f"layer, highest {_place(sums, most)} ({number(found[most])})."
+        f"layer, highest in {_place(sums, most)} ({number(found[most])})."
     )
 
 
@@ -118,7 +118,7 @@ def _cka(sums: GeometrySums) -> Iterator[str]:
         return
     steps = np.diag(sums.cka, 1)
     turn = int(steps.argmin())
-    before, after = (_place(sums, state).removeprefix("in ") for state in (turn, turn + 1))
+    before, after = (_place(sums, state) for state in (turn, turn + 1))
     yield (
         f"Least similar consecutive states: {before} and {after}, CKA "
         f"{number(float(steps[turn]))}; input and last layer: {number(float(sums.cka[0, -1]))}."

@@ -14,8 +14,8 @@ from headbook.pages.geometry.geometryfindings import geometry_sentences
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import DASH, Mark, Part, Row, Table, words
-from headbook.report.findings.finding import Link, metric_link
-from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.findings.finding import metric_link
+from headbook.report.numbers.results import Estimates, StackResults, study_of
 from headbook.report.wording import MISSING, STACKS, counted, number, percent
 from headbook.study.summaries.shapes import (
     CKA,
@@ -45,21 +45,6 @@ TABLES = {
 
 
 @dataclass(frozen=True)
-class StateTable:
-    """Numbers of every state.
-
-    Attributes:
-        title: heading.
-        groups: each metric's title and address, and how many columns it has.
-        table: by state; its titles stand below the metrics'.
-    """
-
-    title: str
-    groups: tuple[tuple[Link, int], ...]
-    table: Table
-
-
-@dataclass(frozen=True)
 class GeometrySection:
     """One kind of states.
 
@@ -69,7 +54,7 @@ class GeometrySection:
         summary: what they say, in sentences.
         remarks: what is missing, and why.
         figures: curves and the matrix of layers.
-        tables: the numbers.
+        tables: the numbers by state, with their headings; titles stand below the metrics'.
         outliers: the largest dimensions of each state; None where nobody asked.
         cka: by state, how alike it is to every other; None where there are too many, or none.
     """
@@ -80,7 +65,7 @@ class GeometrySection:
     summary: tuple[str, ...]
     remarks: tuple[str, ...]
     figures: tuple[Figure, ...]
-    tables: tuple[StateTable, ...]
+    tables: tuple[tuple[str, Table], ...]
     outliers: Table | None
     cka: Table | None
 
@@ -105,7 +90,7 @@ class GeometryPage(Page):
 
 def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage | None:
     """The page of the geometry of states; None where nobody asked for it, or no state is seen."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     geometry_sums = study.corpus_sums.geometry
     if not geometry_sums:
         return None
@@ -180,22 +165,22 @@ def _remarks(sums: GeometrySums) -> Iterator[str]:
         yield f"cosines of {', '.join(states)}: some vector there is 0, or not a finite number"
 
 
-def _tables(sums: GeometrySums) -> Iterator[StateTable]:
+def _tables(sums: GeometrySums) -> Iterator[tuple[str, Table]]:
     for title, metrics in TABLES.items():
         columns = [c for m in metrics for c in sums.columns if c.metric == m]
         asked = [m for m in metrics if any(c.metric == m for c in columns)]
         if not columns:
             continue
         cells = [_cells(sums, column) for column in columns]
-        yield StateTable(
-            title=title,
-            groups=tuple(
-                (metric_link(m, all_metrics()[m].title), sum(c.metric == m for c in columns))
-                for m in asked
-            ),
-            table=Table(
-                tuple(HEADINGS.get(column.label, "value") for column in columns),
+        yield (
+            title,
+            Table(
+                ("State", *(HEADINGS.get(column.label, "value") for column in columns)),
                 tuple(map(Row, _names(sums), zip(*cells, strict=True))),
+                groups=tuple(
+                    (metric_link(m, all_metrics()[m].title), sum(c.metric == m for c in columns))
+                    for m in asked
+                ),
             ),
         )
 

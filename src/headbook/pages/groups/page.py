@@ -15,7 +15,7 @@ from headbook.pages.parts.groupvalues import (
     numbers_of,
     stack_headlines,
 )
-from headbook.pages.parts.page import Page, gap_text
+from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.rows import layer_frame
 from headbook.pages.parts.table import Row, Table, words
 from headbook.report.numbers.results import StackResults
@@ -54,11 +54,9 @@ class ColumnSection:
 
 
 @dataclass(frozen=True)
-class GroupsSection:
-    """One kind of attention: its name in files and on pages, its columns and its pairs."""
+class GroupsSection(StackSection):
+    """One kind of attention: its columns and its pairs."""
 
-    stack: str
-    title: str
     columns: tuple[ColumnSection, ...]
     pairs: PairSection | None
 
@@ -108,7 +106,6 @@ def _section(results: StackResults, room: int) -> GroupsSection:
     pair_differences = results.study.pair_differences.get(results.stack.name)
     return GroupsSection(
         stack=results.stack.name,
-        title=STACKS[results.stack.name],
         columns=tuple(
             _column(results, number, [*groups], room)
             for number, (_, groups) in enumerate(by_column)

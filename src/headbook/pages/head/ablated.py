@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import Row, Table, words
-from headbook.report.numbers.effects import COSINES, NAMES, primary, scale, unit
+from headbook.report.numbers.changes import COSINES, NAMES, primary, scale, unit
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import (
     interval,
@@ -34,9 +34,9 @@ INSTEAD = {
     Replacement.MEAN: "mean output",
     Replacement.ZERO: "zero",
     Replacement.UNIFORM: "mean of all visible values",
-    Replacement.WITHOUT_SINK: "output without the sink",
+    Replacement.WITHOUT_SINK: "output with the sink masked",
 }
-SHOWN = 5  # tokens, and the one in the middle
+LISTED = 5  # tokens, and the one in the middle
 
 Rows = Mapping[tuple[str, str, str], Mapping[str, Any]]
 
@@ -211,7 +211,7 @@ def _tokens(results: StackResults) -> dict[HeadName, tuple[MissedToken, ...]]:
     ):
         head = HeadName(*removals.heads[missed.head])
         middle = missed.rank - 1 == (missed.tokens - 1) // 2
-        if head.stack == results.stack.name and (missed.rank <= SHOWN or middle):
+        if head.stack == results.stack.name and (missed.rank <= LISTED or middle):
             rank = f"rank {missed.rank:,} of {missed.tokens:,}{', the median' if middle else ''}"
             found.setdefault(head, []).append(
                 MissedToken(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from headbook.metrics import ids
-from headbook.pages.head.relationtable import Measured, measured
+from headbook.pages.parts.measured import Measured, measured
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import sink_words
 from headbook.report.numbers.typeshares import share

@@ -1,6 +1,5 @@
 """One exemplar three times: as it is, without the sink, and by what the values carry."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from headbook.charts.base import images
 from headbook.charts.base.ink import DIVERGING, STOPS, ink
 from headbook.report.numbers.results import StackResults
-from headbook.study.sentencedata import STEPS, Exemplar, Ranking
+from headbook.study.sentencedata import STEPS, Exemplar
 
 COLOURS = 32  # a picture carries its palette
 
@@ -44,12 +43,8 @@ class ExemplarMaps:
     size: tuple[int, int]
 
 
-def exemplar_maps(results: StackResults, exemplars: Sequence[Exemplar]) -> ExemplarMaps | None:
-    """The maps of a head's strongest exemplar, or None where it has none."""
-    strongest = [e for e in exemplars if e.ranking is Ranking.STRONGEST]
-    if not strongest:
-        return None
-    exemplar = min(strongest, key=lambda e: e.rank)
+def exemplar_maps(results: StackResults, exemplar: Exemplar) -> ExemplarMaps:
+    """The maps of a head's strongest exemplar."""
     sentence = results.study.sentence_data.sentences[exemplar.index]
     text = sentence.texts[results.stack.keys]
     sink, raw = text.sink(causal=results.stack.causal), exemplar.attention
@@ -66,15 +61,13 @@ def exemplar_maps(results: StackResults, exemplars: Sequence[Exemplar]) -> Exemp
     return ExemplarMaps(sentence.number, tuple(panels), (raw.shape[0], raw.shape[1]))
 
 
-def alike(results: StackResults, exemplars: Sequence[Exemplar]) -> ExemplarMaps | None:
+def alike(results: StackResults, exemplar: Exemplar) -> ExemplarMaps | None:
     """What a head writes for every two tokens of its strongest exemplar, and how they look.
 
-    None where it has no exemplar, or values are not available.
+    None where values are not available.
     """
-    strongest = [e for e in exemplars if e.ranking is Ranking.STRONGEST and e.written.size]
-    if not strongest:
+    if not exemplar.written.size:
         return None
-    exemplar = min(strongest, key=lambda e: e.rank)
     written, rows = exemplar.written
     panels = tuple(
         _panel(*each, signed=True)

@@ -13,7 +13,7 @@ from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import estimate
-from headbook.report.wording import VIEWS, is_share, label_name, number
+from headbook.report.wording import VIEWS, is_share, label_name, number, ordinal
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
@@ -93,7 +93,7 @@ def _asked(results: StackResults) -> tuple[tuple[HeadMetric, str, View], ...]:
 
 def _there(results: StackResults) -> Iterator[tuple[HeadMetric, str, View]]:
     """What the stack has of `ASKED`, with values that differ among enough heads."""
-    known = {metric.id: metric for metric in results.metrics}
+    known = results.by_id
     for name, asked in ASKED:
         if name not in known:
             continue
@@ -142,9 +142,3 @@ def _place(values: Floats, own: float) -> str:
     above, below = int((there > own).sum()), int((there < own).sum())
     rank, end = (above + 1, "highest") if above <= below else (below + 1, "lowest")
     return f"{ordinal(rank) + ' ' if rank > 1 else ''}{end} of {len(there):,}"
-
-
-def ordinal(number: int) -> str:
-    """``1st``, ``2nd``, ``11th``."""
-    teen = 10 < number % 100 < 20
-    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"

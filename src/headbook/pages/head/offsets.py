@@ -6,11 +6,13 @@ import pandas as pd
 
 from headbook.charts import Bar, Drawing, offset_profile
 from headbook.metrics import ids
+from headbook.pages.parts.table import Row, Table
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import VIEWS, counted, head_file, head_name
 from headbook.study.sentencedata import HeadName
 
 METRIC = ids.OFFSET_PROFILE
+COLUMNS = ("Offset", "share", "interval", "uniform")
 REACH = 8  # offsets that are shown on either side
 
 
@@ -30,6 +32,11 @@ class Offsets:
     def picture(self) -> Drawing:
         """The drawing with its numbers, to be written into files."""
         return replace(self.drawing, rows=pd.DataFrame(self.bars))
+
+    @property
+    def table(self) -> Table:
+        """The numbers as text."""
+        return Table(COLUMNS, tuple(Row(None, bar.cells) for bar in self.bars))
 
 
 def profile_name(head: HeadName) -> str:

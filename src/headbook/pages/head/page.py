@@ -10,16 +10,17 @@ from headbook.pages.head.exemplarmaps import ExemplarMaps, alike, exemplar_maps
 from headbook.pages.head.headmetrics import TagRow, metric_rows, tag_rows
 from headbook.pages.head.headstrips import Strip, strips
 from headbook.pages.head.offsets import Offsets, offsets
-from headbook.pages.head.relationtable import Measured, found_relations
+from headbook.pages.head.relationtable import found_relations
 from headbook.pages.head.toptokens import TopTokens, top_tokens
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.groupvalues import group_table, pair_table
+from headbook.pages.parts.measured import Measured
 from headbook.pages.parts.page import EVERY, Page, gap_texts
 from headbook.pages.parts.table import Table
 from headbook.pages.parts.twins import baseline_title
 from headbook.pages.widgets.atlas import mean_maps, style_of, tile_picture
 from headbook.pages.widgets.exemplars import Exemplars, exemplars_of
-from headbook.pages.widgets.inspector import roles_of
+from headbook.pages.widgets.inspector import roles_of, strongest_of
 from headbook.pages.widgets.neighbours import Neighbours, neighbours
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import Role
@@ -167,6 +168,7 @@ def _page(
     stack, study = results.stack, results.study
     name = head_name(head)
     listed, maps = study.manifest.counts["sentences"], results.once(mean_maps)
+    strongest = strongest_of(results).get(head)
     baselines = tuple(baseline_title(results, baseline) for baseline in results.twins)
     views = (VIEWS[view] for view in View)
     columns = ("Metric", *views, "uniform attention", *baselines, "percentile")
@@ -197,8 +199,8 @@ def _page(
         relations=found_relations(results, head),
         by_group=group_table(results, head.layer, head.head),
         in_pairs=pair_table(results, head.layer, head.head),
-        exemplar_maps=exemplar_maps(results, exemplars),
-        alike_tokens=alike(results, exemplars),
+        exemplar_maps=exemplar_maps(results, strongest) if strongest else None,
+        alike_tokens=alike(results, strongest) if strongest else None,
         data=f"data/heads/{head_file(head)}.js",
         remarks=tuple(gap_texts(gap for gap in study.manifest.gaps if gap.stack == stack.name)),
     )

@@ -2,18 +2,15 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from headbook.analysis.arithmetic import Floats
 from headbook.analysis.intervals import FEW
 from headbook.attention.relations import LABELS
-from headbook.charts.base.drawing import Drawing
-from headbook.charts.drawn.dots import interval_dot
 from headbook.metrics import ids
+from headbook.pages.parts.measured import Measured, measured
 from headbook.pages.parts.ranked import tests_of
-from headbook.report.numbers.claims import value_and_interval
 from headbook.report.numbers.inference import RelationTests, best_offsets
 from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.results import Estimate, StackResults
@@ -26,38 +23,6 @@ VIEW = View.NOSINK
 MOST = 8
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A share of a head beside its baseline.
-
-    Attributes:
-        text: what is measured.
-        baseline: what it is set against, and whether it was tested.
-        behind: what it rests on; may be empty.
-        value, interval: the share; the interval is empty without one.
-        dot: the same as a picture.
-        supported: whether it differs from the baseline as a test has it.
-    """
-
-    text: str
-    baseline: str
-    behind: str
-    value: str
-    interval: str
-    dot: Drawing
-    supported: bool
-
-
-def measured(
-    text: str, baseline: str, value: Estimate, other: float, *, behind: str = "", supported: bool
-) -> Measured:
-    """A share with its picture; ``other`` is NaN where there is no baseline."""
-    dot = interval_dot(value.value, value.low, value.high, other, supported=supported)
-    value_text, ends = value_and_interval(value)
-    picture = Drawing(f"dot-{text}", text, dot)
-    return Measured(text, baseline, behind, value_text, ends, picture, supported)
-
-
 def found_relations(results: StackResults, head: HeadName) -> tuple[Measured, ...]:
     """The relations that the head serves most above uniform attention.
 
@@ -65,7 +30,7 @@ def found_relations(results: StackResults, head: HeadName) -> tuple[Measured, ..
     sentences elsewhere.
     """
     rows = []
-    for label in LABELS if METRIC in {metric.id for metric in results.metrics} else ():
+    for label in LABELS if METRIC in results.by_id else ():
         accuracy = results.heads(METRIC, VIEW, label).at(head.layer, head.head)
         if accuracy.effective >= FEW:
             even = results.uniform(METRIC, VIEW, label).at(head.layer).value

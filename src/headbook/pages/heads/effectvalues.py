@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from headbook.charts.base.images import base64_of
 from headbook.pages.heads.headvalues import Results
-from headbook.report.numbers.effects import head_changes, unit
+from headbook.report.numbers.changes import head_changes, unit
 from headbook.study.importancetables import EFFECT, EXACT
 from headbook.study.sentencedata import heads_of
 from headbook.study.summaries.removals import Removals
@@ -25,7 +24,7 @@ def effect_choice(results: Results) -> dict[str, Any] | None:
     return {"id": EFFECT, "title": "Importance", "share": False, "labels": labels}
 
 
-def effect_values(results: Results) -> dict[str, dict[str, str]] | None:
+def effect_values(results: Results) -> dict[str, dict[str, bytes | str]] | None:
     """Numbers of all heads in the order of the list; packed as those of metrics.
 
     ``guess`` has a 1 where the value is an estimate, which has no interval.
@@ -40,9 +39,9 @@ def effect_values(results: Results) -> dict[str, dict[str, str]] | None:
     guess = ~np.isnan(value) & (frame["kind"] != EXACT).to_numpy()
     return {
         KEY: {
-            "value": base64_of(value.astype("<f8")),
-            "low": base64_of(low.astype("<f4")),
-            "high": base64_of(high.astype("<f4")),
+            "value": value.astype("<f8").tobytes(),
+            "low": low.astype("<f4").tobytes(),
+            "high": high.astype("<f4").tobytes(),
             "thin": "0" * len(heads),
             "guess": "".join(map(str, guess.astype(int))),
         }

@@ -9,7 +9,7 @@ import numpy as np
 from headbook.analysis.arithmetic import Floats
 from headbook.attention.relations import LABELS
 from headbook.metrics import ids
-from headbook.pages.parts.ranked import METRIC, VIEW, points, tests_of
+from headbook.pages.parts.ranked import METRIC, VIEW, hits_of, points, tests_of
 from headbook.report.numbers.headrelations import HeadRelation, HeadRelations, head_relations
 from headbook.report.numbers.headtypes import Types, head_types
 from headbook.report.numbers.relationnames import relation_words
@@ -131,12 +131,8 @@ def _relation(best: HeadRelation, *, beats: bool) -> Fact:
 
 def _relations(results: StackResults) -> HeadRelations | None:
     """None where the study did not keep what the comparison needs."""
-    sums = results.study.corpus_sums.heads.get(results.stack.name)
-    there = [label for label in LABELS if results.has(METRIC, VIEW, label)]
-    if results.stack.crosses or sums is None or sums.relation_hits is None or not there:
-        return None
-    present = ~np.isnan(results.heads(METRIC, VIEW, there[0]).value)
-    return head_relations(sums.relation_hits, present, np.stack([*_uniform(results)], -1))
+    hits = hits_of(results)
+    return head_relations(*hits, np.stack([*_uniform(results)], -1)) if hits else None
 
 
 def _uniform(results: StackResults) -> Iterator[Floats]:

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.intervals import FEW
-from headbook.charts.base.images import base64_of
 from headbook.metrics import all_metrics, head_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.pages.heads.headfacts import Fact, HeadFacts, head_facts
 from headbook.pages.parts.grid import FIRST, key, offered_labels
-from headbook.report.numbers.results import Estimate, Estimates, StackResults
+from headbook.report.numbers.results import NO_ESTIMATE, Estimate, Estimates, StackResults
 from headbook.report.wording import STACKS, VIEWS, is_share, label_name
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
@@ -57,7 +56,7 @@ class Column:
     def at(self, results: Results, head: HeadName) -> Estimate:
         """A head's number; NaN where there is none."""
         if head.stack not in self.views:
-            return Estimate(np.nan, np.nan, np.nan, 0, 0)
+            return NO_ESTIMATE
         return self.numbers(results[head.stack]).at(head.layer, head.head)
 
     def numbers(self, results: StackResults) -> Estimates:
@@ -133,20 +132,20 @@ def _metrics(offered: Sequence[Column]) -> Iterator[dict[str, Any]]:
 def values_data(results: Results) -> Iterator[tuple[str, dict[str, Any]]]:
     """For each metric a file: by column, the numbers of all heads in the order of the list.
 
-    Values are 64-bit floats, ends of intervals 32-bit ones, little-endian in base64; NaN where
+    Values are 64-bit floats, ends of intervals 32-bit ones, little-endian, as bytes; NaN where
     there is no number. ``thin`` has a 1 where few observations stand behind the value.
     """
     for metric, own in groupby(columns(results), key=lambda column: column.metric):
         yield metric.id, {column.key: _packed(results, column) for column in own}
 
 
-def _packed(results: Results, column: Column) -> dict[str, str]:
+def _packed(results: Results, column: Column) -> dict[str, bytes | str]:
     parts = [_of_stack(r, column) for r in results.values()]
     value, low, high, effective = (np.concatenate(part) for part in zip(*parts, strict=True))
     return {
-        "value": base64_of(value.astype("<f8")),
-        "low": base64_of(low.astype("<f4")),
-        "high": base64_of(high.astype("<f4")),
+        "value": value.astype("<f8").tobytes(),
+        "low": low.astype("<f4").tobytes(),
+        "high": high.astype("<f4").tobytes(),
         "thin": "".join(map(str, np.where(effective < FEW, 1, 0))),
     }
 

@@ -16,7 +16,7 @@ from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import DASH, Mark, Row, Table, Words, words
 from headbook.report.findings.finding import head_link
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import STACKS, counted
 
 FACTS = ("Type", "Most attention to", "Best relation")
@@ -53,7 +53,7 @@ def heads_page(results: Results) -> HeadsPage | None:
         return None
     first = first_columns(offered)
     heads = [*chain.from_iterable(head_facts(r) for r in results.values())]
-    model = next(iter(results.values())).study.manifest.model.name
+    model = study_of(results).manifest.model.name
     return HeadsPage(
         path="heads.html",
         title="Heads",

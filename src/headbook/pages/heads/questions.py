@@ -64,13 +64,13 @@ class Question:
         text: what is asked.
         heads: a head of each stack.
         view: the list in the order that answers it, as addresses write it after their #.
-        key: the number that answers it, as a column of the list.
+        column: the number that answers it.
     """
 
     text: str
     heads: tuple[AnsweringHead, ...]
     view: str
-    key: str
+    column: Column
 
 
 def questions(
@@ -87,7 +87,7 @@ def questions(
         answering_heads = tuple(_heads(results, column, lowest=lowest)) if column else ()
         if column and answering_heads:
             named = _named(text, label, next(iter(results.values())))
-            yield Question(named, answering_heads, _view(column, first, lowest=lowest), column.key)
+            yield Question(named, answering_heads, _view(column, first, lowest=lowest), column)
 
 
 def _named(text: str, label: str, results: StackResults) -> str:

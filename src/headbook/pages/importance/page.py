@@ -14,7 +14,7 @@ from headbook.pages.parts.table import Row, Table, words
 from headbook.report.findings import Finding
 from headbook.report.findings.finding import head_link
 from headbook.report.findings.importance import message
-from headbook.report.numbers.effects import NAMES, head_changes, primary, scale, unit
+from headbook.report.numbers.changes import NAMES, drawn_unit, head_changes, primary, scale, unit
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import STACKS, counted, head_name, number
 from headbook.study.importancetables import DIRECT, EFFECT, EXACT
@@ -119,7 +119,11 @@ def _maps(results: Mapping[str, StackResults], removals: Removals) -> Iterator[S
             "estimated. ○ removable, × harmful, ? undecided; other exact ones are needed."
         )
         figure = effect_map(
-            f"importance-{stack}", caption, rows, title=f"change, {unit(removals)}", domain=domain
+            f"importance-{stack}",
+            caption,
+            rows,
+            title=f"change, {drawn_unit(removals)}",
+            domain=domain,
         )
         yield StackMap(stack, STACKS[stack], figure)
 
@@ -139,7 +143,7 @@ def _estimates(removals: Removals) -> Iterator[Figure]:
     ).sort_values("series", kind="stable", ignore_index=True)
     if len(rows) > 2:
         caption = "Estimate and exact change of each head that was replaced. Dashed: both equal."
-        titles = (f"estimate, {unit(removals)}", f"exact change, {unit(removals)}")
+        titles = (f"estimate, {drawn_unit(removals)}", f"exact change, {drawn_unit(removals)}")
         yield compared_effects("importance-estimates", caption, rows, titles=titles)
 
 
@@ -177,7 +181,7 @@ def _pruned(removals: Removals, pruning: pd.DataFrame) -> Iterator[Figure]:
         "Change as ever more heads are replaced by their mean output. Orders from one half of the "
         "sentences, curves from the other. Bands: 95 % intervals; of random orders all 20."
     )
-    title = f"change, {unit(removals)}"
+    title = f"change, {drawn_unit(removals)}"
     yield pruning_curves("importance-pruning", caption, rows, title=title)
 
 

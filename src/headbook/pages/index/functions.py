@@ -1,21 +1,17 @@
 """Who does what: for each function the head that does it most, with its baseline."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.charts.base.drawing import Drawing
-from headbook.charts.drawn.dots import interval_dot
 from headbook.metrics import ids
+from headbook.pages.parts.measured import Measured, measured
 from headbook.pages.parts.ranked import place_of, tests_of
 from headbook.report.findings.finding import chosen, uniform
-from headbook.report.numbers.claims import value_and_interval
 from headbook.report.numbers.relationnames import relation_words
-from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import sink_words
-from headbook.report.wording import head_name, head_page, percent, signed, tested
-from headbook.study.sentencedata import HeadName
+from headbook.report.wording import percent, signed, tested
 
 # Words, metric and label; the sink's name is put in.
 ASKED = (
@@ -32,36 +28,13 @@ ASKED = (
 MOST_RELATIONS = 8
 
 
-@dataclass(frozen=True)
-class Function:
-    """A function and its head.
-
-    Attributes:
-        text: what is done.
-        baseline: what it is set against, in words.
-        name, href: the head and its page.
-        value, interval: share, and its interval; empty without one.
-        dot: the same as a picture.
-        supported: tested family-wise and above the baseline, or clear of uniform attention.
-    """
-
-    text: str
-    baseline: str
-    name: str
-    href: str
-    value: str
-    interval: str
-    dot: Drawing
-    supported: bool
-
-
-def functions(results: StackResults) -> tuple[Function, ...]:
+def functions(results: StackResults) -> tuple[Measured, ...]:
     """The functions of one stack, supported ones first: relations, then the rest."""
     found = [*_relations(results), *_shares(results)]
     return tuple(sorted(found, key=lambda each: not each.supported))
 
 
-def _relations(results: StackResults) -> Iterator[Function]:
+def _relations(results: StackResults) -> Iterator[Measured]:
     """Relations and directions by margin over the best fixed offset."""
     tests = results.once(tests_of)
     if tests is None:
@@ -70,21 +43,21 @@ def _relations(results: StackResults) -> Iterator[Function]:
     for n in order[:MOST_RELATIONS]:
         p, offset = float(tests.p[n]), signed(int(tests.offset[n]))
         value, other = tests.accuracy.at(n), float(tests.at_offset.value[n])
-        yield _function(
+        yield measured(
             relation_words(tests.labels[n]),
             f"best fixed offset ({offset}): {percent(other)}, "
             + ("not tested" if np.isnan(p) else tested(p)),
-            place_of(tests, int(n), results.stack.name),
             value,
             other,
+            behind=place_of(tests, int(n), results.stack.name),
             supported=bool(tests.supported[n]),
         )
 
 
-def _shares(results: StackResults) -> Iterator[Function]:
+def _shares(results: StackResults) -> Iterator[Measured]:
     """Shares of attention against uniform attention, head chosen on the other half."""
     for text, metric, label in ASKED:
-        known = {m.id: m for m in results.metrics}.get(metric)
+        known = results.by_id.get(metric)
         if known is None:
             continue
         view = results.view(known, label)
@@ -92,29 +65,11 @@ def _shares(results: StackResults) -> Iterator[Function]:
         if best is None:
             continue
         even = uniform(results, metric, view, label, best.head.layer).value
-        yield _function(
+        yield measured(
             text.format(sink=sink_words(results)),
             f"uniform attention: {percent(float(even))}",
-            best.head,
             best.value,
             float(even),
+            behind=best.head,
             supported=bool(best.value.low > even),
         )
-
-
-def _function(
-    text: str, baseline: str, head: HeadName, value: Estimate, other: float, *, supported: bool
-) -> Function:
-    dot = interval_dot(value.value, value.low, value.high, other, supported=supported)
-    name = head_name(head)
-    value_text, ends = value_and_interval(value)
-    return Function(
-        text=text,
-        baseline=baseline,
-        name=name,
-        href=head_page(head),
-        value=value_text,
-        interval=ends,
-        dot=Drawing(f"dot-{name}-{text}", text, dot),
-        supported=supported,
-    )

@@ -16,6 +16,7 @@ from headbook.terms import Space, State, View
 
 CLASSES = {"content": "content words", "function": "function words", "special": "special tokens",
            "all": "all tokens"}  # fmt: skip
+DRAWN = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.COSINE_TO_INPUT, ids.VOCABULARY_RANK)
 MOST_LINES = 3
 ROOM = 1.25
 APART = 0.12  # of the axis, between two of its numbers

@@ -13,7 +13,7 @@ from headbook.report.findings import Link
 from headbook.report.findings.finding import Parts
 from headbook.report.numbers.headtypes import Rest, head_types
 from headbook.report.numbers.relationnames import ends_of
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.numbers.roles import Role, point_estimate, sink_words
 from headbook.report.wording import STACKS, counted, head_name, head_page
 from headbook.study.sentencedata import HeadName
@@ -114,7 +114,7 @@ def _span(values: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> str:
 
 def _stacks(results: Mapping[str, StackResults]) -> Iterator[str]:
     """The most frequent type of each stack."""
-    model = next(iter(results.values())).study.manifest.model.name
+    model = study_of(results).manifest.model.name
     clauses = []
     for r in results.values():
         types = [head_kind for head_kind in head_types(r).values() if head_kind is not None]

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from itertools import chain, islice, zip_longest
 from typing import ClassVar
 
-from headbook.pages.index.functions import Function, functions
+from headbook.pages.index.functions import functions
 from headbook.pages.index.layercurves import LayerCurve, layer_curves
 from headbook.pages.index.lead import lead
 from headbook.pages.metric.page import MetricPage
 from headbook.pages.parts.grid import Grids, grids
+from headbook.pages.parts.measured import Measured
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.ranked import tests_of
 from headbook.pages.widgets.atlas import Atlas, atlas, many_heads
@@ -18,8 +19,8 @@ from headbook.pages.widgets.inspector import Inspected, notable
 from headbook.report.findings import Finding, find
 from headbook.report.findings.finding import Parts
 from headbook.report.findings.importance import needed
-from headbook.report.numbers.results import StackResults
-from headbook.report.wording import STACKS, counted, percent
+from headbook.report.numbers.results import StackResults, study_of
+from headbook.report.wording import STACKS, counted, percent, small
 from headbook.study.manifest import Manifest
 from headbook.terms import Side, Stack
 
@@ -51,7 +52,7 @@ class StackPart:
     """What a section shows of one stack."""
 
     title: str
-    functions: tuple[Function, ...] = ()
+    functions: tuple[Measured, ...] = ()
     curves: tuple[LayerCurve, ...] = ()
 
 
@@ -109,7 +110,7 @@ def overview_page(
     results: Mapping[str, StackResults], metric_pages: Sequence[MetricPage], left_out: str = ""
 ) -> OverviewPage:
     """The first page of a study's site."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     manifest = study.manifest
     finding_groups = [
         FindingGroup(STACKS[name], tuple(find(r, r.once(tests_of)))) for name, r in results.items()
@@ -227,6 +228,11 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
     written = manifest.count(Side.TARGET, "generated")
     if written:
         yield f"{counted(written, 'target text')} written by the model itself (greedy decoding)."
+    if model.bits:
+        yield (
+            f"Weights are dequantised from {small(model.bits)} bits ({model.stored}): numbers "
+            "are those of the quantised model, not of the original."
+        )
     if model.unexpected:
         yield f"The checkpoint holds weights that were not used: {_some(model.unexpected)}."
 

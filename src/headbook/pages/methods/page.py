@@ -26,7 +26,6 @@ class MethodsPage(Page):
         metrics: all metrics with formula and source.
         versions: of libraries.
         causal: whether some stack is causal.
-        crosses: whether queries and keys come from different texts somewhere.
     """
 
     template: ClassVar[str] = "methods.html"
@@ -41,7 +40,6 @@ class MethodsPage(Page):
     metrics: tuple[Metric, ...]
     versions: tuple[tuple[str, str], ...]
     causal: bool
-    crosses: bool
 
 
 KEYS = {
@@ -72,7 +70,6 @@ def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
         metrics=tuple(metrics),
         versions=tuple(sorted(manifest.versions.items())),
         causal=any(stack.causal for stack in manifest.stacks),
-        crosses=any(stack.crosses for stack in manifest.stacks),
     )
 
 
@@ -89,6 +86,8 @@ def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield STACKS[stack.name].capitalize(), shape
     yield "Parameters", f"{model.parameters:,}"
     yield "Numbers", f"{model.dtype} on {model.device}"
+    if model.stored:
+        yield "Weights", model.stored + (", dequantised" if model.bits else "")
     yield "Attention", model.attention
     yield "Tokenizer", f"{model.tokenizer} ({model.tokenizer_sha256[:19]}…)"
     yield "Special tokens", model.special_tokens or "none"

@@ -20,7 +20,7 @@ from headbook.pages.metric.sections import MetricSection, head_section
 from headbook.pages.metric.tokensections import token_section
 from headbook.pages.parts.page import Page, gap_text
 from headbook.report.findings.finding import sample_size
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import counted
 from headbook.study.summaries.shapes import CKA
 from headbook.study.summaries.sums import PairColumn, TokenColumn
@@ -105,7 +105,7 @@ def metric_pages(
 def study_metrics(results: Mapping[str, StackResults]) -> list[Metric]:
     """The metrics that a study has numbers for, in the order of lists."""
     there = {metric.id for r in results.values() for metric in r.metrics}
-    corpus_sums = next(iter(results.values())).study.corpus_sums
+    corpus_sums = study_of(results).corpus_sums
     sums = [
         *corpus_sums.tokens.values(),
         *corpus_sums.lookups.values(),

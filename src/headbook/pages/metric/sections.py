@@ -13,10 +13,11 @@ from headbook.charts.vega.draw import UNIFORM
 from headbook.metrics import ids
 from headbook.metrics.base import Chart, HeadMetric, Metric, Source
 from headbook.pages.parts.cells import Cell, domain
+from headbook.pages.parts.rows import layer_table
 from headbook.pages.parts.table import Row, Table
 from headbook.pages.parts.twins import baseline_title
 from headbook.report.findings.finding import Link, head_link
-from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.numbers.results import Estimates, StackResults, descending
 from headbook.report.wording import STACKS, VIEWS, counted, label_name, unbroken
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
@@ -59,8 +60,6 @@ def _unit_title(metric: Metric) -> str:
 def head_section(results: StackResults, metric: HeadMetric) -> MetricSection | None:
     """What a metric says of the heads of one stack; None where it has no numbers there."""
     stack = results.stack
-    if metric.id not in {m.id for m in results.metrics}:
-        return None
     labels = [x for x in metric.labels if any(results.has(metric.id, v, x) for v in metric.views)]
     if not labels:
         return None
@@ -86,12 +85,9 @@ def head_section(results: StackResults, metric: HeadMetric) -> MetricSection | N
 
 def _layers(results: StackResults, metric: HeadMetric, label: str) -> Table:
     numbers = [results.layers(metric.id, view, label) for view in metric.views]
-    return Table(
-        ("Layer", *(VIEWS[view] for view in metric.views)),
-        tuple(
-            Row(str(layer), tuple(Cell.of(each.at(layer), metric) for each in numbers))
-            for layer in results.stack.attention_layers
-        ),
+    return layer_table(
+        results.stack.attention_layers,
+        [(VIEWS[v], n, metric) for v, n in zip(metric.views, numbers, strict=True)],
     )
 
 
@@ -113,9 +109,7 @@ def _heads(
 ) -> list[tuple[Link, Cell]]:
     """All heads that have a number, the highest first."""
     numbers = results.heads(metric.id, view, label)
-    present = np.argwhere(~np.isnan(numbers.value))
-    order = np.argsort(-numbers.value[tuple(present.T)], kind="stable")
-    return [_head(results, metric, numbers, *map(int, present[place])) for place in order]
+    return [_head(results, metric, numbers, *cell) for cell in descending(numbers.value)]
 
 
 def _head(
@@ -130,9 +124,9 @@ def _labels(results: StackResults, metric: HeadMetric, labels: Sequence[str], vi
     for label in labels:
         numbers = results.heads(metric.id, view, label)
         if not np.isnan(numbers.value).all():
-            layer, head = np.unravel_index(int(np.nanargmax(numbers.value)), numbers.value.shape)
-            best = _head(results, metric, numbers, int(layer), int(head))
-            even = Cell.of(results.uniform(metric.id, view, label).at(int(layer)), metric)
+            layer, head = descending(numbers.value)[0]
+            best = _head(results, metric, numbers, layer, head)
+            even = Cell.of(results.uniform(metric.id, view, label).at(layer), metric)
             rows.append(Row(unbroken(label_name(label)), (*best, even)))
     caption = "The head with the highest value for each label, and uniform attention in its layer."
     return Table(("Label", "Head", "value", "uniform attention"), tuple(rows), caption)
@@ -186,7 +180,7 @@ def _curve(
 ) -> Figure:
     series = [_table(results, metric, labels, "layers").assign(series="model")]
     titles = []
-    if metric.id not in PAIRED or PAIRED[metric.id] not in {m.id for m in results.metrics}:
+    if metric.id not in PAIRED or PAIRED[metric.id] not in results.by_id:
         series.append(_table(results, metric, labels, "uniform").assign(series=UNIFORM))
         titles.append(UNIFORM)
     for baseline in results.twins:
@@ -209,7 +203,7 @@ def _curve(
 
 def _ratio_curve(results: StackResults, metric: HeadMetric) -> Iterator[Figure]:
     """The same as a ratio to uniform attention on the same sentences, where lengths cancel."""
-    ratio = {m.id: m for m in results.metrics}.get(PAIRED.get(metric.id, ""))
+    ratio = results.by_id.get(PAIRED.get(metric.id, ""))
     if ratio is not None:
         yield _curve(results, ratio, [""], results.view(ratio, ""), "")
 

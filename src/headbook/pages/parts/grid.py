@@ -9,10 +9,10 @@ import numpy as np
 from headbook.metrics import ids
 from headbook.metrics.base import Chart, HeadMetric
 from headbook.pages.parts.cells import colour_step, domain
+from headbook.pages.parts.page import StackSection
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import (
     MISSING,
-    STACKS,
     VIEWS,
     head_name,
     head_page,
@@ -46,11 +46,10 @@ class GridCell:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Grid(StackSection):
     """All heads of a stack under one metric.
 
     Attributes:
-        stack, title: the kind of attention, as files and as pages call it.
         chosen: the metric that is shown, as a key of `grid_data`.
         choices: all metrics by key, grouped by the metric's title.
         caption: what is shown, in words.
@@ -60,8 +59,6 @@ class Grid:
         rows: layer numbers with their cells.
     """
 
-    stack: str
-    title: str
     chosen: str
     choices: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     caption: str
@@ -133,7 +130,6 @@ def _under(chosen: str, results: StackResults) -> Grid:
     )
     return Grid(
         stack=stack.name,
-        title=STACKS[stack.name],
         chosen=chosen,
         choices=tuple(
             (metric.title, tuple((key(metric, x), label_name(x) or metric.title) for x in labels))

@@ -4,11 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headbook.metrics.base import Need
-from headbook.report.wording import SPACES, STACKS, STATES, counted
+from headbook.report.wording import STACKS, counted
 from headbook.study.gaps import Gap
 from headbook.study.manifest import Manifest
-from headbook.terms import State
 
 EVERY = slice(None)  # of the pages of a kind
 
@@ -75,21 +73,26 @@ class Page:
         return "../" * self.path.count("/")
 
 
-# What studies store, as readers meet it.
-GAP_NAMES = {
-    str(Need.OUTPUTS): "head outputs (values)",
-    f"state {State.MID}": f"states {STATES[State.MID]}",
-    **{f"space {space}": f"comparison with {name}" for space, name in SPACES.items()},
-}
+@dataclass(frozen=True)
+class StackSection:
+    """What a page shows of one stack.
+
+    Attributes:
+        stack: the kind of attention, as files call it.
+    """
+
+    stack: str
+
+    @property
+    def title(self) -> str:
+        """The same as pages call it."""
+        return STACKS[self.stack]
 
 
 def gap_text(gap: Gap) -> str:
     """What is missing, where and why."""
     where = f" in {STACKS[gap.stack]}" if gap.stack else ""
-    what = gap.what
-    for stored, printed in GAP_NAMES.items():
-        what = what.replace(stored, printed)
-    return f"{what}{where}: {gap.why}"
+    return f"{gap.what}{where}: {gap.why}"
 
 
 def gap_texts(gaps: Iterable[Gap]) -> list[str]:

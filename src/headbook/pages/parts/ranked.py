@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from headbook.analysis.flips import LEVEL
 from headbook.charts import Drawing, Figure, relation_layers
@@ -12,7 +13,7 @@ from headbook.pages.parts.table import Mark, Row, Table, words
 from headbook.report.findings import REPORT
 from headbook.report.findings.finding import Link, head_link
 from headbook.report.numbers.inference import RelationTests, relation_tests
-from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.numbers.results import NO_ESTIMATE, Estimate, StackResults
 from headbook.report.wording import (
     DIRECTIONS,
     STACKS,
@@ -24,6 +25,7 @@ from headbook.report.wording import (
     small,
 )
 from headbook.study.sentencedata import HeadName
+from headbook.study.summaries.sums import RelationHits
 from headbook.terms import View, relation_of
 
 METRIC, FAR = ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR
@@ -48,16 +50,22 @@ COLUMNS = (
 SURE, WEAK = "sure", "weak"  # styles of rows: whether the head beats the offset family-wise
 
 
+def hits_of(results: StackResults) -> tuple[RelationHits, NDArray[np.bool_]] | None:
+    """Which relations the heads of a stack find, and which heads there are; None without any.
+
+    *Shape* of the second: ``(layer, head)``.
+    """
+    hits = results.study.corpus_sums.heads[results.stack.name].relation_hits
+    there = [x for x in all_metrics()[METRIC].labels if results.has(METRIC, VIEW, x)]
+    if results.stack.crosses or hits is None or not there:
+        return None
+    return hits, ~np.isnan(results.heads(METRIC, VIEW, there[0]).value)
+
+
 def tests_of(results: StackResults) -> RelationTests | None:
     """The tests of a stack; None where the study did not keep what they need."""
-    sums = results.study.corpus_sums.heads.get(results.stack.name)
-    if results.stack.crosses or sums is None or sums.relation_hits is None:
-        return None
-    there = [x for x in all_metrics()[METRIC].labels if results.has(METRIC, VIEW, x)]
-    if not there:
-        return None
-    present = ~np.isnan(results.heads(METRIC, VIEW, there[0]).value)
-    return relation_tests(sums.relation_hits, present)
+    hits = hits_of(results)
+    return relation_tests(*hits) if hits else None
 
 
 def place_of(tests: RelationTests, label: int, stack: str) -> HeadName:
@@ -122,7 +130,7 @@ def _dot(tests: RelationTests, n: int) -> Drawing:
 def _far(results: StackResults, label: str, head: HeadName) -> Estimate:
     """Accuracy of a head at words far apart, if there are any."""
     if not results.has(FAR, VIEW, label):
-        return Estimate(np.nan, np.nan, np.nan, 0, 0)
+        return NO_ESTIMATE
     return results.half(REPORT, FAR, VIEW, label).at(head.layer, head.head)
 
 
@@ -167,5 +175,9 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
         f"difference (p ≥ {LEVEL} family-wise). Relations by number of words."
     )
     return relation_layers(
-        f"syntax-{stack.name}-layers", caption, rows, relations=[*map(str, order.index)]
+        f"syntax-{stack.name}-layers",
+        caption,
+        rows,
+        relations=[*map(str, order.index)],
+        numbers=places.tolist(),
     )

@@ -7,7 +7,7 @@ import pandas as pd
 
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import Row, Table, words
-from headbook.report.numbers.effects import primary, scale, unit
+from headbook.report.numbers.changes import primary, scale, unit
 from headbook.report.numbers.headgroups import HEAVY_NAME, REPLACEMENTS
 from headbook.report.numbers.headtypes import Rest
 from headbook.report.wording import STACKS, interval, number

@@ -79,9 +79,11 @@ class Table:
         rows: in order.
         caption: above it; pages that have links there give it themselves.
         style: class of the table.
+        groups: titles above those of all columns but the first, and how many columns each spans.
     """
 
     columns: tuple[Title, ...]
     rows: tuple[Row, ...]
     caption: str = ""
     style: str = "numbers"
+    groups: tuple[tuple[Title, int], ...] = ()

@@ -43,6 +43,15 @@ class Token:
         """Whether nothing is shown of it but its letters."""
         return not (self.special or self.looks or self.chosen or self.shade)
 
+    @property
+    def plain(self) -> bool:
+        """Whether it is unmarked and one word for whoever splits a run of them at its blanks."""
+        return self.unmarked and self.text != "" and " " not in self.text
+
+    def joins(self, last: "Token") -> bool:
+        """Whether it stands in a run with the token before: both plain, and a blank between."""
+        return self.plain and last.plain and self.before == " " and not self.gap
+
 
 def running_text(
     text: StoredText,

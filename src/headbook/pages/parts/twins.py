@@ -4,7 +4,7 @@ import numpy as np
 
 from headbook.metrics.base import HeadMetric
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import THIN, is_share, number
+from headbook.report.wording import in_hundred, is_share, number
 from headbook.terms import Baseline
 
 
@@ -32,7 +32,5 @@ def beside(
     text = number(estimate.value, share=share)
     if len(results.twins[baseline]) == 1 or np.isnan(estimate.value):
         return text
-    ends = [
-        number(end, share=share).removesuffix(f"{THIN}%") for end in (estimate.low, estimate.high)
-    ]
-    return f"{text} ({ends[0]}–{ends[1]})"
+    low, high = map(in_hundred if share else number, (estimate.low, estimate.high))
+    return f"{text} ({low}–{high})"

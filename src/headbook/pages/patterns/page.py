@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.charts import Figure, mixture_bars
 from headbook.charts.vega.patterns import PARTS
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.patterns.patternfindings import PATTERN, Discussion, discussions
 from headbook.pages.patterns.withoutthem import WithoutThem, without_them
@@ -17,7 +17,7 @@ from headbook.pages.widgets.thumbs import pictures
 from headbook.report.findings.finding import head_link
 from headbook.report.numbers.claims import sink
 from headbook.report.numbers.headtypes import HeadType, Rest, Types, head_types
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.numbers.typeshares import Place, share
 from headbook.report.wording import STACKS, counted, head_name, head_page, label_name, number
 from headbook.study.sentencedata import HeadName
@@ -73,11 +73,10 @@ class TypeGroup:
 
 
 @dataclass(frozen=True)
-class PatternSection:
+class PatternSection(StackSection):
     """One kind of attention.
 
     Attributes:
-        stack, title: as files and as pages call it.
         behind: how many sentences stand behind the numbers, in words.
         without: what the model loses without the heads of each type.
         discussions: questions with what the numbers say.
@@ -88,8 +87,6 @@ class PatternSection:
         table: all heads below uniform attention; ``left_out`` more are in the files.
     """
 
-    stack: str
-    title: str
     behind: str
     without: WithoutThem
     discussions: tuple[Discussion, ...]
@@ -121,7 +118,7 @@ def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage | None:
     if not there:
         return None
     sections = tuple(_section(results[name], len(there)) for name in there)
-    model = next(iter(results.values())).study.manifest.model.name
+    model = study_of(results).manifest.model.name
     return PatternsPage(
         path="patterns.html",
         title="Patterns",
@@ -142,7 +139,6 @@ def _section(results: StackResults, n_stacks: int) -> PatternSection:
     first = Row("uniform attention", (words(), *even, words()))
     return PatternSection(
         stack=stack.name,
-        title=STACKS[stack.name],
         behind=counted(sentences, "sentence"),
         without=without_them(results, types),
         discussions=tuple(discussions(results, types)),

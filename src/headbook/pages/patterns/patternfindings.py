@@ -17,7 +17,15 @@ from headbook.report.numbers.claims import sink_words
 from headbook.report.numbers.headtypes import Rest, Types
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.numbers.typeshares import Place, share
-from headbook.report.wording import THIN, counted, head_name, head_page, number, small
+from headbook.report.wording import (
+    counted,
+    head_name,
+    head_page,
+    in_hundred,
+    number,
+    percent,
+    small,
+)
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
@@ -270,7 +278,8 @@ def _values(numbers: Estimates, places: Sequence[Place]) -> list[float]:
 
 def _mean(values: Sequence[float]) -> str:
     """A mean over heads with the least and the most."""
-    mean = number(float(np.mean(values)), share=True)
-    least, most = (number(end(values), share=True) for end in (min, max))
-    ends = f"{least.removesuffix(f'{THIN}%')}–{most}"
+    mean, ends = (
+        percent(float(np.mean(values))),
+        f"{in_hundred(min(values))}–{percent(max(values))}",
+    )
     return mean if len(values) == 1 else f"{mean} (range over heads {ends})"

@@ -1,4 +1,4 @@
-"""Are vertical heads dead? What the model loses without the heads of each type."""
+"""Are sink heads dead? What the model loses without the heads of each type."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,13 +8,13 @@ from headbook.pages.parts.table import Table
 from headbook.pages.patterns.patternfindings import without
 from headbook.report.findings import Finding
 from headbook.report.findings.importance import answer
-from headbook.report.numbers.effects import primary, scale, unit
+from headbook.report.numbers.changes import primary, scale, unit
 from headbook.report.numbers.headtypes import Types
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import number
 from headbook.study.summaries import verdicts
 
-DEAD = "Are vertical heads dead?"
+DEAD = "Are sink heads dead?"
 
 
 @dataclass(frozen=True)

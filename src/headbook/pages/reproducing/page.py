@@ -12,7 +12,7 @@ from headbook.pages.parts.table import Mark, Part, Row, Table, words
 from headbook.report.findings.finding import metric_link
 from headbook.report.numbers.published import Group, Published
 from headbook.report.numbers.publishedcausal import EVERY
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import (
     MISSING,
     VIEWS,
@@ -70,7 +70,7 @@ class ReproducingPage(Page):
 
 def reproducing_page(results: Mapping[str, StackResults]) -> ReproducingPage:
     """The page of published results."""
-    manifest = next(iter(results.values())).study.manifest
+    manifest = study_of(results).manifest
     return ReproducingPage(
         path="reproducing.html",
         title="Reproducing published results",
@@ -84,7 +84,7 @@ def reproducing_page(results: Mapping[str, StackResults]) -> ReproducingPage:
 
 
 def _group(group: Group, results: Mapping[str, StackResults]) -> FigureGroup:
-    manifest = next(iter(results.values())).study.manifest
+    manifest = study_of(results).manifest
     same = manifest.model.name in group.names and "self" in results
     return FigureGroup(
         title=group.title,

@@ -12,8 +12,8 @@ from headbook.pages.patterns.withoutthem import DEAD
 from headbook.pages.search.synonyms import KEYWORDS, SAME
 from headbook.pages.widgets.atlas import kinds_of
 from headbook.report.numbers.headtypes import head_types
-from headbook.report.numbers.results import StackResults
-from headbook.report.wording import sentence_file, visible
+from headbook.report.numbers.results import StackResults, study_of
+from headbook.report.wording import sentence_page, visible
 from headbook.study.sentencedata import StoredSentence, heads_of
 from headbook.study.study import Study
 
@@ -83,7 +83,7 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         sentences have a page; ``tokens``: see `_tokens`; ``relations``: words for labels;
         ``same``: what words of a query may mean as well; ``types``: of the heads, in their order.
     """
-    study = next(iter(results.values())).study
+    study = study_of(results)
     chosen = study.sentence_data.paged
     searched = chosen[:MOST_SENTENCES]
     return {
@@ -134,28 +134,16 @@ def _questions(pages: Iterable[Page]) -> Iterator[list[str]]:
     """What the list of heads asks; each leads to all heads in the order that answers it."""
     for page in pages:
         for asked in page.questions if isinstance(page, HeadsPage) else ():
-            value = "; ".join(
-                " ".join(
-                    filter(
-                        None,
-                        (
-                            answering_head.head.text,
-                            answering_head.value,
-                            answering_head.interval,
-                            answering_head.behind,
-                        ),
-                    )
-                )
-                for answering_head in asked.heads
-            )
-            label = asked.key.partition("/")[2].partition(":")[0]
-            unseen = " ".join(filter(None, (KEYWORDS.get(asked.key), label)))
+            parts = ((a.head.text, a.value, a.interval, a.behind) for a in asked.heads)
+            value = "; ".join(" ".join(filter(None, part)) for part in parts)
+            label = asked.column.label.partition(":")[0]
+            unseen = " ".join(filter(None, (KEYWORDS.get(asked.column.key), label)))
             yield [asked.text, f"{page.path}#{asked.view}", value, unseen]
 
 
 def _sentence(sentence: StoredSentence) -> list[Any]:
     texts = [visible(text.text) for text in sentence.texts.values()]
-    return [sentence.number, f"sentences/{sentence_file(sentence.number)}.html", *texts]
+    return [sentence.number, sentence_page(sentence.number), *texts]
 
 
 def _tokens(study: Study, sentences: Iterable[StoredSentence]) -> list[list[Any]]:

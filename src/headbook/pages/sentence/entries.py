@@ -7,19 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from headbook.report.wording import SPACES, STATES, number, percent, visible
+from headbook.pages.parts.table import Mark, Row, Table, Words
+from headbook.report.wording import SPACES, STATES, number, ordinal, percent, visible
 from headbook.study.sentencedata import LOGITS
 from headbook.terms import Space, State
 
 ENTRIES = 5  # that a row names; the files have ten
-
-
-@dataclass(frozen=True)
-class EntriesRow:
-    """A layer with the entries nearest to a token after it, and their numbers."""
-
-    layer: int
-    cells: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -29,12 +22,12 @@ class Entries:
     Attributes:
         token: the one that the page begins with.
         choices: states and spaces; keys of the data. The first is shown.
-        rows: the layers.
+        table: a row for each layer: the entries nearest to the token after it, with numbers.
     """
 
     token: str
     choices: tuple[str, ...]
-    rows: tuple[EntriesRow, ...]
+    table: Table
 
 
 def entries(near: pd.DataFrame, position: int) -> Entries | None:
@@ -52,12 +45,13 @@ def entries(near: pd.DataFrame, position: int) -> Entries | None:
     first = next(iter(choices.values()))
     mine = first[(first["position"] == chosen) & (first["rank"] <= ENTRIES)]
     shares = bool(mine["space"].iloc[0] == LOGITS)
-    rows = (
-        EntriesRow(layer, tuple(_entries(of_layer.sort_values("rank"), shares)))
-        for layer in sorted({int(layer) for layer in mine["layer"]})
-        if len(of_layer := mine[mine["layer"] == layer])
-    )
-    return Entries(str(mine["token"].iloc[0]), tuple(choices), tuple(rows))
+    rows = []
+    for layer in sorted({int(layer) for layer in mine["layer"]}):
+        named = _entries(mine[mine["layer"] == layer].sort_values("rank"), shares)
+        cells = (Words((Mark(entry, "bdi"), " ", Mark(value, "small"))) for entry, value in named)
+        rows.append(Row(str(layer), tuple(cells)))
+    table = Table(("Layer", *map(ordinal, range(1, ENTRIES + 1))), tuple(rows), style="nearest")
+    return Entries(str(mine["token"].iloc[0]), tuple(choices), table)
 
 
 def trajectory_data(near: pd.DataFrame) -> dict[str, Any]:

@@ -8,10 +8,9 @@ from headbook.pages.parts.page import EVERY, Page
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.sentence.sentencestack import StackOfSentence, stack_of
 from headbook.pages.sentence.sentencetree import SentenceTree, sentence_tree
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import counted, sentence_file, sentence_page
 from headbook.study.sentencedata import StoredSentence, rows_of
-from headbook.terms import Side
 
 ALL_HEADS = (
     "Attention maps of all heads, the paths of its tokens through the layers, and their nearest "
@@ -43,7 +42,6 @@ class SentencePage(Page):
 
     Attributes:
         number: its number in the input, counted from 1.
-        text: as it came.
         listed: whether all heads are shown, not only those that cite it.
         previous, next: addresses of its neighbours, or None.
         metadata: other columns of the input.
@@ -56,7 +54,6 @@ class SentencePage(Page):
 
     template: ClassVar[str] = "sentence.html"
     number: int
-    text: str
     listed: bool
     previous: str | None
     next: str | None
@@ -77,7 +74,7 @@ def sentence_pages(
     Args:
         share: of these sentences, those whose pages are made.
     """
-    study = next(iter(results.values())).study
+    study = study_of(results)
     chosen = study.sentence_data.paged
     tokens, nearest = rows_of(study.tokens), rows_of(study.nearest)
     for position, sentence in [*enumerate(chosen)][share]:
@@ -91,7 +88,6 @@ def sentence_pages(
             title=f"Sentence {sentence.number}",
             description=ALL_HEADS if sentence.listed else SOME_HEADS,
             number=sentence.number,
-            text=sentence.texts[Side.SOURCE].text,
             listed=sentence.listed,
             previous=sentence_page(before) if before else None,
             next=sentence_page(after) if after else None,

@@ -36,6 +36,7 @@ class StackOfSentence:
             page has only the maps of the heads that cite the sentence.
         cited: those maps.
         uncited: how many more heads cite it, for whose maps there is no room.
+        few: whether the picture has few shades, since scripts draw it with all of them.
         exact: whether the data file holds the maps' numbers, too.
         start: what the work panel begins with; None without numbers.
         carried: whether the data file holds the lengths of values, too.
@@ -57,6 +58,7 @@ class StackOfSentence:
     height: int
     cited: tuple[CitedMap, ...]
     uncited: int
+    few: bool
     exact: bool
     start: Start | None
     carried: bool
@@ -101,6 +103,7 @@ def stack_of(
         height=height,
         cited=tuple(cited(found)) if some else (),
         uncited=citing(results, sentence) - len(found) if some else 0,
+        few=few_shades(stack, maps),
         exact=bool(found) if some else exact(maps),
         start=begun if some or exact(maps) else None,
         carried=any(len(e.norms) for exemplars in found.values() for e in exemplars)
@@ -124,6 +127,11 @@ def sheet_file(sentence: StoredSentence, stack: Stack) -> str:
 def pitch(stack: Stack) -> int:
     """Pixels from one map to the next on the widest page."""
     return max(SMALLEST, min(LARGEST, WIDEST // stack.n_heads))
+
+
+def few_shades(stack: Stack, maps: NDArray[np.uint8] | None) -> bool:
+    """Whether scripts draw all maps of a sentence anew: they know them, and no map is shrunk."""
+    return maps is not None and exact(maps) and max(maps.shape[2:]) <= 2 * pitch(stack)
 
 
 def _size(stack: Stack, maps: NDArray[np.uint8] | None) -> tuple[int, int]:

@@ -5,31 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headbook.charts import Arc, Drawing, arc_diagram
+from headbook.pages.parts.table import Mark, Row, Table, words
 from headbook.report.wording import MISSING
 from headbook.study.sentencedata import StoredText
 from headbook.study.wordmaps import n_words, word_names
 from headbook.terms import known_relation
 
 MOST_WORDS = 60  # of a text that are drawn
-
-
-@dataclass(frozen=True)
-class TreeRow:
-    """A word of a tree.
-
-    Attributes:
-        number: its place among the words, from 1.
-        word: in the text's own letters.
-        tag: its part of speech.
-        relation: to its head.
-        head: number and letters of its head; a dash without one.
-    """
-
-    number: int
-    word: str
-    tag: str
-    relation: str
-    head: str
+COLUMNS = ("Word", "part of speech", "relation", "head")
 
 
 @dataclass(frozen=True)
@@ -38,12 +21,13 @@ class SentenceTree:
 
     Attributes:
         drawing: arcs over the words.
-        rows: the same word by word.
+        table: the same word by word: its place and letters, part of speech, relation to its head,
+            place and letters of that.
         cut: how many words at the end are left out.
     """
 
     drawing: Drawing
-    rows: tuple[TreeRow, ...]
+    table: Table
     cut: int
 
 
@@ -55,11 +39,12 @@ def sentence_tree(text: StoredText, name: str) -> SentenceTree | None:
     """
     if not text.heads:
         return None
-    words = word_names(text)
-    cut = max(0, len(words) - MOST_WORDS)
-    words = words[:MOST_WORDS]
+    names = word_names(text)
+    cut = max(0, len(names) - MOST_WORDS)
+    names = names[:MOST_WORDS]
     caption = "Dependency tree: arrows from head to dependent, with the relation."
-    return SentenceTree(_drawn(text, name, caption, words), tuple(_rows(text, words)), cut)
+    table = Table(COLUMNS, tuple(_rows(text, names)), "The tree word by word.")
+    return SentenceTree(_drawn(text, name, caption, names), table, cut)
 
 
 def _drawn(text: StoredText, name: str, caption: str, words: tuple[str, ...]) -> Drawing:
@@ -81,15 +66,16 @@ def _right_to_left(text: str) -> bool:
     return next((kind for kind in kinds if kind in {"L", "R", "AL"}), "L") != "L"
 
 
-def _rows(text: StoredText, words: tuple[str, ...]) -> Iterator[TreeRow]:
+def _rows(text: StoredText, names: tuple[str, ...]) -> Iterator[Row]:
     tags = dict(zip(text.words, text.tags, strict=True))
-    for word, name in enumerate(words):
+    for word, name in enumerate(names):
         head = text.heads[word]
         inside = 0 <= head < n_words(text) and head != word
-        yield TreeRow(
-            number=word + 1,
-            word=name or MISSING,
-            tag=tags.get(word, "") or MISSING,
-            relation=text.relations[word] or MISSING,
-            head=f"{head + 1} {word_names(text)[head]}" if inside else MISSING,
+        yield Row(
+            words(f"{word + 1} ", Mark(name or MISSING, "bdi")),
+            (
+                words(tags.get(word, "") or MISSING),
+                words(text.relations[word] or MISSING),
+                words(Mark(f"{head + 1} {word_names(text)[head]}" if inside else MISSING, "bdi")),
+            ),
         )

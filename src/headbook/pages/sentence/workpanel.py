@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.charts.base import images
-from headbook.charts.base.ink import ink, ink_steps
+from headbook.charts.base.ink import coarse, ink, ink_steps
 from headbook.pages.widgets.exemplars import GROUPS
 from headbook.pages.widgets.inspector import roles_of
 from headbook.report.numbers.results import StackResults
@@ -198,7 +198,7 @@ def weight(steps: int) -> str:
 
 def _picture(cells: NDArray[np.uint8]) -> str:
     small = images.shrunk(cells, images.PREVIEW)
-    return images.inline(images.inked(ink_steps(small / STEPS), ink()))
+    return images.inline(images.inked(coarse(ink_steps(small / STEPS)), ink()))
 
 
 def _ranking(ranking: Ranking) -> str:

@@ -9,14 +9,14 @@ import pandas as pd
 
 from headbook.analysis.arithmetic import Floats
 from headbook.charts import Figure, head_points
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import DASH, Part, Row, Table, Words, words
 from headbook.pages.similar.matrices import STRIP, Matrix, matrices, most
 from headbook.pages.widgets.neighbours import NEAREST, distances, nats
 from headbook.report.findings.finding import head_link
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.numbers.similar import Likeness, likeness, turned
-from headbook.report.wording import STACKS, VIEWS, counted, head_name, number, percent
+from headbook.report.wording import VIEWS, counted, head_name, number, percent
 from headbook.terms import View
 
 CLOSEST = 15  # pairs that the table shows
@@ -26,11 +26,10 @@ NEAR = 0.05  # part of all pairs that the text calls near
 
 
 @dataclass(frozen=True)
-class SimilarSection:
+class SimilarSection(StackSection):
     """One kind of attention.
 
     Attributes:
-        stack, title: as files and as pages call it.
         summary: what the distances say, in sentences.
         figure: the map.
         matrices: pictures; ``low`` and ``high`` are the ends of their colours,
@@ -40,8 +39,6 @@ class SimilarSection:
         nearest: for each head by view its nearest heads; None where there are too many.
     """
 
-    stack: str
-    title: str
     summary: tuple[str, ...]
     figure: Figure
     matrices: tuple[Matrix, ...]
@@ -75,7 +72,7 @@ def similar_page(results: Mapping[str, StackResults]) -> SimilarPage | None:
     total = sum(len(next(iter(each.values())).heads) for each in found.values())
     if not found:
         return None
-    model = next(iter(results.values())).study.manifest.model.name
+    model = study_of(results).manifest.model.name
     return SimilarPage(
         path="similar.html",
         title="Similar heads",
@@ -95,7 +92,6 @@ def _section(
     stack = results.stack.name
     return SimilarSection(
         stack=stack,
-        title=STACKS[stack],
         summary=tuple(_summary(found)),
         figure=_map(results, found),
         matrices=tuple(matrices(stack, found, listed=listed)),

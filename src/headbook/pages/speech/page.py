@@ -10,7 +10,7 @@ import numpy as np
 from headbook.charts import Figure
 from headbook.metrics import all_metrics
 from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.page import Page, gap_text
+from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.table import DASH, Content, Mark, Row, Table, Words, words
 from headbook.pages.speech.tagattention import (
     GIVEN,
@@ -31,8 +31,8 @@ from headbook.pages.speech.tagattention import (
 )
 from headbook.report.findings import CHOICE, REPORT, highest
 from headbook.report.findings.finding import head_link
-from headbook.report.numbers.results import StackResults
-from headbook.report.wording import FEW_WORDS, MISSING, STACKS, number
+from headbook.report.numbers.results import StackResults, study_of
+from headbook.report.wording import FEW_WORDS, MISSING, number
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 from headbook.study.sentencedata import HeadName
@@ -61,17 +61,14 @@ class DirectionSection:
 
 
 @dataclass(frozen=True)
-class SpeechSection:
+class SpeechSection(StackSection):
     """One kind of attention.
 
     Attributes:
-        stack, title: as files and as pages call it.
         figures: maps over layers and over heads.
         directions: tables.
     """
 
-    stack: str
-    title: str
     figures: tuple[Figure, ...]
     directions: tuple[DirectionSection, ...]
 
@@ -92,7 +89,7 @@ class SpeechPage(Page):
 
 def speech_page(results: Mapping[str, StackResults]) -> SpeechPage:
     """The page of parts of speech."""
-    manifest = next(iter(results.values())).study.manifest
+    manifest = study_of(results).manifest
     directions = {name: [w for w in Direction if tags_of(r, w)] for name, r in results.items()}
     return SpeechPage(
         path="speech.html",
@@ -121,7 +118,7 @@ def _remarks(manifest: Manifest, results: StackResults, direction: Direction) ->
         if gap.key == Lack.TAGS and gap.stack and manifest.stack(gap.stack).keys is side:
             found = True
             yield gap_text(gap)
-    lacking = [m for m in METRICS[direction] if m not in {metric.id for metric in results.metrics}]
+    lacking = [m for m in METRICS[direction] if m not in results.by_id]
     if lacking and not found:
         yield f"words {direction}: this study was made without {' and '.join(lacking)} (--metrics)"
     elif not found:
@@ -132,7 +129,6 @@ def _section(results: StackResults, directions: list[Direction]) -> SpeechSectio
     stack = results.stack
     return SpeechSection(
         stack=stack.name,
-        title=STACKS[stack.name],
         figures=(layer_map(results, directions), head_map(results, directions[0])),
         directions=tuple(_direction(results, direction) for direction in directions),
     )

@@ -7,7 +7,7 @@ from typing import ClassVar
 from headbook.attention.relations import LABELS
 from headbook.charts import Figure
 from headbook.metrics import ids
-from headbook.pages.parts.page import Page, gap_text
+from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.ranked import (
     VIEW,
     layer_figure,
@@ -19,8 +19,8 @@ from headbook.pages.parts.table import Table
 from headbook.pages.syntax.treeexample import Example, example_of
 from headbook.pages.syntax.treetables import KINDS, Pieces, Trees, pieces_of, trees_of
 from headbook.report.numbers.inference import RelationTests
-from headbook.report.numbers.results import StackResults
-from headbook.report.wording import STACKS, counted, label_name
+from headbook.report.numbers.results import StackResults, study_of
+from headbook.report.wording import counted, label_name
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 
@@ -49,18 +49,15 @@ class Relations:
 
 
 @dataclass(frozen=True)
-class SyntaxSection:
+class SyntaxSection(StackSection):
     """One kind of attention.
 
     Attributes:
-        stack, title: as files and as pages call it.
         relations: None where the study did not measure any.
         trees: phrase trees and dependency trees.
         pieces: None where no words are known.
     """
 
-    stack: str
-    title: str
     relations: Relations | None
     trees: tuple[Trees, ...]
     pieces: Pieces | None
@@ -82,7 +79,7 @@ class SyntaxPage(Page):
 
 def syntax_page(results: Mapping[str, StackResults]) -> SyntaxPage:
     """The page of syntax."""
-    manifest = next(iter(results.values())).study.manifest
+    manifest = study_of(results).manifest
     within = [r for r in results.values() if not r.stack.crosses]
     sections = [_section(r) for r in within]
     return SyntaxPage(
@@ -100,7 +97,7 @@ def _remarks(manifest: Manifest, results: StackResults) -> Iterator[str]:
     for gap in manifest.gaps:
         if gap.key == Lack.TREE and gap.stack == results.stack.name:
             yield gap_text(gap)
-    lacking = [m for m in METRICS if m not in {metric.id for metric in results.metrics}]
+    lacking = [m for m in METRICS if m not in results.by_id]
     if lacking:
         yield f"{', '.join(lacking)} (not chosen with --metrics)"
 
@@ -109,7 +106,6 @@ def _section(results: StackResults) -> SyntaxSection:
     tests = results.once(tests_of)
     return SyntaxSection(
         stack=results.stack.name,
-        title=STACKS[results.stack.name],
         relations=None if tests is None else _relations(results, tests),
         trees=tuple(trees_of(results)),
         pieces=pieces_of(results),

@@ -16,9 +16,9 @@ from headbook.pages.syntax.treetables import VIEW, best_head
 from headbook.pages.widgets.instance import text_data
 from headbook.report.numbers.inference import RelationTests
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import DIRECTIONS, head_name, head_page, sentence_file
+from headbook.report.wording import DIRECTIONS, head_name, head_page, sentence_page
 from headbook.study.sentencedata import HeadName, StoredSentence, StoredText
-from headbook.study.wordmaps import Link, links, n_words, tree_words, word_attention, word_names
+from headbook.study.wordmaps import WordLink, links, n_words, tree_words, word_attention, word_names
 from headbook.terms import known_relation, relation_of
 
 MOST_WORDS = 20  # of a sentence that fits a window
@@ -112,9 +112,9 @@ def example_of(results: StackResults, tests: RelationTests) -> Example | None:
     )
 
 
-def _view(best: _Listed, head: HeadName, found: Sequence[Link]) -> str:
+def _view(best: _Listed, head: HeadName, found: Sequence[WordLink]) -> str:
     """The sentence's page with the head open, words without the sink, at a word that it finds."""
-    page = f"sentences/{sentence_file(best.sentence.number)}.html"
+    page = sentence_page(best.sentence.number)
     if not found:
         return page
     link = max(found, key=lambda each: each.found)
@@ -137,12 +137,14 @@ def _listed(results: StackResults) -> Iterator[_Listed]:
     yield from short or found
 
 
-def _links(best: _Listed, head: HeadName, label: str, results: StackResults) -> list[Link]:
+def _links(best: _Listed, head: HeadName, label: str, results: StackResults) -> list[WordLink]:
     causal = results.stack.causal
     return links(best.weights(head, causal=causal), best.text, label, causal=causal)
 
 
-def _arcs(results: StackResults, best: _Listed, head: HeadName, found: Sequence[Link]) -> Drawing:
+def _arcs(
+    results: StackResults, best: _Listed, head: HeadName, found: Sequence[WordLink]
+) -> Drawing:
     """The tree above the words, the head's attention below; what it finds is marked."""
     words = word_names(best.text)
     pairs = {frozenset(link[:2]) for link in found}

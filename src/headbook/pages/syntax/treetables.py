@@ -4,15 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
-from headbook.analysis.intervals import FEW
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.rows import layer_table
 from headbook.pages.parts.table import DASH, Row, Table
 from headbook.report.findings import CHOICE, REPORT
 from headbook.report.findings.finding import head_link
-from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.numbers.results import StackResults, descending
 from headbook.report.wording import VIEWS, number
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
@@ -96,14 +94,9 @@ def best_head(
     results: StackResults, name: str, label: str, layer: int | None = None
 ) -> HeadName | None:
     """The head with the highest number on the choice half, of a layer or of all."""
-    numbers = results.half(CHOICE, name, VIEW, label)
-    value = np.where(numbers.effective >= FEW, numbers.value, np.nan)
-    if layer is not None:
-        value[np.arange(len(value)) != layer] = np.nan
-    if np.isnan(value).all():
-        return None
-    place = np.unravel_index(int(np.nanargmax(value)), value.shape)
-    return HeadName(results.stack.name, int(place[0]), int(place[1]))
+    every = descending(results.half(CHOICE, name, VIEW, label).trusted)
+    cells = (cell for cell in every if layer is None or cell[0] == layer)
+    return next((HeadName(results.stack.name, *cell) for cell in cells), None)
 
 
 def _layers(results: StackResults, name: str, own: str, joint: str) -> Iterator[Row]:
@@ -131,12 +124,13 @@ def pieces_of(results: StackResults) -> Pieces | None:
         heads=Table(("Head", "rest of word", "uniform attention"), heads, CHOSEN)
         if heads
         else None,
-        layers=Table(
-            ("Layer", "rest of word"),
-            tuple(Row(f"L{n}", (Cell.of(layers.at(n), metric),)) for n in stack.attention_layers),
+        layers=layer_table(
+            stack.attention_layers,
+            [("rest of word", layers, metric)],
             "All heads of a layer, all sentences.",
+            "L",
         ),
-        compared=SENSITIVITY in {each.id for each in results.metrics},
+        compared=SENSITIVITY in results.by_id,
     )
 
 
@@ -144,14 +138,7 @@ def _piece_heads(results: StackResults, view: View) -> Iterator[Row]:
     """Chosen on one half of the sentences, reported on the other."""
     first, other = (results.half(half, PIECES, view, REST) for half in (CHOICE, REPORT))
     even = results.half(REPORT, PIECES, view, REST, of="uniform").value
-    for layer, position in _ranked(first)[:TOP]:
+    for layer, position in descending(first.trusted)[:TOP]:
         value = Cell.of(other.at(layer, position), all_metrics()[PIECES])
         head = HeadName(results.stack.name, layer, position)
         yield Row(head_link(head), (value, number(float(even[layer]), share=True)))
-
-
-def _ranked(numbers: Estimates) -> list[tuple[int, int]]:
-    """Heads with enough observations, the highest first."""
-    places = np.argwhere((numbers.effective >= FEW) & ~np.isnan(numbers.value))
-    order = np.argsort(-numbers.value[tuple(places.T)], kind="stable")
-    return [(int(places[n][0]), int(places[n][1])) for n in order]

@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.charts import Figure, occurrence_paths
 from headbook.pages.parts.table import Row, Table
-from headbook.report.wording import STACKS, first_of, sentence_file, visible
+from headbook.report.wording import STACKS, first_of, sentence_page, visible
 from headbook.study.sentencedata import StoredText
 from headbook.study.study import Study
 from headbook.study.summaries.typesums import TYPE_METRIC
@@ -68,18 +68,9 @@ def compared_types(study: Study, stack: Stack) -> tuple[Compared, ...]:
         return ()
     space = first_of(nearest["space"], Space)
     chosen = nearest[(nearest["state"] == str(State.OUT)) & (nearest["space"] == space)]
-    places: Places = {}
-    for _, rows in chosen.groupby(["sentence", "position"], sort=False):
-        sentence, position = int(rows["sentence"].iloc[0]), int(rows["position"].iloc[0])
-        if _content(study, stack, sentence, position):
-            places[sentence, position] = _entries(rows)
-    groups: dict[str, list[tuple[int, int]]] = {}
-    for sentence, position in places:
-        piece = _text(study, stack, sentence).pieces[position]
-        group = groups.setdefault(piece, [])
-        if sentence not in {known for known, _ in group} and len(group) < MOST:
-            group.append((sentence, position))
-    many = {piece: group for piece, group in groups.items() if len(group) > 1}
+    many = {p: group for p, group in _groups(study, stack, chosen).items() if len(group) > 1}
+    by_cell = chosen.groupby(["sentence", "position"])
+    places = {cell: _entries(by_cell.get_group(cell)) for group in many.values() for cell in group}
 
     def together(piece: str) -> float:
         pairs = combinations(many[piece], 2)
@@ -90,6 +81,18 @@ def compared_types(study: Study, stack: Stack) -> tuple[Compared, ...]:
     return tuple(
         _compared(study, stack, chosen, *pair, number=number) for number, pair in enumerate(made)
     )
+
+
+def _groups(study: Study, stack: Stack, rows: pd.DataFrame) -> dict[str, list[tuple[int, int]]]:
+    """Sentence and position of the first occurrences of content words, each of a sentence."""
+    groups: dict[str, list[tuple[int, int]]] = {}
+    for sentence, position in rows[["sentence", "position"]].drop_duplicates().to_numpy().tolist():
+        if not _content(study, stack, sentence, position):
+            continue
+        group = groups.setdefault(_text(study, stack, sentence).pieces[position], [])
+        if sentence not in {known for known, _ in group} and len(group) < MOST:
+            group.append((sentence, position))
+    return groups
 
 
 def _text(study: Study, stack: Stack, sentence: int) -> StoredText:
@@ -159,7 +162,7 @@ def _occurrence(
     last = mine[(mine["layer"] == mine["layer"].max()) & (mine["rank"] <= NEAR)]
     return Occurrence(
         name=f"sentence {sentence}",
-        href=f"sentences/{sentence_file(sentence)}.html",
+        href=sentence_page(sentence),
         before=visible(text.text[before:start]),
         token=visible(text.text[start:end]),
         after=visible(text.text[end : max(end, after)]),

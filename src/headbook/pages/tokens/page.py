@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.tokens.occurrences import Compared, compared_types
-from headbook.report.numbers.results import StackResults
-from headbook.report.wording import STACKS, number, visible
+from headbook.report.numbers.results import StackResults, study_of
+from headbook.report.wording import number, visible
 from headbook.study.summaries.typesums import STATES, TypeSums
 from headbook.terms import State
 
@@ -19,11 +19,10 @@ COLUMNS = 12  # layers that it has room for
 
 
 @dataclass(frozen=True)
-class StackTypes:
+class StackTypes(StackSection):
     """The types of one stack.
 
     Attributes:
-        stack, title: as files and as pages call it.
         total: how many types there are.
         state: which state is shown: mid or out.
         table: the most frequent types: occurrences, sentences with at least one, mean cosine to
@@ -31,8 +30,6 @@ class StackTypes:
         compared: types whose occurrences go different ways.
     """
 
-    stack: str
-    title: str
     total: int
     state: str
     table: Table
@@ -55,7 +52,7 @@ class TypesPage(Page):
 
 def types_page(results: Mapping[str, StackResults]) -> TypesPage | None:
     """The page of token types; None where their paths were not measured."""
-    study = next(iter(results.values())).study
+    study = study_of(results)
     types = study.corpus_sums.types
     if not types:
         return None
@@ -74,7 +71,6 @@ def _stack(results: StackResults, sums: TypeSums) -> StackTypes:
     layers, order = _layers(sums), by_frequency(sums)[:MOST]
     return StackTypes(
         stack=results.stack.name,
-        title=STACKS[results.stack.name],
         total=len(sums.ids),
         state=state,
         table=Table(

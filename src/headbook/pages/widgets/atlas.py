@@ -4,16 +4,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-
 from headbook.analysis.arithmetic import Floats
 from headbook.charts.base import images
 from headbook.charts.base.ink import ink, ink_steps
-from headbook.pages.widgets import thumbs
+from headbook.pages.parts.page import StackSection
 from headbook.report.numbers.headtypes import HeadType, Rest, head_types
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.typeshares import Place
-from headbook.report.wording import STACKS, counted, head_name, head_page
+from headbook.report.wording import counted, head_name, head_page
 from headbook.study.sentencedata import HeadName
 
 MANY_HEADS = 400  # of all stacks, beyond which the picture is a file and single numbers no links
@@ -79,12 +77,11 @@ class LegendLine:
 
 
 @dataclass(frozen=True)
-class Atlas:
+class Atlas(StackSection):
     """All heads of a stack.
 
     Attributes:
-        stack, title: the kind of attention, as files and as pages call it.
-        sheet: address of the picture of all maps; empty where the study has none.
+        sheet: address of the picture of all maps.
         side: positions on each side of a map.
         small: whether tiles are too small for letters.
         heads: head numbers, the table's columns.
@@ -93,8 +90,6 @@ class Atlas:
         about: what is drawn.
     """
 
-    stack: str
-    title: str
     sheet: str
     side: int
     small: bool
@@ -109,46 +104,23 @@ class MeanMaps:
     """Mean attention by position of every head.
 
     Attributes:
-        maps: *Shape:* ``(query, key)`` each, of one size; NaN where no sentence is long enough.
+        maps: NaN where no sentence is long enough. *Shape:* ``(layer, head, query, key)``.
         about: what they are the mean of.
     """
 
-    maps: Mapping[Place, Floats]
+    maps: Floats
     about: str
-
-    @property
-    def side(self) -> int:
-        """Positions on each side."""
-        return len(next(iter(self.maps.values()))) if self.maps else 0
 
 
 def mean_maps(results: StackResults) -> MeanMaps:
-    """The mean maps of a stack; of what a study of an older version has, if any."""
-    stack, study = results.stack, results.study
-    sums = study.corpus_sums.heads[stack.name].positions
-    if sums is not None:
-        mean, most = sums.mean, counted(int(sums.count.max(initial=0)), "sentence")
-        places = ((x, y) for x in stack.attention_layers for y in range(stack.n_heads))
-        maps: dict[Place, Floats] = {cell: mean[cell] for cell in places}
-        about = f"mean attention over {most}, the first {mean.shape[2]} positions"
-        return MeanMaps(maps, about)
-    older = thumbs.mean_maps(results)
-    if not older:
-        return MeanMaps({}, "this study was collected before mean maps were kept; collect it anew")
-    side = max(max(each.shape) for each in older.values())
-    padded = {
-        cell: np.pad(each, [(0, side - n) for n in each.shape], constant_values=np.nan)
-        for cell, each in older.items()
-    }
-    return MeanMaps(
-        padded, f"mean attention of a sample, the first {side} positions without special queries"
-    )
+    """The mean maps of a stack."""
+    sums = results.study.corpus_sums.heads[results.stack.name].positions
+    most, side = counted(int(sums.count.max(initial=0)), "sentence"), len(sums.count)
+    return MeanMaps(sums.mean, f"mean attention over {most}, the first {side} positions")
 
 
 def tile_picture(maps: MeanMaps, place: Place) -> str:
-    """One head's mean map as an image address; empty where there is none."""
-    if place not in maps.maps:
-        return ""
+    """One head's mean map as an image address."""
     return images.inline(images.inked(ink_steps(maps.maps[place]), ink()))
 
 
@@ -158,9 +130,8 @@ def atlas(results: StackResults) -> Atlas:
     heads = tuple(range(stack.n_heads))
     return Atlas(
         stack=stack.name,
-        title=STACKS[stack.name],
         sheet=_sheet(results),
-        side=maps.side,
+        side=maps.maps.shape[-1],
         small=stack.n_heads >= MANY,
         heads=heads,
         rows=tuple(
@@ -185,18 +156,13 @@ def sheet_file(stack: str) -> str:
 
 def _sheet(results: StackResults) -> str:
     if many_heads(results):
-        return sheet_file(results.stack.name) if results.once(mean_maps).maps else ""
-    picture = sheet(results)
-    return images.inline(picture) if picture else ""
+        return sheet_file(results.stack.name)
+    return images.inline(sheet(results))
 
 
 def sheet(results: StackResults) -> bytes:
-    """The mean maps of all heads of a stack as one picture; no bytes without any."""
-    maps = results.once(mean_maps)
-    if not maps.maps:
-        return b""
-    layers, heads = results.stack.attention_layers, range(results.stack.n_heads)
-    cells = np.array([[maps.maps[layer, head] for head in heads] for layer in layers])
+    """The mean maps of all heads of a stack as one picture."""
+    cells = results.once(mean_maps).maps[[*results.stack.attention_layers]]
     return images.sprite(ink_steps(cells), ink())
 
 

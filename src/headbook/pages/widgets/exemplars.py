@@ -26,7 +26,7 @@ from headbook.study.exemplars import weights_of
 from headbook.study.sentencedata import STEPS, Exemplar, HeadName, Ranking, StoredSentence
 
 LINKS = 6  # strongest links listed under an exemplar
-COLOURS = 32  # of a preview; a picture carries its palette
+COLOURS = 16  # of a preview; a picture carries its palette
 AT_ONCE = 3  # of the strongest, at the top of the page
 NARROW = 28  # tokens of a long text further down
 

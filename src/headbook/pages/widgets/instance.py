@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.charts.base import images
 from headbook.study.sentencedata import StoredSentence, StoredText
 from headbook.study.wordmaps import word_names
 from headbook.terms import Stack
@@ -35,12 +34,12 @@ def attention_data(
 
     Returns:
         ``queries`` and ``keys`` (see `text_data`; the former only where they are another text),
-        ``causal``, ``weights`` (base64, row by row), ``norms`` (in the order of the maps).
+        ``causal``, ``weights`` (bytes, row by row), ``norms`` (in the order of the maps).
     """
     found: dict[str, Any] = {
         "keys": text_data(sentence.texts[stack.keys]),
         "causal": stack.causal,
-        "weights": images.base64_of(maps),
+        "weights": maps.tobytes(),
         "norms": [] if norms is None else [float(f"{n:.{DIGITS}g}") for n in norms.ravel()],
     }
     if stack.crosses:

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from headbook.charts.base import images
 from headbook.pages.widgets.instance import exact
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import sentence_file, written
@@ -66,15 +65,15 @@ def neurons_data(study: Study, stack: Stack, sentence: StoredSentence) -> Iterat
 
 
 def _data(queries_and_keys: QueriesAndKeys) -> dict[str, Any]:
-    """Numbers of one layer; arrays in base64, row by row, lowest byte first."""
+    """Numbers of one layer; arrays as bytes, row by row, lowest byte first."""
     single = np.dtype("<f4")
     return {
         "heads": queries_and_keys.queries.shape[0],
         "keyHeads": queries_and_keys.keys.shape[0],
         "width": queries_and_keys.queries.shape[2],
         "scaling": float(queries_and_keys.scaling),
-        "queries": images.base64_of(queries_and_keys.queries.astype(single)),
-        "keys": images.base64_of(queries_and_keys.keys.astype(single)),
-        "added": images.base64_of(queries_and_keys.added.astype(single)),
-        "seen": images.base64_of(queries_and_keys.seen),
+        "queries": queries_and_keys.queries.astype(single).tobytes(),
+        "keys": queries_and_keys.keys.astype(single).tobytes(),
+        "added": queries_and_keys.added.astype(single).tobytes(),
+        "seen": queries_and_keys.seen.tobytes(),
     }

@@ -9,7 +9,7 @@ import pandas as pd
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import TokenMetric
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import SPACES, STATES, visible
+from headbook.report.wording import SPACES, STATES, TOKEN_CLASSES, visible
 from headbook.study.sentencedata import StoredSentence
 from headbook.terms import CONTENT, FUNCTION, Space, State
 
@@ -29,7 +29,7 @@ BESIDE = {  # what stands beside paths, as the sentence's mean
     ids.NEIGHBOUR_OVERLAP_RANDOM: "another token (mean)",
     ids.NEIGHBOUR_OVERLAP_CHANCE: "expected by chance",
 }
-CLASSES = {"content": "content words", "function": "function words"}
+CLASSES = ("content", "function")
 
 
 class Table(NamedTuple):
@@ -141,11 +141,11 @@ def _classes(
 ) -> dict[str, list[float | None]]:
     """Means over all sentences by word class and layer, where they are known."""
     means, found = results.once(_class_means), {}
-    for label, name in CLASSES.items():
+    for label in CLASSES:
         by_layer = means.get((metric, "/".join(part for part in (state, space, label) if part)), {})
         values = np.array([by_layer.get(layer, np.nan) for layer in layers], float)
         if not np.isnan(values).all():
-            found[name] = _numbers(values)
+            found[TOKEN_CLASSES[label]] = _numbers(values)
     return found
 
 

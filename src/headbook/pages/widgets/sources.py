@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from headbook.charts.base import images
 from headbook.charts.base.ink import ink
+from headbook.pages.parts.table import Row, Table, Words, words
 from headbook.pages.parts.text import distinct
 from headbook.report.wording import THIN, visible
 from headbook.study.sentencedata import STEPS, StoredText
@@ -61,25 +62,17 @@ class Mixture:
 
 
 @dataclass(frozen=True)
-class SourceRow:
-    """A token; for each picture its own share and its largest other sources."""
-
-    token: str
-    cells: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
 class Sources:
     """Where a sentence's last states come from, in one stack.
 
     Attributes:
         mixtures: pictures; measured ratios first, where they are known.
-        rows: the same as a table.
+        table: the same: for each picture a token's own share and its largest other sources.
         cut: tokens that pictures and table leave out.
     """
 
     mixtures: tuple[Mixture, ...]
-    rows: tuple[SourceRow, ...]
+    table: Table
     cut: int
 
 
@@ -96,12 +89,17 @@ def sources(found: Mapping[str, Steps], text: StoredText) -> Sources | None:
     quoted = _quoted(text)
     return Sources(
         mixtures=tuple(_mixture(kind, found[kind], names, text) for kind in kinds),
-        rows=tuple(
-            SourceRow(
-                name,
-                tuple(_cell(found[kind][index], index, quoted) for kind in kinds),
-            )
-            for index, name in enumerate(names[:MOST_TOKENS])
+        table=Table(
+            ("Last state", *(t for kind in kinds for t in (f"itself, {NAMES[kind]}", "others"))),
+            tuple(
+                Row(
+                    words(name, foreign=True),
+                    tuple(c for kind in kinds for c in _cells(found[kind][index], index, quoted)),
+                )
+                for index, name in enumerate(names[:MOST_TOKENS])
+            ),
+            "Its own input, and the three largest others.",
+            "numbers origins",
         ),
         cut=max(0, len(names) - MOST_TOKENS),
     )
@@ -156,8 +154,9 @@ def _sentence(shares: Steps, place: int, names: list[str]) -> str:
     return f"{names[place]}, {_share(shares[place])}" + (f" ({others})." if others else ".")
 
 
-def _cell(shares: Steps, place: int, names: list[str]) -> tuple[str, str]:
-    return _share(shares[place]), ", ".join(_others(shares, place, names))
+def _cells(shares: Steps, place: int, names: list[str]) -> tuple[str, Words]:
+    others = ", ".join(_others(shares, place, names))
+    return _share(shares[place]), words(others, foreign=True)
 
 
 def _others(shares: Steps, place: int, names: list[str]) -> Iterator[str]:

@@ -149,7 +149,7 @@ def highest(numbers: Estimates, *, lowest: bool = False) -> tuple[int, int] | No
     Args:
         lowest: that of the lowest one instead.
     """
-    value = np.where(numbers.effective >= FEW, numbers.value, np.nan)
+    value = numbers.trusted
     if np.isnan(value).all():
         return None
     position = int(np.nanargmin(value) if lowest else np.nanargmax(value))

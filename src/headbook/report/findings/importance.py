@@ -9,7 +9,7 @@ import pandas as pd
 
 from headbook.analysis.accumulators import CHOICE, REPORT
 from headbook.report.findings.finding import Finding, Link, Parts, head_link
-from headbook.report.numbers.effects import COSINES, primary, scale, unit, with_unit
+from headbook.report.numbers.changes import COSINES, primary, scale, unit, with_unit
 from headbook.report.numbers.headgroups import HEAVY_NAME, REPLACEMENTS
 from headbook.report.wording import STACKS, counted, number, percent, small
 from headbook.study.sentencedata import HeadName

@@ -16,7 +16,6 @@ from headbook.terms import View
 REPEATED = 0.4  # of the attention on repeated random tokens, by convention
 TWICE = 2.0  # times uniform attention, from which on a class of tokens is worth a sentence
 ALMOST_ALL = 0.95
-NONE = Estimate(math.nan, math.nan, math.nan, 0, 0)
 
 
 class Claim(NamedTuple):
@@ -106,8 +105,6 @@ def position(results: StackResults, place: Place, found: HeadType | None) -> Ite
     else:
         return
     value = share(results, METRIC, View.RENORM, label, place)
-    if math.isnan(value.value):  # a study of an older version
-        value = NONE._replace(value=found.shares.parts.get(label, math.nan))
     even = _even(results, METRIC, View.RENORM, label, place)
     clause = f"{_it(results, found)} gives {estimate(value)} of its attention to {where}"
     yield Claim("position", f"attends to {where}", f"{clause}{_uniform(even)}.", value,

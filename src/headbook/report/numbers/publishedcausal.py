@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from headbook.report.numbers.effects import primary
+from headbook.report.numbers.changes import primary
 from headbook.report.numbers.published import BERT, GPT2, GROUPS, Group, Published
-from headbook.report.numbers.quantities import NOTHING, Quantity
-from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.numbers.quantities import Quantity
+from headbook.report.numbers.results import NO_ESTIMATE, Estimate, StackResults
 from headbook.report.wording import head_name, number, percent
 from headbook.study.importancetables import DIRECT, EFFECT, GRADIENT, REPAIR
 from headbook.study.sentencedata import HeadName
@@ -62,7 +62,7 @@ class AtReplaced(OfImportance):
         rows = _logits(results, self.metric, self.label)
         rows = rows[(rows["layer"] == self.layer) & (rows["head"] == self.head)]
         if rows.empty:
-            return NOTHING
+            return NO_ESTIMATE
         row = rows.iloc[0]
         ends = float(row["value"]), float(row["low"]), float(row["high"])
         return Estimate(*ends, int(row["sentences"]), float(row["events"]))
@@ -91,7 +91,7 @@ class RankReplaced(OfImportance):
         own = rows[(rows["layer"] == self.layer) & (rows["head"] == self.head)]["value"]
         stack = results.stack
         if len(rows) < len(stack.attention_layers) * stack.n_heads or own.empty:
-            return NOTHING
+            return NO_ESTIMATE
         rank = float((rows["value"] < own.iloc[0]).sum() + 1)
         return Estimate(rank, math.nan, math.nan, int(rows["sentences"].max()), math.nan)
 
@@ -123,7 +123,7 @@ class CanGo(OfImportance):
         removals, steps = results.study.corpus_sums.removals, results.study.pruning
         steps = steps[(steps["order"] == self.order)]
         if removals is None or steps.empty:
-            return NOTHING
+            return NO_ESTIMATE
         steps = steps[steps["target"] == primary(removals)]
         most = verdicts.TOGETHER * verdicts.margin(removals, primary(removals), reported=True)
         share = verdicts.can_go([*steps["share"]], [*steps["high"]], most)
@@ -141,7 +141,7 @@ class Elsewhere(OfImportance):
     def compute(self, results: StackResults) -> Estimate:
         """Nothing."""
         del results
-        return NOTHING
+        return NO_ESTIMATE
 
 
 class Untaken(Elsewhere):

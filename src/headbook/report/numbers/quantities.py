@@ -12,12 +12,10 @@ import numpy as np
 from headbook.attention.relations import LABELS
 from headbook.metrics import all_metrics
 from headbook.report.numbers.inference import best_offsets
-from headbook.report.numbers.results import Estimate, Estimates, StackResults
+from headbook.report.numbers.results import NO_ESTIMATE, Estimate, Estimates, StackResults
 from headbook.report.wording import is_share, number, with_unit
 from headbook.study.summaries.sums import HeadColumn
 from headbook.terms import UPOS, View
-
-NOTHING = Estimate(math.nan, math.nan, math.nan, 0, 0.0)
 
 
 def alone(value: float, numbers: Estimates) -> Estimate:
@@ -44,7 +42,7 @@ class Quantity(ABC):
 
     def number(self, results: StackResults) -> Estimate:
         """The value; NaN where a column is missing."""
-        return self.compute(results) if all(results.has(*c) for c in self.columns) else NOTHING
+        return self.compute(results) if all(results.has(*c) for c in self.columns) else NO_ESTIMATE
 
     @property
     def share(self) -> bool:
@@ -93,7 +91,7 @@ class AtHead(OfColumn):
         """The head's number; NaN where the stack has no such head."""
         heads = results.heads(*self.column)
         there = self.layer < heads.value.shape[0] and self.head < heads.value.shape[1]
-        return heads.at(self.layer, self.head) if there else NOTHING
+        return heads.at(self.layer, self.head) if there else NO_ESTIMATE
 
 
 @dataclass(frozen=True)
@@ -116,11 +114,11 @@ class MeanOver(OfColumn):
         """The mean; NaN where the stack lacks a layer."""
         heads = results.heads(*self.column)
         if self.layers and max(self.layers) >= len(heads.value):
-            return NOTHING
+            return NO_ESTIMATE
         chosen = [*self.layers] or slice(None)
         there = ~np.isnan(heads.value[chosen])
         if not there.any():
-            return NOTHING
+            return NO_ESTIMATE
         value, low, high = (float(part[chosen][there].mean()) for part in heads[:3])
         return Estimate(value, low, high, int(heads.sentences.max()), math.nan)
 
@@ -185,7 +183,7 @@ class AtOffset(OfColumn):
         """The share, without an interval; NaN where the study kept no relations."""
         sums = results.study.corpus_sums.heads[results.stack.name]
         if sums.relation_hits is None:
-            return NOTHING
+            return NO_ESTIMATE
         _, shares = best_offsets(sums.relation_hits)
         share = float(shares[LABELS.index(self.column.label)])
         return Estimate(share, math.nan, math.nan, len(sums.relation_hits.asked.index), math.nan)
@@ -217,7 +215,7 @@ class Correlation(Quantity):
         one, other = (each.value.ravel() for each in numbers)
         both = ~np.isnan(one + other)
         if both.sum() < 2 or not one[both].std() * other[both].std():
-            return NOTHING
+            return NO_ESTIMATE
         return alone(float(np.corrcoef(one[both], other[both])[0, 1]), numbers[0])
 
     def written(self, value: float) -> str:
@@ -245,7 +243,7 @@ class TagsAbove(Count):
 
     def number(self, results: StackResults) -> Estimate:
         """The number of tags among those that the texts have."""
-        return self.compute(results) if any(results.has(*c) for c in self.columns) else NOTHING
+        return self.compute(results) if any(results.has(*c) for c in self.columns) else NO_ESTIMATE
 
     def compute(self, results: StackResults) -> Estimate:
         """The number of tags, without an interval."""

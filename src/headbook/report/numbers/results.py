@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import Floats
+from headbook.analysis.intervals import FEW
 from headbook.memo import Memo
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
@@ -35,6 +36,9 @@ class Estimate(NamedTuple):
     effective: float = math.nan
 
 
+NO_ESTIMATE = Estimate(math.nan, math.nan, math.nan, 0, 0)
+
+
 class Estimates(NamedTuple):
     """The same for a table of cells; each array of the same shape."""
 
@@ -50,6 +54,11 @@ class Estimates(NamedTuple):
         value, low, high, sentences, events, effective = (array[cell] for array in self)
         ends = float(value), float(low), float(high)
         return Estimate(*ends, int(sentences), float(events), float(effective))
+
+    @property
+    def trusted(self) -> Floats:
+        """Values behind which there are enough observations; NaN elsewhere."""
+        return np.where(self.effective >= FEW, self.value, np.nan)
 
     @classmethod
     def of(
@@ -74,6 +83,7 @@ class StackResults(Memo):
     twin: Twin | None = None
     _made: dict[Callable[[Any], Any], Any] = field(default_factory=dict)
     _read: dict[tuple[str, HeadColumn], Estimates] = field(default_factory=dict)
+    _there: dict[HeadColumn, bool] = field(default_factory=dict)
 
     @cached_property
     def twins(self) -> dict[Baseline, tuple["StackResults", ...]]:
@@ -92,9 +102,14 @@ class StackResults(Memo):
     @property
     def metrics(self) -> list[HeadMetric]:
         """The head metrics that this stack has, in the order of lists."""
+        return [*self.by_id.values()]
+
+    @cached_property
+    def by_id(self) -> Mapping[str, HeadMetric]:
+        """The same by their ids."""
         there = {column.metric for column in self._columns}
         known = all_metrics().values()
-        return [m for m in known if isinstance(m, HeadMetric) and m.id in there]
+        return {m.id: m for m in known if isinstance(m, HeadMetric) and m.id in there}
 
     def view(self, metric: HeadMetric, label: str | None = None) -> View:
         """The view that pages show first: the stack's own, where the metric has it.
@@ -145,14 +160,16 @@ class StackResults(Memo):
         ratios: Ratios = getattr(self._table, of)
         position = self._columns[HeadColumn(metric, view, label)]
         known = all_metrics()[metric]
-        return Estimates.of(ratios.half(number)[..., position], known.limits, known.spread(label))
+        return Estimates.of(ratios[..., position].half(number), known.limits, known.spread(label))
 
     def has(self, metric: str, view: View, label: str = "") -> bool:
         """Whether there is a value at all."""
         column = HeadColumn(metric, view, label)
-        return column in self._columns and not bool(
-            np.isnan(self.heads(metric, view, label).value).all()
-        )
+        if column not in self._there:  # pages ask for the same again and again
+            self._there[column] = column in self._columns and not bool(
+                np.isnan(self.heads(metric, view, label).value).all()
+            )
+        return self._there[column]
 
     def tokens(
         self, metric: str, state: State, space: Space | None, label: str
@@ -182,6 +199,22 @@ class StackResults(Memo):
                 ratios[..., self._columns[column]], metric.limits, metric.spread(column.label)
             )
         return self._read[name, column]
+
+
+def descending(values: Floats) -> list[tuple[int, int]]:
+    """Layer and head of each value that is there, the highest first.
+
+    Args:
+        values: *Shape:* ``(layer, head)``.
+    """
+    there = np.argwhere(~np.isnan(values))
+    order = np.argsort(-values[tuple(there.T)], kind="stable")
+    return [(int(layer), int(head)) for layer, head in there[order]]
+
+
+def study_of(results: Mapping[str, StackResults]) -> Study:
+    """The study that the results of all stacks are of."""
+    return next(iter(results.values())).study
 
 
 def results(study: Study) -> dict[str, StackResults]:

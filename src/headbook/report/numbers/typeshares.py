@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from headbook.metrics import ids
-from headbook.metrics.patterns.type_shares import KEYS, NEAR, OFFSETS, ONE_OFFSET, PARTS
-from headbook.report.numbers.results import Estimate, StackResults
+from headbook.metrics.patterns.type_shares import KEYS, OFFSETS, ONE_OFFSET, PARTS
+from headbook.report.numbers.results import NO_ESTIMATE, Estimate, StackResults
 from headbook.terms import View
 
 METRIC = ids.TYPE_SHARES
@@ -31,7 +31,6 @@ class Shares:
         keys: in how many sentences the key of largest weight is of each class.
         odds: of the query's own sentence.
         left_out: share of rows with more than 90 % on the sink.
-        exact: whether they are taken as the rule says; else from what an older study has.
     """
 
     sink: float
@@ -43,7 +42,6 @@ class Shares:
     keys: Mapping[str, float] = field(default_factory=dict)
     odds: float = math.nan
     left_out: float = math.nan
-    exact: bool = True
 
     @property
     def window(self) -> float:
@@ -72,8 +70,6 @@ def shares_of(results: StackResults, place: Place) -> Shares:
 def shares_by(ask: Ask, *, crosses: bool) -> Shares:
     """The same from numbers by metric, view and label; NaN where one is missing."""
     marks = ask(METRIC, View.RENORM, "punctuation")
-    if math.isnan(ask(METRIC, View.RENORM, "left_out")):
-        return _older(ask)
     parts = {name: ask(METRIC, View.RENORM, name) for name in PARTS}
     if crosses:
         parts = {"punctuation": marks, "words": 1 - marks}
@@ -91,29 +87,6 @@ def shares_by(ask: Ask, *, crosses: bool) -> Shares:
     )
 
 
-def _older(ask: Ask) -> Shares:
-    """From the offset profile of all rows: what studies of older versions have."""
-    known = _known({k: ask(ids.OFFSET_PROFILE, View.RENORM, str(k)) for k in range(-32, 33)})
-    parts = {
-        **{name: known.get(k, 0.0) for name, k in ONE_OFFSET.items()},
-        "near": sum(value for k, value in known.items() if abs(k) in {2, NEAR}),
-        "before": sum(value for k, value in known.items() if k < -NEAR),
-        "after": sum(value for k, value in known.items() if k > NEAR),
-    }
-    sink = ask(ids.SINK_SHARE, View.RAW, "")
-    # With a sink the column that fits is the sink's own.
-    column = ask(ids.PATTERN, View.RAW, "column") if sink < SOME_SINK else math.nan
-    return Shares(
-        sink=sink,
-        parts=parts if known else {},
-        offsets={k: value for k, value in known.items() if 1 < abs(k) < 32},
-        same_token=ask(ids.ATTENTION_TO, View.RENORM, "same_token"),
-        entropy=ask(ids.RELATIVE_ENTROPY, View.RENORM, ""),
-        column=column,
-        exact=False,
-    )
-
-
 def _known(shares: Mapping[Key, float]) -> dict[Key, float]:
     return {name: value for name, value in shares.items() if not math.isnan(value)}
 
@@ -128,5 +101,5 @@ def _odds(own: float, even: float) -> float:
 def share(results: StackResults, metric: str, view: View, label: str, place: Place) -> Estimate:
     """A number of one head; NaN where there is none."""
     if not results.has(metric, view, label):
-        return Estimate(math.nan, math.nan, math.nan, 0, 0)
+        return NO_ESTIMATE
     return results.heads(metric, view, label).at(*place)

@@ -17,7 +17,8 @@ from headbook.errors import StudyError
 from headbook.resources import folder
 from headbook.site.bundle.solid import Block, blocks
 from headbook.site.export import walk
-from headbook.site.markup import letters, values
+from headbook.site.letters import letters
+from headbook.site.markup import values
 from headbook.site.stylesheet import bare
 
 MARK = '<meta name="generator" content="Headbook, one file">'
@@ -25,8 +26,9 @@ MARK = '<meta name="generator" content="Headbook, one file">'
 USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
 USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
 HEAD = 1000  # bytes in which the mark stands
-LINKS = re.compile(r'(<a [^>]*?href=")(?!#|[a-z]+:)')
-PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')  # files, which its body does not reach
+LINKS = re.compile(r'(<a [^>]*?href="?)(?!["#]|[a-z]+:)')
+PICTURES = re.compile(r'<img [^>]*?src="?(?!"?data:)[^>]*>')  # files, which its body does not reach
+DRAWN = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="(?:\.\./)*([^"]+)"', re.DOTALL)
 LEFT = "Left out of this one file, since the same rows are in it as CSV or Parquet: {}."
 
 
@@ -67,8 +69,8 @@ def document(site: Path) -> Iterator[str]:
 
 
 def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
-    """What the file holds, by its address in the folder: data files as JSON, PDF uncompressed."""
-    unwanted = USELESS.union(_redundant(site))
+    """What the file holds, by its address in the folder: data files as values, PDF uncompressed."""
+    unwanted = USELESS.union(_redundant(site), _drawn(site))
     for file in walk(site):
         name = file.relative_to(site).as_posix()
         if name in unwanted or any(part.startswith(".") for part in Path(name).parts):
@@ -77,7 +79,7 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
         if name.endswith(".pdf"):
             content = plain(content)
         if name.startswith("data/") and name.endswith(".js"):
-            content = values(content.decode()).encode()
+            content = values(content.decode())
         yield name, content
 
 
@@ -86,6 +88,12 @@ def _redundant(site: Path) -> list[str]:
     data = site / "data"
     parquet = [file for file in data.glob("*.parquet") if file.with_suffix(".csv").exists()]
     return [f"data/{file.name}" for file in sorted([*parquet, *data.glob("*.csv.gz")])]
+
+
+def _drawn(site: Path) -> set[str]:
+    """Pictures that scripts draw anew, which nobody sees where all pages need scripts."""
+    pages = sorted(site.glob("sentences/*.html"))
+    return {name for page in pages for name in DRAWN.findall(_text(page))}
 
 
 def _is_code(name: str) -> bool:
@@ -120,7 +128,7 @@ def _kept(index: str) -> Iterator[str]:
     """The lines of the overview's head that concern no other file."""
     head = index.partition("</head>")[0]
     for line in head.splitlines():
-        if line.startswith(("<title>", '<meta name="')):
+        if line.startswith(("<title>", "<meta name=")):
             yield line
 
 

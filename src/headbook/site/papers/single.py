@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from headbook.charts import Drawing, Link, attention_lines, attention_map
+from headbook.charts import AttentionLine, Drawing, attention_lines, attention_map
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import head_file, head_name, sentence_file
 from headbook.site.papers.weights import Axis, StoredMap, Weighting, fewest
@@ -108,11 +108,13 @@ def _picture(single: Single, kind: str, variant: Variant, name: str) -> Drawing:
     caption = _caption(single, kind, variant)
     if kind == "map":
         places = np.argwhere(~np.isnan(values))
-        links = [Link(int(q), int(k), float(values[q, k])) for q, k in places]
+        links = [AttentionLine(int(q), int(k), float(values[q, k])) for q, k in places]
         drawn = attention_map(name, caption, queries, keys, weights=values, about=about)
     else:
         links = [
-            Link(q, k, float(row[k])) for q, row in enumerate(values) for k in fewest(row, SHARE)
+            AttentionLine(q, k, float(row[k]))
+            for q, row in enumerate(values)
+            for k in fewest(row, SHARE)
         ]
         drawn = attention_lines(name, caption, queries, keys, links, about=about)
     rows = [(q, queries[q], k, keys[k], weight) for q, k, weight in links]

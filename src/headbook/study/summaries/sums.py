@@ -95,27 +95,29 @@ class HeadSums:
         table: sums of the metrics.
         strongest: sentences by their largest single weight without the sink, for each head.
         sample: that weight for a sample of sentences, from which quantiles are taken.
+        positions: attention between the first positions.
+        massive: sentences by the mean of what queries give to keys off the sink.
         relation_hits: in a sample of sentences, or None where nothing asks for relations.
         groups: sums of the metrics by metadata column and value.
         members: values of single sentences that form pairs, or None where none do.
-        positions: attention between the first positions; or None where one of two studies has none.
-        massive: sentences by the mean of what queries give to keys off the sink; likewise.
     """
 
     table: HeadTable
     strongest: TopK
     sample: Reservoir
+    positions: PositionSums
+    massive: TopK
     relation_hits: RelationHits | None = None
     groups: tuple[Group, ...] = ()
     members: Members | None = None
-    positions: PositionSums | None = None
-    massive: TopK | None = None
 
     def __add__(self, other: "HeadSums") -> "HeadSums":
         return HeadSums(
             self.table + other.table,
             self.strongest + other.strongest,
             self.sample + other.sample,
+            self.positions + other.positions,
+            self.massive + other.massive,
             self.relation_hits + other.relation_hits
             if self.relation_hits and other.relation_hits
             else None,
@@ -123,9 +125,6 @@ class HeadSums:
             self.members + other.members
             if self.members and other.members
             else self.members or other.members,
-            # Of one alone it would be of some of the sentences, which nobody could tell.
-            self.positions + other.positions if self.positions and other.positions else None,
-            self.massive + other.massive if self.massive and other.massive else None,
         )
 
     def shifted(self, by: int) -> "HeadSums":
@@ -133,7 +132,7 @@ class HeadSums:
         return replace(
             self,
             strongest=self.strongest.shifted(by),
-            massive=self.massive and self.massive.shifted(by),
+            massive=self.massive.shifted(by),
             sample=self.sample.shifted(by),
             members=self.members and self.members.shifted(by),
         )

@@ -1,4 +1,4 @@
-"""Changes without heads in the unit that pages print them in."""
+"""What is lost without each head, in the unit of pages: exact where it was replaced, or not."""
 
 import numpy as np
 import pandas as pd
@@ -19,24 +19,29 @@ AFTER = "×\u202f10⁻³"
 
 
 def primary(removals: Removals) -> str:
-    """The target that the page is about: the loss, else the cosine of states."""
+    """The target that pages are about: the loss, else the cosine of states."""
     return removals.targets[0]
 
 
 def scale(removals: Removals) -> float:
-    """By what changes are multiplied to be in the page's unit."""
+    """By what changes are multiplied to be in the pages' unit."""
     if primary(removals) in COSINES:
         return 1000.0
     return 100 / removals.loss(primary(removals))
 
 
 def unit(removals: Removals) -> str:
-    """The page's unit: per cent of the loss, or thousandths of a cosine."""
+    """The pages' unit: per cent of the loss, or thousandths of a cosine."""
     return AFTER if primary(removals) in COSINES else "% of the loss"
 
 
+def drawn_unit(removals: Removals) -> str:
+    """The same in letters that fonts of figures have."""
+    return "thousandths" if primary(removals) in COSINES else unit(removals)
+
+
 def with_unit(removals: Removals, value: float, low: float, high: float) -> str:
-    """A change in the page's unit, with its interval."""
+    """A change in the pages' unit, with its interval."""
     by = scale(removals)
     ends = interval(low * by, high * by)
     return f"{number(value * by)}\u00a0{unit(removals)}{ends and f' {ends}'}"
