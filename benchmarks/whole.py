@@ -154,9 +154,9 @@ def built(file: Path, model: str, folder: Path, repeats: int) -> Built:
         asked = ("--least", model, "--study", str(study))
         least = spend(sys.executable, __file__, str(file), *asked, folder=folder).output
         render = headbook("render", str(study), "--out", str(site), "--force", folder=folder)
-        shown = spend(sys.executable, "-c", FIRST, str(study), str(folder / "first"), folder=folder)
+        page = spend(sys.executable, "-c", FIRST, str(study), str(folder / "first"), folder=folder)
         least_of_all = start + float(least.split()[-1])
-        rounds.append((least_of_all, collect, render.seconds, float(shown.output.split()[-1])))
+        rounds.append((least_of_all, collect, render.seconds, float(page.output.split()[-1])))
     files = [path for path in site.rglob("*") if path.is_file()]
     sizes = Counter[str]()
     for path in files:

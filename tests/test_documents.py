@@ -183,11 +183,15 @@ def look_at_make(words: list[str]) -> None:
 
 
 def look_at_pip(words: list[str]) -> None:
-    """The package in this folder, with extras that it has."""
+    """The package in this folder, with extras that it has; or one of a fixed version."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    command, package = words
-    match = re.fullmatch(r"\.\[(\w+)\]", package)
+    command, *options, package = words
     assert command == "install"
+    if options:
+        assert options == ["--no-deps"]
+        assert re.fullmatch(r"[\w-]+==[\d.]+", package)
+        return
+    match = re.fullmatch(r"\.\[(\w+)\]", package)
     assert match is not None
     assert match[1] in project["optional-dependencies"]
 

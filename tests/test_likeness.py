@@ -32,6 +32,7 @@ OTHER: dict[str, object] = {
     "vocabulary_sentences": 7,
     "vocabulary_precision": "bfloat16",
     "sample_sentences": 7,
+    "tokenizer": "other",
     "importance": "full",
     "importance_sentences": 9,
     "metrics": "attention_to",
