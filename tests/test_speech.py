@@ -296,9 +296,8 @@ def test_halves_of_the_sentences_make_the_whole(study: Study) -> None:
 
 def test_a_picture_draws_every_cell_and_each_colour_as_one_shape(page: SpeechPage) -> None:
     for figure in page.sections[0].figures:
-        shapes = [
-            e for e in ET.fromstring(figure.svg).iter() if e.get("fill", "")[:1] in {"#", "r"}
-        ]  # noqa: S314
+        elements = ET.fromstring(figure.svg).iter()  # noqa: S314
+        shapes = [e for e in elements if e.get("fill", "")[:1] in {"#", "r"}]
         panels = len({cell["way"] for cell in drawn(figure)})
         assert sum(e.attrib["d"].count("M") for e in shapes) == len([*drawn(figure)])
         colours = {(c["way"], c["octaves"], c["thin"]) for c in drawn(figure)}
