@@ -17,7 +17,7 @@ ENTROPY = "normalised normalized entropy sharp sharpness broad diffuse uniform c
 KEYWORDS = MappingProxyType({
     "Why do most heads of a layer attend to the same token?": f"{SINK} {USELESS} stripes columns",
     "Why not to the token itself?": f"{SINK} diagonal",
-    "Are vertical heads dead?": f"{SINK} {USELESS}",
+    "Are sink heads dead?": f"{SINK} {USELESS}",
     "Do positional heads contribute?": f"{POSITION} {USELESS}",
     "attention_to/previous": f"previous-token head previous token {POSITION}",
     "attention_to/next": f"next-token head next token {POSITION}",
