@@ -29,6 +29,8 @@ FAMILIES = {  # what stands for the models of documents
     "demo": "bert",
     "bert-base-uncased": "bert",
     "./my-model": "bert",
+    "demo-causal": "llama",
+    "SmolLM2-135M-Instruct.Q4_1.gguf": "llama",
     "gpt2": "gpt2",
     "Helsinki-NLP/opus-mt-en-de": "marian",
 }
