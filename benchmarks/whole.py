@@ -1,13 +1,15 @@
 """What a study and its site cost from command to page, over the least that they could cost.
 
-Usage: python benchmarks/whole.py CORPUS [--sentences 64 1000] [--repeats 1] [--only NAME ...]
+Usage: python benchmarks/whole.py CORPUS [--sentences 64 1000] [--repeats 1] [--importance fast]
+           [--only NAME ...]
 
 CORPUS is any file that Headbook reads; it is repeated where it has too few sentences. Times are
 seconds of the processor, of all processes, with one thread each, so that other programs disturb
 little. The least is the sum of what no tool can do without: Python with torch and transformers, the
 model, one bare pass over all sentences, one over those that pages show and one over the random
 sequences that some metrics are taken on, and the bare float32 products of states with the
-vocabulary. Both take turns, and the fastest of each counts.
+vocabulary. Both take turns, and the fastest of each counts. Passes without heads are no part of the
+least: `--importance off` measures a build without them.
 """
 
 import argparse
@@ -143,13 +145,13 @@ class Built(NamedTuple):
     sizes: Counter[str]
 
 
-def built(file: Path, model: str, folder: Path, repeats: int) -> Built:
+def built(file: Path, model: str, folder: Path, given: argparse.Namespace) -> Built:
     """Collect, render, and measure the least, in turns."""
     study, site = folder / "study", folder / "site"
     rounds = []
-    for _ in range(repeats):
-        given = (str(file), "--model", model, "--out", str(study), "--force")
-        collect = headbook("collect", *given, folder=folder).seconds
+    for _ in range(given.repeats):
+        options = ("--importance", given.importance, "--out", str(study), "--force")
+        collect = headbook("collect", str(file), "--model", model, *options, folder=folder).seconds
         start = spend(sys.executable, "-c", START, folder=folder).seconds
         asked = ("--least", model, "--study", str(study))
         least = spend(sys.executable, __file__, str(file), *asked, folder=folder).output
@@ -246,7 +248,7 @@ def builds(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
     for sentences in given.sentences:
         file = repeated(given.corpus, sentences, folder)
         name = f"build of {sentences:,} sentences"
-        yield from _ratios(name, built(file, given.model, folder, given.repeats), sentences)
+        yield from _ratios(name, built(file, given.model, folder, given), sentences)
 
 
 def shapes(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
@@ -254,7 +256,7 @@ def shapes(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
     file = repeated(given.corpus, FEW, folder)
     for name, shape in SHAPES.items():
         model = write_model(folder / "model", given.model, shape)
-        yield from _ratios(f"build, {name}", built(file, str(model), folder, 1), FEW)
+        yield from _ratios(f"build, {name}", built(file, str(model), folder, given), FEW)
 
 
 def _ratios(name: str, found: Built, sentences: int) -> Iterator[Line]:
@@ -323,6 +325,7 @@ def main() -> None:
     parser.add_argument("--model", default="demo")
     parser.add_argument("--sentences", type=int, nargs="*", default=[64, 1000])
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--importance", default="fast", help="as headbook's own option")
     parser.add_argument("--only", nargs="*", default=[*PARTS])
     parser.add_argument("--least", metavar="MODEL", help="measure the least, for a study")
     parser.add_argument("--study")
