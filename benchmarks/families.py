@@ -28,6 +28,7 @@ from transformers import CONFIG_MAPPING, PreTrainedTokenizerFast
 from transformers.models.auto import modeling_auto
 
 from configurations import tiny_configuration
+from familypage import page
 from headbook.collection.collect import collect
 from headbook.errors import HeadbookError
 from headbook.inputs import Sentence
@@ -150,6 +151,7 @@ def judge(name: str, folder: Path) -> dict[str, Any]:
         "lacks": sorted({gap.what for gap in study.manifest.gaps}),
         "apart": apart(model, kind_of(name)),
     }
+    row["compared"] = len(row["apart"]) > 1
     right = not (row["failed"] or row["missing"]) and max(row["apart"].values()) <= CLOSE
     return row | {"state": "right" if right else "questionable"}
 
@@ -196,8 +198,8 @@ def _compare(
 
 
 def message(error: Exception) -> str:
-    """The kind of an error and the first line of its text."""
-    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    """The kind of an error and the first lines of its text."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def alone(name: str) -> dict[str, Any]:
@@ -220,20 +222,37 @@ def alone(name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print a line of JSON for each type, then how many are right."""
+    """Print a line of JSON for each type, then how many are right; with ``--page``, write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("types", nargs="*", help="types of models; default: all that read text")
+    parser.add_argument("--rows", type=Path, help="file of lines; types in it are not tried again")
+    parser.add_argument("--page", type=Path, help="file in Markdown, made of all lines")
+    asked = parser.parse_args()
     warnings.simplefilter("ignore")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
-    states: Counter[str] = Counter()
-    for name in parser.parse_args().types or types():
-        row = alone(name)
-        states[row["state"]] += 1
-        sys.stdout.write(json.dumps(row) + "\n")
+    rows = {row["type"]: row for row in stored(asked.rows)}
+    for name in asked.types or types():
+        if name in rows:
+            continue
+        rows[name] = alone(name)
+        line = json.dumps(rows[name]) + "\n"
+        sys.stdout.write(line)
         sys.stdout.flush()
-    sys.stdout.write(json.dumps(states) + "\n")
+        if asked.rows:
+            with asked.rows.open("a", encoding="utf-8") as file:
+                file.write(line)
+    sys.stdout.write(json.dumps(Counter(row["state"] for row in rows.values())) + "\n")
+    if asked.page:
+        asked.page.write_text(page([*rows.values()]), encoding="utf-8")
+
+
+def stored(file: Path | None) -> list[dict[str, Any]]:
+    """Lines of an earlier call."""
+    if file is None or not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 if __name__ == "__main__":

@@ -60,6 +60,15 @@ def test_a_row_for_each_set_and_target(gpt2: str, texts: Path) -> None:
     assert set(frame["sentences"]) == {6}
 
 
+def test_another_tokenizer_reads_the_texts(
+    gpt2: str, folder: Callable[[str], Path], texts: Path
+) -> None:
+    """Pieces of words in place of bytes: other tokens are scored."""
+    own = headbook.ablate(gpt2, texts, ["L0-H1"], "zero")
+    other = headbook.ablate(gpt2, texts, ["L0-H1"], "zero", tokenizer=str(folder("opt")))
+    assert set(own["events"]) != set(other["events"])
+
+
 def test_fewer_sentences_are_those_of_the_smallest_hashes(gpt2: str, texts: Path) -> None:
     """Whatever the order of the file."""
     turned = texts.with_name("turned.txt")

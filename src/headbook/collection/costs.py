@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headbook.config import Config
-from headbook.model.model import Model
+from headbook.model.model import Model, word_embedding
 from headbook.terms import Stack
 
 SPEED = 6e10  # multiplications and additions a second
@@ -49,8 +49,8 @@ class Sizes:
 
 def parameters_of(model: Model) -> tuple[int, tuple[int, int]]:
     """Parameters of a network without its vocabulary; entries and width of the latter."""
-    shape = model.body.get_input_embeddings().weight.shape
-    entries, width = int(shape[0]), int(shape[1])
+    weight = word_embedding(model.body)
+    entries, width = (0, 0) if weight is None else weight.shape
     return max(1, model.network.num_parameters() - entries * width), (entries, width)
 
 

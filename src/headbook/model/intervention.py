@@ -159,10 +159,27 @@ def intervened(model: Model, architecture: Architecture, batch: Batch) -> Interv
             f"model '{model.name}': its layers do not hand on one vector a token; its heads cannot "
             "be replaced"
         )
+    if _uneven(model, architecture, batch):
+        raise ModelError(
+            f"model '{model.name}': its layers differ in their number of heads; its heads cannot "
+            "be replaced"
+        )
     shared = any(len({*layers}) < len(layers) for layers in architecture.layers.values())
     whole = Intervened(model, architecture, {})
     later = Intervened(model, architecture, {} if shared else slots_of(model, architecture))
     return later if not shared and _agree(whole, later, batch) else whole
+
+
+def _uneven(model: Model, architecture: Architecture, batch: Batch) -> bool:
+    """Whether layers of a stack have more or fewer heads than others."""
+    found: set[tuple[str, int]] = set()
+    forward(
+        model,
+        architecture,
+        batch,
+        lambda place, seen: found.add((place.stack, seen.weights.shape[1])),
+    )
+    return len(found) > len(architecture.stacks)
 
 
 def _agree(whole: Intervened, later: Intervened, batch: Batch) -> bool:

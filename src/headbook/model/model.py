@@ -166,12 +166,22 @@ def _network(found: Checkpoint, dtype: torch.dtype) -> tuple[Any, Weights, str]:
 
 def _check_ids(name: str, network: Any, tokenizer: Any) -> None:
     """A tokenizer of another model may give tokens that this one does not have."""
-    most, rows = len(tokenizer), network.get_input_embeddings().weight.shape[0]
+    weight = word_embedding(network)
+    most, rows = len(tokenizer), len(tokenizer) if weight is None else len(weight)
     if most > rows:
         raise ModelError(
             f"model '{name}': its tokenizer has {most:,} entries, its embedding {rows:,}; expected "
             "the tokenizer that the model was trained with (--tokenizer)"
         )
+
+
+def word_embedding(network: Any) -> torch.Tensor | None:
+    """The matrix of word embeddings, ``(entry, width)``; None where transformers finds none."""
+    try:
+        weight = network.get_input_embeddings().weight
+    except (AttributeError, NotImplementedError):
+        return None
+    return weight if isinstance(weight, torch.Tensor) and weight.ndim == 2 else None
 
 
 def untrained(model: Model, seed: int) -> Model:

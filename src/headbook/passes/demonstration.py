@@ -18,7 +18,7 @@ from headbook.metrics import ids as metric_ids
 from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
 from headbook.model.capture import forward, tapped
-from headbook.model.model import Model
+from headbook.model.model import Model, word_embedding
 from headbook.model.vocabulary.vocabulary import Vocabulary
 from headbook.study.sentencedata import AROUND, DEMONSTRATION, OWN, PUBLIC, SentenceData
 from headbook.terms import Side, Space, State
@@ -43,7 +43,8 @@ def refusal(model: Model, architecture: Architecture) -> str:
         model.body.get_submodule(POSITIONS)
     except AttributeError:
         return f"'{kind}' keeps values, outputs or positions elsewhere than BERT does"
-    width = model.body.get_input_embeddings().weight.shape[1]
+    words = word_embedding(model.body)
+    width = 0 if words is None else words.shape[1]
     weights = [next(matrix.parameters()) for matrix in matrices]  # a linear module's first
     if any(weight.shape != (width, width) for weight in weights):
         return "value and output matrices are not as wide as word embeddings"

@@ -7,7 +7,7 @@ import torch
 
 from headbook.model.architecture import Architecture
 from headbook.model.capture import forward, tapped
-from headbook.model.model import Model
+from headbook.model.model import Model, word_embedding
 from headbook.model.vocabulary.vocabulary import Linear, Norm, Vocabulary
 from headbook.terms import Side, State
 from headbook.text.batch import Batch
@@ -99,12 +99,8 @@ def _only_scaled(before: torch.Tensor, words: torch.Tensor) -> bool:
 def _word_embedding(model: Model, side: Side) -> torch.Tensor | None:
     """The word embeddings that serve a side, ``(entry, width)``; None where there is no matrix."""
     network = model.network.get_decoder() if side is Side.TARGET else model.network
-    try:
-        weight = network.get_input_embeddings().weight
-    except (AttributeError, NotImplementedError):
-        return None
-    whole = isinstance(weight, torch.Tensor) and weight.ndim == 2
-    return weight if whole and len(weight) >= len(model.tokenizer) else None
+    weight = word_embedding(network)
+    return weight if weight is not None and len(weight) >= len(model.tokenizer) else None
 
 
 def _scale(model: Model, path: str) -> float:

@@ -83,7 +83,11 @@ def ablate(
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     with own_randomness(config.seed, []), own_threads(), open_corpus(files) as corpus:
         loaded = load_model(
-            config.model, revision=config.revision, device=config.device, dtype=config.dtype
+            config.model,
+            revision=config.revision,
+            device=config.device,
+            dtype=config.dtype,
+            tokenizer=config.tokenizer,
         )
         limit = config.max_length or loaded.limit
         encoder = Encoder(loaded, limit=limit, targets=Annotator.load(NONE))

@@ -1,0 +1,123 @@
+"""The page of families: what became of every architecture of transformers that reads text."""
+
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+RETURNED = "eager, as returned"
+OUTCOMES = {
+    "hook": "Works, seen by the hook",
+    "returned": "Works through `output_attentions`",
+    "refused": "Refused",
+    "questionable": "Not as it should be",
+    "bug": "Fails",
+    "not built": "Not tried",
+}
+HEADINGS = {"refused": "the line that the user sees", "not built": "why"}
+SHORT = {  # gaps of a run, as a table has room for them
+    "values and their output projection": "values",
+    "states after attention": "`mid`",
+    "states of tokens": "states",
+    "queries, keys and values": "q, k, v",
+    "importance of heads": "importance",
+}
+EVERYWHERE = ("a sentence as the public demonstration", "comparison with token")  # for a few only
+BEHIND = {"`mid`", "values", "states", "q, k, v"}
+INTRODUCTION = """\
+# Families
+
+What becomes of every type of model of transformers {version} that reads text, {all} in all. Each
+is built from a tiny configuration with random weights (text part of models with pictures or
+sound), and seven texts of 3 to 47 tokens are collected in padded batches.
+
+| what came of it | types | share |
+|---|---|---|
+{counts}
+
+Of the {tried} that were tried, {works} work ({share}). *Works* means: the weights that a run reads
+are, within 1e-4, those that a fresh copy of the model returns with its own eager attention for
+each text alone, in every stack where it returns one for each layer; every self-check passes; and
+no weight is missing. {blind} of them return no such weights in any stack: their self-checks alone
+speak.
+
+*Missing* are parts of a study that a type does not get: `mid`, the state after attention, and
+*values* behind their output projection need a row in
+[the table of families](../src/headbook/model/families.py); *q, k, v* are out of reach where
+weights come through `output_attentions`; *states* are those of tokens. {whole} types miss none of
+these four. Not listed are the demonstration's computation and comparisons of tokens with their
+own embedding, which few architectures allow. Layers without softmax attention are named on the
+site, and layers keep the model's numbers.
+
+*Not tried* are types that no tiny configuration could be made of; nothing is known of them. A
+tiny random model says how attention is computed, not that a large one fits into memory.
+
+Made by `benchmarks/families.py`.
+"""
+
+
+def page(rows: Sequence[dict[str, Any]]) -> str:
+    """The page, in Markdown.
+
+    Args:
+        rows: one for each type, as `families.judge` gives them.
+    """
+    groups = {name: [row for row in rows if outcome(row) == name] for name in OUTCOMES}
+    groups = {name: sorted(g, key=lambda row: str(row["type"])) for name, g in groups.items() if g}
+    return "\n".join([
+        _introduction(rows, groups),
+        *(_section(name, group) for name, group in groups.items()),
+    ])  # fmt: skip
+
+
+def outcome(row: dict[str, Any]) -> str:
+    """One of `OUTCOMES`."""
+    if row["state"] != "right":
+        return str(row["state"])
+    return "returned" if row["attention"].startswith(RETURNED) else "hook"
+
+
+def _introduction(rows: Sequence[dict[str, Any]], groups: dict[str, list[dict[str, Any]]]) -> str:
+    right = [row for row in rows if row["state"] == "right"]
+    tried = len(rows) - len(groups.get("not built", ()))
+    counts = [
+        f"| {OUTCOMES[name]} | {len(group)} | {_percent(len(group), len(rows))} |"
+        for name, group in groups.items()
+    ]
+    return INTRODUCTION.format(
+        version=version("transformers"),
+        all=len(rows),
+        counts="\n".join(counts),
+        tried=tried,
+        works=len(right),
+        share=_percent(len(right), tried),
+        blind=sum(not row["compared"] for row in right),
+        whole=sum(not BEHIND & {*_missing(row)} for row in right),
+    )
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %"
+
+
+def _section(name: str, group: Sequence[dict[str, Any]]) -> str:
+    heading = HEADINGS.get(name, "missing" if name in {"hook", "returned"} else "what")
+    lines = [f"| `{row['type']}` | {_line(row)} |" for row in group]
+    return "\n".join([f"## {OUTCOMES[name]}", "", f"| type | {heading} |", "|---|---|", *lines, ""])
+
+
+def _line(row: dict[str, Any]) -> str:
+    if row["state"] == "right":
+        notes = ["learned sink"] if row["learned_sink"] else []
+        notes += ["batches of one length"] if "without padding" in row["attention"] else []
+        return ", ".join(_missing(row)) + "".join(f" ({note})" for note in notes)
+    if row["state"] == "questionable":
+        worst = max(row["apart"].values())
+        checks = ", ".join(str(name) for name in row["failed"]) or "none"
+        weights = ", ".join(f"`{name}`" for name in row["missing"]) or "none"
+        return f"failed checks: {checks}; missing weights: {weights}; apart by {worst:.2g}"
+    return str(row["why"]).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _missing(row: dict[str, Any]) -> list[str]:
+    gaps = (SHORT.get(gap, gap) for gap in row["lacks"] if not gap.startswith(EVERYWHERE))
+    return sorted(gaps, key=lambda gap: (gap not in BEHIND, gap))
