@@ -36,8 +36,9 @@ from headbook.passes.corpuspass import CorpusPass
 from headbook.passes.flowpass import FlowTracker
 from headbook.passes.sampler import Sampler
 from headbook.passes.watch import look
+from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.study.summaries.finish import ABOUT
-from headbook.study.summaries.sums import HeadColumn, HeadTable, SampleSums, TokenColumn, TokenSums
+from headbook.study.summaries.sums import HeadTable, SampleSums, TokenSums
 from headbook.terms import Side
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch

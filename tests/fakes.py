@@ -13,16 +13,9 @@ from headbook.report.numbers.results import StackResults
 from headbook.study.manifest import SCHEMA, Manifest, ModelFacts
 from headbook.study.sentencedata import SentenceData
 from headbook.study.study import Study
+from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.study.summaries.positions import PositionSums
-from headbook.study.summaries.sums import (
-    CorpusSums,
-    HeadColumn,
-    HeadSums,
-    HeadTable,
-    RelationHits,
-    TokenColumn,
-    TokenSums,
-)
+from headbook.study.summaries.sums import CorpusSums, HeadSums, HeadTable, RelationHits, TokenSums
 from headbook.terms import Kind, Stack, Twin, View
 from views import SELF
 

@@ -29,7 +29,7 @@ from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults, results
 from headbook.site.pagewriter import PageWriter
 from headbook.study.study import Study
-from headbook.study.summaries.sums import HeadColumn, TokenColumn
+from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.terms import Space, State, View
 from pages import data_file, elements, html_of, text_of
 from sites import Site

@@ -26,7 +26,7 @@ from headbook.report.numbers.results import results
 from headbook.study.gaps import Lack
 from headbook.study.study import Study
 from headbook.study.summaries.anchors import SHUFFLED, TRUE, Anchors
-from headbook.study.summaries.sums import HeadColumn
+from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import HIGH, View
 from looks import Viewed
 from naive_context import Least, Written, least

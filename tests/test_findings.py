@@ -10,7 +10,7 @@ from headbook.metrics import all_metrics
 from headbook.report import findings
 from headbook.report.findings import find, looks, travels, twins
 from headbook.report.numbers.results import StackResults, results
-from headbook.study.summaries.sums import HeadColumn, TokenColumn
+from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.terms import Baseline, Space, State, Twin, View
 from sites import Site
 

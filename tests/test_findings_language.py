@@ -12,7 +12,7 @@ from headbook.report.findings import find, language
 from headbook.report.findings.relations import relations
 from headbook.report.numbers.inference import RelationTests
 from headbook.report.numbers.results import Estimates, StackResults
-from headbook.study.summaries.sums import HeadColumn
+from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import View
 
 NAN = float("nan")

@@ -9,7 +9,7 @@ import pytest
 from fakes import SENTENCES, Fake, fake_results, finding_texts, half_of, up_and_down
 from headbook.report.findings import CHOICE, REPORT, looks
 from headbook.report.wording import interval, number
-from headbook.study.summaries.sums import HeadColumn
+from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import Baseline, Twin, View
 from ratios import Part, ratio
 

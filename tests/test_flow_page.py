@@ -23,7 +23,7 @@ from headbook.report.numbers.results import results
 from headbook.report.wording import percent, unbroken
 from headbook.study.sentencedata import StoredText
 from headbook.study.study import Study
-from headbook.study.summaries.sums import HeadColumn, TokenColumn
+from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.terms import State, View
 from pages import data_file, elements, html_of, text_of
 from panels import ink_steps

@@ -43,7 +43,7 @@ from headbook.report.numbers.results import StackResults, results
 from headbook.report.wording import MISSING
 from headbook.study.importancetables import IMPORTANCE, PRUNING
 from headbook.study.study import Study
-from headbook.study.summaries.sums import HeadColumn
+from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import View
 from looks import Look, Viewed
 from pages import elements, html_of, text_of

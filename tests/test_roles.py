@@ -13,7 +13,7 @@ from headbook.report.numbers.relationnames import ENDS, TAGS, ends_of, relation_
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.numbers.roles import Role, role
 from headbook.study.sentencedata import HeadName
-from headbook.study.summaries.sums import HeadColumn
+from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import RELATIONS, UPOS, View
 
 HEAD = HeadName("self", 0, 0)

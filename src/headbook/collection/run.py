@@ -25,7 +25,7 @@ from headbook.metrics import (
     sampled_metrics,
     token_metrics,
 )
-from headbook.metrics.base import Metric, Source
+from headbook.metrics.base import HeadMetric, Metric, Source
 from headbook.model.architecture import Architecture, examine
 from headbook.model.encode import Encoder
 from headbook.model.model import Model, untrained
@@ -40,17 +40,20 @@ from headbook.passes.corpuspass import CorpusPass
 from headbook.passes.demonstration import NEEDED, demonstrate, refusal
 from headbook.passes.flowpass import FlowTracker
 from headbook.passes.geometry import Gathering, Geometer
+from headbook.passes.mapsample import MapSampler
 from headbook.passes.pairs import PairSampler
 from headbook.passes.retrace import untraced
 from headbook.passes.sampler import Sampler
 from headbook.passes.sentencepass import SentencePass
 from headbook.passes.tables.affinitytable import items_of
+from headbook.passes.tables.buckettable import BucketTable
 from headbook.passes.tables.headtable import MEDIANS
 from headbook.passes.trajectories import Tracker
 from headbook.passes.watch import PassResults, Watcher, look
 from headbook.progress import Inside, Progress
 from headbook.study.exemplars import choose, most_cited
 from headbook.study.facets import Facets
+from headbook.study.mapsample import SENTENCES
 from headbook.study.sentencedata import SentenceData
 from headbook.study.study import Study, head_tables
 from headbook.study.summaries.sums import CorpusSums
@@ -89,6 +92,7 @@ class Run:
     long: Long = field(default_factory=Long)
     # Those that later passes may want, by index; each run (a twin is one, too) has its own.
     _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
+    compared: bool = True  # whether what comparisons with other models need is kept
 
     def study(self, notes: str) -> Study:
         """Sums of the corpus, data of sentences, manifest."""
@@ -102,8 +106,10 @@ class Run:
         listed = frozenset(chosen)
         paged = {*listed, *(choice.index for choice in choices)}
         # The first sentence is for the self-checks, whatever is shown.
-        wanted = {0} | paged | sampled
+        candidates = self._candidates(corpus_sums)
+        wanted = {0} | paged | sampled | candidates
         items = {item.sentence.index: item for item in self._encoded(wanted)}
+        maps = MapSampler(self.architecture.stacks, (items[index] for index in candidates))
         embeddings = self._embeddings(list(items.values()))
         lens = read_lens(self.model, self.architecture)
         traced = chosen[: self.config.neuron_sentences]
@@ -126,8 +132,9 @@ class Run:
                 lens if isinstance(lens, Lens) else None,
             ),
             self._flows((), listed),
+            maps,
         )
-        tracked = {*listed, *sampled}
+        tracked = {*listed, *sampled, *maps.indices}
         # Together, so that each product with the vocabulary is of many rows.
         for stage, some in (("sentences", tracked), ("exemplars", paged - tracked)):
             if some:
@@ -167,7 +174,14 @@ class Run:
             run = self._twin(twin)
             self.progress.stage(str(twin), run._measured_tokens)  # noqa: SLF001
             twins[twin] = head_tables(run._measured())  # noqa: SLF001 - of this kind
-        return Study(manifest, corpus_sums, sentence_data, twins)
+        return Study(manifest, corpus_sums, sentence_data, twins, map_sample=maps.sample())
+
+    def _candidates(self, corpus_sums: CorpusSums) -> frozenset[int]:
+        """Sentences whose maps may be kept for comparisons: those with the smallest hashes."""
+        if corpus_sums.texts is None or self.long.every:
+            return frozenset()
+        known = corpus_sums.texts.smallest.index.tolist()
+        return frozenset(self.long.within(known)[:SENTENCES])
 
     @property
     def _tokens(self) -> int:
@@ -193,6 +207,7 @@ class Run:
             metrics=tuple(head_metrics(self.metrics)),
             facets=Facets(),
             tokens=False,
+            compared=False,
             progress=Inside(self.progress),
         )
         if twin.baseline is Baseline.SHUFFLED:
@@ -209,16 +224,27 @@ class Run:
 
     def _corpus_sums(self) -> CorpusSums:
         """The pass over all sentences."""
+        metrics = tuple(attention_metrics(self.metrics, Source.ALL))
+        buckets = self._buckets(metrics)
         corpus_pass = CorpusPass(
             self.model,
             self.architecture,
-            tuple(attention_metrics(self.metrics, Source.ALL)),
+            metrics,
             tuple(metric for metric in token_metrics(self.metrics) if not metric.sampled),
             self.config.exemplars,
             self.facets,
+            buckets,
         )
         self.progress.stage("corpus", self._tokens)
-        return reduce(add, map(corpus_pass.corpus_sums, self._in_batches(self._first())))
+        sums = reduce(add, map(corpus_pass.corpus_sums, self._in_batches(self._first())))
+        return sums + _of_buckets(buckets)
+
+    def _buckets(
+        self, metrics: Sequence[HeadMetric], *, once: bool = False
+    ) -> dict[str, BucketTable]:
+        """Room for sums of groups of sentences, by stack; none where nothing is compared."""
+        stacks = self.architecture.stacks.items() if self.compared and metrics else ()
+        return {name: BucketTable(stack, metrics, once=once) for name, stack in stacks}
 
     def _sample(self, corpus_sums: CorpusSums) -> CorpusSums:
         """What is taken on the sentences with the smallest hashes: in one pass, or in two.
@@ -239,11 +265,14 @@ class Run:
         sums = pass_results.corpus_sums + (geometry.sums() if geometry else CorpusSums())
         near = pairs.nearest(sums.distances) if pairs else None
         again: list[Watcher] = [near] if near else []
+        buckets: dict[str, BucketTable] = {}
         if context is not None and first is not None:
-            again.append(SecondLook(context, first.thresholds()))
+            buckets = self._buckets(context.metrics)
+            again.append(SecondLook(context, first.thresholds(), buckets))
         if again:
             self.progress.stage("sample again", tokens_of(items))
             sums += self._look(self._in_batches(items, budget if near else None), again).corpus_sums
+        sums += _of_buckets(buckets)
         return sums
 
     def _look(self, batches: Iterable[Batch], watchers: Sequence[Watcher]) -> PassResults:
@@ -286,11 +315,15 @@ class Run:
         metrics = tuple(attention_metrics(self.metrics, Source.RANDOM))
         if not metrics:
             return CorpusSums()
-        corpus_pass = CorpusPass(self.model, self.architecture, metrics, (), exemplars=1)
+        buckets = self._buckets(metrics, once=True)
+        corpus_pass = CorpusPass(
+            self.model, self.architecture, metrics, (), exemplars=1, buckets=buckets
+        )
         self.progress.stage("random sequences", RANDOM_TOKENS)
         sequences = self._in_batches(random_sequences(self.encoder, self.config.seed))
         heads = reduce(add, map(corpus_pass.corpus_sums, sequences)).heads
-        return CorpusSums(random={name: sums.table for name, sums in heads.items()})
+        random = CorpusSums(random={name: sums.table for name, sums in heads.items()})
+        return random + _of_buckets(buckets)
 
     def _sampled(self, corpus_sums: CorpusSums) -> frozenset[int]:
         """The sentences with the smallest hashes, on which vocabulary metrics are averaged."""
@@ -391,6 +424,11 @@ class Run:
             if self.architecture.padded or item.lengths == few[0].lengths:
                 few.append(item)
         return self.batch(few)
+
+
+def _of_buckets(tables: Mapping[str, BucketTable]) -> CorpusSums:
+    """What tables of buckets hold."""
+    return CorpusSums(buckets={name: table.sums() for name, table in tables.items()})
 
 
 def tokens_of(items: Iterable[Encoded]) -> int:

@@ -205,6 +205,13 @@ class HeadMetric(Metric):
     examples: Examples = field(default_factory=dict)
     layerwide: bool = True
 
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The labels that two models are compared by: not every offset, nor every distance."""
+        if self.chart is Chart.PROFILE:
+            return ()
+        return (self.headline,) if self.chart is Chart.DISTANCES else self.labels
+
     def applies(self, stack: Stack) -> bool:
         """Whether the metric makes sense for a stack."""
         crosses = Need.ONE_TEXT in self.needs and stack.crosses

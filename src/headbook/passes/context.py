@@ -17,7 +17,8 @@ from headbook.metrics.base import AnchorMetric, ContextMetric
 from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
 from headbook.model.model import Model
-from headbook.passes.tables.headtable import head_columns, uniform
+from headbook.passes.tables.buckettable import BucketTable, head_columns
+from headbook.passes.tables.headtable import uniform
 from headbook.passes.watch import PassResults, Watch
 from headbook.study.summaries.anchors import SHUFFLED, TRUE, AnchorColumn, Anchors
 from headbook.study.summaries.reduce import Parts
@@ -99,11 +100,16 @@ class SecondLook:
 
     sampler: ContextSampler
     known: Thresholds
+    buckets: Mapping[str, BucketTable] = field(default_factory=dict)
 
     def watch(self, batch: Batch) -> Watch:
         """The sums of one batch."""
         stacks = self.sampler.architecture.stacks
-        tables = {n: _Table(stack, self.sampler.metrics, batch) for n, stack in stacks.items()}
+        metrics = self.sampler.metrics
+        tables = {
+            name: _Table(stack, metrics, batch, self.buckets.get(name))
+            for name, stack in stacks.items()
+        }
         ends = {name: _Ends(self.sampler, stack, batch) for name, stack in stacks.items()}
 
         def attend(call: Call, attention: hook.Attention, scopes: Scopes) -> None:
@@ -126,8 +132,15 @@ class SecondLook:
 class _Table:
     """The measures of one stack over one batch, filled layer by layer."""
 
-    def __init__(self, stack: Stack, metrics: Sequence[ContextMetric], batch: Batch) -> None:
-        self._half = batch.half
+    def __init__(
+        self,
+        stack: Stack,
+        metrics: Sequence[ContextMetric],
+        batch: Batch,
+        buckets: BucketTable | None = None,
+    ) -> None:
+        self._half, self._text_hash = batch.half, batch.text_hash
+        self._buckets = buckets
         self._metrics = [metric for metric in metrics if metric.applies(stack)]
         self.columns = head_columns([*self._metrics])
         self._n_labels = [len(m.labels) for m in self._metrics for _ in m.views]
@@ -142,7 +155,7 @@ class _Table:
         if not self._metrics:
             return
         n_heads = heads[self._metrics[0].views[0]].layer.attention.shape[1]
-        each, together = self._sums(heads, n_heads)
+        each, together = self._sums(heads, n_heads, layer)
         self._heads[:, :, layer, :n_heads] = each
         self._layers[:, :, layer] = together
         self._uniform[:, :, layer] = self._even(heads[self._metrics[0].views[0]].frame)
@@ -160,20 +173,27 @@ class _Table:
         return self._known[frame]
 
     def _sums(
-        self, heads: Mapping[View, HeadOutputs], n_heads: int
+        self, heads: Mapping[View, HeadOutputs], n_heads: int, layer: int | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of heads, and of the layer, whose heads some metrics put together in their own way."""
+        """Of heads, and of the layer, whose heads some metrics put together in their own way.
+
+        Args:
+            layer: of the model; None for the control.
+        """
         asked = [(metric, view) for metric in self._metrics for view in metric.views]
         ratios = [metric.measure(heads[view]) for metric, view in asked]
-        found, layers = Parts.of(ratios, self._n_labels, n_heads).sums(self._half)
-        layer = layers[:, :, 0]
+        parts = Parts.of(ratios, self._n_labels, n_heads)
+        if self._buckets is not None and layer is not None:
+            self._buckets.add({layer: slice(0, n_heads)}, parts, self._text_hash)
+        found, layers = parts.sums(self._half)
+        together = layers[:, :, 0]
         start = 0
         for (metric, view), width in zip(asked, self._n_labels, strict=True):
             if metric.layer is not None:
                 part = Parts.of([metric.layer(heads[view])], [width], 1)
-                layer[..., start : start + width] = part.sums(self._half)[1][:, :, 0]
+                together[..., start : start + width] = part.sums(self._half)[1][:, :, 0]
             start += width
-        return found, layer
+        return found, together
 
     def found(self) -> HeadTable:
         """What survives."""

@@ -1,6 +1,7 @@
 """One pass over all sentences, of which only sums, best lists and samples survive."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -12,10 +13,12 @@ from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
 from headbook.model.capture import forward, tapped
 from headbook.model.model import Model
+from headbook.passes.tables.buckettable import BucketTable
 from headbook.passes.tables.headtable import LayerTable
 from headbook.passes.tables.tokentable import TokenTable
 from headbook.passes.tables.typetable import TypeTable
 from headbook.study.facets import Facets
+from headbook.study.summaries.buckets import Texts
 from headbook.study.summaries.sums import CorpusSums
 from headbook.study.summaries.typesums import TYPE_METRIC
 from headbook.terms import MILLION, UPOS, Side, Stack, State
@@ -32,6 +35,7 @@ class CorpusPass:
     tokens: tuple[TokenMetric, ...]
     exemplars: int
     facets: Facets = field(default_factory=Facets)
+    buckets: Mapping[str, BucketTable] = field(default_factory=dict)
 
     def corpus_sums(self, batch: Batch) -> CorpusSums:
         """The sums of one batch."""
@@ -45,7 +49,7 @@ class CorpusPass:
         }
         inputs: dict[str, torch.Tensor] = {}
         heads = {
-            name: LayerTable(stack, self.heads, batch, self.facets)
+            name: LayerTable(stack, self.heads, batch, self.facets, self.buckets.get(name))
             for name, stack in stacks.items()
         }
         scopes = Scopes(batch, stacks)
@@ -76,6 +80,7 @@ class CorpusPass:
             tokens={name: table.sums() for name, table in tokens.items()},
             types={name: table.sums() for name, table in types.items()},
             counts=count(batch) + learned,
+            texts=Texts.of(batch.text_hash, batch.index) if self.buckets else None,
         )
 
 

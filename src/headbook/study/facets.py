@@ -9,7 +9,7 @@ from headbook.errors import ConfigError
 from headbook.inputs import Sentence
 from headbook.metrics.base import HeadMetric
 from headbook.study.gaps import Gap, Lack
-from headbook.study.summaries.sums import HeadColumn
+from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import HEADLINES, Stack
 
 AUTO, NONE = "auto", "none"

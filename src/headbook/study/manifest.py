@@ -10,7 +10,7 @@ from headbook.errors import StudyError
 from headbook.study.gaps import Gap
 from headbook.terms import MILLION, Kind, Side, Stack
 
-SCHEMA = 3
+SCHEMA = 4
 
 
 @dataclass(frozen=True)

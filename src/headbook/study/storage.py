@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 
 from headbook.errors import StudyError
 from headbook.study.manifest import Manifest
+from headbook.study.mapsample import MapSample
 from headbook.study.sentencedata import SentenceData
 from headbook.study.summaries.packing import Packed, pack, unpack
 from headbook.study.summaries.sums import CorpusSums, HeadTable
@@ -30,6 +31,7 @@ class Parts:
     """What is stored of a study beside its manifest.
 
     Attributes:
+        map_sample: attention maps by which models are compared.
         fitted: the numbers that follow from the statistics of the sample, so that who reads them
             need not fit anything.
     """
@@ -38,6 +40,7 @@ class Parts:
     sentence_data: SentenceData
     twins: Mapping[Twin, Tables]
     fitted: Tables
+    map_sample: MapSample
 
 
 def save(folder: Path, manifest: Manifest, parts: Parts) -> None:

@@ -22,6 +22,7 @@ from headbook.study.importancetables import (
 )
 from headbook.study.likeness import check_alike
 from headbook.study.manifest import Check, Manifest, Rounding
+from headbook.study.mapsample import MapSample
 from headbook.study.sentencedata import Exemplar, HeadName, SentenceData
 from headbook.study.summaries.contrasts import PairDifferences, pair_differences
 from headbook.study.summaries.finish import beside, finished, summed
@@ -39,6 +40,7 @@ class Study:
         manifest: how it was made.
         corpus_sums: sums over all sentences.
         sentence_data: what pages show of single sentences.
+        map_sample: attention maps by which models are compared.
         twins: numbers of heads of what the model is compared with, by stack.
         made: the numbers of all heads, where nothing is left to make them of; see `condensed`.
         fitted: sampled metrics by stack, as they were stored; None where that is still to be done:
@@ -51,6 +53,7 @@ class Study:
     twins: Mapping[Twin, Mapping[str, HeadTable]] = field(default_factory=dict)
     made: Mapping[str, HeadTable] | None = None
     fitted: Mapping[str, HeadTable] | None = None
+    map_sample: MapSample = field(default_factory=MapSample)
 
     @cached_property
     def head_tables(self) -> Mapping[str, HeadTable]:
@@ -67,7 +70,10 @@ class Study:
         """The same numbers for pages, with less behind them: cannot be saved or merged."""
         sampled = {stack: summed(sums) for stack, sums in self.corpus_sums.sampled.items()}
         return replace(
-            self, corpus_sums=replace(self.corpus_sums, sampled=sampled), made=self.head_tables
+            self,
+            corpus_sums=replace(self.corpus_sums, sampled=sampled, buckets={}, texts=None),
+            made=self.head_tables,
+            map_sample=MapSample(),
         )
 
     @cached_property
@@ -177,7 +183,7 @@ class Study:
         """
         self._check_whole()
         with written_whole(Path(folder), Kind.STUDY, force=force) as draft:
-            kept = self.corpus_sums, self.sentence_data, self.twins, self.sampled
+            kept = self.corpus_sums, self.sentence_data, self.twins, self.sampled, self.map_sample
             storage.save(draft, self.manifest, storage.Parts(*kept))
 
     @classmethod
@@ -221,6 +227,7 @@ class Study:
                 twin: {stack: table + other.twins[twin][stack] for stack, table in mine.items()}
                 for twin, mine in self.twins.items()
             },
+            map_sample=self.map_sample + other.map_sample.shifted(shift),
             sentence_data=replace(
                 sentence_data, exemplars=_chosen_again(corpus_sums, sentence_data)
             ).sorted(),

@@ -8,15 +8,9 @@ import pandas as pd
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import Floats, divide
 from headbook.metrics import all_metrics
+from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.study.summaries.contrasts import PairDifferences
-from headbook.study.summaries.sums import (
-    Distances,
-    HeadColumn,
-    HeadSums,
-    HeadTable,
-    TokenColumn,
-    TokenSums,
-)
+from headbook.study.summaries.sums import Distances, HeadSums, HeadTable, TokenSums
 from headbook.study.summaries.typesums import STATES, TypeSums
 from headbook.terms import HEADLINES, Spread, Twin
 

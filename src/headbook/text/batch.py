@@ -38,6 +38,11 @@ class Batch:
         """The half of the corpus that each sentence belongs to."""
         return half_of(self.content_hash)
 
+    @property
+    def text_hash(self) -> NDArray[np.uint64]:
+        """Hash of each sentence's texts, the same for every model."""
+        return np.array([text_hash(item.texts) for item in self.items], dtype=np.uint64)
+
     def repeated(self, times: int) -> "Batch":
         """The same sentences several times, one copy of the batch below the other."""
         return Batch(
@@ -65,6 +70,12 @@ class Batch:
             index=np.array([item.sentence.index for item in items]),
             content_hash=hashes[order],
         )
+
+
+def text_hash(texts: Iterable[str]) -> int:
+    """Hash of a sentence's texts, by which models that read the same ones are compared."""
+    joined = "\0".join(texts).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(joined, digest_size=8).digest(), "big")
 
 
 def content_hash(item: Encoded) -> int:

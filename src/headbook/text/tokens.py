@@ -88,6 +88,15 @@ class Encoded:
         return tuple(map(len, self.tokens.values()))
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """What models that cut it into other tokens share: its texts, but none that a model wrote.
+
+        The tokens themselves where there is no text.
+        """
+        given = tuple(t.text for t in self.tokens.values() if not t.generated)
+        return given if any(given) else (self.content.hex(),)
+
+    @property
     def content(self) -> bytes:
         """The token sequence, by which duplicates are known."""
         return b"|".join(tokens.ids.tobytes() for tokens in self.tokens.values())

@@ -22,8 +22,9 @@ from headbook.pages.parts.page import Page, gap_text
 from headbook.report.findings.finding import sample_size
 from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import counted
+from headbook.study.summaries.columns import TokenColumn
 from headbook.study.summaries.shapes import CKA
-from headbook.study.summaries.sums import PairColumn, TokenColumn
+from headbook.study.summaries.sums import PairColumn
 
 ELSEWHERE = (AnchorMetric, LayerMetric, LayerPairMetric, PairMetric)  # shown on pages of their own
 

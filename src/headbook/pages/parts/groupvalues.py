@@ -11,9 +11,9 @@ from headbook.report.findings.finding import Link, metric_link
 from headbook.report.numbers.results import Estimate, Estimates, StackResults
 from headbook.report.wording import MISSING, THIN, counted, is_share, label_name, number, p_text
 from headbook.study.facets import headlines
+from headbook.study.summaries.columns import HeadColumn
 from headbook.study.summaries.contrasts import PairDifferences
 from headbook.study.summaries.grouped import Group
-from headbook.study.summaries.sums import HeadColumn
 
 MOST_GROUPS = 8  # of a head's page
 MOST_DIGITS = 6  # behind the point

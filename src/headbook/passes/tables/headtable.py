@@ -13,14 +13,15 @@ from headbook.attention.layerattention import layer_attentions
 from headbook.attention.maps import Gathered, Maps
 from headbook.attention.scopes import Scopes
 from headbook.metrics import ids
-from headbook.metrics.base import AttentionMetric, HeadMetric
+from headbook.metrics.base import AttentionMetric
 from headbook.model import hook
+from headbook.passes.tables.buckettable import BucketTable, head_columns
 from headbook.passes.tables.positiontable import PositionTable
 from headbook.passes.tables.relationhits import RelationHitsTable
 from headbook.study.facets import PAIR, Facets, headlines, pair_key, positions, value_of
 from headbook.study.summaries.grouped import Group, Members, together
 from headbook.study.summaries.reduce import Parts
-from headbook.study.summaries.sums import HeadColumn, HeadSums, HeadTable
+from headbook.study.summaries.sums import HeadSums, HeadTable
 from headbook.terms import Stack, View
 from headbook.text.batch import Batch
 
@@ -102,9 +103,15 @@ class LayerTable:
     """The measures of one stack over one batch, filled layer by layer."""
 
     def __init__(
-        self, stack: Stack, metrics: tuple[AttentionMetric, ...], batch: Batch, facets: Facets
+        self,
+        stack: Stack,
+        metrics: tuple[AttentionMetric, ...],
+        batch: Batch,
+        facets: Facets,
+        buckets: BucketTable | None = None,
     ) -> None:
         self._stack, self._batch, self._facets = stack, batch, facets
+        self._buckets = buckets
         self._metrics = [m for m in metrics if m.applies(stack)]
         self.columns = head_columns(self._metrics)
         self._n_labels = [len(m.labels) for m in self._metrics for _ in m.views]
@@ -188,6 +195,8 @@ class LayerTable:
                 selection.heads[:, :, layer, :size] = of_heads[:, :, heads]
                 selection.layers[:, :, layer] = of_layers[:, :, index]
                 selection.uniform[:, :, layer] = waiting.uniform[number]
+        if self._buckets is not None:
+            self._buckets.add(waiting.layers, parts, self._batch.text_hash)
         if self._members and self._places:
             values = parts.values(self._members, self._places)
             for layer, heads in waiting.layers.items():
@@ -248,16 +257,6 @@ class LayerTable:
             {name: tuple(self._of(name)[member] for member in self._members) for name in names},
             self._values,
         ).smallest()
-
-
-def head_columns(metrics: Sequence[HeadMetric]) -> list[HeadColumn]:
-    """The numbers of each head, in the order in which they are measured."""
-    return [
-        HeadColumn(metric.id, view, label)
-        for metric in metrics
-        for view in metric.views
-        for label in metric.labels
-    ]
 
 
 def uniform(scopes: Mapping[View, Scope]) -> hook.Attention:

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Ratios
 from headbook.attention.tokenstates import classes
 from headbook.metrics.base import LayerwiseMetric, Ratio
+from headbook.study.summaries.columns import TokenColumn
 from headbook.study.summaries.reduce import Parts
-from headbook.study.summaries.sums import TokenColumn, TokenSums
+from headbook.study.summaries.sums import TokenSums
 from headbook.terms import CLASSES, Space, Stack, State
 from headbook.text.batch import Batch
 

@@ -18,7 +18,7 @@ from headbook.report.numbers.quantities import (
     SpreadOver,
     TagsAbove,
 )
-from headbook.study.summaries.sums import HeadColumn
+from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import View
 
 

@@ -13,7 +13,7 @@ from headbook.report.wording import head_name, number, percent
 from headbook.study.importancetables import DIRECT, EFFECT, GRADIENT, REPAIR
 from headbook.study.sentencedata import HeadName
 from headbook.study.summaries import verdicts
-from headbook.study.summaries.sums import HeadColumn
+from headbook.study.summaries.columns import HeadColumn
 from headbook.study.summaries.verdicts import TOP
 from headbook.terms import Replacement, Target
 

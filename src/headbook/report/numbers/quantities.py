@@ -14,7 +14,7 @@ from headbook.metrics import all_metrics
 from headbook.report.numbers.inference import best_offsets
 from headbook.report.numbers.results import NO_ESTIMATE, Estimate, Estimates, StackResults
 from headbook.report.wording import is_share, number, with_unit
-from headbook.study.summaries.sums import HeadColumn
+from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import UPOS, View
 
 

@@ -17,7 +17,8 @@ from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric
 from headbook.report.wording import counted
 from headbook.study.study import Study
-from headbook.study.summaries.sums import HeadColumn, HeadTable, TokenColumn
+from headbook.study.summaries.columns import HeadColumn, TokenColumn
+from headbook.study.summaries.sums import HeadTable
 from headbook.terms import Baseline, Space, Spread, Stack, State, Twin, View
 
 

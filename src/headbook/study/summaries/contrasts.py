@@ -18,8 +18,9 @@ from headbook.analysis.accumulators import ANYTHING, Ratios
 from headbook.analysis.arithmetic import Floats, Ints, divide
 from headbook.analysis.flips import family_wise
 from headbook.analysis.intervals import FEW, Limits
+from headbook.study.summaries.columns import HeadColumn
 from headbook.study.summaries.grouped import Members
-from headbook.study.summaries.sums import HeadColumn, HeadSums
+from headbook.study.summaries.sums import HeadSums
 
 FIRST, SECOND = "first", "second"  # members of a pair that nothing but their order tells apart
 

@@ -9,7 +9,8 @@ from headbook.analysis.accumulators import Ratios, Reservoir
 from headbook.analysis.arithmetic import divide
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import Finished, SampledMetric
-from headbook.study.summaries.sums import HeadColumn, HeadTable, SampleSums
+from headbook.study.summaries.columns import HeadColumn
+from headbook.study.summaries.sums import HeadTable, SampleSums
 from headbook.terms import View
 
 VARIABILITY = ids.VARIABILITY

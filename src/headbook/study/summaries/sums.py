@@ -11,29 +11,15 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Ratios, Reservoir, TopK
 from headbook.study.summaries.affinities import Affinities
 from headbook.study.summaries.anchors import Anchors
+from headbook.study.summaries.buckets import Buckets, Texts
+from headbook.study.summaries.buckets import together as buckets_together
+from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.study.summaries.grouped import Group, Members, together
 from headbook.study.summaries.positions import PositionSums
 from headbook.study.summaries.removals import Removals
 from headbook.study.summaries.shapes import GeometrySums
 from headbook.study.summaries.typesums import TypeSums
-from headbook.terms import Space, State, View
-
-
-class HeadColumn(NamedTuple):
-    """What one number of a head is."""
-
-    metric: str
-    view: View
-    label: str
-
-
-class TokenColumn(NamedTuple):
-    """What one number of a layer's tokens is; ``label`` is a class of tokens."""
-
-    metric: str
-    state: State
-    space: Space | None
-    label: str
+from headbook.terms import View
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,6 +250,8 @@ class CorpusSums:
         affinities: by stack, how much heads give from which tokens to which, on a sample.
         counts: numbers of sentences, tokens, words and their like.
         removals: what is lost without heads, on a sample; None where nobody asked for it.
+        buckets: by stack, sums of groups of sentences, for comparisons with other models.
+        texts: which sentences these are; None where it is not known.
     """
 
     heads: Mapping[str, HeadSums] = field(default_factory=dict)
@@ -280,6 +268,8 @@ class CorpusSums:
     affinities: Mapping[str, Affinities] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
     removals: Removals | None = None
+    buckets: Mapping[str, tuple[Buckets, ...]] = field(default_factory=dict)
+    texts: Texts | None = None
 
     def __add__(self, other: "CorpusSums") -> "CorpusSums":
         return CorpusSums(
@@ -299,6 +289,13 @@ class CorpusSums:
             removals=self.removals + other.removals
             if self.removals and other.removals
             else self.removals or other.removals,
+            buckets={
+                name: buckets_together(self.buckets.get(name, ()), other.buckets.get(name, ()))
+                for name in {**self.buckets, **other.buckets}
+            },
+            texts=self.texts + other.texts
+            if self.texts and other.texts
+            else self.texts or other.texts,
         )
 
     def shifted(self, by: int) -> "CorpusSums":
@@ -308,6 +305,7 @@ class CorpusSums:
             heads={name: sums.shifted(by) for name, sums in self.heads.items()},
             sampled={name: sums.shifted(by) for name, sums in self.sampled.items()},
             removals=self.removals and self.removals.shifted(by),
+            texts=self.texts and self.texts.shifted(by),
         )
 
 

@@ -1,0 +1,109 @@
+"""Sums of buckets of sentences, added up in place over all batches of a pass."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.arithmetic import Floats
+from headbook.metrics.base import HeadMetric
+from headbook.study.summaries.buckets import FEWER, MANY_HEADS, MOST, Buckets, bucket_of
+from headbook.study.summaries.columns import HeadColumn
+from headbook.study.summaries.reduce import Parts
+from headbook.terms import Stack
+
+
+def head_columns(metrics: Sequence[HeadMetric]) -> list[HeadColumn]:
+    """The numbers of each head, in the order in which they are measured."""
+    return [
+        HeadColumn(metric.id, view, label)
+        for metric in metrics
+        for view in metric.views
+        for label in metric.labels
+    ]
+
+
+class BucketTable:
+    """The sums of one stack, filled layer by layer, batch by batch.
+
+    Sums over batches are made here and not by adding tables, which would copy all of them for
+    every batch.
+
+    Args:
+        once: whether the sentences are random sequences, the same in every study.
+    """
+
+    def __init__(self, stack: Stack, metrics: Sequence[HeadMetric], *, once: bool = False) -> None:
+        asked = [metric for metric in metrics if metric.applies(stack)]
+        labels = {metric.id: metric.compared for metric in asked}
+        columns = head_columns(asked)
+        self._kept = np.array(
+            [place for place, c in enumerate(columns) if c.label in labels[c.metric]], np.int64
+        )
+        self._columns = [columns[place] for place in self._kept]
+        self._once = once
+        self._size = MOST if stack.n_layers * stack.n_heads <= MANY_HEADS else FEWER
+        shape = (self._size, stack.n_layers, stack.n_heads, len(self._kept))
+        self._n = np.zeros(shape)
+        self._shared = np.zeros((*shape[:2], 1, shape[3]))
+        self._own: dict[int, Floats] = {}  # by column, denominators of each head
+        self._there = np.zeros(self._size, bool)
+
+    def add(self, layers: Mapping[int, slice], parts: Parts, hashes: NDArray[np.uint64]) -> None:
+        """Take in layers of one batch.
+
+        Args:
+            layers: where the heads of each layer stand in ``parts``.
+            hashes: of the sentences' texts.
+        """
+        given, columns = self._given(parts)
+        d_of, width = parts.d_of[self._kept], parts.shared.shape[1]
+        own = [*map(int, np.flatnonzero(d_of >= width))]
+        for sentence, bucket in enumerate(bucket_of(hashes, self._size)):
+            self._there[bucket] = True
+            shared = np.where(d_of < width, parts.shared[sentence][np.minimum(d_of, width - 1)], 0)
+            for layer, heads in layers.items():
+                size = heads.stop - heads.start
+                d = np.repeat(shared[None], size, 0)
+                self._shared[bucket, layer, 0] += shared
+                for column in own:
+                    d[:, column] = parts.own[sentence, heads, d_of[column] - width]
+                    self._of_heads(column)[bucket, layer, :size] += d[:, column]
+                n = parts.n[sentence, heads][:, given] * (d[:, columns] > 0)
+                self._n[bucket, layer, :size, columns] += n.T
+
+    def _given(self, parts: Parts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Numerators that are kept: where they stand among those given, and their columns."""
+        place = np.full(len(parts.d_of), -1)
+        place[self._kept] = np.arange(len(self._kept))
+        column = place[parts.given]
+        given = np.flatnonzero(column >= 0)
+        return given, column[given]
+
+    def _of_heads(self, column: int) -> Floats:
+        """Denominators of a column that each head has for itself."""
+        if column not in self._own:
+            self._own[column] = np.zeros(self._n.shape[:3])
+        return self._own[column]
+
+    def sums(self) -> tuple[Buckets, ...]:
+        """What survives: columns whose denominators all heads share, and the others."""
+        keys = np.flatnonzero(self._there)
+        own = np.array([column in self._own for column in range(len(self._columns))], bool)
+        shared = self._part(keys, np.flatnonzero(~own), self._shared)
+        if not own.any():
+            return (shared,)
+        whole = np.zeros_like(self._n)
+        for column, d in self._own.items():
+            whole[..., column] = d
+        return shared, self._part(keys, np.flatnonzero(own), whole)
+
+    def _part(self, keys: NDArray[np.int64], columns: NDArray[np.int64], d: Floats) -> Buckets:
+        return Buckets(
+            tuple(self._columns[column] for column in columns),
+            self._size,
+            keys,
+            self._n[keys][..., columns],
+            d[keys][..., columns],
+            self._once,
+        )

@@ -1,0 +1,126 @@
+"""Sums of groups of sentences, by which two studies of the same texts are compared. No torch.
+
+Which group, or bucket, a sentence belongs to follows from its text alone: whatever model reads it,
+it is in the same bucket, so that differences between models can be taken bucket by bucket. Where
+there are fewer sentences than buckets, nearly each has one of its own.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.accumulators import Reservoir
+from headbook.analysis.arithmetic import Floats, Ints
+from headbook.study.summaries.columns import HeadColumn
+
+MOST, FEWER = 256, 64  # buckets; a divisor, so that one study's can be put together as another's
+MANY_HEADS = 300  # of a stack, above which there are fewer buckets
+NAMED = 2000  # sentences that are known one by one, to say which differ
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Which sentences a study is of.
+
+    Attributes:
+        sentences: how many are in each of `MOST` buckets. *Shape:* ``(bucket,)``.
+        prints: the hashes of each bucket's sentences, added up modulo 2^64; the same shape.
+        smallest: those with the smallest hashes; it has no payload.
+    """
+
+    sentences: Ints
+    prints: NDArray[np.uint64]
+    smallest: Reservoir
+
+    @classmethod
+    def of(cls, hashes: NDArray[np.uint64], index: Ints) -> "Texts":
+        """Sentences one by one.
+
+        Args:
+            hashes, index: of each, and its place in the input. *Shape:* ``(sentence,)``.
+        """
+        bucket = bucket_of(hashes, MOST)
+        prints = np.zeros(MOST, np.uint64)
+        np.add.at(prints, bucket, hashes)
+        return cls(
+            np.bincount(bucket, minlength=MOST),
+            prints,
+            Reservoir.of(NAMED, hashes, index, np.zeros((len(index), 0), np.float32)),
+        )
+
+    def __add__(self, other: "Texts") -> "Texts":
+        return Texts(
+            self.sentences + other.sentences,
+            self.prints + other.prints,
+            self.smallest + other.smallest,
+        )
+
+    def shifted(self, by: int) -> "Texts":
+        """The same for sentences that come ``by`` places later."""
+        return replace(self, smallest=self.smallest.shifted(by))
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets:
+    """Numerators and denominators of each bucket, for one stack.
+
+    Attributes:
+        columns: what the last dimension holds.
+        size: how many buckets there may be.
+        keys: those that hold sentences, ascending. *Shape:* ``(bucket,)``.
+        n: *Shape:* ``(bucket, layer, head, column)``.
+        d: the same shape, with one head where denominators are the same for all.
+        once: whether other sentences bring nothing new: of random sequences.
+    """
+
+    columns: tuple[HeadColumn, ...]
+    size: int
+    keys: Ints
+    n: Floats
+    d: Floats
+    once: bool = False
+
+    def __add__(self, other: "Buckets") -> "Buckets":
+        share = 0.5 if self.once else 1.0
+        keys = np.union1d(self.keys, other.keys)
+        mine, theirs = self.spread(keys), other.spread(keys)
+        n, d = (share * (one + another) for one, another in zip(mine, theirs, strict=True))
+        return replace(self, keys=keys, n=n, d=d)
+
+    def spread(self, keys: Ints) -> tuple[Floats, Floats]:
+        """Numerators and denominators of other buckets too, which are 0.
+
+        Args:
+            keys: ascending, the own ones among them.
+        """
+        places = np.searchsorted(keys, self.keys)
+        found = []
+        for part in (self.n, self.d):
+            room = np.zeros((len(keys), *part.shape[1:]))
+            room[places] = part
+            found.append(room)
+        return found[0], found[1]
+
+    def of_size(self, size: int) -> "Buckets":
+        """The same in fewer buckets, or as many."""
+        keys, place = np.unique(self.keys % size, return_inverse=True)
+        parts = []
+        for part in (self.n, self.d):
+            room = np.zeros((len(keys), *part.shape[1:]))
+            np.add.at(room, place, part)
+            parts.append(room)
+        return replace(self, size=size, keys=keys, n=parts[0], d=parts[1])
+
+
+def bucket_of(hashes: NDArray[np.uint64], size: int) -> Ints:
+    """The bucket of each sentence, by the hash of its text."""
+    return (hashes % np.uint64(size)).astype(np.int64)
+
+
+def together(mine: tuple[Buckets, ...], theirs: tuple[Buckets, ...]) -> tuple[Buckets, ...]:
+    """Buckets of two parts of a corpus, by what they hold."""
+    known = {each.columns: each for each in mine}
+    for each in theirs:
+        known[each.columns] = known[each.columns] + each if each.columns in known else each
+    return tuple(known.values())
