@@ -1,0 +1,1 @@
+"""Two finished studies of the same sentences, held against each other. No torch."""
