@@ -26,6 +26,7 @@ FOLDERS = [
     "study",
     "passes",
     "report",
+    "comparison",
     "collection",
     "charts",
     "pages",
