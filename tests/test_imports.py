@@ -65,7 +65,12 @@ DOORS = {
     "regex": {"text.annotate"},
     "rich": {"cli.console", "cli.main"},
     "safetensors": {"study.storage"},
-    "scipy": {"analysis.intervals", "report.numbers.similar", "study.summaries.contrasts"},
+    "scipy": {
+        "analysis.divergence",
+        "analysis.intervals",
+        "report.numbers.similar",
+        "study.summaries.contrasts",
+    },
     "spacy": {"text.annotate"},
     "tokenizers": {"model.gguf"},
     "transformers": {"model.gguf", "model.hook", "model.loading", "model.model"},

@@ -28,6 +28,7 @@ RULES = (*HEAD_RULES, "punctuation", "even")
 HEADLINES = (
     "attention_distance", "relative_entropy", "sink_share", "attention_to", "dependency_alignment",
 )  # fmt: skip
+DROPPED = 0.9  # Vig & Belinkov, footnote 4: a row with more than this on the sink is noise
 MILLION = 1_000_000
 REACH = 32  # tokens from which on distances are counted together
 DISTANCES = ("all", *map(str, range(1, REACH)), f"{REACH}+")
