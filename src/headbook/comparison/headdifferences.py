@@ -87,9 +87,7 @@ def head_differences(sides: Sides, pair: StackPair) -> HeadDifferences:
     return HeadDifferences.beside(parts)
 
 
-def compared(
-    columns: Sequence[ComparedColumn], a: ClusterSums, b: ClusterSums
-) -> HeadDifferences:
+def compared(columns: Sequence[ComparedColumn], a: ClusterSums, b: ClusterSums) -> HeadDifferences:
     """Differences of the columns of one metric and view, tested together.
 
     Args:
@@ -159,23 +157,22 @@ def _of_samples(sides: Sides, stack: str) -> Iterator[HeadDifferences]:
     for name, view, _ in mine.columns:
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
-        sums = [_finished(each, at, metric, str(view)) for each, at in zip((mine, theirs), rows, strict=True)]
+        sums = [
+            _finished(each, at, metric, str(view))
+            for each, at in zip((mine, theirs), rows, strict=True)
+        ]
         if sums[0] is not None and sums[1] is not None:
             columns = [ComparedColumn(name, str(view), label) for label in metric.labels]
             yield compared(columns, sums[0], sums[1])
 
 
-def _shared(
-    mine: NDArray[np.uint64], theirs: NDArray[np.uint64]
-) -> tuple[Ints, Ints]:
+def _shared(mine: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> tuple[Ints, Ints]:
     """Places of the sentences that two samples share, in one order; equal ones once."""
     _, one, other = np.intersect1d(mine, theirs, return_indices=True)
     return one, other
 
 
-def _finished(
-    sums: SampleSums, rows: Ints, metric: SampledMetric, view: str
-) -> ClusterSums | None:
+def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) -> ClusterSums | None:
     """A sampled metric of every sentence; None where it was not taken."""
     start = 0
     for name, its_view, width in sums.columns:

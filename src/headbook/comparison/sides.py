@@ -83,7 +83,9 @@ class Sides:
         yield from ((mine[key], theirs[key]) for key in sorted(mine.keys() & theirs.keys()))
 
 
-def sides(a: Study, b: Study, heads: Heads = Heads.AUTO, names: tuple[str, str] = ("", "")) -> Sides:
+def sides(
+    a: Study, b: Study, heads: Heads = Heads.AUTO, names: tuple[str, str] = ("", "")
+) -> Sides:
     """Two studies ready to be compared.
 
     Args:
