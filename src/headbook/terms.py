@@ -181,6 +181,17 @@ class Target(StrEnum):
     """1 minus the cosine of a text's vectors."""
 
 
+class Heads(StrEnum):
+    """Which heads of two models are held against each other."""
+
+    AUTO = "auto"
+    """Those with the same number, where sizes and vocabulary agree; else matched ones."""
+    SAME = "same"
+    """Those with the same number."""
+    MATCHED = "matched"
+    """Those that attend most alike."""
+
+
 @dataclass(frozen=True)
 class Stack:
     """One kind of attention in a model: ``self``, or ``encoder``, ``decoder`` and ``cross``.

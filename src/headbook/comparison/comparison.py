@@ -8,8 +8,9 @@ import pandas as pd
 
 from headbook.comparison.drift import drifts, floor
 from headbook.comparison.headdifferences import HeadDifferences, head_differences
-from headbook.comparison.sides import Heads, Sides, StackPair, sides
+from headbook.comparison.sides import Sides, StackPair, sides
 from headbook.study.study import Study
+from headbook.terms import Heads
 
 DIFFERENCES = (
     "stack", "layer", "head", "metric", "view", "label", "a", "b", "difference", "low", "high",

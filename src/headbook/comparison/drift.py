@@ -65,8 +65,8 @@ def _drift(
         rows = word_rows(one, pair.a, words), word_rows(other, pair.b, words)
     theirs = rows[1]
     if shift:
-        order = np.arange(len(theirs.weights)).reshape(-1, pair.b.n_heads)
-        order = np.roll(order, -shift, 1).reshape(-1)
+        numbers = np.arange(len(theirs.weights)).reshape(-1, pair.b.n_heads)
+        order = np.roll(numbers, -shift, 1).reshape(-1)
         theirs = type(theirs)(theirs.weights[order], theirs.counted[order])
     return pattern_drift(rows[0], theirs)
 

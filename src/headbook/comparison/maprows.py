@@ -1,4 +1,4 @@
-"""Rows of the attention maps that studies keep, on the tokens or the words that two models share."""
+"""Rows of the attention maps that studies keep, on tokens or words that two models share."""
 
 from typing import NamedTuple
 
