@@ -74,7 +74,7 @@ DOORS = {
     "spacy": {"text.annotate"},
     "tokenizers": {"model.gguf"},
     "transformers": {"model.gguf", "model.hook", "model.loading", "model.model"},
-    "typer": {"cli.main", "cli.options"},
+    "typer": {"cli.comparing", "cli.main", "cli.options"},
     "vl_convert": {"charts.base.paper", "charts.base.render"},
     "wordfreq": {"text.rarity"},
 }

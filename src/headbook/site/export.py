@@ -23,7 +23,8 @@ from headbook.study.tables import MOST_OF, MOST_ROWS, UNCOMPRESSED
 from headbook.terms import Side
 
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
-UNCOMPRESSED_ONES = dict.fromkeys(
+# The same of the most used.
+UNCOMPRESSED_ONES = dict.fromkeys(("heads", "layers", "differences"), 5_000_000)
     ("heads", "layers", "differences"), 5_000_000
 )  # the same of the most used
 LEVEL = 12  # of compression: a seventh of the time of 19, a hundredth more bytes
