@@ -68,6 +68,7 @@ DOORS = {
     "scipy": {
         "analysis.divergence",
         "analysis.intervals",
+        "analysis.matching",
         "report.numbers.similar",
         "study.summaries.contrasts",
     },
