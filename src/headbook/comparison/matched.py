@@ -71,7 +71,7 @@ def matched_heads(sides: Sides, pair: StackPair, null: Sides | None = None) -> M
     if null is not None:
         below = similarities(null, null.stacks[sides.stacks.index(pair)])
         threshold = null_threshold(below.value(LEAST))
-    halves = [match(sums.half(number).value(LEAST), threshold) for number in (CHOICE, REPORT)]
+    halves = [match(sums.half(number).value(LEAST // 2), threshold) for number in (CHOICE, REPORT)]
     value = sums.value(LEAST)
     return MatchedHeads(
         tuple(heads_of(pair.a)),
