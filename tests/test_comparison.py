@@ -13,10 +13,14 @@ from transformers import AutoModel, AutoTokenizer
 from grouped import ROWS, write_rows
 from headbook.analysis.arithmetic import Floats
 from headbook.collection.collect import collect
+from headbook.collection.comparing import model_drift
 from headbook.comparison.comparison import Comparison, compare
 from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED, SHUFFLED
+from headbook.comparison.modeldrift import OUTPUT_DRIFT, QUERY_KEY, WEIGHT_DRIFT
 from headbook.comparison.sides import sides
+from headbook.config import Config
 from headbook.errors import StudyError
+from headbook.study.mapsample import MappedSentence
 from headbook.study.study import Study
 from headbook.terms import Heads, View
 from naive_comparison import affinity, divergence
@@ -262,6 +266,58 @@ def test_heads_of_other_shapes_do_not_correspond(
     assert len(found.matching) == len(found.matched["self"].a)
     with pytest.raises(StudyError, match="--heads same: "):
         compare(a, other, Heads.SAME)
+
+
+def test_outputs_and_weights_of_models_are_compared(
+    a: Study, tuned: Study, tiny_folder: Callable[[str], Path], folder: Path
+) -> None:
+    models = str(tiny_folder("gpt2")), str(folder / "tuned")
+    config = Config(model=models[0])
+    found = compare(a, tuned, drift=model_drift(a, tuned, models, config, trained=True))
+    numbers = found.heads["self"]
+    networks = [loaded(Path(model))[0] for model in models]
+    outputs = [
+        naive_outputs(network, [*found.sides.a.map_sample.sentences.values()])
+        for network in networks
+    ]
+    n, d = 0.0, 0
+    for one, other in zip(*outputs, strict=True):
+        for first, second in zip(one, other, strict=True):
+            n += 1 - float(first @ second / (first.norm() * second.norm()))
+            d += 1
+    column = numbers.column(OUTPUT_DRIFT)
+    np.testing.assert_allclose(numbers.value[1, 2, column], n / d, rtol=1e-4)
+    n_heads, width = networks[0].config.n_head, networks[0].config.n_embd
+    size = width // n_heads
+    products = []
+    for network in networks:
+        weight = network.h[1].attn.c_attn.weight.double().detach()
+        query, key = (weight[:, p * width + 2 * size : p * width + 3 * size] for p in (0, 1))
+        products.append(query @ key.T)
+    naive = float((products[1] - products[0]).norm() / products[0].norm())
+    column = numbers.column(WEIGHT_DRIFT, "", QUERY_KEY)
+    np.testing.assert_allclose(numbers.value[1, 2, column], naive, rtol=1e-6)
+    itself = compare(a, a, drift=model_drift(a, a, (models[0],) * 2, config, trained=True))
+    for metric, label in ((OUTPUT_DRIFT, ""), (WEIGHT_DRIFT, QUERY_KEY)):
+        values = itself.heads["self"].value[..., itself.heads["self"].column(metric, "", label)]
+        assert not values.any()
+
+
+def naive_outputs(network: Any, sentences: list[MappedSentence]) -> list[list[torch.Tensor]]:
+    """What head 2 of layer 1 writes for each ordinary token of each sentence."""
+    found = []
+    width = network.config.n_embd // network.config.n_head
+    for sentence in sentences:
+        ((side, ids),) = sentence.ids.items()
+        rows: list[torch.Tensor] = []
+        hook = network.h[1].attn.c_proj.register_forward_pre_hook(
+            lambda _, given, rows=rows: rows.extend(given[0][0, :, 2 * width : 3 * width])
+        )
+        network(torch.from_numpy(ids)[None])
+        hook.remove()
+        special = sentence.texts[side].special
+        found.append([row.detach() for row, away in zip(rows, special, strict=True) if not away])
+    return found
 
 
 def test_equal_names_are_told_apart(a: Study) -> None:

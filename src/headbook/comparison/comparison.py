@@ -11,6 +11,7 @@ from headbook.analysis.matching import NONE
 from headbook.comparison.drift import drifts, floor
 from headbook.comparison.headdifferences import HeadDifferences, head_differences
 from headbook.comparison.matched import MatchedHeads, matched_heads
+from headbook.comparison.modeldrift import ModelDrift
 from headbook.comparison.sides import Sides, StackPair, sides
 from headbook.study.study import Study
 from headbook.terms import Heads
@@ -35,11 +36,13 @@ class Comparison:
         heads: differences of corresponding heads, by the name of the pair of stacks; empty where
             heads do not correspond.
         matched: which heads attend alike, by the same name; not of cross-attention.
+        missing: what could not be compared, and why, in words.
     """
 
     sides: Sides
     heads: Mapping[str, HeadDifferences] = field(default_factory=dict)
     matched: Mapping[str, MatchedHeads] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
 
     @property
     def differences(self) -> pd.DataFrame:
@@ -71,6 +74,7 @@ def compare(
     names: tuple[str, str] = ("", ""),
     rounded: Study | None = None,
     null: Study | None = None,
+    drift: ModelDrift | None = None,
 ) -> Comparison:
     """Compare two studies of the same sentences; differences are what ``b`` has more.
 
@@ -78,6 +82,7 @@ def compare(
         heads: which heads are held against each other.
         names: what pages call the models; by default their own names.
         rounded: the first model in bfloat16, for what rounding alone does.
+        drift: of weights and outputs, where the models themselves were compared.
         null: the second model with random weights, for how alike heads are that learned nothing.
 
     Raises:
@@ -94,14 +99,20 @@ def compare(
     if not both.same_heads:
         return Comparison(both, matched=matched)
     below = sides(a, rounded, Heads.SAME) if rounded is not None else None
-    return Comparison(both, {pair.name: _heads(both, pair, below) for pair in both.stacks}, matched)
+    drift = drift or ModelDrift()
+    found = {
+        pair.name: HeadDifferences.beside([*_heads(both, pair, below), *drift.of(pair.name)])
+        for pair in both.stacks
+    }
+    return Comparison(both, found, matched, drift.missing)
 
 
-def _heads(both: Sides, pair: StackPair, below: Sides | None) -> HeadDifferences:
-    parts = [head_differences(both, pair), *drifts(both, pair)]
+def _heads(both: Sides, pair: StackPair, below: Sides | None) -> Iterator[HeadDifferences]:
+    """What studies alone say of the heads of a stack."""
+    yield head_differences(both, pair)
+    yield from drifts(both, pair)
     if below is not None:
-        parts += [*floor(below, pair)]
-    return HeadDifferences.beside(parts)
+        yield from floor(below, pair)
 
 
 def _rows(pair: StackPair, found: HeadDifferences) -> pd.DataFrame:
