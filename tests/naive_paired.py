@@ -20,6 +20,12 @@ def variance(n_a: Numbers, d_a: Numbers, n_b: Numbers, d_b: Numbers) -> float:
     return len(e) / (len(e) - 1) * math.fsum(x * x for x in e) / len(e) ** 2
 
 
+def skewness(n_a: Numbers, d_a: Numbers, n_b: Numbers, d_b: Numbers) -> float:
+    """Skewness of the sum of the residuals, without its sign."""
+    e = residuals(n_a, d_a, n_b, d_b)
+    return abs(math.fsum(x * x * x for x in e)) / math.pow(math.fsum(x * x for x in e), 1.5)
+
+
 def kish(weights: Numbers) -> float:
     """The effective number of clusters."""
     return sum(weights) ** 2 / sum(w * w for w in weights)
