@@ -10,6 +10,7 @@ import pandas as pd
 from headbook.analysis.matching import NONE
 from headbook.comparison.drift import drifts, floor
 from headbook.comparison.headdifferences import HeadDifferences, head_differences
+from headbook.comparison.losses import Losses, losses
 from headbook.comparison.matched import MatchedHeads, matched_heads
 from headbook.comparison.modeldrift import ModelDrift
 from headbook.comparison.sides import Sides, StackPair, sides
@@ -36,12 +37,14 @@ class Comparison:
         heads: differences of corresponding heads, by the name of the pair of stacks; empty where
             heads do not correspond.
         matched: which heads attend alike, by the same name; not of cross-attention.
+        losses: of both models, where both predict texts from left to right.
         missing: what could not be compared, and why, in words.
     """
 
     sides: Sides
     heads: Mapping[str, HeadDifferences] = field(default_factory=dict)
     matched: Mapping[str, MatchedHeads] = field(default_factory=dict)
+    losses: Losses | None = None
     missing: tuple[str, ...] = ()
 
     @property
@@ -97,14 +100,14 @@ def compare(
         if not (pair.a.crosses or pair.b.crosses)
     }
     if not both.same_heads:
-        return Comparison(both, matched=matched)
+        return Comparison(both, matched=matched, losses=losses(both))
     below = sides(a, rounded, Heads.SAME) if rounded is not None else None
     drift = drift or ModelDrift()
     found = {
         pair.name: HeadDifferences.beside([*_heads(both, pair, below), *drift.of(pair.name)])
         for pair in both.stacks
     }
-    return Comparison(both, found, matched, drift.missing)
+    return Comparison(both, found, matched, losses(both), drift.missing)
 
 
 def _heads(both: Sides, pair: StackPair, below: Sides | None) -> Iterator[HeadDifferences]:

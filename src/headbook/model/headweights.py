@@ -3,7 +3,7 @@
 Nothing here knows an architecture by name. Whatever linear map gave what a head takes as its
 values holds W_V; queries and keys are compared at position 0, where rotary positions turn nothing.
 A fused map is read in the two orders that there are: all queries, then keys, then values; or head
-by head. Where queries and keys are normalised after the map, they are known by the width of what is
+by head. Where norms with weights stand between, queries and keys are known by the width of what is
 left over. The first map that takes the heads' outputs holds W_O.
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
+from torch.nn.functional import normalize
 from transformers.pytorch_utils import Conv1D
 
 from headbook.model import hook
@@ -22,7 +23,7 @@ from headbook.model.probe import LENGTHS, own_code, some_token
 from headbook.terms import Side
 
 ROWS = 4  # texts of different tokens
-SAME = 0.02  # of the largest number: rounding in half precision, where queries are scaled
+SAME = 0.02  # of a vector's length: rounding in half precision
 NO_MAP = "no linear map gives them as attention takes them"
 NO_OUTPUT = "what heads give does not go into a linear map as it is"
 NOT_STATES = "they are not linear maps of the same states"
@@ -184,21 +185,21 @@ def _parts(
 
 
 def _matching(target: torch.Tensor, ran: list[_Ran], heads: int, key_heads: int) -> Part | None:
-    """The rows of a linear map that gave what attention took.
+    """The rows of a linear map that gave what attention took; vectors may differ in length.
+
+    Scaling does that, and norms without weights.
 
     Args:
         target: *Shape:* ``(text, head, token, width)``.
     """
     wanted = target.detach().cpu().double().transpose(1, 2)
-    width, most = wanted.shape[-1], wanted.abs().max()
+    aims, width = normalize(wanted, dim=-1), wanted.shape[-1]
     for each in reversed(ran):
-        if each.given.shape[:2] != wanted.shape[:2]:
+        if not wanted.any() or each.given.shape[:2] != wanted.shape[:2]:
             continue
         for rows in _layouts(each.given.shape[-1], wanted.shape[2], width, heads, key_heads):
-            given = each.given[..., rows]
-            for factor in (1, width**-0.5):
-                if most > 0 and (given * factor - wanted).abs().max() <= SAME * most:
-                    return Part(each.name, rows)
+            if (normalize(each.given[..., rows], dim=-1) - aims).abs().max() <= SAME:
+                return Part(each.name, rows)
     return None
 
 

@@ -96,8 +96,8 @@ def weight_drift(a: Model, b: Model, architecture: Architecture) -> WeightDrift:
                 missing.setdefault((what, call.stack, each), []).append(call.layer)
             else:
                 table[call.layer, : len(each)] = each
-    said = (Missing(what, stack, tuple(n), why) for (what, stack, why), n in missing.items())
-    return WeightDrift(found, tuple(said))
+    noted = (Missing(what, stack, tuple(n), why) for (what, stack, why), n in missing.items())
+    return WeightDrift(found, tuple(noted))
 
 
 def _query_key(a: Model, b: Model, weights: HeadWeights) -> Floats | str:
