@@ -1,5 +1,6 @@
 """Datasets of Hugging Face: folders without network, ids read once."""
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -183,6 +184,18 @@ def test_an_id_that_cannot_be_reached_is_one_line() -> None:
     )
     for name in ("something", "a/b/c", "a/b.txt", "/a/b"):
         assert fault(name).startswith(f"{name}: no such file")
+
+
+def test_an_id_that_was_loaded_before_needs_no_network(tmp_path: Path) -> None:
+    """The library's cache answers, which is made here as the hub's dataset would leave it."""
+    folder = hub_folder(tmp_path / "name", train=dataset(TEXTS))
+    cache = tmp_path / "cache"
+    datasets.load_dataset(str(folder), cache_dir=str(cache))
+    (cache / "name").rename(cache / "owner___name")
+    shutil.rmtree(folder)
+    with read("owner/name") as corpus:
+        assert [s.text for s in corpus] == TEXTS
+        assert corpus.files[0].name == "owner/name (train)"
 
 
 def test_an_id_is_read_once_and_no_further_than_asked(
