@@ -1,7 +1,9 @@
 """A part of an input: its first sentences, or those with the smallest hashes."""
 
 import hashlib
+import io
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,6 +86,15 @@ def test_a_limit_reads_nothing_behind_it(tmp_path: Path) -> None:
         first([broken], 3)  # whether there are more is looked at
     with pytest.raises(InputError, match="no such file"):
         first([broken, tmp_path / "c.txt"], 2)
+
+
+def test_a_limit_leaves_the_rest_in_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = io.BytesIO(b"a line\n \n" * 500_000)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(pipe))
+    with open_corpus(["-"], Selection(limit=1000)) as corpus:
+        assert [s.origin for s in corpus][-1] == "standard input:1999"
+        assert (len(corpus), corpus.files[0].left) == (1000, None)
+    assert pipe.tell() == 1000 * len(b"a line\n \n") + len(b"a line\n")
 
 
 @pytest.mark.parametrize("size", [1, 7, 39, 40, 100])

@@ -83,7 +83,7 @@ def open_corpus(
     """
     selection, layout = selection or Selection(), layout or Layout()
     with ExitStack() as keep:
-        sources = [source_of(str(name), layout, keep) for name in inputs]
+        sources = [source_of(str(name), layout, keep, selection.limit) for name in inputs]
         _check_layout(layout, sources)
         files, sample = _check_all(sources, selection, keep)
         if not any(file.sentences for file in files):

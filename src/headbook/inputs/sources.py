@@ -20,7 +20,6 @@ from headbook.resources import sha256
 from headbook.workspace import temporary
 
 STDIN = "-"
-BLOCK = 1 << 20  # bytes that are read at once
 TREEBANK, PARQUET = ".conllu", ".parquet"  # the former brings its own words, tags and heads
 
 Reader = Callable[[Path, str], Records]
@@ -96,18 +95,20 @@ class FileSource:
         return sha256(self.path)
 
 
-def source_of(name: str, layout: Layout, keep: ExitStack) -> Source:
+def source_of(name: str, layout: Layout, keep: ExitStack, room: int | None = None) -> Source:
     """Find out what an input is.
 
     Args:
         keep: what must be closed at the end.
+        room: how many sentences are wanted of all inputs; of standard input no more are read than
+            tell that there are more.
 
     Raises:
         InputError: it is nothing that can be read.
         OutputError: there is no room to keep standard input.
     """
     if name == STDIN:
-        return FileSource(_spool(keep), "standard input", "standard input")
+        return FileSource(_spool(keep, room), "standard input", "standard input")
     path = Path(name)
     file_name = path.name or path.resolve().name
     _check_name(file_name)
@@ -166,15 +167,17 @@ def _check_name(file_name: str) -> None:
         ) from None
 
 
-def _spool(keep: ExitStack) -> Path:
+def _spool(keep: ExitStack, room: int | None) -> Path:
     """Standard input as a file, since it is read more than once."""
     if sys.stdin is None or sys.stdin.closed:
         raise _stdin_fault("closed")
     try:
         path = keep.enter_context(temporary("stdin")) / "stdin.txt"
         with path.open("wb") as file:
-            while block := _read():
-                file.write(block)
+            taken = 0
+            while (room is None or taken <= room) and (line := _read()):
+                file.write(line)
+                taken += not line.isspace()
     except OSError as error:
         raise no_room("standard input", error) from error
     return path
@@ -189,9 +192,9 @@ def no_room(what: str, error: OSError) -> OutputError:
 
 
 def _read() -> bytes:
-    """The next bytes of standard input; none at its end."""
+    """The next line of standard input; nothing at its end."""
     try:
-        return sys.stdin.buffer.read(BLOCK)
+        return sys.stdin.buffer.readline()
     except (OSError, ValueError) as error:  # the latter where it is open for writing alone
         raise _stdin_fault(getattr(error, "strerror", None) or str(error)) from error
 
