@@ -84,6 +84,8 @@ def test_many_inputs_do_not_fill_every_page() -> None:
     assert input_names(of(*many.inputs[:4])).endswith("part-2.parquet, part-3.parquet")
     assert len([*input_rows(of(*many.inputs[:11]))]) == 11
     assert input_names(of(WHOLE, UNREAD)) == "a.txt"
+    nothing = InputFacts("b.txt", "0" * 64, 0, 0, 20)
+    assert input_names(of(facts("a.txt", 5, 25), nothing, sample=5)) == "a.txt, b.txt"
 
 
 @pytest.fixture(scope="module")

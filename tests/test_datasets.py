@@ -9,6 +9,7 @@ import pytest
 
 from headbook.errors import ConfigError, InputError
 from headbook.inputs import Corpus, Layout, Selection, open_corpus
+from test_input_memory import peak
 
 datasets = pytest.importorskip("datasets", reason="the extra 'datasets' is not installed")
 
@@ -152,6 +153,25 @@ def test_parts_of_a_dataset(tmp_path: Path) -> None:
     ):
         assert [s.text for s in corpus] == [s.text for s in plain]
         assert corpus.files[0].left == 17
+
+
+@pytest.mark.parametrize("kind", ["saved", "hub"])
+def test_memory_does_not_grow_with_a_dataset(tmp_path: Path, kind: str) -> None:
+    """Of files in the layout of the hub, the library holds one at a time."""
+    peaks = []
+    for number, size in enumerate((1000, 1000, 10_000)):  # the first loads what is used
+        data = datasets.Dataset.from_dict({"text": [f"{n} {'x' * 400}" for n in range(size)]})
+        folder = tmp_path / str(number)
+        if kind == "saved":
+            data.save_to_disk(folder)
+        else:
+            folder.mkdir()
+            for shard in range(size // 500):
+                part = data.shard(size // 500, shard, contiguous=True)
+                part.to_parquet(folder / f"train-{shard:05}.parquet")
+        del data
+        peaks.append(peak(folder, Selection()))
+    assert peaks[2] < 1.25 * peaks[1], peaks
 
 
 def test_a_folder_without_a_dataset_is_one_line(tmp_path: Path) -> None:

@@ -36,10 +36,8 @@ def _part(manifest: Manifest) -> str:
 
 
 def input_names(manifest: Manifest) -> str:
-    """The inputs by name; of many the first ones, and how many more there are."""
-    names = [file.name for file in manifest.inputs if file.sentences] or [
-        file.name for file in manifest.inputs
-    ]
+    """The inputs that were read by name; of many the first ones, and how many more there are."""
+    names = [file.name for file in manifest.inputs if file.sha256]
     more = len(names) - NAMED
     if more <= 1:
         return ", ".join(names)
