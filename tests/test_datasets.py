@@ -13,6 +13,16 @@ from test_input_memory import peak
 
 datasets = pytest.importorskip("datasets", reason="the extra 'datasets' is not installed")
 
+CARD = """---
+dataset_info:
+  features:
+  - {name: text, dtype: string}
+  - {name: label, dtype: {class_label: {names: {'0': neg, '1': pos}}}}
+  - {name: n, dtype: int32}
+  splits:
+  - {name: train, num_examples: 20}
+---
+"""
 TEXTS = [f"sentence {number}" for number in range(20)]
 
 
@@ -153,6 +163,17 @@ def test_parts_of_a_dataset(tmp_path: Path) -> None:
     ):
         assert [s.text for s in corpus] == [s.text for s in plain]
         assert corpus.files[0].left == 17
+
+
+@pytest.mark.parametrize(("said", "left"), [(20, 10), (5, None)])
+def test_a_dataset_may_say_how_many_rows_it_has(
+    tmp_path: Path, said: int, left: int | None
+) -> None:
+    """In its README, as those of the hub do; one that is wrong is not believed."""
+    folder = hub_folder(tmp_path / "mine", train=dataset(TEXTS))
+    (folder / "README.md").write_text(CARD.replace("20", str(said)))
+    with open_corpus([folder], Selection(limit=10)) as corpus:
+        assert corpus.files[0].left == left
 
 
 @pytest.mark.parametrize("kind", ["saved", "hub"])

@@ -105,8 +105,10 @@ def checked(source: Source, room: int | None, sample: Smallest | None, number: i
 
 
 def _left(source: Source, seen: "_Seen") -> int | None:
+    """How many rows stand behind those that were read."""
     rows = source.rows()
-    return None if rows is None else rows - seen.kinds.total()
+    left = 0 if rows is None else rows - seen.kinds.total()
+    return left if left > 0 else None  # there are more, whatever it says
 
 
 class _Seen:
