@@ -31,7 +31,7 @@ WHOLE, UNREAD = facts("a.txt", 800), facts("c.txt", 0, None)
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("found", "expected"),
     [
         (of(WHOLE, facts("b.txt", 200)), "1,000 sentences"),
         (of(facts("b.txt", 1)), "1 sentence"),
@@ -57,8 +57,8 @@ WHOLE, UNREAD = facts("a.txt", 800), facts("c.txt", 0, None)
         (of(WHOLE, facts("b.txt", 800, None), limit=800), "1,600 sentences (a part of the input)"),
     ],
 )
-def test_a_part_is_said_with_the_whole_where_that_is_known(found: Manifest, said: str) -> None:
-    assert coverage(found) == said
+def test_a_part_is_said_with_the_whole_where_that_is_known(found: Manifest, expected: str) -> None:
+    assert coverage(found) == expected
 
 
 def test_each_input_says_what_was_taken_of_it() -> None:
@@ -124,9 +124,9 @@ def test_a_site_of_a_sample_says_so(study: Maker, tmp_path: Path) -> None:
     assert [f.sentences + (f.left or 0) for f in found.manifest.inputs] == [4, 8]
     assert Manifest.from_json(found.manifest.to_json()) == found.manifest
     render(anonymous(found), tmp_path / "site")
-    said = "5 sentences (of 12, those with the smallest content hashes)"
+    expected = "5 sentences (of 12, those with the smallest content hashes)"
     for page in ("index.html", "methods.html", "about.html", "reproducing.html"):
-        assert said in text(tmp_path / "site" / page), page
+        assert expected in text(tmp_path / "site" / page), page
     assert "5 sentences were taken" in text(tmp_path / "site" / "methods.html")
 
 

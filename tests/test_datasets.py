@@ -165,13 +165,13 @@ def test_parts_of_a_dataset(tmp_path: Path) -> None:
         assert corpus.files[0].left == 17
 
 
-@pytest.mark.parametrize(("said", "left"), [(20, 10), (5, None)])
+@pytest.mark.parametrize(("expected", "left"), [(20, 10), (5, None)])
 def test_a_dataset_may_say_how_many_rows_it_has(
-    tmp_path: Path, said: int, left: int | None
+    tmp_path: Path, expected: int, left: int | None
 ) -> None:
     """In its README, as those of the hub do; one that is wrong is not believed."""
     folder = hub_folder(tmp_path / "mine", train=dataset(TEXTS))
-    (folder / "README.md").write_text(CARD.replace("20", str(said)))
+    (folder / "README.md").write_text(CARD.replace("20", str(expected)))
     with open_corpus([folder], Selection(limit=10)) as corpus:
         assert corpus.files[0].left == left
 

@@ -91,7 +91,7 @@ def checked(source: Source, room: int | None, sample: Smallest | None, number: i
             seen.whole = room != 0
         left = 0 if seen.whole else _left(source, seen)
     except OSError as error:
-        raise unreadable(source.shown, error) from error
+        raise unreadable(source.label, error) from error
     tags, relations = seen.foreign()
     return InputFile(
         source,

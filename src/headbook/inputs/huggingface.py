@@ -34,14 +34,14 @@ class DatasetSource:
 
     Attributes:
         name: its folder or id, with subset and split.
-        shown: as the user named it.
+        label: as the user named it.
         data: a `datasets.Dataset` or `datasets.IterableDataset`.
         column: of the text, where it is not a usual one.
         remote: whether reading it again asks the network again.
     """
 
     name: str
-    shown: str
+    label: str
     data: Any
     column: str | None
     remote: bool
@@ -54,13 +54,17 @@ class DatasetSource:
             InputError: it cannot be opened, lacks the split, or its library is not there.
         """
         path = Path(name)
-        with _told(name):
+        with _readable(name):
             found = _open(name, path, layout.subset)
         data, split = _split(found, layout.split, name)
         own = path.resolve().name if path.is_dir() else name
-        said = ", ".join(part for part in (layout.subset, split) if part)
+        message = ", ".join(part for part in (layout.subset, split) if part)
         return cls(
-            f"{own} ({said})" if said else own, name, data, layout.text_column, not path.is_dir()
+            f"{own} ({message})" if message else own,
+            name,
+            data,
+            layout.text_column,
+            not path.is_dir(),
         )
 
     @property
@@ -74,7 +78,7 @@ class DatasetSource:
         number = 0
         rows = _rows(_plain(self.data, features), _names(features))
         while True:
-            with _told(self.name, number):
+            with _readable(self.name, number):
                 row = next(rows, None)
             if row is None:
                 return
@@ -130,17 +134,17 @@ def _library(name: str) -> Any:
 @contextmanager
 def _silent(datasets: Any) -> Iterator[None]:
     """Without the library's own bars."""
-    shown = datasets.utils.are_progress_bars_disabled()
+    quiet = datasets.utils.are_progress_bars_disabled()
     datasets.utils.disable_progress_bars()
     try:
         yield
     finally:
-        if not shown:
+        if not quiet:
             datasets.utils.enable_progress_bars()
 
 
 @contextmanager
-def _told(name: str, row: int | None = None) -> Iterator[None]:
+def _readable(name: str, row: int | None = None) -> Iterator[None]:
     """Turn what the library raises, which may be anything, into one line, and let it log nothing.
 
     Args:
@@ -154,15 +158,15 @@ def _told(name: str, row: int | None = None) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001 - of many libraries, each with its own
-        said = " ".join(str(error).split()) or type(error).__name__
-        said = said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"
+        message = " ".join(str(error).split()) or type(error).__name__
+        message = message if len(message) <= LONGEST else f"{message[: LONGEST - 1]}…"
         opening = row is None
         where = f"a dataset that cannot be {'opened' if opening else 'read to its end'}"
         expected = "a file, or a folder or id of a dataset; --subset names one of several"
         raise InputError(
             name,
             row or None,
-            came=f"{where} ({said})",
+            came=f"{where} ({message})",
             expected=expected if opening else "a whole dataset that can be reached; try again",
         ) from None
     finally:

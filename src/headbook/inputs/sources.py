@@ -40,7 +40,7 @@ class Source(Protocol):
     Attributes:
         name: how pages and the manifest call it; never its folder.
         kind: of file, such as ``.txt``; empty for what is none.
-        shown: where it is, as the user said it.
+        label: where it is, as the user said it.
     """
 
     @property
@@ -50,7 +50,7 @@ class Source(Protocol):
     def kind(self) -> str: ...  # noqa: D102
 
     @property
-    def shown(self) -> str: ...  # noqa: D102
+    def label(self) -> str: ...  # noqa: D102
 
     def records(self) -> Records:
         """Sentences and blanks, in order."""
@@ -72,7 +72,7 @@ class FileSource:
 
     path: Path
     name: str
-    shown: str
+    label: str
     column: str | None = None
 
     @property

@@ -30,9 +30,9 @@ class Spooled:
         return self.origin.kind
 
     @property
-    def shown(self) -> str:
+    def label(self) -> str:
         """The dataset's."""
-        return self.origin.shown
+        return self.origin.label
 
     def records(self) -> Records:
         """What came, in its order."""
@@ -66,7 +66,7 @@ def spooled(source: Source, room: int | None, keep: ExitStack) -> Source:
         with path.open("wb") as file:
             file.writelines(map(line_of, lines))
     except OSError as error:
-        raise no_room(source.shown, error) from error
+        raise no_room(source.label, error) from error
     return Spooled(source, path)
 
 

@@ -47,11 +47,11 @@ def input_names(manifest: Manifest) -> str:
 def input_rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
     """The inputs as terms and values, each with what was found in it."""
     files = manifest.inputs
-    shown = files if len(files) <= LISTED + 1 else files[:LISTED]
-    for file in shown:
+    listed = files if len(files) <= LISTED + 1 else files[:LISTED]
+    for file in listed:
         blank = f" · {counted(file.blank, 'blank line')} skipped" if file.blank else ""
         yield "Input", f"{file.name} · {_taken(file)}{blank}"
-    rest = files[len(shown) :]
+    rest = files[len(listed) :]
     if rest:
         sentences = sum(file.sentences for file in rest)
         yield "Input", f"{len(rest):,} more inputs · {counted(sentences, 'sentence')}"
