@@ -16,11 +16,12 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import safe_open
 
+from headbook.cli.main import main
 from headbook.collection.collect import collect
 from headbook.errors import OutputError, StudyError
 from headbook.study.manifest import Manifest
 from headbook.study.storage import arrays
-from headbook.study.study import Study
+from headbook.study.study import Study, merged
 from headbook.study.summaries.packing import Packed, pack, unpack
 from headbook.terms import Side
 from treebank import write_trees
@@ -210,6 +211,32 @@ def test_stored_halves_add_like_fresh_ones(
     merged = Study.load(stored) + Study.load(tmp_path / "second")
     for name in FRAMES:
         pd.testing.assert_frame_equal(getattr(merged, name), getattr(first + second, name))
+
+
+def test_the_command_merges_stored_parts_in_their_order(
+    first: Study, second: Study, stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    second.save(tmp_path / "second")
+    (first + second).save(tmp_path / "wanted")
+    out = tmp_path / "merged"
+    arguments = [str(stored), str(tmp_path / "second"), "--out", str(out), "--accept-checks"]
+    monkeypatch.setattr("sys.argv", ["headbook", "merge", *arguments])
+    main()
+    names = sorted(file.name for file in (tmp_path / "wanted").iterdir())
+    assert names == sorted(file.name for file in out.iterdir())
+    for name in names:
+        assert (out / name).read_bytes() == (tmp_path / "wanted" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize(
+    ("others", "message"), [([], "1 study came"), (["study"], "came twice"), (["x"], "manifest")]
+)
+def test_what_cannot_be_merged_is_refused_in_one_line(
+    copied: Path, others: list[str], message: str
+) -> None:
+    with pytest.raises(StudyError, match=message) as caught:
+        merged([copied, *(copied.parent / name for name in others)])
+    assert "\n" not in str(caught.value)
 
 
 def cut(file: Path) -> None:

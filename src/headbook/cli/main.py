@@ -42,11 +42,13 @@ from headbook.cli.options import (
     BUILDING,
     COLLECTING,
     DRAWING,
+    MERGING,
     ONLY,
     PACKING,
     RENDERING,
     Inputs,
     Packable,
+    Several,
     Stored,
     takes,
 )
@@ -118,6 +120,21 @@ def collect(inputs: list[str], **options: Any) -> None:
         study = _collect(inputs, config, progress)
     study.save(out, force=config.force)
     _say(config, f"Study: {out}")
+    _judge(config, study)
+
+
+@app.command(name="merge")
+@takes(MERGING, "studies", Several)
+def merge_command(studies: list[Path], **options: Any) -> None:
+    """Add up studies of parts of a corpus, in the order given, as one study."""
+    from headbook.study.study import merged  # noqa: PLC0415 - it loads pandas
+
+    config = _config(options)
+    out = checked_out(config, [*map(str, studies)], Kind.STUDY)
+    study = merged(studies)
+    study.save(out, force=config.force)
+    counted = study.manifest.counts["sentences"]
+    _say(config, f"Study of {counted:,} sentences: {out}")
     _judge(config, study)
 
 

@@ -15,6 +15,7 @@ RENDERING = (
     "out", "base_url", "max_site_size", "processes", "force", "open", "quiet", "verbose",
 )  # fmt: skip
 DRAWING = ("out", "force", "quiet", "verbose")
+MERGING = ("out", "accept_checks", "force", "quiet", "verbose")
 SHOWING = {"open", "base_url", "max_site_size", "processes", "keep_study"}  # of no use to collect
 COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in SHOWING)
 BUILDING = tuple(f.name for f in dataclasses.fields(Config))
@@ -28,6 +29,10 @@ Inputs = Annotated[
     ),
 ]
 Stored = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder that collect has written.")]
+Several = Annotated[
+    list[Path],
+    typer.Argument(metavar="STUDY...", help="Folders that collect has written, two or more."),
+]
 Packable = Annotated[
     Path, typer.Argument(metavar="SITE", help="Folder of a site, or one that collect has written.")
 ]

@@ -1,7 +1,7 @@
 """A study: everything that was collected, as one value that can be saved, loaded and merged."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -236,6 +236,27 @@ class Study:
     def _check_whole(self) -> None:
         if self.made is not None:
             raise StudyError("a condensed study came, expected a whole one; save or merge that")
+
+
+def merged(folders: Sequence[str | Path]) -> Study:
+    """Stored studies as one, the sentences of the first first; two are in memory at a time.
+
+    Raises:
+        StudyError: fewer than two came, one cannot be read, or they were not made in the same way.
+    """
+    if len(folders) < 2:
+        raise StudyError(f"{len(folders)} study came; expected two or more")
+    whole, seen = Study.load(folders[0]), {Path(folders[0]).resolve()}
+    for folder in folders[1:]:
+        if Path(folder).resolve() in seen:
+            raise StudyError(f"{folder}: came twice; expected each study once")
+        seen.add(Path(folder).resolve())
+        part = Study.load(folder)
+        try:
+            whole += part
+        except StudyError as error:
+            raise StudyError(f"{folders[0]} and {folder}: {error}") from error
+    return whole
 
 
 def sampled_tables(corpus_sums: CorpusSums) -> dict[str, HeadTable]:
