@@ -188,6 +188,11 @@ class Config:
     processes: int = option(
         0, "Processes that render pages; 0: one per core if there are many pages.", place=True
     )
+    restart: bool = option(
+        False,
+        "Begin anew, not where a run into the same folder was stopped.",
+        place=True,
+    )
     force: bool = option(
         False,
         "Replace the files of an existing Headbook folder; yours in it stay.",

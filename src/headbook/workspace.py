@@ -5,6 +5,7 @@ however it ends, so a folder whose file can be locked by others has nobody left 
 number of a process is compared, which another process may have got meanwhile.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ MARK = ".headbook-"  # in the name of every such folder
 OWNER = "owner"  # the file that is locked
 NOTE = b"A folder that Headbook works in; a later run removes it.\n"
 JOURNAL = "swap.json"  # while it is there, the folder holds what must be put back
+LOCK = "lock"  # in a folder of work that is kept from one run to the next
 LONGEST = 200  # bytes of a name that is taken over; file systems take 255
 
 
@@ -33,6 +35,22 @@ else:
 
     def _lock(stream: BinaryIO) -> None:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def held(file: Path) -> BinaryIO | None:
+    """A file that is locked until it is closed; None where another process holds it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    owner = file.open("ab")
+    try:
+        _lock(owner)
+    except OSError as error:
+        if error.errno in {errno.EACCES, errno.EAGAIN, errno.EDEADLK}:
+            owner.close()
+            return None
+    return owner  # a file system without locks: nobody can be kept out
 
 
 @contextmanager
@@ -132,3 +150,15 @@ def _remove(folder: Path) -> None:
         if [entry.name for entry in os.scandir(folder)] == [OWNER]:
             (folder / OWNER).unlink()
             folder.rmdir()
+
+
+def work_folder(out: Path) -> Path:
+    """Where the work on an output is kept."""
+    path = out.resolve()
+    return path.parent / f".{path.name}.headbook-work"
+
+
+def forget(folder: Path) -> None:
+    """Remove a folder of work, if it is one."""
+    if (folder / LOCK).is_file() and not folder.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)

@@ -61,6 +61,7 @@ from headbook.listing import Kind
 from headbook.progress import Progress, Silent
 from headbook.resources import folder
 from headbook.terms import Heads
+from headbook.workspace import forget, work_folder
 
 if TYPE_CHECKING:
     from headbook.collection.comparing import Collected
@@ -69,6 +70,9 @@ if TYPE_CHECKING:
 
 DONE, BUG, WRONG, CHECKED = 0, 1, 2, 3
 STOPPED = "stopped; nothing is half done"  # it may have come when all was in place already
+RESUMABLE = (
+    "stopped; what is done is kept, the same command goes on from there; --restart begins anew"
+)
 app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -116,9 +120,16 @@ def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
     out = checked_out(config, inputs, Kind.STUDY)
-    with _progress(config, "pages") as progress:
-        study = _collect(inputs, config, progress)
-    study.save(out, force=config.force)
+    work = work_folder(out)
+    try:
+        with _progress(config, "pages") as progress:
+            study = _collect(inputs, config, progress, work)
+        study.save(out, force=config.force)
+    except (KeyboardInterrupt, typer.Abort):
+        if work.exists():
+            _leave(RESUMABLE, WRONG)
+        raise
+    forget(work)
     _say(config, f"Study: {out}")
     _judge(config, study)
 
@@ -258,12 +269,14 @@ def _judge(config: Config, study: "Study") -> None:
     )
 
 
-def _collect(inputs: list[str], config: Config, progress: Progress) -> "Study":
+def _collect(
+    inputs: list[str], config: Config, progress: Progress, work: Path | None = None
+) -> "Study":
     """Import what runs models only when one is run."""
     with _torch(config):
         from headbook.collection.collect import collect as run  # noqa: PLC0415 - it loads torch
 
-        return run(inputs, config, progress=progress)
+        return run(inputs, config, progress=progress, work=work)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """From input files and a model to a study."""
 
 from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,12 @@ import torch
 
 from headbook.collection.costs import Sizes, parameters_of, plan
 from headbook.collection.long import Long
+from headbook.collection.record import plan_of
 from headbook.collection.removing import with_importance
 from headbook.collection.run import Run
+from headbook.collection.shards import sharded
 from headbook.collection.size import Expected, check_limit, expected
+from headbook.collection.work import working
 from headbook.config import Config
 from headbook.dates import today
 from headbook.errors import ConfigError
@@ -43,6 +48,7 @@ def collect(
     config: Config | None = None,
     *,
     progress: Progress | None = None,
+    work: Path | None = None,
     **options: Any,
 ) -> Study:
     """Run a model over sentences and keep what pages and tables need.
@@ -53,6 +59,9 @@ def collect(
         inputs: input files, folders or ids of datasets; ``-`` is standard input.
         config: options as one value; or give them by name.
         progress: told how far the run has come.
+        work: a folder where finished parts are kept, so that the same call goes on from there
+            after it was stopped; None: nothing is kept. Without it, or for a corpus of one shard,
+            nothing is written there. Remove it when the study is saved.
 
     Raises:
         HeadbookError: in one line, what does not fit in options, input or model.
@@ -64,7 +73,10 @@ def collect(
     today()  # a wrong date, too
     randomness = own_randomness(config.seed, _graphics(config.device))
     opened = open_corpus(files, Selection.of(config), Layout.of(config))
-    with randomness, own_threads(), opened as corpus:
+    with ExitStack() as stack:
+        stack.enter_context(randomness)
+        stack.enter_context(own_threads())
+        corpus = stack.enter_context(opened)
         columns = facets(corpus, config.facet, config.pair_member)
         model = load_model(
             config.model,
@@ -91,6 +103,8 @@ def collect(
         architecture = settle(model, examine(model), probes(encoder))
         most = longest(architecture.stacks.values(), room(config.memory_bytes))
         long = Long.of(texts, encoder, most)
+        paired = bool(model.config.is_encoder_decoder)
+        shards = stack.enter_context(sharded(texts, len(texts), paired=paired))
         run = Run(
             texts,
             config,
@@ -103,7 +117,11 @@ def collect(
             facets=columns,
             length=sum(amounts) / len(amounts),
             long=long,
+            shards=shards,
         )
+        if work is not None and len(shards) > 1:
+            kept = working(work, plan_of(run), restart=config.restart)
+            run = replace(run, work=stack.enter_context(kept))
         whole, least = _expected(run, [each for each in lengths if max(each.values()) <= most])
         run.progress.say(whole.report())
         run.progress.plan(_planned(run, len(lengths)))

@@ -1,11 +1,14 @@
 """How a study was made, for its manifest."""
 
+import hashlib
 import importlib.metadata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headbook import __version__
+from headbook.collection.shards import SHARD
+from headbook.config import flag
 from headbook.dates import today
 from headbook.model.architecture import Architecture
 from headbook.model.encode import special_pattern
@@ -86,6 +89,31 @@ def _foreign(run: "Run") -> Iterator[Gap]:
         names = {name for file in run.corpus.files for name in getattr(file, kind)}
         if names:
             yield Gap(f"{kind.removeprefix('foreign_')} {', '.join(sorted(names))}", "", why)
+
+
+def plan_of(run: "Run") -> dict[str, str]:
+    """All that decides what the parts of a run hold, in words."""
+    options = {f: v for f, v in run.config.recorded().items() if f not in {"title", "device"}}
+    named = {"annotator": _annotation(run), "target_annotator": run.encoder.targets.name}
+    plan = {
+        "input": run.shards.digest,
+        "model revision": run.model.revision,
+        "device": run.model.device.type,
+        "version": f"{__version__} ({_code()})",
+        **{name: importlib.metadata.version(name) for name in LIBRARIES},
+        **{flag(name): str(value) for name, value in (options | named).items()},
+        "longest text with maps": str(run.long.most),
+        "sentences of a shard": str(SHARD),
+    }
+    return {name: " ".join(value.split()) for name, value in plan.items()}
+
+
+def _code() -> str:
+    """Hash of all of our own code."""
+    folder, digest = Path(__file__).parents[1], hashlib.blake2b(digest_size=4)
+    for file in sorted(folder.rglob("*.py")):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
 
 
 def _model_facts(run: "Run") -> ModelFacts:

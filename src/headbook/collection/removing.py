@@ -15,6 +15,7 @@ from headbook.report.numbers.headgroups import head_groups
 from headbook.report.numbers.results import results
 from headbook.study.gaps import Gap
 from headbook.study.study import Study
+from headbook.study.summaries.removals import Removals
 from headbook.text.batch import Batch, by_budget, content_hash
 from headbook.text.tokens import Encoded
 
@@ -31,7 +32,9 @@ def with_importance(run: Run, study: Study) -> Study:
     try:
         importance = _importance(run, study)
         run.progress.say(importance.message)
-        corpus_sums = replace(study.corpus_sums, removals=importance.removals())
+        corpus_sums = replace(
+            study.corpus_sums, removals=run.stage(Removals, "importance", importance.removals)
+        )
         return replace(study, corpus_sums=corpus_sums)
     except (ModelError, NoRoom) as error:
         gap = Gap(MISSING, "", str(error))

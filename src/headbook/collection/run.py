@@ -1,15 +1,20 @@
 """One collection: the passes over texts and model, one after the other."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial, reduce
 from operator import add
+from typing import Any
 
 import torch
 
 from headbook.collection.gaps import find_gaps
 from headbook.collection.long import Long
 from headbook.collection.record import manifest_of
+from headbook.collection.shards import Shards, reduced
+from headbook.collection.work import Work
 from headbook.config import Config
 from headbook.inputs import Corpus, Sentence
 from headbook.metrics import (
@@ -25,7 +30,7 @@ from headbook.metrics import (
     sampled_metrics,
     token_metrics,
 )
-from headbook.metrics.base import HeadMetric, Metric, Source
+from headbook.metrics.base import AttentionMetric, HeadMetric, Metric, Source
 from headbook.model.architecture import Architecture, examine
 from headbook.model.encode import Encoder
 from headbook.model.model import Model, untrained
@@ -51,9 +56,10 @@ from headbook.passes.tables.headtable import MEDIANS
 from headbook.passes.trajectories import Tracker
 from headbook.passes.watch import PassResults, Watcher, look
 from headbook.progress import Inside, Progress
+from headbook.randomness import own_randomness
 from headbook.study.exemplars import choose, most_cited
 from headbook.study.facets import Facets
-from headbook.study.mapsample import SENTENCES
+from headbook.study.mapsample import SENTENCES, MapSample
 from headbook.study.sentencedata import SentenceData
 from headbook.study.study import Study, head_tables
 from headbook.study.summaries.sums import CorpusSums
@@ -71,6 +77,15 @@ CHECKED_TOKENS = 512  # the self-checks run on one batch of this size
 def as_it_is(sentence: Sentence) -> Sentence:
     """The sentence itself."""
     return sentence
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """What is found of the sentences that pages show, and of the samples looked at with them."""
+
+    corpus_sums: CorpusSums
+    sentence_data: SentenceData
+    map_sample: MapSample
 
 
 @dataclass(frozen=True)
@@ -93,11 +108,14 @@ class Run:
     # Those that later passes may want, by index; each run (a twin is one, too) has its own.
     _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
     compared: bool = True  # whether what comparisons with other models need is kept
+    work: Work | None = None  # where finished parts are kept, if anywhere
+    name: str = "model"  # of the folder of its parts there
+    _: KW_ONLY
+    shards: Shards
 
     def study(self, notes: str) -> Study:
         """Sums of the corpus, data of sentences, manifest."""
         corpus_sums = self._measured()
-        parts: list[SentenceData] = []
         sampled = self._sampled(corpus_sums)
         choices = [choice for choice in choose(corpus_sums) if choice.index not in self.long.texts]
         first, pages = max(1, self.config.neuron_sentences), self.config.n_sentence_pages
@@ -134,17 +152,23 @@ class Run:
             self._flows((), listed),
             maps,
         )
-        tracked = {*listed, *sampled, *maps.indices}
-        # Together, so that each product with the vocabulary is of many rows.
-        for stage, some in (("sentences", tracked), ("exemplars", paged - tracked)):
-            if some:
-                self.progress.stage(stage, tokens_of(items[index] for index in some))
-            pass_results = self._look(self._batches(items, some), watchers)
-            corpus_sums += pass_results.corpus_sums
-            parts += pass_results.sentence_data_parts
-        if listed and 0 not in self.long.texts:
-            parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
-        sentence_data = SentenceData.join(parts).sorted()
+
+        def shown() -> Shown:
+            """Together, so that each product with the vocabulary is of many rows."""
+            sums, parts = CorpusSums(), list[SentenceData]()
+            tracked = {*listed, *sampled, *maps.indices}
+            for stage, some in (("sentences", tracked), ("exemplars", paged - tracked)):
+                if some:
+                    self.progress.stage(stage, tokens_of(items[index] for index in some))
+                pass_results = self._look(self._batches(items, some), watchers)
+                sums += pass_results.corpus_sums
+                parts += pass_results.sentence_data_parts
+            if listed and 0 not in self.long.texts:
+                parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
+            return Shown(sums, SentenceData.join(parts).sorted(), maps.sample())
+
+        found: Shown = self.stage(Shown, "sentences", shown)
+        corpus_sums, sentence_data = corpus_sums + found.corpus_sums, found.sentence_data
         few = self._few(list(items.values()))
         checks = self_checks(self.model, self.architecture, few, embeddings, lens)
         gaps = find_gaps(
@@ -171,10 +195,10 @@ class Run:
         )
         twins = {}
         for twin in twins_of(self.config.control, self.config.control_seeds):
-            run = self._twin(twin)
+            run = replace(self._twin(twin), name=str(twin))
             self.progress.stage(str(twin), run._measured_tokens)  # noqa: SLF001
             twins[twin] = head_tables(run._measured())  # noqa: SLF001 - of this kind
-        return Study(manifest, corpus_sums, sentence_data, twins, map_sample=maps.sample())
+        return Study(manifest, corpus_sums, sentence_data, twins, map_sample=found.map_sample)
 
     def _candidates(self, corpus_sums: CorpusSums) -> frozenset[int]:
         """Sentences whose maps may be kept for comparisons: those with the smallest hashes."""
@@ -222,8 +246,49 @@ class Run:
         corpus_sums = self._corpus_sums() + self._random()
         return corpus_sums + self._sample(corpus_sums)
 
+    def stage(self, kind: Any, name: str, make: Callable[[], Any]) -> Any:
+        """Something that is done once, whatever stops the run; as it was stored, where that is so.
+
+        Args:
+            kind: its type.
+            name: of its file.
+        """
+        if self.work is None:
+            return make()
+
+        def made() -> Any:
+            with self._randomness():
+                return make()
+
+        return self.work.kept(kind, f"{self.name}/{name}", made)
+
+    def _randomness(self) -> AbstractContextManager[None]:
+        """Parts begin with the same random numbers, whichever of them are there already."""
+        if self.work is None:
+            return nullcontext()
+        device = self.model.device
+        numbers: list[int] = []
+        if device.type == "cuda":
+            numbers = [torch.cuda.current_device() if device.index is None else device.index]
+        return own_randomness(self.config.seed, numbers)
+
     def _corpus_sums(self) -> CorpusSums:
         """The pass over all sentences."""
+        self.progress.stage("corpus", self._tokens)
+        shards = len(self.shards)
+        done = 0 if self.work is None else self.work.done(f"{self.name}/corpus")
+        if done:
+            self.progress.say(f"resuming: {done:,} of {shards:,} shards done")
+        return reduced(map(self.shard, range(shards)))
+
+    def shard(self, number: int) -> CorpusSums:
+        """The sums of one part of the corpus."""
+        sums: CorpusSums = self.stage(
+            CorpusSums, f"corpus/{number:06}", partial(self._shard, number)
+        )
+        return sums
+
+    def _shard(self, number: int) -> CorpusSums:
         metrics = tuple(attention_metrics(self.metrics, Source.ALL))
         buckets = self._buckets(metrics)
         corpus_pass = CorpusPass(
@@ -235,9 +300,8 @@ class Run:
             self.facets,
             buckets,
         )
-        self.progress.stage("corpus", self._tokens)
-        sums = reduce(add, map(corpus_pass.corpus_sums, self._in_batches(self._first())))
-        return sums + _of_buckets(buckets)
+        batches = self._in_batches(self._of_shard(number))
+        return reduce(add, map(corpus_pass.corpus_sums, batches)) + _of_buckets(buckets)
 
     def _buckets(
         self, metrics: Sequence[HeadMetric], *, once: bool = False
@@ -252,7 +316,14 @@ class Run:
         What heads write is looked at twice: first for what is similar, then for the rest.
         """
         smallest = _smallest(corpus_sums, self.config.sample_sentences, self.long)
+        # Before it is known what is done, so that sentences are parsed in the same groups.
         items = [*self._encoded(smallest)]
+        sums: CorpusSums = self.stage(
+            CorpusSums, "sample", partial(self._of_sample, smallest, items)
+        )
+        return sums
+
+    def _of_sample(self, smallest: Collection[int], items: Sequence[Encoded]) -> CorpusSums:
         pairs, geometry = self._pairs(), self._geometry(items)
         context = self._context()
         first = FirstLook(context, context.step(items)) if context else None
@@ -315,6 +386,10 @@ class Run:
         metrics = tuple(attention_metrics(self.metrics, Source.RANDOM))
         if not metrics:
             return CorpusSums()
+        sums: CorpusSums = self.stage(CorpusSums, "random", partial(self._of_random, metrics))
+        return sums
+
+    def _of_random(self, metrics: tuple[AttentionMetric, ...]) -> CorpusSums:
         buckets = self._buckets(metrics, once=True)
         corpus_pass = CorpusPass(
             self.model, self.architecture, metrics, (), exemplars=1, buckets=buckets
@@ -353,19 +428,24 @@ class Run:
         """The sentences with the smallest hashes."""
         return [*self._encoded(_smallest(corpus_sums, size, self.long))]
 
-    def _first(self) -> Iterator[Encoded]:
-        """All sentences; those of a small corpus are kept, so that none is parsed again."""
+    def _of_shard(self, number: int) -> Iterator[Encoded]:
+        """The sentences of a shard; those of a small corpus are kept, so none is parsed again."""
         few = len(self.corpus) <= KEPT
-        for item in self._encode(self.corpus):
+        for item in self._encode(self.shards.shard(number)):
             if few:
                 self._kept[item.sentence.index] = item
             yield item
 
     def _encoded(self, wanted: Collection[int]) -> Iterator[Encoded]:
         """Some of the sentences again, in their order; only those not kept are read again."""
-        if not self._kept.keys() >= set(wanted):
-            missing = (sentence for sentence in self.corpus if sentence.index in wanted)
-            unknown = (sentence for sentence in missing if sentence.index not in self._kept)
+        missing = set(wanted) - self._kept.keys()
+        if len(self.corpus) <= KEPT:
+            # By whole shards: in the groups in which they are parsed where none is done yet.
+            for number in range(len(self.shards) if missing else 0):
+                if not missing.isdisjoint(self.shards.places(number).tolist()):
+                    deque(self._of_shard(number), maxlen=0)
+        else:
+            unknown = map(self.shards.sentences.__getitem__, sorted(missing))
             self._kept.update((item.sentence.index, item) for item in self._encode(unknown))
         return (self._kept[index] for index in sorted(wanted))
 

@@ -1,0 +1,210 @@
+"""What is done of a run, kept beside its output: a later run goes on from there.
+
+Files are the state. Each holds one finished part, written under a temporary name, forced to the
+disk and renamed, and begins with a hash of what follows: one that is there and fits is whole.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors.numpy
+
+from headbook.errors import OutputError
+from headbook.folders import DISKS
+from headbook.study.summaries.packing import Packed, pack, unpack
+from headbook.workspace import LOCK, held
+
+PLAN, SUFFIX = "plan.json", ".part"
+DIGEST = 16  # bytes
+LAYOUT, TABLE = "layout", "table:"
+MOST = 3  # differences that are named
+
+
+@dataclass(frozen=True)
+class Work:
+    """A folder of finished parts.
+
+    Attributes:
+        folder: where they are.
+    """
+
+    folder: Path
+
+    def kept(self, kind: Any, name: str, make: Callable[[], Any]) -> Any:
+        """A part as it was stored; it is made where it is not there.
+
+        It is read back in any case, so that a run that was stopped and one that was not go on from
+        the same values.
+
+        Args:
+            kind: its type, which `unpack` takes.
+            name: of its file, with folders.
+
+        Raises:
+            OutputError: there is no room for it.
+        """
+        body = self._body(name)
+        if body is None:
+            value = make()
+            body = serialised(value)
+            self._write(name, body)
+        return deserialised(kind, body)
+
+    def there(self, name: str) -> bool:
+        """Whether a part is done."""
+        return self._body(name) is not None
+
+    def done(self, folder: str) -> int:
+        """How many parts of a folder have been written."""
+        return len([*(self.folder / folder).glob(f"*{SUFFIX}")])
+
+    def _body(self, name: str) -> bytes | None:
+        """What was written; None where it is not there, or not whole."""
+        try:
+            data = (self.folder / (name + SUFFIX)).read_bytes()
+        except OSError:
+            return None
+        body = data[DIGEST:]
+        return body if data[:DIGEST] == _digest(body) else None
+
+    def _write(self, name: str, body: bytes) -> None:
+        file = self.folder / (name + SUFFIX)
+        draft = file.with_name(f"{file.name}.{os.getpid()}.new")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with draft.open("wb") as stream:
+                stream.write(_digest(body))
+                stream.write(body)
+                stream.flush()
+                os.fsync(stream.fileno())
+            draft.replace(file)
+            _settle(file.parent)
+        except OSError as error:
+            with suppress(OSError):
+                draft.unlink()
+            if error.errno not in DISKS:
+                raise
+            raise OutputError(
+                f"{self.folder}: {error.strerror}; expected room for what is done; all before it "
+                "is kept, the same command goes on from there"
+            ) from error
+
+
+def serialised(value: Any) -> bytes:
+    """Arrays, tables and the rest of a value, as one file."""
+    packed = Packed()
+    layout = json.dumps(pack(value, "v", packed)).encode()
+    arrays = {**packed.arrays, LAYOUT: np.frombuffer(layout, np.uint8)}
+    for name, table in packed.tables.items():
+        arrays[TABLE + name] = np.frombuffer(table.to_parquet(index=False), np.uint8)
+    return safetensors.numpy.save(arrays)
+
+
+def deserialised(kind: Any, body: bytes) -> Any:
+    """What `serialised` wrote."""
+    arrays = safetensors.numpy.load(body)
+    layout = json.loads(arrays.pop(LAYOUT).tobytes())
+    tables = {
+        name.removeprefix(TABLE): pd.read_parquet(BytesIO(arrays.pop(name).tobytes()))
+        for name in [name for name in arrays if name.startswith(TABLE)]
+    }
+    return unpack(kind, layout, Packed(arrays, tables))
+
+
+@contextmanager
+def working(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Iterator[Work]:
+    """A folder in which nobody else works meanwhile, with what a run of the same plan has left.
+
+    Args:
+        plan: all that decides what the parts hold, in words.
+        restart: whether what is there is thrown away.
+
+    Raises:
+        OutputError: another run works there, or it was begun with another plan.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        owner = held(folder / LOCK)
+    except OSError as error:
+        raise OutputError(f"{folder}: {error.strerror}; expected a folder to work in") from error
+    if owner is None:
+        raise OutputError(f"{folder}: another run works here; wait for it, or choose another --out")
+    with owner:
+        if restart:
+            _clear(folder)
+        known = _plan(folder)
+        if known is None or next(folder.rglob(f"*{SUFFIX}"), None) is None:
+            _clear(folder)
+            _write_plan(folder, plan)
+        elif known != plan:
+            raise OutputError(
+                f"{folder}: begun with {_difference(known, plan)}; expected the same; "
+                "--restart begins anew"
+            )
+        yield Work(folder)
+
+
+def _plan(folder: Path) -> dict[str, str] | None:
+    try:
+        known: dict[str, str] = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return known
+
+
+def _write_plan(folder: Path, plan: Mapping[str, str]) -> None:
+    draft = folder / f"{PLAN}.new"
+    try:
+        with draft.open("w", encoding="utf-8") as stream:
+            json.dump(plan, stream, indent=1)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(folder / PLAN)
+        _settle(folder)
+    except OSError as error:
+        raise OutputError(f"{folder}: {error.strerror}; expected a folder to work in") from error
+
+
+def _difference(known: Mapping[str, str], plan: Mapping[str, str]) -> str:
+    """What two plans differ in, with both values."""
+    names = dict.fromkeys([*plan, *known])
+    found = [
+        f"{name} {known.get(name, 'nothing')}, not {plan.get(name, 'nothing')}"
+        for name in names
+        if known.get(name) != plan.get(name)
+    ]
+    return "; ".join(found[:MOST] + [f"{len(found) - MOST} more"] * (len(found) > MOST))
+
+
+def _clear(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.name == LOCK:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def _settle(folder: Path) -> None:
+    """Force a folder's list of names to the disk, where the system can."""
+    if os.name == "posix":
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=DIGEST).digest()
