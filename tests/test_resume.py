@@ -1,0 +1,255 @@
+"""A stopped run goes on from what is done, and ends with the same bytes as one left alone."""
+
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from headbook.collection.collect import collect
+from headbook.collection.shards import SHARD, canonical, reduced
+from headbook.collection.work import SUFFIX, Work, working
+from headbook.errors import OutputError
+from headbook.progress import Silent
+from headbook.study.study import Study
+from headbook.study.summaries.buckets import MOST, Buckets, bucket_of
+from headbook.study.summaries.columns import HeadColumn
+from headbook.study.summaries.sums import CorpusSums
+from headbook.terms import View
+from headbook.workspace import forget, work_folder
+
+OPTIONS = {
+    "metrics": "attention_to,cosine_to_input,type_shares",
+    "annotator": "none",
+    "language": "none",
+    "importance": "fast",
+    "sample_sentences": 20,
+    "importance_sentences": 10,
+    "sentence_pages": "3",
+    "exemplars": 1,
+}
+# Ends a process, without a word, where the so manieth part has been written but has no name yet.
+DIES = """
+import os, sys
+from headbook.cli.main import main
+from headbook.collection.work import Work
+write, left = Work._write, [int(sys.argv.pop(1))]
+def dying(self, name, body):
+    left[0] -= 1
+    if not left[0]:
+        os.fsync = lambda number: os._exit(9)
+    write(self, name, body)
+Work._write = dying
+main()
+"""
+
+
+class Told(Silent):
+    """Keeps the lines that are said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Keep it."""
+        self.lines.append(text)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three shards of sentences, some of them twice."""
+    draw = np.random.default_rng(0)
+    words = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    lines = (" ".join(draw.choice(words, draw.integers(2, 9))) for _ in range(2 * SHARD + 40))
+    file = tmp_path_factory.mktemp("texts") / "texts.txt"
+    file.write_text("\n".join(lines))
+    return file
+
+
+@pytest.fixture(scope="module")
+def model(tiny_folder: Callable[[str], Path]) -> str:
+    return str(tiny_folder("bert"))
+
+
+@pytest.fixture(scope="module")
+def whole(texts: Path, model: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The study of a run that nothing stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    study = collect(texts, model=model, work=folder / "work", **OPTIONS)
+    study.save(folder / "study")
+    return content(folder / "study")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+def command(texts: Path, model: str, out: Path) -> list[str]:
+    options = (f"--{name.replace('_', '-')}={value}" for name, value in OPTIONS.items())
+    return ["collect", str(texts), f"--model={model}", f"--out={out}", "--accept-checks", *options]
+
+
+@pytest.mark.parametrize("part", [2, 5])
+def test_a_run_that_dies_goes_on_and_ends_with_the_same_bytes(
+    texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path, part: int
+) -> None:
+    """Of the shards, one at most is measured again."""
+    out = tmp_path / "study"
+    given = [sys.executable, "-c", DIES, str(part), *command(texts, model, out)]
+    assert subprocess.run(given, check=False, capture_output=True).returncode == 9
+    assert not out.exists()
+    shards = len([*work_folder(out).glob(f"model/corpus/*{SUFFIX}")])
+    assert shards == min(part - 1, 3)
+    told = Told()
+    study = collect(texts, model=model, work=work_folder(out), progress=told, **OPTIONS)
+    study.save(out)
+    assert f"resuming: {shards} of 3 shards done" in told.lines
+    assert content(out) == whole
+    forget(work_folder(out))
+    assert [path.name for path in tmp_path.iterdir()] == ["study"]
+
+
+@pytest.mark.slow
+def test_kills_at_any_moment_change_no_byte(
+    texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Fifty of them; a run that is left alone in the end removes its folder."""
+    out, draw, kills = tmp_path / "study", np.random.default_rng(1), 0
+    given = [sys.executable, "-m", "headbook", *command(texts, model, out)]
+    longest = 12.0
+    while kills < 50:
+        process = subprocess.Popen(given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(draw.uniform(1, longest))
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+        if out.exists():
+            assert content(out) == whole
+            for file in out.iterdir():
+                file.unlink()
+            out.rmdir()
+    assert subprocess.run(given, check=False, capture_output=True).returncode == 0
+    assert content(out) == whole
+    assert not work_folder(out).exists()
+
+
+def test_numbers_are_those_of_a_run_that_keeps_nothing(
+    texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    collect(texts, model=model, **OPTIONS).save(tmp_path / "study")
+    assert content(tmp_path / "study") == whole
+
+
+def test_other_options_or_sentences_are_refused_unless_begun_anew(
+    texts: Path, model: str, tmp_path: Path
+) -> None:
+    plan = {"input": "a", "--seed": "0"}
+    with working(tmp_path, plan, restart=False) as work:
+        assert work.kept(int, "model/x", lambda: 3) == 3
+    with (
+        pytest.raises(OutputError, match="--seed 0, not 1; expected the same; --restart") as caught,
+        working(tmp_path, plan | {"--seed": "1"}, restart=False),
+    ):
+        pass
+    assert "\n" not in str(caught.value)
+    with working(tmp_path, plan, restart=False) as work:
+        assert work.kept(int, "model/x", lambda: 4) == 3
+    with working(tmp_path, plan | {"--seed": "1"}, restart=True) as work:
+        assert work.kept(int, "model/x", lambda: 4) == 4
+
+
+def test_of_two_runs_into_one_folder_one_says_so(tmp_path: Path) -> None:
+    with (
+        working(tmp_path, {}, restart=False) as work,
+        pytest.raises(OutputError, match="another run works here"),
+        working(tmp_path, {}, restart=True),
+    ):
+        pass
+    assert work.kept(int, "x", lambda: 1) == 1
+
+
+def test_a_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
+    work = Work(tmp_path)
+    work.kept(np.ndarray, "first", lambda: np.ones(10))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        with pytest.raises(OutputError, match="the same command goes on from there"):
+            work.kept(np.ndarray, "second", lambda: np.ones(1 << 16))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [file.name for file in tmp_path.iterdir()] == [f"first{SUFFIX}"]
+    assert work.kept(np.ndarray, "second", lambda: np.ones(2)).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-1], lambda b: b"", lambda b: b[:30] + b"#" + b[31:]]
+)
+def test_a_damaged_part_is_made_again(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    work, file = Work(tmp_path), tmp_path / f"x{SUFFIX}"
+    work.kept(np.ndarray, "x", lambda: np.ones(10))
+    file.write_bytes(damage(file.read_bytes()))
+    assert work.kept(np.ndarray, "x", lambda: np.zeros(10)).sum() == 0
+
+
+def simulated(keys: np.ndarray) -> CorpusSums:
+    """A shard of a model with few heads."""
+    column, there = HeadColumn("m", View.RAW, ""), np.unique(keys)
+    sums = np.full((len(there), 4, 4, 1), 0.1)
+    return CorpusSums(buckets={"": (Buckets((column,), MOST, there, sums, sums),)})
+
+
+def hashes_of(sentences: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 2**63, sentences).astype(np.uint64)
+
+
+def shards_of(hashes: np.ndarray) -> list[np.ndarray]:
+    bucket = bucket_of(hashes[canonical(hashes)], MOST)
+    return [bucket[start : start + SHARD] for start in range(0, len(bucket), SHARD)]
+
+
+def test_shards_hold_every_sentence_once_and_few_buckets() -> None:
+    hashes = hashes_of(100 * MOST * 10)
+    order = canonical(hashes)
+    assert sorted(order) == [*range(len(hashes))]
+    assert max(len(set(keys)) for keys in shards_of(hashes)) == 2
+    twice = np.array([5, 5, 5] * SHARD, np.uint64)
+    assert canonical(twice).tolist() == [*range(len(twice))]
+
+
+@pytest.mark.slow
+def test_ten_million_sentences_take_flat_time_and_memory() -> None:
+    """Of each shard's sums, in one process."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shards = shards_of(hashes_of(10_000_000))
+    spent = []
+    for part in (shards[: len(shards) // 4], shards):
+        start = time.process_time()
+        reduced(map(simulated, part))
+        spent.append((time.process_time() - start) / len(part))
+    assert spent[1] < 2 * spent[0]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1_000_000
+
+
+def test_sums_of_groups_are_those_of_all() -> None:
+    shards = [simulated(keys) for keys in shards_of(hashes_of(150 * SHARD))]
+    total = sum(shard.buckets[""][0].n.sum() for shard in shards)
+    found = reduced(iter(shards)).buckets[""][0]
+    assert found.keys.tolist() == [*range(MOST)]
+    assert np.isclose(found.n.sum(), total)
+
+
+def test_a_study_goes_through_its_parts_unchanged(whole: dict[str, bytes], tmp_path: Path) -> None:
+    """As it does through a study's own files."""
+    for name, body in whole.items():
+        (tmp_path / name).write_bytes(body)
+    sums = Study.load(tmp_path).corpus_sums
+    kept = Work(tmp_path / "work").kept(CorpusSums, "x", lambda: sums)
+    assert kept.heads.keys() == sums.heads.keys()
+    for stack, heads in sums.heads.items():
+        np.testing.assert_array_equal(kept.heads[stack].table.heads.sums, heads.table.heads.sums)
+    assert kept.counts == sums.counts
