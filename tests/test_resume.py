@@ -1,14 +1,18 @@
 """A stopped run goes on from what is done, and ends with the same bytes as one left alone."""
 
+import contextlib
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from headbook.collection.collect import collect
@@ -23,7 +27,7 @@ from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import View
 from headbook.workspace import forget, work_folder
 
-OPTIONS = {
+OPTIONS: dict[str, Any] = {
     "metrics": "attention_to,cosine_to_input,type_shares",
     "annotator": "none",
     "language": "none",
@@ -112,6 +116,35 @@ def test_a_run_that_dies_goes_on_and_ends_with_the_same_bytes(
     assert content(out) == whole
     forget(work_folder(out))
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
+
+
+@pytest.mark.parametrize("workers", [2, pytest.param(5, marks=pytest.mark.slow)])
+def test_workers_that_are_killed_change_no_byte(
+    texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path, workers: int
+) -> None:
+    """One after the other, while they measure; as many as a shard survives."""
+    killed: list[int] = []
+
+    def kill() -> None:
+        me, parts = psutil.Process(), tmp_path / "work/model/corpus"
+        while len(killed) < 2:
+            time.sleep(0.05)
+            for process in me.children() if parts.exists() else ():
+                with contextlib.suppress(psutil.Error):
+                    if "spawn_main" in " ".join(process.cmdline()):
+                        process.kill()
+                        killed.append(process.pid)
+                        break
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    work = tmp_path / "work"
+    study = collect(texts, model=model, work=work, workers=workers, **OPTIONS)
+    study.save(tmp_path / "study")
+    assert killed
+    assert content(tmp_path / "study") == whole
+    killed += [0, 0]
+    thread.join()
 
 
 @pytest.mark.slow

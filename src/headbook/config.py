@@ -188,6 +188,9 @@ class Config:
     processes: int = option(
         0, "Processes that render pages; 0: one per core if there are many pages.", place=True
     )
+    workers: int = option(
+        1, "Processes that run the model over the corpus, each with a copy of it.", place=True
+    )
     restart: bool = option(
         False,
         "Begin anew, not where a run into the same folder was stopped.",
@@ -232,6 +235,7 @@ class Config:
         self._check(asked <= known, "control", f"'none' or some of {', '.join(Baseline)}")
         self._check(1 <= self.control_seeds <= 5, "control_seeds", "1 to 5")
         self._check(self.processes >= 0, "processes", "at least 0")
+        self._check(self.workers >= 1, "workers", "at least 1")
         for name in ("max_site_size", "memory"):
             size = getattr(self, name)
             sized = size is None or SIZE.fullmatch(size) is not None

@@ -18,7 +18,7 @@ DRAWING = ("out", "force", "quiet", "verbose")
 MERGING = ("out", "accept_checks", "force", "quiet", "verbose")
 SHOWING = {"open", "base_url", "max_site_size", "processes", "keep_study"}  # of no use to collect
 COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in SHOWING)
-RESUMING = {"restart"}  # of use to collect alone
+RESUMING = {"restart", "workers"}  # of use to collect alone
 BUILDING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in RESUMING)
 
 Inputs = Annotated[

@@ -1,8 +1,9 @@
 """From input files and a model to a study."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from headbook.collection.removing import with_importance
 from headbook.collection.run import Run
 from headbook.collection.shards import sharded
 from headbook.collection.size import Expected, check_limit, expected
-from headbook.collection.work import working
+from headbook.collection.work import Work, check_same, working
+from headbook.collection.workers import Job, shared_out
 from headbook.config import Config
 from headbook.dates import today
 from headbook.errors import ConfigError
@@ -68,65 +70,100 @@ def collect(
     """
     config = config or Config.of(**options)
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    metrics = chosen_metrics(config.metrics)  # wrong names are told before anything slow begins
+    chosen_metrics(config.metrics)  # wrong names are told before anything slow begins
     notes = _read_notes(config.notes)
     today()  # a wrong date, too
-    randomness = own_randomness(config.seed, _graphics(config.device))
-    opened = open_corpus(files, Selection.of(config), Layout.of(config))
+    if config.workers > 1 and "-" in map(str, files):
+        raise ConfigError("--workers: standard input came, which is read once; expected files")
     with ExitStack() as stack:
-        stack.enter_context(randomness)
-        stack.enter_context(own_threads())
-        corpus = stack.enter_context(opened)
-        columns = facets(corpus, config.facet, config.pair_member)
-        model = load_model(
-            config.model,
-            revision=config.revision,
-            device=config.device,
-            dtype=config.dtype,
-            tokenizer=config.tokenizer,
-            verbose=config.verbose,
-        )
-        limit = config.max_length or model.limit
-        texts: Corpus | Passages = corpus
-        if config.pack is not None:
-            texts = packed(corpus, model, config.pack, limit)
-            columns = facets(texts, config.facet, config.pair_member)
-        encoder = Encoder(
-            model,
-            limit=limit,
-            targets=Annotator.load(config.target_annotator),
-            rarities=_rarities(config, corpus, model),
-        )
-        listed = islice(texts, int(min(config.n_sentence_pages, len(texts))))
-        lengths = [*encoder.lengths(listed)]
-        amounts = [sum(length.values()) for length in lengths] or [USUAL]
-        architecture = settle(model, examine(model), probes(encoder))
-        most = longest(architecture.stacks.values(), room(config.memory_bytes))
-        long = Long.of(texts, encoder, most)
-        paired = bool(model.config.is_encoder_decoder)
-        shards = stack.enter_context(sharded(texts, len(texts), paired=paired))
-        run = Run(
-            texts,
-            config,
-            progress or Silent(),
-            model,
-            architecture,
-            tuple(long.measured(metrics.values())),
-            Annotator.load(config.annotator),
-            encoder,
-            facets=columns,
-            length=sum(amounts) / len(amounts),
-            long=long,
-            shards=shards,
-        )
-        if work is not None and len(shards) > 1:
-            kept = working(work, plan_of(run), restart=config.restart)
-            run = replace(run, work=stack.enter_context(kept))
+        run, lengths = _prepared(stack, files, config, progress or Silent())
+        if work is not None and len(run.shards) > 1:
+            plan = plan_of(run)
+            run = replace(
+                run, work=stack.enter_context(working(work, plan, restart=config.restart))
+            )
+            if config.workers > 1:
+                job = Job((*map(str, files),), config, str(work), plan, _serve)
+                run = replace(run, share=partial(shared_out, job, workers=config.workers))
+        most = run.long.most
         whole, least = _expected(run, [each for each in lengths if max(each.values()) <= most])
         run.progress.say(whole.report())
         run.progress.plan(_planned(run, len(lengths)))
         check_limit(least, config.max_bytes)
         return with_importance(run, run.study(notes))
+
+
+def _serve(job: Job, numbers: Iterable[int], done: Callable[[int, bool], None]) -> None:
+    """Measure shards as a worker.
+
+    Raises:
+        OutputError: the input or anything else is not what the work was begun with.
+    """
+    with ExitStack() as stack:
+        run, _ = _prepared(stack, job.inputs, job.config, Silent())
+        check_same(Path(job.folder), job.plan, plan_of(run))
+        run = replace(run, work=Work(Path(job.folder)))
+        for number in numbers:
+            try:
+                run.shard(number)
+            except Exception:  # noqa: BLE001 - who shares out tries again, and finds it in the end
+                done(number, False)
+            else:
+                done(number, True)
+
+
+def _prepared(
+    stack: ExitStack, files: Sequence[str | Path], config: Config, progress: Progress
+) -> tuple[Run, list[dict[Side, int]]]:
+    """A run that can begin, and the tokens of the first sentences by side."""
+    opened = open_corpus(files, Selection.of(config), Layout.of(config))
+    stack.enter_context(own_randomness(config.seed, _graphics(config.device)))
+    stack.enter_context(own_threads())
+    corpus = stack.enter_context(opened)
+    columns = facets(corpus, config.facet, config.pair_member)
+    model = load_model(
+        config.model,
+        revision=config.revision,
+        device=config.device,
+        dtype=config.dtype,
+        tokenizer=config.tokenizer,
+        verbose=config.verbose,
+    )
+    limit = config.max_length or model.limit
+    texts: Corpus | Passages = corpus
+    if config.pack is not None:
+        texts = packed(corpus, model, config.pack, limit)
+        columns = facets(texts, config.facet, config.pair_member)
+    encoder = Encoder(
+        model,
+        limit=limit,
+        targets=Annotator.load(config.target_annotator),
+        rarities=_rarities(config, corpus, model),
+    )
+    listed = islice(texts, int(min(config.n_sentence_pages, len(texts))))
+    lengths = [*encoder.lengths(listed)]
+    amounts = [sum(length.values()) for length in lengths] or [USUAL]
+    architecture = settle(model, examine(model), probes(encoder))
+    most = longest(architecture.stacks.values(), room(config.memory_bytes))
+    long = Long.of(texts, encoder, most)
+    paired = bool(model.config.is_encoder_decoder)
+    return (
+        Run(
+            texts,
+            config,
+            progress,
+            model,
+            architecture,
+            tuple(long.measured(chosen_metrics(config.metrics).values())),
+            Annotator.load(config.annotator),
+            encoder,
+            facets=columns,
+            length=sum(amounts) / len(amounts),
+            long=long,
+            shards=stack.enter_context(sharded(texts, len(texts), paired=paired)),
+        ),
+        lengths,
+    )
 
 
 def _graphics(device: str) -> list[int]:

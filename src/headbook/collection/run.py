@@ -110,6 +110,7 @@ class Run:
     compared: bool = True  # whether what comparisons with other models need is kept
     work: Work | None = None  # where finished parts are kept, if anywhere
     name: str = "model"  # of the folder of its parts there
+    share: Callable[..., None] | None = None  # has shards measured by others; see `shared_out`
     _: KW_ONLY
     shards: Shards
 
@@ -232,6 +233,7 @@ class Run:
             facets=Facets(),
             tokens=False,
             compared=False,
+            share=None,
             progress=Inside(self.progress),
         )
         if twin.baseline is Baseline.SHUFFLED:
@@ -279,7 +281,19 @@ class Run:
         done = 0 if self.work is None else self.work.done(f"{self.name}/corpus")
         if done:
             self.progress.say(f"resuming: {done:,} of {shards:,} shards done")
+        if self.share is not None and self.work is not None:
+            missing = [n for n in range(shards) if not self.work.there(self._name_of(n))]
+            self.share(missing, done=self._advance)
         return reduced(map(self.shard, range(shards)))
+
+    def _advance(self, number: int) -> None:
+        """Tell that somebody else has measured a shard."""
+        tokens = round(self.length * len(self.shards.places(number)))
+        self.progress.advance(tokens, tokens)
+
+    @staticmethod
+    def _name_of(number: int) -> str:
+        return f"model/corpus/{number:06}"
 
     def shard(self, number: int) -> CorpusSums:
         """The sums of one part of the corpus."""

@@ -146,12 +146,22 @@ def working(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Iterator
         if known is None or next(folder.rglob(f"*{SUFFIX}"), None) is None:
             _clear(folder)
             _write_plan(folder, plan)
-        elif known != plan:
-            raise OutputError(
-                f"{folder}: begun with {_difference(known, plan)}; expected the same; "
-                "--restart begins anew"
-            )
+        else:
+            check_same(folder, known, plan)
         yield Work(folder)
+
+
+def check_same(folder: Path, known: Mapping[str, str], plan: Mapping[str, str]) -> None:
+    """Go on with what was begun, and nothing else.
+
+    Raises:
+        OutputError: two plans differ.
+    """
+    if known != plan:
+        raise OutputError(
+            f"{folder}: begun with {_difference(known, plan)}; expected the same; "
+            "--restart begins anew"
+        )
 
 
 def _plan(folder: Path) -> dict[str, str] | None:
