@@ -42,6 +42,7 @@ from headbook.text.baselines import twins
 from headbook.text.rarity import Rarity
 from headbook.threads import own_threads
 
+FEW = 256  # sentences that are done again sooner than they are kept
 USUAL = 32  # tokens of a sentence, where none is looked at before the run begins
 
 
@@ -62,8 +63,8 @@ def collect(
         config: options as one value; or give them by name.
         progress: told how far the run has come.
         work: a folder where finished parts are kept, so that the same call goes on from there
-            after it was stopped; None: nothing is kept. Without it, or for a corpus of one shard,
-            nothing is written there. Remove it when the study is saved.
+            after it was stopped; None, or with at most `FEW` sentences: nothing is.
+            Remove it when the study is saved.
 
     Raises:
         HeadbookError: in one line, what does not fit in options, input or model.
@@ -77,7 +78,7 @@ def collect(
         raise ConfigError("--workers: standard input came, which is read once; expected files")
     with ExitStack() as stack:
         run, lengths = _prepared(stack, files, config, progress or Silent())
-        if work is not None and len(run.shards) > 1:
+        if work is not None and len(run.corpus) > FEW:
             plan = plan_of(run)
             run = replace(
                 run, work=stack.enter_context(working(work, plan, restart=config.restart))

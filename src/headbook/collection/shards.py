@@ -21,10 +21,10 @@ from headbook.inputs.sources import no_room
 from headbook.study.summaries.buckets import MOST, bucket_of
 from headbook.study.summaries.packing import Packed, pack, unpack
 from headbook.study.summaries.sums import CorpusSums
-from headbook.text.batch import text_hash
+from headbook.text.batch import WINDOW, text_hash
 from headbook.workspace import temporary
 
-SHARD = 256  # sentences
+SHARD = WINDOW  # sentences; fewer would be batches with more padding
 TOGETHER = 64  # shards that are added up before their sum goes to the others
 
 
