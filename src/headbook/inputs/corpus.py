@@ -3,9 +3,9 @@
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +15,7 @@ from headbook.inputs.records import Blank, Record, Records
 from headbook.inputs.sentence import NO_HEAD, Sentence
 from headbook.inputs.treebank import read_conllu
 from headbook.resources import sha256
-from headbook.terms import RELATIONS, UPOS, known_relation
+from headbook.terms import RELATIONS, UPOS, Scheme, known_relation
 from headbook.workspace import temporary
 
 STDIN = "-"
@@ -41,7 +41,7 @@ class InputFile:
         sha256: hash of its bytes.
         sentences, blank: sentences it holds and blank lines that were skipped.
         foreign_tags, foreign_relations: names in its own annotation that are none of `UPOS` and
-            `RELATIONS`, in alphabetical order.
+            `RELATIONS`, with how often they occur.
     """
 
     name: str
@@ -49,8 +49,8 @@ class InputFile:
     sha256: str
     sentences: int
     blank: int
-    foreign_tags: tuple[str, ...] = ()
-    foreign_relations: tuple[str, ...] = ()
+    foreign_tags: Mapping[str, int] = field(default_factory=dict)
+    foreign_relations: Mapping[str, int] = field(default_factory=dict)
 
 
 class Corpus:
@@ -79,6 +79,15 @@ class Corpus:
 
     def __exit__(self, *_: object) -> None:
         self._keep.close()
+
+    @property
+    def scheme(self) -> Scheme:
+        """The names of its own annotation; the same in whatever order files and sentences come."""
+        tags, relations = Counter[str](), Counter[str]()
+        for file in self.files:
+            tags.update(file.foreign_tags)
+            relations.update(file.foreign_relations)
+        return Scheme.of(tags, relations)
 
     @property
     def pairs(self) -> bool:
@@ -128,9 +137,14 @@ def _check(name: str, keep: ExitStack) -> InputFile:
         sha256=sha256(path),
         sentences=seen.kinds[Record],
         blank=seen.kinds[Blank],
-        foreign_tags=tuple(sorted(seen.tags - {"", *UPOS})),
-        foreign_relations=tuple(sorted(seen.relations - {"", *RELATIONS})),
+        foreign_tags=_without(seen.tags, UPOS),
+        foreign_relations=_without(seen.relations, RELATIONS),
     )
+
+
+def _without(counts: Mapping[str, int], known: Sequence[str]) -> dict[str, int]:
+    """Names that are not known; the empty one is none."""
+    return {name: n for name, n in counts.items() if name and name not in known}
 
 
 class _Seen:
@@ -138,15 +152,15 @@ class _Seen:
 
     def __init__(self) -> None:
         self.kinds: Counter[type] = Counter()
-        self.tags: set[str] = set()
-        self.relations: set[str] = set()
+        self.tags: Counter[str] = Counter()
+        self.relations: Counter[str] = Counter()
 
     def add(self, record: Record | Blank) -> None:
         self.kinds[type(record)] += 1
         for word in (isinstance(record, Record) and record.words) or ():
-            self.tags.add(word.upos)
+            self.tags[word.upos] += 1
             if word.head != NO_HEAD:
-                self.relations.add(known_relation(word.relation))
+                self.relations[known_relation(word.relation)] += 1
 
 
 def _spool(keep: ExitStack) -> Path:
