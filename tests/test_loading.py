@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -42,7 +43,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         num_attention_heads=16,
         dtype=torch.bfloat16,
     )
-    network = LlamaForCausalLM(config).to(torch.bfloat16)
+    network: Any = LlamaForCausalLM(config)
+    network.to(torch.bfloat16)
     network.save_pretrained(made)
     tokenizer.save_pretrained(made)
     return made
