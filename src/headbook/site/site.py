@@ -47,7 +47,7 @@ from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.results import results as results_of
 from headbook.report.wording import written
 from headbook.resources import folder as resource_folder
-from headbook.site import export, publish, scripts
+from headbook.site import export, markup, publish, scripts
 from headbook.site.detail import TOKEN_TABLES, Detail, fitted
 from headbook.site.pagewriter import PageWriter, figures_of
 from headbook.site.parallel import Shares, cores
@@ -287,9 +287,8 @@ class _Writer:
             (self.folder / publish.PREVIEW).write_bytes(self._preview[0])
 
     def _write_runtime(self) -> None:
-        """What draws live charts; pages load it when a reader asks for one."""
-        file = self.folder / "assets" / "vega.js"
-        file.write_text(charts.runtime(), encoding="utf-8", newline="\n")
+        """What draws live charts, deflated; pages load it when a reader asks for one."""
+        self._page_writer.text("assets/vega.js", markup.script("vega", charts.runtime()))
 
     def _write_data(self, without: Collection[str]) -> list[str]:
         data = self.folder / "data"
