@@ -95,7 +95,7 @@ def broken_links(root: Path, page: Path) -> list[str]:
 
 
 def _leads(root: Path, page: Path, link: str) -> bool:
-    if link.startswith("data:image/png;base64,"):
+    if link.startswith("data:image/webp;base64,"):
         return True
     parts = urlsplit(link)
     if parts.scheme or parts.netloc or parts.query:
