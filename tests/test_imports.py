@@ -53,7 +53,7 @@ DOORS = {
     "conllu": {"inputs.treebank"},
     "gguf": {"model.gguf"},
     "huggingface_hub": {"model.checkpoint", "model.model"},
-    "jinja2": {"site.pagewriter", "site.unquoted"},
+    "jinja2": {"site.pagewriter"},
     "latex2mathml": {"site.markup"},
     "markdown": {"site.markup"},
     "markupsafe": {"site.markup"},

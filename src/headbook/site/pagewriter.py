@@ -16,7 +16,7 @@ from headbook.resources import folder as resource_folder
 from headbook.site import later, markup, publish
 from headbook.site.contents import WITHOUT, with_contents
 from headbook.site.scripttags import digest, scripts_of
-from headbook.site.unquoted import Unquoted
+from headbook.site.unquoted import unquoted
 
 LIVE = "data-chart="  # the buttons of live charts
 SOURCES = "script-src 'self'"
@@ -41,7 +41,6 @@ class PageWriter:
         """The templates."""
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(resource_folder("templates")),
-            extensions=[Unquoted],
             autoescape=jinja2.select_autoescape(["html"]),
             undefined=jinja2.StrictUndefined,
             finalize=markup.printed,
@@ -63,7 +62,8 @@ class PageWriter:
         html, parts = later.taken_out(html, root, page.path)
         if parts:
             self.text(later.file_of(page.path), markup.script(later.name_of(page.path), parts))
-        self.text(page.path, html if page.template in WITHOUT else with_contents(html))
+        whole = html if page.template in WITHOUT else with_contents(html)
+        self.text(page.path, unquoted(whole))
 
     def live(self, figure: Figure) -> None:
         """Write the data of a live chart, if there is one."""

@@ -29,7 +29,7 @@ RUNTIME = "assets/vega.js"  # a script that waits in the folder as a text of its
 HEAD = 1000  # bytes in which the mark stands
 LINKS = re.compile(r'(<a [^>]*?href="?)(?!["#]|[a-z]+:)')
 PICTURES = re.compile(r'<img [^>]*?src="?(?!"?data:)[^>]*>')  # files, which its body does not reach
-DRAWN = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="(?:\.\./)*([^"]+)"', re.DOTALL)
+DRAWN = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="?(?:\.\./)*([^"\s>]+)', re.DOTALL)
 LEFT = "Left out of this one file, since the same rows are in it as CSV or Parquet: {}."
 
 
