@@ -30,7 +30,8 @@ class PassResults(NamedTuple):
     @classmethod
     def together(cls, parts: "Iterable[PassResults]") -> "PassResults":
         """All of them, in their order; each is let go of when it is added."""
-        sums, found = CorpusSums(), []
+        sums = CorpusSums()
+        found: list[SentenceData] = []
         for part in parts:
             sums += part.corpus_sums
             found += part.sentence_data_parts
