@@ -316,6 +316,7 @@ type ChartSpec = { datasets?: Record<string, Record<string, ChartColumn>> };
 
 /** The data files by name; those of single things by how their names begin. */
 interface DataFiles {
+  vega: string;
   grid: Grids;
   map: MapData;
   atlas: Record<string, Card[]>;

@@ -55,7 +55,7 @@ DOORS = {
     "datasets": {"inputs.huggingface"},
     "gguf": {"model.gguf"},
     "huggingface_hub": {"model.checkpoint", "model.model"},
-    "jinja2": {"site.pagewriter", "site.unquoted"},
+    "jinja2": {"site.pagewriter"},
     "latex2mathml": {"site.markup"},
     "markdown": {"site.markup"},
     "markupsafe": {"site.markup"},
