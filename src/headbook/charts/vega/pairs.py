@@ -25,7 +25,7 @@ STAR = "*"
 SIDE = 300  # pixels of a plot of points
 CURVE = (300, 170)  # width and height of curves
 PALE = 0.45  # of a difference without support
-PLACES = {"ticks": False, "domain": False, "labelOverlap": True}
+PLACES: dict[str, Any] = {"ticks": False, "domain": False, "labelOverlap": True}
 PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
 
 

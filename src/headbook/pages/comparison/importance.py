@@ -27,8 +27,10 @@ def importance_table(both: BothStacks) -> Table | None:
     chosen = descending(np.abs(np.where(sure, value, np.nan))) or descending(np.abs(value))
     rows = []
     for place in chosen[:MOST]:
-        parts = (float(part[*place, at]) * SCALE for part in (found.value, found.low, found.high))
-        cell = difference_cell(Estimate(*parts, 0, 0.0), share=False, behind="")
+        gap, low, high = (
+            float(part[*place, at]) * SCALE for part in (found.value, found.low, found.high)
+        )
+        cell = difference_cell(Estimate(gap, low, high, 0, 0.0), share=False, behind="")
         values = (number(float(part[*place, at]) * SCALE) for part in (found.a, found.b))
         name = head_link(HeadName(both.pair.a.name, *place))
         style = "" if sure[place] else "weak"

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from headbook.comparison.driftsummary import DriftSummary
+from headbook.analysis.arithmetic import Floats
+from headbook.comparison.driftsummary import EQUAL, DriftSummary
 from headbook.comparison.matched import MatchedHeads
+from headbook.pages.comparison.nats import nats, nats_interval
 from headbook.pages.parts.both import BothStacks
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.numbers.results import descending
-from headbook.report.wording import counted, interval, number, percent, small
+from headbook.report.wording import counted, percent, small
 from headbook.study.sentencedata import HeadName
 
 NAMED = 3  # heads that a sentence names
@@ -28,7 +30,7 @@ def drift_lead(both: BothStacks, summary: DriftSummary, *, several: bool) -> Ite
         text = f"the attention of {both.names[0]} and {both.names[1]} is exactly equal in all"
         yield (_begun(f"{where}{text} {counted(total, 'head')}."),)
         return
-    yield (_begun(f"{where}{_share(summary, total)}{_way(summary)}."),)
+    yield (_begun(f"{where}{_share(summary, total)}{_part(summary)}."),)
     layers = summary.changed()
     if layers:
         yield (_layers(layers, summary.layers()[1]),)
@@ -51,33 +53,37 @@ def _share(summary: DriftSummary, total: int) -> str:
     return f"attention differs by more than bfloat16 rounding in {amount} of {heads}"
 
 
-def _way(summary: DriftSummary) -> str:
+def _part(summary: DriftSummary) -> str:
     """The median head, on the way from rounding to another head."""
-    median = float(np.nanmedian(summary.value))
-    part = summary.part
-    if part is None:
-        return f"; the median divergence is {number(median)} nats"
+    median, part = float(np.nanmedian(summary.value)), summary.part
+    if part is None or np.isnan(part).all():
+        return f"; the median divergence is {nats(median)} nats"
+    gone = float(np.nanmedian(part))
     floor = "0" if summary.floor is None else "rounding"
+    if gone <= 0:
+        return f"; the median head is no further apart than {floor}"
     return (
-        f"; the median head has gone {percent(float(np.nanmedian(part)))} of the way from {floor} "
-        "to an unrelated head of its layer"
+        f"; the median head has gone {percent(gone)} of the way from {floor} to an unrelated head "
+        "of its layer"
     )
 
 
-def _layers(layers: Sequence[int], medians: "np.typing.NDArray[np.float64]") -> str:
-    named = [str(layer) for layer in sorted(layers)[:NAMED_LAYERS]]
+def _layers(layers: Sequence[int], medians: Floats) -> str:
+    """Layers that changed most, beside the others."""
+    most = nats(float(medians[layers[0]]))
     if len(layers) > NAMED_LAYERS:
         return (
             f"{_begun(small(len(layers)))} layers changed most, of these layer {layers[0]} most: "
-            f"median divergence {number(float(medians[layers[0]]))} nats."
+            f"median divergence {most} nats."
         )
+    named = [str(layer) for layer in sorted(layers)]
     begin = "Layer" if len(named) == 1 else "Layers"
     joined = " and ".join(part for part in (", ".join(named[:-1]), named[-1]) if part)
-    rest = float(np.nanmedian(np.delete(medians, list(layers))))
-    return (
-        f"{begin} {joined} changed most: median divergence {number(float(medians[layers[0]]))} "
-        f"nats in layer {layers[0]}, {number(rest)} nats in other layers."
-    )
+    where = f" in layer {layers[0]}" if len(named) > 1 else ""
+    others = np.delete(medians, list(layers))
+    rest = float(np.nanmax(others))
+    beside = "all others are equal" if rest <= EQUAL else f"at most {nats(rest)} nats in others"
+    return f"{begin} {joined} changed most: median divergence {most} nats{where}, {beside}."
 
 
 def _heads(both: BothStacks, summary: DriftSummary) -> Iterator[str | Link]:
@@ -86,8 +92,8 @@ def _heads(both: BothStacks, summary: DriftSummary) -> Iterator[str | Link]:
     for n, place in enumerate(descending(summary.value)[:NAMED]):
         yield ", " if n else ""
         yield head_link(HeadName(both.pair.a.name, *place))
-        ends = interval(float(summary.low[place]), float(summary.high[place]))
-        yield f" ({number(float(summary.value[place]))} nats{f' {ends}' if n == 0 and ends else ''})"
+        ends = nats_interval(float(summary.low[place]), float(summary.high[place]))
+        yield f" ({nats(float(summary.value[place]))} nats{f' {ends}' if n == 0 and ends else ''})"
     yield "."
 
 

@@ -9,11 +9,13 @@ import numpy as np
 from headbook.charts import Figure
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.driftsummary import DriftSummary, drift_summary
+from headbook.metrics import ids
 from headbook.pages.comparison.atlases import SideAtlas, side_atlases
 from headbook.pages.comparison.driftcharts import drift_curve, drift_map
 from headbook.pages.comparison.importance import importance_table
 from headbook.pages.comparison.lead import drift_lead, matched_lead
 from headbook.pages.comparison.losses import losses_text
+from headbook.pages.comparison.nats import nats, nats_interval
 from headbook.pages.comparison.types import TypeChanges, type_changes
 from headbook.pages.matched.page import MatchedPage
 from headbook.pages.matched.summary import matched_summary
@@ -25,11 +27,11 @@ from headbook.pages.parts.table import Content, Row, Table
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import descending
-from headbook.report.wording import MISSING, counted, interval, number, percent
+from headbook.report.wording import MISSING, counted, percent
 from headbook.study.sentencedata import HeadName
 
 MOST = 12  # heads that the table lists
-DEPTHS = ("sink_share", "relative_entropy", "attention_distance", "attention_to")
+DEPTHS = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE)
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,7 @@ def comparison_page(
         names=sides.names,
         same=sides.same_heads,
         models=_models(comparison),
-        sections=tuple(
-            _section(both, comparison, several=len(stacks) > 1) for both in stacks
-        ),
+        sections=tuple(_section(both, comparison, several=len(stacks) > 1) for both in stacks),
         depths=tuple(_depths(metrics)),
         metrics=tuple(_links(metrics)),
         losses=losses_text(comparison),
@@ -173,12 +173,12 @@ def _most(both: BothStacks, summary: DriftSummary) -> Table:
     rows = []
     for place in descending(summary.value)[:MOST]:
         cells: list[Content] = [
-            number(float(summary.value[place])),
-            interval(float(summary.low[place]), float(summary.high[place])),
-            *(number(float(each[place])) for _, each in beside),
+            nats(float(summary.value[place])),
+            nats_interval(float(summary.low[place]), float(summary.high[place])),
+            *(nats(float(each[place])) for _, each in beside),
         ]
         if part is not None:
-            cells.append(percent(float(part[place])))
+            cells.append(percent(max(float(part[place]), 0.0)))
         cells += [kind.name if (kind := each.get(place)) else MISSING for each in types]
         rows.append(Row(head_link(HeadName(both.pair.a.name, *place)), tuple(cells)))
     columns = ("Head", "divergence (nats)", "95 %", *(name for name, _ in beside))

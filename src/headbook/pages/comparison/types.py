@@ -38,8 +38,8 @@ def type_changes(both: BothStacks) -> TypeChanges | None:
         return None
     kinds = sorted({kind for pair in pairs for kind in pair})
     counts = np.zeros((len(kinds), len(kinds)), np.int64)
-    for one, other in pairs:
-        counts[kinds.index(one), kinds.index(other)] += 1
+    for pair in pairs:
+        counts[kinds.index(pair[0]), kinds.index(pair[1])] += 1
     rows = tuple(_rows(kinds, counts))
     names = both.names
     columns = (f"in {names[0]}", *kinds, "all")

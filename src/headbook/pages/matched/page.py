@@ -128,7 +128,7 @@ def _layers(both: BothStacks, found: MatchedHeads) -> Figure:
         "other_layer": np.tile([head.layer for head in found.b], len(found.a)),
         "value": found.similarity.reshape(-1),
     })  # fmt: skip
-    largest = rows.groupby(["layer", "other_layer"], as_index=False)["value"].max()
+    largest = rows.groupby(["layer", "other_layer"])["value"].max().reset_index()
     return layer_pairs(
         f"matched-{both.stack}-layers",
         f"The largest similarity of a head of each layer of {both.names[0]} (down) to a head of "

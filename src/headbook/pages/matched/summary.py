@@ -64,7 +64,8 @@ def _counterparts(both: BothStacks, found: MatchedHeads) -> str:
     return (
         f"Of {total} of {both.names[0]}, {there:,} have a counterpart in {both.names[1]}: a match "
         f"more alike than 95{THIN}% of heads are to those of random weights (similarity "
-        f"{number(matching.threshold)}). {_begun(mutual)} of them are each other's most similar head."
+        f"{number(matching.threshold)}). {_begun(mutual)} of them are each other's most similar "
+        "head."
     )
 
 

@@ -114,9 +114,7 @@ def _of(results: StackResults, metric: ComparedMetric, view: View, label: str) -
     return found.assign(depth=depths, view=str(view), label=metric.label(label))
 
 
-def _medians(
-    both: BothStacks, metric: ComparedMetric, view: View, labels: Sequence[str]
-) -> Table:
+def _medians(both: BothStacks, metric: ComparedMetric, view: View, labels: Sequence[str]) -> Table:
     rows = []
     for label in labels:
         one, other = (

@@ -11,15 +11,15 @@ from headbook.charts import Figure
 from headbook.charts.vega.pairs import difference_map, pair_points, side_maps
 from headbook.comparison.headdifferences import HeadDifferences
 from headbook.metrics.base import Chart
-from headbook.pages.metricpair.named import ComparedMetric
 from headbook.pages.metric.sections import DRAWN_DISTANCES, DRAWN_OFFSETS, MOST_DRAWN
+from headbook.pages.metricpair.named import ComparedMetric
 from headbook.pages.parts.both import BothStacks
 from headbook.pages.parts.cells import domain
 from headbook.pages.parts.groupvalues import difference_cell
-from headbook.pages.parts.table import Row, Table
+from headbook.pages.parts.table import Content, Row, Table
 from headbook.report.findings.finding import Parts, head_link
 from headbook.report.numbers.results import Estimate
-from headbook.report.wording import VIEWS, counted, head_name, number, p_text, small, unbroken
+from headbook.report.wording import VIEWS, counted, head_name, number, p_text, unbroken
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
@@ -116,9 +116,12 @@ def _summary(drawn: _Drawn) -> Parts:
     if not sure.any():
         return (f"No clear difference in any of {counted(total, 'head')}.",)
     place = _largest(np.where(sure, value, np.nan))[0]
-    name = small(int(sure.sum())).capitalize()
-    begin = f"{name} of {counted(total, 'head')} differ (p < 0.05 family-wise); most "
-    return (begin, head_link(HeadName(drawn.both.pair.a.name, *place)), f": {_stated(drawn, place)}.")
+    begin = f"Of {counted(total, 'head')}, {int(sure.sum()):,} differ (p < 0.05 family-wise); most "
+    return (
+        begin,
+        head_link(HeadName(drawn.both.pair.a.name, *place)),
+        f": {_stated(drawn, place)}.",
+    )
 
 
 def _short(drawn: _Drawn) -> str:
@@ -133,7 +136,9 @@ def _stated(drawn: _Drawn, place: tuple[int, int]) -> str:
     found, at, share = drawn.found, drawn.column, drawn.metric.share
     a, b = (number(float(side[*place, at]), share=share) for side in (found.a, found.b))
     cell = difference_cell(_estimate(found, place, at), share=share, behind="")
-    return f"{a} in {drawn.both.names[0]}, {b} in {drawn.both.names[1]}, {cell.text} {cell.interval}"
+    return (
+        f"{a} in {drawn.both.names[0]}, {b} in {drawn.both.names[1]}, {cell.text} {cell.interval}"
+    )
 
 
 def _figures(drawn: _Drawn, labels: Sequence[str]) -> tuple[Figure, ...]:
@@ -202,7 +207,7 @@ def _frame(drawn: _Drawn, labels: Sequence[str]) -> pd.DataFrame:
         there = ~np.isnan(found.value[..., at])
         layers, heads = np.nonzero(there)
         frame = pd.DataFrame({"layer": layers, "head": heads})
-        frame["name"] = [_name(drawn, place) for place in zip(layers, heads, strict=True)]
+        frame["name"] = [_name(drawn, place) for place in np.argwhere(there).tolist()]
         frame["view"], frame["label"] = column.view, drawn.metric.label(column.label)
         for part in ("a", "b", "value", "low", "high", "p", "supported"):
             frame[part] = getattr(found, part)[..., at][there]
@@ -210,8 +215,8 @@ def _frame(drawn: _Drawn, labels: Sequence[str]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _name(drawn: _Drawn, place: tuple[int, int]) -> str:
-    return head_name(HeadName(drawn.both.pair.a.name, int(place[0]), int(place[1])))
+def _name(drawn: _Drawn, place: Sequence[int]) -> str:
+    return head_name(HeadName(drawn.both.pair.a.name, *place))
 
 
 def _largest(values: Floats) -> list[tuple[int, int]]:
@@ -255,7 +260,7 @@ def _row_of(drawn: _Drawn, place: tuple[int, int], at: int) -> Row:
     found, share = drawn.found, drawn.metric.share
     value = _estimate(found, place, at)
     p = float(found.p[*place, at])
-    cells = (
+    cells: tuple[Content, ...] = (
         *(number(float(side[*place, at]), share=share) for side in (found.a, found.b)),
         difference_cell(value, share=share, behind=counted(value.sentences, "sentence")),
         p_text(p),
