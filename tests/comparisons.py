@@ -1,35 +1,17 @@
 """Sites of comparisons of tiny models: one against itself, changed, and another architecture."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from pathlib import Path
 
 import pytest
-import torch
-from transformers import AutoModel, AutoTokenizer
 
 import tiny
+from compared import ENDS, METRICS, OBJECTS, SUBJECTS, Compared, changed
 from headbook.collection.collect import collect
-from headbook.comparison.comparison import Comparison, compare
+from headbook.comparison.comparison import compare
 from headbook.site.comparisons.comparing import render_comparison
 from headbook.study.study import Study
-
-METRICS = "sink_share,attention_distance,attention_to,type_shares"
-CHANGED = 1  # layer whose queries are changed
-NOISE = 2.0
-SUBJECTS = ("The fisherman", "The old dog", "The small red bird", "The gardener")
-OBJECTS = ("the dog", "a bird", "the red house", "the water")
-ENDS = (".", " near the house.", " in the garden!")
-
-
-@dataclass(frozen=True)
-class Compared:
-    """A comparison and its site."""
-
-    found: Comparison
-    folder: Path
 
 
 @pytest.fixture(scope="session")
@@ -65,14 +47,3 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compar
         return Compared(found, place / f"site-{name}")
 
     return site
-
-
-def changed(source: Path, path: Path) -> None:
-    """Write a model with noise in the queries of one layer."""
-    model = AutoModel.from_pretrained(source)
-    generator = torch.Generator().manual_seed(1)
-    weight = model.encoder.layer[CHANGED].attention.self.query.weight
-    with torch.no_grad():
-        weight += NOISE * torch.randn(weight.shape, generator=generator)
-    model.save_pretrained(path)
-    AutoTokenizer.from_pretrained(source).save_pretrained(path)

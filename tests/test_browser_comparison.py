@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from browser import DARK, Open, background, sideways, violations
-from comparisons import Compared
+from compared import Compared
 
 pytest_plugins = ["comparisons", "windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from comparisons import CHANGED, Compared
+from compared import CHANGED, Compared
 from headbook.comparison.drift import PATTERN_DRIFT, SHUFFLED
 from headbook.comparison.driftsummary import drift_summary
 from headbook.comparison.headdifferences import HeadDifferences
@@ -21,6 +21,7 @@ from headbook.report.wording import head_name
 from headbook.site.bundle.onefile import document
 from headbook.site.bundle.pack import pack
 from headbook.study.sentencedata import HeadName
+from headbook.terms import View
 from pages import broken_links, html_of
 
 pytest_plugins = ["comparisons"]
@@ -167,9 +168,9 @@ def test_models_of_other_shapes_say_why_and_are_matched(compared: Make) -> None:
     assert f"{mutual} of {len(found.a)} heads are each other" in overview.replace("&#39;", "'")
     assert ("on the visible half" in matched) == found.cut
     distance = text_of(site.folder / "metrics" / "attention_distance.html")
-    assert "relative depth" in distance
+    assert "Relative depth is" in distance
     (both,) = both_stacks(site.found)
-    values = both.a.heads("attention_distance", both.a.view(both.a.by_id["attention_distance"]))
+    values = both.a.heads("attention_distance", View.RENORM)  # both models without their sinks
     assert f"{np.nanmedian(values.value):.2f}" in distance
 
 

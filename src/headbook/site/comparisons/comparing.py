@@ -176,7 +176,11 @@ class _Writer:
     def _write_manifest(self) -> None:
         sides = self.comparison.sides
         manifests = [json.loads(study.manifest.to_json()) for study in (sides.a, sides.b)]
-        table = {"models": dict(zip("ab", manifests, strict=True)), "names": sides.names}
+        table = {
+            "headbook": sides.a.manifest.headbook,
+            "models": dict(zip("ab", manifests, strict=True)),
+            "names": sides.names,
+        }
         text = json.dumps(table, sort_keys=True, indent=1)
         file = self.folder / "data" / "manifest.json"
         file.write_text(text + "\n", encoding="utf-8", newline="\n")
