@@ -19,6 +19,7 @@ import numpy as np
 
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.flips import LEVEL, family_wise
+from headbook.analysis.resampled import family_wise_above
 from headbook.cli.memory import keep_freed_memory
 from headbook.collection.costs import parameters_of
 from headbook.collection.removing import sample_of
@@ -30,7 +31,6 @@ from headbook.model.vocabulary.lens import Lens, read_lens
 from headbook.passes.ablation.effects import Ablator, Means
 from headbook.passes.ablation.importance import FULL, Importance, costs_of
 from headbook.passes.ablation.slopes import slopes
-from headbook.study.summaries.resampled import family_wise_above
 from headbook.terms import Replacement
 from headbook.text.batch import Batch
 from headbook.threads import torch_threads

@@ -7,6 +7,7 @@ import pytest
 
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.intervals import at_most
+from headbook.analysis.resampled import family_wise_above
 from headbook.study.importancetables import groups_table, importance_table
 from headbook.study.summaries import verdicts
 from headbook.study.summaries.removals import (
@@ -17,7 +18,6 @@ from headbook.study.summaries.removals import (
     RemovedSet,
     SetKind,
 )
-from headbook.study.summaries.resampled import family_wise_above
 from headbook.study.summaries.verdicts import Verdict, audit, can_go, head_effects, margin
 from headbook.terms import Target
 

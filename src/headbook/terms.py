@@ -28,6 +28,7 @@ RULES = (*HEAD_RULES, "punctuation", "even")
 HEADLINES = (
     "attention_distance", "relative_entropy", "sink_share", "attention_to", "dependency_alignment",
 )  # fmt: skip
+DROPPED = 0.9  # Vig & Belinkov, footnote 4: a row with more than this on the sink is noise
 MILLION = 1_000_000
 REACH = 32  # tokens from which on distances are counted together
 DISTANCES = ("all", *map(str, range(1, REACH)), f"{REACH}+")
@@ -178,6 +179,17 @@ class Target(StrEnum):
     """1 minus the cosine of a token's last states."""
     EMBEDDING = "embedding"
     """1 minus the cosine of a text's vectors."""
+
+
+class Heads(StrEnum):
+    """Which heads of two models are held against each other."""
+
+    AUTO = "auto"
+    """Those with the same number, where sizes and vocabulary agree; else matched ones."""
+    SAME = "same"
+    """Those with the same number."""
+    MATCHED = "matched"
+    """Those that attend most alike."""
 
 
 @dataclass(frozen=True)

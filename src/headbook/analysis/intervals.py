@@ -17,10 +17,10 @@ coverage was measured (`benchmarks/coverage.py`):
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, stdtrit
 
-from headbook.analysis.arithmetic import Floats, divide
+from headbook.analysis.arithmetic import Floats, Ints, divide
 from headbook.terms import Spread
 
 FEW = 10  # effective sentences that an interval needs; twice as many for classes of tokens
@@ -64,6 +64,25 @@ def widening(
     return found
 
 
+def enough(
+    behind: Floats, count: Floats | Ints, spread: ArrayLike = Spread.USUAL
+) -> NDArray[np.bool_]:
+    """Whether there is an interval at all.
+
+    Args:
+        behind: effective number of sentences.
+        count: of all that take part.
+    """
+    needed = np.where(np.equal(spread, Spread.CLASSES), 2 * FEW, FEW)
+    found: NDArray[np.bool_] = (behind >= needed) & (behind * UNEVEN >= count)
+    return found & np.not_equal(spread, Spread.FEW) & np.greater(count, 1)
+
+
+def reach_of(behind: Floats, level: float = 0.95) -> Floats:
+    """Standard errors on either side of a value: Student's t of the effective number."""
+    return np.asarray(stdtrit(np.maximum(behind - 1, 1), (1 + level) / 2), np.float64)
+
+
 def interval(
     total: Mapping[str, Floats],
     limits: Limits,
@@ -79,11 +98,9 @@ def interval(
     value, behind = divide(total["n"], total["d"]), effective(total)
     least, most = (np.broadcast_to(np.asarray(end, float), value.shape) for end in limits)
     above, below = np.isfinite(least), np.isfinite(most)
-    needed = np.where(np.equal(spread, Spread.CLASSES), 2 * FEW, FEW)
-    enough = (behind >= needed) & (behind * UNEVEN >= total["sentences"])
-    enough &= np.not_equal(spread, Spread.FEW) & (total["sentences"] > 1)
+    there = enough(behind, total["sentences"], spread)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        reach = np.asarray(stdtrit(np.maximum(behind - 1, 1), (1 + level) / 2), np.float64)
+        reach = reach_of(behind, level)
         error = np.sqrt(variance(total)) * widening(total, limits, spread)
         rare = np.equal(spread, Spread.RARE) | (total["present"] < SEEN)
         units = np.where(rare, behind, np.inf)
@@ -98,7 +115,7 @@ def interval(
             np.where(above & below, least + size * share, np.where(above, least + amount, other))
             for share, amount, other in ends
         )
-    return np.where(enough, low, np.nan), np.where(enough, high, np.nan)
+    return np.where(there, low, np.nan), np.where(there, high, np.nan)
 
 
 def _of_share(

@@ -14,9 +14,7 @@ import torch
 from headbook.attention.frame import Frame, Pairs, Scope
 from headbook.attention.maps import Maps
 from headbook.memo import Memo
-from headbook.terms import View
-
-DROPPED = 0.9  # Vig & Belinkov, footnote 4: a row with more than this on the sink is noise
+from headbook.terms import DROPPED, View
 
 
 class Strongest(NamedTuple):

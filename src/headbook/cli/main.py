@@ -5,11 +5,13 @@
 
 import logging
 import sys
+import tempfile
 import time
 import traceback
 import warnings
 import webbrowser
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
@@ -18,6 +20,14 @@ from rich.console import Console
 from typer.exceptions import TyperException
 
 from headbook import __version__
+from headbook.cli.comparing import (
+    COMPARING,
+    OPTIONS,
+    Compared,
+    formats_of,
+    heads_of,
+    studies_of,
+)
 from headbook.cli.console import Bar, Lines
 from headbook.cli.endings import (
     Patient,
@@ -47,6 +57,7 @@ from headbook.limits import check_room
 from headbook.listing import Kind
 from headbook.progress import Progress, Silent
 from headbook.resources import folder
+from headbook.terms import Heads
 
 if TYPE_CHECKING:
     from headbook.site.site import Summary
@@ -149,6 +160,35 @@ def figures_command(study: Path, only: list[str] | None, **options: Any) -> None
     _say(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
 
 
+@app.command(name="compare")
+@takes(OPTIONS, "given", Compared, *COMPARING)
+def compare_command(
+    given: list[str],
+    *,
+    models: tuple[str, str] | None,
+    dtypes: tuple[str, str] | None,
+    heads: str,
+    rounded: Path | None,
+    keep_studies: Path | None,
+    **options: Any,
+) -> None:
+    """Write the site of two models on the same sentences."""
+    start = time.monotonic()
+    config, kind, formats = _config(options), heads_of(heads), formats_of(dtypes)
+    checked_out(config, given, Kind.SITE)
+    if models is None:
+        studies: Sequence[Path] = studies_of(given)
+        summary = _compare(studies, kind, rounded, config)
+    else:
+        with _progress(config) as progress:
+            a, b, below = _collect_pair(given, config, models, formats, progress)
+        if keep_studies is not None:
+            a.save(keep_studies / "a", force=config.force)
+            b.save(keep_studies / "b", force=config.force)
+        summary = _compare((a, b), kind, rounded or below, config)
+    _finish(config, summary, start)
+
+
 @app.command()
 def metrics() -> None:
     """List every metric: id, unit and source."""
@@ -200,17 +240,64 @@ def _judge(config: Config, study: "Study") -> None:
 
 def _collect(inputs: list[str], config: Config, progress: Progress) -> "Study":
     """Import what runs models only when one is run."""
+    with _torch(config):
+        from headbook.collection.collect import collect as run  # noqa: PLC0415 - it loads torch
+
+        return run(inputs, config, progress=progress)
+
+
+@contextmanager
+def _torch(config: Config) -> Iterator[None]:
+    """Tune the process, which is ours here, for what runs models."""
     if not config.verbose:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
     from headbook.cli.memory import keep_freed_memory, nothing_collected  # noqa: PLC0415 - of no use without
 
-    keep_freed_memory()  # what follows tunes the process, which is ours here
+    keep_freed_memory()
     with nothing_collected():
-        from headbook.collection.collect import collect as run  # noqa: PLC0415 - it loads torch
+        import headbook.collection.collect  # noqa: F401, PLC0415 - it loads torch
         from headbook.threads import torch_threads  # noqa: PLC0415 - so does this
     with torch_threads():
-        return run(inputs, config, progress=progress)
+        yield
+
+
+def _collect_pair(
+    inputs: list[str],
+    config: Config,
+    models: tuple[str, str],
+    formats: tuple[str, str],
+    progress: Progress,
+) -> "tuple[Study, Study, Study | None]":
+    """Both studies, and the first model's in bfloat16 where that is another one."""
+    with _torch(config), tempfile.TemporaryDirectory() as folder:
+        from headbook.collection.comparing import collect_pair, collect_rounded  # noqa: PLC0415
+
+        pair = collect_pair(
+            inputs, config, models=models, dtypes=formats, folder=Path(folder), progress=progress
+        )
+        asked = formats[0] != "bfloat16"
+        return *pair, collect_rounded(inputs, config, models[0], progress) if asked else None
+
+
+def _compare(
+    studies: "Sequence[Study | Path]", heads: Heads, rounded: "Study | Path | None", config: Config
+) -> "Summary":
+    """Import what compares and draws only when it is wanted."""
+    from headbook.comparison.comparison import compare  # noqa: PLC0415 - see _render
+    from headbook.site.comparisons.comparing import render_comparison  # noqa: PLC0415
+    from headbook.study.study import Study  # noqa: PLC0415
+
+    assert config.out is not None
+    a, b, *below = (
+        Study.load(each) if isinstance(each, Path) else each
+        for each in (*studies, *([rounded] if rounded else []))
+    )
+    found = compare(a, b, heads, rounded=below[0] if below else None)
+    with _progress(config) as progress:
+        return render_comparison(
+            found, config.out, base_url=config.base_url, force=config.force, progress=progress
+        )
 
 
 def _render(study: "Study | Path", config: Config, progress: Progress) -> "Summary":

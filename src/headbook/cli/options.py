@@ -81,7 +81,7 @@ def _options(names: Sequence[str]) -> list[inspect.Parameter]:
     made = [_parameter(fields[name]) for name in names]
     text = "TOML file with any of these options; those given on the command line win."
     file = typer.Option("--config", "-c", help=text)
-    made.append(_keyword("config", Annotated[Path | None, file], None))
+    made.append(keyword("config", Annotated[Path | None, file], None))
     return made
 
 
@@ -92,15 +92,16 @@ def _parameter(field: "dataclasses.Field[Any]") -> inspect.Parameter:
     text = field.metadata["help"] + (f" [dim]\\[default: {default}][/dim]" if default else "")
     option = typer.Option(*names, help=text, show_default=False)
     if field.type is bool:
-        return _keyword(field.name, Annotated[bool, option], False)
+        return keyword(field.name, Annotated[bool, option], False)
     wanted: Any = field.type
-    return _keyword(field.name, Annotated[wanted | None, option], None)
+    return keyword(field.name, Annotated[wanted | None, option], None)
 
 
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """One option of a command that is no field of `Config`."""
     kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, kind, default=default, annotation=annotation)
 
 
-PACKING = (_keyword("anonymous", Nameless, False), _keyword("single_file", OneFile, False))
-ONLY = _keyword("only", Named, None)
+PACKING = (keyword("anonymous", Nameless, False), keyword("single_file", OneFile, False))
+ONLY = keyword("only", Named, None)

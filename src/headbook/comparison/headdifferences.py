@@ -4,8 +4,9 @@ From sums over the same sentences or buckets of sentences, pair by pair, so that
 hard for both models widens no interval (`headbook.analysis.paired`).
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from headbook.metrics import all_metrics
 from headbook.metrics.base import SampledMetric
 from headbook.study.importancetables import EFFECT
 from headbook.study.summaries.buckets import Buckets
+from headbook.study.summaries.columns import HeadColumn
 from headbook.study.summaries.finish import ABOUT
 from headbook.study.summaries.removals import Removals, RemovedSet, SetKind
 from headbook.study.summaries.sums import SampleSums
@@ -44,7 +46,7 @@ class HeadDifferences:
         low, high: ends of its 95 % interval; NaN where there is none.
         p: family-wise over all heads and labels of a metric and view; NaN without interval, 1
             where both models are exactly equal.
-        clusters: sentences, or buckets of sentences, behind it.
+        sentences: how many stand behind it, in the model where they are fewer.
     """
 
     columns: tuple[ComparedColumn, ...]
@@ -54,17 +56,21 @@ class HeadDifferences:
     low: Floats
     high: Floats
     p: Floats
-    clusters: Ints
+    sentences: Ints
 
     def column(self, metric: str, view: str = "", label: str = "") -> int | None:
         """Where a number stands; None where there is none."""
         wanted = ComparedColumn(metric, view, label)
         return self.columns.index(wanted) if wanted in self.columns else None
 
+    def named(self, columns: tuple[ComparedColumn, ...]) -> "HeadDifferences":
+        """The same numbers under other names."""
+        return replace(self, columns=columns)
+
     @classmethod
     def beside(cls, parts: "Sequence[HeadDifferences]") -> "HeadDifferences":
         """Several, column by column."""
-        names = ("a", "b", "value", "low", "high", "p", "clusters")
+        names = ("a", "b", "value", "low", "high", "p", "sentences")
         return cls(
             tuple(column for part in parts for column in part.columns),
             *(np.concatenate([getattr(part, name) for part in parts], -1) for name in names),
@@ -81,9 +87,7 @@ def head_differences(sides: Sides, pair: StackPair) -> HeadDifferences:
     return HeadDifferences.beside(parts)
 
 
-def compared(
-    columns: Sequence[ComparedColumn], a: ClusterSums, b: ClusterSums
-) -> HeadDifferences:
+def compared(columns: Sequence[ComparedColumn], a: ClusterSums, b: ClusterSums) -> HeadDifferences:
     """Differences of the columns of one metric and view, tested together.
 
     Args:
@@ -102,10 +106,22 @@ def _of_buckets(sides: Sides, stack: str) -> Iterator[HeadDifferences]:
     theirs = sides.b.corpus_sums.buckets.get(stack, ())
     for mine in sides.a.corpus_sums.buckets.get(stack, ()):
         for other in theirs:
-            yield from _of_two(mine, other)
+            yield from _of_two(mine, other, partial(_sentences, sides, stack))
 
 
-def _of_two(mine: Buckets, other: Buckets) -> Iterator[HeadDifferences]:
+def _sentences(sides: Sides, stack: str, columns: Sequence[HeadColumn]) -> Ints:
+    """Sentences behind the numbers of every head. *Shape:* ``(layer, head, column)``."""
+    found = []
+    for study in (sides.a, sides.b):
+        table = study.head_tables[stack]
+        places = {column: place for place, column in enumerate(table.columns)}
+        found.append(table.heads[..., [places[column] for column in columns]].sentences)
+    return np.minimum(*found)
+
+
+def _of_two(
+    mine: Buckets, other: Buckets, sentences: Callable[[Sequence[HeadColumn]], Ints]
+) -> Iterator[HeadDifferences]:
     places = {column: place for place, column in enumerate(other.columns)}
     both = [column for column in mine.columns if column in places]
     if not both or mine.once != other.once:
@@ -119,7 +135,8 @@ def _of_two(mine: Buckets, other: Buckets) -> Iterator[HeadDifferences]:
             _some(part, keys, [part.columns.index(column) for column in columns])
             for part in (one, another)
         ]
-        yield compared([ComparedColumn(metric, str(view), c.label) for c in columns], *sums)
+        names = [ComparedColumn(metric, str(view), column.label) for column in columns]
+        yield replace(compared(names, *sums), sentences=sentences(columns))
 
 
 def _some(part: Buckets, keys: Ints, at: Sequence[int]) -> ClusterSums:
@@ -140,23 +157,22 @@ def _of_samples(sides: Sides, stack: str) -> Iterator[HeadDifferences]:
     for name, view, _ in mine.columns:
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
-        sums = [_finished(each, at, metric, str(view)) for each, at in zip((mine, theirs), rows, strict=True)]
+        sums = [
+            _finished(each, at, metric, str(view))
+            for each, at in zip((mine, theirs), rows, strict=True)
+        ]
         if sums[0] is not None and sums[1] is not None:
             columns = [ComparedColumn(name, str(view), label) for label in metric.labels]
             yield compared(columns, sums[0], sums[1])
 
 
-def _shared(
-    mine: NDArray[np.uint64], theirs: NDArray[np.uint64]
-) -> tuple[Ints, Ints]:
+def _shared(mine: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> tuple[Ints, Ints]:
     """Places of the sentences that two samples share, in one order; equal ones once."""
     _, one, other = np.intersect1d(mine, theirs, return_indices=True)
     return one, other
 
 
-def _finished(
-    sums: SampleSums, rows: Ints, metric: SampledMetric, view: str
-) -> ClusterSums | None:
+def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) -> ClusterSums | None:
     """A sampled metric of every sentence; None where it was not taken."""
     start = 0
     for name, its_view, width in sums.columns:

@@ -6,7 +6,6 @@ same shape and read the same tokens; else they have to be matched.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
@@ -15,20 +14,9 @@ from headbook.study.manifest import ModelFacts
 from headbook.study.mapsample import MappedSentence
 from headbook.study.study import Study
 from headbook.study.summaries.buckets import NAMED, Texts
-from headbook.terms import Stack
+from headbook.terms import Heads, Stack
 
 FEW = 5  # sentences that differ which are named
-
-
-class Heads(StrEnum):
-    """Which heads of two models are held against each other."""
-
-    AUTO = "auto"
-    """Those with the same number, where sizes and vocabulary agree; else matched ones."""
-    SAME = "same"
-    """Those with the same number."""
-    MATCHED = "matched"
-    """Those that attend most alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +71,9 @@ class Sides:
         yield from ((mine[key], theirs[key]) for key in sorted(mine.keys() & theirs.keys()))
 
 
-def sides(a: Study, b: Study, heads: Heads = Heads.AUTO, names: tuple[str, str] = ("", "")) -> Sides:
+def sides(
+    a: Study, b: Study, heads: Heads = Heads.AUTO, names: tuple[str, str] = ("", "")
+) -> Sides:
     """Two studies ready to be compared.
 
     Args:

@@ -46,12 +46,11 @@ from headbook.progress import Progress, Silent
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.results import results as results_of
 from headbook.report.wording import written
-from headbook.resources import folder as resource_folder
 from headbook.site import export, publish, scripts
+from headbook.site.assets import write_assets, write_runtime
 from headbook.site.detail import TOKEN_TABLES, Detail, fitted
 from headbook.site.pagewriter import PageWriter, figures_of
 from headbook.site.parallel import Shares, cores
-from headbook.site.stylesheet import bare, colour_rules, compact, size_rules
 from headbook.study.study import Study
 
 TEXTS = ("CITATION.cff", "references.bib", "README.txt")
@@ -174,7 +173,7 @@ class _Writer:
         self._copy_assets()
         (self.folder / "data" / "charts").mkdir(parents=True)
         paths = [self._write_overview()]  # first, for whoever waits
-        self._write_runtime()
+        write_runtime(self.folder)
         left_out = self._write_data(without)
         figures = self._write_exported()
         self.progress.stage("pages", self._expected)
@@ -272,24 +271,10 @@ class _Writer:
         yield missing_page()
 
     def _copy_assets(self) -> None:
-        assets = self.folder / "assets"
-        assets.mkdir()
-        for file in export.walk(resource_folder("templates") / "assets"):
-            shutil.copy(file, assets)  # copytree would hide why one of them failed
-        for file in assets.glob("*.js"):
-            text = bare(file.read_text(encoding="utf-8"))
-            file.write_text(text, encoding="utf-8", newline="\n")
-        style = assets / "site.css"
         most = max(n for s in self.study.manifest.stacks for n in (s.n_layers, s.n_heads))
-        rules = compact(style.read_text(encoding="utf-8")), *colour_rules(), *size_rules(most)
-        style.write_text("".join(rules), encoding="utf-8", newline="\n")
+        write_assets(self.folder, most)
         if self._preview[0]:
             (self.folder / publish.PREVIEW).write_bytes(self._preview[0])
-
-    def _write_runtime(self) -> None:
-        """What draws live charts; pages load it when a reader asks for one."""
-        file = self.folder / "assets" / "vega.js"
-        file.write_text(charts.runtime(), encoding="utf-8", newline="\n")
 
     def _write_data(self, without: Collection[str]) -> list[str]:
         data = self.folder / "data"

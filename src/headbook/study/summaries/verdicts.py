@@ -17,8 +17,8 @@ from headbook.analysis.accumulators import ANYTHING, Ratios
 from headbook.analysis.arithmetic import NOTHING, Floats, Ints, divide
 from headbook.analysis.flips import LEVEL
 from headbook.analysis.intervals import Limits, at_most
+from headbook.analysis.resampled import family_wise_above
 from headbook.study.summaries.removals import Chosen, Removals, SetKind
-from headbook.study.summaries.resampled import family_wise_above
 from headbook.terms import Replacement, Target
 
 ATTRIBUTION = "attribution_estimate"

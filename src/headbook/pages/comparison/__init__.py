@@ -1,0 +1,1 @@
+"""The overview of two models side by side."""

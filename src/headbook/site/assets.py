@@ -1,0 +1,33 @@
+"""Style, scripts and what draws live charts: the same files in every site."""
+
+import shutil
+from pathlib import Path
+
+from headbook import charts
+from headbook.resources import folder as resource_folder
+from headbook.site import export
+from headbook.site.stylesheet import bare, colour_rules, compact, size_rules
+
+
+def write_assets(folder: Path, most: int) -> None:
+    """Write style and scripts into a site.
+
+    Args:
+        most: layers, or heads of a layer, of the largest table of tiles.
+    """
+    assets = folder / "assets"
+    assets.mkdir()
+    for file in export.walk(resource_folder("templates") / "assets"):
+        shutil.copy(file, assets)  # copytree would hide why one of them failed
+    for file in assets.glob("*.js"):
+        text = bare(file.read_text(encoding="utf-8"))
+        file.write_text(text, encoding="utf-8", newline="\n")
+    style = assets / "site.css"
+    rules = compact(style.read_text(encoding="utf-8")), *colour_rules(), *size_rules(most)
+    style.write_text("".join(rules), encoding="utf-8", newline="\n")
+
+
+def write_runtime(folder: Path) -> None:
+    """Write what draws live charts; pages load it when a reader asks for one."""
+    file = folder / "assets" / "vega.js"
+    file.write_text(charts.runtime(), encoding="utf-8", newline="\n")

@@ -1,0 +1,1 @@
+"""Sites of several models: two side by side, or the checkpoints of one."""

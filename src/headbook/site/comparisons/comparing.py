@@ -1,0 +1,126 @@
+"""From the comparison of two models to a folder of pages."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from headbook import charts
+from headbook.comparison.comparison import Comparison
+from headbook.folders import check_replaceable, written_whole
+from headbook.limits import check_room
+from headbook.listing import Kind, Listing
+from headbook.pages.comparison.page import comparison_page
+from headbook.pages.missing.page import missing_page
+from headbook.pages.parts.menu import Entry
+from headbook.pages.parts.page import Page
+from headbook.progress import Progress, Silent
+from headbook.site import export, publish
+from headbook.site.assets import write_assets, write_runtime
+from headbook.site.comparisons.frame import DATA, data_page, facts, page_writer, write_tables
+from headbook.site.export import METRIC, PLACE, Table
+from headbook.site.pagewriter import PageWriter, figures_of
+from headbook.site.site import Summary
+
+MENU: tuple[Entry, ...] = (("index.html", "Overview"), DATA)
+DIFFERENCES = Table(
+    "What every number of every head is in both models, and how they differ: pairs of the same "
+    "sentences, the second model minus the first.",
+    PLACE
+    | {"head": "counted from 0"}
+    | METRIC
+    | {
+        "a": "value in the first model; empty where a number is of both",
+        "b": "value in the second model",
+        "difference": "b minus a; of pattern_drift how far the attention of both is apart, in nats",
+        "low": "lower end of the 95 % confidence interval of the difference; paired by sentence",
+        "high": "upper end",
+        "p": "two-sided, family-wise over all heads and labels of a metric and view; 1 where both "
+        "models are exactly equal, empty where there is no interval",
+        "sentences": "sentences behind it, in the model where they are fewer",
+    },
+)
+
+
+def render_comparison(
+    comparison: Comparison,
+    out: str | Path,
+    *,
+    base_url: str | None = None,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> Summary:
+    """Write the site of a comparison; the same comparison gives the same bytes every time.
+
+    Raises:
+        OutputError: ``out`` may not be replaced or written.
+        ResourceError: the process may not use enough memory.
+    """
+    base = publish.base(base_url)
+    names = [name for name, _ in publish.web_files(base, ())]
+    check_replaceable(Path(out), Kind.SITE, force=force, names=names)
+    check_room()
+    with written_whole(Path(out), Kind.SITE, force=force) as draft, charts.unchecked():
+        pages = _Writer(comparison, draft, base, progress or Silent()).write()
+        Listing.write(draft, Kind.SITE)
+        sizes = export.sizes(draft)
+    return Summary(Path(out) / "index.html", pages, sum(sizes.values()))
+
+
+@dataclass
+class _Writer:
+    """One site while it is being written."""
+
+    comparison: Comparison
+    folder: Path
+    base: str
+    progress: Progress
+
+    def write(self) -> int:
+        """Write every file; returns the number of pages."""
+        studies = self.comparison.sides.a, self.comparison.sides.b
+        stacks = [stack for study in studies for stack in study.manifest.stacks]
+        write_assets(self.folder, max(n for s in stacks for n in (s.n_layers, s.n_heads)))
+        write_runtime(self.folder)
+        (self.folder / "data" / "charts").mkdir(parents=True)
+        (self.folder / "figures").mkdir()
+        self._write_manifest()
+        paths, figures = [], 0
+        for page in self._pages():
+            for figure in figures_of(page):
+                export.write_figure(figure, self.folder / "figures", columns=False)
+                figures += 1
+            self._page_writer.page(page)
+            paths.append(page.path)
+        page = data_page(self._write_tables(), figures)
+        self._page_writer.page(page)
+        paths.append(page.path)
+        for name, text in publish.web_files(self.base, paths):
+            self._page_writer.text(name, text)
+        (self.folder / ".nojekyll").touch()
+        return len(paths)
+
+    def _pages(self) -> Iterator[Page]:
+        yield comparison_page(self.comparison)
+        yield missing_page()
+
+    @cached_property
+    def _page_writer(self) -> PageWriter:
+        sides = self.comparison.sides
+        title = f"{sides.names[0]} and {sides.names[1]}"
+        manifest = sides.a.manifest
+        return page_writer(self.folder, self.base, facts(title, title, manifest), manifest, MENU)
+
+    def _write_tables(self) -> list[Any]:
+        tables = {"differences": (self.comparison.differences, DIFFERENCES)}
+        return write_tables(self.folder, tables)
+
+    def _write_manifest(self) -> None:
+        sides = self.comparison.sides
+        manifests = [json.loads(study.manifest.to_json()) for study in (sides.a, sides.b)]
+        table = {"models": dict(zip("ab", manifests, strict=True)), "names": sides.names}
+        text = json.dumps(table, sort_keys=True, indent=1)
+        file = self.folder / "data" / "manifest.json"
+        file.write_text(text + "\n", encoding="utf-8", newline="\n")

@@ -1,0 +1,29 @@
+"""Attention of two models on the same sentences, number by number."""
+
+import math
+from collections.abc import Sequence
+
+Row = Sequence[float]
+Map = Sequence[Row]
+
+
+def divergence(p: Row, q: Row) -> float:
+    """Jensen-Shannon divergence of two rows, in nats."""
+    total = 0.0
+    for a, b in zip(p, q, strict=True):
+        m = (a + b) / 2
+        total += a * math.log(a / m) / 2 if a > 0 else 0
+        total += b * math.log(b / m) / 2 if b > 0 else 0
+    return total
+
+
+def affinity(p: Row, q: Row) -> float:
+    """Bhattacharyya's coefficient of two rows."""
+    return sum(math.sqrt(a * b) for a, b in zip(p, q, strict=True))
+
+
+def cosine(one: Map, other: Map) -> float:
+    """Cosine of two maps as vectors."""
+    pairs = [(a, b) for p, q in zip(one, other, strict=True) for a, b in zip(p, q, strict=True)]
+    sizes = (math.sqrt(sum(pair[k] ** 2 for pair in pairs)) for k in range(2))
+    return sum(a * b for a, b in pairs) / math.prod(sizes)

@@ -1,0 +1,52 @@
+"""Two models on the same sentences, number by number."""
+
+import math
+from collections.abc import Sequence
+
+Numbers = Sequence[float]
+
+
+def residuals(n_a: Numbers, d_a: Numbers, n_b: Numbers, d_b: Numbers) -> list[float]:
+    """The e of the clusters that take part in either model."""
+    part = [k for k in range(len(n_a)) if d_a[k] > 0 or d_b[k] > 0]
+    r_a, r_b = sum(n_a) / sum(d_a), sum(n_b) / sum(d_b)
+    mean_a, mean_b = sum(d_a) / len(part), sum(d_b) / len(part)
+    return [(n_b[k] - r_b * d_b[k]) / mean_b - (n_a[k] - r_a * d_a[k]) / mean_a for k in part]
+
+
+def variance(n_a: Numbers, d_a: Numbers, n_b: Numbers, d_b: Numbers) -> float:
+    """Variance of R_B - R_A."""
+    e = residuals(n_a, d_a, n_b, d_b)
+    return len(e) / (len(e) - 1) * math.fsum(x * x for x in e) / len(e) ** 2
+
+
+def kish(weights: Numbers) -> float:
+    """The effective number of clusters."""
+    return sum(weights) ** 2 / sum(w * w for w in weights)
+
+
+def family_wise(changes: Sequence[Numbers], sums: Numbers, drawn: Sequence[Numbers]) -> list[float]:
+    """Two-sided p by the largest Student's t of each draw.
+
+    Args:
+        changes: of each head, what each cluster adds; they add up to 0.
+        sums: observed, of each head.
+        drawn: of each draw, how often it has each cluster.
+    """
+    n = len(changes[0])
+
+    def t(total: float, squares: float) -> float:
+        return abs(total) / math.sqrt(n / (n - 1) * (squares - total**2 / n))
+
+    observed = [
+        t(s, sum((u + s / n) ** 2 for u in us)) for us, s in zip(changes, sums, strict=True)
+    ]
+    largest = []
+    for weights in drawn:
+        sizes = []
+        for us in changes:
+            total = sum(w * u for w, u in zip(weights, us, strict=True))
+            squares = sum(w * u * u for w, u in zip(weights, us, strict=True))
+            sizes.append(t(total, squares))
+        largest.append(max(sizes))
+    return [(1 + sum(m >= o for m in largest)) / (1 + len(largest)) for o in observed]
