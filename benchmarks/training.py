@@ -5,7 +5,7 @@ Usage: python benchmarks/training.py OUT [--steps 1600] [--seed 0]
 From random weights, on rows of random tokens that are repeated, and on the sample sentences. Heads
 of the first layer learn to attend to the previous token; then, within a few hundred steps, a head
 of the second learns to continue what stood before: an induction head. OUT gets a folder for each
-checkpoint, `step-0` and powers of two up to the last step, each a model that Headbook reads. It
+checkpoint, `step-0` and ever larger steps up to the last, each a model that Headbook reads. It
 takes about a minute on two cores.
 """
 
@@ -37,7 +37,7 @@ def train(out: Path, steps: int = STEPS, seed: int = SEED) -> list[int]:
     """Train, and write the checkpoints.
 
     Returns:
-        Their steps: 0, powers of two from 8 on, and the last.
+        Their steps.
     """
     torch.manual_seed(seed)
     logging.disable_progress_bar()
@@ -66,9 +66,11 @@ def train(out: Path, steps: int = STEPS, seed: int = SEED) -> list[int]:
 
 
 def checkpoints(steps: int) -> list[int]:
-    """The steps at which weights are kept."""
-    powers = [2**power for power in range(3, steps.bit_length())]
-    return sorted({0, *(power for power in powers if power < steps), steps})
+    """The steps at which weights are kept: 0, powers of two, from 256 on of its root, the last."""
+    spread = [2**power for power in range(4, 8)] + [
+        round(2 ** (half / 2)) for half in range(16, 64)
+    ]
+    return [0, *(step for step in spread if step < 0.9 * steps), steps]
 
 
 def configuration(vocabulary: int) -> LlamaConfig:
