@@ -154,7 +154,14 @@ class Film:
     def types(self) -> pd.DataFrame:
         """A row for the type of each head at each step; columns as in ``types.csv``."""
         rows = [
-            (step, each.name, stack, *place, found.family if found else "", found.name if found else "")
+            (
+                step,
+                each.name,
+                stack,
+                *place,
+                found.family if found else "",
+                found.name if found else "",
+            )
             for step, each in zip(self.steps.tolist(), self.frames, strict=True)
             for stack, part in each.stacks.items()
             for place, found in part.types.items()
