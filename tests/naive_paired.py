@@ -3,10 +3,10 @@
 import math
 from collections.abc import Sequence
 
-Numbers = Sequence[float]
+Sums = Sequence[float]
 
 
-def residuals(n_a: Numbers, d_a: Numbers, n_b: Numbers, d_b: Numbers) -> list[float]:
+def residuals(n_a: Sums, d_a: Sums, n_b: Sums, d_b: Sums) -> list[float]:
     """The e of the clusters that take part in either model."""
     part = [k for k in range(len(n_a)) if d_a[k] > 0 or d_b[k] > 0]
     r_a, r_b = sum(n_a) / sum(d_a), sum(n_b) / sum(d_b)
@@ -14,18 +14,18 @@ def residuals(n_a: Numbers, d_a: Numbers, n_b: Numbers, d_b: Numbers) -> list[fl
     return [(n_b[k] - r_b * d_b[k]) / mean_b - (n_a[k] - r_a * d_a[k]) / mean_a for k in part]
 
 
-def variance(n_a: Numbers, d_a: Numbers, n_b: Numbers, d_b: Numbers) -> float:
+def variance(n_a: Sums, d_a: Sums, n_b: Sums, d_b: Sums) -> float:
     """Variance of R_B - R_A."""
     e = residuals(n_a, d_a, n_b, d_b)
     return len(e) / (len(e) - 1) * math.fsum(x * x for x in e) / len(e) ** 2
 
 
-def kish(weights: Numbers) -> float:
+def kish(weights: Sums) -> float:
     """The effective number of clusters."""
     return sum(weights) ** 2 / sum(w * w for w in weights)
 
 
-def family_wise(changes: Sequence[Numbers], sums: Numbers, drawn: Sequence[Numbers]) -> list[float]:
+def family_wise(changes: Sequence[Sums], sums: Sums, drawn: Sequence[Sums]) -> list[float]:
     """Two-sided p by the largest Student's t of each draw.
 
     Args:

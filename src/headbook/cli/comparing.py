@@ -50,6 +50,15 @@ Rounded = Annotated[
         help="The first model's study in bfloat16: what rounding alone does, as a floor.",
     ),
 ]
+Null = Annotated[
+    Path | None,
+    typer.Option(
+        "--null",
+        metavar="STUDY",
+        help="The second model's study with random weights: how alike heads are that learned "
+        "nothing, which decides whether a head has a counterpart.",
+    ),
+]
 Kept = Annotated[
     Path | None,
     typer.Option(
@@ -61,6 +70,7 @@ COMPARING: tuple[Parameter, ...] = (
     keyword("dtypes", Formats, None),
     keyword("heads", Correspondence, "auto"),
     keyword("rounded", Rounded, None),
+    keyword("null", Null, None),
     keyword("keep_studies", Kept, None),
 )
 

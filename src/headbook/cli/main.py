@@ -4,6 +4,7 @@
 """
 
 import logging
+import os
 import sys
 import tempfile
 import time
@@ -169,6 +170,7 @@ def compare_command(
     dtypes: tuple[str, str] | None,
     heads: str,
     rounded: Path | None,
+    null: Path | None,
     keep_studies: Path | None,
     **options: Any,
 ) -> None:
@@ -177,16 +179,14 @@ def compare_command(
     config, kind, formats = _config(options), heads_of(heads), formats_of(dtypes)
     checked_out(config, given, Kind.SITE)
     if models is None:
-        studies: Sequence[Path] = studies_of(given)
-        summary = _compare(studies, kind, rounded, config)
+        studies: Sequence[Study | Path | None] = (*studies_of(given), rounded, null)
     else:
         with _progress(config) as progress:
-            a, b, below = _collect_pair(given, config, models, formats, progress)
+            studies = _collect_pair(given, config, models, formats, progress)
         if keep_studies is not None:
-            a.save(keep_studies / "a", force=config.force)
-            b.save(keep_studies / "b", force=config.force)
-        summary = _compare((a, b), kind, rounded or below, config)
-    _finish(config, summary, start)
+            for name, study in zip("ab", studies, strict=False):
+                cast("Study", study).save(keep_studies / name, force=config.force)
+    _finish(config, _compare(studies, kind, config), start)
 
 
 @app.command()
@@ -268,32 +268,28 @@ def _collect_pair(
     models: tuple[str, str],
     formats: tuple[str, str],
     progress: Progress,
-) -> "tuple[Study, Study, Study | None]":
-    """Both studies, and the first model's in bfloat16 where that is another one."""
+) -> "tuple[Study | None, ...]":
+    """Both studies, the first model's in bfloat16, and the second's with random weights."""
     with _torch(config), tempfile.TemporaryDirectory() as folder:
-        from headbook.collection.comparing import collect_pair, collect_rounded  # noqa: PLC0415
+        from headbook.collection.comparing import collect_pair  # noqa: PLC0415 - it loads torch
 
-        pair = collect_pair(
+        return collect_pair(
             inputs, config, models=models, dtypes=formats, folder=Path(folder), progress=progress
         )
-        asked = formats[0] != "bfloat16"
-        return *pair, collect_rounded(inputs, config, models[0], progress) if asked else None
 
 
-def _compare(
-    studies: "Sequence[Study | Path]", heads: Heads, rounded: "Study | Path | None", config: Config
-) -> "Summary":
+def _compare(studies: "Sequence[Study | Path | None]", heads: Heads, config: Config) -> "Summary":
     """Import what compares and draws only when it is wanted."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads only wait: systems are small
     from headbook.comparison.comparison import compare  # noqa: PLC0415 - see _render
     from headbook.site.comparisons.comparing import render_comparison  # noqa: PLC0415
     from headbook.study.study import Study  # noqa: PLC0415
 
     assert config.out is not None
-    a, b, *below = (
-        Study.load(each) if isinstance(each, Path) else each
-        for each in (*studies, *([rounded] if rounded else []))
-    )
-    found = compare(a, b, heads, rounded=below[0] if below else None)
+    a, b, rounded, null = (Study.load(each) if isinstance(each, Path) else each for each in studies)
+    assert a is not None
+    assert b is not None
+    found = compare(a, b, heads, rounded=rounded, null=null)
     with _progress(config) as progress:
         return render_comparison(
             found, config.out, base_url=config.base_url, force=config.force, progress=progress

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from headbook.collection.collect import collect
 from headbook.config import Config
@@ -12,6 +13,21 @@ from headbook.study.study import Study
 
 UNTRAINED = "untrained"  # instead of a second model: the first one's shape with random weights
 FEW = "attention_distance"  # enough to keep maps, which is all that a floor takes
+ROUNDED = "bfloat16"
+
+
+class Collected(NamedTuple):
+    """Two studies, and the maps of two more.
+
+    Attributes:
+        rounded: the first model in bfloat16; None where it is in that format already.
+        null: the second with random weights; None where it has them already.
+    """
+
+    a: Study
+    b: Study
+    rounded: Study | None
+    null: Study | None
 
 
 def collect_pair(
@@ -22,8 +38,8 @@ def collect_pair(
     dtypes: tuple[str, str],
     folder: Path,
     progress: Progress | None = None,
-) -> tuple[Study, Study]:
-    """Run two models over the same sentences.
+) -> Collected:
+    """Run two models over the same sentences, and what tells how much a difference means.
 
     Args:
         models: names as for `headbook.collect`; the second may be `UNTRAINED`.
@@ -37,18 +53,25 @@ def collect_pair(
         collect(inputs, replace(config, model=model, dtype=dtype), progress=progress)
         for model, dtype in zip((models[0], second), dtypes, strict=True)
     )
-    return one, other
+    rounded = null = None
+    if dtypes[0] != ROUNDED:
+        rounded = collect_maps(inputs, config, models[0], ROUNDED, progress)
+    if models[1] != UNTRAINED:
+        twin = str(write_untrained(second, config, folder))
+        null = collect_maps(inputs, config, twin, dtypes[1], progress)
+    return Collected(one, other, rounded, null)
 
 
-def collect_rounded(
+def collect_maps(
     inputs: Sequence[str | Path],
     config: Config,
     model: str,
+    dtype: str,
     progress: Progress | None = None,
 ) -> Study:
-    """A model in bfloat16 on the same sentences: its maps, which show what rounding does."""
+    """Little more than a model's maps: to tell what rounding or random weights do."""
     few = replace(
-        config, model=model, dtype="bfloat16", metrics=FEW, importance="off", sentence_pages="0",
+        config, model=model, dtype=dtype, metrics=FEW, importance="off", sentence_pages="0",
         control="none",
     )  # fmt: skip
     return collect(inputs, few, progress=progress)

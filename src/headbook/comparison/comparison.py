@@ -1,13 +1,16 @@
 """A whole comparison: everything that two studies of the same sentences say of each other."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from headbook.analysis.matching import NONE
 from headbook.comparison.drift import drifts, floor
 from headbook.comparison.headdifferences import HeadDifferences, head_differences
+from headbook.comparison.matched import MatchedHeads, matched_heads
 from headbook.comparison.sides import Sides, StackPair, sides
 from headbook.study.study import Study
 from headbook.terms import Heads
@@ -16,6 +19,11 @@ DIFFERENCES = (
     "stack", "layer", "head", "metric", "view", "label", "a", "b", "difference", "low", "high",
     "p", "sentences",
 )  # fmt: skip
+MATCHING = (
+    "stack", "layer", "head", "other_layer", "other_head", "similarity", "counterpart", "mutual",
+    "best_layer", "best_head", "margin", "sentences",
+)  # fmt: skip
+ALIKE = ("stack", "layer", "head", "other_layer", "other_head", "similarity")
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +34,12 @@ class Comparison:
         sides: the studies, and whether heads correspond by their numbers.
         heads: differences of corresponding heads, by the name of the pair of stacks; empty where
             heads do not correspond.
+        matched: which heads attend alike, by the same name; not of cross-attention.
     """
 
     sides: Sides
     heads: Mapping[str, HeadDifferences] = field(default_factory=dict)
+    matched: Mapping[str, MatchedHeads] = field(default_factory=dict)
 
     @property
     def differences(self) -> pd.DataFrame:
@@ -40,6 +50,18 @@ class Comparison:
             pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*DIFFERENCES])
         )
 
+    @property
+    def matching(self) -> pd.DataFrame:
+        """A row for each head of the first model; columns as in ``matching.csv``."""
+        rows = [row for stack, found in self.matched.items() for row in _matching(stack, found)]
+        return pd.DataFrame(rows, columns=[*MATCHING])
+
+    @property
+    def similarity(self) -> pd.DataFrame:
+        """A row for every two heads of both models; columns as in ``head_similarity.csv``."""
+        frames = [_similarity(stack, found) for stack, found in self.matched.items()]
+        return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*ALIKE])
+
 
 def compare(
     a: Study,
@@ -48,6 +70,7 @@ def compare(
     *,
     names: tuple[str, str] = ("", ""),
     rounded: Study | None = None,
+    null: Study | None = None,
 ) -> Comparison:
     """Compare two studies of the same sentences; differences are what ``b`` has more.
 
@@ -55,16 +78,23 @@ def compare(
         heads: which heads are held against each other.
         names: what pages call the models; by default their own names.
         rounded: the first model in bfloat16, for what rounding alone does.
+        null: the second model with random weights, for how alike heads are that learned nothing.
 
     Raises:
         StudyError: the studies are of different sentences, or heads do not correspond although
             that was asked for.
     """
     both = sides(a, b, heads, names)
+    nothing = sides(a, null) if null is not None else None
+    matched = {
+        pair.name: matched_heads(both, pair, nothing)
+        for pair in both.stacks
+        if not (pair.a.crosses or pair.b.crosses)
+    }
     if not both.same_heads:
-        return Comparison(both)
+        return Comparison(both, matched=matched)
     below = sides(a, rounded, Heads.SAME) if rounded is not None else None
-    return Comparison(both, {pair.name: _heads(both, pair, below) for pair in both.stacks})
+    return Comparison(both, {pair.name: _heads(both, pair, below) for pair in both.stacks}, matched)
 
 
 def _heads(both: Sides, pair: StackPair, below: Sides | None) -> HeadDifferences:
@@ -95,3 +125,35 @@ def _rows(pair: StackPair, found: HeadDifferences) -> pd.DataFrame:
         frame[name] = part[present].reshape(-1)
     table = pd.DataFrame(frame)[[*DIFFERENCES]]
     return table[table["difference"].notna()].reset_index(drop=True)
+
+
+def _matching(stack: str, found: MatchedHeads) -> Iterator[dict[str, Any]]:
+    """Each head of the first model with the one it is matched with."""
+    matched = found.matching
+    for place, head in enumerate(found.a):
+        partner, best = (
+            None if number == NONE else found.b[number]
+            for number in (matched.partner[place], matched.best[place])
+        )
+        yield {
+            "stack": stack, "layer": head.layer, "head": head.head,
+            "other_layer": partner and partner.layer, "other_head": partner and partner.head,
+            "similarity": matched.similarity[place],
+            "counterpart": bool(matched.counterpart[place]) if found.tested else None,
+            "mutual": bool(matched.mutual[place]),
+            "best_layer": best and best.layer, "best_head": best and best.head,
+            "margin": matched.margin[place], "sentences": found.sentences,
+        }  # fmt: skip
+
+
+def _similarity(stack: str, found: MatchedHeads) -> pd.DataFrame:
+    """Every two heads."""
+    sizes = len(found.a), len(found.b)
+    return pd.DataFrame({
+        "stack": stack,
+        "layer": np.repeat([head.layer for head in found.a], sizes[1]),
+        "head": np.repeat([head.head for head in found.a], sizes[1]),
+        "other_layer": np.tile([head.layer for head in found.b], sizes[0]),
+        "other_head": np.tile([head.head for head in found.b], sizes[0]),
+        "similarity": found.similarity.reshape(-1),
+    })  # fmt: skip

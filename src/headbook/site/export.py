@@ -25,8 +25,6 @@ from headbook.terms import Side
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
 # The same of the most used.
 UNCOMPRESSED_ONES = dict.fromkeys(("heads", "layers", "differences"), 5_000_000)
-    ("heads", "layers", "differences"), 5_000_000
-)  # the same of the most used
 LEVEL = 12  # of compression: a seventh of the time of 19, a hundredth more bytes
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
 DIGITS = 7  # of numbers in CSV files; Parquet has them exactly

@@ -42,6 +42,31 @@ DIFFERENCES = Table(
         "sentences": "sentences behind it, in the model where they are fewer",
     },
 )
+OTHER = {"other_layer": "of the head of the second model", "other_head": "its number there"}
+MATCHING = Table(
+    "Which head of the second model each head of the first attends most like, one to one.",
+    PLACE
+    | {"head": "counted from 0"}
+    | OTHER
+    | {
+        "similarity": "mean over words of the sum of the square roots of products of weights, sink "
+        "masked and renormalised: 0 (no word in common) to 1 (the same)",
+        "counterpart": "whether that is not below the 95th percentile of what heads have with "
+        "random weights; empty where no such model was compared",
+        "mutual": "whether each is the other's most similar head",
+        "best_layer": "layer of the most similar head, which several heads may share",
+        "best_head": "its number there",
+        "margin": "similarity to the most similar head less that to the second",
+        "sentences": "sentences that were compared",
+    },
+)
+SIMILARITY = Table(
+    "How alike every head of the first model and every head of the second attend.",
+    PLACE
+    | {"head": "counted from 0"}
+    | OTHER
+    | {"similarity": "as in matching; empty below 30 words"},
+)
 
 
 def render_comparison(
@@ -114,7 +139,11 @@ class _Writer:
         return page_writer(self.folder, self.base, facts(title, title, manifest), manifest, MENU)
 
     def _write_tables(self) -> list[Any]:
-        tables = {"differences": (self.comparison.differences, DIFFERENCES)}
+        tables = {
+            "differences": (self.comparison.differences, DIFFERENCES),
+            "matching": (self.comparison.matching, MATCHING),
+            "head_similarity": (self.comparison.similarity, SIMILARITY),
+        }
         return write_tables(self.folder, tables)
 
     def _write_manifest(self) -> None:
