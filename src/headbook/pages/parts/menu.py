@@ -52,12 +52,14 @@ class Menu:
         first: entries before the analyses; ``last``: those after.
         analyses: entries that open below one.
         foot: what the foot of each page leads to.
+        name: of the entry below which the analyses open.
     """
 
     first: tuple[Entry, ...]
     analyses: tuple[Entry, ...]
     last: tuple[Entry, ...]
     foot: tuple[Entry, ...]
+    name: str = "Analyses"
 
     def entry(self, path: str) -> str:
         """Address of the entry that a page belongs to; empty where there is none."""

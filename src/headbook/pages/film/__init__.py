@@ -1,0 +1,1 @@
+"""Pages of a film: the checkpoints of one model in order."""

@@ -1,0 +1,181 @@
+"""The pages of single numbers: every head over all steps, and when each changed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Drawing, Figure
+from headbook.charts.vega.steps import head_steps
+from headbook.comparison.headlines import FilmColumn
+from headbook.metrics import all_metrics
+from headbook.pages.film.parts import Shown, Turn, head_link, head_row, measure_page, value_text
+from headbook.pages.parts.page import Page, StackSection
+from headbook.pages.parts.table import Row, Table, words
+from headbook.report.numbers.results import Estimate
+from headbook.report.wording import VIEWS, head_name, interval, is_share, number
+from headbook.study.sentencedata import HeadName
+from headbook.terms import Stack
+
+
+@dataclass(frozen=True)
+class SparkCell:
+    """A head in the table of small lines."""
+
+    name: str
+    href: str
+    picture: Drawing
+    last: str
+    turn: Turn
+
+
+@dataclass(frozen=True)
+class MeasureSection(StackSection):
+    """One stack.
+
+    Attributes:
+        figure: all heads in one chart.
+        heads: numbers of the columns.
+        rows: layers with their heads.
+        table: heads by half-rise step.
+    """
+
+    figure: Figure
+    heads: tuple[int, ...]
+    rows: tuple[tuple[int, tuple[SparkCell, ...]], ...]
+    table: Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasurePage(Page):
+    """One number of every head.
+
+    Attributes:
+        formula: of the metric.
+        about: which keys, and of what.
+        sections: by stack.
+    """
+
+    template: ClassVar[str] = "filmmeasure.html"
+    about: str
+    sections: tuple[MeasureSection, ...]
+
+
+def measure_pages(shown: Shown) -> Iterator[MeasurePage]:
+    """A page for each headline of any stack."""
+    columns: dict[str, dict[str, FilmColumn]] = {}
+    for stack in shown.film.stacks:
+        for column in shown.film.columns(stack.name):
+            columns.setdefault(column.key, {})[stack.name] = column
+    stacks = {stack.name: stack for stack in shown.film.stacks}
+    for by_stack in columns.values():
+        first = next(iter(by_stack.values()))
+        yield MeasurePage(
+            path=measure_page(first),
+            title=first.name,
+            description=f"{first.name} of every head at every step, and the step at which it "
+            "changed.",
+            about=_about(shown, first),
+            sections=tuple(
+                _section(shown, stacks[name], column) for name, column in by_stack.items()
+            ),
+        )
+
+
+def _about(shown: Shown, column: FilmColumn) -> str:
+    known = all_metrics()[column.metric]
+    source = known.reference
+    stack = next(s.name for s in shown.film.stacks if column in shown.film.columns(s.name))
+    random = shown.film.numbers(stack, column)[0].random
+    keys = "random sequences, each repeated once" if random else f"keys: {VIEWS[column.view]}"
+    return f"{known.title}, {keys}. {source}."
+
+
+def _section(shown: Shown, stack: Stack, column: FilmColumn) -> MeasureSection:
+    heads = tuple(range(stack.n_heads))
+    return MeasureSection(
+        stack=stack.name,
+        figure=_figure(shown, stack, column),
+        heads=heads,
+        rows=tuple(
+            (layer, tuple(_cell(shown, stack.name, column, (layer, head)) for head in heads))
+            for layer in stack.attention_layers
+        ),
+        table=_table(shown, stack, column),
+    )
+
+
+def _cell(shown: Shown, stack: str, column: FilmColumn, place: tuple[int, int]) -> SparkCell:
+    last = shown.film.numbers(stack, column)[-1].heads.value[place]
+    head = HeadName(stack, *place)
+    return SparkCell(
+        head_name(head),
+        head_row(head),
+        shown.spark(stack, column, place),
+        value_text(column, float(last)),
+        shown.turn(stack, column, place),
+    )
+
+
+def _figure(shown: Shown, stack: Stack, column: FilmColumn) -> Figure:
+    rows = []
+    for n, each in enumerate(shown.film.numbers(stack.name, column)):
+        for layer in stack.attention_layers:
+            for head in range(stack.n_heads):
+                value, low, high, *_ = each.heads.at(layer, head)
+                rows.append(
+                    (head_name(HeadName(stack.name, layer, head)), layer, shown.film.step(n),
+                     round(shown.axis.places[n], 4), value, low, high)
+                )  # fmt: skip
+    names = ["head", "layer", "step", "place", "value", "low", "high"]
+    share = is_share(all_metrics()[column.metric])
+    apart = " Step 0 stands apart: a logarithmic axis has no 0." if shown.axis.apart else ""
+    return head_steps(
+        f"steps-{column.key}-{stack.name}",
+        f"{column.name}: each line is a head (colour: layer), each point a checkpoint.{apart}",
+        pd.DataFrame(rows, columns=names).dropna(subset="value"),
+        title=column.name,
+        axis=shown.axis,
+        share=share,
+    )
+
+
+def _table(shown: Shown, stack: Stack, column: FilmColumn) -> Table:
+    """Heads that changed beyond noise, the earliest first; then the others."""
+    places = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
+    turns = {place: shown.turn(stack.name, column, place) for place in places}
+    numbers = shown.film.numbers(stack.name, column)
+
+    def rank(place: tuple[int, int]) -> tuple[float, float]:
+        last = float(np.nan_to_num(numbers[-1].heads.value[place]))
+        turn = turns[place].place
+        return (np.inf if turn is None else turn, -last)
+
+    return Table(
+        ("Head", "Half-rise step", "95 %", shown.at(0).capitalize(), shown.at(-1).capitalize()),
+        tuple(_row(stack.name, column, place, turns[place], numbers[0].heads.at(*place),
+                   numbers[-1].heads.at(*place)) for place in sorted(places, key=rank)),
+    )  # fmt: skip
+
+
+def _row(
+    stack: str,
+    column: FilmColumn,
+    place: tuple[int, int],
+    turn: Turn,
+    first: Estimate,
+    last: Estimate,
+) -> Row:
+    share = is_share(all_metrics()[column.metric])
+    values = (
+        words(
+            number(each.value, share=share),
+            *([" ", f"{interval(each.low, each.high, share=share)}"] if each.low == each.low else []),
+            style="number",
+        )
+        for each in (first, last)
+    )
+    step = words(turn.text, f" ({turn.between})" if turn.between else "")
+    return Row(head_link(HeadName(stack, *place)), (step, turn.ends, *values))
