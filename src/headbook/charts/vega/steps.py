@@ -1,36 +1,38 @@
 """A number of all heads over the steps of a training."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from headbook.charts.base.ink import LAYERS
-from headbook.charts.base.render import Chart, drawn, finished, on_demand, ramp
-from headbook.charts.drawn.lines import Axis
+from headbook.charts.base.render import GREY, Chart, drawn, finished, on_demand
+from headbook.charts.drawn.lines import COLOURS, Axis
 
 WIDTH, HEIGHT = 620, 300
-MANY = 40  # lines from which on they are thin
+NAMED = len(COLOURS)  # heads with a colour of their own
+OTHERS = "other heads"
 
 
 @on_demand
-def head_steps(rows: pd.DataFrame, *, title: str, axis: Axis, share: bool) -> Chart:
-    """A line for each head, coloured by layer; the one under the pointer stands out.
+def head_steps(
+    rows: pd.DataFrame, *, title: str, axis: Axis, share: bool, named: Sequence[str]
+) -> Chart:
+    """A line for each head; some have a colour, and the one under the pointer stands out.
 
     Args:
         rows: columns ``head, layer, step, place, value, low, high``; ``place`` is that of the step
             on the axis, whose first stands apart where the axis says so.
         share: whether values are parts of a whole.
+        named: heads with a colour, at most as many as there are.
     """
     table, shown = rows.drop(columns="place"), drawn(rows, 4)
-    shown = shown.assign(part=shown["place"].gt(0) | (not axis.apart))
-    layers = rows["layer"].min(), max(rows["layer"].max(), rows["layer"].min() + 1)
-    colour = alt.Color(
-        "layer:Q",
-        title="layer",
-        scale=ramp(layers, LAYERS),
-        legend=alt.Legend(orient="top", format="d", tickMinStep=1, gradientLength=200),
+    shown = shown.assign(
+        part=shown["place"].gt(0) | (not axis.apart),
+        series=shown["head"].where(shown["head"].isin(named), OTHERS),
     )
+    series = [*named, *([OTHERS] if (shown["series"] == OTHERS).any() else [])]
+    inks = [*COLOURS[: len(named)], GREY][: len(series)]
     numbers = ".1%" if share else ".3f"
     pointed = alt.selection_point(
         name="head", fields=["head"], on="pointerover", clear="pointerout", empty=False
@@ -38,18 +40,27 @@ def head_steps(rows: pd.DataFrame, *, title: str, axis: Axis, share: bool) -> Ch
     base = alt.Chart(shown).encode(
         x=alt.X("place:Q", title="step", scale=alt.Scale(domain=[0, 1]), axis=_ticks(axis)),
         y=alt.Y("value:Q", title=title, axis=alt.Axis(format=".0%" if share else "~g")),
-        color=colour,
-        opacity=alt.when(pointed).then(alt.value(1.0)).otherwise(alt.value(0.75)),
+        color=alt.Color(
+            "series:N",
+            title=None,
+            scale=alt.Scale(domain=series, range=inks),
+            legend=alt.Legend(orient="top", symbolType="stroke", symbolStrokeWidth=3),
+        ),
         tooltip=[
             "head:N",
             alt.Tooltip("step:Q", format=",d"),
             *(alt.Tooltip(f"{name}:Q", format=numbers) for name in ("value", "low", "high")),
         ],
     )
-    many = rows["head"].nunique() > MANY
-    wide = alt.when(pointed).then(alt.value(3.5)).otherwise(alt.value(1.0 if many else 1.8))
-    lines = base.mark_line().encode(detail=["head:N", "part:N"], strokeWidth=wide)
-    points = base.mark_circle(size=18 if many else 30)
+    plain = alt.datum.series == OTHERS
+    wide = alt.when(pointed).then(alt.value(3.5)).when(plain).then(alt.value(1.0))
+    faint = alt.when(pointed).then(alt.value(1.0)).when(plain).then(alt.value(0.5))
+    lines = base.mark_line().encode(
+        detail=["head:N", "part:N"],
+        strokeWidth=wide.otherwise(alt.value(2.2)),
+        opacity=faint.otherwise(alt.value(1.0)),
+    )
+    points = base.mark_circle(size=26).encode(opacity=faint.otherwise(alt.value(1.0)))
     chart = alt.layer(lines.add_params(pointed).properties(name="lines"), points)
     return finished(chart.properties(width=WIDTH, height=HEIGHT), table)
 

@@ -72,8 +72,8 @@ def _others(shown: Shown, stack: Stack) -> Iterator[list[str | Link]]:
         first = float(shown.film.numbers(stack.name, column)[0].heads.value[best.place])
         yield [
             head_link(HeadName(stack.name, *best.place)),
-            f" {column.does} from {_steps(turn.between).removeprefix('between ')} on: ",
-            f"{estimate_text(column, best.value)}, {value_text(column, first)} at {shown.at(0)}.",
+            f" {column.does}: {estimate_text(column, best.value)}, {value_text(column, first)} at "
+            f"{shown.at(0)}; half of the change is reached {_steps(turn.between)}.",
         ]
 
 

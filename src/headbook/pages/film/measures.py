@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts import Drawing, Figure
-from headbook.charts.vega.steps import head_steps
+from headbook.charts.vega.steps import NAMED, head_steps
 from headbook.comparison.headlines import FilmColumn
 from headbook.metrics import all_metrics
 from headbook.pages.film.parts import Shown, Turn, head_link, head_row, measure_page, value_text
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import Row, Table, words
-from headbook.report.numbers.results import Estimate
+from headbook.report.numbers.results import Estimate, descending
 from headbook.report.wording import VIEWS, head_name, interval, is_share, number
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Stack
@@ -131,14 +131,18 @@ def _figure(shown: Shown, stack: Stack, column: FilmColumn) -> Figure:
                 )  # fmt: skip
     names = ["head", "layer", "step", "place", "value", "low", "high"]
     share = is_share(all_metrics()[column.metric])
+    last = shown.film.numbers(stack.name, column)[-1].heads.value
+    named = [head_name(HeadName(stack.name, *place)) for place in descending(last)[:NAMED]]
     apart = " Step 0 stands apart: a logarithmic axis has no 0." if shown.axis.apart else ""
     return head_steps(
         f"steps-{column.key}-{stack.name}",
-        f"{column.name}: each line is a head (colour: layer), each point a checkpoint.{apart}",
+        f"{column.name}: each line is a head , each point a checkpoint. Coloured: the highest at the "
+        f"last step.{apart}",
         pd.DataFrame(rows, columns=names).dropna(subset="value"),
         title=column.name,
         axis=shown.axis,
         share=share,
+        named=named,
     )
 
 

@@ -53,6 +53,8 @@ class Learnt:
         line: its number over steps.
         turn: when it changed.
         last, first, uniform: the number at the last and the first step, and of uniform attention.
+        learnt: whether it rose, to more than uniform attention has, beyond noise.
+        when: in words, when it changed.
     """
 
     does: Link
@@ -62,6 +64,8 @@ class Learnt:
     last: str
     first: str
     uniform: str
+    learnt: bool
+    when: str
 
 
 @dataclass(frozen=True)
@@ -197,28 +201,34 @@ def _stack(shown: Shown, stack: Stack) -> FilmStack:
 
 
 def _learnt(shown: Shown, stack: str) -> list[Learnt]:
-    """What heads do; those that changed beyond noise before others, the earliest first."""
+    """What heads do: what was learnt first, the earliest before others; then the rest."""
     found = []
     for column in shown.film.columns(stack):
         best = shown.film.leaders(stack, column)[-1]
         if column.does and best.place is not None:
             found.append(_learnt_one(shown, stack, column, best))
-    late = len(shown.film.frames)
-    return sorted(found, key=lambda each: late if each.turn.place is None else each.turn.place)
+    return sorted(found, key=lambda each: (not each.learnt, each.learnt and each.turn.place))
 
 
 def _learnt_one(shown: Shown, stack: str, column: FilmColumn, best: Leader) -> Learnt:
     assert best.place is not None
     first = float(shown.film.numbers(stack, column)[0].heads.value[best.place])
     even = "" if np.isnan(best.uniform) else value_text(column, best.uniform)
+    turn = shown.turn(stack, column, best.place)
+    learnt = turn.place is not None and bool(best.value.low > np.fmax(first, best.uniform))
+    when = turn.text if learnt else "no clear rise"
+    if not learnt and turn.place is not None and best.value.value < first:
+        when = f"falls, {turn.text}"
     return Learnt(
         Link(column.does, measure_page(column)),
         head_link(HeadName(stack, *best.place)),
         shown.spark(stack, column, best.place),
-        shown.turn(stack, column, best.place),
+        turn,
         estimate_text(column, best.value),
         value_text(column, first),
         even,
+        learnt,
+        when,
     )
 
 

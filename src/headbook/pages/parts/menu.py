@@ -53,6 +53,7 @@ class Menu:
         analyses: entries that open below one.
         foot: what the foot of each page leads to.
         name: of the entry below which the analyses open.
+        find: whether there is a search.
     """
 
     first: tuple[Entry, ...]
@@ -60,6 +61,7 @@ class Menu:
     last: tuple[Entry, ...]
     foot: tuple[Entry, ...]
     name: str = "Analyses"
+    find: bool = True
 
     def entry(self, path: str) -> str:
         """Address of the entry that a page belongs to; empty where there is none."""

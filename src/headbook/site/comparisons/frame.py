@@ -36,7 +36,14 @@ def page_writer(
         "site": facts,
         "manifest": manifest,
         "across": frozenset(),
-        "menu": Menu(tuple(entries), tuple(measures), (), (DATA,), "Measures"),
+        "menu": Menu(
+            first=tuple(entry for entry in entries if entry != DATA),
+            analyses=tuple(measures),
+            last=(DATA,),
+            foot=(DATA,),
+            name="Measures",
+            find=False,
+        ),
         "base": base,
         "preview": "",
     }
