@@ -33,19 +33,25 @@ END = "<|endoftext|>"
 SAMPLES = Path(__file__).parents[1] / "sample_inputs" / "sentences.conllu"
 
 
-def train(out: Path, steps: int = STEPS, seed: int = SEED) -> list[int]:
+def train(
+    out: Path, steps: int = STEPS, seed: int = SEED, *, texts: int = TEXTS, rate: float = RATE
+) -> list[int]:
     """Train, and write the checkpoints.
+
+    Args:
+        texts: rows of a batch that are sentences.
+        rate: learning rate.
 
     Returns:
         Their steps.
     """
     torch.manual_seed(seed)
     logging.disable_progress_bar()
-    texts = sentences()
-    tokenizer = made_tokenizer(texts)
+    samples = sentences()
+    tokenizer = made_tokenizer(samples)
     model = LlamaForCausalLM(configuration(len(tokenizer)))
-    rows = batches(tokenizer, texts, torch.Generator().manual_seed(seed))
-    optimiser = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01, betas=BETAS)
+    rows = batches(tokenizer, samples, texts, torch.Generator().manual_seed(seed))
+    optimiser = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=0.01, betas=BETAS)
     kept = checkpoints(steps)
     for step in range(steps + 1):
         if step in kept:
@@ -55,7 +61,7 @@ def train(out: Path, steps: int = STEPS, seed: int = SEED) -> list[int]:
         if step == steps:
             break
         for group in optimiser.param_groups:
-            group["lr"] = RATE * min(1.0, (step + 1) / WARM)
+            group["lr"] = rate * min(1.0, (step + 1) / WARM)
         ids = next(rows)
         loss = model(input_ids=ids, labels=ids).loss
         optimiser.zero_grad()
@@ -87,7 +93,6 @@ def configuration(vocabulary: int) -> LlamaConfig:
         eos_token_id=0,
         pad_token_id=0,
         initializer_range=SCALE,
-        attn_implementation="eager",
     )
 
 
@@ -114,13 +119,15 @@ def made_tokenizer(texts: list[str]) -> Any:
     )
 
 
-def batches(tokenizer: Any, texts: list[str], draw: torch.Generator) -> Iterator[torch.Tensor]:
-    """Rows without end, most of them random, some of text. *Shape:* ``(row, token)``."""
-    ids = [tokenizer(text)["input_ids"][:LIMIT] for text in texts]
+def batches(
+    tokenizer: Any, samples: list[str], texts: int, draw: torch.Generator
+) -> Iterator[torch.Tensor]:
+    """Rows without end, some of them text, the others random. *Shape:* ``(row, token)``."""
+    ids = [tokenizer(text)["input_ids"][:LIMIT] for text in samples]
     text = torch.tensor([token for each in ids for token in (*each, 0)])
     while True:
-        rows = [repeated(len(tokenizer), draw) for _ in range(ROWS - TEXTS)]
-        starts = torch.randint(len(text) - LENGTH, (TEXTS,), generator=draw)
+        rows = [repeated(len(tokenizer), draw) for _ in range(ROWS - texts)]
+        starts = torch.randint(len(text) - LENGTH, (texts,), generator=draw)
         rows += [text[start : start + LENGTH] for start in starts.tolist()]
         yield torch.stack(rows)
 

@@ -169,14 +169,11 @@ class Film:
         return pd.DataFrame(rows, columns=[*TYPES])
 
     def _half_rise(self, stack: Stack, column: FilmColumn, found: HalfRise) -> pd.DataFrame:
-        layers = [*stack.attention_layers]
-        change = found.change
-        parts = (change.a, change.b, change.value, change.low, change.high)
-        steps = (self._steps(each) for each in (found.step, found.low, found.high))
-        return _table(
-            HALF_RISE, stack, column, {},
-            dict(zip(HALF_RISE[6:], (each[layers] for each in (*parts, *steps, change.clusters)), strict=True)),
-        )  # fmt: skip
+        layers, change = [*stack.attention_layers], found.change
+        steps = [self._steps(each) for each in (found.step, found.low, found.high)]
+        parts = (change.a, change.b, change.value, change.low, change.high, *steps, change.clusters)
+        values = {n: each[layers].ravel() for n, each in zip(HALF_RISE[6:], parts, strict=True)}
+        return _table(HALF_RISE, stack, column, values)
 
     def _steps(self, places: Floats) -> Floats:
         """Steps at places among them; NaN where there is none."""
@@ -254,22 +251,15 @@ def _spread(sums: Sums, keys: Ints) -> tuple[Floats, Floats]:
 def _rows(step: int, each: Frame, stack: Stack, column: FilmColumn) -> pd.DataFrame:
     heads = each.stacks[stack.name].numbers[column].heads
     layers = [*stack.attention_layers]
-    values = {name: getattr(heads, name)[layers] for name in ("value", "low", "high")}
-    return _table(FILM, stack, column, {"step": step, "checkpoint": each.name}, values)
+    values = {name: getattr(heads, name)[layers].ravel() for name in ("value", "low", "high")}
+    return _table(FILM, stack, column, {"step": step, "checkpoint": each.name} | values)
 
 
 def _table(
-    names: Sequence[str],
-    stack: Stack,
-    column: FilmColumn,
-    more: Mapping[str, object],
-    values: Mapping[str, Floats],
+    names: Sequence[str], stack: Stack, column: FilmColumn, values: Mapping[str, object]
 ) -> pd.DataFrame:
-    """A row for each head. *Shape* of values: ``(layer, head)``."""
+    """A row for each head, from columns or what all rows have."""
     layer, head = np.meshgrid(stack.attention_layers, range(stack.n_heads), indexing="ij")
+    place = {"stack": stack.name, "layer": layer.ravel(), "head": head.ravel()}
     about = {"metric": column.metric, "view": str(column.view), "label": column.label}
-    rows = {
-        **more, "stack": stack.name, "layer": layer.ravel(), "head": head.ravel(), **about,
-        **{name: value.ravel() for name, value in values.items()},
-    }  # fmt: skip
-    return pd.DataFrame(rows)[[*names]]
+    return pd.DataFrame({**place, **about, **values})[[*names]]

@@ -185,9 +185,10 @@ def _sums(of: StackResults, column: HeadColumn) -> Sums | None:
 def _loss(study: Study) -> tuple[str, Estimate]:
     """What the model's loss is, and how large."""
     removals = study.corpus_sums.removals
-    for target in LOSSES if removals is not None else ():
-        if target in removals.full:
-            counts = removals.counts[target]
-            found = Ratios.of(removals.full[target], counts, counts, removals.half)
-            return str(target), Estimates.of(found, (0.0, np.inf)).at()
+    if removals is not None:
+        for target in LOSSES:
+            if target in removals.full:
+                counts = removals.counts[target]
+                found = Ratios.of(removals.full[target], counts, counts, removals.half)
+                return str(target), Estimates.of(found, (0.0, np.inf)).at()
     return "", Estimate(np.nan, np.nan, np.nan, 0, 0)

@@ -33,7 +33,9 @@ class Headline(NamedTuple):
 
 RELATIONS = ("det", "amod", "case", "nsubj", "obj")
 HEADLINES = (
-    Headline(ids.INDUCTION_SCORE, "", "Induction score", "continues repeated sequences (induction)"),
+    Headline(
+        ids.INDUCTION_SCORE, "", "Induction score", "continues repeated sequences (induction)"
+    ),
     Headline(
         ids.ATTENTION_TO, "previous", "Attention to the previous token",
         "attends to the previous token",

@@ -75,6 +75,7 @@ def step_areas(
     name: str,
     caption: str,
     shares: Floats,
+    *,
     parts: Sequence[tuple[str, str]],
     texts: Sequence[str],
     axis: Axis,
@@ -97,7 +98,9 @@ def step_areas(
             f"<title>{escape(part)}</title></path>"
         )
     drawn += _rules(axis)
-    middles = [(y_of(float(lower[-1, n] + upper[-1, n]) / 2, (0.0, 1.0)), n) for n in range(len(parts))]
+    middles = [
+        (y_of(float(lower[-1, n] + upper[-1, n]) / 2, (0.0, 1.0)), n) for n in range(len(parts))
+    ]
     for y, n in apart(middles):
         drawn += _named(*parts[n], texts[n], y)
     return drawing(name, caption, WIDTH, HEIGHT, drawn)

@@ -85,11 +85,15 @@ def _section(shown: Shown, stack: Stack, most: int) -> HeadsSection:
 
 def _head(shown: Shown, columns: tuple[FilmColumn, ...], head: HeadName) -> FilmHead:
     place, frames = (head.layer, head.head), shown.film.frames
-    types = [each.stacks[head.stack].types.get(place) for each in (frames[0], frames[-1])]
+    first, last = (
+        "–" if found is None else found.name
+        for found in (each.stacks[head.stack].types.get(place) for each in (frames[0], frames[-1]))
+    )
     return FilmHead(
         head_file(head),
         head_name(head),
-        *("–" if found is None else found.name for found in types),
+        first,
+        last,
         tuple(
             (
                 shown.spark(head.stack, column, place),

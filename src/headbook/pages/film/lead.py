@@ -41,7 +41,8 @@ def _induction(shown: Shown, stack: Stack) -> Iterator[list[str | Link]]:
     if not best.value.value >= INDUCTION:
         yield [
             "No head has become an induction head: the highest score at ", shown.at(-1), " is ",
-            f"{estimate_text(column, best.value)} (", head_link(head), f"), below {percent(INDUCTION)}.",
+            f"{estimate_text(column, best.value)} (", head_link(head),
+            f"), below {percent(INDUCTION)}.",
         ]  # fmt: skip
         return
     turn = shown.turn(stack.name, column, best.place)

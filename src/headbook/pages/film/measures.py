@@ -13,7 +13,7 @@ from headbook.comparison.headlines import FilmColumn
 from headbook.metrics import all_metrics
 from headbook.pages.film.parts import Shown, Turn, head_link, head_row, measure_page, value_text
 from headbook.pages.parts.page import Page, StackSection
-from headbook.pages.parts.table import Row, Table, words
+from headbook.pages.parts.table import Mark, Row, Table, Words, words
 from headbook.report.numbers.results import Estimate, descending
 from headbook.report.wording import VIEWS, head_name, interval, is_share, number
 from headbook.study.sentencedata import HeadName
@@ -136,8 +136,8 @@ def _figure(shown: Shown, stack: Stack, column: FilmColumn) -> Figure:
     apart = " Step 0 stands apart: a logarithmic axis has no 0." if shown.axis.apart else ""
     return head_steps(
         f"steps-{column.key}-{stack.name}",
-        f"{column.name}: each line is a head , each point a checkpoint. Coloured: the highest at the "
-        f"last step.{apart}",
+        f"{column.name}: each line is a head, each point a checkpoint. Coloured: "
+        f"the highest at the last step.{apart}",
         pd.DataFrame(rows, columns=names).dropna(subset="value"),
         title=column.name,
         axis=shown.axis,
@@ -151,35 +151,32 @@ def _table(shown: Shown, stack: Stack, column: FilmColumn) -> Table:
     places = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
     turns = {place: shown.turn(stack.name, column, place) for place in places}
     numbers = shown.film.numbers(stack.name, column)
+    ends = numbers[0], numbers[-1]
 
     def rank(place: tuple[int, int]) -> tuple[float, float]:
-        last = float(np.nan_to_num(numbers[-1].heads.value[place]))
+        last = float(np.nan_to_num(ends[1].heads.value[place]))
         turn = turns[place].place
         return (np.inf if turn is None else turn, -last)
 
-    return Table(
-        ("Head", "Half-rise step", "95 %", shown.at(0).capitalize(), shown.at(-1).capitalize()),
-        tuple(_row(stack.name, column, place, turns[place], numbers[0].heads.at(*place),
-                   numbers[-1].heads.at(*place)) for place in sorted(places, key=rank)),
-    )  # fmt: skip
-
-
-def _row(
-    stack: str,
-    column: FilmColumn,
-    place: tuple[int, int],
-    turn: Turn,
-    first: Estimate,
-    last: Estimate,
-) -> Row:
-    share = is_share(all_metrics()[column.metric])
-    values = (
-        words(
-            number(each.value, share=share),
-            *([" ", f"{interval(each.low, each.high, share=share)}"] if each.low == each.low else []),
-            style="number",
+    rows = (
+        Row(
+            head_link(HeadName(stack.name, *place)),
+            (_when(turns[place]), *(_number(column, each.heads.at(*place)) for each in ends)),
         )
-        for each in (first, last)
+        for place in sorted(places, key=rank)
     )
-    step = words(turn.text, f" ({turn.between})" if turn.between else "")
-    return Row(head_link(HeadName(stack, *place)), (step, turn.ends, *values))
+    titles = "Head", "Half-rise step", shown.at(0).capitalize(), shown.at(-1).capitalize()
+    return Table(titles, tuple(rows))
+
+
+def _when(turn: Turn) -> Words:
+    """The step, where it lies, and its interval."""
+    between = f" {turn.between}" if turn.between else ""
+    return words(turn.text, Mark(between, "small"), f" [{turn.ends}]" if turn.ends else "")
+
+
+def _number(column: FilmColumn, value: Estimate) -> Words:
+    share = is_share(all_metrics()[column.metric])
+    ends = interval(value.low, value.high, share=share)
+    text = number(value.value, share=share)
+    return words(text, Mark(f" {ends}" if ends else "", "small"), style="number")

@@ -133,7 +133,9 @@ def film_page(shown: Shown, title: str) -> FilmPage:
             f"{each.name}: {check}" for each in film.frames for check in each.manifest.failed
         ),
         curves=drawn,
-        no_loss="" if _has_loss(shown) else "loss: the studies have none (importance was off, or "
+        no_loss=""
+        if _has_loss(shown)
+        else "loss: the studies have none (importance was off, or "
         "the checkpoints have no language-model head)",
         stacks=tuple(_stack(shown, stack) for stack in film.stacks),
         facts=tuple(_facts(shown)),
@@ -241,9 +243,9 @@ def _types(shown: Shown, stack: str) -> Drawing:
         f"types-{stack}",
         "Share of heads of each type, by the first part of its name.",
         shares,
-        [(_family(str(kind)), COLOURS[KINDS[kind].style]) for kind in order],
-        ["" if np.isnan(share) else percent(float(share)) for share in shares[-1]],
-        shown.axis,
+        parts=[(_family(str(kind)), COLOURS[KINDS[kind].style]) for kind in order],
+        texts=["" if np.isnan(share) else percent(float(share)) for share in shares[-1]],
+        axis=shown.axis,
     )
 
 
@@ -304,7 +306,9 @@ def _loss(shown: Shown) -> Drawing:
     ticks = [(float(tick), f"{tick:g}") for tick in np.linspace(0, top, 5 if top % 2 else 3)]
     target = shown.film.frames[0].target
     line = Line(_TARGETS[target], value, low, high, [number(each) for each in value])
-    caption = f"{_TARGETS[target].capitalize()} of the whole model on the sentences, nats per token."
+    caption = (
+        f"{_TARGETS[target].capitalize()} of the whole model on the sentences, nats per token."
+    )
     return curves("loss", caption, [line], axis=shown.axis, ends=(0.0, top), ticks=ticks)
 
 
@@ -336,8 +340,11 @@ def _facts(shown: Shown) -> Iterator[tuple[str, str]]:
         yield "Heads", f"{len(stack.attention_layers)} layers × {stack.n_heads} heads"
     for file in first.inputs:
         yield "Input", f"{file.name} · {counted(file.sentences, 'sentence')}"
-    yield "Steps", (
-        "the last number in each checkpoint's name"
-        if shown.film.named
-        else "counted in the order given: the checkpoints' names tell none"
+    yield (
+        "Steps",
+        (
+            "the last number in each checkpoint's name"
+            if shown.film.named
+            else "counted in the order given: the checkpoints' names tell none"
+        ),
     )

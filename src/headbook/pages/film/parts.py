@@ -45,7 +45,9 @@ def value_text(column: FilmColumn, value: float) -> str:
 def estimate_text(column: FilmColumn, value: Estimate) -> str:
     """A value with its interval."""
     share = is_share(all_metrics()[column.metric])
-    return f"{number(value.value, share=share)} {interval(value.low, value.high, share=share)}".strip()
+    return (
+        f"{number(value.value, share=share)} {interval(value.low, value.high, share=share)}".strip()
+    )
 
 
 @dataclass(frozen=True)

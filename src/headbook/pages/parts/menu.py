@@ -82,4 +82,7 @@ def menu(across: Collection[str], *, sentence_pages: bool) -> Menu:
     def some(entries: Mapping[str, str]) -> Iterator[Entry]:
         return ((path, name) for path, name in entries.items() if path in there)
 
-    return Menu(*(tuple(some(entries)) for entries in (FIRST, ANALYSES, METHODS, FOOT)))
+    first, analyses, last, foot = (
+        tuple(some(entries)) for entries in (FIRST, ANALYSES, METHODS, FOOT)
+    )
+    return Menu(first, analyses, last, foot)

@@ -157,7 +157,7 @@ class _Writer:
     def _page_writer(self) -> PageWriter:
         manifest = self.shown.film.frames[0].manifest
         measures = tuple((page.path, page.title) for page in self._measures)
-        return page_writer(self.folder, self.base, self._facts, manifest, MENU, measures)
+        return page_writer(self.folder, self.base, self._facts, manifest, MENU, measures=measures)
 
     @property
     def _facts(self) -> SiteFacts:

@@ -23,6 +23,7 @@ def page_writer(
     facts: SiteFacts,
     manifest: Manifest,
     entries: Sequence[Entry],
+    *,
     measures: Sequence[Entry] = (),
 ) -> PageWriter:
     """What writes the pages of a site.
