@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from headbook.metrics import ids
 from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.results import StackResults
@@ -88,14 +90,16 @@ class FilmColumn(NamedTuple):
 
 
 def columns(results: StackResults) -> tuple[FilmColumn, ...]:
-    """The headlines that a stack has numbers for."""
+    """The headlines that a stack has numbers for, enough observations behind some of them."""
     found = []
     for each in HEADLINES:
         known = results.by_id.get(each.metric)
         if known is None:
             continue
         view = results.view(known, each.label)
-        if results.has(each.metric, view, each.label):
+        if not results.has(each.metric, view, each.label):
+            continue
+        if not np.isnan(results.heads(each.metric, view, each.label).trusted).all():
             name, does = (text.format(sink=sink_words(results)) for text in (each.name, each.does))
             found.append(FilmColumn(each.metric, view, each.label, name, does, each.key))
     return tuple(found)

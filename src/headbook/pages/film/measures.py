@@ -147,16 +147,16 @@ def _figure(shown: Shown, stack: Stack, column: FilmColumn) -> Figure:
 
 
 def _table(shown: Shown, stack: Stack, column: FilmColumn) -> Table:
-    """Heads that changed beyond noise, the earliest first; then the others."""
+    """Heads that rose beyond noise, the earliest first; then those that fell, and the others."""
     places = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
     turns = {place: shown.turn(stack.name, column, place) for place in places}
     numbers = shown.film.numbers(stack.name, column)
     ends = numbers[0], numbers[-1]
 
-    def rank(place: tuple[int, int]) -> tuple[float, float]:
-        last = float(np.nan_to_num(ends[1].heads.value[place]))
+    def rank(place: tuple[int, int]) -> tuple[float, ...]:
+        first, last = (float(np.nan_to_num(each.heads.value[place])) for each in ends)
         turn = turns[place].place
-        return (np.inf if turn is None else turn, -last)
+        return (2, 0, -last) if turn is None else (last < first, turn, -last)
 
     rows = (
         Row(
