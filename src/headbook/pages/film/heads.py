@@ -38,6 +38,7 @@ class HeadsSection(StackSection):
 
     Attributes:
         columns: headlines, which lead to their pages.
+        rows: heads.
     """
 
     columns: tuple[Link, ...]
@@ -50,6 +51,7 @@ class FilmHeadsPage(Page):
 
     Attributes:
         ends: first and last step.
+        sections: by stack.
     """
 
     template: ClassVar[str] = "filmheads.html"

@@ -23,7 +23,10 @@ def lead(shown: Shown) -> Parts:
         for sentence in (*_induction(shown, stack), *_others(shown, stack)):
             parts += [" "] * bool(parts) + [*sentence]
     if not parts:
-        parts = [f"{len(shown.film.frames)} checkpoints, {shown.at(0)} to {shown.at(-1)}."]
+        parts = [
+            f"{shown.at(0).capitalize()} to {shown.at(-1)}: no head clearly learns one of the "
+            "functions that are followed."
+        ]
     return tuple(parts)
 
 

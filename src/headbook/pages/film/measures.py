@@ -53,7 +53,6 @@ class MeasurePage(Page):
     """One number of every head.
 
     Attributes:
-        formula: of the metric.
         about: which keys, and of what.
         sections: by stack.
     """

@@ -84,14 +84,14 @@ class FilmStack(StackSection):
         learnt: what heads do, those that changed first before others.
         atlas: of the last step.
         frames: of all steps.
-        types: share of heads of each type over steps.
+        types: share of heads of each type over steps; None where types are not known.
         jobs: the head that does something most, by step.
     """
 
     learnt: tuple[Learnt, ...]
     atlas: Atlas
     frames: tuple[FilmFrame, ...]
-    types: Drawing
+    types: Drawing | None
     jobs: Table
 
 
@@ -234,9 +234,11 @@ def _learnt_one(shown: Shown, stack: str, column: FilmColumn, best: Leader) -> L
     )
 
 
-def _types(shown: Shown, stack: str) -> Drawing:
+def _types(shown: Shown, stack: str) -> Drawing | None:
     """Share of heads of each type."""
     families = shown.film.families(stack)
+    if not families:
+        return None
     order = [kind for kind in KINDS if str(kind) in families]
     shares = shown.film.type_shares(stack, [str(kind) for kind in order])
     return step_areas(
