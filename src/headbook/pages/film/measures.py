@@ -39,13 +39,15 @@ class MeasureSection(StackSection):
         figure: all heads in one chart.
         heads: numbers of the columns.
         rows: layers with their heads.
-        table: heads by half-rise step.
+        table: heads that changed, by half-rise step.
+        others: those that did not change clearly.
     """
 
     figure: Figure
     heads: tuple[int, ...]
     rows: tuple[tuple[int, tuple[SparkCell, ...]], ...]
     table: Table
+    others: Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +96,7 @@ def _about(shown: Shown, column: FilmColumn) -> str:
 
 def _section(shown: Shown, stack: Stack, column: FilmColumn) -> MeasureSection:
     heads = tuple(range(stack.n_heads))
+    changed, others = _tables(shown, stack, column)
     return MeasureSection(
         stack=stack.name,
         figure=_figure(shown, stack, column),
@@ -102,7 +105,8 @@ def _section(shown: Shown, stack: Stack, column: FilmColumn) -> MeasureSection:
             (layer, tuple(_cell(shown, stack.name, column, (layer, head)) for head in heads))
             for layer in stack.attention_layers
         ),
-        table=_table(shown, stack, column),
+        table=changed,
+        others=others,
     )
 
 
@@ -145,8 +149,8 @@ def _figure(shown: Shown, stack: Stack, column: FilmColumn) -> Figure:
     )
 
 
-def _table(shown: Shown, stack: Stack, column: FilmColumn) -> Table:
-    """Heads that rose beyond noise, the earliest first; then those that fell, and the others."""
+def _tables(shown: Shown, stack: Stack, column: FilmColumn) -> tuple[Table, Table]:
+    """Heads that rose beyond noise, the earliest first, then those that fell; and the others."""
     places = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
     turns = {place: shown.turn(stack.name, column, place) for place in places}
     numbers = shown.film.numbers(stack.name, column)
@@ -157,15 +161,13 @@ def _table(shown: Shown, stack: Stack, column: FilmColumn) -> Table:
         turn = turns[place].place
         return (2, 0, -last) if turn is None else (last < first, turn, -last)
 
-    rows = (
-        Row(
-            head_link(HeadName(stack.name, *place)),
-            (_when(turns[place]), *(_number(column, each.heads.at(*place)) for each in ends)),
-        )
-        for place in sorted(places, key=rank)
-    )
+    rows: tuple[list[Row], list[Row]] = ([], [])
+    for place in sorted(places, key=rank):
+        cells = (_when(turns[place]), *(_number(column, each.heads.at(*place)) for each in ends))
+        still = turns[place].place is None
+        rows[still].append(Row(head_link(HeadName(stack.name, *place)), cells))
     titles = "Head", "Half-rise step", shown.at(0).capitalize(), shown.at(-1).capitalize()
-    return Table(titles, tuple(rows))
+    return Table(titles, tuple(rows[0])), Table(titles, tuple(rows[1]))
 
 
 def _when(turn: Turn) -> Words:

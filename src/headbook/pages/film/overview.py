@@ -283,11 +283,11 @@ def _curves(shown: Shown) -> Iterator[Drawing]:
     if _has_loss(shown):
         yield _loss(shown)
     lines = [line for stack in shown.film.stacks for line in _lines(shown, stack)]
+    metrics = {c.metric for stack in shown.film.stacks for c in shown.film.columns(stack.name)}
     if lines:
         yield curves(
             "all-heads",
-            f"Share of heads with an induction score of at least {percent(INDUCTION)}, and mean "
-            "over heads of their attention to the sink.",
+            " ".join(_ABOUT[metric] for metric in _ABOUT if metric in metrics),
             lines,
             axis=shown.axis,
             ends=(0.0, 1.0),
@@ -314,6 +314,11 @@ def _loss(shown: Shown) -> Drawing:
     return curves("loss", caption, [line], axis=shown.axis, ends=(0.0, top), ticks=ticks)
 
 
+_ABOUT = {
+    ids.INDUCTION_SCORE: "Induction: share of heads with an induction score of at least "
+    f"{percent(INDUCTION)}.",
+    ids.SINK_SHARE: "Sink: mean over heads of their attention to the sink.",
+}
 _TARGETS = {"loss": "loss", "masked_loss": "masked loss"}
 
 
