@@ -107,7 +107,16 @@ def compare(
         pair.name: HeadDifferences.beside([*_heads(both, pair, below), *drift.of(pair.name)])
         for pair in both.stacks
     }
-    return Comparison(both, found, matched, losses(both), drift.missing)
+    return Comparison(both, found, matched, losses(both), (*drift.missing, *_own_targets(both)))
+
+
+def _own_targets(both: Sides) -> Iterator[str]:
+    """What cannot be compared where each model wrote its own target texts."""
+    if any(text.generated for one, _ in both.mapped() for text in one.texts.values()):
+        yield (
+            "divergence of attention in decoder and cross-attention: no target texts were given, "
+            "so that each model wrote its own"
+        )
 
 
 def _heads(both: Sides, pair: StackPair, below: Sides | None) -> Iterator[HeadDifferences]:

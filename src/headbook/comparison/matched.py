@@ -98,7 +98,7 @@ def similarities(sides: Sides, pair: StackPair) -> Similarities:
     keys = sorted(sides.a.map_sample.sentences.keys() & sides.b.map_sample.sentences.keys())
     for key, (one, other) in zip(keys, sides.mapped(), strict=True):
         words = shared_words(one, other, pair.a.keys, (pair.a.causal, pair.b.causal))
-        if not words.spans:
+        if not words.spans or one.texts[pair.a.keys].text != other.texts[pair.b.keys].text:
             continue
         rows = [
             word_rows(sentence, stack, words, causal=cut)
