@@ -19,11 +19,15 @@ import training
 import treebank
 from filmed import OPTIONS, REVISIONS, command
 from headbook.charts.drawn.steps import FIRST, spark, step_areas, step_axis
-from headbook.collection.checkpoints import checkpoints
+from headbook.collection import checkpoints as collecting
+from headbook.collection.checkpoints import checkpoints, study_at
 from headbook.comparison.film import Film, Shot, film, steps_of
+from headbook.config import Config
 from headbook.errors import ConfigError, ModelError, StudyError
 from headbook.model import checkpoint
+from headbook.progress import Silent
 from headbook.site.comparisons.filming import render_film
+from headbook.study.manifest import Check
 from headbook.study.study import Study
 from sites import Site
 
@@ -262,6 +266,50 @@ def test_what_was_downloaded_alone_is_discarded(
     checkpoint.discard("some/model", frozenset(commits[1:]))
     assert checkpoint.cached("some/model") == {commits[0]}
     assert sorted(file.name for file in (repo / "blobs").iterdir()) == ["a" * 8, "shared"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_hub_model_is_discarded_after_each_checkpoint(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: bool
+) -> None:
+    """Also after one that cannot be read. A download stands in for the hub."""
+    there, gone = {"old"}, list[frozenset[str]]()
+
+    def downloading(inputs: object, config: Config, progress: object) -> Study:
+        assert (config.model, config.revision) == ("some/model", "step20")
+        there.add("new")
+        if fails:
+            raise ModelError("it cannot be read")
+        return Study.load(place / "studies" / "step-20")
+
+    monkeypatch.setattr(collecting, "collect", downloading)
+    monkeypatch.setattr(checkpoint, "cached", lambda name: frozenset(there))
+    monkeypatch.setattr(checkpoint, "discard", lambda name, commits: gone.append(commits))
+    (at,) = checkpoints("some/model", ["step20"])
+    given = at, ["some.txt"], Config()
+    if fails:
+        with pytest.raises(ModelError):
+            study_at(*given, discard=True, progress=Silent())
+    else:
+        study_at(*given, kept=tmp_path, discard=True, progress=Silent())
+        assert (tmp_path / "step20" / "manifest.json").is_file()
+        monkeypatch.setattr(collecting, "collect", None)  # it is there: nothing is collected
+        study_at(*given, kept=tmp_path, discard=True, progress=Silent())
+    assert gone == [frozenset({"new"})]
+
+
+def test_self_checks_that_failed_are_named_with_their_checkpoint(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = Study.load(place / "studies" / "step-20")
+    wrong = Check("attention is the model's own", "self", error=1.0, tolerance=1e-6)
+    replace(study, manifest=replace(study.manifest, checks=(wrong,))).save(tmp_path / "step-20")
+    studies = place / "studies" / "step-0", tmp_path / "step-20"
+    given = "film", "--studies", *studies, "--quiet", "--out", tmp_path / "site"
+    assert command(*given) == 3
+    assert "1 self-check failed: step-20: attention is" in capsys.readouterr().err
+    text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "Do not trust these numbers" in text
 
 
 def test_step_0_stands_apart_on_a_logarithmic_axis() -> None:

@@ -12,7 +12,8 @@ from headbook.cli.options import BUILDING, keyword
 from headbook.config import Config
 from headbook.errors import ConfigError, OutputError, StudyError
 
-OPTIONS = tuple(name for name in BUILDING if name not in {"model", "revision", "keep_study"})
+USELESS = {"model", "revision", "keep_study", "max_site_size", "processes"}
+OPTIONS = tuple(name for name in BUILDING if name not in USELESS)
 
 Filmed = Annotated[
     list[str],

@@ -9,7 +9,7 @@ from headbook.collection.collect import collect
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError, StudyError
 from headbook.model import checkpoint
-from headbook.progress import Progress
+from headbook.progress import Progress, Wordless
 from headbook.study.study import Study
 
 UNFIT = re.compile(r"[^\w.\-]+")  # in a folder's name
@@ -99,7 +99,7 @@ def study_at(
     before = checkpoint.cached(at.model) if discard and not at.local else frozenset()
     try:
         wanted = replace(config, model=at.model, revision=at.revision)
-        study = collect(inputs, wanted, progress=progress)
+        study = collect(inputs, wanted, progress=Wordless(progress))
     finally:
         if discard and not at.local:
             checkpoint.discard(at.model, checkpoint.cached(at.model) - before)
