@@ -314,7 +314,7 @@ type FindData = {
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };
 type ChartSpec = { datasets?: Record<string, Record<string, ChartColumn>> };
 
-/** A step of a film (`pages/film/overview`): classes, letters and label of each head. */
+/** A step of a film (`pages/film/page`): classes, letters and label of each head. */
 interface FilmStep { name: string; src: string; heads: [string, string, string][] }
 
 /** The data files by name; those of single things by how their names begin. */

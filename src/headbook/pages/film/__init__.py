@@ -1,1 +1,1 @@
-"""Pages of a film: the checkpoints of one model in order."""
+"""The overview of a film, and what all of its pages share."""

@@ -12,10 +12,10 @@ from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
 from headbook.listing import Kind, Listing
 from headbook.pages.data.page import DataFile
-from headbook.pages.film.heads import heads_page
-from headbook.pages.film.measures import MeasurePage, measure_pages
-from headbook.pages.film.overview import PICTURES, film_data, film_page, sheets
+from headbook.pages.film.page import PICTURES, film_data, film_page, sheets
 from headbook.pages.film.parts import HEADS, Shown
+from headbook.pages.filmheads.page import heads_page
+from headbook.pages.filmmeasure.page import MeasurePage, measure_pages
 from headbook.pages.missing.page import missing_page
 from headbook.pages.parts.menu import Entry
 from headbook.pages.parts.page import Page, SiteFacts
