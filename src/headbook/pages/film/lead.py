@@ -8,11 +8,12 @@ from headbook.comparison.headlines import INDUCTION, FilmColumn
 from headbook.metrics import ids
 from headbook.pages.film.parts import Shown, estimate_text, head_link, value_text
 from headbook.report.findings.finding import Link, Parts
-from headbook.report.wording import percent
+from headbook.report.wording import STACKS, percent
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Stack
 
 OTHERS = 2  # functions beside induction that the lead names
+MOST = 24  # words and links, about four sentences
 LEAST = 0.1  # change of a share that it names
 
 
@@ -21,7 +22,8 @@ def lead(shown: Shown) -> Parts:
     parts: list[str | Link] = []
     for stack in shown.film.stacks:
         for sentence in (*_induction(shown, stack), *_others(shown, stack)):
-            parts += [" "] * bool(parts) + [*sentence]
+            if len(parts) < MOST:
+                parts += [" "] * bool(parts) + [*sentence]
     if not parts:
         parts = [
             f"{shown.at(0).capitalize()} to {shown.at(-1)}: no head clearly learns one of the "
@@ -42,14 +44,16 @@ def _induction(shown: Shown, stack: Stack) -> Iterator[list[str | Link]]:
         return
     head = HeadName(stack.name, *best.place)
     if not best.value.value >= INDUCTION:
+        where = "" if stack.name == "self" else f" in {STACKS[stack.name]}"
         yield [
-            "No head has become an induction head: the highest score at ", shown.at(-1), " is ",
+            f"No head{where} has become an induction head: the highest score at ", shown.at(-1),
+            " is ",
             f"{estimate_text(column, best.value)} (", head_link(head),
             f"), below {percent(INDUCTION)}.",
         ]  # fmt: skip
         return
     turn = shown.turn(stack.name, column, best.place)
-    first = shown.film.numbers(stack.name, column)[0].heads.value[best.place]
+    first = shown.film.numbers(stack.name, column)[0].report.value[best.place]
     when = f"appears {_steps(turn.between)}" if turn.between else "is there from the first step on"
     yield [f"An induction head {when}: ", head_link(head), f", in layer {head.layer}."]
     yield [
@@ -73,7 +77,7 @@ def _others(shown: Shown, stack: Stack) -> Iterator[list[str | Link]]:
     for _, column, best in sorted(found, key=lambda each: -each[0])[:OTHERS]:
         assert best.place is not None
         turn = shown.turn(stack.name, column, best.place)
-        first = float(shown.film.numbers(stack.name, column)[0].heads.value[best.place])
+        first = float(shown.film.numbers(stack.name, column)[0].report.value[best.place])
         yield [
             head_link(HeadName(stack.name, *best.place)),
             f" {column.does}: {estimate_text(column, best.value)}, {value_text(column, first)} at "
@@ -83,7 +87,7 @@ def _others(shown: Shown, stack: Stack) -> Iterator[list[str | Link]]:
 
 def _rise(shown: Shown, stack: Stack, column: FilmColumn, best: Leader) -> float:
     assert best.place is not None
-    first = float(shown.film.numbers(stack.name, column)[0].heads.value[best.place])
+    first = float(shown.film.numbers(stack.name, column)[0].report.value[best.place])
     rise = best.value.value - first
     return -math.inf if math.isnan(rise) else rise
 

@@ -30,7 +30,7 @@ from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import Mark, Row, Table, words
 from headbook.pages.widgets.atlas import KINDS, Atlas, atlas_of, letters_of, style_of
 from headbook.report.findings.finding import Link, Parts
-from headbook.report.wording import counted, head_name, number, percent
+from headbook.report.wording import STACKS, counted, head_name, number, percent
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Stack
 
@@ -214,7 +214,7 @@ def _learnt(shown: Shown, stack: str) -> list[Learnt]:
 
 def _learnt_one(shown: Shown, stack: str, column: FilmColumn, best: Leader) -> Learnt:
     assert best.place is not None
-    first = float(shown.film.numbers(stack, column)[0].heads.value[best.place])
+    first = float(shown.film.numbers(stack, column)[0].report.value[best.place])
     even = "" if np.isnan(best.uniform) else value_text(column, best.uniform)
     turn = shown.turn(stack, column, best.place)
     learnt = turn.place is not None and bool(best.value.low > np.fmax(first, best.uniform))
@@ -344,7 +344,8 @@ def _facts(shown: Shown) -> Iterator[tuple[str, str]]:
     yield "Checkpoints", ", ".join(each.name for each in shown.film.frames)
     yield "Model", f"{model.architecture}, {model.parameters:,} parameters ({model.dtype})"
     for stack in first.stacks:
-        yield "Heads", f"{len(stack.attention_layers)} layers × {stack.n_heads} heads"
+        name = "Heads" if len(first.stacks) == 1 else STACKS[stack.name].capitalize()
+        yield name, f"{len(stack.attention_layers)} layers × {stack.n_heads} heads"
     for file in first.inputs:
         yield "Input", f"{file.name} · {counted(file.sentences, 'sentence')}"
     yield (
