@@ -25,6 +25,8 @@ from headbook.comparison.film import Film, Shot, film, steps_of
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError, StudyError
 from headbook.model import checkpoint
+from headbook.pages.film.parts import Shown
+from headbook.pages.filmmeasure import page as filmmeasure
 from headbook.progress import Silent
 from headbook.site.comparisons.filming import render_film
 from headbook.study.manifest import Check
@@ -170,6 +172,22 @@ def test_pages_say_what_is_missing(place: Path, tmp_path: Path) -> None:
     text = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert "Not available: loss" in text
     assert "counted in the order given" in text
+
+
+def test_charts_of_many_heads_have_those_that_changed_most(
+    of_three: Film, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filmmeasure, "MOST_LINES", 3)
+    page = next(p for p in filmmeasure.measure_pages(Shown(of_three)) if "previous" in p.path)
+    (section,) = page.sections
+    rows = section.figure.rows
+    assert rows is not None
+    column = next(c for c in of_three.columns("self") if c.label == "previous")
+    values = of_three.values("self", column)
+    change = np.abs(values[-1] - values[0])
+    largest = np.argwhere(change >= np.sort(change, axis=None)[-3]).tolist()
+    assert sorted({*rows["head"]}) == [f"L{layer}·H{head}" for layer, head in largest]
+    assert "The 3 heads that changed most, of 8." in section.figure.caption
 
 
 def test_other_sentences_are_refused_with_names(

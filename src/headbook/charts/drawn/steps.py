@@ -34,7 +34,7 @@ def step_axis(steps: Ints, *, named: bool) -> Axis:
     for place, step in [*zip(places, steps.tolist(), strict=True)][-2::-1]:
         if labels[-1][0] - place >= CLOSE or (place == 0 and labels[-1][0] >= FIRST):
             labels.append((place, f"{step:,}"))
-    return Axis(places, names, labels[::-1], apart=named and steps[0] == 0)
+    return Axis(places, names, labels[::-1], apart=named and int(steps[0]) == 0)
 
 
 def _places(steps: Ints, *, named: bool) -> list[float]:

@@ -26,8 +26,8 @@ def lead(shown: Shown) -> Parts:
                 parts += [" "] * bool(parts) + [*sentence]
     if not parts:
         parts = [
-            f"{shown.at(0).capitalize()} to {shown.at(-1)}: no head clearly learns one of the "
-            "functions that are followed."
+            f"{shown.at(0).capitalize()} to {shown.at(-1)}: no head clearly takes on one of "
+            "the functions that are followed."
         ]
     return tuple(parts)
 

@@ -19,6 +19,8 @@ from headbook.report.wording import VIEWS, head_name, interval, is_share, number
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Stack
 
+MOST_LINES = 200  # of a chart
+
 
 @dataclass(frozen=True)
 class SparkCell:
@@ -123,30 +125,38 @@ def _cell(shown: Shown, stack: str, column: FilmColumn, place: tuple[int, int]) 
 
 
 def _figure(shown: Shown, stack: Stack, column: FilmColumn) -> Figure:
-    rows = []
-    for n, each in enumerate(shown.film.numbers(stack.name, column)):
-        for layer in stack.attention_layers:
-            for head in range(stack.n_heads):
-                value, low, high, *_ = each.heads.at(layer, head)
-                rows.append(
-                    (head_name(HeadName(stack.name, layer, head)), layer, shown.film.step(n),
-                     round(shown.axis.places[n], 4), value, low, high)
-                )  # fmt: skip
+    numbers = shown.film.numbers(stack.name, column)
+    drawn = _changed_most(shown, stack, column)
+    rows = [
+        (head_name(HeadName(stack.name, *place)), place[0], shown.film.step(n),
+         round(shown.axis.places[n], 4), *each.heads.at(*place)[:3])
+        for n, each in enumerate(numbers)
+        for place in drawn
+    ]  # fmt: skip
     names = ["head", "layer", "step", "place", "value", "low", "high"]
-    share = is_share(all_metrics()[column.metric])
-    last = shown.film.numbers(stack.name, column)[-1].heads.value
-    named = [head_name(HeadName(stack.name, *place)) for place in descending(last)[:NAMED]]
-    apart = " Step 0 stands apart: a logarithmic axis has no 0." if shown.axis.apart else ""
+    highest = [place for place in descending(numbers[-1].heads.value) if place in drawn]
+    named = [head_name(HeadName(stack.name, *place)) for place in highest[:NAMED]]
+    total = len(stack.attention_layers) * stack.n_heads
+    which = f" The {len(drawn)} heads that changed most, of {total:,}." * (len(drawn) < total)
+    apart = " Step 0 stands apart: a logarithmic axis has no 0." * shown.axis.apart
     return head_steps(
         f"steps-{column.key}-{stack.name}",
-        f"{column.name}: each line is a head, each point a checkpoint. Coloured: "
-        f"the highest at the last step.{apart}",
+        f"{column.name}: each line is a head, each point a checkpoint. Coloured: the highest at "
+        f"the last step.{which}{apart}",
         pd.DataFrame(rows, columns=names).dropna(subset="value"),
         title=column.name,
         axis=shown.axis,
-        share=share,
+        share=is_share(all_metrics()[column.metric]),
         named=named,
     )
+
+
+def _changed_most(shown: Shown, stack: Stack, column: FilmColumn) -> list[tuple[int, int]]:
+    """The heads that the chart has, in the order of layers."""
+    values = shown.film.values(stack.name, column)
+    change = np.nan_to_num(np.abs(values[-1] - values[0]))
+    places = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
+    return sorted(sorted(places, key=lambda place: -change[place])[:MOST_LINES])
 
 
 def _tables(shown: Shown, stack: Stack, column: FilmColumn) -> tuple[Table, Table]:
