@@ -314,6 +314,9 @@ type FindData = {
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };
 type ChartSpec = { datasets?: Record<string, Record<string, ChartColumn>> };
 
+/** A step of a film (`pages/film/page`): classes, letters and label of each head. */
+interface FilmStep { name: string; src: string; heads: [string, string, string][] }
+
 /** The data files by name; those of single things by how their names begin. */
 interface DataFiles {
   vega: string;
@@ -323,6 +326,7 @@ interface DataFiles {
   find: FindData;
   headlist: HeadListData;
   types: Record<string, string[][]>;
+  film: Record<string, FilmStep[]>;
   [values: `values-${string}`]: Record<string, Packed>;
   [later: `later-${string}`]: string[];
   [chart: `chart-${string}`]: ChartSpec;

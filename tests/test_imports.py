@@ -49,6 +49,7 @@ DOORS = {
         "charts.vega.relations",
         "charts.vega.scatter",
         "charts.vega.similar",
+        "charts.vega.steps",
         "charts.vega.tags",
         "charts.vega.trajectories",
     },
@@ -83,7 +84,7 @@ DOORS = {
         "model.loading",
         "model.model",
     },
-    "typer": {"cli.comparing", "cli.main", "cli.options"},
+    "typer": {"cli.comparing", "cli.filming", "cli.main", "cli.options"},
     "vl_convert": {"charts.base.paper", "charts.base.render"},
     "wordfreq": {"text.rarity"},
 }

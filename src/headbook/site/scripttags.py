@@ -11,6 +11,7 @@ EVERY = ("site",)
 ATTENTION = ("weights", "switches", "drawing")
 OWN = {
     "alignment.html": ("choose",),
+    "film.html": ("film",),
     "head.html": (*ATTENTION, "instance", "panel", "attention"),
     "heads.html": ("numbers", "scatter", "headlist", "headcontrols", "heads"),
     "index.html": ("overview",),
