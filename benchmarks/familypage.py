@@ -41,10 +41,10 @@ no weight is missing. {blind} of them return no such weights in any stack: their
 speak.
 
 *Missing* are parts of a study that a type does not get: `mid`, the state after attention, and
-*values* behind their output projection need a row in
-[the table of families](../src/headbook/model/families.py); *q, k, v* are out of reach where
-weights come through `output_attentions`; *states* are those of tokens. {whole} types miss none of
-these four. Not listed are the demonstration's computation and comparisons of tokens with their
+*values* behind their output projection are found by
+[a search](../src/headbook/model/search/match.py) that takes only what adds up; *q, k, v* are out
+of reach where weights come through `output_attentions`; *states* are those of tokens. {whole}
+types miss none of these four. Not listed are the demonstration's computation and comparisons of tokens with their
 own embedding, which few architectures allow. Layers without softmax attention are named on the
 site, and layers keep the model's numbers.
 
@@ -119,5 +119,11 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _missing(row: dict[str, Any]) -> list[str]:
-    gaps = (SHORT.get(gap, gap) for gap in row["lacks"] if not gap.startswith(EVERYWHERE))
-    return sorted(gaps, key=lambda gap: (gap not in BEHIND, gap))
+    gaps = (_short(gap) for gap in row["lacks"] if not gap.startswith(EVERYWHERE))
+    return sorted({*gaps}, key=lambda gap: (gap not in BEHIND, gap))
+
+
+def _short(gap: str) -> str:
+    """A gap in few words; that of some layers as that of all."""
+    what = gap.partition(" of layers ")[0]
+    return SHORT.get(gap, SHORT.get(what, gap))

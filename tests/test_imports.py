@@ -80,6 +80,7 @@ DOORS = {
         "model.hook",
         "model.loading",
         "model.model",
+        "model.projection",
     },
     "typer": {"cli.comparing", "cli.main", "cli.options"},
     "vl_convert": {"charts.base.paper", "charts.base.render"},

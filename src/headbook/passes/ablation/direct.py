@@ -42,7 +42,8 @@ def has_direct(heads: Intervened) -> bool:
         if type(module).__name__ in LINEAR | TABLE
         for parameter in module.parameters(recurse=False)
     }
-    return bool(heads.architecture.projections) and all(
+    ends = heads.architecture.ends.projections
+    return len(ends) == len(heads.architecture.calls) and all(
         id(parameter) in known or parameter.ndim < 2
         for layer in layers
         for parameter in layer.parameters()
@@ -95,7 +96,7 @@ def direct_tokens(ablator: Ablator, batch: Batch, replacement: Replacement, mean
 @contextmanager
 def _held(heads: Intervened) -> Iterator[None]:
     """Hold what blocks give and what norms divide by."""
-    ends = {id(projection.module) for projection in heads.architecture.projections.values()}
+    ends = {id(projection.module) for projection in heads.architecture.ends.projections.values()}
     with ExitStack() as hooks:
         for layer in {
             id(m): m for each in heads.architecture.layers.values() for m in each
