@@ -157,9 +157,8 @@ def _unread(
         if scale:
             return Site(block.path, None, scale=scale, straight=straight)
         for other in beside:
-            rest = total - _given(block) - own
-            alone = run.once(other.path) and float(_given(other).norm()) > 0
-            if alone and factor(rest + own, own, _given(other), run.eps) == 1.0:
+            parts = own, _given(block), _given(other)
+            if run.once(other.path) and adds_up(total, *parts, eps=run.eps):
                 return Site(block.path, None, parallel=other.path, straight=straight)
     return None
 
@@ -203,7 +202,7 @@ def _two(
         return False
     found = torch.linalg.lstsq(torch.stack([states, part], 1), total[:, None]).solution[:, 0]
     a, b = found.tolist()
-    return min(abs(a), abs(b)) > LEAST and _adds_up(total, a * states, b * part, eps)
+    return min(abs(a), abs(b)) > LEAST and adds_up(total, a * states, b * part, eps=eps)
 
 
 def factor(
@@ -214,14 +213,14 @@ def factor(
     if length == 0 or not torch.isfinite(total).all():
         return None
     for number in (1.0, float((total - residual) @ part) / length):
-        if abs(number) > LEAST and _adds_up(total, residual, number * part, eps):
+        if abs(number) > LEAST and adds_up(total, residual, number * part, eps=eps):
             return number
     return None
 
 
-def _adds_up(total: torch.Tensor, one: torch.Tensor, other: torch.Tensor, eps: float) -> bool:
-    """Whether a sum holds in every number, and what is left over is little beside the part."""
-    rest = total - one - other
-    allowed = ROUNDINGS * eps * (total.abs() + one.abs() + other.abs())
-    little = rest.norm() <= EXPLAINED * min(one.norm(), other.norm())
-    return bool((rest.abs() <= allowed).all()) and bool(little)
+def adds_up(total: torch.Tensor, *parts: torch.Tensor, eps: float) -> bool:
+    """Whether a sum holds in every number, and what is left over is little beside each part."""
+    rest = total - sum(parts)
+    allowed = ROUNDINGS * eps * (total.abs() + sum(part.abs() for part in parts))
+    little = min(float(part.norm()) for part in parts) * EXPLAINED
+    return bool((rest.abs() <= allowed).all()) and 0 < little >= float(rest.norm())
