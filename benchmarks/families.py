@@ -44,7 +44,7 @@ from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
 from tiny import AROUND, BRACKETS, PIECES
 
-SECONDS = 90  # that a type may take
+SECONDS = 240  # that a type may take
 LARGEST = 40_000_000  # parameters
 CLOSE = 1e-4
 METRICS = "sink_share,attention_distance,cosine_to_input,vocabulary_rank,logit_lens,mixing_ratio"

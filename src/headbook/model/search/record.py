@@ -84,6 +84,6 @@ def first_states(value: Any) -> torch.Tensor | None:
 
 
 def flat(value: Any) -> torch.Tensor | None:
-    """The same, flat and in double precision."""
+    """A copy of the same, flat and in double precision: models add to what they have in place."""
     states = first_states(value)
-    return None if states is None else states.detach().cpu().double().flatten()
+    return None if states is None else states.detach().cpu().to(torch.float64, copy=True).flatten()

@@ -128,7 +128,8 @@ class _Record:
         taken, given = first_states((args, kwargs)), first_states(output)
         assert taken is not None
         assert given is not None
-        self._calls[module].append((taken, given))
+        # Some models add to them in place.
+        self._calls[module].append((taken.clone(), given.clone()))
 
     def __exit__(self, *_: object) -> None:
         for handle in self._handles:
