@@ -107,3 +107,15 @@ def test_one_number_that_is_off_in_half_precision_is_not_rounding() -> None:
     assert factor(total, residual.double(), part.double(), eps) == 1
     total[3] += 1
     assert factor(total, residual.double(), part.double(), eps) is None
+
+
+def test_a_few_huge_numbers_hide_no_part_in_half_precision() -> None:
+    """As in the first token of large models; a part that is smaller than rounding is none."""
+    torch.manual_seed(0)
+    residual, part = torch.randn(2, 600).bfloat16()
+    residual[::60] = 4096
+    total, eps = (residual + part).double(), torch.finfo(torch.bfloat16).eps
+    assert factor(total, residual.double(), part.double(), eps) == 1
+    assert factor(total, residual.double(), part.flip(0).double(), eps) is None
+    huge = torch.full_like(part, 4096)
+    assert factor((huge + part).double(), huge.double(), part.double(), eps) is None

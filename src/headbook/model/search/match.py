@@ -12,8 +12,8 @@ import torch
 from headbook.model.search.record import Attended, LayerRun, Ran
 from headbook.model.search.site import Site
 
-ROUNDINGS = 8  # of a sum, in units of its number format
-EXPLAINED = 0.5  # of the length of a part: what must be left over less than that
+ROUNDINGS = 2  # of a sum, in units of its number format
+SHOWN = 0.05  # share of the numbers in which each part must be larger than rounding
 LEAST = 1e-3  # the smallest factor
 
 
@@ -219,8 +219,8 @@ def factor(
 
 
 def adds_up(total: torch.Tensor, *parts: torch.Tensor, eps: float) -> bool:
-    """Whether a sum holds in every number, and what is left over is little beside each part."""
+    """Whether a sum holds in every number, to rounding, and no part is lost in rounding."""
     rest = total - sum(parts)
     allowed = ROUNDINGS * eps * (total.abs() + sum(part.abs() for part in parts))
-    little = min(float(part.norm()) for part in parts) * EXPLAINED
-    return bool((rest.abs() <= allowed).all()) and 0 < little >= float(rest.norm())
+    shown = min(float((part.abs() > allowed).double().mean()) for part in parts)
+    return bool((rest.abs() <= allowed).all()) and shown >= SHOWN
