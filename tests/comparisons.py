@@ -10,6 +10,7 @@ import tiny
 from compared import ENDS, METRICS, OBJECTS, SUBJECTS, Compared, changed
 from headbook.collection.collect import collect
 from headbook.comparison.comparison import compare
+from headbook.config import Config
 from headbook.site.comparisons.comparing import render_comparison
 from headbook.study.study import Study
 
@@ -31,8 +32,11 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compar
         model = place / name
         if not model.exists():
             changed(place / "bert", model) if name == "noisy" else tiny.write(name, model)
-        given = {"metrics": METRICS, "annotator": "none", "facet": "none"}
-        return collect(texts, model=str(model), dtype=dtype, importance="fast", **given)
+        config = Config(
+            model=str(model), dtype=dtype, importance="fast", metrics=METRICS, annotator="none",
+            facet="none",
+        )  # fmt: skip
+        return collect(texts, config)
 
     @cache
     def site(name: str) -> Compared:
