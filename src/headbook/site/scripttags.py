@@ -9,6 +9,7 @@ ATTENTION = ("weights", "switches", "drawing")
 OWN = {
     "alignment.html": ("choose",),
     "head.html": (*ATTENTION, "instance", "panel", "attention"),
+    "headpair.html": (*ATTENTION, "instance", "headpair"),
     "heads.html": ("numbers", "scatter", "headlist", "headcontrols", "heads"),
     "index.html": ("overview",),
     "sentence.html": (*ATTENTION, "tiles", "workspace"),

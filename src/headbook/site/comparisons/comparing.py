@@ -9,10 +9,12 @@ from typing import Any
 
 from headbook import charts
 from headbook.comparison.comparison import Comparison
+from headbook.comparison.pairs import PairedStack, paired_stacks
 from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
 from headbook.listing import Kind, Listing
 from headbook.pages.comparison.page import comparison_page
+from headbook.pages.headpair.page import headpair_pages
 from headbook.pages.missing.page import missing_page
 from headbook.pages.parts.menu import Entry
 from headbook.pages.parts.page import Page
@@ -21,6 +23,7 @@ from headbook.site import export, publish
 from headbook.site.assets import write_assets, write_runtime
 from headbook.site.comparisons.frame import DATA, data_page, facts, page_writer, write_tables
 from headbook.site.export import METRIC, PLACE, Table
+from headbook.site.markup import script
 from headbook.site.pagewriter import PageWriter, figures_of
 from headbook.site.site import Summary
 
@@ -113,7 +116,9 @@ class _Writer:
         (self.folder / "figures").mkdir()
         self._write_manifest()
         paths, figures = [], 0
+        self.progress.stage("pages", self._expected)
         for page in self._pages():
+            self.progress.advance(1, 0)
             for figure in figures_of(page):
                 export.write_figure(figure, self.folder / "figures", columns=False)
                 figures += 1
@@ -130,6 +135,29 @@ class _Writer:
     def _pages(self) -> Iterator[Page]:
         yield comparison_page(self.comparison)
         yield missing_page()
+        for paired in self._paired:
+            for page, maps in headpair_pages(paired, self._listed):
+                self._page_writer.text(page.data, script(Path(page.data).stem, maps))
+                yield page
+
+    @cached_property
+    def _paired(self) -> tuple[PairedStack, ...]:
+        return paired_stacks(self.comparison)
+
+    @cached_property
+    def _listed(self) -> frozenset[int]:
+        """Sentences that have a page in both studies, by index."""
+        sides = self.comparison.sides
+        mine, theirs = (
+            {each.index for each in study.sentence_data.listed} for study in (sides.a, sides.b)
+        )
+        return frozenset(mine & theirs)
+
+    @property
+    def _expected(self) -> int:
+        """How many pages there will be but the last, for the progress bar."""
+        alone = 2  # overview, and the one for wrong addresses
+        return alone + sum(len(paired.pairs) for paired in self._paired)
 
     @cached_property
     def _page_writer(self) -> PageWriter:
