@@ -41,7 +41,8 @@ class PairMaps(NamedTuple):
 
     Attributes:
         queries, keys: the texts.
-        a, b: *Shape:* ``(query, key)``.
+        a, b: 0 between words where one of the two rows does not count. *Shape:*
+            ``(query, key)``.
         counted: queries that the divergence is taken over. *Shape:* ``(query,)``.
     """
 
@@ -121,7 +122,7 @@ class PairedStack:
         counted = rows[0].counted[0] & rows[1].counted[0]
         if self.words:
             text = _of_words(both[0].texts[stacks[0].keys], self._spans(both))
-            a, b = (np.where(each.counted[0][:, None], each.weights[0], 0) for each in rows)
+            a, b = (np.where(counted[:, None], each.weights[0], 0) for each in rows)
             return PairMaps(text, text, a, b, counted)
         queries, keys = (both[0].texts[side] for side in (stacks[0].queries, stacks[0].keys))
         a, b = (

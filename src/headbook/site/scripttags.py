@@ -13,6 +13,8 @@ OWN = {
     "heads.html": ("numbers", "scatter", "headlist", "headcontrols", "heads"),
     "index.html": ("overview",),
     "sentence.html": (*ATTENTION, "tiles", "workspace"),
+    "sentencepair.html": ("sentencepair",),
+    "sentencepairs.html": ("search",),
     "sentences.html": ("search",),
     "tokens.html": ("types",),
 }
@@ -21,6 +23,7 @@ ASKED = {
     "site": ("find", "atlas", "live"),
     "live": ("vega",),
     "panel": ("save",),
+    "sentencepair": ("paths",),
     "workspace": ("paths", "dock", "save", "scores", "neurons"),
 }
 

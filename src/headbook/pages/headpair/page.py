@@ -11,7 +11,6 @@ from headbook.comparison.pairs import HeadPair, PairedStack
 from headbook.pages.headpair.pairmaps import (
     PairExemplar,
     Picture,
-    behind,
     nats,
     pair_exemplars,
     signed_picture,
@@ -227,11 +226,10 @@ def _matched(paired: PairedStack, place: int) -> Iterator[str]:
 
 def _mean_drift(paired: PairedStack, place: int) -> Iterator[str]:
     drift = paired.drift[:, place]
-    if not np.isnan(drift).all():
-        yield (
-            f"Their attention diverges by {nats(float(np.nanmean(drift)))} nats "
-            f"(mean over {behind(paired)})."
-        )
+    known = drift[~np.isnan(drift)]
+    if len(known):
+        behind = counted(len(known), "sentence")
+        yield f"Their attention diverges by {nats(float(known.mean()))} nats (mean over {behind})."
 
 
 def _means(paired: PairedStack, pair: HeadPair) -> tuple[Picture, ...]:

@@ -14,7 +14,7 @@ from headbook.charts.base.ink import DIVERGING, coarse, ink, ink_steps
 from headbook.comparison.pairs import HeadPair, PairedStack, PairMaps
 from headbook.pages.parts.text import WINDOW, Token, running_text
 from headbook.pages.widgets.instance import text_data
-from headbook.report.wording import THIN, counted, number, sentence_page
+from headbook.report.wording import THIN, number, sentence_page
 from headbook.study.sentencedata import to_steps
 
 AT_ONCE = 3  # of the sentences that differ most
@@ -215,10 +215,6 @@ def what_is_drawn(paired: PairedStack) -> str:
     cut = ", each query on itself and earlier words only" if paired.cut else ""
     return (
         "The models read different tokens or see different keys, so maps are between the words "
-        f"that both have read, sink masked and renormalised{cut}."
+        f"that both have read, sink masked and renormalised{cut}; rows are empty where too little "
+        "is left of one of the two."
     )
-
-
-def behind(paired: PairedStack) -> str:
-    """How many sentences were compared."""
-    return counted(len(paired.sentences), "sentence")

@@ -9,6 +9,7 @@ from typing import Any
 
 from headbook import charts
 from headbook.comparison.comparison import Comparison
+from headbook.comparison.listed import ListedSentence, listed_sentences
 from headbook.comparison.pairs import PairedStack, paired_stacks
 from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
@@ -18,6 +19,8 @@ from headbook.pages.headpair.page import headpair_pages
 from headbook.pages.missing.page import missing_page
 from headbook.pages.parts.menu import Entry
 from headbook.pages.parts.page import Page
+from headbook.pages.sentencepair.page import sentencepair_pages
+from headbook.pages.sentencepairs.page import sentencepairs_page
 from headbook.progress import Progress, Silent
 from headbook.site import export, publish
 from headbook.site.assets import write_assets, write_runtime
@@ -27,7 +30,7 @@ from headbook.site.markup import script
 from headbook.site.pagewriter import PageWriter, figures_of
 from headbook.site.site import Summary
 
-MENU: tuple[Entry, ...] = (("index.html", "Overview"), DATA)
+MENU: tuple[Entry, ...] = (("index.html", "Overview"), ("sentences/index.html", "Sentences"), DATA)
 DIFFERENCES = Table(
     "What every number of every head is in both models, and how they differ: pairs of the same "
     "sentences, the second model minus the first.",
@@ -135,29 +138,37 @@ class _Writer:
     def _pages(self) -> Iterator[Page]:
         yield comparison_page(self.comparison)
         yield missing_page()
+        sides, listed = self.comparison.sides, self._listed
+        cited = frozenset(each.a.index for each in listed)
         for paired in self._paired:
-            for page, maps in headpair_pages(paired, self._listed):
-                self._page_writer.text(page.data, script(Path(page.data).stem, maps))
+            for page, maps in headpair_pages(paired, cited):
+                self._write_script(page.data, maps)
                 yield page
+        if listed:
+            yield sentencepairs_page(listed, sides.sentences)
+        for each, paths in sentencepair_pages(sides, self._paired, listed):
+            self._write_script(each.data, paths)
+            yield each
+
+    def _write_script(self, path: str, value: Any) -> None:
+        """What the scripts of a page read, where there is something."""
+        if value:
+            self._page_writer.text(path, script(Path(path).stem, value))
 
     @cached_property
     def _paired(self) -> tuple[PairedStack, ...]:
         return paired_stacks(self.comparison)
 
     @cached_property
-    def _listed(self) -> frozenset[int]:
-        """Sentences that have a page in both studies, by index."""
-        sides = self.comparison.sides
-        mine, theirs = (
-            {each.index for each in study.sentence_data.listed} for study in (sides.a, sides.b)
-        )
-        return frozenset(mine & theirs)
+    def _listed(self) -> tuple[ListedSentence, ...]:
+        return listed_sentences(self.comparison.sides, self._paired)
 
     @property
     def _expected(self) -> int:
         """How many pages there will be but the last, for the progress bar."""
         alone = 2  # overview, and the one for wrong addresses
-        return alone + sum(len(paired.pairs) for paired in self._paired)
+        heads = sum(len(paired.pairs) for paired in self._paired)
+        return alone + heads + len(self._listed) + bool(self._listed)
 
     @cached_property
     def _page_writer(self) -> PageWriter:
