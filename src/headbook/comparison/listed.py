@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headbook.analysis.arithmetic import Floats
-from headbook.comparison.pairs import Both, PairedStack, same_tokens
+from headbook.comparison.pairs import Both, PairedStack
 from headbook.comparison.sides import Sides
 from headbook.study.mapsample import MappedSentence
 from headbook.study.sentencedata import STEPS, StoredSentence
@@ -46,7 +46,7 @@ def listed_sentences(sides: Sides, stacks: Sequence[PairedStack]) -> tuple[Liste
         if one.index not in theirs:
             continue
         both, coarse = maps_of(sides, one.index)
-        drift = {each.stack.name: each.apart(both) for each in stacks if can_compare(each, both)}
+        drift = {each.stack.name: each.apart(both) for each in stacks if each.can_compare(both)}
         found.append(ListedSentence(one, theirs[one.index], drift, coarse))
     return tuple(found)
 
@@ -60,15 +60,6 @@ def maps_of(sides: Sides, index: int) -> tuple[Both, bool]:
     if halves[0] is not None and halves[1] is not None:
         return (halves[0], halves[1]), False
     return (_coarse(sides.a, index), _coarse(sides.b, index)), True
-
-
-def can_compare(paired: PairedStack, both: Both) -> bool:
-    """Whether a kind of attention of a sentence can be: its maps are there, its tokens fit."""
-    a, b = paired.stack.a, paired.stack.b
-    if a.name not in both[0].maps or b.name not in both[1].maps:
-        return False
-    texts = [[each.texts[side] for each in both] for side in (a.queries, a.keys)]
-    return paired.words or all(same_tokens(one, other) for one, other in texts)
 
 
 def _mapped(study: Study, index: int) -> MappedSentence | None:

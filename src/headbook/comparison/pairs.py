@@ -121,7 +121,7 @@ class PairedStack:
         rows = self._rows(alone)
         counted = rows[0].counted[0] & rows[1].counted[0]
         if self.words:
-            text = _of_words(both[0].texts[stacks[0].keys], self._spans(both))
+            text = _of_words(both[0].texts[stacks[0].keys], _spans(self.stack, both))
             a, b = (np.where(counted[:, None], each.weights[0], 0) for each in rows)
             return PairMaps(text, text, a, b, counted)
         queries, keys = (both[0].texts[side] for side in (stacks[0].queries, stacks[0].keys))
@@ -131,9 +131,15 @@ class PairedStack:
         )
         return PairMaps(queries, keys, a, b, counted)
 
-    def _spans(self, both: Both) -> tuple[Span, ...]:
-        stacks = self.stack.a, self.stack.b
-        return shared_words(*both, stacks[0].keys, (stacks[0].causal, stacks[1].causal)).spans
+    def can_compare(self, both: Both) -> bool:
+        """Whether maps of a sentence are there, and between tokens or words that both have."""
+        a, b = self.stack.a, self.stack.b
+        if a.name not in both[0].maps or b.name not in both[1].maps:
+            return False
+        if self.words:
+            return bool(_spans(self.stack, both))
+        texts = [[each.texts[side] for each in both] for side in (a.queries, a.keys)]
+        return all(same_tokens(one, other) for one, other in texts)
 
     def _rows(self, both: Both) -> tuple[Rows, Rows]:
         """Rows of all heads, layer by layer."""
@@ -172,7 +178,7 @@ def paired_stacks(comparison: Comparison) -> tuple[PairedStack, ...]:
         )
         for pair in sides.stacks
         if pair.a.crosses == pair.b.crosses
-        for kept, between in [_sentences(pair, [*sides.mapped()])]
+        for kept, between in [_sentences(pair, [*sides.mapped()], same=sides.same_heads)]
     )
 
 
@@ -181,16 +187,32 @@ def same_tokens(one: StoredText, other: StoredText) -> bool:
     return one.pieces == other.pieces and one.spans == other.spans
 
 
-def _sentences(pair: StackPair, kept: list[Both]) -> tuple[list[Both], bool]:
-    """Sentences that can be compared, and whether between words."""
+def _sentences(pair: StackPair, kept: list[Both], *, same: bool) -> tuple[list[Both], bool]:
+    """Sentences that can be compared, and whether between words.
+
+    Args:
+        same: whether heads correspond, so that both models read the same tokens.
+    """
     sides = (pair.a.queries, pair.a.keys)
-    same = [
-        all(same_tokens(one.texts[side], other.texts[side]) for side in sides)
-        for one, other in kept
+    equal = [
+        both
+        for both in kept
+        if all(same_tokens(both[0].texts[side], both[1].texts[side]) for side in sides)
     ]
-    if pair.a.crosses:  # words of two texts have no order that both models share
-        return [both for both, is_same in zip(kept, same, strict=True) if is_same], False
-    return kept, pair.a.causal != pair.b.causal or not all(same)
+    if same or pair.a.crosses:  # words of two texts have no order that both models share
+        return equal, False
+    if pair.a.causal == pair.b.causal and len(equal) == len(kept):
+        return kept, False
+    return [both for both in kept if _spans(pair, both)], True
+
+
+def _spans(pair: StackPair, both: Both) -> tuple[Span, ...]:
+    """The words of one text that both models have read."""
+    stacks = pair.a, pair.b
+    texts = [each.texts[s.keys].text for each, s in zip(both, stacks, strict=True)]
+    if texts[0] != texts[1]:
+        return ()
+    return shared_words(*both, stacks[0].keys, (stacks[0].causal, stacks[1].causal)).spans
 
 
 def _pairs(comparison: Comparison, pair: StackPair) -> Iterator[HeadPair]:

@@ -9,7 +9,7 @@ import numpy as np
 from headbook.analysis.arithmetic import Floats
 from headbook.charts import Drawing
 from headbook.charts.drawn.lines import Line, layer_lines
-from headbook.comparison.listed import ListedSentence, can_compare, maps_of
+from headbook.comparison.listed import ListedSentence, maps_of
 from headbook.comparison.pairs import PairedStack, same_tokens
 from headbook.comparison.sides import Sides
 from headbook.pages.headpair.pairmaps import Picture, nats, pictures, what_is_drawn
@@ -224,7 +224,6 @@ def _heads(
     sides: Sides, paired: PairedStack, each: ListedSentence, drift: Floats
 ) -> Iterator[DriftedHead]:
     both, _ = maps_of(sides, each.a.index)
-    assert can_compare(paired, both)
     known = np.flatnonzero(drift > 0)
     for place in known[np.argsort(-drift[known], kind="stable")][:MOST].tolist():
         pair = paired.pairs[place]

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.comparison.pairs import PairedStack
+from headbook.comparison.sides import same_vocabulary
 from headbook.pages.parts.table import DASH, Content, Mark, Part, Row, Table, Words
 from headbook.pages.widgets.paths import MOST_TOKENS, paths_data
 from headbook.report.wording import SPACES, number, percent, visible
@@ -111,38 +112,43 @@ def nearest_table(
         near: rows of `headbook.study.sentencedata.NEAREST`, of the sentence.
     """
     stacks = paired.stack.a, paired.stack.b
-    found = [_last(rows[rows["stack"] == s.name]) for rows, s in zip(near, stacks, strict=True)]
-    if not all(len(each[1]) for each in found):
+    own = [
+        rows[(rows["stack"] == s.name) & (rows["state"] == State.OUT)]
+        for rows, s in zip(near, stacks, strict=True)
+    ]
+    if any(each.empty for each in own):
         return None
-    rows = []
-    texts = _texts(paired, sentences)
-    for place, other in enumerate(_places(*texts)):
-        if place >= MOST_TOKENS:
-            break
-        both = found[0][1].get(place), found[1][1].get(other) if other is not None else None
-        shared = _shared(*both)
-        cells: tuple[Content, ...] = (*map(_words, both), shared)
+    mine, theirs = (dict.fromkeys(each["space"]) for each in own)
+    common = next((space for space in mine if space in theirs), None)
+    spaces = [common or next(iter(each)) for each in (mine, theirs)]
+    found = [_last(rows, space) for rows, space in zip(own, spaces, strict=True)]
+    alike = common is not None and same_vocabulary(
+        paired.a.study.manifest.model, paired.b.study.manifest.model
+    )
+    rows, texts = [], _texts(paired, sentences)
+    for place, other in [*enumerate(_places(*texts))][:MOST_TOKENS]:
+        both = found[0].get(place), None if other is None else found[1].get(other)
+        cells: tuple[Content, ...] = (*map(_words, both), *([_shared(*both)] if alike else []))
         rows.append(Row(Words((Mark(texts[0].pieces[place], "bdi"),)), cells))
-    names = zip(paired.names, (each[0] for each in found), strict=True)
-    columns = ("Token", *(f"{name}, by {what}" for name, what in names), "in common")
-    return Table(columns, tuple(rows), style="nearest")
+    names = zip(paired.names, spaces, strict=True)
+    columns = ("Token", *(f"{name}, by {_space(space)}" for name, space in names))
+    return Table((*columns, *(["in common"] if alike else [])), tuple(rows), style="nearest")
 
 
-def _last(near: pd.DataFrame) -> tuple[str, dict[int, list[tuple[str, str]]]]:
-    """What is nearest to each token after the last layer, and by what."""
-    near = near[near["state"] == State.OUT]
-    if near.empty:
-        return "", {}
-    space = near["space"].iloc[0]
+def _space(space: str) -> str:
+    return "logit lens" if space == LOGITS else SPACES[Space(space)]
+
+
+def _last(near: pd.DataFrame, space: str) -> dict[int, list[tuple[str, str]]]:
+    """What is nearest to each token after the last layer."""
     last = near[(near["layer"] == near["layer"].max()) & (near["space"] == space)]
     written = percent if space == LOGITS else number
     found: dict[int, list[tuple[str, str]]] = {}
-    columns = (
-        last.sort_values("rank")[name].tolist() for name in ("position", "neighbour", "cosine")
-    )
+    names = ("position", "neighbour", "cosine")
+    columns = (last.sort_values("rank")[name].tolist() for name in names)
     for position, entry, value in zip(*columns, strict=True):
         found.setdefault(int(position), []).append((visible(entry), written(float(value))))
-    return "logit lens" if space == LOGITS else SPACES[Space(space)], found
+    return found
 
 
 def _words(entries: Sequence[tuple[str, str]] | None) -> Content:
