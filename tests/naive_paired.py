@@ -20,6 +20,12 @@ def variance(n_a: Sums, d_a: Sums, n_b: Sums, d_b: Sums) -> float:
     return len(e) / (len(e) - 1) * math.fsum(x * x for x in e) / len(e) ** 2
 
 
+def skewness(n_a: Sums, d_a: Sums, n_b: Sums, d_b: Sums) -> float:
+    """Skewness of the sum of the residuals, without its sign."""
+    e = residuals(n_a, d_a, n_b, d_b)
+    return abs(math.fsum(x * x * x for x in e)) / math.pow(math.fsum(x * x for x in e), 1.5)
+
+
 def kish(weights: Sums) -> float:
     """The effective number of clusters."""
     return sum(weights) ** 2 / sum(w * w for w in weights)

@@ -8,8 +8,9 @@ has for each cluster the linearised residual
     e = (n_B - R_B d_B) / mean d_B - (n_A - R_A d_A) / mean d_A
 
 whose mean over clusters is 0, and the variance n / (n - 1) * sum e^2 / n^2 over the n clusters that
-take part in either model. How often intervals hold the truth and tests err was measured
-(`benchmarks/comparing.py`).
+take part in either model. Intervals are Student's t with the effective number of clusters, and as
+elsewhere (`headbook.analysis.intervals`) wider by a share of the skewness of what is summed up. How
+often they hold the truth and tests err was measured (`benchmarks/comparing.py`).
 
 *Exactly equal* are two values whose numerators and denominators are the same in every cluster: the
 difference is 0 and p is 1, but there is no interval, since nothing varies and other sentences may
@@ -137,13 +138,16 @@ def _some(
     one, other = _value(a), _value(b)
     clusters = ((a.d > 0) | (b.d > 0)).sum(0)
     behind = np.fmin(*(divide(m.d.sum(0) ** 2, (m.d**2).sum(0)) for m in (a, b)))
-    spreading = (_residuals(a, b) ** 2).sum(0)
+    residuals = _residuals(a, b)
+    spreading = (residuals**2).sum(0)
     # What is left where all clusters differ by the same is rounding.
     size = sum(divide((m.n**2).sum(0), m.d.sum(0) ** 2) for m in (a, b))
     varies = spreading > intervals.ROUNDING * size
     variance = divide(clusters * spreading, np.maximum(clusters - 1, 0))
     there = varies & intervals.enough(behind, clusters, spread)
-    half = np.where(there, intervals.reach_of(behind) * np.sqrt(variance), np.nan)
+    skewness = divide(np.abs((residuals**3).sum(0)), spreading**1.5)  # of their sum
+    error = np.sqrt(variance) * (1 + intervals.SKEWED * skewness)
+    half = np.where(there, intervals.reach_of(behind) * error, np.nan)
     value = other - one
     equal = ((a.n == b.n) & (a.d == b.d)).all(0) & (clusters > 0)
     return one, other, value, value - half, value + half, clusters, behind, equal

@@ -59,6 +59,13 @@ Null = Annotated[
         "nothing, which decides whether a head has a counterpart.",
     ),
 ]
+Trained = Annotated[
+    bool,
+    typer.Option(
+        "--trained-from",
+        help="B was trained from A, so that outputs of heads can be compared, too (with --models).",
+    ),
+]
 Kept = Annotated[
     Path | None,
     typer.Option(
@@ -71,6 +78,7 @@ COMPARING: tuple[Parameter, ...] = (
     keyword("heads", Correspondence, "auto"),
     keyword("rounded", Rounded, None),
     keyword("null", Null, None),
+    keyword("trained_from", Trained, False),
     keyword("keep_studies", Kept, None),
 )
 

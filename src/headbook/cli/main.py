@@ -61,6 +61,7 @@ from headbook.resources import folder
 from headbook.terms import Heads
 
 if TYPE_CHECKING:
+    from headbook.collection.comparing import Collected
     from headbook.site.site import Summary
     from headbook.study.study import Study
 
@@ -171,6 +172,7 @@ def compare_command(
     heads: str,
     rounded: Path | None,
     null: Path | None,
+    trained_from: bool,
     keep_studies: Path | None,
     **options: Any,
 ) -> None:
@@ -179,14 +181,15 @@ def compare_command(
     config, kind, formats = _config(options), heads_of(heads), formats_of(dtypes)
     checked_out(config, given, Kind.SITE)
     if models is None:
-        studies: Sequence[Study | Path | None] = (*studies_of(given), rounded, null)
+        summary = _compare((*studies_of(given), rounded, null, None), kind, config)
     else:
         with _progress(config) as progress:
-            studies = _collect_pair(given, config, models, formats, progress)
+            found = _collect_pair(given, config, models, formats, progress, trained=trained_from)
         if keep_studies is not None:
-            for name, study in zip("ab", studies, strict=False):
-                cast("Study", study).save(keep_studies / name, force=config.force)
-    _finish(config, _compare(studies, kind, config), start)
+            found.a.save(keep_studies / "a", force=config.force)
+            found.b.save(keep_studies / "b", force=config.force)
+        summary = _compare(found, kind, config)
+    _finish(config, summary, start)
 
 
 @app.command()
@@ -268,28 +271,39 @@ def _collect_pair(
     models: tuple[str, str],
     formats: tuple[str, str],
     progress: Progress,
-) -> "tuple[Study | None, ...]":
-    """Both studies, the first model's in bfloat16, and the second's with random weights."""
+    *,
+    trained: bool,
+) -> "Collected":
+    """Both studies, and what tells how much their differences mean."""
     with _torch(config), tempfile.TemporaryDirectory() as folder:
         from headbook.collection.comparing import collect_pair  # noqa: PLC0415 - it loads torch
 
         return collect_pair(
-            inputs, config, models=models, dtypes=formats, folder=Path(folder), progress=progress
+            inputs,
+            config,
+            models=models,
+            dtypes=formats,
+            folder=Path(folder),
+            trained=trained,
+            progress=progress,
         )
 
 
-def _compare(studies: "Sequence[Study | Path | None]", heads: Heads, config: Config) -> "Summary":
-    """Import what compares and draws only when it is wanted."""
+def _compare(given: "Sequence[Any]", heads: Heads, config: Config) -> "Summary":
+    """Import what compares and draws only when it is wanted.
+
+    Args:
+        given: what `Collected` holds; studies or their folders.
+    """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads only wait: systems are small
     from headbook.comparison.comparison import compare  # noqa: PLC0415 - see _render
     from headbook.site.comparisons.comparing import render_comparison  # noqa: PLC0415
     from headbook.study.study import Study  # noqa: PLC0415
 
     assert config.out is not None
+    *studies, drift = given
     a, b, rounded, null = (Study.load(each) if isinstance(each, Path) else each for each in studies)
-    assert a is not None
-    assert b is not None
-    found = compare(a, b, heads, rounded=rounded, null=null)
+    found = compare(a, b, heads, rounded=rounded, null=null, drift=drift)
     with _progress(config) as progress:
         return render_comparison(
             found, config.out, base_url=config.base_url, force=config.force, progress=progress

@@ -6,10 +6,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headbook.collection.collect import collect
+from headbook.comparison.modeldrift import QUERY_KEY, VALUE_OUTPUT, ModelDrift
+from headbook.comparison.sides import same_ids, sides
 from headbook.config import Config
-from headbook.model.model import load_model, untrained
+from headbook.model.architecture import Architecture, examine
+from headbook.model.encode import Encoder
+from headbook.model.model import Model, load_model, untrained
+from headbook.model.sequences import probes
+from headbook.model.weightdrift import weight_drift
+from headbook.passes.checks.ownattention import settle
+from headbook.passes.outputdrift import output_drift
 from headbook.progress import Progress
+from headbook.report.wording import STACKS
 from headbook.study.study import Study
+from headbook.text.annotate import Annotator
 
 UNTRAINED = "untrained"  # instead of a second model: the first one's shape with random weights
 FEW = "attention_distance"  # enough to keep maps, which is all that a floor takes
@@ -22,12 +32,14 @@ class Collected(NamedTuple):
     Attributes:
         rounded: the first model in bfloat16; None where it is in that format already.
         null: the second with random weights; None where it has them already.
+        drift: of weights and, where they come from one start, of outputs.
     """
 
     a: Study
     b: Study
     rounded: Study | None
     null: Study | None
+    drift: ModelDrift
 
 
 def collect_pair(
@@ -37,6 +49,7 @@ def collect_pair(
     models: tuple[str, str],
     dtypes: tuple[str, str],
     folder: Path,
+    trained: bool = False,
     progress: Progress | None = None,
 ) -> Collected:
     """Run two models over the same sentences, and what tells how much a difference means.
@@ -44,6 +57,7 @@ def collect_pair(
     Args:
         models: names as for `headbook.collect`; the second may be `UNTRAINED`.
         dtypes: number formats of their weights.
+        trained: whether the second was trained from the first.
         folder: an empty one, for the weights of an untrained model.
     """
     second = models[1]
@@ -59,7 +73,52 @@ def collect_pair(
     if models[1] != UNTRAINED:
         twin = str(write_untrained(second, config, folder))
         null = collect_maps(inputs, config, twin, dtypes[1], progress)
-    return Collected(one, other, rounded, null)
+    drift = model_drift(one, other, (models[0], second), config, trained=trained)
+    return Collected(one, other, rounded, null, drift)
+
+
+def model_drift(
+    one: Study, other: Study, models: tuple[str, str], config: Config, *, trained: bool
+) -> ModelDrift:
+    """What two models of one shape say of each other; nothing of others.
+
+    Args:
+        trained: whether the second was trained from the first, so that outputs may be compared.
+    """
+    both = sides(one, other)
+    if not both.same_heads:
+        return ModelDrift()
+    loaded = [
+        load_model(
+            model,
+            revision=config.revision,
+            device=config.device,
+            dtype=study.manifest.model.dtype,
+            tokenizer=config.tokenizer,
+        )
+        for model, study in zip(models, (one, other), strict=True)
+    ]
+    read = [(model, _settled(model)) for model in loaded]
+    weights = weight_drift(loaded[0], loaded[1], read[0][1])
+    same = [a for a, b in both.mapped() if same_ids(a, b)]
+    return ModelDrift(
+        {
+            name: {QUERY_KEY: found.query_key, VALUE_OUTPUT: found.value_output}
+            for name, found in weights.stacks.items()
+        },
+        output_drift(read, same) if trained and same else {},
+        tuple(
+            f"{each.what} ({STACKS[each.stack]}, layers {', '.join(map(str, each.layers))}): "
+            f"{each.why}"
+            for each in weights.missing
+        ),
+    )
+
+
+def _settled(model: Model) -> Architecture:
+    """What is found of a model by watching it run."""
+    encoder = Encoder(model, limit=model.limit, targets=Annotator.load("none"))
+    return settle(model, examine(model), probes(encoder))
 
 
 def collect_maps(

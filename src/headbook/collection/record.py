@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from headbook import __version__
 from headbook.dates import today
-from headbook.inputs import TREEBANK
 from headbook.model.architecture import Architecture
 from headbook.model.encode import special_pattern
 from headbook.study.gaps import Gap
@@ -61,7 +60,7 @@ def manifest_of(
         stacks=tuple(run.architecture.stacks.values()),
         annotators=annotators,
         inputs=tuple(
-            InputFacts(file.name, file.sha256, file.sentences, file.blank)
+            InputFacts(file.name, file.sha256, file.sentences, file.blank, file.left)
             for file in run.corpus.files
         ),
         counts=dict(corpus_sums.counts),
@@ -75,7 +74,7 @@ def manifest_of(
 
 def _annotation(run: "Run") -> str:
     """Where the words of the source texts come from."""
-    own = [file.path.suffix.lower() == TREEBANK for file in run.corpus.files]
+    own = [file.annotated for file in run.corpus.files if file.sentences]
     if all(own):
         return "as in the input (CoNLL-U)"
     return f"as in the CoNLL-U files, else {run.annotator.name}" if any(own) else run.annotator.name

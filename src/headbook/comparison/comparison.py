@@ -10,7 +10,9 @@ import pandas as pd
 from headbook.analysis.matching import NONE
 from headbook.comparison.drift import drifts, floor
 from headbook.comparison.headdifferences import HeadDifferences, head_differences
+from headbook.comparison.losses import Losses, losses
 from headbook.comparison.matched import MatchedHeads, matched_heads
+from headbook.comparison.modeldrift import ModelDrift
 from headbook.comparison.sides import Sides, StackPair, sides
 from headbook.study.study import Study
 from headbook.terms import Heads
@@ -35,11 +37,15 @@ class Comparison:
         heads: differences of corresponding heads, by the name of the pair of stacks; empty where
             heads do not correspond.
         matched: which heads attend alike, by the same name; not of cross-attention.
+        losses: of both models, where both predict texts from left to right.
+        missing: what could not be compared, and why, in words.
     """
 
     sides: Sides
     heads: Mapping[str, HeadDifferences] = field(default_factory=dict)
     matched: Mapping[str, MatchedHeads] = field(default_factory=dict)
+    losses: Losses | None = None
+    missing: tuple[str, ...] = ()
 
     @property
     def differences(self) -> pd.DataFrame:
@@ -71,6 +77,7 @@ def compare(
     names: tuple[str, str] = ("", ""),
     rounded: Study | None = None,
     null: Study | None = None,
+    drift: ModelDrift | None = None,
 ) -> Comparison:
     """Compare two studies of the same sentences; differences are what ``b`` has more.
 
@@ -78,6 +85,7 @@ def compare(
         heads: which heads are held against each other.
         names: what pages call the models; by default their own names.
         rounded: the first model in bfloat16, for what rounding alone does.
+        drift: of weights and outputs, where the models themselves were compared.
         null: the second model with random weights, for how alike heads are that learned nothing.
 
     Raises:
@@ -92,16 +100,31 @@ def compare(
         if not (pair.a.crosses or pair.b.crosses)
     }
     if not both.same_heads:
-        return Comparison(both, matched=matched)
+        return Comparison(both, matched=matched, losses=losses(both))
     below = sides(a, rounded, Heads.SAME) if rounded is not None else None
-    return Comparison(both, {pair.name: _heads(both, pair, below) for pair in both.stacks}, matched)
+    drift = drift or ModelDrift()
+    found = {
+        pair.name: HeadDifferences.beside([*_heads(both, pair, below), *drift.of(pair.name)])
+        for pair in both.stacks
+    }
+    return Comparison(both, found, matched, losses(both), (*drift.missing, *_own_targets(both)))
 
 
-def _heads(both: Sides, pair: StackPair, below: Sides | None) -> HeadDifferences:
-    parts = [head_differences(both, pair), *drifts(both, pair)]
+def _own_targets(both: Sides) -> Iterator[str]:
+    """What cannot be compared where each model wrote its own target texts."""
+    if any(text.generated for one, _ in both.mapped() for text in one.texts.values()):
+        yield (
+            "divergence of attention in decoder and cross-attention: no target texts were given, "
+            "so that each model wrote its own"
+        )
+
+
+def _heads(both: Sides, pair: StackPair, below: Sides | None) -> Iterator[HeadDifferences]:
+    """What studies alone say of the heads of a stack."""
+    yield head_differences(both, pair)
+    yield from drifts(both, pair)
     if below is not None:
-        parts += [*floor(below, pair)]
-    return HeadDifferences.beside(parts)
+        yield from floor(below, pair)
 
 
 def _rows(pair: StackPair, found: HeadDifferences) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """How far the attention of corresponding heads is apart, with what rounding and chance would give.
 
-Taken on the sentences whose maps both studies keep. *Floor:* the same of the first model and itself
+Taken on the sentences whose maps both studies keep and which both read as the same tokens: not on
+targets that each model wrote for itself. *Floor:* the same of the first model and itself
 in bfloat16, where such a study is given: what rounding alone does. *Ceiling:* the same of each head
 of the first model and another head of its layer in the second, the next one: what heads that do
 not correspond differ by.
@@ -15,7 +16,7 @@ from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import Floats
 from headbook.analysis.divergence import Drift, pattern_drift
 from headbook.comparison.headdifferences import ComparedColumn, HeadDifferences
-from headbook.comparison.maprows import shared_words, token_rows, word_rows
+from headbook.comparison.maprows import token_rows
 from headbook.comparison.sides import Sides, StackPair, same_ids
 from headbook.report.numbers.results import Estimates
 from headbook.study.mapsample import MappedSentence
@@ -24,13 +25,13 @@ from headbook.terms import View
 PATTERN_DRIFT = "pattern_drift"
 SHUFFLED = "heads shuffled"  # labels of the same number for what it is compared with
 ROUNDED = "bfloat16"
-WORDS = "words"  # of rows that had to be taken between words
 LIMITS = (0.0, log(2))
 
 
 def drifts(sides: Sides, pair: StackPair) -> Iterator[HeadDifferences]:
     """Divergence of corresponding heads in all views, and the ceiling, for models of one shape."""
-    sentences = [*sides.mapped()]
+    asked = {pair.a.queries, pair.a.keys}
+    sentences = [(one, other) for one, other in sides.mapped() if same_ids(one, other, asked)]
     if not sentences:
         return
     for label, shift in (("", 0), (SHUFFLED, 1)):
@@ -57,18 +58,12 @@ def _drift(
     one: MappedSentence, other: MappedSentence, pair: StackPair, view: View, shift: int
 ) -> Drift:
     """Of one sentence; of heads that do not correspond, where they are shifted."""
-    if same_ids(one, other):
-        rows = token_rows(one, pair.a, view), token_rows(other, pair.b, view)
-    else:
-        causal = pair.a.causal, pair.b.causal
-        words = shared_words(one, other, pair.a.keys, causal)
-        rows = word_rows(one, pair.a, words), word_rows(other, pair.b, words)
-    theirs = rows[1]
+    mine, theirs = token_rows(one, pair.a, view), token_rows(other, pair.b, view)
     if shift:
         numbers = np.arange(len(theirs.weights)).reshape(-1, pair.b.n_heads)
         order = np.roll(numbers, -shift, 1).reshape(-1)
         theirs = type(theirs)(theirs.weights[order], theirs.counted[order])
-    return pattern_drift(rows[0], theirs)
+    return pattern_drift(mine, theirs)
 
 
 def _numbers(column: ComparedColumn, found: list[Drift], pair: StackPair) -> HeadDifferences:

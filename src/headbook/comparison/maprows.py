@@ -89,5 +89,5 @@ def word_rows(
     for number, span in enumerate(words.spans):
         belongs[tokens[span], number] = 1
     between: Floats = belongs.T @ maps @ belongs / np.maximum(belongs.sum(0), 1)[:, None]
-    flat = between.reshape(-1, *between.shape[2:])
+    flat = between.reshape(between.shape[0] * between.shape[1], *between.shape[2:])
     return between_words(flat, words.keys, causal=causal)

@@ -67,22 +67,27 @@ def matched_heads(sides: Sides, pair: StackPair, null: Sides | None = None) -> M
         null: the first model and the second with random weights.
     """
     sums = similarities(sides, pair)
-    threshold = 0.0
-    if null is not None:
-        below = similarities(null, null.stacks[sides.stacks.index(pair)])
-        threshold = null_threshold(below.value(LEAST))
-    halves = [match(sums.half(number).value(LEAST), threshold) for number in (CHOICE, REPORT)]
-    value = sums.value(LEAST)
+    below = similarities(null, null.stacks[sides.stacks.index(pair)]) if null is not None else None
+    halves = [
+        _matched(sums.half(number), below and below.half(number), LEAST // 2)
+        for number in (CHOICE, REPORT)
+    ]
     return MatchedHeads(
         tuple(heads_of(pair.a)),
         tuple(heads_of(pair.b)),
-        value,
-        match(value, threshold),
+        sums.value(LEAST),
+        _matched(sums, below, LEAST),
         found_again(*halves),
         int(sums.sentences.sum()),
         null is not None,
         pair.a.causal != pair.b.causal,
     )
+
+
+def _matched(sums: Similarities, below: Similarities | None, least: int) -> Matching:
+    """One to one; every pair is a counterpart where no model without training was compared."""
+    threshold = null_threshold(below.value(least)) if below is not None else 0.0
+    return match(sums.value(least), threshold)
 
 
 def similarities(sides: Sides, pair: StackPair) -> Similarities:
@@ -93,6 +98,8 @@ def similarities(sides: Sides, pair: StackPair) -> Similarities:
     keys = sorted(sides.a.map_sample.sentences.keys() & sides.b.map_sample.sentences.keys())
     for key, (one, other) in zip(keys, sides.mapped(), strict=True):
         words = shared_words(one, other, pair.a.keys, (pair.a.causal, pair.b.causal))
+        if not words.spans or one.texts[pair.a.keys].text != other.texts[pair.b.keys].text:
+            continue
         rows = [
             word_rows(sentence, stack, words, causal=cut)
             for sentence, stack in ((one, pair.a), (other, pair.b))

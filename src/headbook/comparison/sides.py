@@ -4,7 +4,7 @@ Both must be of the same sentences. Heads correspond by their numbers where both
 same shape and read the same tokens; else they have to be matched.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from headbook.study.manifest import ModelFacts
 from headbook.study.mapsample import MappedSentence
 from headbook.study.study import Study
 from headbook.study.summaries.buckets import NAMED, Texts
-from headbook.terms import Heads, Stack
+from headbook.terms import Heads, Side, Stack
 
 FEW = 5  # sentences that differ which are named
 
@@ -169,10 +169,15 @@ def _same_tokens(a: Study, b: Study) -> bool:
     )
 
 
-def same_ids(a: MappedSentence, b: MappedSentence) -> bool:
-    """Whether two models read a sentence as the same tokens."""
-    return a.ids.keys() == b.ids.keys() and all(
-        np.array_equal(ids, b.ids[side]) for side, ids in a.ids.items()
+def same_ids(a: MappedSentence, b: MappedSentence, asked: Iterable[Side] = tuple(Side)) -> bool:
+    """Whether two models read a sentence as the same tokens.
+
+    Args:
+        asked: sides that matter, among those that there are.
+    """
+    there = a.ids.keys() & set(asked)
+    return there == b.ids.keys() & set(asked) and all(
+        np.array_equal(a.ids[side], b.ids[side]) for side in there
     )
 
 

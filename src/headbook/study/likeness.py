@@ -26,6 +26,11 @@ FREE = {  # options that two studies need not share, and why
     "target_annotator": "the annotators that it leads to are compared instead",
     "batch_tokens": "how sentences are batched changes nothing but rounding",
     "sentence_pages": "each part keeps the pages of its own sentences",
+    "limit": "each part may be a part of another file",
+    "sample": "each part may be a part of another file",
+    "text_column": "where texts stand in a file decides nothing about them",
+    "subset": "it says which texts, as names of files do",
+    "split": "it says which texts, as names of files do",
     "neuron_sentences": "each part keeps the queries and keys of its own sentences",
 }
 # Every other option decides numbers: a new one does until it is named above.

@@ -42,9 +42,9 @@ from headbook.study.summaries.removals import (
     SetKind,
 )
 from headbook.study.summaries.verdicts import ATTRIBUTION
-from headbook.terms import Replacement, Target
+from headbook.terms import Replacement, Side, Target
 from headbook.text.batch import Batch
-from headbook.text.tokens import Encoded
+from headbook.text.tokens import Encoded, Tokens
 
 FAST, FULL = "fast", "full"
 BUDGET = 40.0  # forward passes over the sample that the fast level may take
@@ -134,6 +134,19 @@ class Sample:
     def content_hash(self) -> NDArray[np.uint64]:
         """Hashes of the sentences, ascending."""
         return np.sort(np.concatenate([batch.content_hash for batch in self.batches]))
+
+    def texts(self, side: Side) -> tuple[NDArray[np.uint64], Ints]:
+        """Hash of each sentence's text, and how many of its characters losses are of.
+
+        Args:
+            side: whose tokens are predicted, all but the first.
+        """
+        hashes = np.concatenate([batch.content_hash for batch in self.batches])
+        order = np.argsort(hashes, kind="stable")
+        items = [item for batch in self.batches for item in batch.items]
+        texts = np.concatenate([batch.text_hash for batch in self.batches])
+        scored = np.array([_scored(item.tokens[side]) for item in items], np.int64)
+        return texts[order], scored[order]
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +238,9 @@ class Importance:
             )
             self._take(table, self._later(table, columns, estimates))
         removals = table.removals(self.level, self.heads, chosen, columns, estimates)
-        return self._with_direct(removals, table)
+        found = self._with_direct(removals, table)
+        texts = self.sample.texts(self.ablator.judge.side)
+        return replace(found, text_hash=texts[0], characters=texts[1])
 
     def _chosen(self, columns: Sequence[EstimateColumn], estimates: Ratios) -> Ints:
         """Which heads are taken away at the fast level; see `Chosen`."""
@@ -455,3 +470,12 @@ class _Table:
             estimates=estimates,
             missed=tuple(self.missed),
         )
+
+
+def _scored(tokens: Tokens) -> int:
+    """Characters from the second token that stands for any to the end of the text's last one.
+
+    From the first one where a special token comes before it.
+    """
+    spans = [(int(start), int(end)) for start, end in tokens.spans[1:] if start < end]
+    return max(end for _, end in spans) - min(start for start, _ in spans) if spans else 0

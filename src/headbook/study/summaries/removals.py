@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,6 +115,9 @@ class Removals:
         changes: by target, sums over scored tokens. *Shape:* ``(sentence, set)`` each.
         direct: change of the true tokens' centred logits by the residual path alone, with the mean
             in a head's place; NaN where it is not known. *Shape:* ``(sentence, head)``.
+        text_hash, characters: of each sentence, the hash of its text, and how many characters the
+            tokens stand for that losses are of; the same for every tokenizer. Empty where not
+            known.
         top: sums over each head's 2 % of tokens of largest direct effect: total and direct change
             of the logit, and how many tokens; empty where that is not known. *Shape:*
             ``(3, sentence, head)``.
@@ -137,6 +140,8 @@ class Removals:
     estimates: Ratios
     missed: tuple[MissedAt, ...] = ()
     top: Floats = field(default_factory=lambda: np.zeros((3, 0, 0)))
+    text_hash: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
+    characters: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @property
     def half(self) -> Ints:
@@ -208,5 +213,13 @@ class Removals:
             direct=np.concatenate([self.direct, other.direct])[order],
             estimates=self.estimates + other.estimates,
             top=np.concatenate(tops, 1)[:, order] if known else np.zeros((3, 0, 0)),
+            text_hash=_of_both(self.text_hash, other.text_hash, order),
+            characters=_of_both(self.characters, other.characters, order),
             missed=(),  # which token is in the middle of both is not known
         )
+
+
+def _of_both(one: NDArray[Any], other: NDArray[Any], order: Ints) -> NDArray[Any]:
+    """What is known of the sentences of two parts; nothing where one does not know."""
+    known = bool(len(one) and len(other))
+    return np.concatenate([one, other])[order] if known else one[:0]

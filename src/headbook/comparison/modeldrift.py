@@ -1,0 +1,48 @@
+"""What two loaded models say of each other beyond their studies: weights, and outputs of heads."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from headbook.analysis.accumulators import Ratios
+from headbook.analysis.arithmetic import Floats
+from headbook.analysis.paired import ClusterSums
+from headbook.comparison.headdifferences import ComparedColumn, HeadDifferences
+from headbook.report.numbers.results import Estimates
+
+WEIGHT_DRIFT, OUTPUT_DRIFT = "weight_drift", "output_drift"
+QUERY_KEY, VALUE_OUTPUT = "query_key", "value_output"
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDrift:
+    """Numbers of corresponding heads, by stack; empty where nobody asked for them.
+
+    Attributes:
+        weights: by label, change of the product of two weight matrices as part of its length; NaN
+            where they were not found. *Shape:* ``(layer, head)``.
+        outputs: sums over the tokens of each sentence. *Shape:* ``(sentence, layer, head, 1)``.
+        missing: what could not be compared, and why, in words.
+    """
+
+    weights: Mapping[str, Mapping[str, Floats]] = field(default_factory=dict)
+    outputs: Mapping[str, ClusterSums] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+    def of(self, stack: str) -> Iterator[HeadDifferences]:
+        """The numbers of a stack."""
+        for label, values in self.weights.get(stack, {}).items():
+            nothing = np.full((*values.shape, 1), np.nan)
+            column = ComparedColumn(WEIGHT_DRIFT, "", label)
+            sentences = np.zeros(nothing.shape, np.int64)
+            numbers = (nothing, nothing, values[..., None], nothing, nothing, nothing)
+            yield HeadDifferences((column,), *numbers, sentences)
+        if stack in self.outputs:
+            n, d = (np.asarray(part, np.float64) for part in self.outputs[stack])
+            ratios = Ratios.of(n, d, d, np.zeros(len(n), np.int64))
+            found = Estimates.of(ratios, (0.0, 2.0))
+            nothing = np.full(found.value.shape, np.nan)
+            numbers = (nothing, nothing, found.value, found.low, found.high, nothing)
+            column = ComparedColumn(OUTPUT_DRIFT, "", "")
+            yield HeadDifferences((column,), *numbers, found.sentences)
