@@ -99,6 +99,27 @@ def test_a_view_in_the_address_opens_again(
     expect(page.locator(".pairmap .status").first).to_have_text(status)
 
 
+def test_words_keep_the_token_that_is_kept(
+    compared: dict[str, ComparedSite], open_page: Open
+) -> None:
+    """And subword tokens again bring it back, in both models."""
+    page = open_page(compared["seeds"].folder / HEAD)
+    page.locator(READY).first.wait_for()
+    article = page.locator(".pairmap").first
+    status = article.locator(".status")
+    before = status.inner_text()
+    units = page.locator("select[data-switch=units]")
+    units.select_option("words")
+    expect(status).not_to_have_text(before)
+    for number in range(2):
+        line = article.locator(".looked .text").nth(number)
+        pieces = line.locator(".t.looks").all_inner_texts()
+        word = status.locator("bdi").first.inner_text()
+        assert "".join(piece.removeprefix("##") for piece in pieces) == word
+    units.select_option("pieces")
+    expect(status).to_have_text(before)
+
+
 def test_pictures_of_maps_stand_there_without_scripts(
     compared: dict[str, ComparedSite], open_page: Open
 ) -> None:

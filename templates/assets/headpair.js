@@ -28,6 +28,8 @@
       }));
       /** @type {Drawable | null} */
       this.difference = null;
+      /** @type {{ a: Float64Array | null, b: Float64Array | null }} */
+      this.of = { a: null, b: null };
       this.canvases = all("[data-side] .within", article).map((box, number) => {
         const canvas = make("canvas", {
           class: "cells",
@@ -41,7 +43,6 @@
       this.sides.forEach((side, number) => {
         side.after = () => this.follow(number);
       });
-      switches.follow(() => this.show());
       new ResizeObserver(() => this.draw()).observe(article);
       new MutationObserver(() => this.draw()).observe(document.documentElement, {
         attributeFilter: ["data-theme"],
@@ -62,6 +63,7 @@
     follow(number) {
       const [from, to] = [this.sides[number], this.sides[1 - number]];
       if (!to.views.length || !from.views.length) return;
+      if (from.units !== to.units) return; /* the other one is about to follow by itself */
       to.kept = { ...from.kept };
       if (to.now.q !== from.now.q || to.now.k !== from.now.k) to.look(from.now.q, from.now.k, "key");
       this.draw();
@@ -70,10 +72,11 @@
     draw() {
       const [a, b] = this.sides.map(({ views }) => views[0]);
       if (!a || !b || !this.canvases.every(({ canvas }) => canvas.isConnected)) return;
-      if (!this.difference || this.of !== a.values) {
+      if (a.values.length !== b.values.length) return;
+      if (!this.difference || this.of.a !== a.values || this.of.b !== b.values) {
         const values = b.values.map((value, i) => value - a.values[i]);
         this.difference = { rows: a.rows, columns: a.columns, values };
-        this.of = a.values;
+        this.of = { a: a.values, b: b.values };
       }
       const { now } = this.sides[0], { scale } = switches.state;
       const pictures = [a, b, this.difference];
@@ -136,7 +139,7 @@
       for (const map of maps) {
         const [first] = map.sides;
         if (first.id === wanted.at) {
-          first.restore(wanted);
+          for (const side of map.sides) side.restore(wanted);
           map.element.scrollIntoView({ block: "start" });
         }
         await map.show();
