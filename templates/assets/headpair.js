@@ -35,7 +35,8 @@
           class: "cells",
           role: "img",
           tabindex: "0",
-          "aria-label": `Map, ${this.names[number]}; arrow keys read single weights, Enter keeps one`,
+          "aria-label":
+            `Map, ${this.names[number]}; arrow keys read single weights, Enter keeps one`,
         });
         this.listen(canvas);
         return { box, canvas };
@@ -65,7 +66,8 @@
       if (!to.views.length || !from.views.length) return;
       if (from.units !== to.units) return; /* the other one is about to follow by itself */
       to.kept = { ...from.kept };
-      if (to.now.q !== from.now.q || to.now.k !== from.now.k) to.look(from.now.q, from.now.k, "key");
+      const { q, k } = from.now;
+      if (to.now.q !== q || to.now.k !== k) to.look(q, k, "key");
       this.draw();
     }
 
@@ -88,7 +90,10 @@
 
     /** @param {HeadView} a @param {HeadView} b @param {Pair} now */
     say(a, b, { q, k }) {
-      if (q === null) { this.status.textContent = "Point at a map, or use the arrow keys."; return; }
+      if (q === null) {
+        this.status.textContent = "Point at a map, or use the arrow keys.";
+        return;
+      }
       /** @type {(row: Float64Array) => number} */
       const best = (row) => row.reduce((top, value, i) => (value > (row[top] || 0) ? i : top), 0);
       const keys = k === null ? [best(a.row(q)), best(b.row(q))] : [k, k];
@@ -123,7 +128,7 @@
         event.preventDefault();
         if (event.key === "Enter") first.keep(q, k);
         else if (event.key === "Escape") first.release();
-        else {
+        else if (step) {
           const [row, column] = [(q ?? 0) + step[0], (k ?? 0) + step[1]];
           if (row >= 0 && column >= 0 && row < view.rows.length && column < view.columns.length)
             first.look(row, column, "key");

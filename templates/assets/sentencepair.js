@@ -8,8 +8,8 @@
     /** @param {HTMLElement[]} figures of one kind of attention, both models' */
     constructor(figures) {
       this.figures = figures;
-      [this.stack] = figures.map(({ dataset }) => dataset.stack ?? "");
-      const { src = "", name = "" } = figures[0].dataset;
+      const { src = "", name = "", stack = "" } = figures[0].dataset;
+      this.stack = stack;
       this.file = { src, name };
       /** @type {Maybe[]} */
       this.places = [];

@@ -239,7 +239,7 @@ def _means(paired: PairedStack, pair: HeadPair) -> tuple[Picture, ...]:
     sides: tuple[tuple[StackResults, HeadName], ...] = ((paired.a, pair.a), (paired.b, pair.b))
     maps = [results.once(mean_maps) for results, _ in sides]
     places = [(head.layer, head.head) for _, head in sides]
-    shown = [
+    drawn = [
         Picture(name, tile_picture(each, at), side)
         for name, each, at, side in zip(paired.names, maps, places, "ab", strict=True)
     ]
@@ -247,8 +247,8 @@ def _means(paired: PairedStack, pair: HeadPair) -> tuple[Picture, ...]:
     if one.shape == other.shape:
         apart = np.nan_to_num(other - one)
         title = f"{paired.names[1]} minus {paired.names[0]}"
-        shown.append(Picture(title, signed_picture(apart), "difference"))
-    return tuple(shown)
+        drawn.append(Picture(title, signed_picture(apart), "difference"))
+    return tuple(drawn)
 
 
 def _neighbour(head: HeadName | None) -> Links:
