@@ -163,7 +163,7 @@ def _lead(paired: PairedStack, place: int, numbers: PairNumbers) -> Iterator[str
         verb = "differs" if numbers.supported == 1 else "differ"
         yield (
             f"Of {counted(numbers.total, 'number')}, {numbers.supported:,} {verb} with p < 0.05 "
-            "family-wise."
+            f"family-wise; largest in standard errors: {numbers.largest}."
         )
 
 

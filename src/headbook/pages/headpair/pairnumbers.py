@@ -50,12 +50,14 @@ class PairNumbers:
 
     Attributes:
         first: the differences with support that are largest in standard errors; None without any.
+        largest: the first of them in words; empty without any.
         supported, total: how many differ with support, of how many.
         equal: whether every number of both is exactly equal.
         sections: all of them.
     """
 
     first: Table | None
+    largest: str
     supported: int
     total: int
     equal: bool
@@ -96,13 +98,14 @@ class _Number:
 def pair_numbers(paired: PairedStack, pair: HeadPair) -> PairNumbers:
     """The numbers of a pair; of heads that do not correspond each by itself."""
     if paired.differences is None:
-        return PairNumbers(None, 0, 0, equal=False, sections=_by_themselves(paired, pair))
+        return PairNumbers(None, "", 0, 0, equal=False, sections=_by_themselves(paired, pair))
     found = [*_numbers(paired.differences, pair.a.layer, pair.a.head)]
     strong = sorted((each for each in found if each.supported), key=lambda each: -each.size)
     columns = ("Metric", *paired.names, "difference")
     first = Table(columns, tuple(_row(each, short=True) for each in strong[:FIRST]), style=STYLE)
     return PairNumbers(
         first=first if strong else None,
+        largest=_in_words(strong[0]) if strong else "",
         supported=len(strong),
         total=len(found),
         equal=all(each.difference.value == 0 for each in found),
@@ -145,6 +148,13 @@ def _row(each: _Number, *, short: bool = False) -> Row:
         keys = f", {view}" if view else ""
         return Row(words(_title(each.column), Mark(keys, "small")), values, style)
     return Row(_title(each.column), (words(view, style="what"), *values, p_text(each.p)), style)
+
+
+def _in_words(each: _Number) -> str:
+    """One difference: what of, by how much."""
+    cell = difference_cell(each.difference, share=each.share, behind="")
+    keys = f", {view}" if (view := _view(each.column.view)) else ""
+    return f"{_title(each.column)}{keys}: {cell.text} {cell.interval}".strip()
 
 
 def _view(view: str) -> str:
