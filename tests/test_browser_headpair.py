@@ -1,14 +1,15 @@
 """Pages of two heads, and of sentences that two models read, in a browser."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import expect
 
 from browser import Open, Record, sideways, violations
-from comparedsites import ComparedSite
+from compared import Compared
 
-pytest_plugins = ["windows", "comparedsites"]
+pytest_plugins = ["windows", "comparisons"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 HEAD = "heads/L01-H01.html"
@@ -19,11 +20,11 @@ READY = ".pairmap:last-of-type canvas.cells"
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_is_wrong_with_a_pair_page(
-    compared: dict[str, ComparedSite], open_page: Open, record: Record, width: int, scheme: str
+    compared: Callable[[str], Compared], open_page: Open, record: Record, width: int, scheme: str
 ) -> None:
     """No violation of access rules, no complaint of the policy, nothing asked of the network."""
-    for kind in ("seeds", "apart"):
-        page = open_page(compared[kind].folder / HEAD, color_scheme=scheme)
+    for kind in ("tuned", "apart"):
+        page = open_page(compared(kind).folder / HEAD, color_scheme=scheme)
         page.locator(READY).first.wait_for()
         page.locator("#numbers ~ details > summary").first.click()
         assert sideways(page, width) == 0
@@ -33,10 +34,10 @@ def test_nothing_is_wrong_with_a_pair_page(
 
 @pytest.mark.parametrize("width", [390, 1440])
 def test_nothing_is_wrong_with_a_sentence(
-    compared: dict[str, ComparedSite], open_page: Open, record: Record, width: int
+    compared: Callable[[str], Compared], open_page: Open, record: Record, width: int
 ) -> None:
-    for kind in ("seeds", "apart"):
-        file = min((compared[kind].folder / "sentences").glob("0*.html"))
+    for kind in ("tuned", "apart"):
+        file = min((compared(kind).folder / "sentences").glob("0*.html"))
         page = open_page(file)
         page.locator(".sentencepair[data-ready]").wait_for()
         assert sideways(page, width) == 0
@@ -44,8 +45,10 @@ def test_nothing_is_wrong_with_a_sentence(
     record.check()
 
 
-def test_maps_stand_on_the_first_screen(compared: dict[str, ComparedSite], open_page: Open) -> None:
-    page = open_page(compared["seeds"].folder / HEAD)
+def test_maps_stand_on_the_first_screen(
+    compared: Callable[[str], Compared], open_page: Open
+) -> None:
+    page = open_page(compared("tuned").folder / HEAD)
     page.set_viewport_size({"width": 1440, "height": 900})
     page.locator(READY).first.wait_for()
     for number in range(3):
@@ -53,9 +56,9 @@ def test_maps_stand_on_the_first_screen(compared: dict[str, ComparedSite], open_
 
 
 def test_keys_read_the_same_cell_in_both_models(
-    compared: dict[str, ComparedSite], open_page: Open
+    compared: Callable[[str], Compared], open_page: Open
 ) -> None:
-    page = open_page(compared["seeds"].folder / HEAD)
+    page = open_page(compared("tuned").folder / HEAD)
     page.locator(READY).first.wait_for()
     first = page.locator(".pairmap").first
     status = first.locator(".status")
@@ -73,9 +76,9 @@ def test_keys_read_the_same_cell_in_both_models(
 
 
 def test_a_query_is_marked_in_both_texts(
-    compared: dict[str, ComparedSite], open_page: Open
+    compared: Callable[[str], Compared], open_page: Open
 ) -> None:
-    page = open_page(compared["seeds"].folder / HEAD)
+    page = open_page(compared("tuned").folder / HEAD)
     page.locator(READY).first.wait_for()
     texts = page.locator(".pairmap").first.locator(".looked .text")
     texts.nth(0).locator(".t").nth(2).hover()
@@ -85,9 +88,9 @@ def test_a_query_is_marked_in_both_texts(
 
 
 def test_a_view_in_the_address_opens_again(
-    compared: dict[str, ComparedSite], open_page: Open
+    compared: Callable[[str], Compared], open_page: Open
 ) -> None:
-    page = open_page(compared["seeds"].folder / HEAD)
+    page = open_page(compared("tuned").folder / HEAD)
     page.locator(READY).first.wait_for()
     page.locator("select[data-switch=view]").select_option("renorm")
     page.locator(".pairmap canvas.cells").first.click(position={"x": 120, "y": 120})
@@ -100,10 +103,10 @@ def test_a_view_in_the_address_opens_again(
 
 
 def test_words_keep_the_token_that_is_kept(
-    compared: dict[str, ComparedSite], open_page: Open
+    compared: Callable[[str], Compared], open_page: Open
 ) -> None:
     """And subword tokens again bring it back, in both models."""
-    page = open_page(compared["seeds"].folder / HEAD)
+    page = open_page(compared("tuned").folder / HEAD)
     page.locator(READY).first.wait_for()
     article = page.locator(".pairmap").first
     status = article.locator(".status")
@@ -121,16 +124,16 @@ def test_words_keep_the_token_that_is_kept(
 
 
 def test_pictures_of_maps_stand_there_without_scripts(
-    compared: dict[str, ComparedSite], open_page: Open
+    compared: Callable[[str], Compared], open_page: Open
 ) -> None:
-    page = open_page(compared["seeds"].folder / HEAD, java_script_enabled=False)
+    page = open_page(compared("tuned").folder / HEAD, java_script_enabled=False)
     assert page.locator(".pairmap img.map").count() == 3 * page.locator(".pairmap").count() > 0
 
 
 def test_a_token_is_marked_in_both_charts(
-    compared: dict[str, ComparedSite], open_page: Open
+    compared: Callable[[str], Compared], open_page: Open
 ) -> None:
-    folder = compared["apart"].folder
+    folder = compared("apart").folder
     page = open_page(min((folder / "sentences").glob("0*.html")))
     page.locator(".sentencepair[data-ready]").wait_for()
     line = page.locator('.words[data-side="b"] .text')

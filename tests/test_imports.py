@@ -44,6 +44,7 @@ DOORS = {
         "charts.vega.draw",
         "charts.vega.geometry",
         "charts.vega.occurrences",
+        "charts.vega.pairs",
         "charts.vega.patterns",
         "charts.vega.relations",
         "charts.vega.scatter",

@@ -8,10 +8,10 @@ import numpy as np
 
 from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED, SHUFFLED
 from headbook.comparison.pairs import HeadPair, PairedStack
+from headbook.pages.comparison.nats import nats
 from headbook.pages.headpair.pairmaps import (
     PairExemplar,
     Picture,
-    nats,
     pair_exemplars,
     signed_picture,
     what_is_drawn,

@@ -1,6 +1,5 @@
 """Sentences with the attention of two heads: both maps on one scale, and their difference."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -12,15 +11,14 @@ from headbook.analysis.divergence import jensen_shannon
 from headbook.charts.base import images
 from headbook.charts.base.ink import DIVERGING, coarse, ink, ink_steps
 from headbook.comparison.pairs import HeadPair, PairedStack, PairMaps
+from headbook.pages.comparison.nats import nats
 from headbook.pages.parts.text import WINDOW, Token, running_text
 from headbook.pages.widgets.instance import text_data
-from headbook.report.wording import THIN, number, sentence_page
+from headbook.report.wording import number, sentence_page
 from headbook.study.sentencedata import to_steps
 
 AT_ONCE = 3  # of the sentences that differ most
 SIGNED = 33  # colours of a difference; one of them is 0
-LEAST = 1e-5  # nats that are written
-DIGITS = 0.1  # nats from which on two decimals are enough
 
 
 class Cited(NamedTuple):
@@ -68,16 +66,6 @@ class PairExemplar:
     looking: tuple[Token, ...]
     pictures: tuple[Picture, ...]
     size: tuple[int, int]
-
-
-def nats(value: float) -> str:
-    """A divergence in two digits that count; small ones are what models of one origin have."""
-    if not value:
-        return "0"
-    if value < LEAST / 2:
-        return f"<{THIN}{LEAST:.5f}"
-    digits = 2 if value >= DIGITS else 1 - math.floor(math.log10(value))
-    return f"{value:.{min(digits, 5)}f}"
 
 
 def cited(drift: Floats) -> Iterator[Cited]:

@@ -12,7 +12,8 @@ from headbook.charts.drawn.lines import Line, layer_lines
 from headbook.comparison.listed import ListedSentence, maps_of
 from headbook.comparison.pairs import PairedStack, same_tokens
 from headbook.comparison.sides import Sides
-from headbook.pages.headpair.pairmaps import Picture, nats, pictures, what_is_drawn
+from headbook.pages.comparison.nats import nats
+from headbook.pages.headpair.pairmaps import Picture, pictures, what_is_drawn
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Table
 from headbook.pages.parts.text import Token, running_text

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from headbook.comparison.listed import ListedSentence
-from headbook.pages.headpair.pairmaps import nats
+from headbook.pages.comparison.nats import nats
 from headbook.pages.parts.page import Page
 from headbook.report.wording import MISSING, sentence_page
 

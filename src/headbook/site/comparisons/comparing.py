@@ -14,9 +14,13 @@ from headbook.comparison.pairs import PairedStack, paired_stacks
 from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
 from headbook.listing import Kind, Listing
+from headbook.pages.comparing.page import comparing_page
 from headbook.pages.comparison.page import comparison_page
 from headbook.pages.headpair.page import headpair_pages
+from headbook.pages.matched.page import matched_page
+from headbook.pages.metricpair.page import metric_pair_pages
 from headbook.pages.missing.page import missing_page
+from headbook.pages.parts.both import both_stacks
 from headbook.pages.parts.menu import Entry
 from headbook.pages.parts.page import Page
 from headbook.pages.sentencepair.page import sentencepair_pages
@@ -30,7 +34,10 @@ from headbook.site.markup import script
 from headbook.site.pagewriter import PageWriter, figures_of
 from headbook.site.site import Summary
 
-MENU: tuple[Entry, ...] = (("index.html", "Overview"), ("sentences/index.html", "Sentences"), DATA)
+MENU: tuple[Entry, ...] = (("index.html", "Overview"), DATA)
+SENTENCES: Entry = ("sentences/index.html", "Sentences")
+MATCHED: Entry = ("matched.html", "Matched heads")
+METHODS: Entry = ("comparing.html", "Methods")
 DIFFERENCES = Table(
     "What every number of every head is in both models, and how they differ: pairs of the same "
     "sentences, the second model minus the first.",
@@ -136,7 +143,7 @@ class _Writer:
         return len(paths)
 
     def _pages(self) -> Iterator[Page]:
-        yield comparison_page(self.comparison)
+        yield from self._across
         yield missing_page()
         sides, listed = self.comparison.sides, self._listed
         cited = frozenset(each.a.index for each in listed)
@@ -166,16 +173,38 @@ class _Writer:
     @property
     def _expected(self) -> int:
         """How many pages there will be but the last, for the progress bar."""
-        alone = 2  # overview, and the one for wrong addresses
+        alone = len(self._across) + 1  # and the one for wrong addresses
         heads = sum(len(paired.pairs) for paired in self._paired)
         return alone + heads + len(self._listed) + bool(self._listed)
+
+    @cached_property
+    def _across(self) -> list[Page]:
+        """Pages over all heads: the overview, each metric, matching, and methods."""
+        stacks = both_stacks(self.comparison)
+        metrics = [*metric_pair_pages(stacks)]
+        matched = matched_page(stacks, self.comparison.sides.apart)
+        overview = comparison_page(self.comparison, stacks, metrics, matched)
+        pages = (overview, *metrics, matched, comparing_page(self.comparison))
+        return [page for page in pages if page is not None]
+
+    def _menu(self) -> tuple[Entry, ...]:
+        there = {page.path for page in self._across}
+        there |= {SENTENCES[0]} if self._listed else set()
+        return (*MENU, *(entry for entry in (SENTENCES, MATCHED, METHODS) if entry[0] in there))
+
+    def _metrics(self) -> tuple[Entry, ...]:
+        pages = (page for page in self._across if page.path.startswith("metrics/"))
+        return tuple((page.path, page.title) for page in pages)
 
     @cached_property
     def _page_writer(self) -> PageWriter:
         sides = self.comparison.sides
         title = f"{sides.names[0]} and {sides.names[1]}"
         manifest = sides.a.manifest
-        return page_writer(self.folder, self.base, facts(title, title, manifest), manifest, MENU)
+        return page_writer(
+            self.folder, self.base, facts(title, title, manifest), manifest, self._menu(),
+            measures=self._metrics(),
+        )  # fmt: skip
 
     def _write_tables(self) -> list[Any]:
         tables = {
@@ -188,7 +217,11 @@ class _Writer:
     def _write_manifest(self) -> None:
         sides = self.comparison.sides
         manifests = [json.loads(study.manifest.to_json()) for study in (sides.a, sides.b)]
-        table = {"models": dict(zip("ab", manifests, strict=True)), "names": sides.names}
+        table = {
+            "headbook": sides.a.manifest.headbook,
+            "models": dict(zip("ab", manifests, strict=True)),
+            "names": sides.names,
+        }
         text = json.dumps(table, sort_keys=True, indent=1)
         file = self.folder / "data" / "manifest.json"
         file.write_text(text + "\n", encoding="utf-8", newline="\n")
