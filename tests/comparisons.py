@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import cache
 from itertools import product
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,6 @@ import tiny
 from compared import ENDS, METRICS, OBJECTS, SUBJECTS, Compared, changed
 from headbook.collection.collect import collect
 from headbook.comparison.comparison import compare
-from headbook.config import Config
 from headbook.site.comparisons.comparing import render_comparison
 from headbook.study.study import Study
 
@@ -32,11 +32,8 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compar
         model = place / name
         if not model.exists():
             changed(place / "bert", model) if name == "noisy" else tiny.write(name, model)
-        config = Config(
-            model=str(model), dtype=dtype, importance="fast", metrics=METRICS, annotator="none",
-            facet="none",
-        )  # fmt: skip
-        return collect(texts, config)
+        given: dict[str, Any] = {"metrics": METRICS, "annotator": "none", "facet": "none"}
+        return collect(texts, model=str(model), dtype=dtype, importance="fast", **given)
 
     @cache
     def site(name: str) -> Compared:
