@@ -24,12 +24,12 @@ def opened(open_page: Open, filmed: Path, **options: object) -> Page:
 
 def test_the_slider_shows_each_step(filmed: Path, open_page: Open) -> None:
     page = opened(open_page, filmed)
-    slider, told = page.get_by_role("slider", name="Step"), page.locator("output")
+    slider, output = page.get_by_role("slider", name="Step"), page.locator("output")
     sheet, tiles = page.locator(".tiles img"), page.locator(".tiles td a")
-    assert told.text_content() == NAMES[-1]
+    assert output.text_content() == NAMES[-1]
     last = each(tiles, "aria-label")
     slider.press("Home")
-    assert told.text_content() == NAMES[0]
+    assert output.text_content() == NAMES[0]
     assert slider.get_attribute("aria-valuetext") == NAMES[0]
     first = each(tiles, "aria-label")
     assert first != last
@@ -37,7 +37,7 @@ def test_the_slider_shows_each_step(filmed: Path, open_page: Open) -> None:
     seen = [sheet.get_attribute("src")]
     for name in NAMES[1:]:
         slider.press("ArrowRight")
-        assert told.text_content() == name
+        assert output.text_content() == name
         seen.append(sheet.get_attribute("src"))
         marked = page.locator(".frames [aria-current]")
         assert (marked.text_content() or "").strip() == name
@@ -47,9 +47,9 @@ def test_the_slider_shows_each_step(filmed: Path, open_page: Open) -> None:
         assert src is not None
         assert (filmed / "site" / src).is_file()
     page.get_by_role("button", name="Previous").click()
-    assert told.text_content() == NAMES[-2]
+    assert output.text_content() == NAMES[-2]
     page.locator(".frames li").nth(0).click()
-    assert told.text_content() == NAMES[0]
+    assert output.text_content() == NAMES[0]
 
 
 def test_it_plays_to_the_end_unless_motion_is_unwanted(filmed: Path, open_page: Open) -> None:

@@ -25,7 +25,7 @@ from headbook.comparison.film import Film, Shot, film, steps_of
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError, StudyError
 from headbook.model import checkpoint
-from headbook.pages.film.parts import Shown
+from headbook.pages.film.parts import DrawnFilm
 from headbook.pages.filmmeasure import page as filmmeasure
 from headbook.progress import Silent
 from headbook.site.comparisons.filming import render_film
@@ -178,7 +178,7 @@ def test_charts_of_many_heads_have_those_that_changed_most(
     of_three: Film, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filmmeasure, "MOST_LINES", 3)
-    page = next(p for p in filmmeasure.measure_pages(Shown(of_three)) if "previous" in p.path)
+    page = next(p for p in filmmeasure.measure_pages(DrawnFilm(of_three)) if "previous" in p.path)
     (section,) = page.sections
     rows = section.figure.rows
     assert rows is not None
@@ -242,7 +242,7 @@ def test_checkpoints_are_folders_or_revisions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (("film", "run", "--out", "x"), "no sentences came"),
         (("film", "--studies", "a", "--discard", "--out", "x"), "--discard: came with --studies"),
@@ -252,11 +252,11 @@ def test_checkpoints_are_folders_or_revisions(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_use_is_one_line(
-    given: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+    given: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert command(*given) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
-    assert said in line
+    assert message in line
 
 
 def test_what_was_downloaded_alone_is_discarded(

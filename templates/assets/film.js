@@ -11,7 +11,7 @@
     const steps = /** @type {FilmStep[]} */ ((await load(src, "film"))[film]);
     const slider = /** @type {HTMLInputElement} */ (one("input", box));
     const sheet = /** @type {HTMLImageElement} */ (one(".tiles img", box));
-    const tiles = all(".tiles a", box), frames = all(".frames li", box), told = one("output", box);
+    const tiles = all(".tiles a", box), frames = all(".frames li", box), output = one("output", box);
     const play = one("[data-play]", box);
     let timer = 0;
 
@@ -19,7 +19,7 @@
       const step = steps[Number(slider.value)];
       sheet.src = `${root()}${step.src}`;
       slider.setAttribute("aria-valuetext", step.name);
-      told.textContent = step.name;
+      output.textContent = step.name;
       step.heads.forEach(([style, letters, label], i) => {
         tiles[i].className = style;
         tiles[i].setAttribute("aria-label", label);

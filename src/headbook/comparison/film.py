@@ -14,7 +14,7 @@ import pandas as pd
 
 from headbook.analysis.arithmetic import Floats, Ints
 from headbook.analysis.steps import HalfRise, half_rises, leaders, shares
-from headbook.comparison.frames import Frame, Numbers, Sums, check_alike, frame
+from headbook.comparison.frames import Frame, FrameValues, Sums, check_alike, frame
 from headbook.comparison.headlines import FilmColumn
 from headbook.errors import StudyError
 from headbook.report.numbers.results import NO_ESTIMATE, Estimate
@@ -84,7 +84,7 @@ class Film:
         first, *others = (each.stacks[stack].numbers for each in self.frames)
         return tuple(column for column in first if all(column in other for other in others))
 
-    def numbers(self, stack: str, column: FilmColumn) -> list[Numbers]:
+    def numbers(self, stack: str, column: FilmColumn) -> list[FrameValues]:
         """One number of all heads, by step."""
         return [each.stacks[stack].numbers[column] for each in self.frames]
 
@@ -226,7 +226,7 @@ def steps_of(names: Sequence[str]) -> list[int] | None:
     return steps if len({*steps}) == len(names) else None
 
 
-def _leader(numbers: Numbers, cell: int) -> Leader:
+def _leader(numbers: FrameValues, cell: int) -> Leader:
     if cell < 0:
         return Leader(None, NO_ESTIMATE, np.nan)
     layer, head = np.unravel_index(cell, numbers.choice.shape)

@@ -41,7 +41,7 @@ class Sums:
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers:
+class FrameValues:
     """One number of all heads of a stack at one step.
 
     Attributes:
@@ -74,7 +74,7 @@ class StackFrame:
     """
 
     stack: Stack
-    numbers: Mapping[FilmColumn, Numbers]
+    numbers: Mapping[FilmColumn, FrameValues]
     types: Mapping[Place, HeadType | None]
     maps: NDArray[np.float16]
 
@@ -160,10 +160,10 @@ def _bare(found: HeadType | None) -> HeadType | None:
     return found and replace(found, shares=replace(found.shares, offsets={}))
 
 
-def _numbers(of: StackResults, column: FilmColumn) -> Numbers:
+def _numbers(of: StackResults, column: FilmColumn) -> FrameValues:
     asked = column.metric, column.view, column.label
     known = of.by_id[column.metric]
-    return Numbers(
+    return FrameValues(
         of.heads(*asked),
         of.half(CHOICE, *asked).trusted,
         of.half(REPORT, *asked),

@@ -26,18 +26,18 @@ def head_steps(
         share: whether values are parts of a whole.
         named: heads with a colour, at most as many as there are.
     """
-    table, shown = rows.drop(columns="place"), drawn(rows, 4)
-    shown = shown.assign(
-        part=shown["place"].gt(0) | (not axis.apart),
-        series=shown["head"].where(shown["head"].isin(named), OTHERS),
+    table, kept = rows.drop(columns="place"), drawn(rows, 4)
+    kept = kept.assign(
+        part=kept["place"].gt(0) | (not axis.apart),
+        series=kept["head"].where(kept["head"].isin(named), OTHERS),
     )
-    series = [*named, *([OTHERS] if (shown["series"] == OTHERS).any() else [])]
+    series = [*named, *([OTHERS] if (kept["series"] == OTHERS).any() else [])]
     inks = [*COLOURS[: len(named)], GREY][: len(series)]
     numbers = ".1%" if share else ".3f"
     pointed = alt.selection_point(
         name="head", fields=["head"], on="pointerover", clear="pointerout", empty=False
     )
-    base = alt.Chart(shown).encode(
+    base = alt.Chart(kept).encode(
         x=alt.X("place:Q", title="step", scale=alt.Scale(domain=[0, 1]), axis=_ticks(axis)),
         y=alt.Y("value:Q", title=title, axis=alt.Axis(format=".0%" if share else "~g")),
         color=alt.Color(

@@ -13,7 +13,7 @@ from headbook.model.search.record import Attended, LayerRun, Ran
 from headbook.model.search.site import Site
 
 ROUNDINGS = 2  # of a sum, in units of its number format
-SHOWN = 0.05  # share of the numbers in which each part must be larger than rounding
+CLEAR = 0.05  # share of the numbers in which each part must be larger than rounding
 LEAST = 1e-3  # the smallest factor
 
 
@@ -222,5 +222,5 @@ def adds_up(total: torch.Tensor, *parts: torch.Tensor, eps: float) -> bool:
     """Whether a sum holds in every number, to rounding, and no part is lost in rounding."""
     rest = total - sum(parts)
     allowed = ROUNDINGS * eps * (total.abs() + sum(part.abs() for part in parts))
-    shown = min(float((part.abs() > allowed).double().mean()) for part in parts)
-    return bool((rest.abs() <= allowed).all()) and shown >= SHOWN
+    clear = min(float((part.abs() > allowed).double().mean()) for part in parts)
+    return bool((rest.abs() <= allowed).all()) and clear >= CLEAR

@@ -18,7 +18,7 @@ from headbook.comparison.headlines import INDUCTION, FilmColumn
 from headbook.metrics import ids
 from headbook.pages.film.lead import lead
 from headbook.pages.film.parts import (
-    Shown,
+    DrawnFilm,
     Turn,
     estimate_text,
     head_link,
@@ -119,50 +119,50 @@ class FilmPage(Page):
     named: bool
 
 
-def film_page(shown: Shown, title: str) -> FilmPage:
+def film_page(reel: DrawnFilm, title: str) -> FilmPage:
     """The first page of a film's site."""
-    film = shown.film
-    drawn = tuple(_curves(shown))
+    film = reel.film
+    drawn = tuple(_curves(reel))
     return FilmPage(
         path="index.html",
         title=title,
         description=f"Attention heads of {counted(len(film.frames), 'checkpoint')} of one "
         "training on the same sentences: which head learnt what, and when.",
-        lead=lead(shown),
+        lead=lead(reel),
         failed=tuple(
             f"{each.name}: {check}" for each in film.frames for check in each.manifest.failed
         ),
         curves=drawn,
         no_loss=""
-        if _has_loss(shown)
+        if _has_loss(reel)
         else "loss: the studies have none (importance was off, or "
         "the checkpoints have no language-model head)",
-        stacks=tuple(_stack(shown, stack) for stack in film.stacks),
-        facts=tuple(_facts(shown)),
+        stacks=tuple(_stack(reel, stack) for stack in film.stacks),
+        facts=tuple(_facts(reel)),
         named=film.named,
     )
 
 
-def sheets(shown: Shown) -> Iterator[tuple[str, bytes]]:
+def sheets(reel: DrawnFilm) -> Iterator[tuple[str, bytes]]:
     """The pictures of all heads at each step, by their address."""
-    for place, each in enumerate(shown.film.frames):
+    for place, each in enumerate(reel.film.frames):
         for stack in each.stacks.values():
             cells = stack.maps[[*stack.stack.attention_layers]].astype(np.float64)
             yield _sheet(stack.stack, place), images.sprite(ink_steps(cells), ink())
 
 
-def film_data(shown: Shown) -> dict[str, Any]:
+def film_data(reel: DrawnFilm) -> dict[str, Any]:
     """What the slider shows, by stack: of each step its name, picture, and the types of heads."""
     return {
         stack.name: [
             {
-                "name": shown.at(place),
+                "name": reel.at(place),
                 "src": _sheet(stack, place),
                 "heads": _tiles(each.stacks[stack.name]),
             }
-            for place, each in enumerate(shown.film.frames)
+            for place, each in enumerate(reel.film.frames)
         ]
-        for stack in shown.film.stacks
+        for stack in reel.film.stacks
     }
 
 
@@ -180,43 +180,43 @@ def _sheet(stack: Stack, place: int) -> str:
     return f"{PICTURES}/{stack.name}-{place:03d}.png"
 
 
-def _stack(shown: Shown, stack: Stack) -> FilmStack:
-    last = shown.film.frames[-1].stacks[stack.name]
+def _stack(reel: DrawnFilm, stack: Stack) -> FilmStack:
+    last = reel.film.frames[-1].stacks[stack.name]
     return FilmStack(
         stack=stack.name,
-        learnt=tuple(_learnt(shown, stack.name)),
+        learnt=tuple(_learnt(reel, stack.name)),
         atlas=atlas_of(
             stack,
             last.types,
-            sheet=_sheet(stack, len(shown.film.frames) - 1),
+            sheet=_sheet(stack, len(reel.film.frames) - 1),
             side=last.maps.shape[-1],
             about=f"mean attention by position, the first {last.maps.shape[-1]} positions",
             page=head_row,
         ),
         frames=tuple(
-            FilmFrame(shown.at(place), _sheet(stack, place))
-            for place in range(len(shown.film.frames))
+            FilmFrame(reel.at(place), _sheet(stack, place))
+            for place in range(len(reel.film.frames))
         ),
-        types=_types(shown, stack.name),
-        jobs=_jobs(shown, stack.name),
+        types=_types(reel, stack.name),
+        jobs=_jobs(reel, stack.name),
     )
 
 
-def _learnt(shown: Shown, stack: str) -> list[Learnt]:
+def _learnt(reel: DrawnFilm, stack: str) -> list[Learnt]:
     """What heads do: what was learnt first, the earliest before others; then the rest."""
     found = []
-    for column in shown.film.columns(stack):
-        best = shown.film.leaders(stack, column)[-1]
+    for column in reel.film.columns(stack):
+        best = reel.film.leaders(stack, column)[-1]
         if column.does and best.place is not None:
-            found.append(_learnt_one(shown, stack, column, best))
+            found.append(_learnt_one(reel, stack, column, best))
     return sorted(found, key=lambda each: (not each.learnt, each.learnt and each.turn.place))
 
 
-def _learnt_one(shown: Shown, stack: str, column: FilmColumn, best: Leader) -> Learnt:
+def _learnt_one(reel: DrawnFilm, stack: str, column: FilmColumn, best: Leader) -> Learnt:
     assert best.place is not None
-    first = float(shown.film.numbers(stack, column)[0].report.value[best.place])
+    first = float(reel.film.numbers(stack, column)[0].report.value[best.place])
     even = "" if np.isnan(best.uniform) else value_text(column, best.uniform)
-    turn = shown.turn(stack, column, best.place)
+    turn = reel.turn(stack, column, best.place)
     learnt = turn.place is not None and bool(best.value.low > np.fmax(first, best.uniform))
     when = turn.text if learnt else "no clear rise"
     if not learnt and turn.place is not None and best.value.value < first:
@@ -224,7 +224,7 @@ def _learnt_one(shown: Shown, stack: str, column: FilmColumn, best: Leader) -> L
     return Learnt(
         Link(column.does, measure_page(column)),
         head_link(HeadName(stack, *best.place)),
-        shown.spark(stack, column, best.place),
+        reel.spark(stack, column, best.place),
         turn,
         estimate_text(column, best.value),
         value_text(column, first),
@@ -234,20 +234,20 @@ def _learnt_one(shown: Shown, stack: str, column: FilmColumn, best: Leader) -> L
     )
 
 
-def _types(shown: Shown, stack: str) -> Drawing | None:
+def _types(reel: DrawnFilm, stack: str) -> Drawing | None:
     """Share of heads of each type."""
-    families = shown.film.families(stack)
+    families = reel.film.families(stack)
     if not families:
         return None
     order = [kind for kind in KINDS if str(kind) in families]
-    shares = shown.film.type_shares(stack, [str(kind) for kind in order])
+    shares = reel.film.type_shares(stack, [str(kind) for kind in order])
     return step_areas(
         f"types-{stack}",
         "Share of heads of each type, by the first part of its name.",
         shares,
         parts=[(_family(str(kind)), COLOURS[KINDS[kind].style]) for kind in order],
         texts=["" if np.isnan(share) else percent(float(share)) for share in shares[-1]],
-        axis=shown.axis,
+        axis=reel.axis,
     )
 
 
@@ -255,12 +255,12 @@ def _family(name: str) -> str:
     return {"offset": "one other offset"}.get(name, name)
 
 
-def _jobs(shown: Shown, stack: str) -> Table:
+def _jobs(reel: DrawnFilm, stack: str) -> Table:
     """The head that does something most at each step; bold where it is another than before."""
-    steps = range(len(shown.film.frames))
+    steps = range(len(reel.film.frames))
     rows = []
-    for column in shown.film.columns(stack):
-        leaders = shown.film.leaders(stack, column)
+    for column in reel.film.columns(stack):
+        leaders = reel.film.leaders(stack, column)
         if not column.does or all(each.place is None for each in leaders):
             continue
         cells = []
@@ -274,44 +274,44 @@ def _jobs(shown: Shown, stack: str) -> Table:
             cells.append(words(Mark(name, "b") if new else name, " ",
                                Mark(value_text(column, one.value.value), "small")))  # fmt: skip
         rows.append(Row(Link(column.does, measure_page(column)), tuple(cells)))
-    titles = (shown.step(n) for n in steps)
+    titles = (reel.step(n) for n in steps)
     return Table(("Function", *titles), tuple(rows), style="numbers jobs")
 
 
-def _curves(shown: Shown) -> Iterator[Drawing]:
+def _curves(reel: DrawnFilm) -> Iterator[Drawing]:
     """The loss, then what all heads together do."""
-    if _has_loss(shown):
-        yield _loss(shown)
-    lines = [line for stack in shown.film.stacks for line in _lines(shown, stack)]
-    metrics = {c.metric for stack in shown.film.stacks for c in shown.film.columns(stack.name)}
+    if _has_loss(reel):
+        yield _loss(reel)
+    lines = [line for stack in reel.film.stacks for line in _lines(reel, stack)]
+    metrics = {c.metric for stack in reel.film.stacks for c in reel.film.columns(stack.name)}
     if lines:
         yield curves(
             "all-heads",
             " ".join(_ABOUT[metric] for metric in _ABOUT if metric in metrics),
             lines,
-            axis=shown.axis,
+            axis=reel.axis,
             ends=(0.0, 1.0),
             ticks=QUARTERS,
         )
 
 
-def _has_loss(shown: Shown) -> bool:
-    return not any(np.isnan(each.loss.value) for each in shown.film.frames)
+def _has_loss(reel: DrawnFilm) -> bool:
+    return not any(np.isnan(each.loss.value) for each in reel.film.frames)
 
 
-def _loss(shown: Shown) -> Drawing:
-    losses = [each.loss for each in shown.film.frames]
+def _loss(reel: DrawnFilm) -> Drawing:
+    losses = [each.loss for each in reel.film.frames]
     value, low, high = (
         np.array([getattr(each, name) for each in losses]) for name in ("value", "low", "high")
     )
     top = float(np.ceil(np.nanmax([value, high])))
     ticks = [(float(tick), f"{tick:g}") for tick in np.linspace(0, top, 5 if top % 2 else 3)]
-    target = shown.film.frames[0].target
+    target = reel.film.frames[0].target
     line = Line(_TARGETS[target], value, low, high, [number(each) for each in value])
     caption = (
         f"{_TARGETS[target].capitalize()} of the whole model on the sentences, nats per token."
     )
-    return curves("loss", caption, [line], axis=shown.axis, ends=(0.0, top), ticks=ticks)
+    return curves("loss", caption, [line], axis=reel.axis, ends=(0.0, top), ticks=ticks)
 
 
 _ABOUT = {
@@ -322,11 +322,11 @@ _ABOUT = {
 _TARGETS = {"loss": "loss", "masked_loss": "masked loss"}
 
 
-def _lines(shown: Shown, stack: Stack) -> Iterator[Line]:
+def _lines(reel: DrawnFilm, stack: Stack) -> Iterator[Line]:
     """Of one stack."""
     before = "" if stack.name == "self" else f"{stack.name}: "
-    for column in shown.film.columns(stack.name):
-        values = shown.film.values(stack.name, column)[:, [*stack.attention_layers]]
+    for column in reel.film.columns(stack.name):
+        values = reel.film.values(stack.name, column)[:, [*stack.attention_layers]]
         if column.metric == ids.INDUCTION_SCORE:
             yield _line(f"{before}induction", (values >= INDUCTION).mean((1, 2)))
         elif column.metric == ids.SINK_SHARE:
@@ -338,10 +338,10 @@ def _line(name: str, values: Floats) -> Line:
     return Line(name, values, none, none, [percent(float(value)) for value in values])
 
 
-def _facts(shown: Shown) -> Iterator[tuple[str, str]]:
-    first = shown.film.frames[0].manifest
+def _facts(reel: DrawnFilm) -> Iterator[tuple[str, str]]:
+    first = reel.film.frames[0].manifest
     model = first.model
-    yield "Checkpoints", ", ".join(each.name for each in shown.film.frames)
+    yield "Checkpoints", ", ".join(each.name for each in reel.film.frames)
     yield "Model", f"{model.architecture}, {model.parameters:,} parameters ({model.dtype})"
     for stack in first.stacks:
         name = "Heads" if len(first.stacks) == 1 else STACKS[stack.name].capitalize()
@@ -352,7 +352,7 @@ def _facts(shown: Shown) -> Iterator[tuple[str, str]]:
         "Steps",
         (
             "the last number in each checkpoint's name"
-            if shown.film.named
+            if reel.film.named
             else "counted in the order given: the checkpoints' names tell none"
         ),
     )

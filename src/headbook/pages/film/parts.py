@@ -71,7 +71,7 @@ NO_TURN = Turn(None, "–")
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class DrawnFilm:
     """A film as pages ask for it."""
 
     film: Film

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from headbook.charts import Drawing
 from headbook.comparison.headlines import FilmColumn
-from headbook.pages.film.parts import HEADS, Shown, measure_page, value_text
+from headbook.pages.film.parts import HEADS, DrawnFilm, measure_page, value_text
 from headbook.pages.parts.page import Page, StackSection
 from headbook.report.findings.finding import Link
 from headbook.report.wording import head_file, head_name
@@ -59,34 +59,34 @@ class FilmHeadsPage(Page):
     sections: tuple[HeadsSection, ...]
 
 
-def heads_page(shown: Shown) -> FilmHeadsPage:
+def heads_page(reel: DrawnFilm) -> FilmHeadsPage:
     """The page of all heads; with many heads it has the first headlines alone."""
-    stacks = shown.film.stacks
+    stacks = reel.film.stacks
     heads = sum(len(stack.attention_layers) * stack.n_heads for stack in stacks)
     return FilmHeadsPage(
         path=HEADS,
         title="All heads over steps",
         description="Every head with its numbers over the steps of the training.",
-        ends=(shown.at(0), shown.at(-1)),
-        sections=tuple(_section(shown, stack, max(MOST // heads, 1)) for stack in stacks),
+        ends=(reel.at(0), reel.at(-1)),
+        sections=tuple(_section(reel, stack, max(MOST // heads, 1)) for stack in stacks),
     )
 
 
-def _section(shown: Shown, stack: Stack, most: int) -> HeadsSection:
-    columns = shown.film.columns(stack.name)[:most]
+def _section(reel: DrawnFilm, stack: Stack, most: int) -> HeadsSection:
+    columns = reel.film.columns(stack.name)[:most]
     return HeadsSection(
         stack=stack.name,
         columns=tuple(Link(column.name, measure_page(column)) for column in columns),
         rows=tuple(
-            _head(shown, columns, HeadName(stack.name, layer, head))
+            _head(reel, columns, HeadName(stack.name, layer, head))
             for layer in stack.attention_layers
             for head in range(stack.n_heads)
         ),
     )
 
 
-def _head(shown: Shown, columns: tuple[FilmColumn, ...], head: HeadName) -> FilmHead:
-    place, frames = (head.layer, head.head), shown.film.frames
+def _head(reel: DrawnFilm, columns: tuple[FilmColumn, ...], head: HeadName) -> FilmHead:
+    place, frames = (head.layer, head.head), reel.film.frames
     first, last = (
         "–" if found is None else found.name
         for found in (each.stacks[head.stack].types.get(place) for each in (frames[0], frames[-1]))
@@ -98,10 +98,10 @@ def _head(shown: Shown, columns: tuple[FilmColumn, ...], head: HeadName) -> Film
         last,
         tuple(
             (
-                shown.spark(head.stack, column, place),
+                reel.spark(head.stack, column, place),
                 value_text(
                     column,
-                    float(shown.film.numbers(head.stack, column)[-1].heads.value[place]),
+                    float(reel.film.numbers(head.stack, column)[-1].heads.value[place]),
                 ),
             )
             for column in columns

@@ -11,7 +11,7 @@ from headbook.charts import Drawing, Figure
 from headbook.charts.vega.steps import NAMED, head_steps
 from headbook.comparison.headlines import FilmColumn
 from headbook.metrics import all_metrics
-from headbook.pages.film.parts import Shown, Turn, head_link, head_row, measure_page, value_text
+from headbook.pages.film.parts import DrawnFilm, Turn, head_link, head_row, measure_page, value_text
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import Mark, Row, Table, Words, words
 from headbook.report.numbers.results import Estimate, descending
@@ -66,13 +66,13 @@ class MeasurePage(Page):
     sections: tuple[MeasureSection, ...]
 
 
-def measure_pages(shown: Shown) -> Iterator[MeasurePage]:
+def measure_pages(reel: DrawnFilm) -> Iterator[MeasurePage]:
     """A page for each headline of any stack."""
     columns: dict[str, dict[str, FilmColumn]] = {}
-    for stack in shown.film.stacks:
-        for column in shown.film.columns(stack.name):
+    for stack in reel.film.stacks:
+        for column in reel.film.columns(stack.name):
             columns.setdefault(column.key, {})[stack.name] = column
-    stacks = {stack.name: stack for stack in shown.film.stacks}
+    stacks = {stack.name: stack for stack in reel.film.stacks}
     for by_stack in columns.values():
         first = next(iter(by_stack.values()))
         yield MeasurePage(
@@ -80,31 +80,31 @@ def measure_pages(shown: Shown) -> Iterator[MeasurePage]:
             title=first.name,
             description=f"{first.name} of every head at every step, and the step at which it "
             "changed.",
-            about=_about(shown, first),
+            about=_about(reel, first),
             sections=tuple(
-                _section(shown, stacks[name], column) for name, column in by_stack.items()
+                _section(reel, stacks[name], column) for name, column in by_stack.items()
             ),
         )
 
 
-def _about(shown: Shown, column: FilmColumn) -> str:
+def _about(reel: DrawnFilm, column: FilmColumn) -> str:
     known = all_metrics()[column.metric]
     source = known.reference
-    stack = next(s.name for s in shown.film.stacks if column in shown.film.columns(s.name))
-    random = shown.film.numbers(stack, column)[0].random
+    stack = next(s.name for s in reel.film.stacks if column in reel.film.columns(s.name))
+    random = reel.film.numbers(stack, column)[0].random
     keys = "random sequences, each repeated once" if random else f"keys: {VIEWS[column.view]}"
     return f"{known.title}, {keys}. {source}."
 
 
-def _section(shown: Shown, stack: Stack, column: FilmColumn) -> MeasureSection:
+def _section(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> MeasureSection:
     heads = tuple(range(stack.n_heads))
-    changed, others = _tables(shown, stack, column)
+    changed, others = _tables(reel, stack, column)
     return MeasureSection(
         stack=stack.name,
-        figure=_figure(shown, stack, column),
+        figure=_figure(reel, stack, column),
         heads=heads,
         rows=tuple(
-            (layer, tuple(_cell(shown, stack.name, column, (layer, head)) for head in heads))
+            (layer, tuple(_cell(reel, stack.name, column, (layer, head)) for head in heads))
             for layer in stack.attention_layers
         ),
         table=changed,
@@ -112,24 +112,24 @@ def _section(shown: Shown, stack: Stack, column: FilmColumn) -> MeasureSection:
     )
 
 
-def _cell(shown: Shown, stack: str, column: FilmColumn, place: tuple[int, int]) -> SparkCell:
-    last = shown.film.numbers(stack, column)[-1].heads.value[place]
+def _cell(reel: DrawnFilm, stack: str, column: FilmColumn, place: tuple[int, int]) -> SparkCell:
+    last = reel.film.numbers(stack, column)[-1].heads.value[place]
     head = HeadName(stack, *place)
     return SparkCell(
         head_name(head),
         head_row(head),
-        shown.spark(stack, column, place),
+        reel.spark(stack, column, place),
         value_text(column, float(last)),
-        shown.turn(stack, column, place),
+        reel.turn(stack, column, place),
     )
 
 
-def _figure(shown: Shown, stack: Stack, column: FilmColumn) -> Figure:
-    numbers = shown.film.numbers(stack.name, column)
-    drawn = _changed_most(shown, stack, column)
+def _figure(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> Figure:
+    numbers = reel.film.numbers(stack.name, column)
+    drawn = _changed_most(reel, stack, column)
     rows = [
-        (head_name(HeadName(stack.name, *place)), place[0], shown.film.step(n),
-         round(shown.axis.places[n], 4), *each.heads.at(*place)[:3])
+        (head_name(HeadName(stack.name, *place)), place[0], reel.film.step(n),
+         round(reel.axis.places[n], 4), *each.heads.at(*place)[:3])
         for n, each in enumerate(numbers)
         for place in drawn
     ]  # fmt: skip
@@ -138,32 +138,32 @@ def _figure(shown: Shown, stack: Stack, column: FilmColumn) -> Figure:
     named = [head_name(HeadName(stack.name, *place)) for place in highest[:NAMED]]
     total = len(stack.attention_layers) * stack.n_heads
     which = f" The {len(drawn)} heads that changed most, of {total:,}." * (len(drawn) < total)
-    apart = " Step 0 stands apart: a logarithmic axis has no 0." * shown.axis.apart
+    apart = " Step 0 stands apart: a logarithmic axis has no 0." * reel.axis.apart
     return head_steps(
         f"steps-{column.key}-{stack.name}",
         f"{column.name}: each line is a head, each point a checkpoint. Coloured: the highest at "
         f"the last step.{which}{apart}",
         pd.DataFrame(rows, columns=names).dropna(subset="value"),
         title=column.name,
-        axis=shown.axis,
+        axis=reel.axis,
         share=is_share(all_metrics()[column.metric]),
         named=named,
     )
 
 
-def _changed_most(shown: Shown, stack: Stack, column: FilmColumn) -> list[tuple[int, int]]:
+def _changed_most(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> list[tuple[int, int]]:
     """The heads that the chart has, in the order of layers."""
-    values = shown.film.values(stack.name, column)
+    values = reel.film.values(stack.name, column)
     change = np.nan_to_num(np.abs(values[-1] - values[0]))
     places = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
     return sorted(sorted(places, key=lambda place: -change[place])[:MOST_LINES])
 
 
-def _tables(shown: Shown, stack: Stack, column: FilmColumn) -> tuple[Table, Table]:
+def _tables(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> tuple[Table, Table]:
     """Heads that rose beyond noise, the earliest first, then those that fell; and the others."""
     places = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
-    turns = {place: shown.turn(stack.name, column, place) for place in places}
-    numbers = shown.film.numbers(stack.name, column)
+    turns = {place: reel.turn(stack.name, column, place) for place in places}
+    numbers = reel.film.numbers(stack.name, column)
     ends = numbers[0], numbers[-1]
 
     def rank(place: tuple[int, int]) -> tuple[float, ...]:
@@ -176,7 +176,7 @@ def _tables(shown: Shown, stack: Stack, column: FilmColumn) -> tuple[Table, Tabl
         cells = (_when(turns[place]), *(_number(column, each.heads.at(*place)) for each in ends))
         still = turns[place].place is None
         rows[still].append(Row(head_link(HeadName(stack.name, *place)), cells))
-    titles = "Head", "Half-rise step", shown.at(0).capitalize(), shown.at(-1).capitalize()
+    titles = "Head", "Half-rise step", reel.at(0).capitalize(), reel.at(-1).capitalize()
     return Table(titles, tuple(rows[0])), Table(titles, tuple(rows[1]))
 
 

@@ -47,7 +47,8 @@ class SentenceStack:
     """One kind of attention in a sentence.
 
     Attributes:
-        title: of it.
+        stack: as files call it.
+        title: the same as pages call it.
         between: what maps are drawn between, where that is not tokens.
         layers: divergence by layer, as a chart; None where maps cannot be compared.
         heads: that differ most.

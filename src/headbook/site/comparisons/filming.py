@@ -13,7 +13,7 @@ from headbook.limits import check_room
 from headbook.listing import Kind, Listing
 from headbook.pages.data.page import DataFile
 from headbook.pages.film.page import PICTURES, film_data, film_page, sheets
-from headbook.pages.film.parts import HEADS, Shown
+from headbook.pages.film.parts import HEADS, DrawnFilm
 from headbook.pages.filmheads.page import heads_page
 from headbook.pages.filmmeasure.page import MeasurePage, measure_pages
 from headbook.pages.missing.page import missing_page
@@ -98,10 +98,10 @@ def render_film(
     names = [name for name, _ in publish.web_files(base, ())]
     check_replaceable(Path(out), Kind.SITE, force=force, names=names)
     check_room()
-    shown = Shown(film)
+    reel = DrawnFilm(film)
     title = title or f"Film of {len(film.frames)} checkpoints"
     with written_whole(Path(out), Kind.SITE, force=force) as draft, charts.unchecked():
-        pages = _Writer(shown, draft, title, base, progress or Silent()).write()
+        pages = _Writer(reel, draft, title, base, progress or Silent()).write()
         Listing.write(draft, Kind.SITE)
         sizes = export.sizes(draft)
     return Summary(Path(out) / "index.html", pages, sum(sizes.values()))
@@ -111,7 +111,7 @@ def render_film(
 class _Writer:
     """One site while it is being written."""
 
-    shown: Shown
+    reel: DrawnFilm
     folder: Path
     title: str
     base: str
@@ -119,7 +119,7 @@ class _Writer:
 
     def write(self) -> int:
         """Write every file; returns the number of pages."""
-        stacks = self.shown.film.stacks
+        stacks = self.reel.film.stacks
         write_assets(self.folder, max(n for s in stacks for n in (s.n_layers, s.n_heads)))
         write_runtime(self.folder)
         for name in ("data/charts", PICTURES, "figures"):
@@ -144,42 +144,42 @@ class _Writer:
         return len(paths)
 
     def _pages(self) -> Iterator[Page]:
-        yield film_page(self.shown, self.title)
-        yield heads_page(self.shown)
+        yield film_page(self.reel, self.title)
+        yield heads_page(self.reel)
         yield from self._measures
         yield missing_page()
 
     @cached_property
     def _measures(self) -> tuple[MeasurePage, ...]:
-        return tuple(measure_pages(self.shown))
+        return tuple(measure_pages(self.reel))
 
     @cached_property
     def _page_writer(self) -> PageWriter:
-        manifest = self.shown.film.frames[0].manifest
+        manifest = self.reel.film.frames[0].manifest
         measures = tuple((page.path, page.title) for page in self._measures)
         return page_writer(self.folder, self.base, self._facts, manifest, MENU, measures=measures)
 
     @property
     def _facts(self) -> SiteFacts:
-        frames = self.shown.film.frames
+        frames = self.reel.film.frames
         models = f"{frames[0].name} to {frames[-1].name} ({len(frames)} checkpoints)"
         return facts(self.title, models, frames[0].manifest)
 
     def _write_data(self) -> None:
-        for address, picture in sheets(self.shown):
+        for address, picture in sheets(self.reel):
             (self.folder / address).write_bytes(picture)
-        self._page_writer.text("data/film.js", markup.script("film", film_data(self.shown)))
-        manifests = [json.loads(each.manifest.to_json()) for each in self.shown.film.frames]
+        self._page_writer.text("data/film.js", markup.script("film", film_data(self.reel)))
+        manifests = [json.loads(each.manifest.to_json()) for each in self.reel.film.frames]
         table = {
             "headbook": manifests[0]["headbook"],
-            "steps": self.shown.film.steps.tolist(),
-            "checkpoints": [each.name for each in self.shown.film.frames],
+            "steps": self.reel.film.steps.tolist(),
+            "checkpoints": [each.name for each in self.reel.film.frames],
             "studies": manifests,
         }
         text = json.dumps(table, sort_keys=True, indent=1)
         self._page_writer.text("data/manifest.json", text + "\n")
 
     def _write_tables(self) -> list[DataFile]:
-        film = self.shown.film
+        film = self.reel.film
         tables = {name: (getattr(film, name), table) for name, table in TABLES.items()}
         return write_tables(self.folder, tables)
