@@ -31,8 +31,10 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compar
         model = place / name
         if not model.exists():
             changed(place / "bert", model) if name == "noisy" else tiny.write(name, model)
-        given = {"metrics": METRICS, "annotator": "none", "facet": "none"}
-        return collect(texts, model=str(model), dtype=dtype, importance="fast", **given)
+        return collect(
+            texts, model=str(model), dtype=dtype, metrics=METRICS, annotator="none", facet="none",
+            importance="fast",
+        )  # fmt: skip
 
     @cache
     def site(name: str) -> Compared:
