@@ -69,8 +69,11 @@ def test_a_model_is_called_equal_to_itself(compared: Make) -> None:
     overview = text_of(site.folder / "index.html")
     assert "is exactly equal in all" in overview
     assert "changed most" not in overview
+    assert "Importance of heads In thousandths" not in overview
     for page in (site.folder / "metrics").iterdir():
-        assert "Both models are exactly equal in all" in text_of(page), page
+        text = text_of(page)
+        assert "Both models are exactly equal in all" in text, page
+        assert "heads that differ" not in text, page
     found = site.found.matched["self"]
     same = f"Of {len(found.a)} heads of"
     assert f"{same} {site.found.sides.names[0]}, {len(found.a)} are most like the head" in overview
