@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import cache
 from itertools import product
-from typing import Any
 
 import pytest
 
@@ -32,8 +31,10 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compar
         model = place / name
         if not model.exists():
             changed(place / "bert", model) if name == "noisy" else tiny.write(name, model)
-        given: dict[str, Any] = {"metrics": METRICS, "annotator": "none", "facet": "none"}
-        return collect(texts, model=str(model), dtype=dtype, importance="fast", **given)
+        return collect(
+            texts, model=str(model), dtype=dtype, metrics=METRICS, annotator="none", facet="none",
+            importance="fast",
+        )  # fmt: skip
 
     @cache
     def site(name: str) -> Compared:

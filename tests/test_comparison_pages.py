@@ -17,9 +17,11 @@ from headbook.pages.comparison.types import type_changes
 from headbook.pages.metricpair.named import compared_metric
 from headbook.pages.metricpair.section import pair_section
 from headbook.pages.parts.both import both_stacks
+from headbook.pages.widgets import atlas
 from headbook.report.wording import head_name
 from headbook.site.bundle.onefile import document
 from headbook.site.bundle.pack import pack
+from headbook.site.comparisons.comparing import render_comparison
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 from pages import broken_links, html_of
@@ -67,8 +69,11 @@ def test_a_model_is_called_equal_to_itself(compared: Make) -> None:
     overview = text_of(site.folder / "index.html")
     assert "is exactly equal in all" in overview
     assert "changed most" not in overview
+    assert "Importance of heads In thousandths" not in overview
     for page in (site.folder / "metrics").iterdir():
-        assert "Both models are exactly equal in all" in text_of(page), page
+        text = text_of(page)
+        assert "Both models are exactly equal in all" in text, page
+        assert "heads that differ" not in text, page
     found = site.found.matched["self"]
     same = f"Of {len(found.a)} heads of"
     assert f"{same} {site.found.sides.names[0]}, {len(found.a)} are most like the head" in overview
@@ -182,3 +187,17 @@ def test_a_comparison_is_packed_and_one_file(compared: Make, name: str, tmp_path
     text = "".join(document(site.folder))
     assert site.found.sides.names[0] in text
     assert "metrics/sink_share.html" in text
+
+
+def test_pictures_of_many_heads_are_files(
+    compared: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of their atlases only the first has links, so that the overview stays light."""
+    monkeypatch.setattr(atlas, "MANY_HEADS", 4)
+    render_comparison(compared("tuned").found, tmp_path / "site")
+    overview = html_of(tmp_path / "site" / "index.html")
+    files = sorted(file.name for file in (tmp_path / "site" / "data").glob("atlas-*.png"))
+    assert files == [f"atlas-self-{name}.png" for name in ("a", "b", "difference")]
+    assert all(f"data/{name}" in overview for name in files)
+    assert overview.count("data-tiles") == 1
+    assert html_of(compared("tuned").folder / "index.html").count("data-tiles") == 3

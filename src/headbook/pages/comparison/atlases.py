@@ -8,7 +8,7 @@ import numpy as np
 from headbook.charts.base import images
 from headbook.charts.base.ink import DIVERGING, STEPS, ink
 from headbook.pages.parts.both import BothStacks
-from headbook.pages.widgets.atlas import Atlas, MeanMaps, atlas_of, mean_maps, sheet
+from headbook.pages.widgets.atlas import Atlas, MeanMaps, atlas_of, many_heads, mean_maps, sheet
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import counted, head_page, number
@@ -24,12 +24,14 @@ class SideAtlas:
         atlas: the tiles.
         signed: whether colours run both ways from 0.
         end: of the colour scale, in words.
+        picture: the tiles' picture, where it is a file of its own; else empty.
     """
 
     name: str
     atlas: Atlas
     signed: bool
     end: str
+    picture: bytes = b""
 
 
 def side_atlases(both: BothStacks) -> tuple[SideAtlas, ...]:
@@ -38,10 +40,16 @@ def side_atlases(both: BothStacks) -> tuple[SideAtlas, ...]:
 
 
 def _atlases(both: BothStacks) -> Iterator[SideAtlas]:
-    yield SideAtlas(both.names[0], _tiles(both.a, head_page), signed=False, end="1")
-    yield SideAtlas(both.names[1], _tiles(both.b, _second(both)), signed=False, end="1")
+    large = many_heads(both.a) or many_heads(both.b)
+    yield _tiles(both, both.a, head_page, "a" * large)
+    yield _tiles(both, both.b, _second(both), "b" * large)
     if both.found is not None:
-        yield _difference(both)
+        yield _difference(both, "difference" * large)
+
+
+def _address(both: BothStacks, picture: bytes, file: str) -> str:
+    """Where a picture stands: in the page, or in a file where there are many heads."""
+    return f"data/atlas-{both.stack}-{file}.png" if file else images.inline(picture)
 
 
 def _second(both: BothStacks) -> Callable[[HeadName], str]:
@@ -56,20 +64,24 @@ def _second(both: BothStacks) -> Callable[[HeadName], str]:
     return lambda head: pages.get(head, "matched.html")
 
 
-def _tiles(results: StackResults, page: Callable[[HeadName], str]) -> Atlas:
-    """The tiles of one model."""
-    maps = results.once(mean_maps)
-    return atlas_of(
+def _tiles(
+    both: BothStacks, results: StackResults, page: Callable[[HeadName], str], file: str
+) -> SideAtlas:
+    """One model; ``file``: part of the picture's name, where it is a file."""
+    maps, picture = results.once(mean_maps), sheet(results)
+    tiles = atlas_of(
         results.stack,
         head_types(results),
-        sheet=images.inline(sheet(results)),
+        sheet=_address(both, picture, file),
         side=maps.maps.shape[-1],
         about=maps.about,
         page=page,
     )
+    name = both.names[results is both.b]
+    return SideAtlas(name, tiles, signed=False, end="1", picture=picture if file else b"")
 
 
-def _difference(both: BothStacks) -> SideAtlas:
+def _difference(both: BothStacks, file: str) -> SideAtlas:
     """What the second model gives more to each pair of positions; square-root scale both ways."""
     parts: list[MeanMaps] = [each.once(mean_maps) for each in (both.a, both.b)]
     side = min(each.maps.shape[-1] for each in parts)
@@ -83,10 +95,11 @@ def _difference(both: BothStacks) -> SideAtlas:
     tiles = atlas_of(
         both.pair.a,
         {},
-        sheet=images.inline(picture),
+        sheet=_address(both, picture, file),
         side=side,
         about=f"{both.names[1]} minus {both.names[0]}, mean attention over "
         f"{counted(both.a.study.manifest.counts['sentences'], 'sentence')} at most, the first "
         f"{side} positions",
     )
-    return SideAtlas(f"{both.names[1]} minus {both.names[0]}", tiles, signed=True, end=largest)
+    name = f"{both.names[1]} minus {both.names[0]}"
+    return SideAtlas(name, tiles, signed=True, end=largest, picture=picture if file else b"")

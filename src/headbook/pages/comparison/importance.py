@@ -17,13 +17,15 @@ SCALE = 1000.0  # changes are small: thousandths
 
 
 def importance_table(both: BothStacks) -> Table | None:
-    """Heads whose importance differs most; None where a study has none."""
+    """Heads whose importance differs most; None where a study has none, or all are equal."""
     metric, found = compared_metric(EFFECT), both.found
     columns = [n for n, c in enumerate(found.columns) if c.metric == EFFECT] if found else []
     if found is None or metric is None or not columns:
         return None
     at = columns[0]
     value, sure = found.value[..., at], found.supported[..., at]
+    if not np.nan_to_num(value).any():
+        return None  # exactly equal, as the list of metrics says
     chosen = descending(np.abs(np.where(sure, value, np.nan))) or descending(np.abs(value))
     rows = []
     for place in chosen[:MOST]:
@@ -40,5 +42,5 @@ def importance_table(both: BothStacks) -> Table | None:
     return Table(
         ("Head", *both.names, "difference", "p"),
         tuple(rows),
-        f"Thousandths of the {label}. {counts} (p < 0.05 family-wise).",
+        f"In thousandths: {label}. {counts} (p < 0.05 family-wise).",
     )

@@ -59,9 +59,11 @@ def _part(summary: DriftSummary) -> str:
     if part is None or np.isnan(part).all():
         return f"; the median divergence is {nats(median)} nats"
     gone = float(np.nanmedian(part))
-    floor = "0" if summary.floor is None else "rounding"
+    if median <= EQUAL:
+        return "; at least half of the heads attend exactly alike"
     if gone <= 0:
-        return f"; the median head is no further apart than {floor}"
+        return "; the median head is no further apart than rounding"
+    floor = "0" if summary.floor is None else "rounding"
     return (
         f"; the median head has gone {percent(gone)} of the way from {floor} to an unrelated head "
         "of its layer"
@@ -73,8 +75,8 @@ def _layers(layers: Sequence[int], medians: Floats) -> str:
     most = nats(float(medians[layers[0]]))
     if len(layers) > NAMED_LAYERS:
         return (
-            f"{_begun(small(len(layers)))} layers changed most, of these layer {layers[0]} most: "
-            f"median divergence {most} nats."
+            f"Changes are largest in {small(len(layers))} layers, most of all in layer "
+            f"{layers[0]}: median divergence {most} nats."
         )
     named = [str(layer) for layer in sorted(layers)]
     begin = "Layer" if len(named) == 1 else "Layers"

@@ -87,6 +87,13 @@ class ComparisonPage(Page):
     matching: bool
     behind: str
 
+    @property
+    def pictures(self) -> Iterator[tuple[str, bytes]]:
+        """Pictures of atlases that are files: address and content."""
+        for each in (each for section in self.sections for each in section.atlases):
+            if each.picture:
+                yield each.atlas.sheet, each.picture
+
 
 def comparison_page(
     comparison: Comparison,

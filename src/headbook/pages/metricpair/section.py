@@ -37,7 +37,8 @@ class PairSection:
         summary: in how many heads the models differ, and where most.
         short: the same in few words.
         figures: both models, the difference, and points.
-        labels: for metrics that have several, the largest difference of each.
+        labels: for metrics that have several, the largest difference of each; None for
+            those that are equal in all, too.
         heads: all heads under the label that is drawn, the largest differences first.
     """
 
@@ -96,7 +97,7 @@ def pair_section(both: BothStacks, metric: ComparedMetric) -> PairSection | None
         summary=_summary(drawn),
         short=_short(drawn),
         figures=_figures(drawn, _offered(drawn, labels)),
-        labels=_labels(drawn, labels) if len(labels) > 1 else None,
+        labels=_labels(drawn, labels) if len(labels) > 1 and _differs(drawn) else None,
         heads=_heads(drawn),
     )
 
@@ -104,6 +105,12 @@ def pair_section(both: BothStacks, metric: ComparedMetric) -> PairSection | None
 def _known(found: HeadDifferences, column: int) -> bool:
     both = found.a[..., column] + found.b[..., column]
     return not np.isnan(both).all()
+
+
+def _differs(drawn: _Drawn) -> bool:
+    """Whether any head differs at all under any label."""
+    places = [n for n, c in enumerate(drawn.found.columns) if c.metric == drawn.metric.id]
+    return bool(np.nan_to_num(drawn.found.value[..., places]).any())
 
 
 def _summary(drawn: _Drawn) -> Parts:

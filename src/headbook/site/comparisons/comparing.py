@@ -15,7 +15,7 @@ from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
 from headbook.listing import Kind, Listing
 from headbook.pages.comparing.page import comparing_page
-from headbook.pages.comparison.page import comparison_page
+from headbook.pages.comparison.page import ComparisonPage, comparison_page
 from headbook.pages.headpair.page import headpair_pages
 from headbook.pages.matched.page import matched_page
 from headbook.pages.metricpair.page import metric_pair_pages
@@ -143,7 +143,11 @@ class _Writer:
         return len(paths)
 
     def _pages(self) -> Iterator[Page]:
-        yield from self._across
+        for page in self._across:
+            if isinstance(page, ComparisonPage):
+                for path, picture in page.pictures:
+                    (self.folder / path).write_bytes(picture)
+            yield page
         yield missing_page()
         sides, listed = self.comparison.sides, self._listed
         cited = frozenset(each.a.index for each in listed)
