@@ -18,6 +18,7 @@ from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Table
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.sentencepair.tokenpaths import both_paths, nearest_table, titles
+from headbook.pages.widgets.paths import MOST_TOKENS
 from headbook.report.wording import (
     STACKS,
     head_name,
@@ -53,6 +54,7 @@ class SentenceStack:
         heads: that differ most.
         paths: titles of the measures whose paths a script draws.
         nearest: vocabulary tokens nearest to the last states; None without any.
+        cut: tokens at the end that paths and table leave out.
     """
 
     stack: str
@@ -62,6 +64,7 @@ class SentenceStack:
     heads: tuple[DriftedHead, ...]
     paths: tuple[str, ...]
     nearest: Table | None
+    cut: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +195,7 @@ def _stack(
         heads=() if drift is None else tuple(_heads(sides, paired, each, drift)),
         paths=paths,
         nearest=nearest,
+        cut=max(0, len(each.a.texts[paired.stack.a.queries].pieces) - MOST_TOKENS),
     )
 
 
