@@ -2,17 +2,21 @@
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from compared import Compared
+from headbook.comparison.comparison import compare
 from headbook.comparison.drift import PATTERN_DRIFT
+from headbook.comparison.listed import listed_sentences
 from headbook.comparison.pairs import paired_stacks
 from headbook.pages.comparison.nats import nats
+from headbook.pages.sentencepair.page import sentencepair_pages
 from headbook.report.wording import head_file, head_page
-from headbook.study.mapsample import MappedSentence
+from headbook.study.mapsample import MappedSentence, MapSample
 from headbook.study.sentencedata import HeadName, heads_of
 from headbook.terms import View
 from naive_comparison import divergence
@@ -147,6 +151,23 @@ def test_the_list_of_sentences_begins_with_those_that_differ_most(
     page = html_of(site.folder / "sentences" / "index.html")
     found = [int(n) - 1 for n in re.findall(r"sentence (\d+), ", text_of(page))]
     assert found == order
+
+
+def test_sentences_whose_maps_are_not_kept_are_compared_by_those_of_their_pages(
+    compared: Callable[[str], Compared],
+) -> None:
+    """Which are in steps of 1/255."""
+    sides = compared("tuned").found.sides
+    kept = listed_sentences(sides, paired_stacks(compared("tuned").found))
+    bare = [replace(study, map_sample=MapSample()) for study in (sides.a, sides.b)]
+    found = compare(bare[0], bare[1])
+    coarse = listed_sentences(found.sides, paired_stacks(found))
+    assert len(coarse) == len(kept) > 5
+    for one, other in zip(coarse, kept, strict=True):
+        assert (one.coarse, other.coarse) == (True, False)
+        np.testing.assert_allclose(one.drift["self"], other.drift["self"], atol=0.01)
+    pages = [page for page, _ in sentencepair_pages(found.sides, paired_stacks(found), coarse[:2])]
+    assert all(page.coarse and page.stacks[0].heads for page in pages)
 
 
 def test_paths_of_both_models_have_one_axis(compared: Callable[[str], Compared]) -> None:

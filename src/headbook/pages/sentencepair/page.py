@@ -18,6 +18,7 @@ from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Table
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.sentencepair.tokenpaths import both_paths, nearest_table, titles
+from headbook.pages.widgets.paths import MOST_TOKENS
 from headbook.report.wording import (
     STACKS,
     head_name,
@@ -54,6 +55,7 @@ class SentenceStack:
         heads: that differ most.
         paths: titles of the measures whose paths a script draws.
         nearest: vocabulary tokens nearest to the last states; None without any.
+        cut: tokens at the end that paths and table leave out.
     """
 
     stack: str
@@ -63,6 +65,7 @@ class SentenceStack:
     heads: tuple[DriftedHead, ...]
     paths: tuple[str, ...]
     nearest: Table | None
+    cut: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +196,7 @@ def _stack(
         heads=() if drift is None else tuple(_heads(sides, paired, each, drift)),
         paths=paths,
         nearest=nearest,
+        cut=max(0, len(each.a.texts[paired.stack.a.queries].pieces) - MOST_TOKENS),
     )
 
 
