@@ -319,6 +319,7 @@ interface FilmStep { name: string; src: string; heads: [string, string, string][
 
 /** The data files by name; those of single things by how their names begin. */
 interface DataFiles {
+  vega: string;
   grid: Grids;
   map: MapData;
   atlas: Record<string, Card[]>;

@@ -194,13 +194,22 @@ def tiny_words(world: World, words: list[str]) -> list[str]:
     if words[0] == "film" and "--studies" not in words:
         return words + [w for pair in CHEAP.items() for w in pair]
     if words[0] not in {"build", "collect", "demo"}:
-        return words
+        return compared_words(world, words) if words[0] == "compare" else words
     words = [*words]
     if "--model" in words:
         at = words.index("--model") + 1
         words[at] = world.model(words[at])
     elif "--config" not in words:
         words += ["--model", world.model("demo")]
+    return words + [w for pair in CHEAP.items() if pair[0] not in words for w in pair]
+
+
+def compared_words(world: World, words: list[str]) -> list[str]:
+    """The same of two models; studies are compared as they are."""
+    if "--models" not in words:
+        return words
+    words, at = [*words], words.index("--models") + 1
+    words[at : at + 2] = map(world.model, words[at : at + 2])
     return words + [w for pair in CHEAP.items() if pair[0] not in words for w in pair]
 
 

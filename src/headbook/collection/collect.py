@@ -91,18 +91,20 @@ def collect(
         architecture = settle(model, examine(model), probes(encoder))
         most = longest(architecture.stacks.values(), room(config.memory_bytes))
         long = Long.of(texts, encoder, most)
+        scheme = corpus.scheme
         run = Run(
             texts,
             config,
             progress or Silent(),
             model,
             architecture,
-            tuple(long.measured(metrics.values())),
+            tuple(metric.under(scheme) for metric in long.measured(metrics.values())),
             Annotator.load(config.annotator),
             encoder,
             facets=columns,
             length=sum(amounts) / len(amounts),
             long=long,
+            scheme=scheme,
         )
         whole, least = _expected(run, [each for each in lengths if max(each.values()) <= most])
         run.progress.say(whole.report())

@@ -13,6 +13,7 @@ WITHOUT = (
     "index.html",
     "film.html",
     "filmheads.html",
+    "comparison.html",
     "head.html",
     "sentence.html",
     "404.html",

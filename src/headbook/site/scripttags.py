@@ -4,6 +4,9 @@ Templates write their tags from here, and one file runs the scripts of these tag
 classic ones: each finds what it needs in ``window.headbook``, where those before it have put it.
 """
 
+import base64
+import hashlib
+
 EVERY = ("site",)
 ATTENTION = ("weights", "switches", "drawing")
 OWN = {
@@ -28,3 +31,9 @@ ASKED = {
 def scripts_of(template: str) -> tuple[str, ...]:
     """The scripts that a page of a template has tags for."""
     return (*EVERY, *OWN.get(template, ()))
+
+
+def digest(text: str) -> str:
+    """How a page's policy names a script or a style that stands in it."""
+    found = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return f"'sha256-{found}'"

@@ -12,8 +12,12 @@ from headbook.comparison.comparison import Comparison
 from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
 from headbook.listing import Kind, Listing
+from headbook.pages.comparing.page import comparing_page
 from headbook.pages.comparison.page import comparison_page
+from headbook.pages.matched.page import matched_page
+from headbook.pages.metricpair.page import metric_pair_pages
 from headbook.pages.missing.page import missing_page
+from headbook.pages.parts.both import both_stacks
 from headbook.pages.parts.menu import Entry
 from headbook.pages.parts.page import Page
 from headbook.progress import Progress, Silent
@@ -25,6 +29,8 @@ from headbook.site.pagewriter import PageWriter, figures_of
 from headbook.site.site import Summary
 
 MENU: tuple[Entry, ...] = (("index.html", "Overview"), DATA)
+MATCHED: Entry = ("matched.html", "Matched heads")
+METHODS: Entry = ("comparing.html", "Methods")
 DIFFERENCES = Table(
     "What every number of every head is in both models, and how they differ: pairs of the same "
     "sentences, the second model minus the first.",
@@ -128,15 +134,36 @@ class _Writer:
         return len(paths)
 
     def _pages(self) -> Iterator[Page]:
-        yield comparison_page(self.comparison)
+        yield from self._across
         yield missing_page()
+
+    @cached_property
+    def _across(self) -> list[Page]:
+        """Pages over all heads: the overview, each metric, matching, and methods."""
+        stacks = both_stacks(self.comparison)
+        metrics = [*metric_pair_pages(stacks)]
+        matched = matched_page(stacks, self.comparison.sides.apart)
+        overview = comparison_page(self.comparison, stacks, metrics, matched)
+        pages = (overview, *metrics, matched, comparing_page(self.comparison))
+        return [page for page in pages if page is not None]
+
+    def _menu(self) -> tuple[Entry, ...]:
+        there = {page.path for page in self._across}
+        return (*MENU, *(entry for entry in (MATCHED, METHODS) if entry[0] in there))
+
+    def _metrics(self) -> tuple[Entry, ...]:
+        pages = (page for page in self._across if page.path.startswith("metrics/"))
+        return tuple((page.path, page.title) for page in pages)
 
     @cached_property
     def _page_writer(self) -> PageWriter:
         sides = self.comparison.sides
         title = f"{sides.names[0]} and {sides.names[1]}"
         manifest = sides.a.manifest
-        return page_writer(self.folder, self.base, facts(title, title, manifest), manifest, MENU)
+        return page_writer(
+            self.folder, self.base, facts(title, title, manifest), manifest, self._menu(),
+            measures=self._metrics(),
+        )  # fmt: skip
 
     def _write_tables(self) -> list[Any]:
         tables = {
@@ -149,7 +176,11 @@ class _Writer:
     def _write_manifest(self) -> None:
         sides = self.comparison.sides
         manifests = [json.loads(study.manifest.to_json()) for study in (sides.a, sides.b)]
-        table = {"models": dict(zip("ab", manifests, strict=True)), "names": sides.names}
+        table = {
+            "headbook": sides.a.manifest.headbook,
+            "models": dict(zip("ab", manifests, strict=True)),
+            "names": sides.names,
+        }
         text = json.dumps(table, sort_keys=True, indent=1)
         file = self.folder / "data" / "manifest.json"
         file.write_text(text + "\n", encoding="utf-8", newline="\n")
