@@ -207,6 +207,7 @@ type PathValues = Maybe[];
 type PathView = {
   name: string; layers: number[]; values: PathValues[];
   classes: Record<string, PathValues>; beside: Record<string, PathValues>;
+  ends?: [low: number, high: number]; /* of an axis that another chart has, too */
 };
 type PathMetric = {
   id: string; title: string; axis: string; ranks: boolean; start: Maybe; views: PathView[];

@@ -13,9 +13,12 @@ OWN = {
     "alignment.html": ("choose",),
     "film.html": ("film",),
     "head.html": (*ATTENTION, "instance", "panel", "attention"),
+    "headpair.html": (*ATTENTION, "instance", "headpair"),
     "heads.html": ("numbers", "scatter", "headlist", "headcontrols", "heads"),
     "index.html": ("overview",),
     "sentence.html": (*ATTENTION, "tiles", "workspace"),
+    "sentencepair.html": ("sentencepair",),
+    "sentencepairs.html": ("search",),
     "sentences.html": ("search",),
     "tokens.html": ("types",),
 }
@@ -24,6 +27,7 @@ ASKED = {
     "site": ("find", "atlas", "live"),
     "live": ("vega",),
     "panel": ("save",),
+    "sentencepair": ("paths",),
     "workspace": ("paths", "dock", "save", "scores", "neurons"),
 }
 
