@@ -123,7 +123,7 @@ def batches(
     tokenizer: Any, samples: list[str], texts: int, draw: torch.Generator
 ) -> Iterator[torch.Tensor]:
     """Rows without end, some of them text, the others random. *Shape:* ``(row, token)``."""
-    ids = [tokenizer(text)["input_ids"][:LIMIT] for text in samples]
+    ids = [tokenizer(text, truncation=True)["input_ids"] for text in samples]
     text = torch.tensor([token for each in ids for token in (*each, 0)])
     while True:
         rows = [repeated(len(tokenizer), draw) for _ in range(ROWS - texts)]
