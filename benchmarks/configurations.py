@@ -1,6 +1,7 @@
 """Tiny configurations of every architecture, by the names that transformers gives to sizes."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from transformers import CONFIG_MAPPING
@@ -96,6 +97,8 @@ OTHERWISE: Mapping[str, dict[str, Any]] = {
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "bamba": {"attn_layer_indices": [1]},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
+    "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
+    "unlimited_ocr_text": {"num_key_value_heads": HEADS},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
     "zamba": {
         "layers_block_type": ["linear_attention", "hybrid", "hybrid"],
@@ -108,7 +111,8 @@ OTHERWISE: Mapping[str, dict[str, Any]] = {
     "granite4_vision": {
         "deepstack_layer_map": [],
         "spatial_target_layers": [],
-        "qformer_config": {"hidden_size": WIDTH, "num_attention_heads": 4, "num_hidden_layers": 1},
+        "downsample_rate": "1/2",
+        "vision_config": {**_SEES, "hidden_size": 64, "num_attention_heads": 4},
     },
     "inkling2_vision": {"text_hidden_size": WIDTH},
     "inkling2_audio": {"text_hidden_size": WIDTH},
@@ -118,6 +122,7 @@ OTHERWISE: Mapping[str, dict[str, Any]] = {
     "radio": {"video_temporal_patch_size": 2},
     "nemotron3_5_transcribe_word_timestamp": {"audio_hidden_size": WIDTH},
     "vibevoice_acoustic_tokenizer_encoder": {"num_filters": 2, "depths": [1] * 7},
+    "dots3_note_audio_encoder": {"adapter_input_size": WIDTH},
     "dots3_note_vision_encoder": {"per_layer_config": {}},
     "emu3_vqgan": {"base_channels": 32, "codebook_size": 16},
     "fast_vlm": {"vision_config": _SEES},
@@ -180,7 +185,8 @@ def _tiny(kind: Any, size: int, otherwise: Mapping[str, Any] | None = None) -> A
     }
     if kind.model_type == "encoder-decoder":
         parts["decoder"] |= {"is_decoder": True, "add_cross_attention": True}
-    return kind(**{**own, **parts, **(otherwise or {})})
+    # Copies: some configurations add to what they are given.
+    return kind(**deepcopy({**own, **parts, **(otherwise or {})}))
 
 
 def _rotary(kind: Any, default: Any, fields: set[str]) -> dict[str, Any]:

@@ -32,7 +32,11 @@ SHORT = {  # gaps of a run, as a table has room for them
     "queries, keys and values": "q, k, v",
     "importance of heads": "importance",
 }
-EVERYWHERE = ("a sentence as the public demonstration", "comparison with token")  # for a few only
+EVERYWHERE = (
+    "a sentence as the public demonstration",
+    "comparison with token",
+    "Attention rollout with measured ratios",
+)  # for a few only
 BEHIND = {"`mid`", "values", "states", "q, k, v"}
 INTRODUCTION = """\
 # Families
@@ -57,7 +61,8 @@ weights in any stack: their self-checks alone speak.
 
 `mid` and *values* are found by [a search](../src/headbook/model/search/match.py) that takes only
 what adds up, number by number. *Values* are missing where a gate or a norm stands between what
-heads give and the output projection. *q, k, v* are out of reach where weights come through
+heads give and the output projection; without them or without attention in each layer there is no
+rollout with measured ratios. *q, k, v* are out of reach where weights come through
 `output_attentions`. Not listed are the demonstration's computation and comparisons of tokens with
 their own embedding, which few architectures allow. Layers without softmax attention are named on
 the site, and layers keep the model's numbers.

@@ -17,6 +17,7 @@ NO_TEXT = {
     **dict.fromkeys(("musicgen", "musicgen_melody"), _MUSIC),
     "evolla": "reads proteins",
     "fnet": "no attention: Fourier transforms in its place",
+    "shieldgemma2": "says of a picture whether it is safe",
     "pi0": "takes no text without a robot's actions",
     "voxtral_realtime": "takes no text without sound",
 }  # fmt: skip

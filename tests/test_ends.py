@@ -8,12 +8,16 @@ import torch
 
 import tiny
 from headbook.attention.flow import blocks
+from headbook.collection.gaps import find_gaps
+from headbook.metrics import all_metrics
+from headbook.metrics.ids import MIXING_RATIO, ROLLOUT_SELF_MEASURED
 from headbook.model.architecture import Architecture, examine
 from headbook.model.capture import tapped
 from headbook.model.model import Model, load_model
 from headbook.model.probe import varied
 from headbook.model.search.match import factor
 from headbook.model.search.site import Site
+from headbook.model.vocabulary.lens import NoLens
 from headbook.terms import State
 
 EPS = torch.finfo(torch.float64).eps
@@ -82,9 +86,14 @@ def test_parts_of_a_scaled_block_add_up(tmp_path: Path) -> None:
 
 
 def test_layers_without_attention_have_no_such_state(tmp_path: Path) -> None:
-    _, architecture = looked_at("jamba", tmp_path)
+    model, architecture = looked_at("jamba", tmp_path)
     assert architecture.ends.sites.keys() == {("self", 1)}
     assert architecture.ends.projections.keys() == {("self", 1)}
+    metrics = [all_metrics()[name] for name in (ROLLOUT_SELF_MEASURED, MIXING_RATIO)]
+    gaps = find_gaps(model, architecture, metrics, {}, {}, lens=NoLens("none"), rarities={})
+    keys = {gap.key for gap in gaps}
+    assert ROLLOUT_SELF_MEASURED in keys
+    assert MIXING_RATIO not in keys
 
 
 def test_a_part_counts_only_where_every_number_adds_up() -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from headbook.attention.flow import blocks
 from headbook.metrics.base import FlowMetric, HeadMetric, Metric, Need, TokenMetric
+from headbook.metrics.ids import ROLLOUT_SELF_MEASURED
 from headbook.model.architecture import Architecture
 from headbook.model.model import Model
 from headbook.model.vocabulary.embedding import Embedding
@@ -39,6 +41,7 @@ def find_gaps(
         *_context(model, architecture, metrics, counts),
         *_rarity(architecture, metrics, rarities),
         *_two_texts(architecture, metrics),
+        *_flow(architecture, metrics),
         *_demonstration(model, architecture, metrics),
     )
 
@@ -189,6 +192,27 @@ def _two_texts(architecture: Architecture, metrics: Iterable[Metric]) -> Iterato
                 yield Gap(metric.title, name, why, metric.id)
             elif isinstance(metric, FlowMetric) and stack.crosses:
                 yield Gap(metric.title, name, "all keys are of another text", metric.id)
+
+
+def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    """What is measured in vectors needs blocks whose parts are known, and attention in all layers.
+
+    Where no values are known at all, that is said once.
+    """
+    known, values = blocks(architecture), architecture.ends.projections
+    measured = [m for m in metrics if isinstance(m, FlowMetric) and Need.VALUES in m.needs]
+    for name, stack in architecture.stacks.items():
+        layers = [call.layer for call in architecture.calls if call.stack == name]
+        if stack.crosses or not any((name, layer) in values for layer in layers):
+            continue
+        whole = all((name, layer) in known for layer in layers)
+        for metric in measured:
+            if not whole:
+                why = "what the state after attention is made of is not known in each layer"
+                yield Gap(metric.title, name, why, metric.id)
+            elif metric.id == ROLLOUT_SELF_MEASURED and len(layers) < stack.n_layers:
+                why = "what layers without attention bring to a token is not measured"
+                yield Gap(metric.title, name, why, metric.id)
 
 
 def _demonstration(
