@@ -8,7 +8,10 @@ from transformers import AutoModel, AutoTokenizer
 
 from headbook.comparison.comparison import Comparison
 
-METRICS = "sink_share,attention_distance,attention_to,type_shares"
+METRICS = (
+    "sink_share,attention_distance,attention_to,type_shares,"
+    "cosine_to_input,vocabulary_rank,nearest_tokens"
+)
 CHANGED = 1  # layer whose queries are changed
 NOISE = 2.0
 SUBJECTS = ("The fisherman", "The old dog", "The small red bird", "The gardener")

@@ -130,7 +130,7 @@ class Naive:
         self.model = bare(case.folder, case.family)
         names = {
             place: next(n for n, m in own.items() if m is projection.module)
-            for place, projection in self.architecture.projections.items()
+            for place, projection in self.architecture.ends.projections.items()
         }
         body = self.model.network.base_model
         self.ends = {place: body.get_submodule(name) for place, name in names.items()}

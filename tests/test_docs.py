@@ -37,6 +37,7 @@ NOT_OURS = {  # what looks like a path of this project or of a site, and whose i
     ".github/workflows/pages.yml": "the reader's",
     "/docs": "a choice on a page of GitHub",
     "headbook.toml": "the reader's",
+    "owner/name": "an id of the hub",
     "site/": "what the demo writes",
     "groups.csv": "of sites with groups",
     "minimal_pairs.csv": "of sites with pairs",

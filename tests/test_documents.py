@@ -4,6 +4,7 @@ Models are tiny random ones and texts few. Where a document does not name its ow
 metric and no annotator; everything else is as the document has it.
 """
 
+import gzip
 import io
 import logging
 import re
@@ -16,8 +17,11 @@ import tomllib
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import headbook
@@ -40,12 +44,14 @@ CHEAP = {
     "--exemplars": "1",
     "--sentence-pages": "1",
 }
+STEPS = "step-0,step-16"  # checkpoints of a training that a document has made
 FEW = "attention_distance,offset_profile"  # metrics of what documents begin with
 NOT_HERE = {  # words of commands that are left out or replaced, and why
     "en_core_web_trf": ("embedded", "a pipeline that the reader installs"),
     "cuda": ("cpu", "a machine may have no GPU"),
     "main": ("", "folders have no revisions"),
     "--revision": ("", "folders have no revisions"),
+    "owner/name": ("my-dataset", "there is no network"),
 }
 ONLY_LOOKED_AT = {  # programs whose commands do not run, and why
     "make": "installs, builds and tests everything; its own commands are printed",
@@ -61,6 +67,8 @@ FILES = {
     "more.jsonl": '{"text": "the bird sees a house"}\n',
     "notes.md": "My *notes*.\n",
 }
+PACKED = {"corpus.jsonl.gz": '{"body": "the bird sees a house"}\n'}
+DATASET = "my-dataset"  # what documents call one; its library is an extra
 PARTS = {  # files of the sample inputs, and what stands between their texts
     "sentences.txt": "\n",
     "pairs.tsv": "\n",
@@ -102,6 +110,11 @@ class World:
         else:
             headbook.render(study, kind)
 
+    def train(self, model: str, names: list[str]) -> None:
+        """Put checkpoints there, a folder each."""
+        for each in names:
+            shutil.copytree(self.models("llama"), self.place / model / each, dirs_exist_ok=True)
+
 
 @pytest.fixture
 def world(
@@ -110,6 +123,12 @@ def world(
     """A new folder with the files that documents speak of, as the current one."""
     for file, text in FILES.items():
         (tmp_path / file).write_text(text, encoding="utf-8")
+    for file, text in PACKED.items():
+        (tmp_path / file).write_bytes(gzip.compress(text.encode()))
+    (tmp_path / DATASET).mkdir()
+    rows = [{"text": text, "sentence": text} for text in TEXTS.splitlines()]
+    for split in ("train", "validation"):
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / DATASET / f"{split}.parquet")
     (tmp_path / "sample_inputs").mkdir()
     for file, part in PARTS.items():
         whole = read(ROOT / "sample_inputs" / file).split(part)
@@ -154,11 +173,16 @@ def run(world: World, command: str) -> None:
         return
     piped = subprocess.run(["sh", "-c", before], check=True, capture_output=True).stdout
     words = [text for text in (NOT_HERE.get(word, (word,))[0] for word in words) if text]
+    if DATASET in words and find_spec("datasets") is None:
+        return
     out = Path(words[words.index("--out") + 1]) if "--out" in words else None
     if out is not None and "--force" not in words:
         shutil.rmtree(out, ignore_errors=True)
         out.unlink(missing_ok=True)
     world.provide(*words[1:2])
+    if words[0] == "film" and "--studies" not in words:
+        listed = words[words.index("--revisions") + 1] if "--revisions" in words else STEPS
+        world.train(words[1], listed.split(","))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped), encoding="utf-8"))
         cli.app(tiny_words(world, words), standalone_mode=False)
@@ -167,6 +191,8 @@ def run(world: World, command: str) -> None:
 
 def tiny_words(world: World, words: list[str]) -> list[str]:
     """A command with a tiny model, one metric and a page, unless it says itself."""
+    if words[0] == "film" and "--studies" not in words:
+        return words + [w for pair in CHEAP.items() for w in pair]
     if words[0] not in {"build", "collect", "demo"}:
         return compared_words(world, words) if words[0] == "compare" else words
     words = [*words]

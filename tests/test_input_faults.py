@@ -78,7 +78,7 @@ def test_a_fault_is_told_in_one_line_with_its_place(tmp_path: Path, name: str) -
 def test_a_file_that_is_not_there_is_named_as_given(tmp_path: Path) -> None:
     missing = tmp_path / "no.txt"
     assert fault(missing).startswith(f"{missing}: no such file")
-    assert fault(tmp_path).startswith(f"{tmp_path}: no such file")
+    assert fault("no/such.txt.gz").startswith("no/such.txt.gz: no such file")
 
 
 def test_a_damaged_parquet_file_is_a_fault(tmp_path: Path) -> None:

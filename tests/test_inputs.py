@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headbook.inputs import Sentence, open_corpus
+from headbook.inputs.sources import FileSource
 
 SCRIPTS = (
     "Plain words, and “quotes”.",
@@ -185,7 +186,9 @@ def test_a_minus_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.TextIOWrapper(io.BytesIO("one\n\nمرحبا\n".encode()))
     monkeypatch.setattr(sys, "stdin", stream)
     with open_corpus(["-"]) as corpus:
-        kept = corpus.files[0].path
+        source = corpus.files[0].source
+        assert isinstance(source, FileSource)
+        kept = source.path
         assert [s.text for s in corpus] == [s.text for s in corpus] == ["one", "مرحبا"]
         assert corpus.files[0].name == "standard input"
         assert kept.is_file()

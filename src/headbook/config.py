@@ -49,6 +49,23 @@ class Config:
     tokenizer: str | None = option(
         None, "Hub id or local folder of another tokenizer than the model's own."
     )
+    limit: int | None = option(
+        None, "Take the first sentences only, so many; what stands behind them is not read."
+    )
+    sample: int | None = option(
+        None,
+        "Take so many sentences only, those with the smallest hashes of their content: the same "
+        "in any order of the input.",
+    )
+    text_column: str | None = option(
+        None,
+        "Column of the text in tables and datasets, where it is not 'text', or 'source' and "
+        "'target'.",
+    )
+    subset: str | None = option(None, "Subset of a dataset of Hugging Face that has several.")
+    split: str | None = option(
+        None, "Split of a dataset of Hugging Face. Default: 'train', or the only one."
+    )
     title: str | None = option(None, "Title of the site.")
     notes: Path | None = option(
         None, "Markdown file with your own text for the overview.", place=True
@@ -194,6 +211,7 @@ class Config:
         self._check(self.batch_tokens >= 1, "batch_tokens", "at least 1")
         self._check(self.max_length is None or self.max_length >= 1, "max_length", "at least 1")
         self._check(self.pack is None or self.pack >= 1, "pack", "at least 1")
+        self._check_part()
         self._check(self.exemplars >= 1, "exemplars", "at least 1")
         self._check(self.neuron_sentences >= 0, "neuron_sentences", "at least 0")
         self._check(self.vocabulary_sentences >= 1, "vocabulary_sentences", "at least 1")
@@ -222,6 +240,17 @@ class Config:
         )
         pages = self.sentence_pages
         self._check(pages == "all" or pages.isdecimal(), "sentence_pages", "a number or 'all'")
+
+    def _check_part(self) -> None:
+        """A part of the input is the first sentences or a sample; the latter's stand alone."""
+        for name in ("limit", "sample"):
+            amount = getattr(self, name)
+            self._check(amount is None or amount >= 1, name, "at least 1")
+        for other in ("limit", "pack"):
+            if self.sample is not None and getattr(self, other) is not None:
+                raise ConfigError(
+                    f"--sample: {self.sample} came with {flag(other)}; expected one of the two"
+                )
 
     def _check_letters(self, name: str) -> None:
         """Pages and messages are in UTF-8; and nothing is the name of no model."""

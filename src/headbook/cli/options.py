@@ -23,7 +23,8 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT...",
-        help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, .conllu; - for standard input.",
+        help="Sentences: .txt, .jsonl, .csv, .tsv, .conllu, also with .gz or .zst; .parquet; a "
+        "folder or hub id of a dataset; - for standard input.",
     ),
 ]
 Stored = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder that collect has written.")]

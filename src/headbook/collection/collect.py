@@ -15,7 +15,7 @@ from headbook.collection.size import Expected, check_limit, expected
 from headbook.config import Config
 from headbook.dates import today
 from headbook.errors import ConfigError
-from headbook.inputs import Corpus, open_corpus
+from headbook.inputs import Corpus, Layout, Selection, open_corpus
 from headbook.metrics import attention_metrics, chosen_metrics, token_metrics
 from headbook.metrics.base import Source
 from headbook.model.architecture import examine
@@ -50,7 +50,7 @@ def collect(
     The process is left as it was, but for a name that transformers then knows our attention by.
 
     Args:
-        inputs: input files; ``-`` is standard input.
+        inputs: input files, folders or ids of datasets; ``-`` is standard input.
         config: options as one value; or give them by name.
         progress: told how far the run has come.
 
@@ -63,7 +63,8 @@ def collect(
     notes = _read_notes(config.notes)
     today()  # a wrong date, too
     randomness = own_randomness(config.seed, _graphics(config.device))
-    with randomness, own_threads(), open_corpus(files) as corpus:
+    opened = open_corpus(files, Selection.of(config), Layout.of(config))
+    with randomness, own_threads(), opened as corpus:
         columns = facets(corpus, config.facet, config.pair_member)
         model = load_model(
             config.model,
@@ -90,18 +91,20 @@ def collect(
         architecture = settle(model, examine(model), probes(encoder))
         most = longest(architecture.stacks.values(), room(config.memory_bytes))
         long = Long.of(texts, encoder, most)
+        scheme = corpus.scheme
         run = Run(
             texts,
             config,
             progress or Silent(),
             model,
             architecture,
-            tuple(long.measured(metrics.values())),
+            tuple(metric.under(scheme) for metric in long.measured(metrics.values())),
             Annotator.load(config.annotator),
             encoder,
             facets=columns,
             length=sum(amounts) / len(amounts),
             long=long,
+            scheme=scheme,
         )
         whole, least = _expected(run, [each for each in lengths if max(each.values()) <= most])
         run.progress.say(whole.report())

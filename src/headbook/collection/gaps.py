@@ -1,6 +1,6 @@
 """What a study cannot have, and why: said on the pages instead of zeros and empty charts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from headbook.metrics.base import FlowMetric, HeadMetric, Metric, Need, TokenMetric
 from headbook.model.architecture import Architecture
@@ -54,11 +54,32 @@ def _architecture(model: Model, architecture: Architecture) -> Iterator[Gap]:
         yield Gap(
             "states of tokens", "", f"the layers of '{kind}' do not pass on one vector per token"
         )
-    elif architecture.family is None:
-        yield Gap(
-            f"states {STATES[State.MID]}", "",
-            f"where attention blocks of '{kind}' end is not in the table of architectures",
-        )  # fmt: skip
+    else:
+        why = (
+            f"where attention blocks of '{kind}' end was not found: nothing that a module reads "
+            "is what heads give, added to the residual"
+        )
+        what = f"states {STATES[State.MID]}"
+        for name, of in _unfound(architecture, architecture.ends.sites):
+            yield Gap(f"{what}{of}", name, why)
+
+
+def _unfound(
+    architecture: Architecture, found: Collection[tuple[str, int]]
+) -> Iterator[tuple[str, str]]:
+    """Stacks in which something was not found, and in which layers, if not in all.
+
+    The name is empty where it was found in none.
+    """
+    calls = architecture.calls
+    if not any((call.stack, call.layer) in found for call in calls):
+        yield "", ""
+        return
+    for name in architecture.stacks:
+        layers = [call.layer for call in calls if call.stack == name]
+        without = [str(layer) for layer in sorted(layers) if (name, layer) not in found]
+        if without:
+            yield name, "" if len(without) == len(layers) else f" of layers {', '.join(without)}"
 
 
 def _layers(architecture: Architecture) -> Iterator[Gap]:
@@ -118,15 +139,17 @@ def _needs(metrics: Iterable[Metric]) -> set[Need]:
 
 
 def _values(model: Model, architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
-    if Need.VALUES not in _needs(metrics) or (architecture.hooked and architecture.projections):
+    if Need.VALUES not in _needs(metrics):
         return
     kind = model.config.model_type
     why = (
-        f"where attention blocks of '{kind}' end is not known"
+        f"what heads of '{kind}' give does not go into a linear map as it is"
         if architecture.hooked
         else architecture.unhooked
     )
-    yield from (Gap(Need.VALUES, name, why, Lack.VALUES) for name in architecture.stacks)
+    for name, of in _unfound(architecture, architecture.ends.projections):
+        for stack in [name] if name else architecture.stacks:
+            yield Gap(f"{Need.VALUES}{of}", stack, why, "" if of else Lack.VALUES)
 
 
 def _context(

@@ -1,30 +1,29 @@
 """How a study was made, for its manifest."""
 
 import importlib.metadata
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headbook import __version__
 from headbook.dates import today
-from headbook.inputs import TREEBANK
 from headbook.model.architecture import Architecture
 from headbook.model.encode import special_pattern
 from headbook.study.gaps import Gap
 from headbook.study.manifest import SCHEMA, Check, InputFacts, Manifest, ModelFacts, Rounding
 from headbook.study.summaries.sums import CorpusSums
-from headbook.terms import Kind, Side
+from headbook.terms import MOST_OWN, OTHER, Kind, Side
 from headbook.text.rarity import NONE
 
 if TYPE_CHECKING:
     from headbook.collection.run import Run
 
-FOREIGN = {
-    "foreign_tags": "not among the 17 parts of speech of Universal Dependencies; their words count "
-    "as untagged",
-    "foreign_relations": "not among the relations of Universal Dependencies; name them as subtypes "
-    "of one of these ('dep:name'), and they count as that",
-}
+FOREIGN = (
+    "not among the 17 parts of speech of Universal Dependencies: each is counted under its own "
+    "name, but is neither a content nor a function word"
+)
+BEYOND = f"beyond the {MOST_OWN} most frequent outside Universal Dependencies: counted as '{OTHER}'"
 LIBRARIES = ("torch", "transformers", "tokenizers", "spacy", "numpy", "pandas", "wordfreq")
 
 
@@ -61,7 +60,7 @@ def manifest_of(
         stacks=tuple(run.architecture.stacks.values()),
         annotators=annotators,
         inputs=tuple(
-            InputFacts(file.name, file.sha256, file.sentences, file.blank)
+            InputFacts(file.name, file.sha256, file.sentences, file.blank, file.left)
             for file in run.corpus.files
         ),
         counts=dict(corpus_sums.counts),
@@ -75,18 +74,24 @@ def manifest_of(
 
 def _annotation(run: "Run") -> str:
     """Where the words of the source texts come from."""
-    own = [file.path.suffix.lower() == TREEBANK for file in run.corpus.files]
+    own = [file.annotated for file in run.corpus.files if file.sentences]
     if all(own):
         return "as in the input (CoNLL-U)"
     return f"as in the CoNLL-U files, else {run.annotator.name}" if any(own) else run.annotator.name
 
 
 def _foreign(run: "Run") -> Iterator[Gap]:
-    """Annotation of the files that is not of Universal Dependencies, and so is not counted."""
-    for kind, why in FOREIGN.items():
-        names = {name for file in run.corpus.files for name in getattr(file, kind)}
-        if names:
-            yield Gap(f"{kind.removeprefix('foreign_')} {', '.join(sorted(names))}", "", why)
+    """What annotation outside Universal Dependencies lacks on the site."""
+    tags, relations = Counter[str](), Counter[str]()
+    for file in run.corpus.files:
+        tags.update(file.foreign_tags)
+        relations.update(file.foreign_relations)
+    if tags:
+        yield Gap(f"tags {', '.join(sorted(tags))}", "", FOREIGN)
+    names = (("tags", tags, run.scheme.tags), ("relations", relations, run.scheme.relations))
+    for kind, found, kept in names:
+        if beyond := sorted(found.keys() - {*kept}):
+            yield Gap(f"{kind} {', '.join(beyond)}", "", BEYOND)
 
 
 def _model_facts(run: "Run") -> ModelFacts:

@@ -1,19 +1,25 @@
-"""Sentences from files: text, JSON lines, CSV/TSV, Parquet, CoNLL-U or standard input.
+"""Sentences from files (text, JSON lines, CSV/TSV, Parquet, CoNLL-U), datasets or standard input.
 
 `open_corpus` reads everything once, to find every fault before a model is loaded, and gives a
 `Corpus` that yields its sentences lazily, as often as asked.
 """
 
-from headbook.inputs.corpus import TREEBANK, Corpus, InputFile, open_corpus
+from headbook.inputs.check import InputFile
+from headbook.inputs.corpus import Corpus, open_corpus
+from headbook.inputs.records import Layout
+from headbook.inputs.selection import Selection
 from headbook.inputs.sentence import NO_HEAD, Sentence, Word, joined_words
+from headbook.inputs.sources import ending
 
 __all__ = [
     "NO_HEAD",
-    "TREEBANK",
     "Corpus",
     "InputFile",
+    "Layout",
+    "Selection",
     "Sentence",
     "Word",
+    "ending",
     "joined_words",
     "open_corpus",
 ]

@@ -1,78 +1,57 @@
-"""Several files as one stream of sentences."""
+"""Several inputs as one stream of sentences."""
 
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from headbook.errors import InputError, OutputError
-from headbook.inputs.readers import read_csv, read_jsonl, read_parquet, read_text
-from headbook.inputs.records import Blank, Record, Records
-from headbook.inputs.sentence import NO_HEAD, Sentence
-from headbook.inputs.treebank import read_conllu
-from headbook.resources import sha256
-from headbook.terms import RELATIONS, UPOS, known_relation
-from headbook.workspace import temporary
-
-STDIN = "-"
-BLOCK = 1 << 20  # bytes that are read at once
-TREEBANK = ".conllu"  # files of this kind bring their own words, tags and heads
-
-READERS = {
-    ".txt": read_text,
-    ".jsonl": read_jsonl,
-    ".csv": read_csv,
-    ".tsv": read_csv,
-    ".parquet": read_parquet,
-    TREEBANK: read_conllu,
-}
-
-
-@dataclass(frozen=True)
-class InputFile:
-    """One input file after it has been checked.
-
-    Attributes:
-        name: how pages and the manifest call it: the file's own name, never its folder.
-        sha256: hash of its bytes.
-        sentences, blank: sentences it holds and blank lines that were skipped.
-        foreign_tags, foreign_relations: names in its own annotation that are none of `UPOS` and
-            `RELATIONS`, in alphabetical order.
-    """
-
-    name: str
-    path: Path
-    sha256: str
-    sentences: int
-    blank: int
-    foreign_tags: tuple[str, ...] = ()
-    foreign_relations: tuple[str, ...] = ()
+from headbook.errors import ConfigError, InputError
+from headbook.inputs.check import InputFile, checked
+from headbook.inputs.records import Layout, Record
+from headbook.inputs.selection import Selection, Smallest
+from headbook.inputs.sentence import Sentence
+from headbook.inputs.sources import TABLES, Source, source_of
+from headbook.inputs.spool import spooled
+from headbook.terms import Scheme
 
 
 class Corpus:
-    """Checked input files; iterating reads them again from the disk.
+    """Checked inputs; iterating reads them again from the disk, or from memory if it is a sample.
 
-    Close it, or use it in a ``with`` block, to remove what standard input was kept in.
+    Close it, or use it in a ``with`` block, to remove what was kept of what is read only once.
+
+    Attributes:
+        files: the inputs, as they were given.
     """
 
-    def __init__(self, files: Sequence[InputFile], keep: ExitStack) -> None:
+    def __init__(
+        self,
+        files: Sequence[InputFile],
+        keep: ExitStack,
+        sample: Sequence[tuple[int, Record]] | None = None,
+    ) -> None:
         self.files = tuple(files)
         self._keep = keep
+        self._sample = sample
 
     def __len__(self) -> int:
         return sum(file.sentences for file in self.files)
 
     def __iter__(self) -> Iterator[Sentence]:
-        index = 0
-        for file in self.files:
-            for record in _records(file.path, file.name):
+        records = self._read() if self._sample is None else self._sample
+        for index, (file, record) in enumerate(records):
+            yield _sentence(record, index, self.files[file].name)
+
+    def _read(self) -> Iterator[tuple[int, Record]]:
+        for number, file in enumerate(self.files):
+            taken = 0
+            for record in file.source.records() if file.sentences else ():
                 if isinstance(record, Record):
-                    yield _sentence(record, index, file.name)
-                    index += 1
+                    yield number, record
+                    taken += 1
+                    if taken == file.sentences:
+                        break
 
     def __enter__(self) -> Self:
         return self
@@ -81,23 +60,43 @@ class Corpus:
         self._keep.close()
 
     @property
+    def scheme(self) -> Scheme:
+        """The names of its own annotation; the same in whatever order files and sentences come."""
+        tags, relations = Counter[str](), Counter[str]()
+        for file in self.files:
+            tags.update(file.foreign_tags)
+            relations.update(file.foreign_relations)
+        return Scheme.of(tags, relations)
+
+    @property
     def pairs(self) -> bool:
         """Whether the first sentence comes with a target."""
         return any(sentence.target is not None for sentence, _ in zip(self, range(1), strict=False))
 
 
-def open_corpus(inputs: Sequence[str | Path]) -> Corpus:
-    """Check input files and open them as one corpus.
+def open_corpus(
+    inputs: Sequence[str | Path],
+    selection: Selection | None = None,
+    layout: Layout | None = None,
+) -> Corpus:
+    """Check inputs and open them as one corpus.
 
     Args:
-        inputs: file names; ``-`` is standard input, one sentence a line.
+        inputs: names of files, folders or ids of datasets; ``-`` is standard input, one sentence
+            a line.
+        selection: which sentences are taken; None: all.
+        layout: where texts stand in them.
 
     Raises:
         InputError: a file is missing, of an unknown kind, not UTF-8, broken or without text.
-        OutputError: there is no room to keep standard input.
+        ConfigError: the layout says something of inputs that are not there.
+        OutputError: there is no room to keep what is read only once.
     """
+    selection, layout = selection or Selection(), layout or Layout()
     with ExitStack() as keep:
-        files = [_check(str(name), keep) for name in inputs]
+        sources = [source_of(str(name), layout, keep, selection.limit) for name in inputs]
+        _check_layout(layout, sources)
+        files, sample = _check_all(sources, selection, keep)
         if not any(file.sentences for file in files):
             raise InputError(
                 ", ".join(file.name for file in files) or "input",
@@ -105,102 +104,41 @@ def open_corpus(inputs: Sequence[str | Path]) -> Corpus:
                 came="no text at all",
                 expected="at least one line that is not blank",
             )
-        return Corpus(files, keep.pop_all())
+        return Corpus(files, keep.pop_all(), sample)
 
 
-def _check(name: str, keep: ExitStack) -> InputFile:
-    path = _spool(keep) if name == STDIN else Path(name)
-    file_name = "standard input" if name == STDIN else path.name
-    _check_name(file_name)
-    try:
-        if not path.is_file():
-            raise InputError(name, None, came="no such file", expected="a file that exists")
-        seen = _Seen()
-        for record in _records(path, file_name):
-            seen.add(record)
-    except OSError as error:
-        raise InputError(
-            name, None, came=str(error.strerror), expected="a file that can be read"
-        ) from error
-    return InputFile(
-        name=file_name,
-        path=path,
-        sha256=sha256(path),
-        sentences=seen.kinds[Record],
-        blank=seen.kinds[Blank],
-        foreign_tags=tuple(sorted(seen.tags - {"", *UPOS})),
-        foreign_relations=tuple(sorted(seen.relations - {"", *RELATIONS})),
-    )
+def _check_all(
+    sources: Sequence[Source], selection: Selection, keep: ExitStack
+) -> tuple[list[InputFile], list[tuple[int, Record]] | None]:
+    """The inputs, and the sample if there is one."""
+    smallest = None if selection.sample is None else Smallest(selection.sample)
+    room, files = selection.limit, list[InputFile]()
+    for number, source in enumerate(sources):
+        if smallest is None and room != 0:
+            source = spooled(source, room, keep)  # noqa: PLW2901 - the same, where it stays
+        file = checked(source, room, smallest, number)
+        room = None if room is None else room - file.sentences
+        files.append(file)
+    if smallest is None:
+        return files, None
+    sample = [*smallest.chosen()]
+    of_file: list[list[Record]] = [[] for _ in files]
+    for number, record in sample:
+        of_file[number].append(record)
+    return [f.sampled(records) for f, records in zip(files, of_file, strict=True)], sample
 
 
-class _Seen:
-    """What the records of a file are, and how their words are annotated."""
-
-    def __init__(self) -> None:
-        self.kinds: Counter[type] = Counter()
-        self.tags: set[str] = set()
-        self.relations: set[str] = set()
-
-    def add(self, record: Record | Blank) -> None:
-        self.kinds[type(record)] += 1
-        for word in (isinstance(record, Record) and record.words) or ():
-            self.tags.add(word.upos)
-            if word.head != NO_HEAD:
-                self.relations.add(known_relation(word.relation))
-
-
-def _spool(keep: ExitStack) -> Path:
-    """Standard input as a file, since it is read more than once."""
-    if sys.stdin is None or sys.stdin.closed:
-        raise _stdin_fault("closed")
-    try:
-        path = keep.enter_context(temporary("stdin")) / "stdin.txt"
-        with path.open("wb") as file:
-            while block := _read():
-                file.write(block)
-    except OSError as error:
-        raise OutputError(
-            f"standard input: {error.strerror} in {tempfile.gettempdir()}, where it is kept while "
-            "it is read; expected room for it; the variable TMPDIR names another place"
-        ) from error
-    return path
-
-
-def _read() -> bytes:
-    """The next bytes of standard input; none at its end."""
-    try:
-        return sys.stdin.buffer.read(BLOCK)
-    except (OSError, ValueError) as error:  # the latter where it is open for writing alone
-        raise _stdin_fault(getattr(error, "strerror", None) or str(error)) from error
-
-
-def _stdin_fault(came: str) -> InputError:
-    return InputError(
-        "standard input", None, came=came, expected="one sentence a line, from a pipe or a file"
-    )
-
-
-def _check_name(file_name: str) -> None:
-    """Pages name their files, in UTF-8."""
-    try:
-        file_name.encode()
-    except UnicodeEncodeError:
-        name = ascii(file_name).strip("'")
-        raise InputError(
-            name, None, came="a name that is not UTF-8", expected="one that is; rename the file"
-        ) from None
-
-
-def _records(path: Path, file_name: str) -> Records:
-    suffix = path.suffix.lower()
-    if suffix not in READERS:
-        raise InputError(
-            file_name,
-            None,
-            came=f"a file of kind '{suffix or path.name}'",
-            expected=f"one of {' '.join(READERS)}",
-        )
-    return READERS[suffix](path, file_name)
+def _check_layout(layout: Layout, sources: Sequence[Source]) -> None:
+    """Nothing is said in vain."""
+    datasets = any(not source.kind for source in sources)
+    tables = datasets or any(source.kind in TABLES for source in sources)
+    for option, value, used, what in (
+        ("--text-column", layout.text_column, tables, f"a dataset or one of {' '.join(TABLES)}"),
+        ("--subset", layout.subset, datasets, "a dataset of Hugging Face"),
+        ("--split", layout.split, datasets, "a dataset of Hugging Face"),
+    ):
+        if value is not None and not used:
+            raise ConfigError(f"{option}: {value!r} came with other inputs; expected {what}")
 
 
 def _sentence(record: Record, index: int, file: str) -> Sentence:

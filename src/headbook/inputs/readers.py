@@ -2,15 +2,16 @@
 
 import csv
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from headbook.errors import InputError
+from headbook.inputs.packed import kind_of
 from headbook.inputs.records import Blank, Record, Records, decoded_lines
 
 TEXT, SOURCE, TARGET, ID = "text", "source", "target", "id"
-COLUMNS = f"a column '{TEXT}', or '{SOURCE}' and '{TARGET}'"
+USUAL = f"a column '{TEXT}', or '{SOURCE}' and '{TARGET}'; --text-column takes another"
 
 
 def read_text(path: Path, file_name: str) -> Records:
@@ -20,8 +21,8 @@ def read_text(path: Path, file_name: str) -> Records:
         yield Record(number, text) if text else Blank(number)
 
 
-def read_jsonl(path: Path, file_name: str) -> Records:
-    """A JSON object a line."""
+def read_jsonl(path: Path, file_name: str, column: str | None = None) -> Records:
+    """A JSON object a line; ``column`` is the key of its text, where it is not a usual one."""
     for number, line in enumerate(decoded_lines(path, file_name), start=1):
         if not line.strip():
             yield Blank(number)
@@ -34,16 +35,16 @@ def read_jsonl(path: Path, file_name: str) -> Records:
             raise InputError(
                 file_name, number, came=f"a JSON {type(row).__name__}", expected="a JSON object"
             )
-        yield _from_columns(row, number, file_name)
+        yield record_of(row, number, file_name, column)
 
 
-def read_csv(path: Path, file_name: str) -> Records:
+def read_csv(path: Path, file_name: str, column: str | None = None) -> Records:
     """Comma- or tab-separated columns with a header line."""
-    delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+    delimiter = "\t" if kind_of(path) == ".tsv" else ","
     rows = csv.reader(decoded_lines(path, file_name), delimiter=delimiter, strict=True)
     try:
         header = next(rows, [])
-        _check_header(header, file_name)
+        check_header(header, file_name, column)
         for row in rows:
             if not any(cell.strip() for cell in row):
                 yield Blank(rows.line_num)
@@ -55,65 +56,27 @@ def read_csv(path: Path, file_name: str) -> Records:
                     expected=f"{len(header)}, as in the header line",
                 )
             else:
-                yield _from_columns(dict(zip(header, row, strict=True)), rows.line_num, file_name)
+                named = dict(zip(header, row, strict=True))
+                yield record_of(named, rows.line_num, file_name, column)
     except csv.Error as error:
         raise InputError(
             file_name, rows.line_num, came=str(error), expected="columns with matching quotes"
         ) from None
 
 
-def read_parquet(path: Path, file_name: str) -> Records:
-    """A Parquet table; its lines are its rows."""
-    import pyarrow as pa  # noqa: PLC0415 - only this format needs it
-    import pyarrow.parquet as pq  # noqa: PLC0415
+def check_header(header: list[str], file_name: str, column: str | None) -> None:
+    """Refuse columns without text, or two of one name.
 
-    number = 0
-    try:
-        table = pq.ParquetFile(path)
-        _check_header(table.schema_arrow.names, file_name)
-        for batch in table.iter_batches(batch_size=1024):
-            for row in _rows(batch, number, file_name):
-                number += 1
-                empty = not any(str(value or "").strip() for value in row.values())
-                yield Blank(number) if empty else _from_columns(row, number, file_name)
-    except (pa.ArrowException, OSError, UnicodeDecodeError):
-        raise InputError(
-            file_name,
-            number or None,
-            came="damage behind this row" if number else "a file that is not Parquet, or damaged",
-            expected="a whole Parquet table",
-        ) from None
+    Args:
+        column: of the text, where it is not a usual one.
 
-
-def _rows(batch: Any, before: int, file_name: str) -> list[dict[str, Any]]:
-    """Rows of a batch as Python's values, which do not go as far as Parquet's."""
-    try:
-        rows: list[dict[str, Any]] = batch.to_pylist()
-    except (ValueError, OverflowError):
-        name, position, value = next(_beyond(batch))
-        raise InputError(
-            file_name,
-            before + position + 1,
-            came=f"{name} = {value}",
-            expected="a date or time from year 1 to 9999, or text",
-        ) from None
-    return rows
-
-
-def _beyond(batch: Any) -> Iterator[tuple[str, int, Any]]:
-    """Columns and rows of values that Python does not have, and what Parquet holds there."""
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        for index, value in enumerate(column):
-            try:
-                value.as_py()
-            except (ValueError, OverflowError):
-                yield name, index, f"{getattr(value, 'value', '?')} ({value.type})"
-
-
-def _check_header(header: list[str], file_name: str) -> None:
-    if TEXT not in header and not {SOURCE, TARGET} <= set(header):
+    Raises:
+        InputError: with what came.
+    """
+    usual = TEXT in header or {SOURCE, TARGET} <= set(header)
+    if not (usual if column is None else column in header):
         names = ", ".join(f"'{name}'" for name in header) or "nothing"
-        raise InputError(file_name, 1, came=f"columns {names}", expected=COLUMNS)
+        raise InputError(file_name, 1, came=f"columns {names}", expected=_wanted(column))
     double = next((name for name in header if header.count(name) > 1), None)
     if double is not None:
         raise InputError(
@@ -121,26 +84,43 @@ def _check_header(header: list[str], file_name: str) -> None:
         )
 
 
-def _from_columns(row: Mapping[str, Any], number: int, file_name: str) -> Record:
-    """A record from named columns; the columns that are not text are metadata."""
-    first = TEXT if TEXT in row else SOURCE
+def _wanted(column: str | None) -> str:
+    return USUAL if column is None else f"a column '{column}', as --text-column says"
+
+
+def record_of(
+    row: Mapping[str, Any], number: int, file_name: str, column: str | None = None
+) -> Record:
+    """A record from named columns; the columns that are not text are metadata.
+
+    Args:
+        number: line or row, counted from 1.
+        column: of the text, where it is not a usual one; then nothing is a target.
+
+    Raises:
+        InputError: there is no such column, or something else than text in it.
+    """
+    first = column or (TEXT if TEXT in row else SOURCE)
     if first not in row:
         raise InputError(
-            file_name, number, came=f"keys {', '.join(map(repr, row)) or 'none'}", expected=COLUMNS
+            file_name,
+            number,
+            came=f"keys {', '.join(map(repr, row)) or 'none'}",
+            expected=_wanted(column),
         )
-    text, target = row[first], row.get(TARGET)
+    text, target = row[first], None if column else row.get(TARGET)
     if not isinstance(text, str) or not text.strip():
         raise InputError(
-            file_name, number, came=f"{first} = {text!r}", expected="text that is not blank"
+            file_name, number, came=f"{first} = {_short(text)}", expected="text that is not blank"
         )
     if target is not None and not isinstance(target, str):
-        raise InputError(file_name, number, came=f"{TARGET} = {target!r}", expected="text")
+        raise InputError(file_name, number, came=f"{TARGET} = {_short(target)}", expected="text")
     for written in (text, target or "", *map(str, row), *map(str, row.values())):
         _check_unicode(written, number, file_name)
     others = {
         key: value if isinstance(value, str) else json.dumps(value, default=str)
         for key, value in row.items()
-        if key not in {first, TARGET, ID} and value is not None
+        if key not in ({first, ID} if column else {first, TARGET, ID}) and value is not None
     }
     target = (target or "").strip() or None
     return Record(number, text.strip(), target=target, id=str(row.get(ID) or ""), metadata=others)
@@ -157,3 +137,9 @@ def _check_unicode(text: str, number: int, file_name: str) -> None:
             came=f"the lone surrogate {text[error.start]!a}",
             expected="whole Unicode characters",
         ) from None
+
+
+def _short(value: Any) -> str:
+    """A value as a message can hold it."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from headbook.config import Config
 from headbook.errors import InputError
+from headbook.inputs.packed import DAMAGE, is_packed, opened
 from headbook.inputs.sentence import Word
 
 
@@ -30,22 +32,58 @@ class Blank:
 Records = Iterator[Record | Blank]
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Where texts stand, in inputs that leave a choice.
+
+    Attributes:
+        text_column: of tables and datasets; None: the usual names.
+        subset: of a dataset; None: the only one.
+        split: the same; None: the usual one.
+    """
+
+    text_column: str | None = None
+    subset: str | None = None
+    split: str | None = None
+
+    @classmethod
+    def of(cls, config: Config) -> "Layout":
+        """What the options say."""
+        return cls(config.text_column, config.subset, config.split)
+
+
 def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
     r"""Lines of a UTF-8 file, each with its end; a byte order mark is dropped.
 
     Lines end at ``\n`` alone: other Unicode separators are part of the text.
 
     Raises:
-        InputError: bytes that are not UTF-8, with their line.
+        InputError: bytes that are not UTF-8, with their line; an archive that is damaged.
     """
-    with path.open("rb") as stream:
-        for number, raw in enumerate(stream, start=1):
-            try:
-                yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise InputError(
-                    file_name,
-                    number,
-                    came=f"byte 0x{raw[error.start]:02x} at column {error.start + 1}",
-                    expected="UTF-8; convert the file, for example with iconv",
-                ) from None
+    number = 0  # how far it could be read
+    try:
+        with opened(path) as stream:
+            for number, raw in enumerate(stream, start=1):
+                yield _decoded(raw, number, file_name)
+    except DAMAGE as error:
+        if not is_packed(path) or getattr(error, "errno", None) is not None:
+            raise  # of the disk
+        kind = path.suffix.lower()
+        raise InputError(
+            file_name,
+            number or None,
+            came=f"an archive that is damaged ({' '.join(str(error).split())})",
+            expected=f"a whole {kind} file; copy it again, or give the file that it was made from",
+        ) from None
+
+
+def _decoded(raw: bytes, number: int, file_name: str) -> str:
+    try:
+        return raw.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            file_name,
+            number,
+            came=f"byte 0x{raw[error.start]:02x} at column {error.start + 1}",
+            expected="UTF-8; convert the file, for example with iconv",
+        ) from None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from headbook import charts
 from headbook.resources import folder as resource_folder
-from headbook.site import export
+from headbook.site import export, markup
 from headbook.site.stylesheet import bare, colour_rules, compact, size_rules
 
 
@@ -28,6 +28,7 @@ def write_assets(folder: Path, most: int) -> None:
 
 
 def write_runtime(folder: Path) -> None:
-    """Write what draws live charts; pages load it when a reader asks for one."""
+    """Write what draws live charts, deflated; pages load it when a reader asks for one."""
     file = folder / "assets" / "vega.js"
-    file.write_text(charts.runtime(), encoding="utf-8", newline="\n")
+    text = markup.script("vega", charts.runtime())
+    file.write_text(text, encoding="utf-8", newline="\n")

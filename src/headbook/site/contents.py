@@ -12,6 +12,8 @@ FEWEST = 2  # entries below which a page needs none
 WITHOUT = (
     "index.html",
     "comparison.html",
+    "film.html",
+    "filmheads.html",
     "head.html",
     "sentence.html",
     "404.html",

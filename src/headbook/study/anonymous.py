@@ -7,8 +7,8 @@ title of one common word could be missed in one place, or changed in a sentence 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
+from headbook.inputs import ending
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256
 from headbook.study.manifest import Manifest
 from headbook.study.sentencedata import StoredSentence
@@ -59,7 +59,7 @@ def _nameless(manifest: Manifest) -> Manifest:
         options={**manifest.options, "title": None, "model": name, "tokenizer": None},
         model=replace(model, name=name),
         inputs=tuple(
-            replace(file, name=f"input-{number}{Path(file.name).suffix}")
+            replace(file, name=f"input-{number}{ending(file.name)}")
             for number, file in enumerate(manifest.inputs, 1)
         ),
     )

@@ -67,12 +67,21 @@ class Rounding:
 
 @dataclass(frozen=True)
 class InputFacts:
-    """An input file: its name, its hash, and what was found in it."""
+    """An input: its name, its hash, and what was found in it.
+
+    Attributes:
+        sha256: of a file's bytes, or of a dataset's rows; empty where nothing was read.
+        sentences: that were taken.
+        blank: lines that were skipped because they are.
+        left: sentences that were left out by ``--limit`` or ``--sample``; None where their number
+            is not known.
+    """
 
     name: str
     sha256: str
     sentences: int
     blank: int
+    left: int | None = 0
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,11 @@ def nats(value: float) -> str:
     """A divergence: two digits behind the point, or two that count."""
     if math.isnan(value):
         return MISSING
-    if 0 < value < LEAST:
+    if value == 0:
+        return "0"
+    if value < LEAST:
         return f"<{THIN}{LEAST:.4f}"
-    return f"{value:.2f}" if value >= 0.1 or value == 0 else f"{value:.2g}"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.2g}"
 
 
 def nats_interval(low: float, high: float) -> str:

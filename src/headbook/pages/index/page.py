@@ -10,6 +10,7 @@ from headbook.pages.index.functions import functions
 from headbook.pages.index.layercurves import LayerCurve, layer_curves
 from headbook.pages.index.lead import lead
 from headbook.pages.metric.page import MetricPage
+from headbook.pages.parts.coverage import coverage, input_rows
 from headbook.pages.parts.grid import Grids, grids
 from headbook.pages.parts.measured import Measured
 from headbook.pages.parts.page import Page
@@ -122,7 +123,7 @@ def overview_page(
         path="index.html",
         title=manifest.title,
         description=f"Attention heads and token paths of {manifest.model.name} on "
-        f"{counted(manifest.counts['sentences'], 'sentence')}: numbers, charts and exemplars.",
+        f"{coverage(manifest)}: numbers, charts and exemplars.",
         lead=(lead(measured) if measured else ()) or (_coverage(manifest),),
         atlases=tuple(atlas(r) for r in results.values()),
         inspected=notable(results),
@@ -142,7 +143,7 @@ def overview_page(
         absent=tuple(dict.fromkeys(gap.what for gap in manifest.gaps)),
         sentences=bool(study.sentence_data.listed),
         annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
-        counted=counted(manifest.counts["sentences"], "sentence"),
+        counted=coverage(manifest),
         learned=any(stack.learned_sink for stack in manifest.stacks),
         left_out=left_out,
         removed=study.corpus_sums.removals is not None,
@@ -160,8 +161,7 @@ def _cards(groups: Sequence[FindingGroup]) -> Iterator[FindingCard]:
 
 def _coverage(manifest: Manifest) -> str:
     """What the page is about, where no number tells more."""
-    sentences = counted(manifest.counts["sentences"], "sentence")
-    return f"Attention heads of {manifest.model.name} on {sentences}."
+    return f"Attention heads of {manifest.model.name} on {coverage(manifest)}."
 
 
 def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
@@ -174,12 +174,7 @@ def _facts(manifest: Manifest) -> Iterator[tuple[str, str]]:
         if stack.learned_sink:
             yield "Learned sink", learned_sink(manifest, stack)
     yield "Parameters", f"{model.parameters:,} ({model.dtype})"
-    for file in manifest.inputs:
-        yield (
-            "Input",
-            f"{file.name} · {counted(file.sentences, 'sentence')}"
-            + (f" · {counted(file.blank, 'blank line')} skipped" if file.blank else ""),
-        )
+    yield from input_rows(manifest)
     if manifest.options.get("pack"):
         joined = counted(manifest.counts["sentences"], "passage")
         most = f"at most {manifest.options['pack']:,} tokens each"

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headbook.report.wording import STACKS, counted
+from headbook.pages.parts.coverage import coverage, input_names
+from headbook.report.wording import STACKS
 from headbook.study.gaps import Gap
 from headbook.study.manifest import Manifest
 
@@ -34,19 +35,15 @@ class SiteFacts:
         """The frame of a study's site."""
         model = manifest.model
         revision = model.revision.removeprefix("sha256:")[:12]
-        files = ", ".join(file.name for file in manifest.inputs)
+        data = f"{input_names(manifest)}: {coverage(manifest)}"
         return cls(
             title=manifest.title,
             model=model.name,
             provenance=(
-                f"{model.name} ({revision}, {model.dtype}) on {files}: "
-                f"{manifest.counts['sentences']:,} sentences. Headbook {manifest.headbook}"
+                f"{model.name} ({revision}, {model.dtype}) on {data}. Headbook {manifest.headbook}"
                 f"{manifest.created and f', {manifest.created}'}."
             ),
-            source=(
-                f"{model.name} ({revision}) on {files}, "
-                f"{counted(manifest.counts['sentences'], 'sentence')}."
-            ),
+            source=f"{model.name} ({revision}) on {input_names(manifest)}, {coverage(manifest)}.",
             sentence_pages=sentence_pages,
         )
 

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from headbook.metrics import all_metrics
 from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.coverage import coverage
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Mark, Part, Row, Table, words
 from headbook.report.findings.finding import metric_link
@@ -77,7 +78,7 @@ def reproducing_page(results: Mapping[str, StackResults]) -> ReproducingPage:
         description="Figures that papers print about attention heads, what this site computes for "
         "them, and the commands to run.",
         model=manifest.model.name,
-        sentences=counted(manifest.counts["sentences"], "sentence"),
+        sentences=coverage(manifest),
         annotators=tuple(manifest.annotators.values()),
         groups=tuple(_group(group, results) for group in EVERY),
     )

@@ -13,7 +13,7 @@ import pandas as pd
 from headbook.analysis.accumulators import Ratios
 from headbook.config import Config
 from headbook.errors import ConfigError
-from headbook.inputs import open_corpus
+from headbook.inputs import Layout, Selection, open_corpus
 from headbook.model.architecture import Architecture, Call, examine
 from headbook.model.encode import Encoder
 from headbook.model.intervention import intervened
@@ -81,7 +81,8 @@ def ablate(
     config = Config.of(model=model, annotator=NONE, **options)
     kind = _replacement(replacement)
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    with own_randomness(config.seed, []), own_threads(), open_corpus(files) as corpus:
+    opened = open_corpus(files, Selection.of(config), Layout.of(config))
+    with own_randomness(config.seed, []), own_threads(), opened as corpus:
         loaded = load_model(
             config.model,
             revision=config.revision,

@@ -9,26 +9,33 @@ from typing import Any
 
 from headbook import charts
 from headbook.comparison.comparison import Comparison
+from headbook.comparison.listed import ListedSentence, listed_sentences
+from headbook.comparison.pairs import PairedStack, paired_stacks
 from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
 from headbook.listing import Kind, Listing
 from headbook.pages.comparing.page import comparing_page
 from headbook.pages.comparison.page import ComparisonPage, comparison_page
+from headbook.pages.headpair.page import headpair_pages
 from headbook.pages.matched.page import matched_page
 from headbook.pages.metricpair.page import metric_pair_pages
 from headbook.pages.missing.page import missing_page
 from headbook.pages.parts.both import both_stacks
 from headbook.pages.parts.menu import Entry
 from headbook.pages.parts.page import Page
+from headbook.pages.sentencepair.page import sentencepair_pages
+from headbook.pages.sentencepairs.page import sentencepairs_page
 from headbook.progress import Progress, Silent
 from headbook.site import export, publish
 from headbook.site.assets import write_assets, write_runtime
 from headbook.site.comparisons.frame import DATA, data_page, facts, page_writer, write_tables
 from headbook.site.export import METRIC, PLACE, Table
+from headbook.site.markup import script
 from headbook.site.pagewriter import PageWriter, figures_of
 from headbook.site.site import Summary
 
 MENU: tuple[Entry, ...] = (("index.html", "Overview"), DATA)
+SENTENCES: Entry = ("sentences/index.html", "Sentences")
 MATCHED: Entry = ("matched.html", "Matched heads")
 METHODS: Entry = ("comparing.html", "Methods")
 DIFFERENCES = Table(
@@ -119,7 +126,9 @@ class _Writer:
         (self.folder / "figures").mkdir()
         self._write_manifest()
         paths, figures = [], 0
+        self.progress.stage("pages", self._expected)
         for page in self._pages():
+            self.progress.advance(1, 0)
             for figure in figures_of(page):
                 export.write_figure(figure, self.folder / "figures", columns=False)
                 figures += 1
@@ -140,6 +149,37 @@ class _Writer:
                     (self.folder / path).write_bytes(picture)
             yield page
         yield missing_page()
+        sides, listed = self.comparison.sides, self._listed
+        cited = frozenset(each.a.index for each in listed)
+        for paired in self._paired:
+            for page, maps in headpair_pages(paired, cited):
+                self._write_script(page.data, maps)
+                yield page
+        if listed:
+            yield sentencepairs_page(listed, sides.sentences)
+        for each, paths in sentencepair_pages(sides, self._paired, listed):
+            self._write_script(each.data, paths)
+            yield each
+
+    def _write_script(self, path: str, value: Any) -> None:
+        """What the scripts of a page read, where there is something."""
+        if value:
+            self._page_writer.text(path, script(Path(path).stem, value))
+
+    @cached_property
+    def _paired(self) -> tuple[PairedStack, ...]:
+        return paired_stacks(self.comparison)
+
+    @cached_property
+    def _listed(self) -> tuple[ListedSentence, ...]:
+        return listed_sentences(self.comparison.sides, self._paired)
+
+    @property
+    def _expected(self) -> int:
+        """How many pages there will be but the last, for the progress bar."""
+        alone = len(self._across) + 1  # and the one for wrong addresses
+        heads = sum(len(paired.pairs) for paired in self._paired)
+        return alone + heads + len(self._listed) + bool(self._listed)
 
     @cached_property
     def _across(self) -> list[Page]:
@@ -153,7 +193,8 @@ class _Writer:
 
     def _menu(self) -> tuple[Entry, ...]:
         there = {page.path for page in self._across}
-        return (*MENU, *(entry for entry in (MATCHED, METHODS) if entry[0] in there))
+        there |= {SENTENCES[0]} if self._listed else set()
+        return (*MENU, *(entry for entry in (SENTENCES, MATCHED, METHODS) if entry[0] in there))
 
     def _metrics(self) -> tuple[Entry, ...]:
         pages = (page for page in self._across if page.path.startswith("metrics/"))

@@ -1,0 +1,220 @@
+"""Datasets of Hugging Face: a folder, or an id of the hub.
+
+A folder is what ``save_to_disk`` has written, or files as the hub lays them out. Both are read as
+a stream, as often as asked and without network; an id is read once.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headbook.errors import InputError
+from headbook.inputs.readers import record_of
+from headbook.inputs.records import Blank, Layout, Records
+
+ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+TRAIN = "train"
+ROWS = 256  # that are held at a time
+LONGEST = 300  # characters that are printed of what the library says
+INSTALL = "pip install 'headbook[datasets]'"
+
+
+def is_id(name: str) -> bool:
+    """Whether a name could be a dataset's on the hub: an owner and a name."""
+    return ID.fullmatch(name) is not None
+
+
+@dataclass(frozen=True)
+class DatasetSource:
+    """One split of a dataset.
+
+    Attributes:
+        name: its folder or id, with subset and split.
+        label: as the user named it.
+        data: a `datasets.Dataset` or `datasets.IterableDataset`.
+        column: of the text, where it is not a usual one.
+        remote: whether reading it again asks the network again.
+    """
+
+    name: str
+    label: str
+    data: Any
+    column: str | None
+    remote: bool
+
+    @classmethod
+    def of(cls, name: str, layout: Layout) -> "DatasetSource":
+        """Open a dataset.
+
+        Raises:
+            InputError: it cannot be opened, lacks the split, or its library is not there.
+        """
+        path = Path(name)
+        with _readable(name):
+            found = _open(name, path, layout.subset)
+        data, split = _split(found, layout.split, name)
+        own = path.resolve().name if path.is_dir() else name
+        message = ", ".join(part for part in (layout.subset, split) if part)
+        return cls(
+            f"{own} ({message})" if message else own,
+            name,
+            data,
+            layout.text_column,
+            not path.is_dir(),
+        )
+
+    @property
+    def kind(self) -> str:
+        """None of a file's."""
+        return ""
+
+    def records(self) -> Records:
+        """Its rows; those without text are blank, since nobody mends a dataset for one of them."""
+        features = dict(self.data.features or {})
+        number = 0
+        rows = _rows(_plain(self.data, features), _names(features))
+        while True:
+            with _readable(self.name, number):
+                row = next(rows, None)
+            if row is None:
+                return
+            number += 1
+            blank = self._text(row) in {None, ""}
+            yield Blank(number) if blank else record_of(row, number, self.name, self.column)
+
+    def _text(self, row: Mapping[str, Any]) -> Any:
+        """The text of a row without what surrounds it; None where it is empty."""
+        names = (self.column,) if self.column else ("text", "source")
+        value = next((row[name] for name in names if name in row), False)
+        return value.strip() if isinstance(value, str) else (None if value is None else False)
+
+    def rows(self) -> int | None:
+        """How many it says that it has."""
+        known = getattr(self.data, "num_rows", None)
+        if known is None:
+            splits, split = self.data.info.splits or {}, str(self.data.split or "")
+            known = splits[split].num_examples if split in splits else None
+        return int(known) if known else None
+
+    def sha256(self) -> None:
+        """What it has is a stream of rows, not a file."""
+
+
+def _open(name: str, path: Path, subset: str | None) -> Any:
+    """The whole dataset, or its splits by name."""
+    datasets = _library(name)
+    with _silent(datasets):
+        if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
+            if subset is not None:
+                raise ValueError(f"--subset {subset} for a folder that save_to_disk has written")
+            return datasets.load_from_disk(str(path))
+        return datasets.load_dataset(name, subset, streaming=True)
+
+
+def _library(name: str) -> Any:
+    try:
+        import datasets  # noqa: PLC0415 - an extra
+
+        _ = datasets.load_dataset  # which a folder of that name lacks
+    except (ImportError, AttributeError):
+        folder = Path(name).is_dir()
+        raise InputError(
+            name,
+            None,
+            came="a folder" if folder else "no such file",
+            expected=f"a file, or a dataset of Hugging Face and its library: {INSTALL}",
+        ) from None
+    return datasets
+
+
+@contextmanager
+def _silent(datasets: Any) -> Iterator[None]:
+    """Without the library's own bars."""
+    quiet = datasets.utils.are_progress_bars_disabled()
+    datasets.utils.disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not quiet:
+            datasets.utils.enable_progress_bars()
+
+
+@contextmanager
+def _readable(name: str, row: int | None = None) -> Iterator[None]:
+    """Turn what the library raises, which may be anything, into one line, and let it log nothing.
+
+    Args:
+        row: the last one that could be read, counted from 1; None while it is being opened.
+    """
+    log = logging.getLogger("datasets")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # noqa: BLE001 - of many libraries, each with its own
+        message = " ".join(str(error).split()) or type(error).__name__
+        message = message if len(message) <= LONGEST else f"{message[: LONGEST - 1]}…"
+        opening = row is None
+        where = f"a dataset that cannot be {'opened' if opening else 'read to its end'}"
+        expected = "a file, or a folder or id of a dataset; --subset names one of several"
+        raise InputError(
+            name,
+            row or None,
+            came=f"{where} ({message})",
+            expected=expected if opening else "a whole dataset that can be reached; try again",
+        ) from None
+    finally:
+        log.setLevel(before)
+
+
+def _split(found: Any, asked: str | None, name: str) -> tuple[Any, str]:
+    """The split that was asked for, else `TRAIN` or the only one."""
+    if not isinstance(found, dict):
+        own = str(found.split or "")
+        if asked not in {None, own}:
+            there = f"'{own}'" if own else "no split"
+            raise InputError(name, None, came=there, expected=f"--split '{asked}', or do not ask")
+        return found, own
+    split = asked or (next(iter(found)) if len(found) == 1 else TRAIN)
+    if split not in found:
+        there = ", ".join(f"'{each}'" for each in found) or "none"
+        wanted = f"'{split}'" if asked else "one of them by --split"
+        raise InputError(name, None, came=f"splits {there}", expected=wanted)
+    return found[split], split
+
+
+def _plain(data: Any, features: Mapping[str, Any]) -> Any:
+    """Without pictures and sounds, which would be decoded, row for row."""
+    kept = [name for name, feature in features.items() if not _media(feature)]
+    plain = data.with_format(None)
+    return plain.select_columns(kept) if len(kept) < len(features) else plain
+
+
+def _media(feature: Any) -> bool:
+    if isinstance(feature, Mapping):
+        return any(map(_media, feature.values()))
+    inner = getattr(feature, "feature", None)
+    return hasattr(feature, "decode_example") or (inner is not None and _media(inner))
+
+
+def _names(features: Mapping[str, Any]) -> dict[str, Callable[[int], str]]:
+    """What gives the classes of a column their names."""
+    classes = {name: f for name, f in features.items() if hasattr(f, "int2str")}
+    return {name: feature.int2str for name, feature in classes.items()}
+
+
+def _rows(data: Any, names: Mapping[str, Callable[[int], str]]) -> Iterator[dict[str, Any]]:
+    """Rows as Python's values, classes by their names; one without a class has no such value."""
+    for batch in data.iter(batch_size=ROWS):
+        for values in zip(*batch.values(), strict=True):
+            row = dict(zip(batch, values, strict=True))
+            for column, named in names.items():
+                value = row.get(column)
+                row[column] = None if value is None or value < 0 else named(value)
+            yield row

@@ -1,0 +1,116 @@
+"""Files with .gz or .zst hold what the plain ones hold; damage is told in one line."""
+
+import gzip
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headbook.errors import InputError
+from headbook.inputs import ending, open_corpus
+
+CONTENTS = {
+    "a.txt": "one\n\nzwei – Wörter\n",
+    "a.jsonl": '{"text": "one", "genre": "x"}\n',
+    "a.csv": 'text,genre\n"one, two",x\n',
+    "a.tsv": "text\tgenre\none, two\tx\n",
+    "a.conllu": "# sent_id = s1\n1\tdog\t_\tNOUN\t_\t_\t0\troot\t_\t_\n",
+}
+
+
+def zstd(data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(data)
+    return bytes(sink.getvalue())
+
+
+Packer = Callable[[bytes], bytes]
+PACKERS: dict[str, Packer] = {".gz": gzip.compress, ".zst": zstd}
+both = pytest.mark.parametrize("suffix", PACKERS)
+
+
+def fault(file: Path) -> str:
+    with pytest.raises(InputError) as error:
+        open_corpus([file])
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+@both
+@pytest.mark.parametrize("name", CONTENTS)
+def test_a_compressed_file_holds_the_same(tmp_path: Path, name: str, suffix: str) -> None:
+    content = CONTENTS[name].encode()
+    (tmp_path / name).write_bytes(content)
+    packed = tmp_path / (name + suffix)
+    packed.write_bytes(PACKERS[suffix](content))
+    with open_corpus([tmp_path / name]) as plain, open_corpus([packed]) as corpus:
+        assert [s.origin.replace(suffix, "") for s in corpus] == [s.origin for s in plain]
+        for attribute in ("text", "id", "words", "metadata", "target"):
+            assert [getattr(s, attribute) for s in corpus] == [getattr(s, attribute) for s in plain]
+        [one], [other] = plain.files, corpus.files
+        assert (one.blank, one.annotated) == (other.blank, other.annotated)
+        assert one.sha256 != other.sha256
+
+
+@both
+def test_several_archives_in_one_file_are_read_to_the_end(tmp_path: Path, suffix: str) -> None:
+    """As tools write that compress with several processes, and as appending does."""
+    pack = PACKERS[suffix]
+    file = tmp_path / f"A.TXT{suffix.upper()}"
+    file.write_bytes(pack(b"one\n") + pack(b"two\nth") + pack(b"ree\n"))
+    with open_corpus([file]) as corpus:
+        assert [s.text for s in corpus] == ["one", "two", "three"]
+
+
+@pytest.mark.skipif(shutil.which("zstd") is None, reason="no zstd")
+def test_what_zstd_itself_writes_is_read(tmp_path: Path) -> None:
+    text = "".join(f"sentence {number}\n" for number in range(20_000))
+    (tmp_path / "a.txt").write_text(text)
+    command = ["zstd", "-q", "--ultra", "-22", "--long=27", "-T2", str(tmp_path / "a.txt")]
+    subprocess.run(command, check=True)
+    with open_corpus([tmp_path / "a.txt.zst"]) as corpus:
+        assert len(corpus) == 20_000
+
+
+@both
+def test_damage_is_one_line(tmp_path: Path, suffix: str) -> None:
+    whole = PACKERS[suffix]("".join(f"sentence {n * n}\n" for n in range(20_000)).encode())
+    middle = len(whole) // 2
+    file = tmp_path / f"a.txt{suffix}"
+    for damaged in (whole[:middle], whole[:middle] + whole[middle + 50 :]):
+        file.write_bytes(damaged)
+        message = fault(file)
+        assert message.startswith(f"a.txt{suffix}:")
+        assert ": an archive that is damaged (" in message
+        assert message.endswith("copy it again, or give the file that it was made from")
+    file.write_bytes(b"plain text\n" * 9)
+    assert fault(file).startswith(f"a.txt{suffix}: an archive that is damaged (")
+
+
+@both
+def test_an_archive_without_text_is_told_as_any_file(tmp_path: Path, suffix: str) -> None:
+    for content in (b"", PACKERS[suffix](b" \n\n")):
+        (tmp_path / f"a.txt{suffix}").write_bytes(content)
+        assert fault(tmp_path / f"a.txt{suffix}").startswith(f"a.txt{suffix}: no text at all")
+    (tmp_path / f"b.txt{suffix}").write_bytes(PACKERS[suffix](b"one\n\xff\n"))
+    assert fault(tmp_path / f"b.txt{suffix}").startswith(f"b.txt{suffix}:2: byte 0xff")
+
+
+@both
+def test_kinds_that_cannot_be_packed_are_refused(tmp_path: Path, suffix: str) -> None:
+    pq.write_table(pa.table({"text": ["one"]}), tmp_path / "a.parquet")
+    packed = tmp_path / f"a.parquet{suffix}"
+    packed.write_bytes(PACKERS[suffix]((tmp_path / "a.parquet").read_bytes()))
+    assert fault(packed).startswith(f"a.parquet{suffix}: a compressed Parquet file; expected the")
+    (tmp_path / f"a{suffix}").write_bytes(b"")
+    assert fault(tmp_path / f"a{suffix}").startswith(f"a{suffix}: a file of kind 'a{suffix}'")
+
+
+def test_an_ending_is_what_tells_the_kind() -> None:
+    names = ("a.txt", "b.JSONL.gz", "c.v2.conllu.zst", "owner/name (train)", "d.zip", "e.gz", "txt")
+    assert [*map(ending, names)] == [".txt", ".JSONL.gz", ".conllu.zst", "", "", "", ""]
