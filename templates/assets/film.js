@@ -11,7 +11,8 @@
     const steps = /** @type {FilmStep[]} */ ((await load(src, "film"))[film]);
     const slider = /** @type {HTMLInputElement} */ (one("input", box));
     const sheet = /** @type {HTMLImageElement} */ (one(".tiles img", box));
-    const tiles = all(".tiles a", box), frames = all(".frames li", box), output = one("output", box);
+    const tiles = all(".tiles a", box), frames = all(".frames li", box);
+    const output = one("output", box);
     const play = one("[data-play]", box);
     let timer = 0;
 
