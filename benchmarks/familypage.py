@@ -8,7 +8,7 @@ from notext import NO_TEXT
 
 RETURNED = "eager, as returned"
 OUTCOMES = {
-    "whole": "Lacks nothing",
+    "whole": "Lacks none of the four",
     "hook": "Works, something is missing",
     "returned": "Works through `output_attentions`",
     "refused": "Refused",
@@ -18,7 +18,7 @@ OUTCOMES = {
     "other": "No text architecture",
 }
 HEADINGS = {
-    "whole": "not among the four, and missing",
+    "whole": "missing beside the four",
     "hook": "missing",
     "returned": "missing",
     "refused": "the line that the user sees",
@@ -51,7 +51,7 @@ sound), and seven texts of 3 to 47 tokens are collected in padded batches.
 
 {others} types are no text architectures, each with its reason below: they attend to nothing, or
 take no text alone. Shares are of the other {text}. Of these {works} work ({share}), and {whole}
-lack nothing of four parts of a study ({whole_share}): `mid`, the state after attention; *values*
+lack none of four parts of a study ({whole_share}): `mid`, the state after attention; *values*
 behind their output projection; *q, k, v*, queries, keys and values; *states* of tokens.
 
 *Works* means: the weights that a run reads are, within 1e-4, those that a fresh copy of the model

@@ -13,6 +13,7 @@ from headbook.model.search.record import Attended, LayerRun, Ran
 from headbook.model.search.site import Site
 
 ROUNDINGS = 2  # of a sum, in units of its number format
+FITTED = 2  # times as much where a factor is fitted
 CLEAR = 0.05  # share of the numbers in which each part must be larger than rounding
 LEAST = 1e-3  # the smallest factor
 
@@ -200,9 +201,12 @@ def _two(
         return False
     if not total.shape == states.shape == part.shape or _same(states, part):
         return False
+    if adds_up(total, states, part, eps=eps):
+        return True
     found = torch.linalg.lstsq(torch.stack([states, part], 1), total[:, None]).solution[:, 0]
     a, b = found.tolist()
-    return min(abs(a), abs(b)) > LEAST and adds_up(total, a * states, b * part, eps=eps)
+    least = min(abs(a), abs(b)) > LEAST
+    return least and adds_up(total, a * states, b * part, eps=FITTED * eps)
 
 
 def factor(
@@ -212,10 +216,11 @@ def factor(
     length = float(part @ part)
     if length == 0 or not torch.isfinite(total).all():
         return None
-    for number in (1.0, float((total - residual) @ part) / length):
-        if abs(number) > LEAST and adds_up(total, residual, number * part, eps=eps):
-            return number
-    return None
+    if adds_up(total, residual, part, eps=eps):
+        return 1.0
+    number = float((total - residual) @ part) / length
+    fits = adds_up(total, residual, number * part, eps=FITTED * eps)
+    return number if fits and abs(number) > LEAST else None
 
 
 def adds_up(total: torch.Tensor, *parts: torch.Tensor, eps: float) -> bool:
