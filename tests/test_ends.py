@@ -128,3 +128,16 @@ def test_a_few_huge_numbers_hide_no_part_in_half_precision() -> None:
     assert factor(total, residual.double(), part.flip(0).double(), eps) is None
     huge = torch.full_like(part, 4096)
     assert factor((huge + part).double(), huge.double(), part.double(), eps) is None
+
+
+def test_a_plain_sum_comes_before_one_with_a_factor() -> None:
+    """Beside a large residual, rounding hides that a norm has other weights for each number."""
+    torch.manual_seed(4)
+    block = 3 * torch.randn(64)
+    normed = block / block.square().mean().sqrt() * (1 + 0.02 * torch.randn(64))
+    large = 50 * torch.randn(64)
+    residual, block, normed = (each.bfloat16().double() for each in (large, block, normed))
+    total, eps = (residual + normed).bfloat16().double(), torch.finfo(torch.bfloat16).eps
+    assert factor(total, residual, block, eps) is not None  # what makes the order needed
+    assert factor(total, residual, block, eps, fitted=False) is None
+    assert factor(total, residual, normed, eps, fitted=False) == 1

@@ -5,6 +5,7 @@ be the residual plus what comes of the heads, in every number.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -101,8 +102,11 @@ def _read(
     residuals = _residuals(run, call)
     for reader in run.between(call.tick, end):
         ready = [b for b in blocks if 0 <= b.end < reader.start]
-        for total, residual, block in _triples(reader.taken, residuals, ready):
-            scale = factor(total, residual.states, _given(block), run.eps)
+        triples = [*_triples(reader.taken, residuals, ready)]
+        # Plain sums first: beside a large residual, half precision lets a block before its norm
+        # pass for what that norm gives, with a factor.
+        for fitted, (total, residual, block) in product((False, True), triples):
+            scale = factor(total, residual.states, _given(block), run.eps, fitted=fitted)
             after = scale and _reader(run, total, call.tick, end)
             if not scale or not after:
                 continue
@@ -154,7 +158,7 @@ def _unread(
         if not run.once(block.path):
             continue
         straight = _straight(run, block, projection)
-        scale = factor(total, own, _given(block), run.eps)
+        scale = factor(total, own, _given(block), run.eps, fitted=True)
         if scale:
             return Site(block.path, None, scale=scale, straight=straight)
         for other in beside:
@@ -210,14 +214,25 @@ def _two(
 
 
 def factor(
-    total: torch.Tensor, residual: torch.Tensor, part: torch.Tensor, eps: float
+    total: torch.Tensor,
+    residual: torch.Tensor,
+    part: torch.Tensor,
+    eps: float,
+    *,
+    fitted: bool = True,
 ) -> float | None:
-    """The number by which a part stands in a sum with a residual; None where it does not."""
+    """The number by which a part stands in a sum with a residual; None where it does not.
+
+    Args:
+        fitted: whether any number will do; else 1 alone.
+    """
     length = float(part @ part)
     if length == 0 or not torch.isfinite(total).all():
         return None
     if adds_up(total, residual, part, eps=eps):
         return 1.0
+    if not fitted:
+        return None
     number = float((total - residual) @ part) / length
     fits = adds_up(total, residual, number * part, eps=FITTED * eps)
     return number if fits and abs(number) > LEAST else None
