@@ -120,7 +120,8 @@ class _Writer:
         """Write every file; returns the number of pages."""
         studies = self.comparison.sides.a, self.comparison.sides.b
         stacks = [stack for study in studies for stack in study.manifest.stacks]
-        write_assets(self.folder, max(n for s in stacks for n in (s.n_layers, s.n_heads)))
+        most = max(n for s in stacks for n in (s.n_layers, s.n_heads))
+        write_assets(self.folder, most, "comparison")
         write_runtime(self.folder)
         (self.folder / "data" / "charts").mkdir(parents=True)
         (self.folder / "figures").mkdir()

@@ -120,7 +120,8 @@ class _Writer:
     def write(self) -> int:
         """Write every file; returns the number of pages."""
         stacks = self.reel.film.stacks
-        write_assets(self.folder, max(n for s in stacks for n in (s.n_layers, s.n_heads)))
+        most = max(n for s in stacks for n in (s.n_layers, s.n_heads))
+        write_assets(self.folder, most, "film")
         write_runtime(self.folder)
         for name in ("data/charts", PICTURES, "figures"):
             (self.folder / name).mkdir(parents=True)
