@@ -1,6 +1,7 @@
 """Tiny configurations of every architecture, by the names that transformers gives to sizes."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 from transformers import CONFIG_MAPPING
@@ -72,6 +73,9 @@ SIZES: dict[str, Any] = {
     "decoder_start_token_id": 2,
     "coordinate_size": 6,
 }
+ROTARY = {"rope_type": "default", "type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
+_PICTURE = {"<image>": 59, "<|extra_200|>": 58}
+_SEES = {"model_type": "clip_vision_model", "num_hidden_layers": 1, "hidden_size": 768}
 _GROUPS = "q_groups k_groups v_groups post_attention_groups intermediate_groups output_groups"
 OTHERWISE: Mapping[str, dict[str, Any]] = {
     "squeezebert": {"embedding_size": WIDTH, **_all(1, _GROUPS)},
@@ -93,8 +97,58 @@ OTHERWISE: Mapping[str, dict[str, Any]] = {
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "bamba": {"attn_layer_indices": [1]},
     "granitemoehybrid": {"layer_types": ["mamba", "attention"]},
+    "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
+    "unlimited_ocr_text": {"num_key_value_heads": HEADS},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"]},
+    "zamba": {
+        "layers_block_type": ["linear_attention", "hybrid", "hybrid"],
+        "num_hidden_layers": 3,
+    },
+    "zamba2": {"layers_block_type": ["linear_attention", "hybrid"]},
+    "chameleon": {"vocabulary_map": _PICTURE},
+    "emu3": {"vocabulary_map": _PICTURE},
+    "deepseek_ocr2_text": {"mlp_layer_types": ["dense", "sparse"]},
+    "granite4_vision": {
+        "deepstack_layer_map": [],
+        "spatial_target_layers": [],
+        "downsample_rate": "1/2",
+        "vision_config": {**_SEES, "hidden_size": 64, "num_attention_heads": 4},
+    },
+    "inkling2_vision": {"text_hidden_size": WIDTH},
+    "inkling2_audio": {"text_hidden_size": WIDTH},
+    "molmo2_adapter": {"vision_feature_layer": [-1, -2], "text_hidden_size": WIDTH},
+    "molmo2": {"image_patch_id": 59},
+    "muse_spark_audio": {"num_hidden_layers": 4, "hidden_sizes": [8, 16, 16, 32]},
+    "radio": {"video_temporal_patch_size": 2},
+    "nemotron3_5_transcribe_word_timestamp": {"audio_hidden_size": WIDTH},
+    "vibevoice_acoustic_tokenizer_encoder": {"num_filters": 2, "depths": [1] * 7},
+    "dots3_note_audio_encoder": {"adapter_input_size": WIDTH},
+    "dots3_note_vision_encoder": {"per_layer_config": {}},
+    "emu3_vqgan": {"base_channels": 32, "codebook_size": 16},
+    "fast_vlm": {"vision_config": _SEES},
+    "perception_lm": {"vision_config": _SEES},
+    "falcon_h1": {"mamba_d_ssm": 64, "mamba_n_heads": 8, "mamba_d_head": 8},
+    "zaya": {"num_experts_per_tok": 1},
+    "glm5_next_text": {"qk_rope_head_dim": 0},
+    "dbrx": {"attn_config": {"kv_n_heads": 2, "rope_theta": 1e4, "clip_qkv": 8}},
+    "cohere_compass_text": {"rope_parameters": {"full_attention": ROTARY}},
+    "neomme": {"head_dim": 16},
+    "glm4v_moe_text": {"rope_parameters": {**ROTARY, "partial_rotary_factor": 1.0}},
+    "ernie4_5_vl_moe_text": {"rope_parameters": {**ROTARY, "mrope_section": [1, 1, 2]}},
+    "qwen2_5_omni_thinker": {"vision_start_token_id": 59},
+    "qwen3_omni_moe_thinker": {"vision_start_token_id": 59},
+    "qwen4_exp_text": {
+        "ngram_vocab_size_base": 64,
+        "indexer_n_heads": 2,
+        "indexer_kv_heads": 1,
+        "indexer_head_dim": 8,
+        "indexer_budget": 64,
+        "indexer_compress_ratio": 2,
+    },
+    "blt": {"encoder_hash_byte_group_vocab": 64},
+    "janus_vqgan": {"num_embeddings": 16, "latent_channels": 8, "base_channels": 32},
+    "gemma4_unified_text": {"layer_types": ["full_attention", "full_attention"]},
 }
-ROTARY = {"rope_type": "default", "type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
 IN_THREE = ("glm", "ernie", "vl", "omni", "hunyuan")  # positions have a height and a width, too
 
 
@@ -125,13 +179,14 @@ def _tiny(kind: Any, size: int, otherwise: Mapping[str, Any] | None = None) -> A
     if kinds and "layer_types" in getattr(kind, "__dataclass_fields__", ()):
         own |= _layer_types(list(dict.fromkeys(kinds)), own)
     parts = {
-        key: _tiny(type(part), size).to_dict()
+        key: _tiny(type(part), size, OTHERWISE.get(part.model_type, {})).to_dict()
         for key in getattr(kind, "sub_configs", None) or ()
         if hasattr(part := _was(default, key), "__dataclass_fields__")
     }
     if kind.model_type == "encoder-decoder":
         parts["decoder"] |= {"is_decoder": True, "add_cross_attention": True}
-    return kind(**{**own, **parts, **(otherwise or {})})
+    # Copies: some configurations add to what they are given.
+    return kind(**deepcopy({**own, **parts, **(otherwise or {})}))
 
 
 def _rotary(kind: Any, default: Any, fields: set[str]) -> dict[str, Any]:

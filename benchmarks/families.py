@@ -44,7 +44,7 @@ from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
 from tiny import AROUND, BRACKETS, PIECES
 
-SECONDS = 90  # that a type may take
+SECONDS = 240  # that a type may take
 LARGEST = 40_000_000  # parameters
 CLOSE = 1e-4
 METRICS = "sink_share,attention_distance,cosine_to_input,vocabulary_rank,logit_lens,mixing_ratio"
@@ -80,6 +80,9 @@ def types() -> list[str]:
 def kind_of(name: str) -> str:
     """What sort of head a type has."""
     config = CONFIG_MAPPING[name]
+    sees = KINDS["ImageTextToText"]
+    if config in sees and "text_config" in (config.sub_configs or {}):
+        return "ImageTextToText"  # where there is a head for text alone, it takes a part only
     return next(kind for kind, mapping in KINDS.items() if config in mapping)
 
 
@@ -202,6 +205,12 @@ def message(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
+def warm_up() -> None:
+    """Import what a run imports, once for all processes that are forked from this one."""
+    with tempfile.TemporaryDirectory() as folder:
+        judge("bert", Path(folder))
+
+
 def alone(name: str) -> dict[str, Any]:
     """The same in a process of its own, which may die or hang."""
     context = multiprocessing.get_context("fork")
@@ -233,6 +242,7 @@ def main() -> None:
     transformers.utils.logging.disable_progress_bar()
     torch.set_num_threads(1)
     rows = {row["type"]: row for row in stored(asked.rows)}
+    warm_up()
     for name in asked.types or types():
         if name in rows:
             continue

@@ -4,16 +4,27 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
+from notext import NO_TEXT
+
 RETURNED = "eager, as returned"
 OUTCOMES = {
-    "hook": "Works, seen by the hook",
+    "whole": "Lacks none of the four",
+    "hook": "Works, something is missing",
     "returned": "Works through `output_attentions`",
     "refused": "Refused",
     "questionable": "Not as it should be",
     "bug": "Fails",
     "not built": "Not tried",
+    "other": "No text architecture",
 }
-HEADINGS = {"refused": "the line that the user sees", "not built": "why"}
+HEADINGS = {
+    "whole": "missing beside the four",
+    "hook": "missing",
+    "returned": "missing",
+    "refused": "the line that the user sees",
+    "not built": "why",
+    "other": "why",
+}
 SHORT = {  # gaps of a run, as a table has room for them
     "values and their output projection": "values",
     "states after attention": "`mid`",
@@ -21,7 +32,11 @@ SHORT = {  # gaps of a run, as a table has room for them
     "queries, keys and values": "q, k, v",
     "importance of heads": "importance",
 }
-EVERYWHERE = ("a sentence as the public demonstration", "comparison with token")  # for a few only
+EVERYWHERE = (
+    "a sentence as the public demonstration",
+    "comparison with token",
+    "Attention rollout with measured ratios",
+)  # for a few only
 BEHIND = {"`mid`", "values", "states", "q, k, v"}
 INTRODUCTION = """\
 # Families
@@ -34,19 +49,23 @@ sound), and seven texts of 3 to 47 tokens are collected in padded batches.
 |---|---|---|
 {counts}
 
-Of the {tried} that were tried, {works} work ({share}). *Works* means: the weights that a run reads
-are, within 1e-4, those that a fresh copy of the model returns with its own eager attention for
-each text alone, in every stack where it returns one for each layer; every self-check passes; and
-no weight is missing. {blind} of them return no such weights in any stack: their self-checks alone
-speak.
+{others} types are no text architectures, each with its reason below: they attend to nothing, or
+take no text alone. Shares are of the other {text}. Of these {works} work ({share}), and {whole}
+lack none of four parts of a study ({whole_share}): `mid`, the state after attention; *values*
+behind their output projection; *q, k, v*, queries, keys and values; *states* of tokens.
 
-*Missing* are parts of a study that a type does not get: `mid`, the state after attention, and
-*values* behind their output projection need a row in
-[the table of families](../src/headbook/model/families.py); *q, k, v* are out of reach where
-weights come through `output_attentions`; *states* are those of tokens. {whole} types miss none of
-these four. Not listed are the demonstration's computation and comparisons of tokens with their
-own embedding, which few architectures allow. Layers without softmax attention are named on the
-site, and layers keep the model's numbers.
+*Works* means: the weights that a run reads are, within 1e-4, those that a fresh copy of the model
+returns with its own eager attention for each text alone, in every stack where it returns one for
+each layer; every self-check passes; and no weight is missing. {blind} of them return no such
+weights in any stack: their self-checks alone speak.
+
+`mid` and *values* are found by [a search](../src/headbook/model/search/match.py) that takes only
+what adds up, number by number. *Values* are missing where a gate or a norm stands between what
+heads give and the output projection; without them or without attention in each layer there is no
+rollout with measured ratios. *q, k, v* are out of reach where weights come through
+`output_attentions`. Not listed are the demonstration's computation and comparisons of tokens with
+their own embedding, which few architectures allow. Layers without softmax attention are named on
+the site, and layers keep the model's numbers.
 
 *Not tried* are types that no tiny configuration could be made of; nothing is known of them. A
 tiny random model says how attention is computed, not that a large one fits into memory.
@@ -72,26 +91,32 @@ def page(rows: Sequence[dict[str, Any]]) -> str:
 def outcome(row: dict[str, Any]) -> str:
     """One of `OUTCOMES`."""
     if row["state"] != "right":
-        return str(row["state"])
-    return "returned" if row["attention"].startswith(RETURNED) else "hook"
+        return "other" if row["type"] in NO_TEXT else str(row["state"])
+    if row["attention"].startswith(RETURNED):
+        return "returned"
+    return "hook" if BEHIND & {*_missing(row)} else "whole"
 
 
 def _introduction(rows: Sequence[dict[str, Any]], groups: dict[str, list[dict[str, Any]]]) -> str:
     right = [row for row in rows if row["state"] == "right"]
-    tried = len(rows) - len(groups.get("not built", ()))
+    others, whole = len(groups.get("other", ())), len(groups.get("whole", ()))
+    text = len(rows) - others
     counts = [
-        f"| {OUTCOMES[name]} | {len(group)} | {_percent(len(group), len(rows))} |"
+        f"| {OUTCOMES[name]} | {len(group)} | "
+        f"{'–' if name == 'other' else _percent(len(group), text)} |"
         for name, group in groups.items()
     ]
     return INTRODUCTION.format(
         version=version("transformers"),
         all=len(rows),
         counts="\n".join(counts),
-        tried=tried,
+        others=others,
+        text=text,
         works=len(right),
-        share=_percent(len(right), tried),
+        share=_percent(len(right), text),
         blind=sum(not row["compared"] for row in right),
-        whole=sum(not BEHIND & {*_missing(row)} for row in right),
+        whole=whole,
+        whole_share=_percent(whole, text),
     )
 
 
@@ -100,7 +125,7 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _section(name: str, group: Sequence[dict[str, Any]]) -> str:
-    heading = HEADINGS.get(name, "missing" if name in {"hook", "returned"} else "what")
+    heading = HEADINGS.get(name, "what")
     lines = [f"| `{row['type']}` | {_line(row)} |" for row in group]
     return "\n".join([f"## {OUTCOMES[name]}", "", f"| type | {heading} |", "|---|---|", *lines, ""])
 
@@ -115,9 +140,16 @@ def _line(row: dict[str, Any]) -> str:
         checks = ", ".join(str(name) for name in row["failed"]) or "none"
         weights = ", ".join(f"`{name}`" for name in row["missing"]) or "none"
         return f"failed checks: {checks}; missing weights: {weights}; apart by {worst:.2g}"
-    return str(row["why"]).replace("|", "\\|").replace("<", "&lt;")
+    why = NO_TEXT.get(row["type"], row["why"])
+    return str(why).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _missing(row: dict[str, Any]) -> list[str]:
-    gaps = (SHORT.get(gap, gap) for gap in row["lacks"] if not gap.startswith(EVERYWHERE))
-    return sorted(gaps, key=lambda gap: (gap not in BEHIND, gap))
+    gaps = (_short(gap) for gap in row["lacks"] if not gap.startswith(EVERYWHERE))
+    return sorted({*gaps}, key=lambda gap: (gap not in BEHIND, gap))
+
+
+def _short(gap: str) -> str:
+    """A gap in few words; that of some layers as that of all."""
+    what = gap.partition(" of layers ")[0]
+    return SHORT.get(gap, SHORT.get(what, gap))

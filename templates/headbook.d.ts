@@ -207,6 +207,7 @@ type PathValues = Maybe[];
 type PathView = {
   name: string; layers: number[]; values: PathValues[];
   classes: Record<string, PathValues>; beside: Record<string, PathValues>;
+  ends?: [low: number, high: number]; /* of an axis that another chart has, too */
 };
 type PathMetric = {
   id: string; title: string; axis: string; ranks: boolean; start: Maybe; views: PathView[];
@@ -314,14 +315,19 @@ type FindData = {
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };
 type ChartSpec = { datasets?: Record<string, Record<string, ChartColumn>> };
 
+/** A step of a film (`pages/film/page`): classes, letters and label of each head. */
+interface FilmStep { name: string; src: string; heads: [string, string, string][] }
+
 /** The data files by name; those of single things by how their names begin. */
 interface DataFiles {
+  vega: string;
   grid: Grids;
   map: MapData;
   atlas: Record<string, Card[]>;
   find: FindData;
   headlist: HeadListData;
   types: Record<string, string[][]>;
+  film: Record<string, FilmStep[]>;
   [values: `values-${string}`]: Record<string, Packed>;
   [later: `later-${string}`]: string[];
   [chart: `chart-${string}`]: ChartSpec;

@@ -10,7 +10,7 @@ from hypothesis import settings
 
 from headbook.analysis import intervals
 
-pytest_plugins = ["sites"]
+pytest_plugins = ["sites", "filmed"]
 
 # No test fails for being slow: it may share its machine with others.
 settings.register_profile("patient", deadline=None)

@@ -1,5 +1,7 @@
 """What a written page holds: its elements, its text and its links."""
 
+import base64
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -93,7 +95,7 @@ def broken_links(root: Path, page: Path) -> list[str]:
 
 
 def _leads(root: Path, page: Path, link: str) -> bool:
-    if link.startswith("data:image/png;base64,"):
+    if link.startswith("data:image/webp;base64,"):
         return True
     parts = urlsplit(link)
     if parts.scheme or parts.netloc or parts.query:
@@ -133,3 +135,8 @@ def data_file(file: Path) -> tuple[str, Any]:
 
     name, value = json.loads(text, object_hook=revived)
     return name, value
+
+
+def digest(text: str) -> str:
+    """How a policy names a text that may run."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

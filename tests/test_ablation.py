@@ -130,7 +130,7 @@ class Naive:
         self.model = bare(case.folder, case.family)
         names = {
             place: next(n for n, m in own.items() if m is projection.module)
-            for place, projection in self.architecture.projections.items()
+            for place, projection in self.architecture.ends.projections.items()
         }
         body = self.model.network.base_model
         self.ends = {place: body.get_submodule(name) for place, name in names.items()}
@@ -373,6 +373,11 @@ def test_replacements_of_a_sentence_itself_equal_loops(causal: bool) -> None:
                     np.testing.assert_allclose(found[kind][s, q, h], expected, atol=1e-12)
 
 
+def turned_round(value: Any) -> Any:
+    """Sentences in the opposite order; what is of all of them as it is."""
+    return value.flip(0) if torch.is_tensor(value) else value
+
+
 def test_masked_tokens_are_the_same_wherever_a_sentence_stands(case: Callable[..., Case]) -> None:
     """Some of every sentence, ordinary ones alone, by the hash of its content."""
     it = case("bert")
@@ -381,8 +386,10 @@ def test_masked_tokens_are_the_same_wherever_a_sentence_stands(case: Callable[..
     turned = Batch(
         (),
         {
-            side: Texts(*(getattr(t, name).flip(0) for name in t.__dataclass_fields__))
-            for side, t in first.texts.items()
+            side: Texts(
+                *(turned_round(getattr(texts, name)) for name in texts.__dataclass_fields__)
+            )
+            for side, texts in first.texts.items()
         },
         first.index[::-1],
         first.content_hash[::-1],

@@ -1,6 +1,9 @@
 """Summaries of a stream are right, and the same however the stream is split."""
 
 import math
+import weakref
+from collections import Counter
+from collections.abc import Iterator
 from functools import reduce
 from itertools import pairwise
 from operator import add
@@ -15,7 +18,9 @@ from scipy import stats
 
 from headbook.analysis.accumulators import Ratios, Reservoir, TopK
 from headbook.metrics.base import Ratio
+from headbook.passes.watch import PassResults
 from headbook.study.summaries.reduce import Parts
+from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import Spread
 from ratios import Part, ratio
 
@@ -319,3 +324,18 @@ def test_a_sample_is_the_sentences_with_the_smallest_hashes(
         assert sample.index.tolist() == expected
         assert sample.content_hash.tolist() == [keys[position] for position in expected]
         assert sample.payload[:, 0].tolist() == [position * 10 for position in expected]
+
+
+def test_no_more_than_one_batch_is_kept_beside_the_sums() -> None:
+    """With many heads the tables of a batch are as large as those of all."""
+    found: list[weakref.ref[CorpusSums]] = []
+
+    def batches() -> Iterator[PassResults]:
+        for _ in range(4):
+            assert not [each for each in found if each() is not None]
+            found.append(weakref.ref(sums := CorpusSums(counts=Counter(batches=1))))
+            yield PassResults(sums)
+            del sums
+
+    assert PassResults.together(batches()).corpus_sums.counts == {"batches": 4}
+    assert len(found) == 4

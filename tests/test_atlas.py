@@ -39,7 +39,7 @@ Pixels = NDArray[np.uint8]
 
 def pixels(address: str) -> Pixels:
     """A picture's colours. *Shape:* ``(row, column, 4)``."""
-    picture = base64.b64decode(address.removeprefix("data:image/png;base64,"))
+    picture = base64.b64decode(address.removeprefix("data:image/webp;base64,"))
     return np.asarray(Image.open(io.BytesIO(picture)).convert("RGBA"))
 
 
@@ -77,8 +77,8 @@ def test_a_sprite_holds_each_map_at_its_place_with_a_gap_between() -> None:
         for head in range(3):
             tile = found[layer * 5 : layer * 5 + 4, head * 5 : head * 5 + 4]
             np.testing.assert_array_equal(tile[..., 3], np.array(ink())[maps[layer, head], 3])
-    assert not found[4::5].any()
-    assert not found[:, 4::5].any()
+    assert not found[4::5, :, 3].any()
+    assert not found[:, 4::5, 3].any()
 
 
 @pytest.fixture(scope="module")

@@ -44,6 +44,7 @@ CHEAP = {
     "--exemplars": "1",
     "--sentence-pages": "1",
 }
+STEPS = "step-0,step-16"  # checkpoints of a training that a document has made
 FEW = "attention_distance,offset_profile"  # metrics of what documents begin with
 NOT_HERE = {  # words of commands that are left out or replaced, and why
     "en_core_web_trf": ("embedded", "a pipeline that the reader installs"),
@@ -108,6 +109,11 @@ class World:
             study.save(kind)
         else:
             headbook.render(study, kind)
+
+    def train(self, model: str, names: list[str]) -> None:
+        """Put checkpoints there, a folder each."""
+        for each in names:
+            shutil.copytree(self.models("llama"), self.place / model / each, dirs_exist_ok=True)
 
 
 @pytest.fixture
@@ -174,6 +180,9 @@ def run(world: World, command: str) -> None:
         shutil.rmtree(out, ignore_errors=True)
         out.unlink(missing_ok=True)
     world.provide(*words[1:2])
+    if words[0] == "film" and "--studies" not in words:
+        listed = words[words.index("--revisions") + 1] if "--revisions" in words else STEPS
+        world.train(words[1], listed.split(","))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped), encoding="utf-8"))
         cli.app(tiny_words(world, words), standalone_mode=False)
@@ -182,14 +191,25 @@ def run(world: World, command: str) -> None:
 
 def tiny_words(world: World, words: list[str]) -> list[str]:
     """A command with a tiny model, one metric and a page, unless it says itself."""
+    if words[0] == "film" and "--studies" not in words:
+        return words + [w for pair in CHEAP.items() for w in pair]
     if words[0] not in {"build", "collect", "demo"}:
-        return words
+        return compared_words(world, words) if words[0] == "compare" else words
     words = [*words]
     if "--model" in words:
         at = words.index("--model") + 1
         words[at] = world.model(words[at])
     elif "--config" not in words:
         words += ["--model", world.model("demo")]
+    return words + [w for pair in CHEAP.items() if pair[0] not in words for w in pair]
+
+
+def compared_words(world: World, words: list[str]) -> list[str]:
+    """The same of two models; studies are compared as they are."""
+    if "--models" not in words:
+        return words
+    words, at = [*words], words.index("--models") + 1
+    words[at : at + 2] = map(world.model, words[at : at + 2])
     return words + [w for pair in CHEAP.items() if pair[0] not in words for w in pair]
 
 

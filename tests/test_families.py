@@ -10,7 +10,7 @@ import tiny
 import treebank
 from bare import Bare
 from headbook.collection.collect import collect
-from headbook.model.families import FAMILIES
+from headbook.model.vocabulary.families import FAMILIES
 from headbook.study.study import Study
 from headbook.terms import Kind, Side
 
@@ -142,23 +142,16 @@ def test_no_number_of_a_study_is_infinite_and_every_head_has_one(
     assert shares["value"].notna().all()
 
 
-def test_an_unknown_family_lacks_what_lies_behind_its_attention_alone(
+def test_a_family_that_nobody_named_has_all_that_one_of_the_table_has(
     study: Callable[..., Study],
 ) -> None:
     """Compared with one of the table that adds no positions at its input either."""
     unknown, known = study("phi"), study("gpt_neox")
-    gaps = [{gap.what for gap in each.manifest.gaps} for each in (unknown, known)]
-    assert gaps[0] - gaps[1] == {"states after attention", "values and their output projection"}
-    assert gaps[1] <= gaps[0]
-    why = next(gap.why for gap in unknown.manifest.gaps if gap.what == "states after attention")
-    assert "'phi'" in why
-    assert "table" in why
-    assert set(unknown.tokens["state"]) == {"out"}
-    assert set(known.tokens["state"]) == {"mid", "out"}
-    behind = {"mixing_ratio", "rollout_self_measured"}
-    assert set(known.tokens["metric"]) - set(unknown.tokens["metric"]) == behind
-    assert set(unknown.tokens["metric"]) <= set(known.tokens["metric"])
-    assert {check.name for check in unknown.manifest.checks} == {ROWS, OWN, CAUSAL, FINAL}
+    assert {gap.what for gap in unknown.manifest.gaps} == {gap.what for gap in known.manifest.gaps}
+    assert set(unknown.tokens["state"]) == {"mid", "out"}
+    assert set(unknown.tokens["metric"]) == set(known.tokens["metric"])
+    checks = {check.name for check in unknown.manifest.checks}
+    assert checks == {ROWS, OWN, CAUSAL, FINAL, HEADS, MID, PARTS}
     assert all(check.passed for check in unknown.manifest.checks)
 
 
@@ -169,7 +162,9 @@ def test_a_family_outside_the_hook_says_what_is_missing(
     manifest = study(name).manifest
     gaps = {gap.what: gap.why for gap in manifest.gaps}
     assert "output_attentions" in gaps["queries, keys and values"]
-    assert f"'{name}'" in gaps["states after attention"]
+    assert "states after attention" not in gaps
+    assert set(study(name).tokens["state"]) == {"mid", "out"}
+    assert (MID, "self") in {(check.name, check.stack) for check in manifest.checks}
     assert manifest.model.attention == "eager, as returned"
     assert all(check.passed for check in manifest.checks)
 

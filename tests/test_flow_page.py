@@ -161,15 +161,13 @@ def test_cross_attention_has_heads_and_a_remark(make: Callable[..., Study]) -> N
     assert len([r for r in page.remarks if "cross-attention" in r]) == 3
 
 
-def test_a_family_that_is_not_known_keeps_rollout_with_one_half(
-    make: Callable[..., Study],
-) -> None:
-    page = page_of(make("phi"))
+def test_without_values_rollout_is_with_one_half_only(make: Callable[..., Study]) -> None:
+    page = page_of(make("gpt_neo"))
     (section,) = page.sections
     assert section.table is not None
     assert section.table.columns == ("Layer", "own input, one half in each layer")
     assert section.outputs is None
-    assert any("'phi'" in remark for remark in page.remarks)
+    assert any("'gpt_neo'" in remark for remark in page.remarks)
 
 
 def test_a_study_from_before_has_no_page(study: Study) -> None:

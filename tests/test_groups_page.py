@@ -229,11 +229,11 @@ def test_texts_of_columns_stay_texts(place: Path) -> None:
     html = html_of(place / "site/groups.html")
     assert "<b>bad" not in html
     assert "</script><b>bad</b> \u2407 {{7*7}} =1+1" in text_of(html)
-    frame = pd.read_csv(place / "site/data/groups.csv", keep_default_na=False)
+    frame = pd.read_csv(place / "site/data/groups.csv.gz", keep_default_na=False)
     assert {*frame["column"]} == {"label", "kind"}
     files = html_of(place / "site/data.html")
-    for name in ("groups", "minimal_pairs"):
-        assert f'href="data/{name}.csv"' in files
+    for name, suffix in (("groups", ".gz"), ("minimal_pairs", "")):
+        assert f'href="data/{name}.csv{suffix}"' in files
         assert all(f">{column}<" in files for column in export.TABLES[name].columns)
     for name in ("groups.html", "heads/L00-H01.html"):
         assert broken_links(place / "site", place / "site" / name) == []

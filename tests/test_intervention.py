@@ -87,7 +87,7 @@ def naive(case: Case, changed: dict[tuple[Call, int], torch.Tensor]) -> torch.Te
     """The last states of one pass with plain hooks before output projections, for every row."""
     calls: dict[torch.nn.Module, list[Call]] = {}
     for call in case.architecture.calls:
-        end = case.architecture.projections[call.stack, call.layer].module
+        end = case.architecture.ends.projections[call.stack, call.layer].module
         calls.setdefault(end, []).append(call)
     handles, turn = [], dict.fromkeys(calls, 0)
 
@@ -154,7 +154,7 @@ def test_the_block_changes_by_what_the_projection_makes_of_the_difference(
     """By (r - z) W_O; the other heads of the layer do not move."""
     it = case(name)
     for call in it.architecture.calls:
-        end = it.architecture.projections[call.stack, call.layer]
+        end = it.architecture.ends.projections[call.stack, call.layer]
         before, after = [_around(it, end.module, call, change) for change in (itself, noise)]
         z, r = (
             pair[0].unflatten(-1, (-1, it.architecture.stacks[call.stack].head_width))
@@ -178,7 +178,7 @@ def _around(
     turn = [
         c
         for c in it.architecture.calls
-        if it.architecture.projections[c.stack, c.layer].module is module
+        if it.architecture.ends.projections[c.stack, c.layer].module is module
     ]
     try:
         it.heads.run(it.batch, Ablation({call: rows(it, call, (0, 2), (1, 2))}, change))

@@ -89,7 +89,8 @@ def test_templates_have_no_retired_variable_and_no_retired_class() -> None:
         classes = " ".join(re.findall(r'class="([^"]*)"', text))
         if names := {n for n in re.findall(r"[A-Za-z_]\w*", f"{code} {classes}") if retired(n)}:
             wrong[file.name] = sorted(names)
-    style = (TEMPLATES / "assets" / "site.css").read_text(encoding="utf-8")
+    styles = sorted((TEMPLATES / "assets").glob("*.css"))
+    style = "".join(file.read_text(encoding="utf-8") for file in styles)
     names = {n for n in re.findall(r"\.([a-z][\w-]*)", style) if retired(n)}
     assert not wrong
     assert not names

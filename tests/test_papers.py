@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -148,9 +149,12 @@ def test_attention_by_offset_of_a_head_is_drawn_where_it_is_asked_for(
     rows = pd.read_csv(out / "profile-L01-H02.csv")
     assert [*rows["offset"]] == [*range(-8, 1)]
     for row in rows.itertuples():
-        expected = displayed.loc[str(row.offset)]
-        assert [row.value, row.low, row.high] == pytest.approx(
-            [expected.value, expected.low, expected.high], rel=6e-6, nan_ok=True
+        expected: Any = displayed.loc[str(row.offset)]
+        assert row.value == pytest.approx(expected.value, rel=6e-6)
+        # Ends have as many digits as a hundredth of the interval.
+        width = float(expected.high - expected.low)
+        assert [row.low, row.high] == pytest.approx(
+            [expected.low, expected.high], abs=0.01 * width + 1e-9, nan_ok=True
         )
     assert (out / "profile-L01-H02.pdf").read_bytes().startswith(b"%PDF")
     assert r"\label{fig:profile-L01-H02}" in (out / "figures.tex").read_text(encoding="utf-8")

@@ -126,7 +126,7 @@ def test_a_run_keeps_to_its_plan(tiny_folder: Callable[[str], Path], tmp_path: P
     assert reported.planned[-1] == "pages"
     assert [*reported.stages] == reported.planned[:-1]
     assert "shuffled 0" in reported.stages
-    for name in ("sample", "sample again", "sentences", "exemplars"):
+    for name in ("sample", "sample again", "sentences"):
         expected, done = reported.stages[name]
         assert done == expected > 0
     for expected, done in reported.stages.values():

@@ -46,19 +46,19 @@ def test_a_turned_weight_is_turned_back() -> None:
 
 
 def test_layers_that_share_a_module_share_its_projection(tiny_folder: Folder) -> None:
-    shared = architecture_of(tiny_folder("albert")).projections
+    shared = architecture_of(tiny_folder("albert")).ends.projections
     assert len(shared) == 2
     assert len(set(map(id, shared.values()))) == 1
-    own = architecture_of(tiny_folder("bart")).projections
+    own = architecture_of(tiny_folder("bart")).ends.projections
     assert set(own) == {(s, n) for s in ("encoder", "decoder", "cross") for n in (0, 1)}
     assert len(set(map(id, own.values()))) == 6
 
 
-@pytest.mark.parametrize("family", ["phi", "gpt_neo"])
+@pytest.mark.parametrize("family", ["bitnet", "gpt_neo"])
 def test_without_values_their_share_is_missing_and_the_study_says_why(
     family: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:
-    """Where the table does not know the family, and where the hook does not serve it."""
+    """Where a norm stands before the output projection, and where the hook does not serve."""
     study = collect(
         treebank.write_trees(tmp_path / "trees.conllu"),
         model=str(tiny_folder(family)),

@@ -29,7 +29,7 @@ from headbook.report.numbers.results import StackResults
 PACKAGE = "rxnmapper"
 ORDERS = 6  # of its reactants, in which a reaction is written
 UNKNOWN = "[UNK]"
-MAP = "dep:map"  # counts as dep
+MAP = "map"  # of its own
 ATOM = re.compile(r"\[(?P<atom>[^:\]]+):(?P<number>\d+)\]")
 PLAIN = re.compile(r"(?P<symbol>Br|Cl|[BCNOSPFIbcnosp])H?\d?")  # needs no brackets
 
@@ -136,7 +136,7 @@ def test_the_syntax_page_finds_the_head_that_maps_atoms(model: Path, treebank: P
     results = StackResults(study, stack)
     tests = of_relations(results)
     assert tests is not None
-    assert tests.labels == ("dep:to_head", "dep:to_dependent")
+    assert tests.labels == ("map:to_head", "map:to_dependent")
     layers = range(5, 12)
     for n, label in enumerate(tests.labels):
         assert tests.supported[n]
@@ -150,6 +150,10 @@ def test_the_syntax_page_finds_the_head_that_maps_atoms(model: Path, treebank: P
         assert others.max() < 0.1
     (relations,) = (section.relations for section in syntax_page({"self": results}).sections)
     assert relations is not None
+    assert [row.head for row in relations.table.rows] == [MAP, MAP]
+    assert relations.figure is not None
+    assert relations.figure.rows is not None
+    assert set(relations.figure.rows["relation"]) == {MAP}
     assert relations.verdict.startswith("In one of 1 relation, a head beats the best fixed offset")
 
 

@@ -24,7 +24,7 @@ from sites import Site
 from tabled import text
 
 AXIS_NAME = re.compile(r'<text transform="translate\(([\d.]+),16\)">(\w+)</text>')
-CITED = re.compile(r'href="\.\./(sentences/\d+\.html)')
+CITED = re.compile(r'href="?\.\./(sentences/\d+\.html)')
 
 
 def first_page(site: Site) -> SentencePage:

@@ -2,12 +2,19 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from headbook import collect
-from headbook.errors import InputError
+from headbook import Study, collect
+from headbook.errors import InputError, StudyError
 from headbook.inputs import NO_HEAD, Sentence, open_corpus
+from headbook.pages.head.relationtable import found_relations
 from headbook.pages.parts.page import gap_texts
+from headbook.pages.speech.page import speech_page
+from headbook.pages.syntax.page import syntax_page
+from headbook.report.numbers.results import StackResults
+from headbook.study.sentencedata import HeadName
+from headbook.terms import MOST_OWN, OTHER, RELATIONS, UPOS, Scheme
 
 
 def row(i: int | str, form: str, head: int | str = "_", **other: str) -> str:
@@ -166,7 +173,7 @@ def test_a_fault_is_told_in_one_line_with_its_place(tmp_path: Path, name: str) -
 
 
 def test_annotation_that_is_not_universal_is_told(tmp_path: Path) -> None:
-    """What nobody counts must not go unseen; a subtype counts as its relation."""
+    """Tags and relations of a corpus are counted by their own names, a subtype as its relation."""
     file = tmp_path / "a.conllu"
     lines = [
         row(1, "C", 0, upos="ATOM", relation="root"),
@@ -176,9 +183,112 @@ def test_annotation_that_is_not_universal_is_told(tmp_path: Path) -> None:
     ]
     file.write_text("\n".join(lines))
     with open_corpus([file]) as corpus:
-        assert corpus.files[0].foreign_tags == ("ATOM",)
-        assert corpus.files[0].foreign_relations == ("arrow", "map")
+        assert corpus.files[0].foreign_tags == {"ATOM": 2}
+        assert corpus.files[0].foreign_relations == {"arrow": 1, "map": 1}
+        assert corpus.scheme.tags == (*UPOS, "ATOM")
+        assert corpus.scheme.relations == (*RELATIONS, "arrow", "map")
     study = collect([file], annotator="none", metrics="relation_accuracy")
     texts = gap_texts(study.manifest.gaps)
     assert any(text.startswith("tags ATOM: not among the 17 parts of speech") for text in texts)
-    assert any(text.startswith("relations arrow, map: not among the relations") for text in texts)
+    assert not any("relations" in text for text in texts)
+    (stack,) = study.manifest.stacks
+    hits = study.corpus_sums.heads[stack.name].relation_hits
+    assert hits is not None
+    asked = dict(zip(hits.labels, hits.asked.payload[0, :, 0].tolist(), strict=True))
+    directions = ("to_head", "to_dependent")
+    assert {label: n for label, n in asked.items() if n} == {
+        f"{name}:{way}": 1 for way in directions for name in ("dep", "arrow", "map")
+    }
+
+
+ARROW, ATOM = "<arrow> & co", "$,"  # names that would mean something in HTML, files or addresses
+
+
+def written(folder: Path, name: str, n: int, relation: str = ARROW) -> Path:
+    """Sentences of three words, no name of them in Universal Dependencies but one."""
+    blocks = []
+    for number in range(n):
+        words = [f"a{number}", "b" * (1 + number % 5), f"c{number * 7 % 13}"]
+        blocks += [
+            row(1, words[0], 0, upos=ATOM, relation="root"),
+            row(2, words[1], 1, upos="NOUN", relation="obj"),
+            row(3, words[2], 1, upos=ATOM, relation=relation),
+            "",
+        ]
+    file = folder / name
+    file.write_text("\n".join(blocks) + "\n")
+    return file
+
+
+def collected(*files: Path, tokens: int = 4096) -> Study:
+    metrics = "relation_accuracy,pos_received,pos_received_ratio,pos_given"
+    return collect(
+        files,
+        annotator="none",
+        metrics=metrics,
+        language="none",
+        batch_tokens=tokens,
+        importance="off",
+        sentence_pages="1",
+        neuron_sentences=0,
+    )
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    return collected(written(tmp_path_factory.mktemp("own"), "a.conllu", 60))
+
+
+def test_tags_and_relations_of_its_own_stand_on_the_pages(own: Study) -> None:
+    (stack,) = own.manifest.stacks
+    results = StackResults(own, stack)
+    assert results.labels("pos_received") == (*UPOS, ATOM)
+    (syntax,) = syntax_page({"self": results}).sections
+    assert syntax.relations is not None
+    assert {row.head for row in syntax.relations.table.rows} == {"obj", ARROW}
+    (speech,) = speech_page({"self": results}).sections
+    for direction in speech.directions:
+        assert [row.head for row in direction.heads.rows] == [ATOM, "NOUN"]  # most frequent first
+        assert [row.cells[0] for row in direction.heads.rows] == ["120", "60"]
+    assert speech.figures[0].rows is not None
+    assert set(speech.figures[0].rows["tag"]) == {ATOM, "NOUN"}
+    found = found_relations(results, HeadName("self", 0, 0))
+    assert any(ARROW in measured.text for measured in found)
+
+
+def test_labels_of_its_own_do_not_depend_on_batches(own: Study, tmp_path: Path) -> None:
+    again = collected(written(tmp_path, "a.conllu", 60), tokens=64)
+    one, other = (study.heads.drop(columns=["value", "low", "high"]) for study in (own, again))
+    assert one.equals(other)
+    assert np.allclose(own.heads["value"], again.heads["value"], equal_nan=True, atol=1e-5)
+
+
+def test_studies_add_up_under_the_same_names_alone(own: Study, tmp_path: Path) -> None:
+    both = own + own
+    assert StackResults(both, both.manifest.stacks[0]).labels("pos_given") == (*UPOS, ATOM)
+    own.save(tmp_path / "study")
+    loaded = Study.load(tmp_path / "study")
+    (name,) = loaded.corpus_sums.heads
+    hits = loaded.corpus_sums.heads[name].relation_hits
+    assert hits is not None
+    assert hits.own == (ARROW,)
+    other = collected(written(tmp_path, "b.conllu", 4, "bond"))
+    with pytest.raises(StudyError, match=r"own tags and relations .*arrow.* and .*bond") as error:
+        own + other
+    assert "\n" not in str(error.value)
+
+
+def test_the_most_frequent_names_are_told_apart() -> None:
+    """By frequency, then by name; the rest are one."""
+    counts = {f"T{number:02}": 1 for number in range(MOST_OWN)}
+    assert Scheme.of(counts, {}).tags == (*UPOS, *counts)
+    scheme = Scheme.of(counts, counts | {"Z": 2})
+    assert scheme.tags[len(UPOS)] == "T00"
+    assert scheme.relations[len(RELATIONS) :] == ("Z", *[*counts][: MOST_OWN - 1], OTHER)
+    last = len(scheme.relations) - 1
+    assert scheme.relation_number(f"T{MOST_OWN - 1}", -1) == last
+    assert scheme.relation_number("Z:part", -1) == len(RELATIONS)
+    assert scheme.relation_number("", -1) == scheme.tag_number("", -1) == -1
+    assert scheme.tag_number("none of them", -1) == -1
+    assert scheme.relation_number("obj", -1) == RELATIONS.index("obj")
+    assert Scheme() == Scheme.of({}, {})

@@ -204,6 +204,24 @@ _READS = {**_GROUPED, "vocab_size": 0}  # of a text part
 # Told apart by what is done with their attention; written by `write`, in no list of families.
 OTHERS = {
     "albert_wide": Tiny("albert", BRACKETS, AROUND, _sizes(embedding_size=WIDTH)),
+    "bitnet": Tiny("bitnet", LLAMA, BEFORE, _GROUPED),  # a norm before its output projection
+    "granite": Tiny("granite", LLAMA, BEFORE, {**_GROUPED, "residual_multiplier": 0.3}),
+    "cohere": Tiny("cohere", LLAMA, BEFORE, _GROUPED),
+    "olmo2": Tiny("olmo2", LLAMA, BEFORE, _GROUPED),
+    "mbart": Tiny("mbart", ROBERTA, "<s> $A </s>", _pair_sizes()),
+    "jamba": Tiny(
+        "jamba",
+        LLAMA,
+        BEFORE,
+        _sizes(
+            num_key_value_heads=2,
+            attn_layer_period=2,
+            attn_layer_offset=1,
+            mamba_d_state=4,
+            num_experts=1,
+            num_experts_per_tok=1,
+        ),
+    ),
     "granite_swa": Tiny("granite_swa", LLAMA, BEFORE, _sizes(num_key_value_heads=2)),
     "llama4": Tiny(
         "llama4_text",

@@ -37,6 +37,28 @@ class Silent:
         """Say nothing."""
 
 
+class Wordless:
+    """A run whose stages are shown, but not what it says: that is about one site of its own."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def plan(self, stages: Mapping[str, float]) -> None:
+        """The stages to come."""
+        self._progress.plan(stages)
+
+    def stage(self, name: str, amount: int) -> None:
+        """A new stage begins."""
+        self._progress.stage(name, amount)
+
+    def advance(self, amount: int, tokens: int) -> None:
+        """So much is done."""
+        self._progress.advance(amount, tokens)
+
+    def say(self, text: str) -> None:
+        """Say nothing."""
+
+
 class Inside:
     """A run that is one stage of another one."""
 

@@ -1,7 +1,9 @@
 """The words that every module shares: stacks, sides, views, states and spaces."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
 UPOS = (
@@ -35,17 +37,76 @@ DISTANCES = ("all", *map(str, range(1, REACH)), f"{REACH}+")
 # Classes of tokens over which token metrics are averaged.
 CLASSES = ("all", "content", "function", "initial", "continuation", "special", *UPOS)
 FUNCTION = frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"})
+DIRECTIONS = ("to_head", "to_dependent")
+MOST_OWN = 40  # names of a corpus outside Universal Dependencies that are told apart
+OTHER = "other"  # what the rest of them count as
 
 
 def known_relation(relation: str) -> str:
-    """A relation as `RELATIONS` call it: with its subtype only where that is among them."""
-    return relation if relation in RELATIONS else relation.partition(":")[0]
+    """A relation as `Scheme` calls it: with its subtype only where `RELATIONS` have it."""
+    return relation if relation in RELATIONS else relation.partition(":")[0] or relation
 
 
 def relation_of(label: str) -> tuple[str, str]:
     """Relation and direction of a label: ``nsubj:pass`` and ``to_head``; both may be empty."""
     relation, _, direction = label.rpartition(":")
     return relation, direction
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The names of parts of speech and relations that a corpus is annotated with.
+
+    Attributes:
+        tags: `UPOS`, then the corpus's own, most frequent first.
+        relations: `RELATIONS`, then the corpus's own in the same order.
+    """
+
+    tags: tuple[str, ...] = UPOS
+    relations: tuple[str, ...] = RELATIONS
+
+    @classmethod
+    def of(cls, tags: Mapping[str, int], relations: Mapping[str, int]) -> "Scheme":
+        """The scheme of a corpus.
+
+        Args:
+            tags, relations: names outside Universal Dependencies, with how often they occur.
+        """
+        return cls((*UPOS, *_own(tags)), (*RELATIONS, *_own(relations)))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Each relation with its direction: all of them to the head, then to the dependent."""
+        return tuple(f"{name}:{direction}" for direction in DIRECTIONS for name in self.relations)
+
+    def tag_number(self, tag: str, without: int) -> int:
+        """The place of a tag, ``without`` where it has none."""
+        return self._tag_numbers.get(tag, _other(self._tag_numbers, tag, without))
+
+    def relation_number(self, relation: str, without: int) -> int:
+        """The place of a relation, ``without`` where it has none."""
+        numbers = self._relation_numbers
+        return numbers.get(known_relation(relation), _other(numbers, relation, without))
+
+    @cached_property
+    def _tag_numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.tags)}
+
+    @cached_property
+    def _relation_numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.relations)}
+
+
+def _own(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Names by frequency, then by name; those beyond the first `MOST_OWN` as one."""
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    if len(names) <= MOST_OWN:
+        return tuple(names)
+    return (*(name for name in names[:MOST_OWN] if name != OTHER), OTHER)
+
+
+def _other(numbers: Mapping[str, int], name: str, without: int) -> int:
+    return numbers.get(OTHER, without) if name else without
 
 
 class Kind(StrEnum):

@@ -116,7 +116,8 @@
         name, values: now.start === null ? values : [null, ...values], style: "beside",
       }));
       const every = known([...lines, ...[...means, ...beside].map(({ values }) => values)].flat());
-      const low = ranks ? 0 : Math.min(...every), high = Math.max(...every);
+      const [least, high] = graph.ends ?? [Math.min(...every), Math.max(...every)];
+      const low = ranks ? 0 : least;
       const wide = high - low || 1;
       /** @type {(value: number) => number} */
       const along = (value) =>

@@ -103,7 +103,9 @@
     const status = make("span", { role: "status" });
     button.addEventListener("click", () => copy(status));
     const place = make("a", { href: link(address()), "data-view-link": "" }, "Link to this view");
-    box.append(...NAMES.map((name) => choice(box, name)), button, place, status);
+    const { only } = box.dataset; /* some of the switches, where a page has no use for others */
+    const names = NAMES.filter((name) => !only || only.split(" ").includes(name));
+    box.append(...names.map((name) => choice(box, name)), button, place, status);
   };
 
   fromAddress();

@@ -22,7 +22,8 @@ OPTIONS = {
     "title": "A stored study",
 }
 EMPTY = {"meta", "link", "br", "img", "hr", "input", "image"}
-PICTURE = re.compile(r"data:image/png;base64,\S*")  # other versions of zlib pack otherwise
+PICTURE = re.compile(r"data:image/webp;base64,\S*")  # other versions of libwebp pack otherwise
+RUNTIME = re.compile(r"'sha256-[^']*'")  # of live charts, another one with each vl-convert
 
 
 class _Outline(HTMLParser):
@@ -37,7 +38,8 @@ class _Outline(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if not self._chart:
             attributes = "".join(
-                f' {name}="{PICTURE.sub("…", v or "")}"' for name, v in sorted(attrs)
+                f' {name}="{RUNTIME.sub("…", PICTURE.sub("…", v or ""))}"'
+                for name, v in sorted(attrs)
             )
             self._line(f"<{tag}{attributes}>")
         if tag in EMPTY:

@@ -216,12 +216,15 @@ class Reservoir:
         return batch._smallest()
 
     def __add__(self, other: "Reservoir") -> "Reservoir":
-        return Reservoir(
-            self.size,
-            np.concatenate([self.content_hash, other.content_hash]),
-            np.concatenate([self.index, other.index]),
-            np.concatenate([self.payload, other.payload]),
-        )._smallest()
+        content_hash = np.concatenate([self.content_hash, other.content_hash])
+        index = np.concatenate([self.index, other.index])
+        kept = np.lexsort((index, content_hash))[: self.size]
+        mine, others = kept < len(self.index), kept >= len(self.index)
+        kind = np.result_type(self.payload, other.payload)
+        payload = np.empty((len(kept), *self.payload.shape[1:]), kind)  # once: it may be large
+        payload[mine] = self.payload[kept[mine]]
+        payload[others] = other.payload[kept[others] - len(self.index)]
+        return Reservoir(self.size, content_hash[kept], index[kept], payload)
 
     def shifted(self, by: int) -> "Reservoir":
         """The same for sentences that come ``by`` places later."""

@@ -16,6 +16,8 @@ from headbook.model.hook import Attention
 from headbook.model.projection import Projection
 from headbook.terms import Rollout
 
+TRIED = 3  # vectors on which a norm is tried
+NEAR = 1e-4  # of the largest number: many norms compute in float32
 LARGE = 1e4  # a constant beside which a norm's epsilon is nothing
 
 
@@ -26,11 +28,13 @@ class Block:
     Attributes:
         inner: norm of the block's output, before the residual is added; None without one.
         outer: norm of the sum, through which the residual goes, too; None in pre-norm models.
+        scale: factor of the block's output, norm included.
     """
 
     projection: Projection
     inner: Any = None
     outer: Any = None
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,21 +77,37 @@ class LayerFlow:
 
 
 def blocks(architecture: Architecture) -> dict[tuple[str, int], Block]:
-    """The attention blocks by stack and layer, where the table of families tells where they end.
+    """The attention blocks by stack and layer, as far as it is known what they are made of.
 
     Cross-attention is left out: what it brings is all of another text.
     """
-    if not architecture.hooked or architecture.family is None:
-        return {}
     found = {}
-    for (stack, layer), projection in architecture.projections.items():
-        if architecture.stacks[stack].crosses:
+    for (stack, layer), projection in architecture.ends.projections.items():
+        site = architecture.ends.sites.get((stack, layer))
+        if site is None or architecture.stacks[stack].crosses:
             continue
-        site, module = architecture.family.sites[stack], architecture.layers[stack][layer]
-        inner = module.get_submodule(site.block) if site.block else None
+        if site.residual or site.closed is None or not site.straight:
+            continue
+        module = architecture.layers[stack][layer]
+        end = module.get_submodule(site.block)
+        inner = None if end is projection.module else end
         outer = module.get_submodule(site.after) if site.closed and site.after else None
-        found[stack, layer] = Block(projection, inner, outer)
+        if all(norm is None or _acts_on_parts(norm) for norm in (inner, outer)):
+            found[stack, layer] = Block(projection, inner, outer, site.scale)
     return found
+
+
+def _acts_on_parts(norm: Any) -> bool:
+    """Whether a module is a norm that `linear_part` tells what it does; tried on some vectors."""
+    gain = getattr(norm, "weight", None)
+    if gain is None or gain.ndim != 1 or _epsilon(norm) is None:
+        return False
+    some = torch.linspace(-1, 2, TRIED * len(gain)).sin().view(1, TRIED, -1).to(gain)
+    with torch.inference_mode():
+        whole = norm.forward(some)
+        parts = linear_part(norm, some)(some) + _bias(norm, some)
+    near = max(NEAR, torch.finfo(gain.dtype).eps ** 0.5) * whole.abs().max()
+    return bool((parts - whole).abs().max() <= near)
 
 
 def split(call: Attention, residual: torch.Tensor, block: Block) -> Split:
@@ -113,6 +133,7 @@ def split(call: Attention, residual: torch.Tensor, block: Block) -> Split:
         scale = linear_part(block.inner, mixed + kept + bias)
         mixed, kept = scale(mixed), scale(kept)
         bias = scale(bias) + _bias(block.inner, residual)
+    mixed, kept, bias = (block.scale * part for part in (mixed, kept, bias))
     kept = kept + residual
     if block.outer is not None:
         scale = linear_part(block.outer, mixed + kept + bias)
@@ -140,13 +161,14 @@ def linear_part(norm: Any, at: torch.Tensor) -> Callable[[torch.Tensor], torch.T
         return lambda part: gain * (part - part.mean(-1, keepdim=True)) / divisor
     # Some keep their gain as it is, others less 1: what becomes of a constant tells.
     gain = norm.forward(torch.full_like(at[:1, :1], LARGE)).to(at)
-    divisor = (at.square().mean(-1, keepdim=True) + _epsilon(norm)).sqrt()
+    divisor = (at.square().mean(-1, keepdim=True) + (_epsilon(norm) or 0)).sqrt()
     return lambda part: gain * part / divisor
 
 
-def _epsilon(norm: Any) -> float:
-    """What an RMS norm adds to the mean square."""
-    return float(norm.eps if hasattr(norm, "eps") else norm.variance_epsilon)
+def _epsilon(norm: Any) -> float | None:
+    """What a norm adds to the mean square; None where it does not say."""
+    found = getattr(norm, "eps", getattr(norm, "variance_epsilon", None))
+    return None if found is None else float(found)
 
 
 def lengths(parts: Split) -> torch.Tensor:

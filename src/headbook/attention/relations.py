@@ -8,7 +8,7 @@ are asked for: in a causal stack, those that come before.
 from typing import TYPE_CHECKING, NamedTuple
 
 from headbook.inputs import NO_HEAD
-from headbook.terms import RELATIONS
+from headbook.terms import Scheme
 
 if TYPE_CHECKING:
     import torch
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from headbook.attention.frame import Scope
     from headbook.attention.layerattention import LayerAttention
 
-DIRECTIONS = ("to_head", "to_dependent")
-LABELS = tuple(f"{relation}:{direction}" for direction in DIRECTIONS for relation in RELATIONS)
+LABELS = Scheme().labels
 OFFSETS = (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)  # what a head that knows no syntax could follow
 FAR = 3  # words apart: what is no matter of neighbourhood
 
@@ -27,8 +26,8 @@ class Asked(NamedTuple):
 
     Attributes:
         head: index of each word's head; 0 without one. *Shape:* ``(sentence, word)``.
-        given: places in `LABELS` of the labels that the sentences have at all; the first half of
-            them to the head.
+        given: places among the scheme's labels of those that the sentences have at all; the
+            first half of them to the head.
         labels: 1 where a word is asked for under one of these, all and far ones only.
             *Shape:* ``(sentence, word, given)``.
     """
@@ -60,7 +59,7 @@ def asked(scope: "Scope") -> Asked:
     labels[..., half:] = of & down.unsqueeze(-1)
     far = labels & ((head - words).abs() >= FAR).unsqueeze(-1)
     present = numbers.tolist()
-    given = [*present, *(len(RELATIONS) + number for number in present)]
+    given = [*present, *(len(texts.scheme.relations) + number for number in present)]
     return Asked(head, given, labels.to(dtype), far.to(dtype))
 
 

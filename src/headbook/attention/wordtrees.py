@@ -105,7 +105,7 @@ def _kept(texts: "Texts") -> Flags:
         texts.by_word(values, NO_WORD).cpu().numpy()
         for values in (texts.word, texts.tag, texts.relation)
     )
-    named = (tag < 0) & (relation == RELATIONS.index("punct"))
+    named = ((tag < 0) | (tag >= len(UPOS))) & (relation == RELATIONS.index("punct"))
     kept: Flags = (word != NO_WORD) & (tag != UPOS.index("PUNCT")) & ~named
     return kept
 

@@ -11,8 +11,9 @@ import time
 import traceback
 import warnings
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
@@ -38,6 +39,8 @@ from headbook.cli.endings import (
     interruptible,
     is_closed_pipe,
 )
+from headbook.cli.filming import FILMING, Filmed, check_options, listed, stored
+from headbook.cli.filming import OPTIONS as FILM_OPTIONS
 from headbook.cli.options import (
     BUILDING,
     COLLECTING,
@@ -64,7 +67,9 @@ from headbook.terms import Heads
 from headbook.workspace import forget, work_folder
 
 if TYPE_CHECKING:
+    from headbook.collection.checkpoints import ModelAt
     from headbook.collection.comparing import Collected
+    from headbook.comparison.film import Film
     from headbook.site.site import Summary
     from headbook.study.study import Study
 
@@ -131,7 +136,7 @@ def collect(inputs: list[str], **options: Any) -> None:
         raise
     forget(work)
     _say(config, f"Study: {out}")
-    _judge(config, study)
+    _judge(config, study.manifest.failed)
 
 
 @app.command(name="merge")
@@ -146,7 +151,7 @@ def merge_command(studies: list[Path], **options: Any) -> None:
     study.save(out, force=config.force)
     counted = study.manifest.counts["sentences"]
     _say(config, f"Study of {counted:,} sentences: {out}")
-    _judge(config, study)
+    _judge(config, study.manifest.failed)
 
 
 @app.command(name="render")
@@ -220,6 +225,36 @@ def compare_command(
     _finish(config, summary, start)
 
 
+@app.command(name="film")
+@takes(FILM_OPTIONS, "given", Filmed, *FILMING)
+def film_command(
+    given: list[str],
+    *,
+    revisions: str | None,
+    studies: bool,
+    keep_studies: Path | None,
+    discard: bool,
+    **options: Any,
+) -> None:
+    """Write the site of a training: checkpoints of one model, in order."""
+    start = time.monotonic()
+    config = _config(options)
+    check_options(
+        given, config, revisions=revisions, studies=studies, keep_studies=keep_studies,
+        discard=discard,
+    )  # fmt: skip
+    checked_out(config, given, Kind.SITE)
+    if studies:
+        film = _film({name: partial(_load, folder) for name, folder in stored(given).items()})
+        summary = _render_film(film, config, "")
+    else:
+        wanted, (model, *inputs) = listed(revisions), given
+        film = _collect_film(model, wanted, inputs, config, kept=keep_studies, discard=discard)
+        summary = _render_film(film, config, f"Training of {Path(model).name}")
+    _finish(config, summary, start)
+    _judge_film(config, film)
+
+
 @app.command()
 def metrics() -> None:
     """List every metric: id, unit and source."""
@@ -248,16 +283,15 @@ def _build(inputs: list[str], config: Config) -> None:
             study.save(config.keep_study, force=config.force)
         summary = _render(study, config, progress)
     _finish(config, summary, start)
-    _judge(config, study)
+    _judge(config, study.manifest.failed)
 
 
-def _judge(config: Config, study: "Study") -> None:
+def _judge(config: Config, failed: Sequence[str]) -> None:
     """Let no failed self-check pass in silence, when all is written.
 
     Raises:
         CheckError: one failed, and nobody said that they accept it.
     """
-    failed = study.manifest.failed
     if not failed:
         return
     report = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
@@ -338,6 +372,60 @@ def _compare(given: "Sequence[Any]", heads: Heads, config: Config) -> "Summary":
         return render_comparison(
             found, config.out, base_url=config.base_url, force=config.force, progress=progress
         )
+
+
+def _load(folder: Path) -> "Study":
+    from headbook.study.study import Study  # noqa: PLC0415 - see _render
+
+    return Study.load(folder)
+
+
+def _film(studies: "Mapping[str, Callable[[], Study]]") -> "Film":
+    """A film of studies that are read, or made, one after the other."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as for _compare
+    from headbook.comparison.film import Shot, film  # noqa: PLC0415 - see _render
+
+    return film([Shot(name, make) for name, make in studies.items()])
+
+
+def _collect_film(
+    model: str,
+    revisions: list[str],
+    inputs: list[str],
+    config: Config,
+    *,
+    kept: Path | None,
+    discard: bool,
+) -> "Film":
+    """The film of checkpoints, each collected when the one before has become a frame."""
+    with _torch(config):
+        from headbook.collection.checkpoints import checkpoints, study_at  # noqa: PLC0415 - torch
+
+        def made(at: "ModelAt", place: int) -> "Study":
+            with _progress(config, "pages") as progress:
+                progress.say(f"{at.name} ({place} of {len(found)})")
+                return study_at(at, inputs, config, kept=kept, discard=discard, progress=progress)
+
+        found = checkpoints(model, revisions)
+        return _film({at.name: partial(made, at, n) for n, at in enumerate(found, 1)})
+
+
+def _render_film(film: "Film", config: Config, title: str) -> "Summary":
+    from headbook.site.comparisons.filming import render_film  # noqa: PLC0415 - see _render
+
+    assert config.out is not None
+    with _progress(config) as progress:
+        return render_film(
+            film, config.out, title=config.title or title, base_url=config.base_url,
+            force=config.force, progress=progress,
+        )  # fmt: skip
+
+
+def _judge_film(config: Config, film: "Film") -> None:
+    """The same as `_judge`, of all checkpoints."""
+    _judge(
+        config, [f"{each.name}: {text}" for each in film.frames for text in each.manifest.failed]
+    )
 
 
 def _render(study: "Study | Path", config: Config, progress: Progress) -> "Summary":

@@ -148,6 +148,7 @@ def _prepared(
     most = longest(architecture.stacks.values(), room(config.memory_bytes))
     long = Long.of(texts, encoder, most)
     paired = bool(model.config.is_encoder_decoder)
+    measured = long.measured(chosen_metrics(config.metrics).values())
     return (
         Run(
             texts,
@@ -155,12 +156,13 @@ def _prepared(
             progress,
             model,
             architecture,
-            tuple(long.measured(chosen_metrics(config.metrics).values())),
+            tuple(metric.under(corpus.scheme) for metric in measured),
             Annotator.load(config.annotator),
             encoder,
             facets=columns,
             length=sum(amounts) / len(amounts),
             long=long,
+            scheme=corpus.scheme,
             shards=stack.enter_context(sharded(texts, len(texts), paired=paired)),
         ),
         lengths,

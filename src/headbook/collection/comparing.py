@@ -9,6 +9,7 @@ from headbook.collection.collect import collect
 from headbook.comparison.modeldrift import QUERY_KEY, VALUE_OUTPUT, ModelDrift
 from headbook.comparison.sides import same_ids, sides
 from headbook.config import Config
+from headbook.metrics import ids
 from headbook.model.architecture import Architecture, examine
 from headbook.model.encode import Encoder
 from headbook.model.model import Model, load_model, untrained
@@ -22,7 +23,7 @@ from headbook.study.study import Study
 from headbook.text.annotate import Annotator
 
 UNTRAINED = "untrained"  # instead of a second model: the first one's shape with random weights
-FEW = "attention_distance"  # enough to keep maps, which is all that a floor takes
+FEW = ids.ATTENTION_DISTANCE  # enough to keep maps, which is all that a floor takes
 ROUNDED = "bfloat16"
 
 

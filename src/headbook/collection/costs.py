@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from headbook.config import Config
 from headbook.model.model import Model, word_embedding
+from headbook.study.mapsample import SENTENCES
 from headbook.terms import Stack
 
 SPEED = 6e10  # multiplications and additions a second
@@ -60,7 +61,7 @@ def plan(sizes: Sizes, stacks: Mapping[str, Stack], config: Config) -> dict[str,
     layers = sum(stack.n_layers for stack in stacks.values())
     bare = 2 * sizes.parameters / SPEED  # of a token
     sampled = min(config.sample_sentences, sizes.sentences) * sizes.tokens
-    compared = min(sizes.listed + config.vocabulary_sentences, sizes.sentences)
+    compared = min(sizes.listed + config.vocabulary_sentences + SENTENCES, sizes.sentences)
     paged = min(compared + 4 * heads, sizes.sentences)
     entries, width = sizes.vocabulary
     lookup = LOOKUP * 2 * entries * width / SPEED * (2 * layers + 1) * sizes.spaces
@@ -69,6 +70,7 @@ def plan(sizes: Sizes, stacks: Mapping[str, Stack], config: Config) -> dict[str,
     random = RANDOM * bare * sizes.random
     passes = TAKEN[config.importance] + EACH * heads * (config.importance == "full")
     removed = passes * min(config.importance_sentences, sizes.sentences)
+    rest = paged - compared  # of which pages show some heads alone
     drawn = heads * HEAD_PAGE + sizes.listed * SENTENCE_PAGE + sizes.metrics * METRIC_PAGE
     return {
         "corpus": corpus_sums,
@@ -76,7 +78,7 @@ def plan(sizes: Sizes, stacks: Mapping[str, Stack], config: Config) -> dict[str,
         "sample": sample,
         "sample again": again,
         "sentences": (PAGES * bare + lookup) * compared * sizes.tokens + FIXED,
-        "exemplars": PAGES * bare * max(paged - compared, 0) * sizes.tokens,
+        **({"exemplars": PAGES * bare * rest * sizes.tokens} if rest > 0 else {}),
         **dict.fromkeys(sizes.twins, corpus_sums + random + sample + again),
         "importance": bare * removed * sizes.tokens,
         "pages": drawn / 2,

@@ -1,8 +1,10 @@
 """What a study cannot have, and why: said on the pages instead of zeros and empty charts."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from headbook.attention.flow import blocks
 from headbook.metrics.base import FlowMetric, HeadMetric, Metric, Need, TokenMetric
+from headbook.metrics.ids import ROLLOUT_SELF_MEASURED
 from headbook.model.architecture import Architecture
 from headbook.model.model import Model
 from headbook.model.vocabulary.embedding import Embedding
@@ -39,6 +41,7 @@ def find_gaps(
         *_context(model, architecture, metrics, counts),
         *_rarity(architecture, metrics, rarities),
         *_two_texts(architecture, metrics),
+        *_flow(architecture, metrics),
         *_demonstration(model, architecture, metrics),
     )
 
@@ -54,11 +57,32 @@ def _architecture(model: Model, architecture: Architecture) -> Iterator[Gap]:
         yield Gap(
             "states of tokens", "", f"the layers of '{kind}' do not pass on one vector per token"
         )
-    elif architecture.family is None:
-        yield Gap(
-            f"states {STATES[State.MID]}", "",
-            f"where attention blocks of '{kind}' end is not in the table of architectures",
-        )  # fmt: skip
+    else:
+        why = (
+            f"where attention blocks of '{kind}' end was not found: nothing that a module reads "
+            "is what heads give, added to the residual"
+        )
+        what = f"states {STATES[State.MID]}"
+        for name, of in _unfound(architecture, architecture.ends.sites):
+            yield Gap(f"{what}{of}", name, why)
+
+
+def _unfound(
+    architecture: Architecture, found: Collection[tuple[str, int]]
+) -> Iterator[tuple[str, str]]:
+    """Stacks in which something was not found, and in which layers, if not in all.
+
+    The name is empty where it was found in none.
+    """
+    calls = architecture.calls
+    if not any((call.stack, call.layer) in found for call in calls):
+        yield "", ""
+        return
+    for name in architecture.stacks:
+        layers = [call.layer for call in calls if call.stack == name]
+        without = [str(layer) for layer in sorted(layers) if (name, layer) not in found]
+        if without:
+            yield name, "" if len(without) == len(layers) else f" of layers {', '.join(without)}"
 
 
 def _layers(architecture: Architecture) -> Iterator[Gap]:
@@ -118,15 +142,17 @@ def _needs(metrics: Iterable[Metric]) -> set[Need]:
 
 
 def _values(model: Model, architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
-    if Need.VALUES not in _needs(metrics) or (architecture.hooked and architecture.projections):
+    if Need.VALUES not in _needs(metrics):
         return
     kind = model.config.model_type
     why = (
-        f"where attention blocks of '{kind}' end is not known"
+        f"what heads of '{kind}' give does not go into a linear map as it is"
         if architecture.hooked
         else architecture.unhooked
     )
-    yield from (Gap(Need.VALUES, name, why, Lack.VALUES) for name in architecture.stacks)
+    for name, of in _unfound(architecture, architecture.ends.projections):
+        for stack in [name] if name else architecture.stacks:
+            yield Gap(f"{Need.VALUES}{of}", stack, why, "" if of else Lack.VALUES)
 
 
 def _context(
@@ -166,6 +192,27 @@ def _two_texts(architecture: Architecture, metrics: Iterable[Metric]) -> Iterato
                 yield Gap(metric.title, name, why, metric.id)
             elif isinstance(metric, FlowMetric) and stack.crosses:
                 yield Gap(metric.title, name, "all keys are of another text", metric.id)
+
+
+def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap]:
+    """What is measured in vectors needs blocks whose parts are known, and attention in all layers.
+
+    Where no values are known at all, that is said once.
+    """
+    known, values = blocks(architecture), architecture.ends.projections
+    measured = [m for m in metrics if isinstance(m, FlowMetric) and Need.VALUES in m.needs]
+    for name, stack in architecture.stacks.items():
+        layers = [call.layer for call in architecture.calls if call.stack == name]
+        if stack.crosses or not any((name, layer) in values for layer in layers):
+            continue
+        whole = all((name, layer) in known for layer in layers)
+        for metric in measured:
+            if not whole:
+                why = "what the state after attention is made of is not known in each layer"
+                yield Gap(metric.title, name, why, metric.id)
+            elif metric.id == ROLLOUT_SELF_MEASURED and len(layers) < stack.n_layers:
+                why = "what layers without attention bring to a token is not measured"
+                yield Gap(metric.title, name, why, metric.id)
 
 
 def _demonstration(

@@ -2,6 +2,7 @@
 
 import hashlib
 import importlib.metadata
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,18 +16,17 @@ from headbook.model.encode import special_pattern
 from headbook.study.gaps import Gap
 from headbook.study.manifest import SCHEMA, Check, InputFacts, Manifest, ModelFacts, Rounding
 from headbook.study.summaries.sums import CorpusSums
-from headbook.terms import Kind, Side
+from headbook.terms import MOST_OWN, OTHER, Kind, Side
 from headbook.text.rarity import NONE
 
 if TYPE_CHECKING:
     from headbook.collection.run import Run
 
-FOREIGN = {
-    "foreign_tags": "not among the 17 parts of speech of Universal Dependencies; their words count "
-    "as untagged",
-    "foreign_relations": "not among the relations of Universal Dependencies; name them as subtypes "
-    "of one of these ('dep:name'), and they count as that",
-}
+FOREIGN = (
+    "not among the 17 parts of speech of Universal Dependencies: each is counted under its own "
+    "name, but is neither a content nor a function word"
+)
+BEYOND = f"beyond the {MOST_OWN} most frequent outside Universal Dependencies: counted as '{OTHER}'"
 LIBRARIES = ("torch", "transformers", "tokenizers", "spacy", "numpy", "pandas", "wordfreq")
 
 
@@ -84,11 +84,17 @@ def _annotation(run: "Run") -> str:
 
 
 def _foreign(run: "Run") -> Iterator[Gap]:
-    """Annotation of the files that is not of Universal Dependencies, and so is not counted."""
-    for kind, why in FOREIGN.items():
-        names = {name for file in run.corpus.files for name in getattr(file, kind)}
-        if names:
-            yield Gap(f"{kind.removeprefix('foreign_')} {', '.join(sorted(names))}", "", why)
+    """What annotation outside Universal Dependencies lacks on the site."""
+    tags, relations = Counter[str](), Counter[str]()
+    for file in run.corpus.files:
+        tags.update(file.foreign_tags)
+        relations.update(file.foreign_relations)
+    if tags:
+        yield Gap(f"tags {', '.join(sorted(tags))}", "", FOREIGN)
+    names = (("tags", tags, run.scheme.tags), ("relations", relations, run.scheme.relations))
+    for kind, found, kept in names:
+        if beyond := sorted(found.keys() - {*kept}):
+            yield Gap(f"{kind} {', '.join(beyond)}", "", BEYOND)
 
 
 def plan_of(run: "Run") -> dict[str, str]:

@@ -63,7 +63,7 @@ from headbook.study.mapsample import SENTENCES, MapSample
 from headbook.study.sentencedata import SentenceData
 from headbook.study.study import Study, head_tables
 from headbook.study.summaries.sums import CorpusSums
-from headbook.terms import Baseline, Side, Twin
+from headbook.terms import Baseline, Scheme, Side, Twin
 from headbook.text.annotate import Annotator
 from headbook.text.baselines import shuffled
 from headbook.text.baselines import twins as twins_of
@@ -105,6 +105,7 @@ class Run:
     tokens: bool = True  # whether sums of single tokens and pairs of tokens are taken
     length: float = 1.0  # tokens of a sentence, about; for progress alone
     long: Long = field(default_factory=Long)
+    scheme: Scheme = field(default_factory=Scheme)
     # Those that later passes may want, by index; each run (a twin is one, too) has its own.
     _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
     compared: bool = True  # whether what comparisons with other models need is kept
@@ -500,7 +501,7 @@ class Run:
     def batch(self, group: Sequence[Encoded]) -> Batch:
         """Sentences as the model takes them."""
         dtype = torch.float64 if self.config.dtype == "float64" else torch.float32
-        return Batch.of(group, self.model.device, dtype)
+        return Batch.of(group, self.model.device, dtype, self.scheme)
 
     def _few(self, every: Sequence[Encoded]) -> Batch:
         """The first sentences, for the self-checks; of long ones alone the beginning of the first.

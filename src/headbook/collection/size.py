@@ -16,7 +16,7 @@ from headbook.terms import Side, Stack
 from headbook.text.baselines import twins
 
 FAR = 1.5  # times a size: beyond what a prediction is wrong by
-SITE = 1_500_000  # scripts, style, the overview and its like
+SITE = 950_000  # scripts, style, the overview and its like
 METRIC, METRIC_STACK = 20_000, 17_000  # a metric's page, and its charts by stack
 HEAD, VALUE = 26_000, 2_200  # a head's page; one of its numbers on pages, in tables and charts
 TWIN = 0.3  # times that for each model that it is compared with

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.arithmetic import Floats, Ints
+from headbook.analysis.flips import LEVEL
 from headbook.analysis.paired import ClusterSums, differences, family_wise
 from headbook.comparison.sides import Sides, StackPair
 from headbook.metrics import all_metrics
@@ -57,6 +58,13 @@ class HeadDifferences:
     high: Floats
     p: Floats
     sentences: Ints
+
+    @property
+    def supported(self) -> NDArray[np.bool_]:
+        """Where the models differ: family-wise p below `LEVEL`, and an interval without 0."""
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = (self.p < LEVEL) & ((self.low > 0) | (self.high < 0))
+        return found
 
     def column(self, metric: str, view: str = "", label: str = "") -> int | None:
         """Where a number stands; None where there is none."""

@@ -2,8 +2,8 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from headbook.inputs.records import Blank, Record
 from headbook.inputs.selection import Smallest
@@ -26,7 +26,7 @@ class InputFile:
         left: sentences (or rows, where only the file's own count is known) that it has beside
             them; None where nobody knows, since it was not read to its end.
         foreign_tags, foreign_relations: names in its own annotation that are none of `UPOS` and
-            `RELATIONS`, in alphabetical order.
+            `RELATIONS`, with how often they occur.
     """
 
     source: Source
@@ -34,8 +34,8 @@ class InputFile:
     sentences: int
     blank: int
     left: int | None = 0
-    foreign_tags: tuple[str, ...] = ()
-    foreign_relations: tuple[str, ...] = ()
+    foreign_tags: Mapping[str, int] = field(default_factory=dict)
+    foreign_relations: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -117,17 +117,21 @@ class _Seen:
     def __init__(self) -> None:
         self.kinds: Counter[type] = Counter()
         self.whole = False
-        self._tags: set[str] = set()
-        self._relations: set[str] = set()
+        self._tags: Counter[str] = Counter()
+        self._relations: Counter[str] = Counter()
 
     def add(self, record: Record | Blank) -> None:
         self.kinds[type(record)] += 1
         for word in (isinstance(record, Record) and record.words) or ():
-            self._tags.add(word.upos)
+            self._tags[word.upos] += 1
             if word.head != NO_HEAD:
-                self._relations.add(known_relation(word.relation))
+                self._relations[known_relation(word.relation)] += 1
 
-    def foreign(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Tags and relations that are not of Universal Dependencies."""
-        tags, relations = self._tags - {"", *UPOS}, self._relations - {"", *RELATIONS}
-        return tuple(sorted(tags)), tuple(sorted(relations))
+    def foreign(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Tags and relations that are not of Universal Dependencies, with how often they occur."""
+        return _without(self._tags, UPOS), _without(self._relations, RELATIONS)
+
+
+def _without(counts: Mapping[str, int], known: Sequence[str]) -> dict[str, int]:
+    """Names that are not known; the empty one is none."""
+    return {name: n for name, n in counts.items() if name and name not in known}

@@ -1,5 +1,6 @@
 """Several inputs as one stream of sentences."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +13,7 @@ from headbook.inputs.selection import Selection, Smallest
 from headbook.inputs.sentence import Sentence
 from headbook.inputs.sources import TABLES, Source, source_of
 from headbook.inputs.spool import spooled
+from headbook.terms import Scheme
 
 
 class Corpus:
@@ -56,6 +58,15 @@ class Corpus:
 
     def __exit__(self, *_: object) -> None:
         self._keep.close()
+
+    @property
+    def scheme(self) -> Scheme:
+        """The names of its own annotation; the same in whatever order files and sentences come."""
+        tags, relations = Counter[str](), Counter[str]()
+        for file in self.files:
+            tags.update(file.foreign_tags)
+            relations.update(file.foreign_relations)
+        return Scheme.of(tags, relations)
 
     @property
     def pairs(self) -> bool:

@@ -6,13 +6,13 @@ Nothing here imports torch: a metric's prose, bounds and chart serve the pages, 
 import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
 
-from headbook.terms import Space, Spread, Stack, State, View
+from headbook.terms import Scheme, Space, Spread, Stack, State, View
 
 if TYPE_CHECKING:
     import torch
@@ -140,6 +140,7 @@ class Metric:
         section, chart: where and how pages show it.
         labels: what the values of one head are told apart by; ``("",)`` where there is one.
         headline: the label that pages show first.
+        named: the labels of a corpus with tags and relations of its own, where they are these.
         spreads: how the values of labels vary from sentence to sentence, where not as usual; it
             decides their intervals.
     """
@@ -153,6 +154,7 @@ class Metric:
     chart: Chart
     labels: tuple[str, ...] = ("",)
     headline: str = ""
+    named: Callable[[Scheme], tuple[str, ...]] | None = None
     spreads: Mapping[str, Spread] = field(default_factory=dict)
     measure: Callable[..., object]
 
@@ -160,6 +162,10 @@ class Metric:
     def id(self) -> str:
         """The file's name, which is the metric's name in tables and addresses."""
         return self.measure.__module__.rpartition(".")[2]
+
+    def under(self, scheme: Scheme) -> Self:
+        """The same with the labels of a corpus."""
+        return self if self.named is None else replace(self, labels=self.named(scheme))
 
     @property
     def prose(self) -> str:

@@ -6,16 +6,14 @@ in every pass, so the k-th call of any pass belongs where the k-th call of this 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import torch
 
 from headbook.model.calls import STACKS, Seen, attention_calls, n_queries
 from headbook.model.chains import is_chain, passed_in
-from headbook.model.families import Family, family_of
 from headbook.model.model import Model
-from headbook.model.projection import Projection, projections
+from headbook.model.sitesearch import Ends, find_ends
 from headbook.terms import Kind, Stack
 
 FIRST_NUMBER = re.compile(r"(.*?)\.(\d+)(?:\.|$)")
@@ -41,7 +39,7 @@ class Architecture:
             hand on ``(sentence, token, width)``.
         hooked: whether the attention hook serves this model. If not, weights come from
             ``output_attentions``, and queries, keys and values are not available.
-        family: its row in the table of architectures, or None.
+        ends: where attention blocks end, as far as it was found.
         unhooked: why the hook does not serve; empty where it does.
         padded: whether texts of different length may share a batch: padding changes nothing.
     """
@@ -51,14 +49,9 @@ class Architecture:
     calls: tuple[Call, ...]
     layers: dict[str, tuple[torch.nn.Module, ...]]
     hooked: bool
-    family: Family | None
     unhooked: str = ""
     padded: bool = True
-
-    @cached_property
-    def projections(self) -> dict[tuple[str, int], Projection]:
-        """The output projection of each stack and layer, where the table tells where it is."""
-        return projections(self.family, self.layers, [(c.stack, c.layer) for c in self.calls])
+    ends: Ends = field(default_factory=Ends)
 
 
 @dataclass(frozen=True)
@@ -85,14 +78,17 @@ def examine(model: Model, instead: str = "") -> Architecture:
     stacks = {name: _stack(name, group, homes[name]) for name, group in groups.items()}
     place = {name: iter(home.called) for name, home in homes.items()}
     own = {name: home.layers for name, home in homes.items() if name != "cross"}
+    calls = tuple(Call(s.stack, next(place[s.stack])) for s in seen)
+    layers = own if _hands_on_states(model, own) else {}
+    places = [(call.stack, call.layer) for call in calls]
     return Architecture(
         kind=_kind(stacks),
         stacks=stacks,
-        calls=tuple(Call(s.stack, next(place[s.stack])) for s in seen),
-        layers=own if _hands_on_states(model, own) else {},
+        calls=calls,
+        layers=layers,
         hooked=not unhooked,
-        family=family_of(model.config),
         unhooked=unhooked,
+        ends=find_ends(model, layers, places, hooked=not unhooked),
     )
 
 

@@ -3,7 +3,7 @@
 Everything is handed on while it is alive and dropped after; hooks are removed in ``finally``.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -15,9 +15,10 @@ from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
 from headbook.model.calls import FIELDS
 from headbook.model.chains import first
-from headbook.model.families import Site
 from headbook.model.model import Model
 from headbook.model.probe import own_code
+from headbook.model.search.record import first_states
+from headbook.model.search.site import Site
 from headbook.terms import Side, Stack, State
 from headbook.text.batch import Batch
 
@@ -52,7 +53,7 @@ def forward(
 
             def watcher(attention: hook.Attention) -> torch.Tensor | None:
                 call = next(places)
-                projection = architecture.projections.get((call.stack, call.layer))
+                projection = architecture.ends.projections.get((call.stack, call.layer))
                 return on_attention(call, replace(attention, projection=projection))
 
             with hook.watching(watcher):
@@ -107,70 +108,73 @@ def tapped(model: Model, architecture: Architecture, on_state: OnState) -> Itera
     """Show the residual states of every pass inside the block.
 
     ``on_state`` gets stack, layer, state and vectors ``(sentence, token, width)``: the input once
-    for each stack, then ``mid`` (where the table of families tells where it is) and ``out`` of
+    for each stack, then ``mid`` (where it was found) and ``out`` of
     each layer. Stack ``cross`` has a ``mid`` only, the decoder's state after cross-attention.
     """
-    sites = architecture.family.sites if architecture.family else {}
     with ExitStack() as hooks:
         for name, layers in architecture.layers.items():
-            inside = {s: sites[s] for s in (name, "cross") if s in sites and _lives_in(s, name)}
-            tap = _Tap(name, len(layers), inside, on_state)
+            tap = _Tap(name, architecture, on_state)
             for module in dict.fromkeys(layers):
                 for handle in tap.attach(module):
                     hooks.callback(handle.remove)
         yield
 
 
-def _lives_in(site: str, stack: str) -> bool:
-    """Cross-attention stands in the decoder's layers."""
-    return site == stack or (site == "cross" and stack == "decoder")
-
-
 class _Tap:
     """The hooks on the layers of one stack; counts layers, since modules may be shared."""
 
-    def __init__(
-        self, stack: str, n_layers: int, sites: Mapping[str, Site], on_state: OnState
-    ) -> None:
-        self._stack, self._n_layers = stack, n_layers
-        self._sites, self._on_state = sites, on_state
+    def __init__(self, stack: str, architecture: Architecture, on_state: OnState) -> None:
+        self._stack, self._layers = stack, architecture.layers[stack]
+        self._sites, self._on_state = architecture.ends.sites, on_state
         self._layer = -1
         self._input = torch.empty(0)
-        self._block = torch.empty(0)
+        self._mid: torch.Tensor | None = None
 
     def attach(self, layer: torch.nn.Module) -> Iterator[Any]:
         """Hook one layer module; yields handles to remove."""
         yield layer.register_forward_pre_hook(self._enter, with_kwargs=True)
         yield layer.register_forward_hook(self._leave)
-        for name, site in self._sites.items():
+        for name in self._stacks:
+            site = self._sites.get((name, self._layers.index(layer)))
+            if site is None:
+                continue
             if site.after is None:
-                block = layer.get_submodule(site.block or site.projection)
-                yield block.register_forward_hook(self._keep_block)
+                block = layer.get_submodule(site.block)
+                yield block.register_forward_hook(self._beside(site))
             else:
                 after = layer.get_submodule(site.after)
-                yield after.register_forward_pre_hook(self._mid(name))
+                yield after.register_forward_pre_hook(self._read(name), with_kwargs=True)
+
+    @property
+    def _stacks(self) -> tuple[str, ...]:
+        """Cross-attention stands in the decoder's layers."""
+        return (self._stack, "cross") if self._stack == "decoder" else (self._stack,)
 
     def _enter(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._input = args[0] if args else kwargs["hidden_states"]
-        self._layer = (self._layer + 1) % self._n_layers
+        self._layer = (self._layer + 1) % len(self._layers)
         if self._layer == 0:
-            for stack in {self._stack, *self._sites}:
+            known = {name for name, _ in self._sites}
+            for stack in (self._stack, *(s for s in self._stacks[1:] if s in known)):
                 self._on_state(stack, 0, State.INPUT, self._input)
 
     def _leave(self, _: Any, __: Any, output: Any) -> None:
-        out = first(output)
-        if self._block.numel():
-            self._on_state(self._stack, self._layer, State.MID, self._input + self._block)
-            self._block = torch.empty(0)
-        self._on_state(self._stack, self._layer, State.OUT, out)
+        if self._mid is not None:
+            self._on_state(self._stack, self._layer, State.MID, self._mid)
+            self._mid = None
+        self._on_state(self._stack, self._layer, State.OUT, first(output))
 
-    def _keep_block(self, _: Any, __: Any, output: Any) -> None:
-        self._block = first(output)
+    def _beside(self, site: Site) -> Callable[[Any, Any, Any], None]:
+        def keep(_: Any, __: Any, output: Any) -> None:
+            self._mid = self._input + site.scale * first(output)
 
-    def _mid(self, stack: str) -> Callable[[Any, tuple[Any, ...]], None]:
-        def see(_: Any, args: tuple[Any, ...]) -> None:
+        return keep
+
+    def _read(self, stack: str) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], None]:
+        def see(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             # Some layers flatten sentences and tokens before their second half.
-            mid = args[0].reshape(self._input.shape)
-            self._on_state(stack, self._layer, State.MID, mid)
+            states = first_states((args, kwargs))
+            assert states is not None
+            self._on_state(stack, self._layer, State.MID, states.reshape(self._input.shape))
 
         return see

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import huggingface_hub
-from huggingface_hub.errors import HFValidationError
+from huggingface_hub.errors import CacheNotFound, HFValidationError
 
 from headbook.errors import ModelError
 from headbook.model.gguf import SUFFIX, Gguf, read_gguf
@@ -88,3 +88,20 @@ def _downloaded(name: str, revision: str | None) -> Path:
             f"({type(error).__name__}); expected 'demo', a local folder or file or a hub id"
         ) from error
     return Path(path)
+
+
+def cached(name: str) -> frozenset[str]:
+    """Commits of a hub model that are in the hub's cache."""
+    try:
+        repos = huggingface_hub.scan_cache_dir().repos
+    except CacheNotFound:
+        return frozenset()
+    wanted = (repo for repo in repos if (repo.repo_type, repo.repo_id) == ("model", name))
+    return frozenset(each.commit_hash for repo in wanted for each in repo.revisions)
+
+
+def discard(name: str, commits: frozenset[str]) -> None:
+    """Delete commits of a hub model from the hub's cache; files that others share stay."""
+    known = commits & cached(name)
+    if known:
+        huggingface_hub.scan_cache_dir().delete_revisions(*sorted(known)).execute()

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from headbook.errors import InputError, ModelError
 from headbook.inputs import Sentence, Word
-from headbook.model.families import text_config
-from headbook.model.model import Model
+from headbook.model.model import Model, text_config
 from headbook.model.probe import own_code
 from headbook.terms import Side
 from headbook.text.annotate import Annotator

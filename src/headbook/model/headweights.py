@@ -19,10 +19,9 @@ from transformers.pytorch_utils import Conv1D
 from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
 from headbook.model.model import Model
-from headbook.model.probe import LENGTHS, own_code, some_token
-from headbook.terms import Side
+from headbook.model.probe import own_code, varied
+from headbook.model.projection import is_linear
 
-ROWS = 4  # texts of different tokens
 SAME = 0.02  # of a vector's length: rounding in half precision
 NO_MAP = "no linear map gives them as attention takes them"
 NO_OUTPUT = "what heads give does not go into a linear map as it is"
@@ -81,35 +80,13 @@ def find_head_weights(model: Model, architecture: Architecture) -> dict[Call, He
     watch = _Watch(model, [architecture.stacks[call.stack].crosses for call in architecture.calls])
     with ExitStack() as around:
         for name, module in model.body.named_modules():
-            if _is_linear(module):
+            if is_linear(module):
                 around.callback(module.register_forward_hook(watch.seen_by(name)).remove)
         around.enter_context(hook.watching(watch.attention))
         around.enter_context(own_code(model))
         around.enter_context(torch.inference_mode())
-        model.body(**_inputs(model))
+        model.body(**varied(model))
     return dict(zip(architecture.calls, watch.found(), strict=True))
-
-
-def _is_linear(module: torch.nn.Module) -> bool:
-    """Whether it is a linear map whose weight is there as numbers, not packed."""
-    if isinstance(module, Conv1D):
-        return True
-    return (
-        isinstance(module, torch.nn.Linear)
-        and module.weight.shape == (module.out_features, module.in_features)
-        and module.weight.is_floating_point()
-    )
-
-
-def _inputs(model: Model) -> dict[str, torch.Tensor]:
-    """Texts with different tokens at each place."""
-    ids = torch.tensor([some_token(model, number) for number in range(2 * ROWS)])
-    places = torch.arange(ROWS)[:, None] + torch.arange(LENGTHS[Side.TARGET])
-    tokens = ids[places % len(ids)].to(model.device)
-    inputs = {"input_ids": tokens[:, : LENGTHS[Side.SOURCE]]}
-    if model.config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = tokens
-    return inputs
 
 
 class _Watch:

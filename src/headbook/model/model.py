@@ -16,7 +16,6 @@ from transformers.utils import logging
 from headbook.errors import ModelError
 from headbook.model import hook
 from headbook.model.checkpoint import Checkpoint, find
-from headbook.model.families import text_config
 from headbook.model.loading import with_head
 from headbook.model.names import Names
 from headbook.randomness import own_randomness
@@ -249,6 +248,14 @@ def _quiet(verbose: bool) -> Iterator[None]:
             logging.enable_progress_bar()  # the hub's, too
         if without != hub.are_progress_bars_disabled():
             (hub.disable_progress_bars if without else hub.enable_progress_bars)()
+
+
+def text_config(config: Any) -> Any:
+    """The configuration of what reads text: its own part in models that see or hear, too."""
+    try:
+        return config.get_text_config()
+    except ValueError:  # several parts read text
+        return config
 
 
 def _limit(network: Any, tokenizer: Any) -> int:

@@ -13,6 +13,7 @@ from headbook.terms import Side
 
 # Different, so that shapes tell the stacks of a pair apart.
 LENGTHS = {Side.SOURCE: 3, Side.TARGET: 5}
+ROWS = 4  # texts of different tokens
 
 
 @contextmanager
@@ -55,3 +56,14 @@ def run(model: Model, *, number: int = 0, whole: bool = False, **extra: Any) -> 
         inputs["decoder_input_ids"] = tokens
     with own_code(model), torch.inference_mode():
         return (model.network if whole else model.body)(**inputs, **extra)
+
+
+def varied(model: Model) -> dict[str, torch.Tensor]:
+    """Texts with different tokens at each place, as the model's arguments."""
+    ids = torch.tensor([some_token(model, number) for number in range(2 * ROWS)])
+    places = torch.arange(ROWS)[:, None] + torch.arange(LENGTHS[Side.TARGET])
+    tokens = ids[places % len(ids)].to(model.device)
+    inputs = {"input_ids": tokens[:, : LENGTHS[Side.SOURCE]]}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = tokens
+    return inputs

@@ -1,12 +1,21 @@
 """The output projection W_O of attention blocks: what a head's values become on their way out."""
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from transformers.pytorch_utils import Conv1D
 
-from headbook.model.families import Family
+
+def is_linear(module: torch.nn.Module) -> bool:
+    """Whether it is a linear map whose weight is there as numbers, not packed."""
+    if isinstance(module, Conv1D):
+        return True
+    return (
+        isinstance(module, torch.nn.Linear)
+        and module.weight.shape == (module.out_features, module.in_features)
+        and module.weight.is_floating_point()
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,25 +81,3 @@ class Projection:
             root = torch.linalg.qr(weight.double().cpu(), mode="r").R
             self._roots[width, dtype] = root.to(weight.device, dtype)
         return self._roots[width, dtype]
-
-
-def projections(
-    family: Family | None,
-    layers: Mapping[str, Sequence[torch.nn.Module]],
-    places: Iterable[tuple[str, int]],
-) -> dict[tuple[str, int], Projection]:
-    """The output projection at each place, where the table of families tells where it is.
-
-    Args:
-        layers: by stack, the modules called as its layers; cross-attention is in the decoder's.
-        places: stack and layer.
-    """
-    if family is None or not layers:
-        return {}
-    known: dict[torch.nn.Module, Projection] = {}  # several layers may share a module
-    found = {}
-    for stack, layer in places:
-        module = layers["decoder" if stack == "cross" else stack][layer]
-        end = module.get_submodule(family.sites[stack].projection)
-        found[stack, layer] = known.setdefault(end, Projection(end))
-    return found

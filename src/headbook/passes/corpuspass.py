@@ -21,7 +21,7 @@ from headbook.study.facets import Facets
 from headbook.study.summaries.buckets import Texts
 from headbook.study.summaries.sums import CorpusSums
 from headbook.study.summaries.typesums import TYPE_METRIC
-from headbook.terms import MILLION, UPOS, Side, Stack, State
+from headbook.terms import MILLION, Side, Stack, State
 from headbook.text.batch import Batch
 
 
@@ -102,7 +102,11 @@ def count(batch: Batch) -> Counter[str]:
     for side, texts in batch.texts.items():
         tagged = (texts.share.unsqueeze(-1) * texts.tags).sum((0, 1)).round().long()
         counts.update(
-            {f"{side}.tag.{tag}": n for tag, n in zip(UPOS, tagged.tolist(), strict=True) if n}
+            {
+                f"{side}.tag.{tag}": n
+                for tag, n in zip(texts.scheme.tags, tagged.tolist(), strict=True)
+                if n
+            }
         )
         pieces = texts.pieces
         of_texts = {

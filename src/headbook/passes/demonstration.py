@@ -36,6 +36,8 @@ def refusal(model: Model, architecture: Architecture) -> str:
     kind = model.config.model_type
     if not architecture.hooked or list(architecture.layers) != ["self"]:
         return f"it is made for encoders like BERT, which '{kind}' is not"
+    if len(architecture.ends.sites) < len(architecture.calls):
+        return f"where attention blocks of '{kind}' end was not found"
     try:
         matrices = [
             m.get_submodule(p) for m in architecture.layers["self"] for p in (VALUE, OUTPUT)

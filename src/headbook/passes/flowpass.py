@@ -94,6 +94,8 @@ class _Stack:
         n, like = self._texts.n_tokens, self._texts.share
         start = torch.eye(n, dtype=like.dtype, device=like.device).expand(len(like), n, n)
         self._rollouts = {Rollout.HALF: start, Rollout.MEASURED: start}
+        if len(stack.attention_layers) < stack.n_layers:  # others bring what is not measured
+            del self._rollouts[Rollout.MEASURED]
 
     def attend(self, layer: int, call: hook.Attention) -> None:
         """Take in a layer's attention; where its block is known, its state decides, too."""

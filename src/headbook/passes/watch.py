@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import NamedTuple, Protocol
 
 import torch
@@ -31,13 +29,14 @@ class PassResults(NamedTuple):
 
     @classmethod
     def together(cls, parts: "Iterable[PassResults]") -> "PassResults":
-        """All of them, in their order."""
-        parts = list(parts)
-        sums = reduce(add, (part.corpus_sums for part in parts), CorpusSums())
-        return cls(
-            sums,
-            tuple(sentence_data for part in parts for sentence_data in part.sentence_data_parts),
-        )
+        """All of them, in their order; each is let go of when it is added."""
+        sums = CorpusSums()
+        found: list[SentenceData] = []
+        for part in parts:
+            sums += part.corpus_sums
+            found += part.sentence_data_parts
+            del part  # its tables are as large as the sums, with many heads hundreds of megabytes
+        return cls(sums, tuple(found))
 
 
 @dataclass(frozen=True)

@@ -155,12 +155,12 @@ def sentence_page(sentence_number: int) -> str:
 
 def label_name(label: str) -> str:
     """A label as words: ``obj (dependent → head)``, ``F1 by similarity``."""
-    measure, _, rule = label.partition(":")
-    if rule and measure in MEASURES:
-        return f"{MEASURES[measure]} by {rule}"
     relation, direction = relation_of(label)
     if relation and direction in DIRECTIONS:
         return f"{relation} ({DIRECTIONS[direction]})"
+    measure, _, rule = label.partition(":")
+    if rule and measure in MEASURES:
+        return f"{MEASURES[measure]} by {rule}"
     return LABELS.get(label) or DIRECTIONS.get(label) or label.replace("_", " ")
 
 

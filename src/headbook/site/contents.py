@@ -11,6 +11,9 @@ from html import unescape
 FEWEST = 2  # entries below which a page needs none
 WITHOUT = (
     "index.html",
+    "comparison.html",
+    "film.html",
+    "filmheads.html",
     "head.html",
     "sentence.html",
     "404.html",

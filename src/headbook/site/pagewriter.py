@@ -15,8 +15,11 @@ from headbook.pages.parts.page import Page
 from headbook.resources import folder as resource_folder
 from headbook.site import later, markup, publish
 from headbook.site.contents import WITHOUT, with_contents
-from headbook.site.scripttags import scripts_of
-from headbook.site.unquoted import Unquoted
+from headbook.site.scripttags import digest, scripts_of
+from headbook.site.unquoted import unquoted
+
+LIVE = "data-chart="  # the buttons of live charts
+SOURCES = "script-src 'self'"
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,6 @@ class PageWriter:
         """The templates."""
         environment = jinja2.Environment(
             loader=jinja2.FileSystemLoader(resource_folder("templates")),
-            extensions=[Unquoted],
             autoescape=jinja2.select_autoescape(["html"]),
             undefined=jinja2.StrictUndefined,
             finalize=markup.printed,
@@ -56,11 +58,12 @@ class PageWriter:
         for figure in figures_of(page):
             self.live(figure)
         root = publish.root(self.base, page)
-        html = self.drawn(page.template, page=page, root=root)
+        html = _allowing(self.drawn(page.template, page=page, root=root))
         html, parts = later.taken_out(html, root, page.path)
         if parts:
             self.text(later.file_of(page.path), markup.script(later.name_of(page.path), parts))
-        self.text(page.path, html if page.template in WITHOUT else with_contents(html))
+        whole = html if page.template in WITHOUT else with_contents(html)
+        self.text(page.path, unquoted(whole))
 
     def live(self, figure: Figure) -> None:
         """Write the data of a live chart, if there is one."""
@@ -77,6 +80,16 @@ class PageWriter:
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _allowing(html: str) -> str:
+    """A page whose policy lets the script of its live charts run, if it has any.
+
+    The script comes deflated and is put into the page as a text: this one may run, and no other.
+    """
+    if LIVE not in html:
+        return html
+    return html.replace(SOURCES, f"{SOURCES} {digest(charts.runtime())}", 1)
 
 
 def figures_of(value: Any) -> Iterator[Figure]:

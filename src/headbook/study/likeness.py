@@ -9,8 +9,10 @@ import numpy as np
 
 from headbook.config import Config, flag
 from headbook.errors import StudyError
+from headbook.metrics import all_metrics
 from headbook.study.manifest import Manifest
 from headbook.study.summaries.sums import CorpusSums, HeadTable
+from headbook.terms import DIRECTIONS
 
 if TYPE_CHECKING:
     from headbook.study.study import Study
@@ -109,11 +111,24 @@ def _measured(mine: CorpusSums, theirs: CorpusSums) -> Iterator[str]:
     ]
     for name, one, other in every:
         for stack in one.keys() & other.keys():
-            if one[stack].columns != other[stack].columns:
+            if name == "heads" and _named(one[stack]) != _named(other[stack]):
+                yield from _different(f"stack {stack}'s ", *map(_named, (one[stack], other[stack])))
+            elif one[stack].columns != other[stack].columns:
                 yield f"what was measured ({name} of stack {stack}; made by different versions)"
     for stack in mine.random.keys() & theirs.random.keys():
         if not _same_sums(mine.random[stack], theirs.random[stack]):
             yield f"random sequences (their sums in stack {stack}, which only the seed decides)"
+
+
+def _named(table: HeadTable) -> dict[str, str]:
+    """The labels outside Universal Dependencies: a corpus is collected as a whole to have them."""
+    known = {name: metric.labels for name, metric in all_metrics().items() if metric.named}
+    names = [
+        c.label.removesuffix(f":{DIRECTIONS[0]}")
+        for c in table.columns
+        if c.label not in known.get(c.metric, (c.label,)) and not c.label.endswith(DIRECTIONS[1])
+    ]
+    return {"own tags and relations": ", ".join(dict.fromkeys(names)) or "none"}
 
 
 def _grouped(mine: "Study", theirs: "Study") -> Iterator[str]:

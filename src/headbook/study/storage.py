@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,10 +49,8 @@ def save(folder: Path, manifest: Manifest, parts: Parts) -> None:
     (folder / "manifest.json").write_text(manifest.to_json() + "\n", encoding="utf-8")
     packed = Packed()
     layout = json.dumps(pack(parts, "study", packed))
-    # Written by us, so that others may read them: safetensors' own files are private.
-    (folder / ARRAYS).write_bytes(
-        safetensors.numpy.save(packed.arrays, metadata={"layout": layout})
-    )
+    write_arrays(folder / ARRAYS, packed.arrays, layout)
+    shutil.copymode(folder / "manifest.json", folder / ARRAYS)  # else nobody else may read them
     for name, table in packed.tables.items():
         table.to_parquet(folder / f"{name}.parquet", index=False)
 
@@ -73,6 +72,11 @@ def load(folder: Path) -> tuple[Manifest, Parts]:
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         came = (str(error) or type(error).__name__).splitlines()[0]
         raise StudyError(f"{folder}: {came}; expected the files of a study, whole") from error
+
+
+def write_arrays(path: Path, found: dict[str, NDArray[Any]], layout: str) -> None:
+    """Write all arrays, straight to the file: as bytes they would stand in memory twice more."""
+    safetensors.numpy.save_file(found, path, metadata={"layout": layout})
 
 
 def arrays(path: Path) -> dict[str, NDArray[Any]]:

@@ -33,7 +33,7 @@ TYPES = (
 UNIFORM = "uniform attention"
 HELLINGER = "squared Hellinger distance"  # of heads, in the table of pairs
 MOST_ROWS = 2_000_000  # of the table of groups
-UNCOMPRESSED = 250_000  # bytes of most tables as CSV up to which it is not compressed
+UNCOMPRESSED = 100_000  # bytes of most tables as CSV up to which it is not compressed
 MOST_OF = {"tokens": 2_500_000, "nearest": 2_500_000}  # and from which there is Parquet alone
 
 

@@ -69,7 +69,7 @@ def links(weights: Floats, text: StoredText, label: str, *, causal: bool) -> lis
 
     Args:
         weights: of one head, from `word_attention`. *Shape:* ``(word, word)``.
-        label: relation and direction, as in `headbook.attention.relations.LABELS`.
+        label: relation and direction, as in `headbook.terms.Scheme.labels`.
     """
     relation, direction = relation_of(label)
     tokens = np.array(text.words)[~text.sink(causal=causal)]

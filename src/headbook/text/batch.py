@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import half_of
-from headbook.terms import Side
-from headbook.text.texts import Texts
+from headbook.terms import Scheme, Side
+from headbook.text.texts import STANDARD, Texts
 from headbook.text.tokens import Encoded
 
 WINDOW = 1024  # sentences sorted by length at a time; bounds what waits in memory
@@ -54,7 +54,11 @@ class Batch:
 
     @classmethod
     def of(
-        cls, items: Sequence[Encoded], device: torch.device, dtype: torch.dtype = torch.float32
+        cls,
+        items: Sequence[Encoded],
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        scheme: Scheme = STANDARD,
     ) -> "Batch":
         """Pad sentences to one batch, those of one half before those of the other."""
         sides = items[0].tokens
@@ -64,7 +68,7 @@ class Batch:
         return cls(
             items=tuple(items),
             texts={
-                side: Texts.of([item.tokens[side] for item in items], device, dtype)
+                side: Texts.of([item.tokens[side] for item in items], device, dtype, scheme)
                 for side in sides
             },
             index=np.array([item.sentence.index for item in items]),

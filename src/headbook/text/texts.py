@@ -10,13 +10,12 @@ import torch
 from numpy.typing import NDArray
 
 from headbook.inputs import NO_HEAD
-from headbook.terms import RELATIONS, UPOS, known_relation
+from headbook.terms import Scheme
 from headbook.text.tokens import NO_WORD, Tokens
 
 NO_TAG = -1
 NO_RELATION = -1
-RELATION_NUMBERS = {relation: number for number, relation in enumerate(RELATIONS)}
-TAG_NUMBERS = {tag: number for number, tag in enumerate(UPOS)}
+STANDARD = Scheme()
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,15 +28,16 @@ class Texts:
         special, separator, punctuation, initial: as in `headbook.text.tokens.Tokens`.
         word: index of the token's word in its sentence, `NO_WORD` without one.
         share: 1 over the number of tokens of the word; 0 without one.
-        tag: number of the word's part of speech in `UPOS`, `NO_TAG` without one.
+        tag: number of the word's part of speech in the scheme, `NO_TAG` without one.
         head: index of the head of the token's word, `NO_HEAD` without one.
-        relation: number of the word's relation to it in `RELATIONS`, `NO_RELATION` without one or
+        relation: number of the word's relation to it in the scheme, `NO_RELATION` without one or
             where it is none of them.
         rarest: index of the rarest word, `NO_WORD` without one. *Shape:* ``(sentence, 1)``.
         part: the sentence of a passage that the token belongs to, from 0.
         stop: whether the token may end a sentence, as in `headbook.text.tokens.Tokens`.
         joined: whether the text is a passage of several sentences. *Shape:* ``(sentence, 1)``.
         tagged, parsed: whether the text came with tags, with a tree. *Shape:* ``(sentence, 1)``.
+        scheme: what tags and relations are called.
     """
 
     ids: torch.Tensor
@@ -57,6 +57,7 @@ class Texts:
     joined: torch.Tensor
     tagged: torch.Tensor
     parsed: torch.Tensor
+    scheme: Scheme = STANDARD
 
     @cached_property
     def ordinary(self) -> torch.Tensor:
@@ -71,7 +72,7 @@ class Texts:
     @cached_property
     def tags(self) -> torch.Tensor:
         """Part of speech of each token as 0 and 1. *Shape:* ``(sentence, token, tag)``."""
-        numbers = torch.arange(len(UPOS), device=self.tag.device)
+        numbers = torch.arange(len(self.scheme.tags), device=self.tag.device)
         return (self.tag.unsqueeze(-1) == numbers).to(self.share.dtype)
 
     @cached_property
@@ -117,11 +118,19 @@ class Texts:
 
     def repeated(self, times: int) -> "Texts":
         """The same texts several times, one copy of all of them below the other."""
-        return Texts(*(getattr(self, field.name).repeat(times, 1) for field in fields(self)))
+        arrays = {each.name: getattr(self, each.name) for each in fields(self)}
+        del arrays["scheme"]
+        return Texts(
+            **{name: array.repeat(times, 1) for name, array in arrays.items()}, scheme=self.scheme
+        )
 
     @classmethod
     def of(
-        cls, texts: Sequence[Tokens], device: torch.device, dtype: torch.dtype = torch.float32
+        cls,
+        texts: Sequence[Tokens],
+        device: torch.device,
+        dtype: torch.dtype = torch.float32,
+        scheme: Scheme = STANDARD,
     ) -> "Texts":
         """Pad texts to the longest of them; ``dtype`` is that of everything that is counted."""
 
@@ -145,28 +154,29 @@ class Texts:
             share=pad([_shares(t) for t in texts], 0).to(dtype),
             tag=pad(
                 [
-                    _of_word(t, [TAG_NUMBERS.get(w.upos, NO_TAG) for w in t.words], NO_TAG)
+                    _of_word(t, [scheme.tag_number(w.upos, NO_TAG) for w in t.words], NO_TAG)
                     for t in texts
                 ],
                 NO_TAG,
             ),
             head=pad([_of_word(t, [w.head for w in t.words], NO_HEAD) for t in texts], NO_HEAD),
-            relation=pad([_of_word(t, _relations(t), NO_RELATION) for t in texts], NO_RELATION),
+            relation=pad(
+                [_of_word(t, _relations(t, scheme), NO_RELATION) for t in texts], NO_RELATION
+            ),
             rarest=torch.tensor([[t.rarest] for t in texts], device=device),
             part=pad([t.part for t in texts], 0),
             stop=pad([t.stop for t in texts], fill=False),
             joined=flags([len(t.parts) > 1 for t in texts]),
             tagged=flags([any(w.upos for w in t.words) for t in texts]),
             parsed=flags([any(w.relation for w in t.words) for t in texts]),
+            scheme=scheme,
         )
 
 
-def _relations(tokens: Tokens) -> list[int]:
+def _relations(tokens: Tokens, scheme: Scheme) -> list[int]:
     """Each word's relation; only words that have a head have one."""
     return [
-        RELATION_NUMBERS.get(known_relation(word.relation), NO_RELATION)
-        if word.head != NO_HEAD
-        else NO_RELATION
+        scheme.relation_number(word.relation, NO_RELATION) if word.head != NO_HEAD else NO_RELATION
         for word in tokens.words
     ]
 

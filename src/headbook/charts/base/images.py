@@ -20,7 +20,7 @@ LARGE = 4_096  # weights
 
 
 def preview(cells: Map, ink: Ink) -> str:
-    """A map as a ``data:`` address of a PNG, one pixel a weight.
+    """A map as a ``data:`` address, one pixel a weight.
 
     Maps with a side over `PREVIEW` are shrunk by the largest weight of each block, so that no
     strong link is lost.
@@ -127,5 +127,7 @@ def _png(image: Image.Image, direction: int, clear: dict[str, bytes]) -> bytes:
 
 
 def inline(picture: bytes) -> str:
-    """A PNG as its own ``data:`` address."""
-    return "data:image/png;base64," + base64.b64encode(picture).decode("ascii")
+    """A picture as its own ``data:`` address: as WebP, which takes a third less for small ones."""
+    stream = io.BytesIO()
+    Image.open(io.BytesIO(picture)).convert("RGBA").save(stream, format="WebP", lossless=True)
+    return "data:image/webp;base64," + base64.b64encode(stream.getvalue()).decode("ascii")

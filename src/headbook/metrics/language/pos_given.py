@@ -44,6 +44,7 @@ METRIC = AttentionMetric(
     section=Section.LANGUAGE,
     chart=Chart.LABELS,
     labels=UPOS,
+    named=lambda scheme: scheme.tags,
     headline="NOUN",
     views=(View.NOSINK,),
     needs=frozenset({Need.WORDS, Need.TAGS}),

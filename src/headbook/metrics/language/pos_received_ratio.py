@@ -47,6 +47,7 @@ METRIC = AttentionMetric(
     section=Section.LANGUAGE,
     chart=Chart.LABELS,
     labels=UPOS,
+    named=lambda scheme: scheme.tags,
     headline="NOUN",
     needs=frozenset({Need.WORDS, Need.TAGS}),
     measure=measure,

@@ -49,6 +49,7 @@ METRIC = AttentionMetric(
     section=Section.LANGUAGE,
     chart=Chart.LABELS,
     labels=LABELS,
+    named=lambda scheme: scheme.labels,
     headline="obj:to_head",
     views=(View.NOSINK,),
     needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TREE}),

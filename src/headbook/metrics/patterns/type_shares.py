@@ -29,7 +29,7 @@ from headbook.metrics.base import Chart, Example, Finished, SampledMetric, Secti
 from headbook.metrics.examples import identity, previous_token, to_token, uniform
 from headbook.metrics.patterns.block_ratio import by_sentence
 from headbook.metrics.patterns.pattern import LONGEST
-from headbook.terms import CONTENT, FUNCTION, UPOS, View
+from headbook.terms import CONTENT, FUNCTION, View
 
 if TYPE_CHECKING:
     import torch
@@ -188,7 +188,7 @@ def key_classes(scope: "Scope") -> "Floats":
     """The class of each key that counts, as 0 and 1. *Shape:* ``(sentence, key, class)``."""
     keys, kept = scope.frame.keys, scope.kept
     place = kept.cumsum(1)
-    tags = [[tag in group for tag in UPOS] for group in (FUNCTION, CONTENT)]
+    tags = [[tag in group for tag in keys.scheme.tags] for group in (FUNCTION, CONTENT)]
     function, content = (keys.tags @ keys.tags.new_tensor(tag) > 0 for tag in tags)
     first, last = place == 1, place == kept.sum(1, keepdim=True)
     found = np.zeros((*kept.shape, len(KEYS)))

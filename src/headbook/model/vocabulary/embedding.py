@@ -8,6 +8,7 @@ import torch
 from headbook.model.architecture import Architecture
 from headbook.model.capture import forward, tapped
 from headbook.model.model import Model, word_embedding
+from headbook.model.vocabulary.families import Family, family_of
 from headbook.model.vocabulary.vocabulary import Linear, Norm, Vocabulary
 from headbook.terms import Side, State
 from headbook.text.batch import Batch
@@ -54,7 +55,8 @@ def read_embedding(
         if name == stack and state is State.INPUT:
             inside["input"] = vectors
 
-    path = architecture.family.norms.get(side, "") if architecture.family else ""
+    family = family_of(model.config)
+    path = family.norms.get(side, "") if family else ""
     norm = model.body.get_submodule(path) if path else None
     handle = norm and norm.register_forward_pre_hook(lambda _, args: inside.update(sum=args[0]))
     try:
@@ -63,18 +65,18 @@ def read_embedding(
     finally:
         if handle is not None:
             handle.remove()
-    through = _through(model, architecture, words)
+    through = _through(model, family)
     width = words.shape[1] if through is None else len(through.weight)
     if "input" not in inside or inside["input"].shape[-1] != width:
         return Embedding(None, _elsewhere(inside.get("input"), words))
     ids = batch.texts[side].ids
     words = words[: len(model.tokenizer)].to(batch.texts[side].share.dtype)
-    if architecture.family is None:
+    if family is None:
         return Embedding(
             Vocabulary(words, coarse=coarse),
             "where this architecture adds positions is not in the table",
         )
-    scale = _scale(model, architecture.family.scale)
+    scale = _scale(model, family.scale)
     before = inside.get("sum", inside["input"])[0]
     added = before.to(words.dtype) - scale * words[ids[0]]
     if through is None and _only_scaled(before, words[ids[0]]):
@@ -111,9 +113,9 @@ def _scale(model: Model, path: str) -> float:
     return float(found) if path else 1.0
 
 
-def _through(model: Model, architecture: Architecture, words: torch.Tensor) -> Linear | None:
+def _through(model: Model, family: Family | None) -> Linear | None:
     """The map between the embedding block's norm and the first layer, where there is one."""
-    path = architecture.family.through if architecture.family else ""
+    path = family.through if family else ""
     module: Any = dict(model.body.named_modules()).get(path) if path else None
     if module is None:
         return None

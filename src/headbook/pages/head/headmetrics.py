@@ -13,7 +13,7 @@ from headbook.report.findings.finding import metric_link
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import MISSING, is_share, label_name, number, unbroken
 from headbook.study.sentencedata import HeadName
-from headbook.terms import UPOS, View
+from headbook.terms import View
 
 ELSEWHERE = {ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN}  # in tables of tags
 ELSEWHERE |= {ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR}  # in those of relations
@@ -86,7 +86,7 @@ def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:
     """Attention to parts of speech, the largest share first."""
     view = results.stack.default_view
     share, ratio = all_metrics()[ids.POS_RECEIVED], all_metrics()[ids.POS_RECEIVED_RATIO]
-    tags = [tag for tag in UPOS if results.has(share.id, view, tag)]
+    tags = [tag for tag in results.labels(share.id) if results.has(share.id, view, tag)]
     tags = [tag for tag in tags if results.has(ratio.id, view, tag)]
     numbers = {tag: results.heads(share.id, view, tag).at(head.layer, head.head) for tag in tags}
     even = {tag: results.uniform(share.id, view, tag).at(head.layer).value for tag in tags}

@@ -7,7 +7,6 @@ import numpy as np
 
 from headbook.analysis.arithmetic import Floats
 from headbook.analysis.intervals import FEW
-from headbook.attention.relations import LABELS
 from headbook.metrics import ids
 from headbook.pages.parts.measured import Measured, measured
 from headbook.pages.parts.ranked import tests_of
@@ -30,7 +29,7 @@ def found_relations(results: StackResults, head: HeadName) -> tuple[Measured, ..
     sentences elsewhere.
     """
     rows = []
-    for label in LABELS if METRIC in results.by_id else ():
+    for label in results.labels(METRIC):
         accuracy = results.heads(METRIC, VIEW, label).at(head.layer, head.head)
         if accuracy.effective >= FEW:
             even = results.uniform(METRIC, VIEW, label).at(head.layer).value
@@ -81,12 +80,16 @@ def _relation(
 def _offsets(results: StackResults) -> dict[str, tuple[int, float]]:
     """The best fixed offset of each label and what it finds."""
     relation_hits = results.study.corpus_sums.heads[results.stack.name].relation_hits
-    return {} if relation_hits is None else dict(_named(*best_offsets(relation_hits)))
+    if relation_hits is None:
+        return {}
+    return dict(_named(relation_hits.labels, *best_offsets(relation_hits)))
 
 
 def _named(
-    offsets: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]", shares: Floats
+    labels: tuple[str, ...],
+    offsets: "np.ndarray[tuple[int, ...], np.dtype[np.int64]]",
+    shares: Floats,
 ) -> Iterator[tuple[str, tuple[int, float]]]:
-    for label, offset, share in zip(LABELS, offsets, shares, strict=True):
+    for label, offset, share in zip(labels, offsets, shares, strict=True):
         if not np.isnan(share):
             yield label, (int(offset), float(share))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from headbook.analysis.arithmetic import Floats
-from headbook.attention.relations import LABELS
 from headbook.metrics import ids
 from headbook.pages.parts.ranked import METRIC, VIEW, hits_of, points, tests_of
 from headbook.report.numbers.headrelations import HeadRelation, HeadRelations, head_relations
@@ -132,11 +131,13 @@ def _relation(best: HeadRelation, *, beats: bool) -> Fact:
 def _relations(results: StackResults) -> HeadRelations | None:
     """None where the study did not keep what the comparison needs."""
     hits = hits_of(results)
-    return head_relations(*hits, np.stack([*_uniform(results)], -1)) if hits else None
+    if not hits:
+        return None
+    return head_relations(*hits, np.stack([*_uniform(results, hits[0].labels)], -1))
 
 
-def _uniform(results: StackResults) -> Iterator[Floats]:
-    for label in LABELS:
+def _uniform(results: StackResults, labels: tuple[str, ...]) -> Iterator[Floats]:
+    for label in labels:
         if results.has(METRIC, VIEW, label):
             yield results.uniform(METRIC, VIEW, label).value
         else:

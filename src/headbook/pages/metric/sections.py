@@ -60,6 +60,7 @@ def _unit_title(metric: Metric) -> str:
 def head_section(results: StackResults, metric: HeadMetric) -> MetricSection | None:
     """What a metric says of the heads of one stack; None where it has no numbers there."""
     stack = results.stack
+    metric = results.by_id.get(metric.id, metric)
     labels = [x for x in metric.labels if any(results.has(metric.id, v, x) for v in metric.views)]
     if not labels:
         return None

@@ -52,12 +52,16 @@ class Menu:
         first: entries before the analyses; ``last``: those after.
         analyses: entries that open below one.
         foot: what the foot of each page leads to.
+        name: of the entry below which the analyses open.
+        find: whether there is a search.
     """
 
     first: tuple[Entry, ...]
     analyses: tuple[Entry, ...]
     last: tuple[Entry, ...]
     foot: tuple[Entry, ...]
+    name: str = "Analyses"
+    find: bool = True
 
     def entry(self, path: str) -> str:
         """Address of the entry that a page belongs to; empty where there is none."""
@@ -78,4 +82,7 @@ def menu(across: Collection[str], *, sentence_pages: bool) -> Menu:
     def some(entries: Mapping[str, str]) -> Iterator[Entry]:
         return ((path, name) for path, name in entries.items() if path in there)
 
-    return Menu(*(tuple(some(entries)) for entries in (FIRST, ANALYSES, METHODS, FOOT)))
+    first, analyses, last, foot = (
+        tuple(some(entries)) for entries in (FIRST, ANALYSES, METHODS, FOOT)
+    )
+    return Menu(first, analyses, last, foot)

@@ -56,7 +56,7 @@ def hits_of(results: StackResults) -> tuple[RelationHits, NDArray[np.bool_]] | N
     *Shape* of the second: ``(layer, head)``.
     """
     hits = results.study.corpus_sums.heads[results.stack.name].relation_hits
-    there = [x for x in all_metrics()[METRIC].labels if results.has(METRIC, VIEW, x)]
+    there = [x for x in results.labels(METRIC) if results.has(METRIC, VIEW, x)]
     if results.stack.crosses or hits is None or not there:
         return None
     return hits, ~np.isnan(results.heads(METRIC, VIEW, there[0]).value)

@@ -36,7 +36,7 @@ from headbook.report.wording import FEW_WORDS, MISSING, number
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 from headbook.study.sentencedata import HeadName
-from headbook.terms import UPOS, View
+from headbook.terms import View
 
 TWICE = 2.0
 HEADS = ("Tag", "words", "of all words", "head", "ratio to uniform attention", "share")
@@ -155,7 +155,7 @@ def _direction(results: StackResults, direction: Direction) -> DirectionSection:
 
 
 def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> Iterator[Row]:
-    total = sum(n_words(results, direction, tag) for tag in UPOS)
+    total = sum(n_words(results, direction, tag) for tag in results.labels(METRICS[direction][0]))
     for tag in tags:
         count = n_words(results, direction, tag)
         share = number(count / total if total else np.nan, share=True)

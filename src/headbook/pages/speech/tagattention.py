@@ -13,7 +13,7 @@ from headbook.metrics import ids
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.wording import FEW_WORDS, STACKS, VIEWS, head_name
 from headbook.study.sentencedata import HeadName, heads_of
-from headbook.terms import UPOS, Side, View
+from headbook.terms import Side, View
 
 MOST_CELLS, FEWEST_TAGS = 8_000, 4  # of the map of all heads
 VIEW = View.NOSINK  # the sink is no part of speech, and would hide the others
@@ -39,10 +39,11 @@ def side_of(results: StackResults, direction: Direction) -> Side:
 
 def tags_of(results: StackResults, direction: Direction) -> list[str]:
     """The tags of the corpus that have numbers, most frequent first."""
-    words = {tag: n_words(results, direction, tag) for tag in UPOS}
+    tags = results.labels(METRICS[direction][0])
+    words = {tag: n_words(results, direction, tag) for tag in tags}
     there = [
         tag
-        for tag in UPOS
+        for tag in tags
         if words[tag] and all(results.has(name, VIEW, tag) for name in METRICS[direction])
     ]
     return sorted(there, key=lambda tag: -words[tag])

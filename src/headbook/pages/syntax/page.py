@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from headbook.attention.relations import LABELS
 from headbook.charts import Figure
 from headbook.metrics import ids
 from headbook.pages.parts.page import Page, StackSection, gap_text
@@ -130,5 +129,9 @@ def _relations(results: StackResults, tests: RelationTests) -> Relations:
 
 def _left_out(results: StackResults, tests: RelationTests) -> str:
     """Relations that occur, but too seldom."""
-    there = [x for x in LABELS if results.has(ids.RELATION_ACCURACY, VIEW, x)]
+    there = [
+        x
+        for x in results.labels(ids.RELATION_ACCURACY)
+        if results.has(ids.RELATION_ACCURACY, VIEW, x)
+    ]
     return ", ".join(label_name(x) for x in there if x not in tests.labels)

@@ -1,7 +1,7 @@
 """The atlas: every head of a stack as a tile of its mean attention, with its type."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headbook.analysis.arithmetic import Floats
@@ -13,6 +13,7 @@ from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.typeshares import Place
 from headbook.report.wording import counted, head_name, head_page
 from headbook.study.sentencedata import HeadName
+from headbook.terms import Stack
 
 MANY_HEADS = 400  # of all stacks, beyond which the picture is a file and single numbers no links
 MANY = 24  # heads of a layer from which on tiles are small and bear no letters
@@ -126,20 +127,46 @@ def tile_picture(maps: MeanMaps, place: Place) -> str:
 
 def atlas(results: StackResults) -> Atlas:
     """The atlas of one stack."""
-    stack, types, maps = results.stack, head_types(results), results.once(mean_maps)
+    maps = results.once(mean_maps)
+    side = maps.maps.shape[-1]
+    return atlas_of(
+        results.stack, head_types(results), sheet=_sheet(results), side=side, about=maps.about
+    )
+
+
+def atlas_of(
+    stack: Stack,
+    types: Mapping[Place, HeadType | None],
+    *,
+    sheet: str,
+    side: int,
+    about: str,
+    page: Callable[[HeadName], str] = head_page,
+) -> Atlas:
+    """An atlas from its parts.
+
+    Args:
+        sheet: address of the picture of all maps, ``side`` positions each.
+        about: what is drawn.
+        page: address of a head.
+    """
     heads = tuple(range(stack.n_heads))
+
+    def tile(layer: int, number: int) -> Tile:
+        head = HeadName(stack.name, layer, number)
+        return _tile(head, types.get((layer, number)), page(head))
+
     return Atlas(
         stack=stack.name,
-        sheet=_sheet(results),
-        side=maps.maps.shape[-1],
+        sheet=sheet,
+        side=side,
         small=stack.n_heads >= MANY,
         heads=heads,
         rows=tuple(
-            (x, tuple(_tile(HeadName(stack.name, x, y), types.get((x, y))) for y in heads))
-            for x in stack.attention_layers
+            (layer, tuple(tile(layer, head) for head in heads)) for layer in stack.attention_layers
         ),
         legend=tuple(_legend(types)),
-        about=maps.about,
+        about=about,
     )
 
 
@@ -166,24 +193,22 @@ def sheet(results: StackResults) -> bytes:
     return images.sprite(ink_steps(cells), ink())
 
 
-def _tile(head: HeadName, found: HeadType | None) -> Tile:
+def _tile(head: HeadName, found: HeadType | None, href: str) -> Tile:
     name = head_name(head)
     if found is None:
-        return Tile(name, head_page(head), name, "", "")
-    kinds = kinds_of(found)
-    return Tile(
-        name=name,
-        href=head_page(head),
-        label=f"{name}, {found.name}",
-        letters="".join(kind.letter for kind in kinds),
-        style=style_of(found),
-    )
+        return Tile(name, href, name, "", "")
+    return Tile(name, href, f"{name}, {found.name}", letters_of(found), style_of(found))
 
 
 def kinds_of(found: HeadType) -> tuple[Kind, ...]:
     """The one or two kinds of a type, each once."""
     kinds = (KINDS[OF_SHARE.get(part, part)] for part in found.parts)
     return tuple(dict.fromkeys(kinds))
+
+
+def letters_of(found: HeadType) -> str:
+    """The letters of a type, one or two."""
+    return "".join(kind.letter for kind in kinds_of(found))
 
 
 def style_of(found: HeadType) -> str:

@@ -15,6 +15,7 @@ import torch
 
 from headbook.analysis.arithmetic import Floats
 from headbook.model import hook
+from headbook.model.architecture import Architecture
 from headbook.model.capture import inputs
 from headbook.model.intervention import Intervened
 from headbook.model.vocabulary.judges import Words
@@ -42,11 +43,23 @@ def has_direct(heads: Intervened) -> bool:
         if type(module).__name__ in LINEAR | TABLE
         for parameter in module.parameters(recurse=False)
     }
-    return bool(heads.architecture.projections) and all(
+    return _residual_path(heads.architecture) and all(
         id(parameter) in known or parameter.ndim < 2
         for layer in layers
         for parameter in layer.parameters()
     )
+
+
+def _residual_path(architecture: Architecture) -> bool:
+    """Whether what each head gives is added to what goes on from layer to layer, and to that."""
+    ends = architecture.ends
+    for call in architecture.calls:
+        site = ends.sites.get((call.stack, call.layer))
+        if site is None or (call.stack, call.layer) not in ends.projections:
+            return False
+        if site.closed is None or (site.residual and not architecture.stacks[call.stack].crosses):
+            return False
+    return True
 
 
 def direct_effects(
@@ -95,7 +108,7 @@ def direct_tokens(ablator: Ablator, batch: Batch, replacement: Replacement, mean
 @contextmanager
 def _held(heads: Intervened) -> Iterator[None]:
     """Hold what blocks give and what norms divide by."""
-    ends = {id(projection.module) for projection in heads.architecture.projections.values()}
+    ends = {id(projection.module) for projection in heads.architecture.ends.projections.values()}
     with ExitStack() as hooks:
         for layer in {
             id(m): m for each in heads.architecture.layers.values() for m in each

@@ -10,10 +10,8 @@ from headbook.attention.flow import blocks, split
 from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
 from headbook.model.capture import forward, tapped
-from headbook.model.chains import first
-from headbook.model.families import Site
 from headbook.model.model import Model
-from headbook.model.projection import Projection
+from headbook.model.search.record import first_states
 from headbook.model.vocabulary.embedding import Embedding
 from headbook.model.vocabulary.lens import Lens, NoLens
 from headbook.passes.checks.mapcheck import (
@@ -81,11 +79,8 @@ class _Record:
     """What the modules around each attention block took and gave in one pass."""
 
     def __init__(self, architecture: Architecture) -> None:
-        self.sites: Mapping[str, Site] = {}
-        if architecture.family and architecture.layers:
-            self.sites = {
-                s: site for s, site in architecture.family.sites.items() if s in architecture.stacks
-            }
+        self.sites = architecture.ends.sites
+        self.projections = architecture.ends.projections
         self._layers = architecture.layers
         self._calls: dict[torch.nn.Module, list[tuple[torch.Tensor, torch.Tensor]]]
         self._calls = defaultdict(list)
@@ -102,65 +97,81 @@ class _Record:
         earlier = layers[:layer].count(layers[layer])
         return self._calls[layers[layer].get_submodule(path)][earlier]
 
+    def projected(self, place: tuple[str, int]) -> torch.Tensor:
+        """What the output projection gave."""
+        module = self.projections[place].module
+        places = [p for p, each in self.projections.items() if each.module is module]
+        return self._calls[module][places.index(place)][1]
+
+    def residual(self, stack: str, layer: int) -> torch.Tensor:
+        """What the block's output is added to."""
+        site = self.sites[stack, layer]
+        return self.of(stack, layer, site.residual)[int(bool(site.residual) and not site.enters)]
+
+    def mid(self, stack: str, layer: int) -> torch.Tensor:
+        """The state after attention, as the sum that it is."""
+        site, residual = self.sites[stack, layer], self.residual(stack, layer)
+        block = self.of(stack, layer, site.block)[1]
+        return residual + site.scale * block.reshape(residual.shape)
+
     def __enter__(self) -> "_Record":
         modules = {
-            module.get_submodule(path)
-            for stack, site in self.sites.items()
-            for module in self.layers(stack)
-            for path in ("", site.projection, site.block, site.residual, site.after, site.parallel)
+            self.layers(stack)[layer].get_submodule(path)
+            for (stack, layer), site in self.sites.items()
+            for path in ("", site.block, site.residual, site.after, site.parallel)
             if path is not None
-        }
+        } | {projection.module for projection in self.projections.values()}
         self._handles = [m.register_forward_hook(self._keep, with_kwargs=True) for m in modules]
         return self
 
     def _keep(self, module: torch.nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-        taken = args[0] if args else kwargs.get("hidden_states")
-        self._calls[module].append((taken, first(output)))
+        taken, given = first_states((args, kwargs)), first_states(output)
+        assert taken is not None
+        assert given is not None
+        # Some models add to them in place.
+        self._calls[module].append((taken.clone(), given.clone()))
 
     def __exit__(self, *_: object) -> None:
         for handle in self._handles:
             handle.remove()
 
 
+def _by_stack(errors: Mapping[str, list[float]], name: str) -> Found:
+    for stack, error in errors.items():
+        yield name, stack, largest(error)
+
+
 def _blocks(record: _Record, attention: Mapping[Call, hook.Attention]) -> Found:
     """Heads' outputs, each through its own slice of W_O, add up to the projection's output."""
-    for stack, site in record.sites.items():
-        errors = []
-        for layer, module in enumerate(record.layers(stack)):
-            call = attention.get(Call(stack, layer))
-            if call is None or call.output is None:
-                continue
-            projection: Any = module.get_submodule(site.projection)
-            block = record.of(stack, layer, site.projection)[1]
-            slices = Projection(projection).slices(call.output.shape[-1])
-            heads = call.output.unbind(2)
-            total = sum(o @ w.T for o, w in zip(heads, slices, strict=True))
-            bias = 0 if projection.bias is None else projection.bias
-            errors.append(relative(total + bias, block))
-        if errors:
-            yield "head outputs + bias = attention block output", stack, largest(errors)
+    errors: dict[str, list[float]] = defaultdict(list)
+    for (stack, layer), projection in record.projections.items():
+        output = attention[Call(stack, layer)].output
+        assert output is not None
+        slices = projection.slices(output.shape[-1])
+        total = sum(o @ w.T for o, w in zip(output.unbind(2), slices, strict=True))
+        bias = 0 if projection.module.bias is None else projection.module.bias
+        block = record.projected((stack, layer))
+        errors[stack].append(relative((total + bias).reshape(block.shape), block))
+    yield from _by_stack(errors, "head outputs + bias = attention block output")
 
 
 def _mids(record: _Record) -> Found:
     """Block output plus residual, put through the model's own next step."""
-    for stack, site in record.sites.items():
-        errors = []
-        for layer, module in enumerate(record.layers(stack)):
-            entered, left = record.of(stack, layer, "")
-            residual = record.of(stack, layer, site.residual)[1] if site.residual else entered
-            mid = residual + record.of(stack, layer, site.block or site.projection)[1]
-            if site.after is None:
-                errors.append(relative(mid + record.of(stack, layer, site.parallel)[1], left))
-                continue
-            read, given = record.of(stack, layer, site.after)
-            with torch.inference_mode():
-                step = module.get_submodule(site.after)(mid.reshape(read.shape))
-            errors.append(relative(step, given))
-        yield (
-            "mid state through the model's own next step = its next state",
-            stack,
-            largest(errors),
-        )
+    errors: dict[str, list[float]] = defaultdict(list)
+    for (stack, layer), site in record.sites.items():
+        mid = record.mid(stack, layer)
+        if site.after is None:
+            left = record.of(stack, layer, "")[1]
+            beside = record.of(stack, layer, site.parallel)[1] if site.parallel else 0
+            errors[stack].append(relative(mid + beside, left))
+            continue
+        read, given = record.of(stack, layer, site.after)
+        after = record.layers(stack)[layer].get_submodule(site.after)
+        with torch.inference_mode():
+            step = first_states(after(mid.reshape(read.shape).to(read.dtype)))
+        assert step is not None
+        errors[stack].append(relative(step, given))
+    yield from _by_stack(errors, "mid state through the model's own next step = its next state")
 
 
 def _parts(
@@ -169,15 +180,13 @@ def _parts(
     """What tokens bring and what they keep add up to the state after attention, norm included."""
     errors: dict[str, list[float]] = defaultdict(list)
     for (stack, layer), block in blocks(architecture).items():
-        site, call = record.sites[stack], attention[Call(stack, layer)]
-        residual = record.of(stack, layer, site.residual)[int(bool(site.residual))]
-        state = residual + record.of(stack, layer, site.block or site.projection)[1]
+        site, call = record.sites[stack, layer], attention[Call(stack, layer)]
+        state = record.mid(stack, layer)
         if site.closed and site.after is not None:
-            state = record.of(stack, layer, site.after)[1]
-        parts = split(call, residual, block)
+            state = record.of(stack, layer, site.after)[1].reshape(state.shape)
+        parts = split(call, record.residual(stack, layer), block)
         errors[stack].append(relative(parts.mixed + parts.kept + parts.bias, state))
-    for stack, error in errors.items():
-        yield PARTS, stack, largest(error)
+    yield from _by_stack(errors, PARTS)
 
 
 def _starts(

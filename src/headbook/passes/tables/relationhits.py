@@ -6,9 +6,9 @@ import numpy as np
 
 from headbook.analysis.accumulators import Reservoir
 from headbook.attention.layerattention import LayerAttention
-from headbook.attention.relations import LABELS, OFFSETS, asked, hits, offsets
+from headbook.attention.relations import OFFSETS, asked, hits, offsets
 from headbook.study.summaries.sums import RelationHits
-from headbook.terms import Stack
+from headbook.terms import RELATIONS, Stack
 from headbook.text.batch import Batch
 
 MOST = 1000  # sentences kept
@@ -20,10 +20,12 @@ class RelationHitsTable:
 
     def __init__(self, stack: Stack, batch: Batch) -> None:
         self._batch = batch
-        cells = (stack.n_layers, stack.n_heads, len(LABELS))
+        self._scheme = batch.texts[stack.queries].scheme
+        n_labels = len(self._scheme.labels)
+        cells = (stack.n_layers, stack.n_heads, n_labels)
         self._size = max(2, min(MOST, ROOM // (2 * int(np.prod(cells)))))
         self._hits = np.zeros((len(batch.items), *cells), np.uint16)
-        self._asked = np.zeros((len(batch.items), len(LABELS), 1 + len(OFFSETS)), np.uint16)
+        self._asked = np.zeros((len(batch.items), n_labels, 1 + len(OFFSETS)), np.uint16)
         self._filled = False
 
     def add(self, layers: Mapping[int, slice], view: LayerAttention) -> None:
@@ -34,7 +36,7 @@ class RelationHitsTable:
         """
         given = view.scope.once(asked).given
         found = view.once(hits).cpu().numpy()
-        every = np.zeros((*found.shape[:2], len(LABELS)), self._hits.dtype)
+        every = np.zeros((*found.shape[:2], self._hits.shape[-1]), self._hits.dtype)
         every[..., given] = found.round()
         for layer, heads in layers.items():
             self._hits[:, layer, : heads.stop - heads.start] = every[:, heads]
@@ -49,4 +51,5 @@ class RelationHitsTable:
         return RelationHits(
             Reservoir.of(self._size, batch.content_hash, batch.index, self._hits),
             Reservoir.of(self._size, batch.content_hash, batch.index, self._asked),
+            self._scheme.relations[len(RELATIONS) :],
         )

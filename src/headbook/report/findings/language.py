@@ -23,7 +23,7 @@ from headbook.report.numbers.claims import point_estimate
 from headbook.report.numbers.relationnames import TAGS
 from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.wording import FEW_WORDS, interval, number
-from headbook.terms import UPOS, View
+from headbook.terms import View
 
 CLASS_NAMES = {**TAGS, "PUNCT": "punctuation"}
 SENTENCES = 10  # with a part of speech, in each half: fewer make no finding
@@ -42,7 +42,10 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
             (
                 head_link(best.head),
                 " attends most to ",
-                metric_link(ids.POS_RECEIVED, f"{CLASS_NAMES[tag]} ({tag})"),
+                metric_link(
+                    ids.POS_RECEIVED,
+                    f"{CLASS_NAMES[tag]} ({tag})" if tag in CLASS_NAMES else f"words tagged {tag}",
+                ),
                 f": {stated(share, ids.POS_RECEIVED)} of its attention, "
                 f"{number(best.value.value)} times "
                 f"{interval(best.value.low, best.value.high)} uniform attention.",
@@ -54,7 +57,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
 def _favourite(results: StackResults, name: str, view: View) -> str:
     """The tag with the highest value of any head on the first half; empty without any."""
     top: dict[str, float] = {}
-    for tag in UPOS:
+    for tag in results.labels(name):
         if results.has(name, view, tag):
             first = results.half(CHOICE, name, view, tag)
             enough = (first.events >= FEW_WORDS) & (first.sentences >= SENTENCES)

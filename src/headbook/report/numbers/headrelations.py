@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import CHOICE, REPORT
 from headbook.analysis.arithmetic import Floats, Ints, divide
 from headbook.analysis.intervals import FEW
-from headbook.attention.relations import LABELS, OFFSETS
+from headbook.attention.relations import OFFSETS
 from headbook.report.numbers.inference import best_places, effective_sentences, reported
 from headbook.report.numbers.results import Estimate, Estimates
 from headbook.study.summaries.sums import RelationHits
@@ -24,7 +24,7 @@ class HeadRelation(NamedTuple):
     """What one head finds best.
 
     Attributes:
-        label: relation and direction, one of `headbook.attention.relations.LABELS`.
+        label: relation and direction, one of `headbook.terms.Scheme.labels`.
         offset: the best fixed offset for it, in words from who looks.
         accuracy: share of the words that the head finds.
         at_offset: share of the same words that the offset finds.
@@ -43,12 +43,14 @@ class HeadRelations:
     """What every head of a stack finds best; numbers of the reporting half.
 
     Attributes:
-        label: places in `headbook.attention.relations.LABELS`. *Shape:* ``(layer, head)``.
+        labels: relation and direction of each place.
+        label: places in them. *Shape:* ``(layer, head)``.
         offset: the best fixed offset of every label. *Shape:* ``(label,)``.
         present: which heads there are. *Shape:* ``(layer, head)``.
         accuracy, at_offset, margin: see `HeadRelation`. *Shape:* ``(layer, head)``.
     """
 
+    labels: tuple[str, ...]
     label: Ints
     offset: Ints
     present: NDArray[np.bool_]
@@ -64,7 +66,7 @@ class HeadRelations:
         numbers = (
             estimates.at(layer, head) for estimates in (self.accuracy, self.at_offset, self.margin)
         )
-        return HeadRelation(LABELS[label], int(self.offset[label]), *numbers)
+        return HeadRelation(self.labels[label], int(self.offset[label]), *numbers)
 
 
 def head_relations(
@@ -95,6 +97,7 @@ def head_relations(
     by_offset = np.take_along_axis(asked[report], 1 + place[None, :, None], 2)[..., 0][:, label]
     below = words[report][:, label]
     return HeadRelations(
+        found.labels,
         label,
         np.array(OFFSETS)[place],
         present,

@@ -27,7 +27,7 @@ from headbook.analysis.accumulators import CHOICE, REPORT, Ratios
 from headbook.analysis.arithmetic import Floats, Ints, divide
 from headbook.analysis.flips import LEVEL, family_wise
 from headbook.analysis.intervals import FEW
-from headbook.attention.relations import LABELS, OFFSETS
+from headbook.attention.relations import OFFSETS
 from headbook.report.numbers.results import Estimates
 from headbook.study.summaries.sums import RelationHits
 
@@ -51,7 +51,7 @@ class RelationTests:
     """Labels with enough words, each with its best head and its best fixed offset.
 
     Attributes:
-        labels: relation and direction, as in `headbook.attention.relations.LABELS`.
+        labels: relation and direction, as in `headbook.terms.Scheme.labels`.
         head: layer and number of the best head. *Shape:* ``(label, 2)``.
         offset: the best offset, in words from who looks. *Shape:* ``(label,)``.
         accuracy: share of the words that the head finds; ``events`` are the words asked for.
@@ -121,7 +121,7 @@ def relation_tests(found: RelationHits, present: NDArray[np.bool_]) -> RelationT
     every = np.where(margin.sentences >= 2, every, np.nan)
     of_layers = np.take_along_axis(ahead, choice.layer_head[None, :, None], 2)[:, :, 0]
     return RelationTests(
-        labels=tuple(LABELS[label] for label in choice.labels),
+        labels=tuple(found.labels[label] for label in choice.labels),
         head=choice.head,
         offset=np.array(OFFSETS)[choice.offset],
         accuracy=reported(hits[:, *best], words, (0.0, 1.0)),
@@ -170,7 +170,7 @@ def effective_sentences(words: NDArray[np.generic]) -> Floats:
 def best_offsets(found: RelationHits) -> tuple[Ints, Floats]:
     """The offset that finds most words of each label, and the share that it finds.
 
-    Over all sentences, labels as in `headbook.attention.relations.LABELS`.
+    Over all sentences, labels as in `headbook.terms.Scheme.labels`.
 
     Returns:
         Offsets in words from who looks, and shares, NaN without words. *Shape:* ``(label,)`` both.

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from headbook.attention.relations import LABELS
 from headbook.metrics import all_metrics
 from headbook.report.numbers.inference import best_offsets
 from headbook.report.numbers.results import NO_ESTIMATE, Estimate, Estimates, StackResults
@@ -185,7 +184,7 @@ class AtOffset(OfColumn):
         if sums.relation_hits is None:
             return NO_ESTIMATE
         _, shares = best_offsets(sums.relation_hits)
-        share = float(shares[LABELS.index(self.column.label)])
+        share = float(shares[sums.relation_hits.labels.index(self.column.label)])
         return Estimate(share, math.nan, math.nan, len(sums.relation_hits.asked.index), math.nan)
 
 

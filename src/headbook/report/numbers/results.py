@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -110,7 +110,16 @@ class StackResults(Memo):
         """The same by their ids."""
         there = {column.metric for column in self._columns}
         known = all_metrics().values()
-        return {m.id: m for m in known if isinstance(m, HeadMetric) and m.id in there}
+        found = [m for m in known if isinstance(m, HeadMetric) and m.id in there]
+        return {m.id: replace(m, labels=self._labels(m)) if m.named else m for m in found}
+
+    def labels(self, metric: str) -> tuple[str, ...]:
+        """The labels of a head metric, those of the corpus included; none where it is not there."""
+        return self.by_id[metric].labels if metric in self.by_id else ()
+
+    def _labels(self, metric: HeadMetric) -> tuple[str, ...]:
+        """Those that have columns, in their order."""
+        return tuple(dict.fromkeys(c.label for c in self._columns if c.metric == metric.id))
 
     def view(self, metric: HeadMetric, label: str | None = None) -> View:
         """The view that pages show first: the stack's own, where the metric has it.

@@ -5,7 +5,6 @@ it and the site's own scripts run by their hashes, and nothing else.
 """
 
 import base64
-import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -19,16 +18,18 @@ from headbook.site.bundle.solid import Block, blocks
 from headbook.site.export import walk
 from headbook.site.letters import letters
 from headbook.site.markup import values
+from headbook.site.scripttags import digest
 from headbook.site.stylesheet import bare
 
 MARK = '<meta name="generator" content="Headbook, one file">'
 # What a folder needs and one file does not: what servers read, and what stands in its own head.
 USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
 USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
+RUNTIME = "assets/vega.js"  # a script that waits in the folder as a text of its own
 HEAD = 1000  # bytes in which the mark stands
 LINKS = re.compile(r'(<a [^>]*?href="?)(?!["#]|[a-z]+:)')
 PICTURES = re.compile(r'<img [^>]*?src="?(?!"?data:)[^>]*>')  # files, which its body does not reach
-DRAWN = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="(?:\.\./)*([^"]+)"', re.DOTALL)
+DRAWN = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="?(?:\.\./)*([^"\s>]+)', re.DOTALL)
 LEFT = "Left out of this one file, since the same rows are in it as CSV or Parquet: {}."
 
 
@@ -69,7 +70,7 @@ def document(site: Path) -> Iterator[str]:
 
 
 def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
-    """What the file holds, by its address in the folder: data files as values, PDF uncompressed."""
+    """What the file holds, by its address in the folder, unpacked: data files as their values."""
     unwanted = USELESS.union(_redundant(site), _drawn(site))
     for file in walk(site):
         name = file.relative_to(site).as_posix()
@@ -80,6 +81,8 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
             content = plain(content)
         if name.startswith("data/") and name.endswith(".js"):
             content = values(content.decode())
+        if name == RUNTIME:
+            content = json.loads(values(content.decode()))[1].encode()
         yield name, content
 
 
@@ -111,17 +114,12 @@ def _element(block: Block) -> str:
 
 
 def _policy(scripts: list[str], style: str) -> str:
-    sources = " ".join(sorted({_hash(script) for script in scripts}))
+    sources = " ".join(sorted({digest(script) for script in scripts}))
     content = (
-        f"default-src 'none'; script-src {sources}; style-src {_hash(style)}; img-src data:; "
+        f"default-src 'none'; script-src {sources}; style-src {digest(style)}; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     return f'<meta http-equiv="Content-Security-Policy" content="{content}">'
-
-
-def _hash(text: str) -> str:
-    digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-    return f"'sha256-{digest}'"
 
 
 def _kept(index: str) -> Iterator[str]:

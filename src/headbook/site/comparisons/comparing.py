@@ -9,22 +9,35 @@ from typing import Any
 
 from headbook import charts
 from headbook.comparison.comparison import Comparison
+from headbook.comparison.listed import ListedSentence, listed_sentences
+from headbook.comparison.pairs import PairedStack, paired_stacks
 from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
 from headbook.listing import Kind, Listing
-from headbook.pages.comparison.page import comparison_page
+from headbook.pages.comparing.page import comparing_page
+from headbook.pages.comparison.page import ComparisonPage, comparison_page
+from headbook.pages.headpair.page import headpair_pages
+from headbook.pages.matched.page import matched_page
+from headbook.pages.metricpair.page import metric_pair_pages
 from headbook.pages.missing.page import missing_page
+from headbook.pages.parts.both import both_stacks
 from headbook.pages.parts.menu import Entry
 from headbook.pages.parts.page import Page
+from headbook.pages.sentencepair.page import sentencepair_pages
+from headbook.pages.sentencepairs.page import sentencepairs_page
 from headbook.progress import Progress, Silent
 from headbook.site import export, publish
 from headbook.site.assets import write_assets, write_runtime
 from headbook.site.comparisons.frame import DATA, data_page, facts, page_writer, write_tables
 from headbook.site.export import METRIC, PLACE, Table
+from headbook.site.markup import script
 from headbook.site.pagewriter import PageWriter, figures_of
 from headbook.site.site import Summary
 
 MENU: tuple[Entry, ...] = (("index.html", "Overview"), DATA)
+SENTENCES: Entry = ("sentences/index.html", "Sentences")
+MATCHED: Entry = ("matched.html", "Matched heads")
+METHODS: Entry = ("comparing.html", "Methods")
 DIFFERENCES = Table(
     "What every number of every head is in both models, and how they differ: pairs of the same "
     "sentences, the second model minus the first.",
@@ -107,13 +120,16 @@ class _Writer:
         """Write every file; returns the number of pages."""
         studies = self.comparison.sides.a, self.comparison.sides.b
         stacks = [stack for study in studies for stack in study.manifest.stacks]
-        write_assets(self.folder, max(n for s in stacks for n in (s.n_layers, s.n_heads)))
+        most = max(n for s in stacks for n in (s.n_layers, s.n_heads))
+        write_assets(self.folder, most, "comparison")
         write_runtime(self.folder)
         (self.folder / "data" / "charts").mkdir(parents=True)
         (self.folder / "figures").mkdir()
         self._write_manifest()
         paths, figures = [], 0
+        self.progress.stage("pages", self._expected)
         for page in self._pages():
+            self.progress.advance(1, 0)
             for figure in figures_of(page):
                 export.write_figure(figure, self.folder / "figures", columns=False)
                 figures += 1
@@ -128,15 +144,72 @@ class _Writer:
         return len(paths)
 
     def _pages(self) -> Iterator[Page]:
-        yield comparison_page(self.comparison)
+        for page in self._across:
+            if isinstance(page, ComparisonPage):
+                for path, picture in page.pictures:
+                    (self.folder / path).write_bytes(picture)
+            yield page
         yield missing_page()
+        sides, listed = self.comparison.sides, self._listed
+        cited = frozenset(each.a.index for each in listed)
+        for paired in self._paired:
+            for page, maps in headpair_pages(paired, cited):
+                self._write_script(page.data, maps)
+                yield page
+        if listed:
+            yield sentencepairs_page(listed, sides.sentences)
+        for each, paths in sentencepair_pages(sides, self._paired, listed):
+            self._write_script(each.data, paths)
+            yield each
+
+    def _write_script(self, path: str, value: Any) -> None:
+        """What the scripts of a page read, where there is something."""
+        if value:
+            self._page_writer.text(path, script(Path(path).stem, value))
+
+    @cached_property
+    def _paired(self) -> tuple[PairedStack, ...]:
+        return paired_stacks(self.comparison)
+
+    @cached_property
+    def _listed(self) -> tuple[ListedSentence, ...]:
+        return listed_sentences(self.comparison.sides, self._paired)
+
+    @property
+    def _expected(self) -> int:
+        """How many pages there will be but the last, for the progress bar."""
+        alone = len(self._across) + 1  # and the one for wrong addresses
+        heads = sum(len(paired.pairs) for paired in self._paired)
+        return alone + heads + len(self._listed) + bool(self._listed)
+
+    @cached_property
+    def _across(self) -> list[Page]:
+        """Pages over all heads: the overview, each metric, matching, and methods."""
+        stacks = both_stacks(self.comparison)
+        metrics = [*metric_pair_pages(stacks)]
+        matched = matched_page(stacks, self.comparison.sides.apart)
+        overview = comparison_page(self.comparison, stacks, metrics, matched)
+        pages = (overview, *metrics, matched, comparing_page(self.comparison))
+        return [page for page in pages if page is not None]
+
+    def _menu(self) -> tuple[Entry, ...]:
+        there = {page.path for page in self._across}
+        there |= {SENTENCES[0]} if self._listed else set()
+        return (*MENU, *(entry for entry in (SENTENCES, MATCHED, METHODS) if entry[0] in there))
+
+    def _metrics(self) -> tuple[Entry, ...]:
+        pages = (page for page in self._across if page.path.startswith("metrics/"))
+        return tuple((page.path, page.title) for page in pages)
 
     @cached_property
     def _page_writer(self) -> PageWriter:
         sides = self.comparison.sides
         title = f"{sides.names[0]} and {sides.names[1]}"
         manifest = sides.a.manifest
-        return page_writer(self.folder, self.base, facts(title, title, manifest), manifest, MENU)
+        return page_writer(
+            self.folder, self.base, facts(title, title, manifest), manifest, self._menu(),
+            measures=self._metrics(),
+        )  # fmt: skip
 
     def _write_tables(self) -> list[Any]:
         tables = {
@@ -149,7 +222,11 @@ class _Writer:
     def _write_manifest(self) -> None:
         sides = self.comparison.sides
         manifests = [json.loads(study.manifest.to_json()) for study in (sides.a, sides.b)]
-        table = {"models": dict(zip("ab", manifests, strict=True)), "names": sides.names}
+        table = {
+            "headbook": sides.a.manifest.headbook,
+            "models": dict(zip("ab", manifests, strict=True)),
+            "names": sides.names,
+        }
         text = json.dumps(table, sort_keys=True, indent=1)
         file = self.folder / "data" / "manifest.json"
         file.write_text(text + "\n", encoding="utf-8", newline="\n")

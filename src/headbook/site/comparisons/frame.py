@@ -18,19 +18,33 @@ DATA: Entry = ("data.html", "Data")
 
 
 def page_writer(
-    folder: Path, base: str, facts: SiteFacts, manifest: Manifest, entries: Sequence[Entry]
+    folder: Path,
+    base: str,
+    facts: SiteFacts,
+    manifest: Manifest,
+    entries: Sequence[Entry],
+    *,
+    measures: Sequence[Entry] = (),
 ) -> PageWriter:
     """What writes the pages of a site.
 
     Args:
         manifest: of the first study.
         entries: addresses and names of the pages that the menu leads to.
+        measures: the same of those that open below one entry.
     """
     frame: dict[str, Any] = {
         "site": facts,
         "manifest": manifest,
         "across": frozenset(),
-        "menu": Menu(tuple(entries), (), (), (DATA,)),
+        "menu": Menu(
+            first=tuple(entry for entry in entries if entry != DATA),
+            analyses=tuple(measures),
+            last=(DATA,),
+            foot=(DATA,),
+            name="Measures",
+            find=False,
+        ),
         "base": base,
         "preview": "",
     }

@@ -19,7 +19,7 @@ from headbook.study.summaries.positions import PositionSums
 from headbook.study.summaries.removals import Removals
 from headbook.study.summaries.shapes import GeometrySums
 from headbook.study.summaries.typesums import TypeSums
-from headbook.terms import View
+from headbook.terms import RELATIONS, Scheme, View
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +60,24 @@ class RelationHits:
         hits: words found. *Shape* of the payload: ``(kept, layer, head, label)``.
         asked: words asked for, and those at each fixed offset. *Shape* of the payload:
             ``(kept, label, 1 + offset)``.
+        own: the corpus's own relations, which come after those of Universal Dependencies.
     """
 
     hits: Reservoir
     asked: Reservoir
+    own: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Relation and direction of each label."""
+        return Scheme(relations=(*RELATIONS, *self.own)).labels
 
     def __add__(self, other: "RelationHits") -> "RelationHits":
-        return RelationHits(self.hits + other.hits, self.asked + other.asked)
+        return RelationHits(self.hits + other.hits, self.asked + other.asked, self.own)
 
     def shifted(self, by: int) -> "RelationHits":
         """The same for sentences that come ``by`` places later."""
-        return RelationHits(self.hits.shifted(by), self.asked.shifted(by))
+        return RelationHits(self.hits.shifted(by), self.asked.shifted(by), self.own)
 
 
 @dataclass(frozen=True, eq=False)

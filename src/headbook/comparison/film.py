@@ -1,0 +1,265 @@
+"""The film of a training: checkpoints of one model in order, and when what of its heads changed.
+
+Studies are looked at one after the other, and each is reduced to a frame before the next is made.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from headbook.analysis.arithmetic import Floats, Ints
+from headbook.analysis.steps import HalfRise, half_rises, leaders, shares
+from headbook.comparison.frames import Frame, FrameValues, Sums, check_alike, frame
+from headbook.comparison.headlines import FilmColumn
+from headbook.errors import StudyError
+from headbook.report.numbers.results import NO_ESTIMATE, Estimate
+from headbook.report.numbers.typeshares import Place
+from headbook.study.study import Study
+from headbook.terms import Stack
+
+NUMBER = re.compile(r"\d+")
+FILM = (
+    "step", "checkpoint", "stack", "layer", "head", "metric", "view", "label", "value", "low",
+    "high",
+)  # fmt: skip
+HALF_RISE = (
+    "stack", "layer", "head", "metric", "view", "label", "first", "last", "change", "low", "high",
+    "step", "step_low", "step_high", "clusters",
+)  # fmt: skip
+TYPES = ("step", "checkpoint", "stack", "layer", "head", "family", "type")
+
+
+class Shot(NamedTuple):
+    """A checkpoint that is yet to be looked at.
+
+    Attributes:
+        name: its revision, or folder.
+        study: reads its study, or makes it.
+    """
+
+    name: str
+    study: Callable[[], Study]
+
+
+class Leader(NamedTuple):
+    """The head that does something most at one step.
+
+    Attributes:
+        place: layer and head, chosen on one half of the sentences; None where nothing is known.
+        value: on the other half.
+        uniform: what uniform attention would give.
+    """
+
+    place: Place | None
+    value: Estimate
+    uniform: float
+
+
+@dataclass(frozen=True, eq=False)
+class Film:
+    """Checkpoints in the order of their steps.
+
+    Attributes:
+        frames: the checkpoints.
+        steps: of each, ascending. *Shape:* ``(step,)``.
+        named: whether steps are numbers of the checkpoints' names; else they are counted.
+    """
+
+    frames: tuple[Frame, ...]
+    steps: Ints
+    named: bool
+
+    @property
+    def stacks(self) -> tuple[Stack, ...]:
+        """Kinds of attention."""
+        return self.frames[0].manifest.stacks
+
+    def columns(self, stack: str) -> tuple[FilmColumn, ...]:
+        """The headlines that all checkpoints have."""
+        first, *others = (each.stacks[stack].numbers for each in self.frames)
+        return tuple(column for column in first if all(column in other for other in others))
+
+    def numbers(self, stack: str, column: FilmColumn) -> list[FrameValues]:
+        """One number of all heads, by step."""
+        return [each.stacks[stack].numbers[column] for each in self.frames]
+
+    def values(self, stack: str, column: FilmColumn) -> Floats:
+        """The same, values alone. *Shape:* ``(step, layer, head)``."""
+        return np.stack([each.heads.value for each in self.numbers(stack, column)])
+
+    @cached_property
+    def half_rises(self) -> Mapping[tuple[str, FilmColumn], HalfRise]:
+        """By stack and headline, when each head's number changed: places among the steps.
+
+        Those without sums of buckets are left out.
+        """
+        return {
+            (stack.name, column): half_rises(n, d)
+            for stack in self.stacks
+            for column in self.columns(stack.name)
+            for n, d in self._sums(stack.name, column)
+        }
+
+    def step(self, place: float) -> int:
+        """The step at a place among them."""
+        return int(self.steps[int(place)])
+
+    def leaders(self, stack: str, column: FilmColumn) -> list[Leader]:
+        """The head with the highest value at each step."""
+        numbers = self.numbers(stack, column)
+        size = len(self.frames), -1
+        choice, report = (
+            np.stack(part).reshape(size)
+            for part in ([n.choice for n in numbers], [n.report.value for n in numbers])
+        )
+        found = leaders(choice[:, None], report[:, None]).cell[:, 0]
+        return [_leader(each, int(cell)) for each, cell in zip(numbers, found, strict=True)]
+
+    def type_shares(self, stack: str, families: Sequence[str]) -> Floats:
+        """Share of heads of each family of types. *Shape:* ``(step, family)``."""
+        return shares(np.stack([_families(each, stack) for each in self.frames]), families)
+
+    def families(self, stack: str) -> list[str]:
+        """Families of types that any head has at any step."""
+        found = np.unique(np.stack([_families(each, stack) for each in self.frames]))
+        return [str(name) for name in found if name]
+
+    @property
+    def film(self) -> pd.DataFrame:
+        """A row for each number of each head at each step; columns as in ``film.csv``."""
+        parts = [
+            _rows(step, each, stack, column)
+            for step, each in zip(self.steps.tolist(), self.frames, strict=True)
+            for stack in self.stacks
+            for column in self.columns(stack.name)
+        ]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*FILM])
+
+    @property
+    def half_rise(self) -> pd.DataFrame:
+        """A row for each number of each head; columns as in ``half_rise.csv``."""
+        stacks = {stack.name: stack for stack in self.stacks}
+        parts = [
+            self._half_rise(stacks[name], column, found)
+            for (name, column), found in self.half_rises.items()
+        ]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=[*HALF_RISE])
+
+    @property
+    def types(self) -> pd.DataFrame:
+        """A row for the type of each head at each step; columns as in ``types.csv``."""
+        rows = [
+            (
+                step,
+                each.name,
+                stack,
+                *place,
+                found.family if found else "",
+                found.name if found else "",
+            )
+            for step, each in zip(self.steps.tolist(), self.frames, strict=True)
+            for stack, part in each.stacks.items()
+            for place, found in part.types.items()
+        ]
+        return pd.DataFrame(rows, columns=[*TYPES])
+
+    def _half_rise(self, stack: Stack, column: FilmColumn, found: HalfRise) -> pd.DataFrame:
+        layers, change = [*stack.attention_layers], found.change
+        steps = [self._steps(each) for each in (found.step, found.low, found.high)]
+        parts = (change.a, change.b, change.value, change.low, change.high, *steps, change.clusters)
+        values = {n: each[layers].ravel() for n, each in zip(HALF_RISE[6:], parts, strict=True)}
+        return _table(HALF_RISE, stack, column, values)
+
+    def _steps(self, places: Floats) -> Floats:
+        """Steps at places among them; NaN where there is none."""
+        known = np.nan_to_num(places).astype(np.int64)
+        return np.where(np.isnan(places), np.nan, self.steps[known])
+
+    def _sums(self, stack: str, column: FilmColumn) -> Iterator[tuple[Floats, Floats]]:
+        """Sums of all steps over the same buckets. *Shape:* ``(step, bucket, layer, head)``."""
+        kept = [each.sums for each in self.numbers(stack, column)]
+        sums = [each for each in kept if each is not None]
+        if len(sums) < len(kept):
+            return
+        keys = np.unique(np.concatenate([each.keys for each in sums]))
+        pairs = [_spread(each, keys) for each in sums]
+        yield np.stack([n for n, _ in pairs]), np.stack([d for _, d in pairs])
+
+
+def film(shots: Sequence[Shot]) -> Film:
+    """The film of checkpoints, one study in memory at a time.
+
+    Args:
+        shots: in the order of the training where their names do not tell it.
+
+    Raises:
+        StudyError: there is one alone, or they are not of one model's checkpoints on the same
+            sentences; or a study cannot be read.
+    """
+    if len(shots) < 2:
+        raise StudyError(f"film: {len(shots)} checkpoint came; expected two or more")
+    steps = steps_of([shot.name for shot in shots])
+    frames: list[Frame] = []
+    for shot in shots:
+        each = frame(shot.name, shot.study())
+        if frames:
+            check_alike(frames[0], each)
+        frames.append(each)
+    counted = steps if steps is not None else list(range(len(shots)))
+    order = sorted(range(len(shots)), key=counted.__getitem__)
+    return Film(
+        tuple(frames[place] for place in order),
+        np.array([counted[place] for place in order], np.int64),
+        steps is not None,
+    )
+
+
+def steps_of(names: Sequence[str]) -> list[int] | None:
+    """The last number in each name; None where one has none, or two the same."""
+    found = [NUMBER.findall(name) for name in names]
+    steps = [int(numbers[-1]) for numbers in found if numbers]
+    return steps if len({*steps}) == len(names) else None
+
+
+def _leader(numbers: FrameValues, cell: int) -> Leader:
+    if cell < 0:
+        return Leader(None, NO_ESTIMATE, np.nan)
+    layer, head = np.unravel_index(cell, numbers.choice.shape)
+    place = int(layer), int(head)
+    return Leader(place, numbers.report.at(*place), float(numbers.uniform[place[0]]))
+
+
+def _families(of: Frame, stack: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.str_]]":
+    types = of.stacks[stack].types
+    return np.array([found.family if found else "" for found in types.values()], np.str_)
+
+
+def _spread(sums: Sums, keys: Ints) -> tuple[Floats, Floats]:
+    """Numerators and denominators of each head in all buckets; 0 in those of other steps."""
+    place = np.searchsorted(keys, sums.keys)
+    n = np.zeros((len(keys), *sums.n.shape[1:]), np.float32)
+    d = np.zeros_like(n)
+    n[place], d[place] = sums.n, sums.d
+    return n, d
+
+
+def _rows(step: int, each: Frame, stack: Stack, column: FilmColumn) -> pd.DataFrame:
+    heads = each.stacks[stack.name].numbers[column].heads
+    layers = [*stack.attention_layers]
+    values = {name: getattr(heads, name)[layers].ravel() for name in ("value", "low", "high")}
+    return _table(FILM, stack, column, {"step": step, "checkpoint": each.name} | values)
+
+
+def _table(
+    names: Sequence[str], stack: Stack, column: FilmColumn, values: Mapping[str, object]
+) -> pd.DataFrame:
+    """A row for each head, from columns or what all rows have."""
+    layer, head = np.meshgrid(stack.attention_layers, range(stack.n_heads), indexing="ij")
+    place = {"stack": stack.name, "layer": layer.ravel(), "head": head.ravel()}
+    about = {"metric": column.metric, "view": str(column.view), "label": column.label}
+    return pd.DataFrame({**place, **about, **values})[[*names]]

@@ -1,0 +1,248 @@
+"""Pairs of heads: which belong together, and how far they are apart in each sentence. No torch.
+
+Where heads correspond, those of one number are a pair; else each head of the first model and the
+one it is matched with, or without a counterpart the one that attends most like it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from headbook.analysis.arithmetic import Floats, divide
+from headbook.analysis.divergence import pattern_drift
+from headbook.analysis.matching import NONE
+from headbook.analysis.rows import Rows
+from headbook.comparison.comparison import Comparison
+from headbook.comparison.headdifferences import HeadDifferences
+from headbook.comparison.maprows import Span, shared_words, token_rows, word_rows
+from headbook.comparison.matched import MatchedHeads
+from headbook.comparison.sides import StackPair
+from headbook.report.numbers.results import StackResults, results
+from headbook.study.mapsample import MappedSentence
+from headbook.study.sentencedata import HeadName, StoredText, heads_of
+from headbook.terms import View
+
+Both = tuple[MappedSentence, MappedSentence]
+
+
+class HeadPair(NamedTuple):
+    """Two heads; ``counterpart``: whether the second is one, not only the most similar head."""
+
+    a: HeadName
+    b: HeadName | None
+    counterpart: bool
+
+
+class PairMaps(NamedTuple):
+    """The attention of two heads in one sentence, between the same tokens or words.
+
+    Attributes:
+        queries, keys: the texts.
+        a, b: 0 between words where one of the two rows does not count. *Shape:*
+            ``(query, key)``.
+        counted: queries that the divergence is taken over. *Shape:* ``(query,)``.
+    """
+
+    queries: StoredText
+    keys: StoredText
+    a: Floats
+    b: Floats
+    counted: "np.typing.NDArray[np.bool_]"
+
+
+@dataclass(frozen=True, eq=False)
+class PairedStack:
+    """One kind of attention of two models, head by head and sentence by sentence.
+
+    Attributes:
+        names: of the models.
+        stack: the kind of attention.
+        a, b: everything measured in it.
+        pairs: of heads, in the order of the first model's.
+        differences: of their numbers; None where heads do not correspond.
+        matched: who attends like whom; None in cross-attention.
+        sentences: those whose maps both studies keep.
+        words: whether maps are compared between words, since tokens or visible keys differ.
+    """
+
+    names: tuple[str, str]
+    stack: StackPair
+    a: StackResults
+    b: StackResults
+    pairs: tuple[HeadPair, ...]
+    differences: HeadDifferences | None
+    matched: MatchedHeads | None
+    sentences: tuple[Both, ...]
+    words: bool
+
+    @property
+    def cut(self) -> bool:
+        """Whether one of the two sees earlier keys only, so that both are compared on these."""
+        return self.stack.a.causal != self.stack.b.causal
+
+    @cached_property
+    def drift(self) -> Floats:
+        """Mean divergence of every pair in every sentence, in nats; NaN where no query counts.
+
+        *Shape:* ``(sentence, pair)``. Of all keys between tokens; between words without the sink,
+        renormalised.
+        """
+        found = np.full((len(self.sentences), len(self.pairs)), np.nan)
+        for number, both in enumerate(self.sentences):
+            found[number] = self.apart(both)
+        return found
+
+    def apart(self, both: Both) -> Floats:
+        """Mean divergence of every pair in one sentence. *Shape:* ``(pair,)``."""
+        there = [n for n, pair in enumerate(self.pairs) if pair.b is not None]
+        found: Floats = np.full(len(self.pairs), np.nan)
+        if there:
+            rows = self._rows(both)
+            places = [self._places(side, there) for side in (0, 1)]
+            some = [
+                Rows(each.weights[at], each.counted[at])
+                for each, at in zip(rows, places, strict=True)
+            ]
+            found[there] = divide(*pattern_drift(*some))
+        return found
+
+    def maps(self, both: Both, pair: HeadPair) -> PairMaps:
+        """The attention of a pair in a sentence.
+
+        Args:
+            pair: of two heads.
+        """
+        stacks = self.stack.a, self.stack.b
+        assert pair.b is not None
+        alone = _alone(both[0], stacks[0].name, pair.a), _alone(both[1], stacks[1].name, pair.b)
+        rows = self._rows(alone)
+        counted = rows[0].counted[0] & rows[1].counted[0]
+        if self.words:
+            text = _of_words(both[0].texts[stacks[0].keys], _spans(self.stack, both))
+            a, b = (np.where(counted[:, None], each.weights[0], 0) for each in rows)
+            return PairMaps(text, text, a, b, counted)
+        queries, keys = (both[0].texts[side] for side in (stacks[0].queries, stacks[0].keys))
+        a, b = (
+            each.maps[stack.name][0, 0].astype(np.float64)
+            for each, stack in zip(alone, stacks, strict=True)
+        )
+        return PairMaps(queries, keys, a, b, counted)
+
+    def can_compare(self, both: Both) -> bool:
+        """Whether maps of a sentence are there, and between tokens or words that both have."""
+        a, b = self.stack.a, self.stack.b
+        if a.name not in both[0].maps or b.name not in both[1].maps:
+            return False
+        if self.words:
+            return bool(_spans(self.stack, both))
+        texts = [[each.texts[side] for each in both] for side in (a.queries, a.keys)]
+        return all(same_tokens(one, other) for one, other in texts)
+
+    def _rows(self, both: Both) -> tuple[Rows, Rows]:
+        """Rows of all heads, layer by layer."""
+        a, b = self.stack.a, self.stack.b
+        if not self.words:
+            return token_rows(both[0], a, View.RAW), token_rows(both[1], b, View.RAW)
+        words = shared_words(*both, a.keys, (a.causal, b.causal))
+        one, other = (
+            word_rows(sentence, stack, words, causal=self.cut)
+            for sentence, stack in zip(both, (a, b), strict=True)
+        )
+        return one, other
+
+    def _places(self, side: int, there: Sequence[int]) -> list[int]:
+        """Where the heads of one model stand among all of its rows."""
+        n_heads = (self.stack.a, self.stack.b)[side].n_heads
+        heads = (self.pairs[n][side] for n in there)
+        return [h.layer * n_heads + h.head for h in heads if isinstance(h, HeadName)]
+
+
+def paired_stacks(comparison: Comparison) -> tuple[PairedStack, ...]:
+    """Everything that is compared head by head."""
+    sides = comparison.sides
+    numbers = results(sides.a), results(sides.b)
+    return tuple(
+        PairedStack(
+            names=sides.names,
+            stack=pair,
+            a=numbers[0][pair.a.name],
+            b=numbers[1][pair.b.name],
+            pairs=tuple(_pairs(comparison, pair)),
+            differences=comparison.heads.get(pair.name),
+            matched=comparison.matched.get(pair.name),
+            sentences=tuple(kept),
+            words=between,
+        )
+        for pair in sides.stacks
+        if pair.a.crosses == pair.b.crosses
+        for kept, between in [_sentences(pair, [*sides.mapped()], same=sides.same_heads)]
+    )
+
+
+def same_tokens(one: StoredText, other: StoredText) -> bool:
+    """Whether two models read a text as the same tokens."""
+    return one.pieces == other.pieces and one.spans == other.spans
+
+
+def _sentences(pair: StackPair, kept: list[Both], *, same: bool) -> tuple[list[Both], bool]:
+    """Sentences that can be compared, and whether between words.
+
+    Args:
+        same: whether heads correspond, so that both models read the same tokens.
+    """
+    sides = (pair.a.queries, pair.a.keys)
+    equal = [
+        both
+        for both in kept
+        if all(same_tokens(both[0].texts[side], both[1].texts[side]) for side in sides)
+    ]
+    if same or pair.a.crosses:  # words of two texts have no order that both models share
+        return equal, False
+    if pair.a.causal == pair.b.causal and len(equal) == len(kept):
+        return kept, False
+    return [both for both in kept if _spans(pair, both)], True
+
+
+def _spans(pair: StackPair, both: Both) -> tuple[Span, ...]:
+    """The words of one text that both models have read."""
+    stacks = pair.a, pair.b
+    texts = [each.texts[s.keys].text for each, s in zip(both, stacks, strict=True)]
+    if texts[0] != texts[1]:
+        return ()
+    return shared_words(*both, stacks[0].keys, (stacks[0].causal, stacks[1].causal)).spans
+
+
+def _pairs(comparison: Comparison, pair: StackPair) -> Iterator[HeadPair]:
+    if comparison.sides.same_heads:
+        for head in heads_of(pair.a):
+            yield HeadPair(head, head._replace(stack=pair.b.name), counterpart=True)
+        return
+    matched = comparison.matched.get(pair.name)
+    for place, head in enumerate(matched.a if matched else ()):
+        assert matched is not None
+        partner, best = matched.partner(place), matched.matching.best[place]
+        nearest = None if best == NONE else matched.b[best]
+        yield HeadPair(head, partner or nearest, counterpart=partner is not None)
+
+
+def _alone(sentence: MappedSentence, stack: str, head: HeadName) -> MappedSentence:
+    """A sentence with the map of one head."""
+    maps = sentence.maps[stack][head.layer : head.layer + 1, head.head : head.head + 1]
+    return MappedSentence(sentence.index, sentence.texts, sentence.ids, {stack: maps})
+
+
+def _of_words(text: StoredText, spans: Sequence[Span]) -> StoredText:
+    """A text whose tokens are some of its words."""
+    return StoredText(
+        text=text.text,
+        pieces=tuple(text.text[start:stop] for start, stop in spans),
+        spans=tuple(spans),
+        special=(False,) * len(spans),
+        words=tuple(range(len(spans))),
+        tags=("",) * len(spans),
+        lost=0,
+        generated=text.generated,
+    )

@@ -1,0 +1,1 @@
+"""Finding where attention blocks end, by what a pass shows."""

@@ -1,0 +1,187 @@
+"""Where attention blocks end, and what takes their heads' outputs: found in one short pass.
+
+Nothing here knows an architecture by name. What is found is what adds up: see `search.match`.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from headbook.errors import ModelError
+from headbook.model import hook
+from headbook.model.model import Model
+from headbook.model.probe import own_code, varied
+from headbook.model.projection import Projection, is_linear
+from headbook.model.search.match import find_site
+from headbook.model.search.record import Attended, LayerRun, Ran, flat
+from headbook.model.search.site import Site
+
+Place = tuple[str, int]  # stack and layer
+Layers = Mapping[str, Sequence[torch.nn.Module]]
+MAP = 4  # dimensions of weights of attention
+
+
+@dataclass
+class Ends:
+    """Where attention blocks end, by stack and layer.
+
+    Attributes:
+        sites: where the sum with the residual is; not of places where it was not found.
+        projections: what takes the outputs of the heads as they are; the same.
+    """
+
+    sites: dict[Place, Site] = field(default_factory=dict)
+    projections: dict[Place, Projection] = field(default_factory=dict)
+
+
+def find_ends(model: Model, layers: Layers, places: Sequence[Place], *, hooked: bool) -> Ends:
+    """Run the search.
+
+    Args:
+        layers: by stack, the modules called as its layers; cross-attention is in the decoder's.
+        places: of every attention call of a pass, in order.
+        hooked: whether attention calls are seen by the hook; else by the weights they return.
+    """
+    watch = _Watch(model, layers, places, hooked=hooked)
+    try:
+        with ExitStack() as around:
+            for handle in watch.handles():
+                around.callback(handle.remove)
+            if hooked:
+                around.enter_context(hook.watching(watch.attention))
+            around.enter_context(own_code(model))
+            around.enter_context(torch.inference_mode())
+            model.body(**varied(model), **({} if hooked else {"output_attentions": True}))
+    except ModelError:
+        return Ends()
+    return watch.ends
+
+
+class _Watch:
+    """The hooks of the pass. Each layer is searched when it has run, and what it gave let go."""
+
+    def __init__(
+        self, model: Model, layers: Layers, places: Sequence[Place], *, hooked: bool
+    ) -> None:
+        self.ends, self._hooked = Ends(), hooked
+        self._model = model
+        self._paths = {  # of each module in each layer
+            layer: {module: path for path, module in layer.named_modules()}
+            for each in layers.values()
+            for layer in each
+        }
+        self._names = {module: name for name, module in model.body.named_modules()}
+        self._known: dict[torch.nn.Module, Projection] = {}  # several layers may share a module
+        self._calls = iter(places)
+        self._order = {
+            layer: iter([(name, number) for number, m in enumerate(each) if m is layer])
+            for name, each in layers.items()
+            for layer in each
+        }
+        self._open: list[tuple[torch.nn.Module, Ran]] = []
+        self._run: LayerRun | None = None
+        self._layer: torch.nn.Module | None = None
+        self._tick = 0
+        self._places: list[Place] = []
+        self._waiting: tuple[Place, torch.Tensor] | None = None
+        self._weights: list[torch.Tensor] = []  # of this layer
+
+    def handles(self) -> "list[Any]":
+        """Hook everything; gives handles to remove."""
+        inside = {module for paths in self._paths.values() for module in paths}
+        found: list[Any] = []
+        for module in self._model.body.modules():
+            if module in inside:
+                found.append(module.register_forward_pre_hook(self._enter, with_kwargs=True))
+            if is_linear(module):
+                found.append(module.register_forward_hook(self._linear))
+            if module in inside:
+                found.append(module.register_forward_hook(self._leave))
+        return found
+
+    def attention(self, call: hook.Attention) -> None:
+        """Note an attention call that the hook sees."""
+        assert call.output is not None
+        assert call.module is not None
+        place = next(self._calls)
+        self._waiting = place, call.output.detach().clone()
+        if self._run is not None and self._layer is not None:
+            path = self._paths[self._layer].get(call.module, "")
+            self._run.attended.append(Attended(path, self._next(), flat(call.output)))
+            self._places.append(place)
+
+    def _next(self) -> int:
+        self._tick += 1
+        return self._tick
+
+    def _enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+        if self._layer is None and module in self._order:
+            self._layer, self._run = module, LayerRun(_eps(args, kwargs))
+        if self._run is None or self._layer is None or module not in self._paths[self._layer]:
+            return
+        leaf = next(module.children(), None) is None
+        path = self._paths[self._layer][module]
+        ran = Ran(path, leaf, self._next(), flat((args, kwargs)))
+        self._run.ran.append(ran)
+        self._open.append((module, ran))
+
+    def _leave(self, module: torch.nn.Module, _: Any, output: Any) -> None:
+        if not self._open or self._open[-1][0] is not module:
+            return
+        _, ran = self._open.pop()
+        ran.given, ran.end = flat(output), self._next()
+        assert self._run is not None
+        if not self._hooked and self._gives_weights(output):
+            self._run.attended.append(Attended(ran.path, ran.end, ran.given, whole=True))
+        if module is not self._layer:
+            return
+        self._search(self._run, next(self._order[module]))
+        self._layer = self._run = None
+        self._places, self._weights = [], []
+
+    def _gives_weights(self, output: Any) -> bool:
+        """Whether a module gives weights of attention that none inside it gave."""
+        parts = output if isinstance(output, tuple | list) else ()
+        found = [p for p in parts if isinstance(p, torch.Tensor) and p.ndim == MAP]
+        new = [p for p in found if all(p is not other for other in self._weights)]
+        self._weights += new
+        return bool(new)
+
+    def _linear(self, module: torch.nn.Module, args: tuple[Any, ...], given: Any) -> None:
+        """Whether this takes what heads gave, and each takes its own part of its weight."""
+        if self._waiting is None or not args:
+            return
+        place, heads = self._waiting
+        taken = args[0]
+        if taken.numel() != heads.numel() or not torch.equal(taken.flatten(), heads.flatten()):
+            return
+        self._waiting = None
+        projection = self._known.setdefault(module, Projection(module))
+        bias = 0 if projection.module.bias is None else projection.module.bias
+        parts = (projection.carried(heads) + bias).flatten().double()
+        scale = given.abs().max().double()
+        near = torch.finfo(given.dtype).eps ** 0.5 * scale
+        if bool((parts - given.flatten().double()).abs().max() <= near):
+            self.ends.projections[place] = projection
+
+    def _search(self, run: LayerRun, own: Place) -> None:
+        layer = own[1]
+        places = self._places or [own, ("cross", layer)]
+        for number, place in enumerate(places[: len(run.attended)]):
+            if place[1] != layer:
+                continue
+            known = self.ends.projections.get(place)
+            assert self._layer is not None
+            path = None if known is None else self._paths[self._layer].get(known.module)
+            site = find_site(run, number, path)
+            if site is not None:
+                self.ends.sites[place] = site
+
+
+def _eps(args: Any, kwargs: Any) -> float:
+    """Rounding of the number format of the states that a layer takes."""
+    states = args[0] if args else kwargs["hidden_states"]
+    return float(torch.finfo(states.dtype).eps)

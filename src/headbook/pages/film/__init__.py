@@ -1,0 +1,1 @@
+"""The overview of a film, and what all of its pages share."""

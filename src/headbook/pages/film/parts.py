@@ -1,0 +1,119 @@
+"""What pages of a film share: addresses, values, small lines, and when a number changed."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from headbook.analysis.arithmetic import Floats
+from headbook.charts import Drawing
+from headbook.charts.drawn.lines import Axis
+from headbook.charts.drawn.steps import spark, step_axis
+from headbook.comparison.film import Film
+from headbook.comparison.headlines import FilmColumn
+from headbook.metrics import all_metrics
+from headbook.report.findings.finding import Link
+from headbook.report.numbers.results import Estimate
+from headbook.report.numbers.typeshares import Place
+from headbook.report.wording import head_file, head_name, interval, is_share, number
+from headbook.study.sentencedata import HeadName
+
+HEADS = "heads.html"
+MEASURES = "steps/"
+
+
+def measure_page(column: FilmColumn) -> str:
+    """Address of the page of a headline."""
+    return f"{MEASURES}{column.key}.html"
+
+
+def head_row(head: HeadName) -> str:
+    """Address of a head's row."""
+    return f"{HEADS}#{head_file(head)}"
+
+
+def head_link(head: HeadName) -> Link:
+    """A link to a head's row."""
+    return Link(head_name(head), head_row(head))
+
+
+def value_text(column: FilmColumn, value: float) -> str:
+    """A value in few digits."""
+    return number(value, share=is_share(all_metrics()[column.metric]))
+
+
+def estimate_text(column: FilmColumn, value: Estimate) -> str:
+    """A value with its interval."""
+    share = is_share(all_metrics()[column.metric])
+    return (
+        f"{number(value.value, share=share)} {interval(value.low, value.high, share=share)}".strip()
+    )
+
+
+@dataclass(frozen=True)
+class Turn:
+    """When a number of a head changed.
+
+    Attributes:
+        place: of the half-rise step among the steps; None where there is none.
+        text: the step, or a dash.
+        between: the steps between which it lies; empty without one.
+        ends: its 95 % interval in steps; empty where it is one step.
+    """
+
+    place: int | None
+    text: str
+    between: str = ""
+    ends: str = ""
+
+
+NO_TURN = Turn(None, "–")
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnFilm:
+    """A film as pages ask for it."""
+
+    film: Film
+
+    @cached_property
+    def axis(self) -> Axis:
+        """The axis of steps."""
+        return step_axis(self.film.steps, named=self.film.named)
+
+    def step(self, place: float) -> str:
+        """A step, written."""
+        return f"{self.film.step(place):,}"
+
+    def at(self, place: int) -> str:
+        """A step with what it is."""
+        return self.axis.names[place]
+
+    def turn(self, stack: str, column: FilmColumn, place: Place) -> Turn:
+        """When a number of a head changed."""
+        found = self.film.half_rises.get((stack, column))
+        if found is None or np.isnan(found.step[place]):
+            return NO_TURN
+        step, low, high = (float(each[place]) for each in (found.step, found.low, found.high))
+        before = self.step(step - 1) if step >= 1 else ""
+        between = f"between {before} and {self.step(step)}" if before else ""
+        ends = "" if low == high else f"{self.step(low)}–{self.step(high)}"
+        return Turn(int(step), self.at(int(step)), between, ends)
+
+    def spark(self, stack: str, column: FilmColumn, place: Place) -> Drawing:
+        """A head's number over steps, on the scale of all heads."""
+        values = self.film.values(stack, column)
+        svg = spark(
+            values[:, place[0], place[1]],
+            self.axis,
+            _ends(values),
+            self.turn(stack, column, place).place,
+        )
+        name = head_name(HeadName(stack, *place))
+        return Drawing(f"spark-{name}-{column.key}", f"{column.name} of {name}", svg)
+
+
+def _ends(values: Floats) -> tuple[float, float]:
+    """Of the scale of all heads of a stack, from 0 where no value is below."""
+    known = values[~np.isnan(values)]
+    return min(0.0, float(known.min(initial=0.0))), float(known.max(initial=0.0)) or 1.0

@@ -1,0 +1,1 @@
+"""Pages of single numbers of a film."""

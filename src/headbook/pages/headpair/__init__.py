@@ -1,0 +1,1 @@
+"""The page of two heads that correspond, or that attend alike."""

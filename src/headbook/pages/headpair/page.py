@@ -1,0 +1,255 @@
+"""The page of two heads: how far apart they are, where, and in which numbers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED, SHUFFLED
+from headbook.comparison.pairs import HeadPair, PairedStack
+from headbook.pages.comparison.nats import nats
+from headbook.pages.headpair.pairmaps import (
+    PairExemplar,
+    Picture,
+    pair_exemplars,
+    signed_picture,
+    what_is_drawn,
+)
+from headbook.pages.headpair.pairnumbers import PairNumbers, pair_numbers
+from headbook.pages.parts.page import Page
+from headbook.pages.widgets.atlas import mean_maps, style_of, tile_picture
+from headbook.report.numbers.headtypes import head_types
+from headbook.report.numbers.results import StackResults
+from headbook.report.wording import STACKS, counted, head_file, head_name, head_page, number
+from headbook.study.sentencedata import HeadName
+from headbook.terms import View
+
+BESIDE = {ROUNDED: "rounding to bfloat16", SHUFFLED: "another head of its layer"}
+
+Links = tuple[str, str] | None
+
+
+class Side(NamedTuple):
+    """A head's type in one model; ``style``: classes of its colours.
+
+    ``head`` is empty where both models call it the same.
+    """
+
+    name: str
+    head: str
+    type: str
+    style: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadPairPage(Page):
+    """Two heads.
+
+    Attributes:
+        name: of the first model's head.
+        stack_title, place: the kind of attention, and where the head stands there.
+        previous, next: addresses and names of the pairs beside it.
+        sides: the head of each model; one where no other is known.
+        lead: how they differ, in sentences.
+        exemplars: sentences that differ most, and the median.
+        between: what maps are drawn between, where that is not tokens.
+        words: whether they are between words.
+        means: mean maps by position, and their difference; empty where sizes differ.
+        about_means: what they are the mean of.
+        numbers: their numbers.
+        tested: whether their differences were.
+        data: script with the maps.
+    """
+
+    template: ClassVar[str] = "headpair.html"
+    name: str
+    stack_title: str
+    place: str
+    previous: Links
+    next: Links
+    sides: tuple[Side, ...]
+    lead: tuple[str, ...]
+    exemplars: tuple[PairExemplar, ...]
+    between: str
+    words: bool
+    means: tuple[Picture, ...]
+    about_means: str
+    numbers: PairNumbers
+    tested: bool
+    data: str
+
+
+def headpair_pages(
+    paired: PairedStack, listed: frozenset[int]
+) -> Iterator[tuple[HeadPairPage, dict[str, Any]]]:
+    """The pages of all pairs of one kind of attention, each with what its scripts read.
+
+    Args:
+        listed: sentences that have a page, by index.
+    """
+    pairs = paired.pairs
+    for place, pair in enumerate(pairs):
+        before = pairs[place - 1].a if place else None
+        after = pairs[place + 1].a if place + 1 < len(pairs) else None
+        exemplars, values = pair_exemplars(paired, pair, paired.drift[:, place], listed)
+        yield _page(paired, place, exemplars, (_neighbour(before), _neighbour(after))), values
+
+
+def _page(
+    paired: PairedStack,
+    place: int,
+    exemplars: tuple[PairExemplar, ...],
+    beside: tuple[Links, Links],
+) -> HeadPairPage:
+    pair, stack = paired.pairs[place], paired.stack.a
+    numbers = pair_numbers(paired, pair)
+    name = head_name(pair.a)
+    return HeadPairPage(
+        path=head_page(pair.a),
+        title=_title(pair),
+        description=f"How the attention of head {name} differs between {paired.names[0]} and "
+        f"{paired.names[1]}: maps of the same sentences, and every number.",
+        name=name,
+        stack_title=STACKS[stack.name],
+        place=f"layer {pair.a.layer} of {stack.n_layers}, head {pair.a.head} of {stack.n_heads}, "
+        "both counted from 0",
+        previous=beside[0],
+        next=beside[1],
+        sides=tuple(_sides(paired, pair)),
+        lead=tuple(_lead(paired, place, numbers)),
+        exemplars=exemplars,
+        between=what_is_drawn(paired),
+        words=paired.words,
+        means=_means(paired, pair),
+        about_means=paired.a.once(mean_maps).about,
+        numbers=numbers,
+        tested=paired.differences is not None,
+        data=f"data/heads/{head_file(pair.a)}.js",
+    )
+
+
+def _title(pair: HeadPair) -> str:
+    name = head_name(pair.a)
+    if pair.b is None or not pair.counterpart:
+        return f"Head {name}: no counterpart"
+    same = (pair.a.layer, pair.a.head) == (pair.b.layer, pair.b.head)
+    return f"Head {name} in both models" if same else f"Head {name} and {head_name(pair.b)}"
+
+
+def _sides(paired: PairedStack, pair: HeadPair) -> Iterator[Side]:
+    for results, name, head in zip((paired.a, paired.b), paired.names, pair, strict=False):
+        if isinstance(head, HeadName):
+            found = head_types(results).get((head.layer, head.head))
+            kind = (found.name, style_of(found)) if found else ("", "")
+            other = "" if paired.differences is not None else head_name(head)
+            yield Side(name, other, *kind)
+
+
+def _lead(paired: PairedStack, place: int, numbers: PairNumbers) -> Iterator[str]:
+    pair = paired.pairs[place]
+    if paired.differences is None:
+        yield from _matched(paired, place)
+        yield from _mean_drift(paired, place)
+        return
+    drift = paired.differences.column(PATTERN_DRIFT, str(View.RAW))
+    if drift is not None:
+        yield from _drift(paired, pair, drift)
+    if numbers.equal:
+        yield f"All {numbers.total:,} numbers are exactly equal."
+    elif not numbers.supported:
+        yield f"None of {numbers.total:,} numbers differs with p < 0.05 family-wise."
+    else:
+        verb = "differs" if numbers.supported == 1 else "differ"
+        yield (
+            f"Of {counted(numbers.total, 'number')}, {numbers.supported:,} {verb} with p < 0.05 "
+            f"family-wise; largest in standard errors: {numbers.largest}."
+        )
+
+
+def _drift(paired: PairedStack, pair: HeadPair, column: int) -> Iterator[str]:
+    """How far the attention is apart, with its floor and ceiling."""
+    found, at = paired.differences, (pair.a.layer, pair.a.head)
+    assert found is not None
+    value = float(found.value[*at, column])
+    sentences = counted(int(found.sentences[*at, column]), "sentence")
+    if np.isnan(value):
+        return
+    if value == 0:
+        yield f"Its attention is exactly equal in both models, in each of {sentences}."
+        return
+    low, high = float(found.low[*at, column]), float(found.high[*at, column])
+    ends = "" if np.isnan(low) else f" [{nats(low)}, {nats(high)}]"
+    beside = [
+        f"{what}: {nats(float(found.value[*at, other]))}"
+        for label, what in (
+            (ROUNDED, "rounding to bfloat16"),
+            (SHUFFLED, "another head of its layer"),
+        )
+        if (other := found.column(PATTERN_DRIFT, str(View.RAW), label)) is not None
+        and not np.isnan(found.value[*at, other])
+    ]
+    yield f"Its attention diverges by {nats(value)} nats{ends} between the models."
+    yield f"Mean over queries of {sentences}{'; ' if beside else ''}{', '.join(beside)}."
+
+
+def _matched(paired: PairedStack, place: int) -> Iterator[str]:
+    """Which head it is matched with, or why with none."""
+    pair, matched = paired.pairs[place], paired.matched
+    if matched is None or pair.b is None:
+        yield "No head of the other model can be compared with it: they share too few words."
+        return
+    found = matched.matching
+    other, model = head_name(pair.b), paired.names[1]
+    similarity = matched.similarity[place, matched.b.index(pair.b)]
+    if not pair.counterpart:
+        why = (
+            f"it is below {number(found.threshold)}, which 95\u202f% of heads stay under in a "
+            "model with random weights"
+            if matched.tested and similarity < found.threshold
+            else "that head is matched with another one"
+        )
+        yield (
+            f"No counterpart in {model}: most similar is {other}, with a similarity of "
+            f"{number(float(similarity))}; {why}."
+        )
+        return
+    mutual = (
+        "each is the other's most similar head"
+        if found.mutual[place]
+        else ("but another pairing of one of them is more similar")
+    )
+    yield f"Matched with {other} of {model}: similarity {number(float(similarity))}, {mutual}."
+    if not matched.tested:
+        yield "Whether that is more than chance was not tested: no model with random weights came."
+
+
+def _mean_drift(paired: PairedStack, place: int) -> Iterator[str]:
+    drift = paired.drift[:, place]
+    known = drift[~np.isnan(drift)]
+    if len(known):
+        behind = counted(len(known), "sentence")
+        yield f"Their attention diverges by {nats(float(known.mean()))} nats (mean over {behind})."
+
+
+def _means(paired: PairedStack, pair: HeadPair) -> tuple[Picture, ...]:
+    """Mean attention by position, and the difference where both are of the same size."""
+    if pair.b is None:
+        return ()
+    sides: tuple[tuple[StackResults, HeadName], ...] = ((paired.a, pair.a), (paired.b, pair.b))
+    maps = [results.once(mean_maps) for results, _ in sides]
+    places = [(head.layer, head.head) for _, head in sides]
+    drawn = [
+        Picture(name, tile_picture(each, at), side)
+        for name, each, at, side in zip(paired.names, maps, places, "ab", strict=True)
+    ]
+    one, other = (each.maps[at] for each, at in zip(maps, places, strict=True))
+    if one.shape == other.shape:
+        apart = np.nan_to_num(other - one)
+        title = f"{paired.names[1]} minus {paired.names[0]}"
+        drawn.append(Picture(title, signed_picture(apart), "difference"))
+    return tuple(drawn)
+
+
+def _neighbour(head: HeadName | None) -> Links:
+    return None if head is None else (head_page(head), head_name(head))

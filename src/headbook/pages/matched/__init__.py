@@ -1,0 +1,1 @@
+"""Heads of two models that attend alike."""

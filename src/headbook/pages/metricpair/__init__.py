@@ -1,0 +1,1 @@
+"""A metric in two models: side by side, as differences, and as points."""

@@ -1,0 +1,1 @@
+"""One sentence in two models."""

@@ -1,0 +1,51 @@
+"""Sites of comparisons of tiny models: one against itself, changed, and another architecture."""
+
+from collections.abc import Callable
+from functools import cache
+from itertools import product
+
+import pytest
+
+import tiny
+from compared import ENDS, METRICS, OBJECTS, SUBJECTS, Compared, changed
+from headbook.collection.collect import collect
+from headbook.comparison.comparison import compare
+from headbook.site.comparisons.comparing import render_comparison
+from headbook.study.study import Study
+
+
+@pytest.fixture(scope="session")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compared]:
+    """A site by name.
+
+    ``equal``: a model and itself; ``tuned``: and itself with other queries in one layer, beside
+    rounding and random weights; ``apart``: and a causal model of another shape.
+    """
+    place = tmp_path_factory.mktemp("compared")
+    texts = place / "sentences.txt"
+    rows = (f"{who} sees {what}{end}\n" for who, what, end in product(SUBJECTS, OBJECTS, ENDS))
+    texts.write_text("".join(rows), encoding="utf-8")
+
+    @cache
+    def study(name: str, dtype: str = "float32") -> Study:
+        model = place / name
+        if not model.exists():
+            changed(place / "bert", model) if name == "noisy" else tiny.write(name, model)
+        return collect(
+            texts, model=str(model), dtype=dtype, metrics=METRICS, annotator="none", facet="none",
+            importance="fast",
+        )  # fmt: skip
+
+    @cache
+    def site(name: str) -> Compared:
+        first = study("bert")
+        if name == "tuned":
+            other = study("noisy")
+            rounded = study("bert", "bfloat16")
+            found = compare(first, other, names=("before", "after"), rounded=rounded, null=other)
+        else:
+            found = compare(first, study("gpt2" if name == "apart" else "bert"))
+        render_comparison(found, place / f"site-{name}")
+        return Compared(found, place / f"site-{name}")
+
+    return site

@@ -1,0 +1,201 @@
+"""Pages of comparisons: their numbers are those of the tables, and equal models are called so."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import html5lib
+import numpy as np
+import pandas as pd
+import pytest
+
+from compared import CHANGED, Compared
+from headbook.comparison.drift import PATTERN_DRIFT, SHUFFLED
+from headbook.comparison.driftsummary import drift_summary
+from headbook.comparison.headdifferences import HeadDifferences
+from headbook.pages.comparison.types import type_changes
+from headbook.pages.metricpair.named import compared_metric
+from headbook.pages.metricpair.section import pair_section
+from headbook.pages.parts.both import both_stacks
+from headbook.pages.widgets import atlas
+from headbook.report.wording import head_name
+from headbook.site.bundle.onefile import document
+from headbook.site.bundle.pack import pack
+from headbook.site.comparisons.comparing import render_comparison
+from headbook.study.sentencedata import HeadName
+from headbook.terms import View
+from pages import broken_links, html_of
+
+pytest_plugins = ["comparisons"]
+SITES = ("equal", "tuned", "apart")
+BUDGET = 300_000  # bytes of a page
+OVERVIEW = 200_000
+
+Make = Callable[[str], Compared]
+
+
+def pages_of(site: Compared) -> list[Path]:
+    return sorted(site.folder.rglob("*.html"))
+
+
+def text_of(page: Path) -> str:
+    """What a page says, on one line."""
+    html = re.sub(r"(?s)<(script|style|svg)\b.*?</\1>", " ", html_of(page))
+    return " ".join(re.sub(r"<[^>]+>", "", html).split())
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_pages_are_valid_light_and_linked(compared: Make, name: str) -> None:
+    site = compared(name)
+    assert {"index.html", "comparing.html", "matched.html"} <= {p.name for p in pages_of(site)}
+    assert {p.stem for p in (site.folder / "metrics").iterdir()} >= {"sink_share", "type_shares"}
+    for page in pages_of(site):
+        html5lib.HTMLParser(strict=True).parse(page.read_text(encoding="utf-8"))
+        limit = OVERVIEW if page.name == "index.html" else BUDGET
+        assert page.stat().st_size < limit, page
+        assert broken_links(site.folder, page) == [], page
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_no_page_says_that_a_number_is_none(compared: Make, name: str) -> None:
+    for page in pages_of(compared(name)):
+        assert not re.search(r"\b(nan|NaN|None|inf)\b", text_of(page).replace("None of", "")), page
+
+
+def test_a_model_is_called_equal_to_itself(compared: Make) -> None:
+    site = compared("equal")
+    overview = text_of(site.folder / "index.html")
+    assert "is exactly equal in all" in overview
+    assert "changed most" not in overview
+    assert "Importance of heads In thousandths" not in overview
+    for page in (site.folder / "metrics").iterdir():
+        text = text_of(page)
+        assert "Both models are exactly equal in all" in text, page
+        assert "heads that differ" not in text, page
+    found = site.found.matched["self"]
+    same = f"Of {len(found.a)} heads of"
+    assert f"{same} {site.found.sides.names[0]}, {len(found.a)} are most like the head" in overview
+
+
+def test_the_first_sentences_name_what_was_changed(compared: Make) -> None:
+    site = compared("tuned")
+    found = site.found.heads["self"]
+    summary = drift_summary(found)
+    assert summary is not None
+    above = summary.above
+    assert above is not None
+    overview = text_of(site.folder / "index.html")
+    total = int(summary.there.sum())
+    assert f"bfloat16 rounding in {int(above.sum())} of {total} heads" in overview
+    assert f"Layer {CHANGED} changed most" in overview
+    most = np.unravel_index(int(np.nanargmax(summary.value)), summary.value.shape)
+    assert f"Most changed heads: {head_name(HeadName('self', *map(int, most)))} (" in overview
+
+
+def test_the_way_goes_from_rounding_to_other_heads(compared: Make) -> None:
+    found = compared("tuned").found.heads["self"]
+    summary = drift_summary(found)
+    assert summary is not None
+    assert summary.floor is not None
+    assert summary.part is not None
+    ceiling = float(np.median(drifts_of(found, SHUFFLED)))
+    floor = float(np.median(drifts_of(found, "bfloat16")))
+    expected = (drifts_of(found, "") - floor) / (ceiling - floor)
+    np.testing.assert_allclose(summary.part, expected)
+    assert summary.changed() == (CHANGED,)
+
+
+def drifts_of(found: HeadDifferences, label: str) -> "np.typing.NDArray[np.float64]":
+    place = found.column(PATTERN_DRIFT, "raw", label)
+    assert place is not None
+    return found.value[..., place]
+
+
+def test_numbers_of_a_metric_are_those_of_the_tables(compared: Make) -> None:
+    site = compared("tuned")
+    table = pd.read_parquet(site.folder / "data" / "differences.parquet")
+    (both,) = both_stacks(site.found)
+    metric = compared_metric("attention_to")
+    assert metric is not None
+    section = pair_section(both, metric)
+    assert section is not None
+    drawn = {figure.name: figure.rows for figure in section.figures}
+    rows = drawn["attention_to-self-difference"]
+    assert rows is not None
+    own = table[(table["metric"] == "attention_to") & (table["view"] == rows["view"][0])]
+    own = own[own["label"] == metric.headline].set_index(["layer", "head"])
+    for row in rows.itertuples():
+        stored = own.loc[(row.layer, row.head)]
+        assert row.value == pytest.approx(stored["difference"])
+        assert row.p == pytest.approx(stored["p"], nan_ok=True)
+        apart = stored["low"] > 0 or stored["high"] < 0
+        assert row.supported == bool(stored["p"] < 0.05 and apart)
+    points = drawn["attention_to-self-points"]
+    assert points is not None
+    np.testing.assert_allclose(points["b"] - points["a"], rows["value"], atol=1e-9)
+
+
+def test_supported_differences_are_counted(compared: Make) -> None:
+    site = compared("tuned")
+    found = site.found.heads["self"]
+    place = found.column("sink_share", "raw")
+    assert place is not None
+    sure = int(found.supported[..., place].sum())
+    assert sure
+    heads = int((~np.isnan(found.value[..., place])).sum())
+    text = text_of(site.folder / "metrics" / "sink_share.html")
+    assert f"Of {heads} heads, {sure} differ (p < 0.05 family-wise)" in text.replace("&lt;", "<")
+    assert f"{sure} of {heads} heads differ" in text_of(site.folder / "index.html")
+
+
+def test_types_beside_chance(compared: Make) -> None:
+    """Kept heads, and what dealing types out anew would keep, by counting all deals' means."""
+    (both,) = both_stacks(compared("tuned").found)
+    changes = type_changes(both)
+    assert changes is not None
+    *rows, last = changes.table.rows
+    totals = [int(str(row.cells[-1])) for row in rows]
+    assert sum(totals) == int(str(last.cells[-1])) == both.heads
+    across = [int(str(cell)) for cell in last.cells[:-1]]
+    chance = sum(a * b for a, b in zip(totals, across, strict=True)) / both.heads
+    if chance < both.heads:
+        assert f"; {chance:.2f} would if types were dealt out" in changes.summary
+
+
+def test_models_of_other_shapes_say_why_and_are_matched(compared: Make) -> None:
+    site = compared("apart")
+    overview, matched = (text_of(site.folder / n) for n in ("index.html", "matched.html"))
+    assert f"do not correspond by number: {site.found.sides.apart}" in overview
+    found = site.found.matched["self"]
+    mutual = int(found.matching.mutual.sum())
+    assert f"{mutual} of {len(found.a)} heads are each other" in overview.replace("&#39;", "'")
+    assert ("on the visible half" in matched) == found.cut
+    distance = text_of(site.folder / "metrics" / "attention_distance.html")
+    assert "Relative depth is" in distance
+    (both,) = both_stacks(site.found)
+    values = both.a.heads("attention_distance", View.RENORM)  # both models without their sinks
+    assert f"{np.nanmedian(values.value):.2f}" in distance
+
+
+@pytest.mark.parametrize("name", ["tuned", "apart"])
+def test_a_comparison_is_packed_and_one_file(compared: Make, name: str, tmp_path: Path) -> None:
+    site = compared(name)
+    packed = pack(site.folder, tmp_path / "site.zip")
+    assert packed.files > len(pages_of(site))
+    text = "".join(document(site.folder))
+    assert site.found.sides.names[0] in text
+    assert "metrics/sink_share.html" in text
+
+
+def test_pictures_of_many_heads_are_files(
+    compared: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And of their atlases only the first has links, so that the overview stays light."""
+    monkeypatch.setattr(atlas, "MANY_HEADS", 4)
+    render_comparison(compared("tuned").found, tmp_path / "site")
+    overview = html_of(tmp_path / "site" / "index.html")
+    files = sorted(file.name for file in (tmp_path / "site" / "data").glob("atlas-*.png"))
+    assert files == [f"atlas-self-{name}.png" for name in ("a", "b", "difference")]
+    assert all(f"data/{name}" in overview for name in files)
+    assert overview.count("data-tiles") == 1
+    assert html_of(compared("tuned").folder / "index.html").count("data-tiles") == 3

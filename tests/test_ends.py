@@ -1,0 +1,143 @@
+"""Where attention blocks end in architectures that nobody named, and where nothing adds up."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import tiny
+from headbook.attention.flow import blocks
+from headbook.collection.gaps import find_gaps
+from headbook.metrics import all_metrics
+from headbook.metrics.ids import MIXING_RATIO, ROLLOUT_SELF_MEASURED
+from headbook.model.architecture import Architecture, examine
+from headbook.model.capture import tapped
+from headbook.model.model import Model, load_model
+from headbook.model.probe import varied
+from headbook.model.search.match import factor
+from headbook.model.search.site import Site
+from headbook.model.vocabulary.lens import NoLens
+from headbook.terms import State
+
+EPS = torch.finfo(torch.float64).eps
+SITES = {
+    "granite": Site("self_attn.o_proj", "post_attention_layernorm", scale=0.3),
+    "cohere": Site("self_attn.o_proj", None, parallel="mlp.down_proj"),
+    "olmo2": Site("post_attention_layernorm", "mlp.gate_proj"),
+    "bitnet": Site("self_attn.o_proj", "post_attention_layernorm", straight=False),
+    "jamba": Site("self_attn.o_proj", "pre_ff_layernorm"),
+    "mbart": Site("self_attn.out_proj", "encoder_attn_layer_norm"),
+}
+
+
+def looked_at(name: str, folder: Path) -> tuple[Model, Architecture]:
+    model = load_model(str(tiny.write(name, folder)), device="cpu", dtype="float64")
+    return model, examine(model)
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_ends_are_found_and_the_state_is_the_models_own(name: str, tmp_path: Path) -> None:
+    model, architecture = looked_at(name, tmp_path)
+    stack = "decoder" if name == "mbart" else "self"
+    found = architecture.ends.sites[stack, 1]
+    wanted = SITES[name]
+    assert (found.block, found.after, found.parallel) == (
+        wanted.block,
+        wanted.after,
+        wanted.parallel,
+    )
+    assert found.scale == pytest.approx(wanted.scale, rel=1e-9)
+    assert (found.closed, found.straight) == (False, wanted.straight)
+    known = set(architecture.ends.projections)
+    expected = {(c.stack, c.layer) for c in architecture.calls}
+    assert known == (set() if name == "bitnet" else expected)
+    assert architecture.ends.sites.keys() == expected
+    seen: dict[str, torch.Tensor] = {}
+    layer = architecture.layers[stack][1]
+    with torch.inference_mode(), tapped(model, architecture, _keep(seen, stack)):
+        block = layer.get_submodule(wanted.block)
+        handle = block.register_forward_hook(lambda _, __, output: seen.update(block=output))
+        model.body(**varied(model))
+        handle.remove()
+    torch.testing.assert_close(seen["mid"], seen["taken"] + wanted.scale * seen["block"])
+
+
+def _keep(seen: dict[str, torch.Tensor], stack: str) -> Callable[..., None]:
+    def keep(name: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+        if name == stack and (layer, state) in {(0, State.OUT), (1, State.MID)}:
+            seen["mid" if layer else "taken"] = vectors.clone()
+
+    return keep
+
+
+def test_cross_attention_adds_to_what_a_norm_takes(tmp_path: Path) -> None:
+    _, architecture = looked_at("mbart", tmp_path)
+    site = architecture.ends.sites["cross", 0]
+    assert (site.residual, site.enters) == ("encoder_attn_layer_norm", True)
+    assert site.after == "final_layer_norm"
+    assert {stack for stack, _ in blocks(architecture)} == {"encoder", "decoder"}
+
+
+def test_parts_of_a_scaled_block_add_up(tmp_path: Path) -> None:
+    """The factor counts for what tokens bring, and not for the residual."""
+    _, architecture = looked_at("granite", tmp_path)
+    assert {round(block.scale, 9) for block in blocks(architecture).values()} == {0.3}
+
+
+def test_layers_without_attention_have_no_such_state(tmp_path: Path) -> None:
+    model, architecture = looked_at("jamba", tmp_path)
+    assert architecture.ends.sites.keys() == {("self", 1)}
+    assert architecture.ends.projections.keys() == {("self", 1)}
+    metrics = [all_metrics()[name] for name in (ROLLOUT_SELF_MEASURED, MIXING_RATIO)]
+    gaps = find_gaps(model, architecture, metrics, {}, {}, lens=NoLens("none"), rarities={})
+    keys = {gap.key for gap in gaps}
+    assert ROLLOUT_SELF_MEASURED in keys
+    assert MIXING_RATIO not in keys
+
+
+def test_a_part_counts_only_where_every_number_adds_up() -> None:
+    torch.manual_seed(0)
+    residual, part = torch.randn(2, 300, dtype=torch.float64)
+    assert factor(residual + part, residual, part, EPS) == 1
+    assert factor(residual + 0.22 * part, residual, part, EPS) == pytest.approx(0.22)
+    assert factor(residual + part.abs(), residual, part, EPS) is None
+    assert factor(residual.clone(), residual, part, EPS) is None
+    assert factor(residual + part, residual, torch.zeros_like(part), EPS) is None
+    almost = residual + part
+    almost[7] += 1e-6
+    assert factor(almost, residual, part, EPS) is None
+
+
+def test_one_number_that_is_off_in_half_precision_is_not_rounding() -> None:
+    torch.manual_seed(0)
+    residual, part = torch.randn(2, 300).bfloat16()
+    total, eps = (residual + part).double(), torch.finfo(torch.bfloat16).eps
+    assert factor(total, residual.double(), part.double(), eps) == 1
+    total[3] += 1
+    assert factor(total, residual.double(), part.double(), eps) is None
+
+
+def test_a_few_huge_numbers_hide_no_part_in_half_precision() -> None:
+    """As in the first token of large models; a part that is smaller than rounding is none."""
+    torch.manual_seed(0)
+    residual, part = torch.randn(2, 600).bfloat16()
+    residual[::60] = 4096
+    total, eps = (residual + part).double(), torch.finfo(torch.bfloat16).eps
+    assert factor(total, residual.double(), part.double(), eps) == 1
+    assert factor(total, residual.double(), part.flip(0).double(), eps) is None
+    huge = torch.full_like(part, 4096)
+    assert factor((huge + part).double(), huge.double(), part.double(), eps) is None
+
+
+def test_a_plain_sum_comes_before_one_with_a_factor() -> None:
+    """Beside a large residual, rounding hides that a norm has other weights for each number."""
+    torch.manual_seed(4)
+    block = 3 * torch.randn(64)
+    normed = block / block.square().mean().sqrt() * (1 + 0.02 * torch.randn(64))
+    large = 50 * torch.randn(64)
+    residual, block, normed = (each.bfloat16().double() for each in (large, block, normed))
+    total, eps = (residual + normed).bfloat16().double(), torch.finfo(torch.bfloat16).eps
+    assert factor(total, residual, block, eps) is not None  # what makes the order needed
+    assert factor(total, residual, block, eps, fitted=False) is None
+    assert factor(total, residual, normed, eps, fitted=False) == 1

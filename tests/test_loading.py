@@ -1,0 +1,61 @@
+"""Loading a checkpoint takes its weights once: what is on the disk is mapped, not copied."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from headbook.model.model import load_model
+
+LAYERS, WIDTH = 8, 1024
+PROGRAM = """
+import json, resource, sys
+from headbook.model.model import load_model
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+load_model("demo", device="cpu", dtype=sys.argv[2])  # what any load needs
+before = peak()
+network = load_model(sys.argv[1], device="cpu", dtype=sys.argv[2]).network
+for weight in network.parameters():
+    weight.sum()  # mapped weights are read
+size = sum(weight.nbytes for weight in network.parameters())
+print(json.dumps([peak() - before, size]))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random decoder of about 0.1 billion parameters, stored in bfloat16."""
+    made = tmp_path_factory.mktemp("large")
+    tokenizer = load_model("demo", device="cpu").tokenizer
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=WIDTH,
+        intermediate_size=2 * WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=16,
+        dtype=torch.bfloat16,
+    )
+    network: Any = LlamaForCausalLM(config)
+    network.to(torch.bfloat16)
+    network.save_pretrained(made)
+    tokenizer.save_pretrained(made)
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "most"), [("bfloat16", 1.25), ("float32", 1.75)])
+def test_loading_takes_the_weights_once(folder: Path, dtype: str, most: float) -> None:
+    """In another format than that of the file, what is read stays mapped beside its copy."""
+    asked = [sys.executable, "-c", PROGRAM, str(folder), dtype]
+    answer = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+    peak, size = json.loads(answer.splitlines()[-1])
+    assert size > 1e8
+    assert peak < most * size
