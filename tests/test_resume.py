@@ -53,7 +53,7 @@ main()
 """
 
 
-class Told(Silent):
+class Lines(Silent):
     """Keeps the lines that are said."""
 
     def __init__(self) -> None:
@@ -109,10 +109,10 @@ def test_a_run_that_dies_goes_on_and_ends_with_the_same_bytes(
     assert not out.exists()
     shards = len([*work_folder(out).glob(f"model/corpus/*{SUFFIX}")])
     assert shards == min(part - 1, 2)
-    told = Told()
-    study = collect(texts, model=model, work=work_folder(out), progress=told, **OPTIONS)
+    progress = Lines()
+    study = collect(texts, model=model, work=work_folder(out), progress=progress, **OPTIONS)
     study.save(out)
-    assert f"resuming: {shards} of 2 shards done" in told.lines
+    assert f"resuming: {shards} of 2 shards done" in progress.lines
     assert content(out) == whole
     forget(work_folder(out))
     assert [path.name for path in tmp_path.iterdir()] == ["study"]

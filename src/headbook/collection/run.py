@@ -80,7 +80,7 @@ def as_it_is(sentence: Sentence) -> Sentence:
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class SentenceFindings:
     """What is found of the sentences that pages show, and of the samples looked at with them."""
 
     corpus_sums: CorpusSums
@@ -155,7 +155,7 @@ class Run:
             maps,
         )
 
-        def shown() -> Shown:
+        def found_of_sentences() -> SentenceFindings:
             """Together, so that each product with the vocabulary is of many rows."""
             sums, parts = CorpusSums(), list[SentenceData]()
             tracked = {*listed, *sampled, *maps.indices}
@@ -167,9 +167,9 @@ class Run:
                 parts += pass_results.sentence_data_parts
             if listed and 0 not in self.long.texts:
                 parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
-            return Shown(sums, SentenceData.join(parts).sorted(), maps.sample())
+            return SentenceFindings(sums, SentenceData.join(parts).sorted(), maps.sample())
 
-        found: Shown = self.stage(Shown, "sentences", shown)
+        found: SentenceFindings = self.stage(SentenceFindings, "sentences", found_of_sentences)
         corpus_sums, sentence_data = corpus_sums + found.corpus_sums, found.sentence_data
         few = self._few(list(items.values()))
         checks = self_checks(self.model, self.architecture, few, embeddings, lens)

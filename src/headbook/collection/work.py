@@ -11,22 +11,16 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-import safetensors.numpy
-
 from headbook.errors import OutputError
 from headbook.folders import DISKS
-from headbook.study.summaries.packing import Packed, pack, unpack
+from headbook.study.serial import deserialised, serialised
 from headbook.workspace import LOCK, held
 
 PLAN, SUFFIX = "plan.json", ".part"
 DIGEST = 16  # bytes
-LAYOUT, TABLE = "layout", "table:"
 MOST = 3  # differences that are named
 
 
@@ -98,27 +92,6 @@ class Work:
                 f"{self.folder}: {error.strerror}; expected room for what is done; all before it "
                 "is kept, the same command goes on from there"
             ) from error
-
-
-def serialised(value: Any) -> bytes:
-    """Arrays, tables and the rest of a value, as one file."""
-    packed = Packed()
-    layout = json.dumps(pack(value, "v", packed)).encode()
-    arrays = {**packed.arrays, LAYOUT: np.frombuffer(layout, np.uint8)}
-    for name, table in packed.tables.items():
-        arrays[TABLE + name] = np.frombuffer(table.to_parquet(index=False), np.uint8)
-    return safetensors.numpy.save(arrays)
-
-
-def deserialised(kind: Any, body: bytes) -> Any:
-    """What `serialised` wrote."""
-    arrays = safetensors.numpy.load(body)
-    layout = json.loads(arrays.pop(LAYOUT).tobytes())
-    tables = {
-        name.removeprefix(TABLE): pd.read_parquet(BytesIO(arrays.pop(name).tobytes()))
-        for name in [name for name in arrays if name.startswith(TABLE)]
-    }
-    return unpack(kind, layout, Packed(arrays, tables))
 
 
 @contextmanager

@@ -1,0 +1,34 @@
+"""A value of ours as bytes, and back."""
+
+import json
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors.numpy
+
+from headbook.study.summaries.packing import Packed, pack, unpack
+
+LAYOUT, TABLE = "layout", "table:"
+
+
+def serialised(value: Any) -> bytes:
+    """Arrays, tables and the rest of a value, as one file."""
+    packed = Packed()
+    layout = json.dumps(pack(value, "v", packed)).encode()
+    arrays = {**packed.arrays, LAYOUT: np.frombuffer(layout, np.uint8)}
+    for name, table in packed.tables.items():
+        arrays[TABLE + name] = np.frombuffer(table.to_parquet(index=False), np.uint8)
+    return safetensors.numpy.save(arrays)
+
+
+def deserialised(kind: Any, body: bytes) -> Any:
+    """What `serialised` wrote."""
+    arrays = safetensors.numpy.load(body)
+    layout = json.loads(arrays.pop(LAYOUT).tobytes())
+    tables = {
+        name.removeprefix(TABLE): pd.read_parquet(BytesIO(arrays.pop(name).tobytes()))
+        for name in [name for name in arrays if name.startswith(TABLE)]
+    }
+    return unpack(kind, layout, Packed(arrays, tables))
