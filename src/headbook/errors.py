@@ -16,6 +16,18 @@ Every message is one line and says what came, what was expected and what to do.
 Anything else that escapes is a bug; exit code 1.
 """
 
+import errno
+
+# What libraries say where there is no memory left, beside MemoryError.
+MEMORY = (
+    "out of memory",
+    "can't allocate memory",
+    "cannot allocate memory",
+    "not enough memory",
+    "failed to map segment",
+    "can't start new thread",
+)
+
 
 class HeadbookError(Exception):
     """A fault that the user can mend. Its text is one line, ready to print."""
@@ -57,9 +69,26 @@ class CheckError(HeadbookError):
     """A self-check failed. What was asked for is written and says so; numbers may be wrong."""
 
 
+class MissingError(HeadbookError):
+    """Some sentences could not be measured. All the others are written, which says so."""
+
+
 class OutputError(HeadbookError):
     """An output folder is not ours to replace, or cannot be written."""
 
 
 class ResourceError(HeadbookError):
     """The machine has too little memory, or does not take what is printed."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error, of any library, says that there is no memory left."""
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError | ImportError) and any(each in text for each in MEMORY)
+
+
+def device_lost(error: BaseException) -> bool:
+    """Whether a GPU does nothing more for this process after an error."""
+    return isinstance(error, RuntimeError) and "CUDA error" in str(error)

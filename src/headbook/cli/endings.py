@@ -3,7 +3,6 @@
 All of this concerns the whole process, so the command line alone uses it, never the library.
 """
 
-import errno
 import os
 import signal
 import sys
@@ -13,18 +12,9 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn, TextIO
 
-from headbook.errors import HeadbookError, OutputError, ResourceError
+from headbook.errors import HeadbookError, OutputError, ResourceError, out_of_memory
 from headbook.folders import DISKS
 
-# What libraries say where there is no memory left, beside MemoryError.
-MEMORY = (
-    "out of memory",
-    "can't allocate memory",
-    "cannot allocate memory",
-    "not enough memory",
-    "failed to map segment",
-    "can't start new thread",
-)
 NEED_LESS = (
     "expected more of it; lower --batch-tokens, --max-length, --sentence-pages and --exemplars "
     "need less, and so does --processes 1; nothing is half done"
@@ -92,7 +82,7 @@ def is_closed_pipe(error: BaseException) -> bool:
 
 def expected_error(error: BaseException) -> HeadbookError | None:
     """What the person at the keyboard can mend of an error that is not Headbook's own."""
-    if any(_is_memory(each) for each in _chain(error)):
+    if any(out_of_memory(each) for each in _chain(error)):
         return ResourceError(f"out of memory; {NEED_LESS}")
     if isinstance(error, HeadbookError):
         return error
@@ -118,13 +108,6 @@ def give_up_printing() -> None:
                 nothing = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nothing, stream.fileno())
                 os.close(nothing)
-
-
-def _is_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        return True
-    text = str(error).lower()
-    return isinstance(error, RuntimeError | ImportError) and any(each in text for each in MEMORY)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -58,7 +58,7 @@ from headbook.cli.options import (
 from headbook.cli.outfolders import check_kept, checked_out
 from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
 from headbook.dates import today
-from headbook.errors import CheckError
+from headbook.errors import CheckError, MissingError
 from headbook.limits import check_room
 from headbook.listing import Kind
 from headbook.progress import Progress, Silent
@@ -136,7 +136,7 @@ def collect(inputs: list[str], **options: Any) -> None:
         raise
     forget(work)
     _say(config, f"Study: {out}")
-    _judge(config, study.manifest.failed)
+    _judge(config, study.manifest.failed, study.manifest.lacking)
 
 
 @app.command(name="merge")
@@ -151,7 +151,7 @@ def merge_command(studies: list[Path], **options: Any) -> None:
     study.save(out, force=config.force)
     counted = study.manifest.counts["sentences"]
     _say(config, f"Study of {counted:,} sentences: {out}")
-    _judge(config, study.manifest.failed)
+    _judge(config, study.manifest.failed, study.manifest.lacking)
 
 
 @app.command(name="render")
@@ -283,15 +283,22 @@ def _build(inputs: list[str], config: Config) -> None:
             study.save(config.keep_study, force=config.force)
         summary = _render(study, config, progress)
     _finish(config, summary, start)
-    _judge(config, study.manifest.failed)
+    _judge(config, study.manifest.failed, study.manifest.lacking)
 
 
-def _judge(config: Config, failed: Sequence[str]) -> None:
-    """Let no failed self-check pass in silence, when all is written.
+def _judge(config: Config, failed: Sequence[str], lacking: Sequence[str]) -> None:
+    """Let nothing that failed pass in silence, when all is written.
 
     Raises:
-        CheckError: one failed, and nobody said that they accept it.
+        MissingError: sentences could not be measured.
+        CheckError: a self-check failed, and nobody said that they accept it.
     """
+    _judge_checks(config, failed)
+    if lacking:
+        raise MissingError(f"{'; '.join(lacking)}; all else is written, which says so")
+
+
+def _judge_checks(config: Config, failed: Sequence[str]) -> None:
     if not failed:
         return
     report = f"{len(failed)} self-check{'s' * (len(failed) > 1)} failed: {'; '.join(failed)}"
@@ -423,8 +430,11 @@ def _render_film(film: "Film", config: Config, title: str) -> "Summary":
 
 def _judge_film(config: Config, film: "Film") -> None:
     """The same as `_judge`, of all checkpoints."""
+    manifests = {frame.name: frame.manifest for frame in film.frames}
     _judge(
-        config, [f"{each.name}: {text}" for each in film.frames for text in each.manifest.failed]
+        config,
+        [f"{name}: {text}" for name, each in manifests.items() for text in each.failed],
+        [f"{name}: {text}" for name, each in manifests.items() for text in each.lacking],
     )
 
 
@@ -491,7 +501,7 @@ def main() -> None:
         with interruptible():
             stopped = app(standalone_mode=False)  # the code of an interrupt; None or 0 without one
             sys.stdout and sys.stdout.flush()
-    except CheckError as error:
+    except (CheckError, MissingError) as error:
         _leave(str(error), CHECKED)
     except TyperException as error:
         _leave(f"{_message(error).rstrip('.')}; see --help", WRONG)

@@ -17,11 +17,12 @@ from headbook.collection.removing import with_importance
 from headbook.collection.run import Run
 from headbook.collection.shards import sharded
 from headbook.collection.size import Expected, check_limit, expected
+from headbook.collection.tries import Batching, explained
 from headbook.collection.work import Work, check_same, working
 from headbook.collection.workers import Job, shared_out
 from headbook.config import Config
 from headbook.dates import today
-from headbook.errors import ConfigError
+from headbook.errors import ConfigError, OutputError, device_lost
 from headbook.inputs import Corpus, Layout, Selection, open_corpus
 from headbook.metrics import attention_metrics, chosen_metrics, token_metrics
 from headbook.metrics.base import Source
@@ -94,7 +95,7 @@ def collect(
         return with_importance(run, run.study(notes))
 
 
-def _serve(job: Job, numbers: Iterable[int], done: Callable[[int, bool], None]) -> None:
+def _serve(job: Job, numbers: Iterable[int], done: Callable[[int, str], None]) -> None:
     """Measure shards as a worker.
 
     Raises:
@@ -107,10 +108,14 @@ def _serve(job: Job, numbers: Iterable[int], done: Callable[[int, bool], None]) 
         for number in numbers:
             try:
                 run.shard(number)
-            except Exception:  # noqa: BLE001 - who shares out tries again, and finds it in the end
-                done(number, False)
+            except OutputError:
+                raise
+            except Exception as error:
+                if device_lost(error):
+                    raise
+                done(number, explained(error))
             else:
-                done(number, True)
+                done(number, "")
 
 
 def _prepared(
@@ -163,6 +168,7 @@ def _prepared(
             length=sum(amounts) / len(amounts),
             long=long,
             scheme=corpus.scheme,
+            batching=Batching(config.batch_tokens),
             shards=stack.enter_context(sharded(texts, len(texts), paired=paired)),
         ),
         lengths,

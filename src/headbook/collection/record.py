@@ -11,10 +11,19 @@ from headbook import __version__
 from headbook.collection.shards import SHARD
 from headbook.config import flag
 from headbook.dates import today
+from headbook.inputs import Sentence
 from headbook.model.architecture import Architecture
 from headbook.model.encode import special_pattern
 from headbook.study.gaps import Gap
-from headbook.study.manifest import SCHEMA, Check, InputFacts, Manifest, ModelFacts, Rounding
+from headbook.study.manifest import (
+    SCHEMA,
+    Check,
+    InputFacts,
+    Manifest,
+    ModelFacts,
+    Rounding,
+    SetAside,
+)
 from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import MOST_OWN, OTHER, Kind, Side
 from headbook.text.rarity import NONE
@@ -39,6 +48,8 @@ def manifest_of(
     checked: int,
     gaps: tuple[Gap, ...],
     rounded: tuple[Rounding, ...],
+    aside: tuple[SetAside, ...],
+    smaller: tuple[str, ...],
 ) -> Manifest:
     """What is to be known of how a study was made."""
     annotators: dict[str, str] = {Side.SOURCE: _annotation(run)}
@@ -72,7 +83,35 @@ def manifest_of(
         checked_sentences=checked,
         gaps=(*gaps, *_foreign(run)),
         roundings=rounded,
+        set_aside=aside,
+        fallbacks=smaller,
     )
+
+
+def fallbacks(run: "Run") -> Iterator[str]:
+    """What did not fit into memory as it was planned, in words."""
+    for name, halved in run.tally.halved.items():
+        tokens = run.config.batch_tokens >> halved
+        yield (
+            f"{run.name}, {name}: at most {tokens:,} tokens in a batch, not "
+            f"{run.config.batch_tokens:,}, as memory ran out."
+        )
+
+
+def set_aside(run: "Run", twin: str = "") -> tuple[SetAside, ...]:
+    """The sentences of the shards that could not be measured.
+
+    Args:
+        twin: name of the run, if it is not the model's own.
+    """
+    return tuple(
+        SetAside(tuple(map(_name, run.shards.shard(number, as_they_came=True))), why, twin)
+        for number, why in sorted(run.tally.failed.items())
+    )
+
+
+def _name(sentence: Sentence) -> str:
+    return sentence.id or sentence.origin or f"{sentence.index + 1}"
 
 
 def _annotation(run: "Run") -> str:

@@ -4,16 +4,18 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial, reduce
+from functools import cached_property, partial, reduce
+from itertools import chain, count
 from operator import add
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from headbook.collection.gaps import find_gaps
 from headbook.collection.long import Long
-from headbook.collection.record import manifest_of
+from headbook.collection.record import fallbacks, manifest_of, set_aside
 from headbook.collection.shards import Shards, reduced
+from headbook.collection.tries import Batching, ShardResult, Tally, in_smaller_batches, tried
 from headbook.collection.work import Work
 from headbook.config import Config
 from headbook.inputs import Corpus, Sentence
@@ -70,6 +72,7 @@ from headbook.text.baselines import twins as twins_of
 from headbook.text.batch import Batch, by_budget
 from headbook.text.tokens import Encoded
 
+T = TypeVar("T")
 KEPT = 1024  # sentences of a whole corpus that stay as tokens after the first pass
 CHECKED_TOKENS = 512  # the self-checks run on one batch of this size
 
@@ -108,12 +111,17 @@ class Run:
     scheme: Scheme = field(default_factory=Scheme)
     # Those that later passes may want, by index; each run (a twin is one, too) has its own.
     _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
+    tally: Tally = field(default_factory=Tally, init=False)  # of the pass over the corpus
+    without: frozenset[int] = (
+        frozenset()
+    )  # shards that are left out, as they are set aside elsewhere
     compared: bool = True  # whether what comparisons with other models need is kept
     work: Work | None = None  # where finished parts are kept, if anywhere
     name: str = "model"  # of the folder of its parts there
     share: Callable[..., None] | None = None  # has shards measured by others; see `shared_out`
     _: KW_ONLY
     shards: Shards
+    batching: Batching
 
     def study(self, notes: str) -> Study:
         """Sums of the corpus, data of sentences, manifest."""
@@ -122,41 +130,43 @@ class Run:
         choices = [choice for choice in choose(corpus_sums) if choice.index not in self.long.texts]
         first, pages = max(1, self.config.neuron_sentences), self.config.n_sentence_pages
         cited = most_cited(choices, first, len(self.corpus), pages)
-        chosen = [index for index in cited if index not in self.long.texts]
+        unmapped = self.long.texts | self._aside
+        chosen = [index for index in cited if index not in unmapped]
         listed = frozenset(chosen)
         paged = {*listed, *(choice.index for choice in choices)}
         # The first sentence is for the self-checks, whatever is shown.
+        first_index = next(index for index in count() if index not in self._aside)
         candidates = self._candidates(corpus_sums)
-        wanted = {0} | paged | sampled | candidates
+        wanted = {first_index} | paged | sampled | candidates
         items = {item.sentence.index: item for item in self._encoded(wanted)}
-        maps = MapSampler(self.architecture.stacks, (items[index] for index in candidates))
         embeddings = self._embeddings(list(items.values()))
         lens = read_lens(self.model, self.architecture)
         traced = chosen[: self.config.neuron_sentences]
-        watchers = (
-            SentencePass(
-                self.architecture,
-                paged,
-                listed,
-                choices,
-                alike=bool(context_metrics(self.metrics)),
-                traced=traced,
-            ),
-            Tracker(
-                self.model,
-                self.architecture,
-                tuple(token_metrics(self.metrics)),
-                listed,
-                sampled,
-                embeddings,
-                lens if isinstance(lens, Lens) else None,
-            ),
-            self._flows((), listed),
-            maps,
-        )
 
         def found_of_sentences() -> SentenceFindings:
             """Together, so that each product with the vocabulary is of many rows."""
+            maps = MapSampler(self.architecture.stacks, (items[index] for index in candidates))
+            watchers = (
+                SentencePass(
+                    self.architecture,
+                    paged,
+                    listed,
+                    choices,
+                    alike=bool(context_metrics(self.metrics)),
+                    traced=traced,
+                ),
+                Tracker(
+                    self.model,
+                    self.architecture,
+                    tuple(token_metrics(self.metrics)),
+                    listed,
+                    sampled,
+                    embeddings,
+                    lens if isinstance(lens, Lens) else None,
+                ),
+                self._flows((), listed),
+                maps,
+            )
             sums, parts = CorpusSums(), list[SentenceData]()
             tracked = {*listed, *sampled, *maps.indices}
             for stage, some in (("sentences", tracked), ("exemplars", paged - tracked)):
@@ -165,11 +175,15 @@ class Run:
                 pass_results = self._look(self._batches(items, some), watchers)
                 sums += pass_results.corpus_sums
                 parts += pass_results.sentence_data_parts
-            if listed and 0 not in self.long.texts:
-                parts.append(self._demonstration(items[0], embeddings[Side.SOURCE]))
+            if first_index in listed:
+                parts.append(self._demonstration(items[first_index], embeddings[Side.SOURCE]))
             return SentenceFindings(sums, SentenceData.join(parts).sorted(), maps.sample())
 
-        found: SentenceFindings = self.stage(SentenceFindings, "sentences", found_of_sentences)
+        found: SentenceFindings = self.stage(
+            SentenceFindings,
+            "sentences",
+            partial(self.patiently, "sentences", found_of_sentences),
+        )
         corpus_sums, sentence_data = corpus_sums + found.corpus_sums, found.sentence_data
         few = self._few(list(items.values()))
         checks = self_checks(self.model, self.architecture, few, embeddings, lens)
@@ -182,6 +196,13 @@ class Run:
             lens=lens,
             rarities=self.encoder.rarities,
         )
+        twins, aside, smaller = {}, [*set_aside(self)], [*fallbacks(self)]
+        for twin in twins_of(self.config.control, self.config.control_seeds):
+            run = replace(self._twin(twin), name=str(twin))
+            self.progress.stage(str(twin), run._measured_tokens)  # noqa: SLF001
+            twins[twin] = head_tables(run._measured())  # noqa: SLF001 - of this kind
+            aside += set_aside(run, run.name)
+            smaller += fallbacks(run)
         manifest = manifest_of(
             self,
             notes=notes,
@@ -194,13 +215,16 @@ class Run:
                 *untraced(self.architecture, sentence_data, traced),
             ),
             rounded=roundings(self.model, self.architecture, few, embeddings),
+            aside=tuple(aside),
+            smaller=tuple(smaller),
         )
-        twins = {}
-        for twin in twins_of(self.config.control, self.config.control_seeds):
-            run = replace(self._twin(twin), name=str(twin))
-            self.progress.stage(str(twin), run._measured_tokens)  # noqa: SLF001
-            twins[twin] = head_tables(run._measured())  # noqa: SLF001 - of this kind
         return Study(manifest, corpus_sums, sentence_data, twins, map_sample=found.map_sample)
+
+    @cached_property
+    def _aside(self) -> frozenset[int]:
+        """Sentences that could not be measured, once it is known."""
+        places = (self.shards.places(number).tolist() for number in self.tally.failed)
+        return frozenset(chain.from_iterable(places))
 
     def _candidates(self, corpus_sums: CorpusSums) -> frozenset[int]:
         """Sentences whose maps may be kept for comparisons: those with the smallest hashes."""
@@ -235,6 +259,7 @@ class Run:
             tokens=False,
             compared=False,
             share=None,
+            without=frozenset(self.tally.failed),
             progress=Inside(self.progress),
         )
         if twin.baseline is Baseline.SHUFFLED:
@@ -258,12 +283,30 @@ class Run:
         """
         if self.work is None:
             return make()
+        with self._randomness():
+            value = self.work.kept(kind, f"{self.name}/{name}", make)
+        halved = self._halved(name)
+        if self.work.there(halved):
+            self.tally.halved[name] = self.work.kept(int, halved, int)
+        return value
 
-        def made() -> Any:
+    def patiently(self, name: str, make: Callable[[], T]) -> T:
+        """A part, in smaller batches where memory does not suffice, which is written down."""
+
+        def at(tokens: int) -> T:
+            self.batching.tokens = tokens
             with self._randomness():
                 return make()
 
-        return self.work.kept(kind, f"{self.name}/{name}", made)
+        value, halved = in_smaller_batches(at, self.config.batch_tokens)
+        if halved:
+            self.tally.halved[name] = halved
+            if self.work is not None:
+                self.work.kept(int, self._halved(name), lambda: halved)
+        return value
+
+    def _halved(self, name: str) -> str:
+        return f"{self.name}/halved/{name.replace('/', '-')}"
 
     def _randomness(self) -> AbstractContextManager[None]:
         """Parts begin with the same random numbers, whichever of them are there already."""
@@ -283,27 +326,37 @@ class Run:
         if done:
             self.progress.say(f"resuming: {done:,} of {shards:,} shards done")
         if self.share is not None and self.work is not None:
-            missing = [n for n in range(shards) if not self.work.there(self._name_of(n))]
-            self.share(missing, done=self._advance)
-        return reduced(map(self.shard, range(shards)))
+            names = {n: f"{self.name}/{_shard_name(n)}" for n in range(shards)}
+            missing = [number for number, name in names.items() if not self.work.there(name)]
+            self.share(missing, self._came)
+        numbers = [number for number in range(shards) if number not in self.without]
+        measure = self.shard if shards == 1 else self._tried
+        return reduced(self.tally.sums((number, measure(number)) for number in numbers))
 
-    def _advance(self, number: int) -> None:
-        """Tell that somebody else has measured a shard."""
+    def _came(self, number: int, why: str) -> None:
+        """Go on when somebody else has measured a shard, or has failed for good."""
+        if why:
+            self._keep(number, lambda: ShardResult(CorpusSums(), why=why))
         tokens = round(self.length * len(self.shards.places(number)))
         self.progress.advance(tokens, tokens)
 
-    @staticmethod
-    def _name_of(number: int) -> str:
-        return f"model/corpus/{number:06}"
+    def _tried(self, number: int) -> ShardResult:
+        """What came of one part of the corpus, which may be set aside."""
+        return self._keep(number, partial(tried, partial(self._shard, number)))
 
-    def shard(self, number: int) -> CorpusSums:
-        """The sums of one part of the corpus."""
-        sums: CorpusSums = self.stage(
-            CorpusSums, f"corpus/{number:06}", partial(self._shard, number)
-        )
-        return sums
+    def shard(self, number: int) -> ShardResult:
+        """What one part of the corpus gives."""
+        return self._keep(number, partial(self._shard, number))
 
-    def _shard(self, number: int) -> CorpusSums:
+    def _keep(self, number: int, make: Callable[[], ShardResult]) -> ShardResult:
+        result: ShardResult = self.stage(ShardResult, _shard_name(number), make)
+        return result
+
+    def _shard(self, number: int) -> ShardResult:
+        sums = partial(self._sums_of, number)
+        return ShardResult(self.patiently(_shard_name(number), sums))
+
+    def _sums_of(self, number: int) -> CorpusSums:
         metrics = tuple(attention_metrics(self.metrics, Source.ALL))
         buckets = self._buckets(metrics)
         corpus_pass = CorpusPass(
@@ -334,7 +387,9 @@ class Run:
         # Before it is known what is done, so that sentences are parsed in the same groups.
         items = [*self._encoded(smallest)]
         sums: CorpusSums = self.stage(
-            CorpusSums, "sample", partial(self._of_sample, smallest, items)
+            CorpusSums,
+            "sample",
+            partial(self.patiently, "sample", partial(self._of_sample, smallest, items)),
         )
         return sums
 
@@ -401,7 +456,8 @@ class Run:
         metrics = tuple(attention_metrics(self.metrics, Source.RANDOM))
         if not metrics:
             return CorpusSums()
-        sums: CorpusSums = self.stage(CorpusSums, "random", partial(self._of_random, metrics))
+        make = partial(self._of_random, metrics)
+        sums: CorpusSums = self.stage(CorpusSums, "random", partial(self.patiently, "random", make))
         return sums
 
     def _of_random(self, metrics: tuple[AttentionMetric, ...]) -> CorpusSums:
@@ -493,7 +549,7 @@ class Run:
     def _in_batches(self, items: Iterable[Encoded], budget: int | None = None) -> Iterator[Batch]:
         """Batches by token budget; progress is told when the next one is asked for."""
         alike = not self.architecture.padded
-        for group in by_budget(items, budget or self.config.batch_tokens, alike=alike):
+        for group in by_budget(items, budget or self.batching.tokens, alike=alike):
             yield self.batch(group)
             tokens = tokens_of(group)
             self.progress.advance(tokens, tokens)
@@ -519,6 +575,10 @@ class Run:
             if self.architecture.padded or item.lengths == few[0].lengths:
                 few.append(item)
         return self.batch(few)
+
+
+def _shard_name(number: int) -> str:
+    return f"corpus/{number:06}"
 
 
 def _of_buckets(tables: Mapping[str, BucketTable]) -> CorpusSums:

@@ -55,9 +55,11 @@ class Shards:
         """Where the sentences of a part stand in the input."""
         return self.order[number * SHARD : (number + 1) * SHARD]
 
-    def shard(self, number: int) -> list[Sentence]:
+    def shard(self, number: int, *, as_they_came: bool = False) -> list[Sentence]:
         """The sentences of a part."""
-        return [self.sentences[int(place)] for place in self.places(number)]
+        places = self.places(number)
+        wanted = np.sort(places) if as_they_came else places
+        return [self.sentences[int(place)] for place in wanted]
 
 
 def canonical(hashes: NDArray[np.uint64]) -> Ints:

@@ -16,11 +16,12 @@ from multiprocessing.process import BaseProcess
 
 import torch
 
+from headbook.collection.tries import TRIES
 from headbook.config import Config
-from headbook.errors import ResourceError
+from headbook.errors import HeadbookError, ResourceError
 
-TRIES = 3  # of a shard, before nobody else is given it
 READY = -1  # what a worker says when its model is loaded
+STOP = -2  # what it says when nothing can go on
 
 
 @dataclass(frozen=True)
@@ -32,26 +33,30 @@ class Job:
         folder: where parts are kept.
         plan: what it was begun with.
         serve: what a worker runs: it is given the job, the numbers that come, and what to call
-            of each: its number, and whether it is done.
+            of each: its number, and why it failed, if it did.
     """
 
     inputs: tuple[str, ...]
     config: Config
     folder: str
     plan: Mapping[str, str]
-    serve: Callable[["Job", Iterable[int], Callable[[int, bool], None]], None]
+    serve: Callable[["Job", Iterable[int], Callable[[int, str], None]], None]
 
 
-def shared_out(job: Job, shards: Iterable[int], workers: int, done: Callable[[int], None]) -> None:
-    """Have shards measured; those that failed `TRIES` times are left to the caller.
+def shared_out(
+    job: Job, shards: Iterable[int], came: Callable[[int, str], None], workers: int
+) -> None:
+    """Have shards measured.
 
     Args:
-        done: told the number of each shard that is done.
+        came: told the number of each shard that is done, and of each that failed `TRIES` times
+            also why.
 
     Raises:
-        ResourceError: workers die, of one shard or before they have begun.
+        ResourceError: workers die before they have begun.
+        HeadbookError: one says that nothing can go on, as on a full disk.
     """
-    crew = _Crew(job, workers, deque(shards), done)
+    crew = _Crew(job, workers, deque(shards), came)
     try:
         while crew.waiting or crew.busy:
             crew.hire()
@@ -64,14 +69,13 @@ class _Crew:
     """The processes, and what each is doing."""
 
     def __init__(
-        self, job: Job, size: int, waiting: deque[int], done: Callable[[int], None]
+        self, job: Job, size: int, waiting: deque[int], came: Callable[[int, str], None]
     ) -> None:
         self.waiting = waiting
-        self._job, self._size, self._done = job, size, done
+        self._job, self._size, self._came = job, size, came
         self._context = multiprocessing.get_context("spawn")
         self._processes: dict[Connection, BaseProcess] = {}
         self._doing: dict[Connection, int] = {}  # a shard, or `READY` while a model is loaded
-        self._deaths: Counter[int] = Counter()
         self._failures: Counter[int] = Counter()
 
     @property
@@ -97,16 +101,18 @@ class _Crew:
         for connection in wait([*self._processes]):
             assert isinstance(connection, Connection)
             try:
-                number, well = connection.recv()
+                number, why = connection.recv()
             except (EOFError, OSError):
                 self._bury(connection)
                 continue
+            if number == STOP:
+                raise HeadbookError(why)
             if number == READY:
-                self._deaths[READY] = 0
-            elif well:
-                self._done(number)
+                self._failures[READY] = 0
+            elif why:
+                self._fail(number, why)
             else:
-                self._again(number)
+                self._came(number, "")
             self._give(connection)
 
     def _give(self, connection: Connection) -> None:
@@ -120,25 +126,30 @@ class _Crew:
         with suppress(OSError):  # it has ended meanwhile, which is heard next
             connection.send(self._doing[connection])
 
-    def _again(self, number: int) -> None:
+    def _fail(self, number: int, why: str) -> None:
+        """Have a shard tried again, at the end, unless that is of no use."""
         self._failures[number] += 1
         if self._failures[number] < TRIES:
             self.waiting.append(number)
+        else:
+            self._came(number, why)
 
     def _bury(self, connection: Connection) -> None:
+        """Go on without a process that has ended."""
         number = self._doing.pop(connection)
         process = self._processes.pop(connection)
         connection.close()
         process.join()
-        self._deaths[number] += 1
-        if self._deaths[number] == TRIES:
-            what = "before their models were loaded" if number == READY else f"of shard {number:,}"
-            raise ResourceError(
-                f"{TRIES} workers died {what}, the last with code {process.exitcode}; expected "
-                "memory for each: fewer --workers or --batch-tokens need less; what is done is kept"
-            )
         if number != READY:
-            self.waiting.appendleft(number)
+            self._fail(number, f"the process that measured it ended with code {process.exitcode}")
+            return
+        self._failures[READY] += 1
+        if self._failures[READY] == TRIES:
+            raise ResourceError(
+                f"{TRIES} workers died before their models were loaded, the last with code "
+                f"{process.exitcode}; expected memory for each: fewer --workers or --batch-tokens "
+                "need less; what is done is kept"
+            )
 
     def dismiss(self) -> None:
         """End all that are still there."""
@@ -154,9 +165,12 @@ def _serve(connection: Connection, job: Job, size: int) -> None:
     torch.set_num_threads(max(1, (os.cpu_count() or 1) // size))
 
     def numbers() -> Iterator[int]:
-        connection.send((READY, True))
+        connection.send((READY, ""))
         while True:
             yield connection.recv()
 
     with suppress(EOFError, BrokenPipeError, ConnectionError):  # nobody is there any more
-        job.serve(job, numbers(), lambda number, well: connection.send((number, well)))
+        try:
+            job.serve(job, numbers(), lambda number, why: connection.send((number, why)))
+        except HeadbookError as error:
+            connection.send((STOP, str(error)))

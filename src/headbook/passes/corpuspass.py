@@ -8,6 +8,7 @@ import torch
 
 from headbook.attention.scopes import Scopes
 from headbook.attention.tokenstates import TokenStates
+from headbook.errors import ModelError
 from headbook.metrics.base import AttentionMetric, TokenMetric
 from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
@@ -62,6 +63,7 @@ class CorpusPass:
                 learned.update(count_learned(stacks[place.stack], batch, attention))
 
         def on_state(stack: str, layer: int, state: State, vectors: torch.Tensor) -> None:
+            check_finite(batch, stacks[stack], layer, state, vectors)
             vectors = vectors.to(texts[stacks[stack].queries].share.dtype)
             if state is State.INPUT:
                 inputs[stack] = vectors
@@ -82,6 +84,30 @@ class CorpusPass:
             counts=count(batch) + learned,
             texts=Texts.of(batch.text_hash, batch.index) if self.buckets else None,
         )
+
+
+def check_finite(
+    batch: Batch, stack: Stack, layer: int, state: State, vectors: torch.Tensor
+) -> None:
+    """Measure nothing that is not a number.
+
+    Args:
+        vectors: states of all tokens. *Shape:* ``(sentence, token, width)``.
+
+    Raises:
+        ModelError: a token's state is infinite or NaN; with the sentence, layer and state.
+    """
+    wrong = ~vectors.isfinite().all(-1) & batch.texts[stack.queries].valid
+    if not wrong.any():
+        return
+    row, token = (int(place) for place in wrong.nonzero()[0])
+    sentence = batch.items[row].sentence
+    name = " ".join(filter(None, (sentence.origin, sentence.id))) or f"{sentence.index + 1}"
+    where = "input" if state is State.INPUT else f"layer {layer}, state '{state}'"
+    raise ModelError(
+        f"sentence {name}: token {token} has an infinite state or none (stack {stack.name}, "
+        f"{where}); expected numbers: see that the weights are whole, or try --dtype float32"
+    )
 
 
 def count_learned(stack: Stack, batch: Batch, attention: hook.Attention) -> Counter[str]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -63,6 +64,21 @@ class Rounding:
             changed=self.changed + other.changed,
             largest=max(self.largest, other.largest),
         )
+
+
+@dataclass(frozen=True)
+class SetAside:
+    """Sentences that could not be measured.
+
+    Attributes:
+        sentences: their ids; files and lines of those without.
+        why: the error.
+        twin: what the model is compared with, if only that has no numbers of them; else empty.
+    """
+
+    sentences: tuple[str, ...]
+    why: str
+    twin: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,6 +145,8 @@ class Manifest:
         versions: of the libraries that computed the numbers.
         checked_sentences: sentences on which the checks ran.
         roundings: what a coarser product with the vocabulary did there, where it was asked for.
+        set_aside: sentences that could not be measured.
+        fallbacks: what was measured in another way than planned, in words.
     """
 
     schema: int
@@ -147,6 +165,8 @@ class Manifest:
     checked_sentences: int
     gaps: tuple[Gap, ...]
     roundings: tuple[Rounding, ...] = ()
+    set_aside: tuple[SetAside, ...] = ()
+    fallbacks: tuple[str, ...] = ()
 
     def stack(self, name: str) -> Stack:
         """A stack by name."""
@@ -156,6 +176,24 @@ class Manifest:
     def failed(self) -> tuple[str, ...]:
         """The self-checks that failed: what should hold, where, and the difference."""
         return tuple(check.message() for check in self.checks if not check.passed)
+
+    @property
+    def places(self) -> int:
+        """Sentences that were to be measured; indices of sentences are below it."""
+        own = [each for each in self.set_aside if not each.twin]
+        return self.counts["sentences"] + sum(len(each.sentences) for each in own)
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """What was set aside, in words, by the error."""
+        found: Counter[tuple[str, str]] = Counter()
+        for each in self.set_aside:
+            found[each.twin, each.why] += len(each.sentences)
+        return tuple(
+            f"{size:,} of {self.places:,} sentences could not be measured"
+            f"{f' with {twin}' if twin else ''}: {why}"
+            for (twin, why), size in found.items()
+        )
 
     def learned_share(self, stack: Stack) -> float:
         """Which share of a stack's attention goes to the learned sink of its softmax."""
@@ -190,6 +228,11 @@ class Manifest:
                 name: tuple(kind(**row) for row in table.pop(name))
                 for name, kind in (("inputs", InputFacts), ("checks", Check), ("gaps", Gap))
             }
+            lists["set_aside"] = tuple(
+                SetAside(**(row | {"sentences": tuple(row["sentences"])}))
+                for row in table.pop("set_aside", ())
+            )
+            lists["fallbacks"] = tuple(table.pop("fallbacks", ()))
             lists["roundings"] = tuple(Rounding(**row) for row in table.pop("roundings", ()))
             stacks = tuple(_stack(row) for row in table.pop("stacks"))
             facts = ModelFacts(**(model | {"kind": Kind(model["kind"])}))

@@ -207,7 +207,7 @@ class Study:
         self._check_whole()
         other._check_whole()
         check_alike(self, other)
-        shift = self.manifest.counts["sentences"]
+        shift = self.manifest.places
         corpus_sums = self.corpus_sums + other.corpus_sums.shifted(shift)
         sentence_data = self.sentence_data + other.sentence_data.shifted(shift)
         counts = Counter(self.manifest.counts) + Counter(other.manifest.counts)
@@ -221,6 +221,8 @@ class Study:
                 + other.manifest.checked_sentences,
                 gaps=tuple(dict.fromkeys(self.manifest.gaps + other.manifest.gaps)),
                 roundings=_together(self.manifest.roundings + other.manifest.roundings),
+                set_aside=self.manifest.set_aside + other.manifest.set_aside,
+                fallbacks=self.manifest.fallbacks + other.manifest.fallbacks,
             ),
             corpus_sums=corpus_sums,
             twins={

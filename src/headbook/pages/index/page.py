@@ -233,13 +233,14 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
 
 
 def _alarms(manifest: Manifest) -> Iterator[str]:
-    """Reasons not to trust the numbers; most studies have none."""
+    """What readers must know before they trust the numbers; most studies have nothing of it."""
     model = manifest.model
     if model.missing:
         yield (
             "The checkpoint lacks weights that this architecture has; they are random: "
             f"{_some(model.missing)}."
         )
+    yield from manifest.lacking
 
 
 def _some(names: Sequence[str]) -> str:

@@ -21,6 +21,8 @@ class MethodsPage(Page):
         checks: the self-checks with their largest differences; ``passed``: whether all hold.
         checked_sentences: on how many sentences they ran.
         gaps: what is missing, and why.
+        set_aside: sentences that could not be measured, and why.
+        fallbacks: what was measured in another way than planned.
         roundings: what a coarser product with the vocabulary did to ranks.
         views: the three treatments of the sink, as names and explanations.
         metrics: all metrics with formula and source.
@@ -35,6 +37,8 @@ class MethodsPage(Page):
     passed: bool
     checked_sentences: int
     gaps: tuple[str, ...]
+    set_aside: tuple[str, ...]
+    fallbacks: tuple[str, ...]
     roundings: tuple[str, ...]
     views: tuple[tuple[str, str], ...]
     metrics: tuple[Metric, ...]
@@ -48,6 +52,7 @@ KEYS = {
     View.RENORM: "keys of the sink removed, rows divided by what remains, so that they sum to 1",
 }
 CHECKED = ("Identity", "where", "largest difference", "tolerance", "holds")
+LISTED = 8  # sentences that are named
 DIFFERENCE = "Largest absolute difference, relative to the largest value compared."
 
 
@@ -65,6 +70,8 @@ def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
         passed=all(check.passed for check in manifest.checks),
         checked_sentences=manifest.checked_sentences,
         gaps=tuple(gap_texts(manifest.gaps)),
+        set_aside=tuple(_set_aside(manifest)),
+        fallbacks=manifest.fallbacks,
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
         views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
         metrics=tuple(metrics),
@@ -92,6 +99,14 @@ def _model(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "Tokenizer", f"{model.tokenizer} ({model.tokenizer_sha256[:19]}…)"
     yield "Special tokens", model.special_tokens or "none"
     yield "Longest text", f"{model.limit:,} tokens"
+
+
+def _set_aside(manifest: Manifest) -> Iterator[str]:
+    for each in manifest.set_aside:
+        ids, more = each.sentences[:LISTED], len(each.sentences) - LISTED
+        beyond = f" and {more:,} more (manifest.json has all)" if more > 0 else ""
+        twin = f" with {each.twin}" if each.twin else ""
+        yield f"Not measured{twin}: {', '.join(ids)}{beyond}. {each.why}"
 
 
 def _rounding(found: Rounding, manifest: Manifest) -> str:

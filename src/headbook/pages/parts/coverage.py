@@ -30,7 +30,7 @@ def _part(manifest: Manifest) -> str:
     if taken == manifest.options.get("sample"):
         return f"of {total}, {HASHES}"
     if taken == manifest.options.get("limit"):
-        packed = taken != manifest.counts["sentences"]
+        packed = taken != manifest.places
         return f"{f'from the first {taken:,}' if packed else 'the first'} of {total or 'the input'}"
     return f"of {total}" if total else "a part of the input"  # several parts, added up
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import Floats, Ints
+from headbook.errors import out_of_memory
 from headbook.model.vocabulary.judges import DRAWS
 from headbook.passes.ablation.direct import direct_tokens, has_direct
 from headbook.passes.ablation.effects import Ablator, Effects, Means
@@ -335,7 +336,7 @@ class Importance:
             try:
                 found = slopes(self.ablator, batch, ALWAYS, self._means, UNASKED)
             except (RuntimeError, MemoryError) as error:
-                if "memory" not in str(error).lower() and not isinstance(error, MemoryError):
+                if not out_of_memory(error):
                     raise
                 if len(batch.items) < 2:
                     raise NoRoom(ROOMLESS) from error

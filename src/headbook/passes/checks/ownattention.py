@@ -157,6 +157,11 @@ def _learned(model: Model, architecture: Architecture, alone: Sequence[Seen]) ->
     """
     found, close = set(), tolerance(model)
     for call, attention in (pair for seen in alone for pair in seen.items()):
+        if not attention.weights.isfinite().all():
+            raise ModelError(
+                f"model '{model.name}': weights of attention in {_place(call)} are NaN; expected "
+                "numbers: see that the model's weights are whole, or try --dtype float32"
+            )
         sums = attention.weights.double().sum(-1)
         worst = float(sums.flatten()[(sums - 1).abs().argmax()])
         mixed, given = applied(attention), attention.output

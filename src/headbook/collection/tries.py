@@ -1,0 +1,125 @@
+"""Where something cannot be measured: smaller batches, other tries, going on without it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from headbook.errors import ModelError, OutputError, device_lost, out_of_memory
+from headbook.study.summaries.sums import CorpusSums
+
+T = TypeVar("T")
+TRIES = 3  # of a shard, before the others go on without it
+HALVINGS = 6  # of the token budget of a shard's batches
+HOPELESS = 3  # shards that fail where none has been measured
+
+
+@dataclass(frozen=True, eq=False)
+class ShardResult:
+    """What came of a shard.
+
+    Attributes:
+        sums: of its sentences; empty where it was set aside.
+        why: the error of the last try, where it was set aside; else empty.
+    """
+
+    sums: CorpusSums
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What came of the parts of a run so far.
+
+    Attributes:
+        failed: why shards were set aside, by number.
+        measured: numbers of the shards that were measured.
+        halved: how often the token budget of batches was halved because memory ran out, by the
+            name of the part.
+    """
+
+    failed: dict[int, str] = field(default_factory=dict)
+    measured: set[int] = field(default_factory=set)
+    halved: dict[str, int] = field(default_factory=dict)
+
+    def add(self, number: int, result: ShardResult) -> None:
+        """Count a shard.
+
+        Raises:
+            ModelError: nothing but failures came, so that it is not the shards.
+        """
+        if not result.why:
+            self.measured.add(number)
+        else:
+            self.failed[number] = result.why
+        self.check(all_came=False)
+
+    def check(self, *, all_came: bool) -> None:
+        """Stop where it is not the shards.
+
+        Raises:
+            ModelError: `HOPELESS` shards failed, or all there are, and none was measured.
+        """
+        if self.failed and not self.measured and (all_came or len(self.failed) >= HOPELESS):
+            number, why = next(iter(self.failed.items()))
+            raise ModelError(f"no shard could be measured; of shard {number:,}: {why}")
+
+    def sums(self, results: Iterable[tuple[int, ShardResult]]) -> Iterator[CorpusSums]:
+        """The sums of shards as they come, each counted."""
+        for number, result in results:
+            self.add(number, result)
+            if not result.why:
+                yield result.sums
+        self.check(all_came=True)
+
+
+@dataclass
+class Batching:
+    """How batches are made.
+
+    Attributes:
+        tokens: the most that one may have, padding included.
+    """
+
+    tokens: int
+
+
+def in_smaller_batches(measure: Callable[[int], T], tokens: int) -> tuple[T, int]:
+    """Measure something, in smaller batches where memory does not suffice.
+
+    Args:
+        measure: takes the most tokens of a batch.
+
+    Returns:
+        What it gave, and how often that number was halved.
+    """
+    for halved in range(HALVINGS):
+        try:
+            return measure(tokens >> halved), halved
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+    return measure(tokens >> HALVINGS), HALVINGS
+
+
+def tried(measure: Callable[[], ShardResult]) -> ShardResult:
+    """Measure a shard, `TRIES` times if need be; what came of it in the end.
+
+    Raises:
+        OutputError: what was measured cannot be kept, which is not the shard's fault.
+    """
+    for _ in range(TRIES):
+        try:
+            return measure()
+        except OutputError:
+            raise
+        except Exception as error:
+            if device_lost(error):
+                raise
+            why = explained(error)  # whatever it is, other shards may do without it
+    return ShardResult(CorpusSums(), why=why)
+
+
+def explained(error: Exception) -> str:
+    """An error in one line."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, ModelError) else f"{type(error).__name__}: {text}"

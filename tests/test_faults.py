@@ -1,0 +1,223 @@
+"""Shards that cannot be measured are set aside, and those that need too much memory are split."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from headbook.cli.main import _judge
+from headbook.collection.collect import collect
+from headbook.collection.shards import SHARD
+from headbook.collection.tries import HALVINGS, ShardResult, Tally, in_smaller_batches, tried
+from headbook.config import Config
+from headbook.errors import MissingError, ModelError, OutputError
+from headbook.model import capture
+from headbook.site.site import render
+from headbook.study.study import Study
+from headbook.study.summaries.sums import CorpusSums
+
+LAST = 60  # tokens of a text that the model can take; at the next position it has no numbers
+OPTIONS: dict[str, Any] = {
+    "metrics": "attention_to,cosine_to_input,head_distance",
+    "annotator": "none",
+    "language": "none",
+    "importance": "off",
+    "sample_sentences": 20,
+    "sentence_pages": "3",
+    "exemplars": 1,
+    "dtype": "float64",
+}
+SENTENCES = SHARD + 40
+
+
+def damaged(folder: Path, source: Path, name: str, place: int) -> str:
+    """A copy of a model of whose weights some are NaN."""
+    folder.mkdir(exist_ok=True)
+    for file in source.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    (found,) = [each for each in weights if each.endswith(name)]
+    weights[found][place] = torch.nan
+    safetensors.torch.save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_folder: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("model")
+    return damaged(folder, tiny_folder("bert"), "position_embeddings.weight", LAST)
+
+
+def write(file: Path, sentences: list[str]) -> Path:
+    file.write_text("\n".join(sentences), encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def lines() -> list[str]:
+    """Two shards of sentences."""
+    draw = np.random.default_rng(0)
+    words = ("the", "cat", "dog", "sees", "small", "bird", "house", "old", "runs")
+    return [" ".join(draw.choice(words, draw.integers(2, 9))) for _ in range(SENTENCES)]
+
+
+@pytest.fixture(scope="module")
+def poisoned(lines: list[str]) -> list[str]:
+    """The same; the first cannot be measured."""
+    return ["the " * (LAST + 5), *lines[1:]]
+
+
+@pytest.fixture(scope="module")
+def study(model: str, poisoned: list[str], tmp_path_factory: pytest.TempPathFactory) -> Study:
+    folder = tmp_path_factory.mktemp("texts")
+    options = OPTIONS | {"control": "shuffled"}
+    return collect(write(folder / "texts.txt", poisoned), model=model, **options)
+
+
+def test_the_other_shards_are_measured_and_their_numbers_are_right(
+    study: Study, model: str, poisoned: list[str], tmp_path: Path
+) -> None:
+    (own,) = study.manifest.set_aside  # what the model is compared with is not tried on them
+    assert not own.twin
+    lost = {int(name.rpartition(":")[2]) - 1 for name in own.sentences}
+    assert 0 in lost
+    assert len(lost) in {SHARD, SENTENCES - SHARD}
+    assert study.manifest.places == SENTENCES
+    rest = [text for place, text in enumerate(poisoned) if place not in lost]
+    alone = collect(write(tmp_path / "rest.txt", rest), model=model, **OPTIONS)
+    assert study.manifest.counts == alone.manifest.counts
+    mine, theirs = (
+        each.heads.query("metric != 'head_distance'").reset_index(drop=True)
+        for each in (study, alone)
+    )
+    np.testing.assert_allclose(mine["value"], theirs["value"], atol=1e-12)
+    np.testing.assert_allclose(mine["low"], theirs["low"], atol=1e-12)
+    assert not lost & {each.index for each in study.sentence_data.listed}
+
+
+def test_sentence_and_layer_are_named(model: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "texts.txt", ["the cat sees", "the " * (LAST + 5)])
+    message = rf"sentence texts\.txt:2: token {LAST} has .*stack self, input"
+    with pytest.raises(ModelError, match=message) as caught:
+        collect(file, model=model, **OPTIONS)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_layer_that_gives_no_numbers_is_named(
+    tiny_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Of the last one no attention tells, of the first one it does before a sentence is read."""
+    file = write(tmp_path / "texts.txt", ["the cat"])
+    for layer, message in (
+        (1, "sentence texts.txt:1: .*layer 1, state 'out'"),
+        (0, "weights of attention in stack self, layer 1 are NaN"),
+    ):
+        name = f"layer.{layer}.output.dense.bias"
+        folder = damaged(tmp_path / f"model{layer}", tiny_folder("bert"), name, 3)
+        with pytest.raises(ModelError, match=message):
+            collect(file, model=folder, **OPTIONS)
+
+
+def test_workers_set_the_same_aside(
+    study: Study, model: str, poisoned: list[str], tmp_path: Path
+) -> None:
+    options = OPTIONS | {"control": "shuffled", "workers": 2}
+    file = write(tmp_path / "texts.txt", poisoned)
+    other = collect(file, model=model, work=tmp_path / "work", **options)
+    for folder, each in (("one", study), ("two", other)):
+        each.save(tmp_path / folder)
+    for file in (tmp_path / "one").iterdir():
+        assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes(), file.name
+
+
+def test_pages_and_the_exit_say_what_is_missing(study: Study, tmp_path: Path) -> None:
+    render(study, tmp_path / "site")
+    (line, *_) = study.manifest.lacking
+    assert line.startswith(f"{len(study.manifest.set_aside[0].sentences):,} of {SENTENCES:,} sen")
+    assert "could not be measured" in (tmp_path / "site/index.html").read_text(encoding="utf-8")
+    methods = (tmp_path / "site/methods.html").read_text(encoding="utf-8")
+    assert "texts.txt:1, " in methods
+    with pytest.raises(MissingError, match="could not be measured"):
+        _judge(Config(), (), study.manifest.lacking)
+
+
+def test_merged_studies_keep_what_is_missing(study: Study, model: str, tmp_path: Path) -> None:
+    file = write(tmp_path / "more.txt", ["the old house", "the dog runs"])
+    more = collect(file, model=model, **OPTIONS, control="shuffled")
+    whole = study + more
+    assert whole.manifest.set_aside == study.manifest.set_aside
+    assert max(each.index for each in whole.sentence_data.listed) == SENTENCES + 1
+
+
+def test_less_memory_gives_smaller_batches_and_the_same_numbers(
+    model: str, lines: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU that is full at a quarter of the tokens that were asked for."""
+    file = write(tmp_path / "texts.txt", lines[:300])
+    whole = collect(file, model=model, **OPTIONS)
+    inputs, sizes = capture.inputs, list[int]()
+
+    def small(batch: Any) -> dict[str, torch.Tensor]:
+        given = inputs(batch)
+        sizes.append(given["input_ids"].numel())
+        if sizes[-1] > Config().batch_tokens // 4:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return given
+
+    monkeypatch.setattr(capture, "inputs", small)
+    split = collect(file, model=model, **OPTIONS)
+    ending = "at most 512 tokens in a batch, not 2,048, as memory ran out."
+    parts = ("corpus/000000", "sentences")
+    assert split.manifest.fallbacks == tuple(f"model, {part}: {ending}" for part in parts)
+    np.testing.assert_allclose(split.heads["value"], whole.heads["value"], atol=1e-12)
+
+
+def test_smaller_batches_have_an_end() -> None:
+    budgets = []
+
+    def full(budget: int) -> CorpusSums:
+        budgets.append(budget)
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        in_smaller_batches(full, 2048)
+    assert budgets == [2048 >> halved for halved in range(HALVINGS + 1)]
+
+
+def test_another_error_is_not_about_memory() -> None:
+    def wrong(_: int) -> CorpusSums:
+        raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        in_smaller_batches(wrong, 2048)
+
+
+def test_what_is_no_fault_of_a_shard_ends_the_run() -> None:
+    def measure(error: Exception) -> Any:
+        raise error
+
+    for error in (OutputError("no room"), RuntimeError("CUDA error: device-side assert")):
+        with pytest.raises(type(error)):
+            tried(partial(measure, error))
+    assert tried(partial(measure, ValueError("odd\nline"))).why == "ValueError: odd line"
+
+
+def test_where_every_shard_fails_the_run_ends() -> None:
+    failing = [(number, ShardResult(CorpusSums(), why="odd")) for number in range(9)]
+    came = list[int]()
+
+    def results() -> Any:
+        for number, result in failing:
+            came.append(number)
+            yield number, result
+
+    with pytest.raises(ModelError, match="no shard could be measured; of shard 0: odd"):
+        list(Tally().sums(results()))
+    assert came == [0, 1, 2]
+    with pytest.raises(ModelError, match="no shard"):
+        list(Tally().sums(failing[:2]))
