@@ -65,6 +65,7 @@ DOORS = {
     "numba": {"analysis.kernel"},
     "PIL": {"charts.base.images"},
     "pyarrow": {"inputs.packed", "inputs.parquet", "site.export"},
+    "ray": {"collection.rayworkers"},
     "regex": {"text.annotate"},
     "rich": {"cli.console", "cli.main"},
     "safetensors": {"study.serial", "study.storage"},

@@ -118,20 +118,34 @@ def test_a_run_that_dies_goes_on_and_ends_with_the_same_bytes(
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
 
 
-@pytest.mark.parametrize("workers", [2, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "worker",  # the options that ask for some, and a part of their command lines
+    [
+        ({"workers": 2}, "spawn_main"),
+        pytest.param(({"device": ",".join(["cpu"] * 5)}, "spawn_main"), marks=pytest.mark.slow),
+        pytest.param(
+            ({"workers": 2, "engine": "ray"}, "ray::Actor.measure"), marks=pytest.mark.slow
+        ),
+    ],
+)
 def test_workers_that_are_killed_change_no_byte(
-    texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path, workers: int
+    texts: Path,
+    model: str,
+    whole: dict[str, bytes],
+    tmp_path: Path,
+    worker: tuple[dict[str, Any], str],
 ) -> None:
     """One after the other, while they measure; as many as a shard survives."""
     killed: list[int] = []
+    given, form = worker
 
     def kill() -> None:
         me, parts = psutil.Process(), tmp_path / "work/model/corpus"
         while len(killed) < 2:
             time.sleep(0.05)
-            for process in me.children() if parts.exists() else ():
+            for process in me.children(recursive=True) if parts.exists() else ():
                 with contextlib.suppress(psutil.Error):
-                    if "spawn_main" in " ".join(process.cmdline()):
+                    if form in " ".join(process.cmdline()):
                         process.kill()
                         killed.append(process.pid)
                         break
@@ -139,7 +153,7 @@ def test_workers_that_are_killed_change_no_byte(
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
     work = tmp_path / "work"
-    study = collect(texts, model=model, work=work, workers=workers, **OPTIONS)
+    study = collect(texts, model=model, work=work, **given, **OPTIONS)
     study.save(tmp_path / "study")
     assert killed
     assert content(tmp_path / "study") == whole

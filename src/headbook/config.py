@@ -14,6 +14,8 @@ from headbook.terms import Baseline
 
 FACETS = ("label", "language", "genre", "split")  # columns that group sentences unasked
 DEVICES = ("auto", "cpu", "cuda", "mps")
+DEVICE = re.compile(rf"{'|'.join(DEVICES)}|cuda:\d+")
+ENGINES = ("local", "ray")
 DEMO_OUT = "site"  # where the demo goes unless it is told otherwise
 SUPPLEMENT = "supplement.zip"  # the same of an archive
 REPORT = "report.html"  # and of a site in one file
@@ -84,7 +86,11 @@ class Config:
         "'en'; any other code takes counts in the input itself; 'none' leaves rare words out.",
     )
     target_language: str = option("none", "The same for the target side of source-target pairs.")
-    device: str = option("auto", f"Where to run the model: {', '.join(DEVICES)}.")
+    device: str = option(
+        "auto",
+        f"Where to run the model: {', '.join(DEVICES)}; of several, as in cuda:0,cuda:1, each gets "
+        "a worker.",
+    )
     dtype: str = option("float32", f"Number format of the weights: {', '.join(DTYPES)}.")
     batch_tokens: int = option(2048, "Tokens, padding included, that a batch may hold.")
     max_length: int | None = option(
@@ -191,6 +197,12 @@ class Config:
     workers: int = option(
         1, "Processes that run the model over the corpus, each with a copy of it.", place=True
     )
+    engine: str = option(
+        "local", "What runs workers: local, or ray for those of a Ray cluster.", place=True
+    )
+    address: str | None = option(
+        None, "Address of a Ray cluster; without one this machine is the cluster.", place=True
+    )
     restart: bool = option(
         False,
         "Begin anew, not where a run into the same folder was stopped.",
@@ -212,7 +224,8 @@ class Config:
         """Check what types alone do not say."""
         for each in dataclasses.fields(self):
             self._check_letters(each.name)
-        self._check(self.device in DEVICES, "device", f"one of {', '.join(DEVICES)}")
+        there = all(DEVICE.fullmatch(each) for each in self.devices)
+        self._check(there, "device", f"one of {', '.join(DEVICES)}, cuda:0 or several with commas")
         self._check(self.dtype in DTYPES, "dtype", f"one of {', '.join(DTYPES)}")
         known_precision = self.vocabulary_precision in PRECISIONS
         self._check(known_precision, "vocabulary_precision", f"one of {', '.join(PRECISIONS)}")
@@ -236,6 +249,8 @@ class Config:
         self._check(1 <= self.control_seeds <= 5, "control_seeds", "1 to 5")
         self._check(self.processes >= 0, "processes", "at least 0")
         self._check(self.workers >= 1, "workers", "at least 1")
+        self._check(self.engine in ENGINES, "engine", f"one of {', '.join(ENGINES)}")
+        self._check(self.address is None or self.engine == "ray", "address", "also --engine ray")
         for name in ("max_site_size", "memory"):
             size = getattr(self, name)
             sized = size is None or SIZE.fullmatch(size) is not None
@@ -290,6 +305,21 @@ class Config:
     def memory_bytes(self) -> float | None:
         """Bytes that tables of a text may take, None where nobody says."""
         return _bytes(self.memory)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Where the model runs; the first is that of the process that puts all together."""
+        return tuple(self.device.split(","))
+
+    @property
+    def n_workers(self) -> int:
+        """Processes that run the model over the corpus."""
+        return max(self.workers, len(self.devices))
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes than this one run the model over the corpus."""
+        return self.n_workers > 1 or self.engine != "local"
 
     def recorded(self) -> dict[str, Any]:
         """The options that decide the numbers and the pages, for the manifest."""

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from headbook.cli.options import BUILDING, keyword
+from headbook.cli.options import BUILDING, RESUMING, keyword
 from headbook.config import DTYPES
 from headbook.errors import ConfigError
 from headbook.terms import Heads
 
-OPTIONS = tuple(name for name in BUILDING if name not in {"model", "dtype", "keep_study", "title"})
+USELESS = {"model", "dtype", "keep_study", "title"} | RESUMING
+OPTIONS = tuple(name for name in BUILDING if name not in USELESS)
 
 Compared = Annotated[
     list[str],

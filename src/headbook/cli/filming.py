@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from headbook.cli.options import BUILDING, keyword
+from headbook.cli.options import BUILDING, RESUMING, keyword
 from headbook.config import Config
 from headbook.errors import ConfigError, OutputError, StudyError
 
-USELESS = {"model", "revision", "keep_study", "max_site_size", "processes"}
+USELESS = {"model", "revision", "keep_study", "max_site_size", "processes"} | RESUMING
 OPTIONS = tuple(name for name in BUILDING if name not in USELESS)
 
 Filmed = Annotated[

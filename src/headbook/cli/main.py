@@ -125,16 +125,9 @@ def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
     out = checked_out(config, inputs, Kind.STUDY)
-    work = work_folder(out)
-    try:
-        with _progress(config, "pages") as progress:
-            study = _collect(inputs, config, progress, work)
+    with _resumable(out) as work, _progress(config, "pages") as progress:
+        study = _collect(inputs, config, progress, work)
         study.save(out, force=config.force)
-    except (KeyboardInterrupt, typer.Abort):
-        if work.exists():
-            _leave(RESUMABLE, WRONG)
-        raise
-    forget(work)
     _say(config, f"Study: {out}")
     _judge(config, study.manifest.failed, study.manifest.lacking)
 
@@ -274,16 +267,29 @@ def metrics() -> None:
 
 def _build(inputs: list[str], config: Config) -> None:
     start = time.monotonic()
-    checked_out(config, inputs, Kind.SITE)
+    out = checked_out(config, inputs, Kind.SITE)
     check_kept(config, inputs)
     check_room()
-    with _progress(config) as progress:
-        study = _collect(inputs, config, progress)
+    with _resumable(out) as work, _progress(config) as progress:
+        study = _collect(inputs, config, progress, work)
         if config.keep_study is not None:
             study.save(config.keep_study, force=config.force)
         summary = _render(study, config, progress)
     _finish(config, summary, start)
     _judge(config, study.manifest.failed, study.manifest.lacking)
+
+
+@contextmanager
+def _resumable(out: Path) -> Iterator[Path]:
+    """Where finished parts of what is made are kept until all is in place."""
+    work = work_folder(out)
+    try:
+        yield work
+    except (KeyboardInterrupt, typer.Abort):
+        if work.exists():
+            _leave(RESUMABLE, WRONG)
+        raise
+    forget(work)
 
 
 def _judge(config: Config, failed: Sequence[str], lacking: Sequence[str]) -> None:

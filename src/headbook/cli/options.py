@@ -18,8 +18,8 @@ DRAWING = ("out", "force", "quiet", "verbose")
 MERGING = ("out", "accept_checks", "force", "quiet", "verbose")
 SHOWING = {"open", "base_url", "max_site_size", "processes", "keep_study"}  # of no use to collect
 COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in SHOWING)
-RESUMING = {"restart", "workers"}  # of use to collect alone
-BUILDING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in RESUMING)
+BUILDING = tuple(f.name for f in dataclasses.fields(Config))
+RESUMING = {"restart", "workers", "engine", "address"}  # of no use to what collects several studies
 
 Inputs = Annotated[
     list[str],

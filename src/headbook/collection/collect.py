@@ -1,7 +1,7 @@
 """From input files and a model to a study."""
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -42,6 +42,7 @@ from headbook.text.annotate import Annotator
 from headbook.text.baselines import twins
 from headbook.text.rarity import Rarity
 from headbook.threads import own_threads
+from headbook.workspace import temporary
 
 FEW = 256  # sentences that are done again sooner than they are kept
 USUAL = 32  # tokens of a sentence, where none is looked at before the run begins
@@ -64,7 +65,7 @@ def collect(
         config: options as one value; or give them by name.
         progress: told how far the run has come.
         work: a folder where finished parts are kept, so that the same call goes on from there
-            after it was stopped; None, or with at most `FEW` sentences: nothing is.
+            after it was stopped; None, or with at most `FEW` sentences in one process: nothing is.
             Remove it when the study is saved.
 
     Raises:
@@ -75,18 +76,12 @@ def collect(
     chosen_metrics(config.metrics)  # wrong names are told before anything slow begins
     notes = _read_notes(config.notes)
     today()  # a wrong date, too
-    if config.workers > 1 and "-" in map(str, files):
+    if config.shared and "-" in map(str, files):
         raise ConfigError("--workers: standard input came, which is read once; expected files")
     with ExitStack() as stack:
         run, lengths = _prepared(stack, files, config, progress or Silent())
-        if work is not None and len(run.corpus) > FEW:
-            plan = plan_of(run)
-            run = replace(
-                run, work=stack.enter_context(working(work, plan, restart=config.restart))
-            )
-            if config.workers > 1:
-                job = Job((*map(str, files),), config, str(work), plan, _serve)
-                run = replace(run, share=partial(shared_out, job, workers=config.workers))
+        if len(run.corpus) > FEW or config.engine != "local":
+            run = _kept(stack, run, files, work)
         most = run.long.most
         whole, least = _expected(run, [each for each in lengths if max(each.values()) <= most])
         run.progress.say(whole.report())
@@ -95,17 +90,49 @@ def collect(
         return with_importance(run, run.study(notes))
 
 
-def _serve(job: Job, numbers: Iterable[int], done: Callable[[int, str], None]) -> None:
+def _kept(stack: ExitStack, run: Run, files: Sequence[str | Path], work: Path | None) -> Run:
+    """The same run, whose parts are kept in a folder; by other processes, if they are asked for.
+
+    Args:
+        work: the folder, which outlasts the run; None for one of its own where it needs any.
+    """
+    config = run.config
+    if work is None:
+        if not config.shared:
+            return run
+        work = stack.enter_context(temporary("work"))
+    plan = plan_of(run)
+    run = replace(run, work=stack.enter_context(working(work, plan, restart=config.restart)))
+    if not config.shared:
+        return run
+    job = Job((*map(str, files),), Path.cwd(), config, work.resolve(), plan, _measurer)
+    return replace(run, share=partial(_engine(config), job))
+
+
+def _engine(config: Config) -> Callable[..., None]:
+    """What has shards measured."""
+    if config.engine == "local":
+        return shared_out
+    from headbook.collection import rayworkers  # noqa: PLC0415 - it needs an extra
+
+    return rayworkers.shared_out
+
+
+@contextmanager
+def _measurer(job: Job, device: str) -> Iterator[Callable[[int], str]]:
     """Measure shards as a worker.
 
     Raises:
-        OutputError: the input or anything else is not what the work was begun with.
+        HeadbookError: the input or anything else is not what the work was begun with, or what is
+            done cannot be kept.
     """
     with ExitStack() as stack:
-        run, _ = _prepared(stack, job.inputs, job.config, Silent())
-        check_same(Path(job.folder), job.plan, plan_of(run))
-        run = replace(run, work=Work(Path(job.folder)))
-        for number in numbers:
+        config = replace(job.config, device=device)
+        run, _ = _prepared(stack, job.inputs, config, Silent())
+        run = replace(run, config=job.config, work=Work(job.folder))
+        check_same(job.folder, job.plan, plan_of(run))
+
+        def measure(number: int) -> str:
             try:
                 run.shard(number)
             except OutputError:
@@ -113,9 +140,10 @@ def _serve(job: Job, numbers: Iterable[int], done: Callable[[int, str], None]) -
             except Exception as error:
                 if device_lost(error):
                     raise
-                done(number, explained(error))
-            else:
-                done(number, "")
+                return explained(error)
+            return ""
+
+        yield measure
 
 
 def _prepared(
@@ -123,14 +151,14 @@ def _prepared(
 ) -> tuple[Run, list[dict[Side, int]]]:
     """A run that can begin, and the tokens of the first sentences by side."""
     opened = open_corpus(files, Selection.of(config), Layout.of(config))
-    stack.enter_context(own_randomness(config.seed, _graphics(config.device)))
+    stack.enter_context(own_randomness(config.seed, _graphics(config.devices[0])))
     stack.enter_context(own_threads())
     corpus = stack.enter_context(opened)
     columns = facets(corpus, config.facet, config.pair_member)
     model = load_model(
         config.model,
         revision=config.revision,
-        device=config.device,
+        device=config.devices[0],
         dtype=config.dtype,
         tokenizer=config.tokenizer,
         verbose=config.verbose,
@@ -177,8 +205,11 @@ def _prepared(
 
 def _graphics(device: str) -> list[int]:
     """The GPU that will be used, if any."""
-    asked = device in {"auto", "cuda"} and torch.cuda.is_available()
-    return [torch.cuda.current_device()] if asked else []
+    asked = device.startswith(("auto", "cuda")) and torch.cuda.is_available()
+    if not asked:
+        return []
+    index = torch.device(device).index if device != "auto" else None
+    return [torch.cuda.current_device() if index is None else index]
 
 
 def _planned(run: Run, listed: int) -> dict[str, float]:

@@ -60,6 +60,7 @@ def manifest_of(
     if run.config.tokenizer is not None and Path(run.config.tokenizer).is_dir():
         named["tokenizer"] = Path(run.config.tokenizer).resolve().name
     named["target_annotator"] = run.encoder.targets.name
+    named["device"] = run.model.device.type
     rarities = {side: rarity.name for side, rarity in run.encoder.rarities.items()}
     named["language"] = rarities[Side.SOURCE]
     named["target_language"] = rarities.get(Side.TARGET, NONE)

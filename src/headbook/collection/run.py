@@ -325,24 +325,41 @@ class Run:
         done = 0 if self.work is None else self.work.done(f"{self.name}/corpus")
         if done:
             self.progress.say(f"resuming: {done:,} of {shards:,} shards done")
-        if self.share is not None and self.work is not None:
-            names = {n: f"{self.name}/{_shard_name(n)}" for n in range(shards)}
-            missing = [number for number, name in names.items() if not self.work.there(name)]
-            self.share(missing, self._came)
+        failed = self._shared_out() if self.share is not None and self.work is not None else {}
         numbers = [number for number in range(shards) if number not in self.without]
-        measure = self.shard if shards == 1 else self._tried
-        return reduced(self.tally.sums((number, measure(number)) for number in numbers))
+        results = ((number, self._result(number, failed)) for number in numbers)
+        sums = reduced(self.tally.sums(results))
+        # Only now: a run that ends before tries them again.
+        for number, why in self.tally.failed.items():
+            self._keep(number, partial(ShardResult, CorpusSums(), why=why))
+        return sums
 
-    def _came(self, number: int, why: str) -> None:
-        """Go on when somebody else has measured a shard, or has failed for good."""
-        if why:
-            self._keep(number, lambda: ShardResult(CorpusSums(), why=why))
-        tokens = round(self.length * len(self.shards.places(number)))
-        self.progress.advance(tokens, tokens)
+    def _shared_out(self) -> dict[int, str]:
+        """Have others measure what is missing; of shards that failed for good, why."""
+        assert self.work is not None
+        assert self.share is not None
+        failed: dict[int, str] = {}
 
-    def _tried(self, number: int) -> ShardResult:
-        """What came of one part of the corpus, which may be set aside."""
-        return self._keep(number, partial(tried, partial(self._shard, number)))
+        def came(number: int, why: str) -> None:
+            if why:
+                failed[number] = why
+            tokens = round(self.length * len(self.shards.places(number)))
+            self.progress.advance(tokens, tokens)
+
+        names = {n: f"{self.name}/{_shard_name(n)}" for n in range(len(self.shards))}
+        self.share([n for n, name in names.items() if not self.work.there(name)], came)
+        return failed
+
+    def _result(self, number: int, failed: Mapping[int, str]) -> ShardResult:
+        """What came of one part of the corpus, which may be set aside where it is not the only one.
+
+        Args:
+            failed: why others could not measure parts.
+        """
+        if number in failed:
+            return ShardResult(CorpusSums(), why=failed[number])
+        measure = partial(self.shard, number)
+        return measure() if len(self.shards) == 1 else tried(measure)
 
     def shard(self, number: int) -> ShardResult:
         """What one part of the corpus gives."""

@@ -8,11 +8,12 @@ import multiprocessing
 import os
 import signal
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 import torch
 
@@ -30,23 +31,23 @@ class Job:
 
     Attributes:
         inputs: files, as they were given.
+        here: the folder from which they are.
         folder: where parts are kept.
         plan: what it was begun with.
-        serve: what a worker runs: it is given the job, the numbers that come, and what to call
-            of each: its number, and why it failed, if it did.
+        begin: loads a worker's model on a device, and gives what measures a shard: it takes its
+            number, and gives why it failed, or nothing.
     """
 
     inputs: tuple[str, ...]
+    here: Path
     config: Config
-    folder: str
+    folder: Path
     plan: Mapping[str, str]
-    serve: Callable[["Job", Iterable[int], Callable[[int, str], None]], None]
+    begin: Callable[["Job", str], AbstractContextManager[Callable[[int], str]]]
 
 
-def shared_out(
-    job: Job, shards: Iterable[int], came: Callable[[int, str], None], workers: int
-) -> None:
-    """Have shards measured.
+def shared_out(job: Job, shards: Iterable[int], came: Callable[[int, str], None]) -> None:
+    """Have shards measured by processes of this machine, one to a device in turn.
 
     Args:
         came: told the number of each shard that is done, and of each that failed `TRIES` times
@@ -56,7 +57,7 @@ def shared_out(
         ResourceError: workers die before they have begun.
         HeadbookError: one says that nothing can go on, as on a full disk.
     """
-    crew = _Crew(job, workers, deque(shards), came)
+    crew = _Crew(job, deque(shards), came)
     try:
         while crew.waiting or crew.busy:
             crew.hire()
@@ -68,14 +69,14 @@ def shared_out(
 class _Crew:
     """The processes, and what each is doing."""
 
-    def __init__(
-        self, job: Job, size: int, waiting: deque[int], came: Callable[[int, str], None]
-    ) -> None:
+    def __init__(self, job: Job, waiting: deque[int], came: Callable[[int, str], None]) -> None:
         self.waiting = waiting
-        self._job, self._size, self._came = job, size, came
+        self._job, self._came = job, came
+        self._size, self._places = job.config.n_workers, job.config.devices
         self._context = multiprocessing.get_context("spawn")
         self._processes: dict[Connection, BaseProcess] = {}
         self._doing: dict[Connection, int] = {}  # a shard, or `READY` while a model is loaded
+        self._devices: dict[Connection, str] = {}
         self._failures: Counter[int] = Counter()
 
     @property
@@ -88,13 +89,20 @@ class _Crew:
         free = sum(number == READY for number in self._doing.values())
         while len(self._processes) < self._size and free < len(self.waiting):
             mine, theirs = self._context.Pipe()
+            device = self._free_device()
             process = self._context.Process(
-                target=_serve, args=(theirs, self._job, self._size), daemon=True
+                target=_serve, args=(theirs, self._job, device), daemon=True
             )
             process.start()
             theirs.close()  # or its end would not be seen
             self._processes[mine], self._doing[mine] = process, READY
+            self._devices[mine] = device
             free += 1
+
+    def _free_device(self) -> str:
+        """The one that the fewest processes use."""
+        used = Counter(self._devices[each] for each in self._processes)
+        return min(self._places, key=lambda device: used[device])
 
     def listen(self) -> None:
         """Wait until any process says something, or ends."""
@@ -159,18 +167,21 @@ class _Crew:
             process.join()
 
 
-def _serve(connection: Connection, job: Job, size: int) -> None:
+def _serve(connection: Connection, job: Job, device: str) -> None:
     """A worker's life."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that began it ends it
-    torch.set_num_threads(max(1, (os.cpu_count() or 1) // size))
-
-    def numbers() -> Iterator[int]:
-        connection.send((READY, ""))
-        while True:
-            yield connection.recv()
-
+    take_share(job.config.n_workers)
     with suppress(EOFError, BrokenPipeError, ConnectionError):  # nobody is there any more
         try:
-            job.serve(job, numbers(), lambda number, why: connection.send((number, why)))
+            with job.begin(job, device) as measure:
+                connection.send((READY, ""))
+                while True:
+                    number = connection.recv()
+                    connection.send((number, measure(number)))
         except HeadbookError as error:
             connection.send((STOP, str(error)))
+
+
+def take_share(workers: int) -> None:
+    """Take one process's share of the processors."""
+    torch.set_num_threads(max(1, (os.cpu_count() or 1) // workers))

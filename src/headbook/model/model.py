@@ -106,7 +106,7 @@ def load_model(
         name: ``demo``, ``demo-causal``, a local folder, a GGUF file or a hub id. Weights come from
             safetensors or GGUF only, and no code of the model's repository is ever run.
         revision: branch, tag or commit of a hub model.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
         dtype: name of a torch floating-point type.
         tokenizer: folder or hub id of another tokenizer than the model's own.
 
@@ -207,9 +207,11 @@ def pick_device(device: str) -> torch.device:
     }
     if device == "auto":
         return torch.device(next(name for name, present in there.items() if present))
-    if not there[device]:
+    place = torch.device(device)
+    beyond = place.index is not None and place.index >= torch.cuda.device_count()
+    if not there[place.type] or beyond:
         raise ModelError(f"device '{device}': torch does not see one; use --device auto")
-    return torch.device(device)
+    return place
 
 
 @contextmanager
