@@ -7,7 +7,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,52 @@ def dying(self, name, body):
     write(self, name, body)
 Work._write = dying
 main()
+"""
+
+# Kills fifty runs after times that are drawn, each of which goes on from the one before; prints how
+# many parts are done after each. They are forked, so that none imports everything again.
+KILLS = """
+import os, random, signal, sys, time
+from pathlib import Path
+import headbook.collection.collect
+from headbook.cli.main import main
+from headbook.workspace import work_folder
+
+(out,) = [Path(each[6:]) for each in sys.argv if each.startswith("--out=")]
+
+def begin():
+    number = os.fork()
+    if number:
+        return number
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    try:
+        main()
+    finally:
+        os._exit(0)
+
+def parts():
+    return len([*work_folder(out).rglob("*.part")])
+
+draw = random.Random(0)
+longest, kills = 1.0, 0
+while kills < 50:
+    number = begin()
+    time.sleep(draw.uniform(0, longest))
+    os.kill(number, signal.SIGKILL)
+    os.waitpid(number, 0)
+    if out.exists():
+        longest *= 0.8
+        print("finished")
+        for file in out.iterdir():
+            file.unlink()
+        out.rmdir()
+        continue
+    kills += 1
+    longest = min(longest * 1.1, 4)
+    print(parts())
+assert os.waitpid(begin(), 0)[1] == 0
 """
 
 
@@ -136,14 +183,25 @@ def test_workers_that_are_killed_change_no_byte(
     worker: tuple[dict[str, Any], str],
 ) -> None:
     """One after the other, while they measure; as many as a shard survives."""
-    killed: list[int] = []
     given, form = worker
+    work = tmp_path / "work"
+    with killing(form, 2, (work / "model/corpus").exists) as killed:
+        study = collect(texts, model=model, work=work, **given, **OPTIONS)
+    study.save(tmp_path / "study")
+    assert killed
+    assert content(tmp_path / "study") == whole
+
+
+@contextlib.contextmanager
+def killing(form: str, most: int, begun: Callable[[], bool]) -> Iterator[list[int]]:
+    """Kill so many processes that this one has begun, once they have; gives their numbers."""
+    killed: list[int] = []
+    over = threading.Event()
 
     def kill() -> None:
-        me, parts = psutil.Process(), tmp_path / "work/model/corpus"
-        while len(killed) < 2:
-            time.sleep(0.05)
-            for process in me.children(recursive=True) if parts.exists() else ():
+        me = psutil.Process()
+        while len(killed) < most and not over.wait(0.05):
+            for process in me.children(recursive=True) if begun() else ():
                 with contextlib.suppress(psutil.Error):
                     if form in " ".join(process.cmdline()):
                         process.kill()
@@ -152,34 +210,52 @@ def test_workers_that_are_killed_change_no_byte(
 
     thread = threading.Thread(target=kill, daemon=True)
     thread.start()
-    work = tmp_path / "work"
-    study = collect(texts, model=model, work=work, **given, **OPTIONS)
-    study.save(tmp_path / "study")
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.slow
+def test_the_sample_is_built_by_actors_of_which_one_is_killed(model: str, tmp_path: Path) -> None:
+    sample = Path(__file__).parents[1] / "sample_inputs/sentences.conllu"
+    given = [sys.executable, "-m", "headbook", "build", str(sample), f"--model={model}"]
+    few = ["--metrics=attention_to", "--importance=off", "--accept-checks"]
+    with killing("ray::Actor.measure", 1, lambda: True) as killed:
+        for out, more in (("one", []), ("two", ["--engine=ray", "--workers=2"])):
+            place = [f"--out={tmp_path / out}", f"--keep-study={tmp_path / out}-study"]
+            subprocess.run([*given, *few, *more, *place], check=True, capture_output=True)
     assert killed
-    assert content(tmp_path / "study") == whole
-    killed += [0, 0]
-    thread.join()
+    assert content(tmp_path / "one-study") == content(tmp_path / "two-study")
+    one, two = (tmp_path / out / "data/heads.csv" for out in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_an_interrupt_says_how_to_go_on(texts: Path, model: str, tmp_path: Path) -> None:
+    out = tmp_path / "study"
+    given = [sys.executable, "-m", "headbook", *command(texts, model, out)]
+    with subprocess.Popen(given, stderr=subprocess.PIPE, text=True) as process:
+        while not [*work_folder(out).rglob(f"*{SUFFIX}")]:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert "the same command goes on from there; --restart begins" in process.stderr.read()
+    assert process.returncode == 2
 
 
 @pytest.mark.slow
 def test_kills_at_any_moment_change_no_byte(
     texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
-    """Fifty of them; a run that is left alone in the end removes its folder."""
-    out, draw, kills = tmp_path / "study", np.random.default_rng(1), 0
-    given = [sys.executable, "-m", "headbook", *command(texts, model, out)]
-    longest = 12.0
-    while kills < 50:
-        process = subprocess.Popen(given, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(draw.uniform(1, longest))
-        process.send_signal(signal.SIGKILL)
-        kills += process.wait() == -signal.SIGKILL
-        if out.exists():
-            assert content(out) == whole
-            for file in out.iterdir():
-                file.unlink()
-            out.rmdir()
-    assert subprocess.run(given, check=False, capture_output=True).returncode == 0
+    """Fifty of them, of runs into one folder; one that is left alone in the end goes on."""
+    out = tmp_path / "study"
+    given = [sys.executable, "-c", KILLS, *command(texts, model, out)]
+    script = subprocess.run(given, check=True, capture_output=True, text=True)
+    parts = [[*map(int, run.split())] for run in script.stdout.split("finished")]
+    assert sum(map(len, parts)) == 50
+    assert all(run == sorted(run) for run in parts)  # what is done stays
+    assert len({*chain.from_iterable(parts)}) > 2
     assert content(out) == whole
     assert not work_folder(out).exists()
 
