@@ -67,7 +67,10 @@ def test_an_unknown_key_comes_with_a_suggestion(tmp_path: Path) -> None:
         ("notes = 1", "headbook.toml: notes = 1 came; expected Path"),
         ("max-length = [1]", "headbook.toml: max-length = [1] came; expected int"),
         ("exemplars = 0", "--exemplars: 0 came; expected at least 1"),
-        ('device = "tpu"', "--device: 'tpu' came; expected one of auto, cpu, cuda, mps"),
+        (
+            'device = "tpu"',
+            "--device: 'tpu' came; expected one of auto, cpu, cuda, mps, cuda:0, or several with commas",
+        ),
     ],
 )
 def test_a_wrong_value_in_a_file_is_one_line(tmp_path: Path, line: str, message: str) -> None:

@@ -64,7 +64,7 @@ DOORS = {
     "nh3": {"site.markup"},
     "numba": {"analysis.kernel"},
     "PIL": {"charts.base.images"},
-    "pyarrow": {"inputs.packed", "inputs.parquet", "site.export"},
+    "pyarrow": {"inputs.packed", "inputs.parquet", "site.export", "study.serial"},
     "ray": {"collection.rayworkers"},
     "regex": {"text.annotate"},
     "rich": {"cli.console", "cli.main"},

@@ -302,7 +302,7 @@ def test_a_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
     try:
         with pytest.raises(OutputError, match="the same command goes on from there"):
-            work.kept(np.ndarray, "second", lambda: np.ones(1 << 16))
+            work.kept(np.ndarray, "second", lambda: np.random.default_rng(0).random(1 << 16))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [file.name for file in tmp_path.iterdir()] == [f"first{SUFFIX}"]

@@ -225,7 +225,7 @@ class Config:
         for each in dataclasses.fields(self):
             self._check_letters(each.name)
         there = all(DEVICE.fullmatch(each) for each in self.devices)
-        self._check(there, "device", f"one of {', '.join(DEVICES)}, cuda:0 or several with commas")
+        self._check(there, "device", f"one of {', '.join(DEVICES)}, cuda:0, or several with commas")
         self._check(self.dtype in DTYPES, "dtype", f"one of {', '.join(DTYPES)}")
         known_precision = self.vocabulary_precision in PRECISIONS
         self._check(known_precision, "vocabulary_precision", f"one of {', '.join(PRECISIONS)}")
