@@ -69,7 +69,8 @@ def test_an_unknown_key_comes_with_a_suggestion(tmp_path: Path) -> None:
         ("exemplars = 0", "--exemplars: 0 came; expected at least 1"),
         (
             'device = "tpu"',
-            "--device: 'tpu' came; expected one of auto, cpu, cuda, mps, cuda:0, or several with commas",
+            "--device: 'tpu' came; expected one of auto, cpu, cuda, mps, cuda:0, or several with "
+            "commas",
         ),
     ],
 )

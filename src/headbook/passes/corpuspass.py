@@ -102,10 +102,11 @@ def check_finite(
         return
     row, token = (int(place) for place in wrong.nonzero()[0])
     sentence = batch.items[row].sentence
-    name = " ".join(filter(None, (sentence.origin, sentence.id))) or f"{sentence.index + 1}"
+    known = filter(None, (sentence.origin, sentence.id))
+    name = f"sentence {' '.join(known)}" if sentence.text else "a sequence of random tokens"
     where = "input" if state is State.INPUT else f"layer {layer}, state '{state}'"
     raise ModelError(
-        f"sentence {name}: token {token} has an infinite state or none (stack {stack.name}, "
+        f"{name}: token {token} has an infinite state or none (stack {stack.name}, "
         f"{where}); expected numbers: see that the weights are whole, or try --dtype float32"
     )
 
