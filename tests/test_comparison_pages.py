@@ -13,6 +13,7 @@ from compared import CHANGED, Compared
 from headbook.comparison.drift import PATTERN_DRIFT, SHUFFLED
 from headbook.comparison.driftsummary import drift_summary
 from headbook.comparison.headdifferences import HeadDifferences
+from headbook.errors import ConfigError
 from headbook.pages.comparison.types import type_changes
 from headbook.pages.metricpair.named import compared_metric
 from headbook.pages.metricpair.section import pair_section
@@ -22,6 +23,7 @@ from headbook.report.wording import head_name
 from headbook.site.bundle.onefile import document
 from headbook.site.bundle.pack import pack
 from headbook.site.comparisons.comparing import render_comparison
+from headbook.site.papers.figures import write_comparison_figures
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 from pages import broken_links, html_of
@@ -185,6 +187,23 @@ def test_a_comparison_is_packed_and_one_file(compared: Make, name: str, tmp_path
     text = "".join(document(site.folder))
     assert site.found.sides.names[0] in text
     assert "metrics/sink_share.html" in text
+
+
+def test_figures_alone_are_those_of_the_site(compared: Make, tmp_path: Path) -> None:
+    site = compared("tuned")
+    names = write_comparison_figures(site.found, tmp_path / "some", ["sink_share-*"])
+    assert names
+    for name in names:
+        for suffix in (".svg", ".csv"):
+            there = site.folder / "figures" / f"{name}{suffix}"
+            assert (tmp_path / "some" / f"{name}{suffix}").read_bytes() == there.read_bytes()
+    tex = (tmp_path / "some/figures.tex").read_text(encoding="utf-8")
+    assert tex.count(r"\includegraphics") == len(names)
+    assert " and ".join(site.found.sides.names) in tex.replace(r"\_", "_")
+    with pytest.raises(
+        ConfigError, match="--only: 'sink-share' is the name of no figure; expected"
+    ):
+        write_comparison_figures(site.found, tmp_path / "none", ["sink-share"])
 
 
 def test_pictures_of_many_heads_are_files(

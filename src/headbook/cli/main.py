@@ -50,6 +50,7 @@ from headbook.cli.options import (
     PACKING,
     RENDERING,
     Inputs,
+    OneOrTwo,
     Packable,
     Several,
     Stored,
@@ -58,7 +59,7 @@ from headbook.cli.options import (
 from headbook.cli.outfolders import check_kept, checked_out
 from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
 from headbook.dates import today
-from headbook.errors import CheckError, MissingError
+from headbook.errors import CheckError, ConfigError, MissingError
 from headbook.limits import check_room
 from headbook.listing import Kind
 from headbook.progress import Progress, Silent
@@ -69,6 +70,7 @@ from headbook.workspace import forget, work_folder
 if TYPE_CHECKING:
     from headbook.collection.checkpoints import ModelAt
     from headbook.collection.comparing import Collected
+    from headbook.comparison.comparison import Comparison
     from headbook.comparison.film import Film
     from headbook.site.site import Summary
     from headbook.study.study import Study
@@ -176,15 +178,22 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
 
 
 @app.command(name="figures")
-@takes(DRAWING, "study", Stored, ONLY)
-def figures_command(study: Path, only: list[str] | None, **options: Any) -> None:
+@takes(DRAWING, "studies", OneOrTwo, ONLY)
+def figures_command(studies: list[Path], only: list[str] | None, **options: Any) -> None:
     """Write figures alone: SVG, PDF and CSV of each, with LaTeX and BibTeX."""
-    from headbook.site.papers.figures import write_figures  # noqa: PLC0415 - see _render
+    from headbook.site.papers import figures  # noqa: PLC0415 - see _render
 
     config = _config(options)
-    out = checked_out(config, [str(study)], Kind.FIGURES)
+    if len(studies) > 2:
+        raise ConfigError(f"figures: {len(studies)} folders came; expected one study, or two")
+    out = checked_out(config, [*map(str, studies)], Kind.FIGURES)
+    given: dict[str, Any] = {"only": only or (), "force": config.force}
     with _progress(config) as progress:
-        names = write_figures(study, out, only or (), force=config.force, progress=progress)
+        if len(studies) == 1:
+            names = figures.write_figures(studies[0], out, progress=progress, **given)
+        else:
+            found = _compared((*studies, None, None, None), Heads.AUTO)
+            names = figures.write_comparison_figures(found, out, progress=progress, **given)
     _say(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
 
 
@@ -367,24 +376,30 @@ def _collect_pair(
 
 
 def _compare(given: "Sequence[Any]", heads: Heads, config: Config) -> "Summary":
-    """Import what compares and draws only when it is wanted.
+    """Compare, and draw the site; see `_compared`."""
+    from headbook.site.comparisons.comparing import render_comparison  # noqa: PLC0415 - see _render
+
+    assert config.out is not None
+    found = _compared(given, heads)
+    with _progress(config) as progress:
+        return render_comparison(
+            found, config.out, base_url=config.base_url, force=config.force, progress=progress
+        )
+
+
+def _compared(given: "Sequence[Any]", heads: Heads) -> "Comparison":
+    """Import what compares only when it is wanted.
 
     Args:
         given: what `Collected` holds; studies or their folders.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads only wait: systems are small
     from headbook.comparison.comparison import compare  # noqa: PLC0415 - see _render
-    from headbook.site.comparisons.comparing import render_comparison  # noqa: PLC0415
     from headbook.study.study import Study  # noqa: PLC0415
 
-    assert config.out is not None
     *studies, drift = given
     a, b, rounded, null = (Study.load(each) if isinstance(each, Path) else each for each in studies)
-    found = compare(a, b, heads, rounded=rounded, null=null, drift=drift)
-    with _progress(config) as progress:
-        return render_comparison(
-            found, config.out, base_url=config.base_url, force=config.force, progress=progress
-        )
+    return compare(a, b, heads, rounded=rounded, null=null, drift=drift)
 
 
 def _load(folder: Path) -> "Study":

@@ -30,6 +30,13 @@ Inputs = Annotated[
     ),
 ]
 Stored = Annotated[Path, typer.Argument(metavar="STUDY", help="Folder that collect has written.")]
+OneOrTwo = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="STUDY [STUDY_B]",
+        help="Folder that collect has written; two of them for the figures of their comparison.",
+    ),
+]
 Several = Annotated[
     list[Path],
     typer.Argument(metavar="STUDY...", help="Folders that collect has written, two or more."),

@@ -22,7 +22,7 @@ from headbook.pages.metricpair.page import metric_pair_pages
 from headbook.pages.missing.page import missing_page
 from headbook.pages.parts.both import both_stacks
 from headbook.pages.parts.menu import Entry
-from headbook.pages.parts.page import Page
+from headbook.pages.parts.page import Page, SiteFacts
 from headbook.pages.sentencepair.page import sentencepair_pages
 from headbook.pages.sentencepairs.page import sentencepairs_page
 from headbook.progress import Progress, Silent
@@ -185,12 +185,7 @@ class _Writer:
     @cached_property
     def _across(self) -> list[Page]:
         """Pages over all heads: the overview, each metric, matching, and methods."""
-        stacks = both_stacks(self.comparison)
-        metrics = [*metric_pair_pages(stacks)]
-        matched = matched_page(stacks, self.comparison.sides.apart)
-        overview = comparison_page(self.comparison, stacks, metrics, matched)
-        pages = (overview, *metrics, matched, comparing_page(self.comparison))
-        return [page for page in pages if page is not None]
+        return pages_over_heads(self.comparison)
 
     def _menu(self) -> tuple[Entry, ...]:
         there = {page.path for page in self._across}
@@ -203,12 +198,9 @@ class _Writer:
 
     @cached_property
     def _page_writer(self) -> PageWriter:
-        sides = self.comparison.sides
-        title = f"{sides.names[0]} and {sides.names[1]}"
-        manifest = sides.a.manifest
         return page_writer(
-            self.folder, self.base, facts(title, title, manifest), manifest, self._menu(),
-            measures=self._metrics(),
+            self.folder, self.base, facts_of(self.comparison),
+            self.comparison.sides.a.manifest, self._menu(), measures=self._metrics(),
         )  # fmt: skip
 
     def _write_tables(self) -> list[Any]:
@@ -220,13 +212,33 @@ class _Writer:
         return write_tables(self.folder, tables)
 
     def _write_manifest(self) -> None:
-        sides = self.comparison.sides
-        manifests = [json.loads(study.manifest.to_json()) for study in (sides.a, sides.b)]
-        table = {
-            "headbook": sides.a.manifest.headbook,
-            "models": dict(zip("ab", manifests, strict=True)),
-            "names": sides.names,
-        }
-        text = json.dumps(table, sort_keys=True, indent=1)
         file = self.folder / "data" / "manifest.json"
-        file.write_text(text + "\n", encoding="utf-8", newline="\n")
+        file.write_text(manifest_of(self.comparison), encoding="utf-8", newline="\n")
+
+
+def pages_over_heads(comparison: Comparison) -> list[Page]:
+    """The overview, each metric, matching, and methods."""
+    stacks = both_stacks(comparison)
+    metrics = [*metric_pair_pages(stacks)]
+    matched = matched_page(stacks, comparison.sides.apart)
+    overview = comparison_page(comparison, stacks, metrics, matched)
+    pages = (overview, *metrics, matched, comparing_page(comparison))
+    return [page for page in pages if page is not None]
+
+
+def facts_of(comparison: Comparison) -> SiteFacts:
+    """What every page and figure says of how the numbers were made."""
+    title = " and ".join(comparison.sides.names)
+    return facts(title, title, comparison.sides.a.manifest)
+
+
+def manifest_of(comparison: Comparison) -> str:
+    """How both studies were made, as JSON."""
+    sides = comparison.sides
+    manifests = [json.loads(study.manifest.to_json()) for study in (sides.a, sides.b)]
+    table = {
+        "headbook": sides.a.manifest.headbook,
+        "models": dict(zip("ab", manifests, strict=True)),
+        "names": sides.names,
+    }
+    return json.dumps(table, sort_keys=True, indent=1) + "\n"

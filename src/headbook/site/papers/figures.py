@@ -5,8 +5,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import NamedTuple
 
 from headbook.charts import Drawing, Figure, Picture
+from headbook.comparison.comparison import Comparison
 from headbook.errors import ConfigError
 from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
@@ -20,6 +22,7 @@ from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.results import results as results_of
 from headbook.report.wording import counted, head_file
 from headbook.site import export, latex
+from headbook.site.comparisons.comparing import facts_of, manifest_of, pages_over_heads
 from headbook.site.papers.single import KINDS, pictures, single_name, singles
 from headbook.site.site import across_pages, exported
 from headbook.study.sentencedata import heads_of
@@ -73,21 +76,60 @@ def write_figures(
     asked = [*_profiles(results, only), *_singles(results, only)]
     own = bool(only) and all(p.startswith(PROFILE) or SINGLE.match(p) for p in only)
     chosen = _chosen([*(() if own else study_figures(study)), *asked], only, results)
-    progress = progress or Silent()
+    site = SiteFacts.of(study.manifest, sentence_pages=False)
+    made = _Made(site, study.manifest.created[:4], study.manifest.to_json() + "\n")
+    return _write(chosen, made, Path(out), force=force, progress=progress or Silent())
+
+
+def write_comparison_figures(
+    comparison: Comparison,
+    out: str | Path,
+    only: Sequence[str] = (),
+    *,
+    force: bool = False,
+    progress: Progress | None = None,
+) -> list[str]:
+    """Write the figures of two models held against each other; see `write_figures`."""
+    check_replaceable(Path(out), Kind.FIGURES, force=force)
+    check_room()
+    figures = exported(pages_over_heads(comparison))
+    names = [figure.name for figure in figures]
+    for pattern in only:
+        if not _any_wanted(names, pattern):
+            raise ConfigError(
+                f"--only: {pattern!r} is the name of no figure; expected a name such as "
+                f"{_near(pattern, names)}, or a pattern such as '*-difference'"
+            )
+    chosen = [figure for figure in figures if _wanted(figure.name, only or ("*",))]
+    year = comparison.sides.a.manifest.created[:4]
+    made = _Made(facts_of(comparison), year, manifest_of(comparison))
+    return _write(chosen, made, Path(out), force=force, progress=progress or Silent())
+
+
+class _Made(NamedTuple):
+    """How figures were made: for their captions, the year of their entries, the manifest."""
+
+    site: SiteFacts
+    year: str
+    manifest: str
+
+
+def _write(
+    chosen: Sequence[Picture], made: _Made, out: Path, *, force: bool, progress: Progress
+) -> list[str]:
+    """Write a folder of figures; their names."""
     progress.stage("figures", len(chosen))
     names = {f"{figure.name}{suffix}" for figure in chosen for suffix in KINDS_OF_FILES}
-    check_replaceable(Path(out), Kind.FIGURES, force=force, names=names)
-    with written_whole(Path(out), Kind.FIGURES, force=force) as draft:
+    check_replaceable(out, Kind.FIGURES, force=force, names=names)
+    with written_whole(out, Kind.FIGURES, force=force) as draft:
         for figure in chosen:
             export.write_figure(figure, draft)
             progress.advance(1, 0)
-        site = SiteFacts.of(study.manifest, sentence_pages=False)
-        year = study.manifest.created[:4]
-        entries = [latex.entry(figure, site, year) for figure in chosen]
+        entries = [latex.entry(figure, made.site, made.year) for figure in chosen]
         texts = {
-            "figures.tex": latex.document(chosen, site.source),
+            "figures.tex": latex.document(chosen, made.site.source),
             "figures.bib": "\n".join(entries),
-            "manifest.json": study.manifest.to_json() + "\n",
+            "manifest.json": made.manifest,
         }
         for name, text in texts.items():
             (draft / name).write_text(text, encoding="utf-8", newline="\n")
@@ -125,11 +167,15 @@ def _chosen(figures: Sequence[Picture], only: Sequence[str], results: Results) -
     """
     names = [figure.name for figure in figures]
     for pattern in only:
-        if not any(_wanted(name, [pattern]) for name in names):
+        if not _any_wanted(names, pattern):
             raise ConfigError(
                 f"--only: {pattern!r} is the name of no figure; {_hint(pattern, names, results)}"
             )
     return [figure for figure in figures if _wanted(figure.name, only or ("*",))]
+
+
+def _any_wanted(names: Sequence[str], pattern: str) -> bool:
+    return any(_wanted(name, [pattern]) for name in names)
 
 
 def _wanted(name: str, patterns: Sequence[str]) -> bool:
