@@ -129,3 +129,11 @@ class Estimate:
         """Seconds that the rest may take; None as long as nothing is known of the speed."""
         share = self.share
         return (self._clock() - self._start) * (1 - share) / share if share > 0 else None
+
+
+def lasting(seconds: float) -> str:
+    """A time in words: ``42 s``, ``3 min``, ``5 h``."""
+    if seconds < 100:
+        return f"{seconds:,.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:,.0f} min" if minutes < 100 else f"{minutes / 60:,.0f} h"

@@ -8,7 +8,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from headbook.progress import Estimate
+from headbook.progress import Estimate, lasting
 
 PAUSE = 10.0  # seconds between two lines in a pipe
 KNOWN = 0.03  # part of a run from which on the time left is told
@@ -72,7 +72,7 @@ class Display:
         left = self._estimate.left if self._estimate.share >= KNOWN else None
         if left is None or self._estimate.share >= 1:
             return ""
-        return f"{left:,.0f} s left" if left < 100 else f"{left / 60:,.0f} min left"
+        return f"{lasting(left)} left"
 
 
 class Bar(Display):

@@ -1,6 +1,6 @@
 """From input files and a model to a study."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from headbook.collection.costs import Sizes, parameters_of, plan
+from headbook.collection.forecast import Forecast, forecast
 from headbook.collection.long import Long
 from headbook.collection.record import plan_of
 from headbook.collection.removing import with_importance
@@ -30,14 +31,14 @@ from headbook.model.architecture import examine
 from headbook.model.encode import Encoder
 from headbook.model.model import Model, load_model
 from headbook.model.passages import Passages, packed
-from headbook.model.sequences import RANDOM_TOKENS, probes
+from headbook.model.sequences import ALIKE, RANDOM_TOKENS, probes
 from headbook.passes.checks.ownattention import settle
 from headbook.progress import Progress, Silent
 from headbook.randomness import own_randomness
 from headbook.room import longest, room
 from headbook.study.facets import facets
 from headbook.study.study import Study
-from headbook.terms import Side
+from headbook.terms import Baseline, Side
 from headbook.text.annotate import Annotator
 from headbook.text.baselines import twins
 from headbook.text.rarity import Rarity
@@ -85,7 +86,9 @@ def collect(
         most = run.long.most
         whole, least = _expected(run, [each for each in lengths if max(each.values()) <= most])
         run.progress.say(whole.report())
-        run.progress.plan(_planned(run, len(lengths)))
+        stages = _planned(run, len(lengths))
+        run.progress.say(_forecast(run, stages).report())
+        run.progress.plan(stages)
         check_limit(least, config.max_bytes)
         return with_importance(run, run.study(notes))
 
@@ -228,6 +231,20 @@ def _planned(run: Run, listed: int) -> dict[str, float]:
         vocabulary=vocabulary,
     )
     return plan(sizes, run.architecture.stacks, run.config)
+
+
+def _forecast(run: Run, stages: Mapping[str, float]) -> Forecast:
+    """How long it will take, and how much memory."""
+    alike = probes(run.encoder)[-ALIKE:]
+    chosen = twins(run.config.control, run.config.control_seeds)
+    return forecast(
+        run.model,
+        alike,
+        stages,
+        run.architecture.stacks.values(),
+        sampled=min(len(run.corpus), run.config.sample_sentences),
+        copies=any(twin.baseline is Baseline.UNTRAINED for twin in chosen),
+    )
 
 
 def _expected(run: Run, lengths: list[dict[Side, int]]) -> tuple[Expected, Expected]:

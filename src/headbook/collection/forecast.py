@@ -1,0 +1,92 @@
+"""How long a run will take and how much memory, before it begins.
+
+Stages are weighed by `costs`; how fast this machine is follows from short passes through the
+model. Memory is what the process has taken so far, with the model loaded, and what measures add:
+both are about right, not exact.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from headbook.collection.costs import SPEED, parameters_of
+from headbook.model.capture import inputs
+from headbook.model.model import Model
+from headbook.progress import lasting
+from headbook.report.wording import written
+from headbook.room import taken
+from headbook.terms import Stack
+from headbook.text.batch import Batch
+from headbook.text.tokens import Encoded
+
+BASE = 0.6e9  # bytes that batches and libraries take beyond the model, about
+PASSES, LONGEST = 5, 1.0  # passes that are timed, and seconds after which no other is
+STATISTICS = 25_000  # bytes of a head and a sentence of the sample
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run will take.
+
+    Attributes:
+        seconds: of the clock.
+        memory: bytes, at the most; None where this system does not say what a process takes.
+    """
+
+    seconds: float
+    memory: float | None
+
+    def report(self) -> str:
+        """One line for readers."""
+        room = "" if self.memory is None else f" and {written(self.memory)} of memory"
+        return f"the run will take about {lasting(self.seconds)}{room}"
+
+
+def forecast(
+    model: Model,
+    probes: Sequence[Encoded],
+    stages: Mapping[str, float],
+    stacks: Iterable[Stack],
+    *,
+    sampled: int,
+    copies: int,
+) -> Forecast:
+    """Predict a run.
+
+    Args:
+        probes: texts of one length, which the model reads once.
+        stages: seconds of each at `costs.SPEED`.
+        sampled: sentences of the sample.
+        copies: networks that are in memory beside the model.
+    """
+    heads = sum(len(stack.attention_layers) * stack.n_heads for stack in stacks)
+    so_far, network = taken(), sum(p.nbytes for p in model.network.parameters())
+    added = BASE + STATISTICS * heads * sampled + copies * network
+    return Forecast(
+        seconds=sum(stages.values()) * _slowness(model, probes),
+        memory=None if so_far is None else so_far + added,
+    )
+
+
+def _slowness(model: Model, probes: Sequence[Encoded]) -> float:
+    """How many times longer than at `costs.SPEED` a bare pass takes."""
+    batch = Batch.of(probes, model.device)
+    tokens = sum(text.ids.numel() for text in batch.texts.values())
+    least = 2 * parameters_of(model)[0] * tokens / SPEED
+    return min(_passes(model, batch)) / least
+
+
+def _passes(model: Model, batch: Batch) -> Iterator[float]:
+    """Seconds of some passes, fewer of a slow model: what else a machine does disturbs each."""
+    begun = time.perf_counter()
+    for _ in range(PASSES):
+        start = time.perf_counter()
+        with torch.inference_mode():
+            model.body(**inputs(batch))
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)
+        yield time.perf_counter() - start
+        if time.perf_counter() - begun > LONGEST:
+            return
