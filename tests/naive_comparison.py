@@ -11,9 +11,8 @@ def divergence(p: Row, q: Row) -> float:
     """Jensen-Shannon divergence of two rows, in nats."""
     total = 0.0
     for a, b in zip(p, q, strict=True):
-        m = (a + b) / 2
-        total += a * math.log(a / m) / 2 if a > 0 else 0
-        total += b * math.log(b / m) / 2 if b > 0 else 0
+        total += a * math.log(2 * a / (a + b)) / 2 if a > 0 else 0
+        total += b * math.log(2 * b / (a + b)) / 2 if b > 0 else 0
     return total
 
 

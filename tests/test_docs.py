@@ -94,7 +94,8 @@ def test_a_command_of_a_document_is_one_that_headbook_takes(command: str) -> Non
 def test_the_readme_begins_with_a_picture_two_commands_and_three_examples() -> None:
     """In this order, before anything else has a heading."""
     text = read(README)
-    parts = ["<picture>", "## Two commands", "## Three examples", "## Documentation"]
+    headings = ("Two commands", "Three examples", "Large corpora", "Documentation")
+    parts = ["<picture>", *(f"## {heading}" for heading in headings)]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     assert text.count("\nmake ") == 2
