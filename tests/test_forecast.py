@@ -15,22 +15,12 @@ from headbook.model.architecture import examine
 from headbook.model.encode import Encoder
 from headbook.model.model import load_model
 from headbook.model.sequences import ALIKE, probes
-from headbook.progress import Silent, lasting
+from headbook.progress import lasting
 from headbook.room import taken
 from headbook.terms import Side
 from headbook.text.annotate import Annotator
 from headbook.text.rarity import Rarity
-
-
-class Lines(Silent):
-    """Keeps the lines that come."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        """Keep it."""
-        self.lines.append(text)
+from printed import Lines
 
 
 def test_a_run_says_what_it_will_take(tiny_folder: Callable[[str], Path], tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ import pytest
 import headbook
 import wired
 from headbook.errors import ConfigError
-from headbook.progress import Silent
 from headbook.site.export import TABLES as TABLES_OF_SITES
 from headbook.site.export import write_tables
 from headbook.study.study import Study
 from headbook.study.summaries.removals import SetKind
+from printed import Lines
 
 TABLES = ("importance", "head_groups", "pruning")
 FEW = {
@@ -24,17 +24,6 @@ FEW = {
     "sentence_pages": "0",
     "metrics": "type_shares,sink_share",
 }
-
-
-class Lines(Silent):
-    """What was said."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        """Keep it."""
-        self.lines.append(text)
 
 
 @pytest.fixture(scope="module")

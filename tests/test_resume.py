@@ -19,13 +19,13 @@ from headbook.collection.collect import collect
 from headbook.collection.shards import SHARD, canonical, reduced
 from headbook.collection.work import SUFFIX, Work, working
 from headbook.errors import OutputError
-from headbook.progress import Silent
 from headbook.study.study import Study
 from headbook.study.summaries.buckets import MOST, Buckets, bucket_of
 from headbook.study.summaries.columns import HeadColumn
 from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import View
 from headbook.workspace import forget, work_folder
+from printed import Lines
 
 OPTIONS: dict[str, Any] = {
     "metrics": "attention_to,cosine_to_input,type_shares",
@@ -97,17 +97,6 @@ while kills < 50:
     print(parts())
 assert os.waitpid(begin(), 0)[1] == 0
 """
-
-
-class Lines(Silent):
-    """Keeps the lines that are said."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, text: str) -> None:
-        """Keep it."""
-        self.lines.append(text)
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,14 @@
+"""What a run prints, for tests."""
+
+from headbook.progress import Silent
+
+
+class Lines(Silent):
+    """Keeps the lines that a run prints."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Keep it."""
+        self.lines.append(text)
