@@ -71,7 +71,9 @@ class Study:
         sampled = {stack: summed(sums) for stack, sums in self.corpus_sums.sampled.items()}
         return replace(
             self,
-            corpus_sums=replace(self.corpus_sums, sampled=sampled, buckets={}, texts=None),
+            corpus_sums=replace(
+                self.corpus_sums, sampled=sampled, buckets={}, token_buckets={}, texts=None
+            ),
             made=self.head_tables,
             map_sample=MapSample(),
         )
