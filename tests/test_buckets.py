@@ -91,7 +91,7 @@ def test_a_bucket_of_tokens_is_the_sum_of_its_sentences(whole: Study) -> None:
     sentences = whole.sentence_data.listed
     assert len(sentences) == len(ROWS)
     rows = whole.tokens[whole.tokens["metric"] == "cosine_to_input"]
-    rows = rows[rows["state"] == "out"].set_index(["sentence", "layer", "position"])["value"]
+    rows = rows[rows["state"] == "out"].set_index(["sentence", "layer", "position"])
     n = np.zeros((part.size, part.n.shape[1]))
     d = np.zeros_like(n)
     for sentence in sentences:
@@ -99,7 +99,7 @@ def test_a_bucket_of_tokens_is_the_sum_of_its_sentences(whole: Study) -> None:
         bucket = text_hash([text.text]) % part.size
         for layer, (position, special) in product(range(n.shape[1]), enumerate(text.special)):
             if not special:
-                n[bucket, layer] += rows[sentence.number, layer, position]
+                n[bucket, layer] += rows.loc[(sentence.number, layer, position), "value"]
                 d[bucket, layer] += 1
     np.testing.assert_array_equal(np.flatnonzero(d.any(1)), part.keys)
     np.testing.assert_allclose(part.n[..., at], n[part.keys], rtol=1e-6)

@@ -138,6 +138,29 @@ def test_every_difference_is_that_of_the_tables(found: Comparison) -> None:
     np.testing.assert_allclose(kept["difference"], values[1] - values[0], rtol=1e-4, atol=1e-6)
 
 
+def test_every_difference_of_tokens_is_that_of_the_tables(found: Comparison) -> None:
+    keys = ["stack", "layer", "metric", "label"]
+    tables = [each.layers.set_index(keys)["value"] for each in (found.sides.a, found.sides.b)]
+    numbers = found.differences
+    numbers = numbers[numbers["head"].isna()].set_index(keys)
+    assert {"cosine_to_input", "mixing_ratio", "vocabulary_rank"} <= set(
+        numbers.index.get_level_values("metric")
+    )
+    values = [table.loc[numbers.index].to_numpy() for table in tables]
+    np.testing.assert_allclose(numbers["a"], values[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(numbers["b"], values[1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(numbers["difference"], values[1] - values[0], atol=1e-9)
+
+
+def test_studies_without_sums_of_tokens_are_compared_by_heads(a: Study, tuned: Study) -> None:
+    """Such as earlier versions have written."""
+    earlier = replace(a, corpus_sums=replace(a.corpus_sums, token_buckets={}))
+    found = compare(earlier, tuned)
+    assert found.heads
+    assert not found.layers
+    assert found.differences["head"].notna().all()
+
+
 def test_intervals_are_paired(found: Comparison) -> None:
     """As by hand, sentence by sentence: each has a bucket of its own."""
     studies = found.sides.a, found.sides.b
@@ -263,6 +286,7 @@ def test_heads_of_other_shapes_do_not_correspond(
     found = compare(a, other)
     assert found.sides.apart
     assert not found.heads
+    assert not found.layers
     assert found.matched["self"].cut == (
         a.manifest.stacks[0].causal != other.manifest.stacks[0].causal
     )

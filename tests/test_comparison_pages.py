@@ -1,5 +1,6 @@
 """Pages of comparisons: their numbers are those of the tables, and equal models are called so."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,8 +9,10 @@ import html5lib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import stdtrit
 
 from compared import CHANGED, Compared
+from headbook.analysis.intervals import SKEWED
 from headbook.comparison.drift import PATTERN_DRIFT, SHUFFLED
 from headbook.comparison.driftsummary import drift_summary
 from headbook.comparison.headdifferences import HeadDifferences
@@ -23,7 +26,11 @@ from headbook.site.bundle.onefile import document
 from headbook.site.bundle.pack import pack
 from headbook.site.comparisons.comparing import render_comparison
 from headbook.study.sentencedata import HeadName
-from headbook.terms import View
+from headbook.study.study import Study
+from headbook.study.summaries.buckets import MOST
+from headbook.terms import Side, View
+from headbook.text.batch import text_hash
+from naive_paired import kish, skewness, variance
 from pages import broken_links, html_of
 
 pytest_plugins = ["comparisons"]
@@ -133,6 +140,47 @@ def test_numbers_of_a_metric_are_those_of_the_tables(compared: Make) -> None:
     points = drawn["attention_to-self-points"]
     assert points is not None
     np.testing.assert_allclose(points["b"] - points["a"], rows["value"], atol=1e-9)
+
+
+def test_differences_of_tokens_are_the_naive_ones(compared: Make) -> None:
+    """From every token's own cosine, bucket by bucket of sentences."""
+    found = compared("tuned").found
+    parts = [cosines_by_bucket(study) for study in (found.sides.a, found.sides.b)]
+    numbers = found.layers["self"]
+    column = numbers.column("cosine_to_input", "", "out/all")
+    assert column is not None
+    for layer in range(len(parts[0])):
+        sums = [[*each] for part in parts for each in zip(*part[layer].values(), strict=True)]
+        middle = sum(sums[2]) / sum(sums[3]) - sum(sums[0]) / sum(sums[1])
+        assert numbers.value[layer, column] == pytest.approx(middle, abs=1e-6)
+        if layer < CHANGED:  # the same in both
+            assert numbers.p[layer, column] == 1
+            continue
+        reach = float(stdtrit(min(kish(sums[1]), kish(sums[3])) - 1, 0.975))
+        half = reach * math.sqrt(variance(*sums)) * (1 + SKEWED * skewness(*sums))
+        ends = numbers.low[layer, column], numbers.high[layer, column]
+        np.testing.assert_allclose(ends, (middle - half, middle + half), atol=1e-5)
+    assert numbers.supported[CHANGED:, column].all()
+
+
+def cosines_by_bucket(study: Study) -> list[dict[int, tuple[float, int]]]:
+    """Of each layer, the sum over ordinary tokens and how many they are, by bucket."""
+    rows = study.tokens
+    rows = rows[(rows["metric"] == "cosine_to_input") & (rows["state"] == "out")]
+    found: list[dict[int, tuple[float, int]]] = []
+    texts = {each.number: each.texts[Side.SOURCE] for each in study.sentence_data.listed}
+    for _, layer in rows.groupby("layer"):
+        sums: dict[int, tuple[float, int]] = {}
+        values = layer["value"].tolist()
+        places = layer[["sentence", "position"]].to_numpy(int).tolist()
+        for (sentence, position), value in zip(places, values, strict=True):
+            text = texts[sentence]
+            if not text.special[position]:
+                bucket = text_hash([text.text]) % MOST
+                n, d = sums.get(bucket, (0.0, 0))
+                sums[bucket] = n + value, d + 1
+        found.append(sums)
+    return found
 
 
 def test_supported_differences_are_counted(compared: Make) -> None:

@@ -1,6 +1,6 @@
 """A whole comparison: everything that two studies of the same sentences say of each other."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,8 +10,10 @@ import pandas as pd
 from headbook.analysis.matching import NONE
 from headbook.comparison.drift import drifts, floor
 from headbook.comparison.headdifferences import HeadDifferences, head_differences
+from headbook.comparison.layerdifferences import LayerDifferences, layer_differences
 from headbook.comparison.losses import Losses, losses
 from headbook.comparison.matched import MatchedHeads, matched_heads
+from headbook.comparison.modeldifferences import ModelDifferences
 from headbook.comparison.modeldrift import ModelDrift
 from headbook.comparison.sides import Sides, StackPair, sides
 from headbook.study.study import Study
@@ -36,6 +38,8 @@ class Comparison:
         sides: the studies, and whether heads correspond by their numbers.
         heads: differences of corresponding heads, by the name of the pair of stacks; empty where
             heads do not correspond.
+        layers: differences of the tokens of corresponding layers, by the same name; empty likewise,
+            and of studies that have no sums of tokens by groups of sentences.
         matched: which heads attend alike, by the same name; not of cross-attention.
         losses: of both models, where both predict texts from left to right.
         missing: what could not be compared, and why, in words.
@@ -46,12 +50,17 @@ class Comparison:
     matched: Mapping[str, MatchedHeads] = field(default_factory=dict)
     losses: Losses | None = None
     missing: tuple[str, ...] = ()
+    layers: Mapping[str, LayerDifferences] = field(default_factory=dict)
 
     @property
     def differences(self) -> pd.DataFrame:
-        """A row for each number of each head; columns as in ``differences.csv``."""
+        """A row for each number of each head, and of the tokens of each layer.
+
+        Columns as in ``differences.csv``.
+        """
         pairs = {pair.name: pair for pair in self.sides.stacks}
         frames = [_rows(pairs[name], found) for name, found in self.heads.items()]
+        frames += [_layer_rows(name, found) for name, found in self.layers.items()]
         return (
             pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*DIFFERENCES])
         )
@@ -107,7 +116,15 @@ def compare(
         pair.name: HeadDifferences.beside([*_heads(both, pair, below), *drift.of(pair.name)])
         for pair in both.stacks
     }
-    return Comparison(both, found, matched, losses(both), (*drift.missing, *_own_targets(both)))
+    layers = {pair.name: layer_differences(both, pair) for pair in both.stacks}
+    return Comparison(
+        both,
+        found,
+        matched,
+        losses(both),
+        (*drift.missing, *_own_targets(both)),
+        {name: each for name, each in layers.items() if each is not None},
+    )
 
 
 def _own_targets(both: Sides) -> Iterator[str]:
@@ -128,25 +145,43 @@ def _heads(both: Sides, pair: StackPair, below: Sides | None) -> Iterator[HeadDi
 
 
 def _rows(pair: StackPair, found: HeadDifferences) -> pd.DataFrame:
-    """The numbers of one pair of stacks, those that there are."""
+    """The numbers of the heads of one pair of stacks, those that there are."""
     _, n_heads, n_columns = found.value.shape
     present = [*pair.a.attention_layers]
-    size = len(present) * n_heads
-    frame = {
-        "stack": pair.name,
+    places = {
         "layer": np.repeat(present, n_heads * n_columns),
         "head": np.tile(np.repeat(np.arange(n_heads), n_columns), len(present)),
-        **{
-            name: np.tile(np.array([getattr(c, name) for c in found.columns], object), size)
-            for name in ("metric", "view", "label")
-        },
     }
-    for name, part in {
+    return _numbers(pair.name, found, places, present)
+
+
+def _layer_rows(stack: str, found: LayerDifferences) -> pd.DataFrame:
+    """The numbers of the tokens of one pair of stacks; of no head."""
+    n_layers, n_columns = found.value.shape
+    places = {"layer": np.repeat(np.arange(n_layers), n_columns), "head": None}
+    return _numbers(stack, found, places, [*range(n_layers)])
+
+
+def _numbers(
+    stack: str, found: ModelDifferences, places: dict[str, Any], present: Sequence[int]
+) -> pd.DataFrame:
+    """A row for each cell and column of some layers.
+
+    Args:
+        places: layer and head of each row.
+    """
+    size = found.value[present].size // len(found.columns)
+    names = {
+        name: np.tile(np.array([getattr(c, name) for c in found.columns], object), size)
+        for name in ("metric", "view", "label")
+    }
+    parts = {
         "a": found.a, "b": found.b, "difference": found.value, "low": found.low,
         "high": found.high, "p": found.p, "sentences": found.sentences,
-    }.items():  # fmt: skip
-        frame[name] = part[present].reshape(-1)
-    table = pd.DataFrame(frame)[[*DIFFERENCES]]
+    }  # fmt: skip
+    numbers = {name: part[present].reshape(-1) for name, part in parts.items()}
+    table = pd.DataFrame({"stack": stack, **places, **names, **numbers})[[*DIFFERENCES]]
+    table["head"] = table["head"].astype("Int64")
     return table[table["difference"].notna()].reset_index(drop=True)
 
 

@@ -8,7 +8,8 @@ import numpy as np
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import Floats
 from headbook.analysis.paired import ClusterSums
-from headbook.comparison.headdifferences import ComparedColumn, HeadDifferences
+from headbook.comparison.headdifferences import HeadDifferences
+from headbook.comparison.modeldifferences import ComparedColumn
 from headbook.report.numbers.results import Estimates
 
 WEIGHT_DRIFT, OUTPUT_DRIFT = "weight_drift", "output_drift"

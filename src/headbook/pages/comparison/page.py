@@ -207,6 +207,5 @@ def _links(
     """All metrics by section, with what differs in the first kind of attention."""
     groups: dict[str, list[tuple[str, str, str]]] = {}
     for page in metrics:
-        text = page.pairs[0].short if page.pairs else ""
-        groups.setdefault(page.metric.section, []).append((page.path, page.title, text))
+        groups.setdefault(page.metric.section, []).append((page.path, page.title, page.short))
     yield from ((section, tuple(links)) for section, links in groups.items())

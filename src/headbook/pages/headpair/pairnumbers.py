@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from headbook.comparison.drift import PATTERN_DRIFT
-from headbook.comparison.headdifferences import ComparedColumn, HeadDifferences
+from headbook.comparison.headdifferences import HeadDifferences
+from headbook.comparison.modeldifferences import ComparedColumn
 from headbook.comparison.pairs import HeadPair, PairedStack
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Section

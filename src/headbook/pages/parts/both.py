@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.headdifferences import HeadDifferences
+from headbook.comparison.layerdifferences import LayerDifferences
 from headbook.comparison.matched import MatchedHeads
 from headbook.comparison.sides import StackPair
 from headbook.report.numbers.results import StackResults, results
@@ -21,6 +22,8 @@ class BothStacks:
         a, b: all numbers of each.
         found: differences of corresponding heads; None where heads do not correspond.
         matched: which heads attend alike; None of cross-attention.
+        layers: differences of the tokens of corresponding layers; None likewise, and where a study
+            has no sums for them.
     """
 
     pair: StackPair
@@ -29,6 +32,7 @@ class BothStacks:
     b: StackResults
     found: HeadDifferences | None
     matched: MatchedHeads | None
+    layers: LayerDifferences | None
 
     @property
     def stack(self) -> str:
@@ -63,4 +67,5 @@ def _both(comparison: Comparison) -> Iterator[BothStacks]:
             theirs[pair.b.name],
             comparison.heads.get(pair.name),
             comparison.matched.get(pair.name),
+            comparison.layers.get(pair.name),
         )
