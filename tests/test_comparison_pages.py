@@ -17,6 +17,7 @@ from headbook.comparison.drift import PATTERN_DRIFT, SHUFFLED
 from headbook.comparison.driftsummary import drift_summary
 from headbook.comparison.headdifferences import HeadDifferences
 from headbook.pages.comparison.types import type_changes
+from headbook.pages.metricpair.layers import layer_section
 from headbook.pages.metricpair.named import compared_metric
 from headbook.pages.metricpair.section import pair_section
 from headbook.pages.parts.both import both_stacks
@@ -28,7 +29,7 @@ from headbook.site.comparisons.comparing import render_comparison
 from headbook.study.sentencedata import HeadName
 from headbook.study.study import Study
 from headbook.study.summaries.buckets import MOST
-from headbook.terms import Side, View
+from headbook.terms import Side, State, View
 from headbook.text.batch import text_hash
 from naive_paired import kish, skewness, variance
 from pages import broken_links, html_of
@@ -183,6 +184,33 @@ def cosines_by_bucket(study: Study) -> list[dict[int, tuple[float, int]]]:
     return found
 
 
+def test_paths_of_tokens_and_their_differences_are_drawn(compared: Make) -> None:
+    site = compared("tuned")
+    (both,) = both_stacks(site.found)
+    metric = compared_metric("cosine_to_input")
+    assert metric is not None
+    section = layer_section(both, metric)
+    assert section is not None
+    curves, differences = (figure.rows for figure in section.figures)
+    assert curves is not None
+    assert differences is not None
+    for name, results in zip(both.names, (both.a, both.b), strict=True):
+        numbers = results.tokens("cosine_to_input", State.OUT, None, "all")
+        assert numbers is not None
+        own = curves[curves["series"] == name]
+        for part in ("value", "low", "high"):
+            np.testing.assert_allclose(own[part], getattr(numbers, part))
+    table = pd.read_parquet(site.folder / "data" / "differences.parquet")
+    table = table[(table["metric"] == "cosine_to_input") & (table["label"] == "out/all")]
+    assert table["head"].isna().all()
+    np.testing.assert_allclose(differences["value"], table["difference"])
+    np.testing.assert_allclose(differences["p"], table["p"])
+    sure = int(differences["supported"].sum())
+    text = text_of(site.folder / "metrics" / "cosine_to_input.html").replace("&lt;", "<")
+    assert f"Of {len(table)} layers, {sure} differ (p < 0.05 family-wise)" in text
+    assert f"{sure} of {len(table)} layers differ" in text_of(site.folder / "index.html")
+
+
 def test_supported_differences_are_counted(compared: Make) -> None:
     site = compared("tuned")
     found = site.found.heads["self"]
@@ -223,6 +251,29 @@ def test_models_of_other_shapes_say_why_and_are_matched(compared: Make) -> None:
     (both,) = both_stacks(site.found)
     values = both.a.heads("attention_distance", View.RENORM)  # both models without their sinks
     assert f"{np.nanmedian(values.value):.2f}" in distance
+
+
+def test_medians_are_those_of_the_tables(compared: Make) -> None:
+    """Of heads, and of layers for metrics of tokens; and pages have them with intervals."""
+    site = compared("apart")
+    sides = site.found.sides
+    table = pd.read_parquet(site.folder / "data" / "medians.parquet")
+    kinds = {"attention_distance": "heads", "cosine_to_input": "layers"}
+    for metric, kind in kinds.items():
+        own = table[table["metric"] == metric]
+        assert len(own)
+        for side, study in zip("ab", (sides.a, sides.b), strict=True):
+            keys = ["metric", "view", "label"]
+            numbers = getattr(study, kind).astype({"view": str}).groupby(keys)["value"]
+            expected = numbers.median().loc[pd.MultiIndex.from_frame(own[keys])]
+            np.testing.assert_allclose(own[side], expected, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(own["difference"], own["b"] - own["a"], atol=1e-9)
+        text = text_of(site.folder / "metrics" / f"{metric}.html")
+        assert f"Median over all {kind} of each model, with 95 % intervals" in text
+        first = own["label"].isin(("", "out/all")) & own["view"].isin(("", "renorm"))
+        ((a, low, high),) = own.loc[first, ["a", "a_low", "a_high"]].to_numpy().tolist()
+        assert low < a < high
+        assert f"{a:.2f} [{low:.2f}, {high:.2f}]" in text
 
 
 @pytest.mark.parametrize("name", ["tuned", "apart"])

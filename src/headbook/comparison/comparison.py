@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.matching import NONE
+from headbook.comparison.depthmedians import DepthMedians, depth_medians
 from headbook.comparison.drift import drifts, floor
 from headbook.comparison.headdifferences import HeadDifferences, head_differences
 from headbook.comparison.layerdifferences import LayerDifferences, layer_differences
@@ -22,6 +23,10 @@ from headbook.terms import Heads
 DIFFERENCES = (
     "stack", "layer", "head", "metric", "view", "label", "a", "b", "difference", "low", "high",
     "p", "sentences",
+)  # fmt: skip
+MEDIANS = (
+    "stack", "metric", "view", "label", "a", "a_low", "a_high", "b", "b_low", "b_high",
+    "difference", "low", "high",
 )  # fmt: skip
 MATCHING = (
     "stack", "layer", "head", "other_layer", "other_head", "similarity", "counterpart", "mutual",
@@ -40,6 +45,8 @@ class Comparison:
             heads do not correspond.
         layers: differences of the tokens of corresponding layers, by the same name; empty likewise,
             and of studies that have no sums of tokens by groups of sentences.
+        depths: medians over all heads, or layers, of both models, by the same name; only where
+            heads do not correspond.
         matched: which heads attend alike, by the same name; not of cross-attention.
         losses: of both models, where both predict texts from left to right.
         missing: what could not be compared, and why, in words.
@@ -51,6 +58,7 @@ class Comparison:
     losses: Losses | None = None
     missing: tuple[str, ...] = ()
     layers: Mapping[str, LayerDifferences] = field(default_factory=dict)
+    depths: Mapping[str, DepthMedians] = field(default_factory=dict)
 
     @property
     def differences(self) -> pd.DataFrame:
@@ -64,6 +72,17 @@ class Comparison:
         return (
             pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*DIFFERENCES])
         )
+
+    @property
+    def medians(self) -> pd.DataFrame:
+        """A row for each number of both models; columns as in ``medians.csv``."""
+        rows = [
+            (stack, *column, *found.a, *found.b, *found.difference)
+            for stack, every in self.depths.items()
+            for column, found in every.items()
+        ]
+        table = pd.DataFrame(rows, columns=[*MEDIANS])
+        return table[table["difference"].notna()].reset_index(drop=True)
 
     @property
     def matching(self) -> pd.DataFrame:
@@ -109,7 +128,8 @@ def compare(
         if not (pair.a.crosses or pair.b.crosses)
     }
     if not both.same_heads:
-        return Comparison(both, matched=matched, losses=losses(both))
+        depths = {pair.name: depth_medians(both, pair) for pair in both.stacks}
+        return Comparison(both, matched=matched, losses=losses(both), depths=depths)
     below = sides(a, rounded, Heads.SAME) if rounded is not None else None
     drift = drift or ModelDrift()
     found = {

@@ -4,9 +4,9 @@ From sums over the same sentences or buckets of sentences, pair by pair, so that
 hard for both models widens no interval (`headbook.analysis.paired`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from headbook.comparison.sides import Sides, StackPair
 from headbook.metrics import all_metrics
 from headbook.metrics.base import SampledMetric
 from headbook.study.importancetables import EFFECT
-from headbook.study.summaries.buckets import Buckets
 from headbook.study.summaries.columns import HeadColumn
 from headbook.study.summaries.finish import ABOUT
 from headbook.study.summaries.removals import Removals, RemovedSet, SetKind
@@ -30,22 +29,46 @@ class HeadDifferences(ModelDifferences):
     """Numbers of the heads of one stack in both models; cells are ``(layer, head)``."""
 
 
+class PairedSums(NamedTuple):
+    """Numbers of heads over the same clusters of sentences, of one metric and view.
+
+    Attributes:
+        a, b: *Shape:* ``(cluster, layer, head, column)``, layers and heads those of each model.
+        counted: of which columns of tables the sentences behind them are known; none stands for
+            all clusters.
+    """
+
+    columns: Sequence[ComparedColumn]
+    a: ClusterSums
+    b: ClusterSums
+    counted: Sequence[HeadColumn] = ()
+
+
 def head_differences(sides: Sides, pair: StackPair) -> HeadDifferences:
     """All numbers that both studies have, for models whose heads correspond."""
-    parts = [
-        *_of_buckets(sides, pair.a.name),
-        *_of_samples(sides, pair.a.name),
-        *_of_removals(sides, pair),
-    ]
-    return HeadDifferences.beside(parts)
+    parts = []
+    for each in head_sums(sides, pair):
+        found = HeadDifferences.of(each.columns, each.a, each.b)
+        if each.counted:
+            found = replace(found, sentences=_sentences(sides, pair.a.name, each.counted))
+        parts.append(found)
+    return HeadDifferences.beside([*parts, *_of_removals(sides, pair)])
 
 
-def _of_buckets(sides: Sides, stack: str) -> Iterator[HeadDifferences]:
+def head_sums(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
+    """All metrics that both studies have of the heads of a stack, of whatever shape."""
+    yield from _of_buckets(sides, pair)
+    yield from _of_samples(sides, pair)
+
+
+def _of_buckets(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
     """Metrics that are taken on all sentences, on random sequences, or on what heads write."""
-    theirs = sides.b.corpus_sums.buckets.get(stack, ())
-    for mine in sides.a.corpus_sums.buckets.get(stack, ()):
+    theirs = sides.b.corpus_sums.buckets.get(pair.b.name, ())
+    for mine in sides.a.corpus_sums.buckets.get(pair.a.name, ()):
         for other in theirs:
-            yield from _of_two(mine, other, partial(_sentences, sides, stack))
+            for columns, one, another in paired_buckets(mine, other, mine.columns, other.columns):
+                names = [ComparedColumn(c.metric, str(c.view), c.label) for c in columns]
+                yield PairedSums(names, one, another, columns)
 
 
 def _sentences(sides: Sides, stack: str, columns: Sequence[HeadColumn]) -> Ints:
@@ -58,20 +81,15 @@ def _sentences(sides: Sides, stack: str, columns: Sequence[HeadColumn]) -> Ints:
     return np.minimum(*found)
 
 
-def _of_two(
-    mine: Buckets, other: Buckets, sentences: Callable[[Sequence[HeadColumn]], Ints]
-) -> Iterator[HeadDifferences]:
-    for columns, *sums in paired_buckets(mine, other, mine.columns, other.columns):
-        names = [ComparedColumn(c.metric, str(c.view), c.label) for c in columns]
-        yield replace(HeadDifferences.of(names, *sums), sentences=sentences(columns))
-
-
-def _of_samples(sides: Sides, stack: str) -> Iterator[HeadDifferences]:
+def _of_samples(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
     """Metrics that are taken on a sample, sentence by sentence."""
-    mine, theirs = (s.corpus_sums.sampled.get(stack) for s in (sides.a, sides.b))
+    mine = sides.a.corpus_sums.sampled.get(pair.a.name)
+    theirs = sides.b.corpus_sums.sampled.get(pair.b.name)
     if mine is None or theirs is None:
         return
     rows = _shared(mine.stats.content_hash, theirs.stats.content_hash)
+    if not len(rows[0]):  # hashes are of tokens: there is none where models cut texts otherwise
+        return
     for name, view, _ in mine.columns:
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
@@ -81,7 +99,7 @@ def _of_samples(sides: Sides, stack: str) -> Iterator[HeadDifferences]:
         ]
         if sums[0] is not None and sums[1] is not None:
             columns = [ComparedColumn(name, str(view), label) for label in metric.labels]
-            yield HeadDifferences.of(columns, sums[0], sums[1])
+            yield PairedSums(columns, sums[0], sums[1])
 
 
 def _shared(mine: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> tuple[Ints, Ints]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headbook.analysis.arithmetic import Ints
+from headbook.analysis.paired import ClusterSums
 from headbook.comparison.modeldifferences import ComparedColumn, ModelDifferences, paired_buckets
 from headbook.comparison.sides import Sides, StackPair
 from headbook.study.study import Study
@@ -26,18 +27,25 @@ def layer_differences(sides: Sides, pair: StackPair) -> LayerDifferences | None:
 
     Studies of earlier versions have none.
     """
-    parts = [*_parts(sides, pair)]
+    parts = []
+    for columns, *sums in token_sums(sides, pair):
+        names = [ComparedColumn(c.metric, "", c.words) for c in columns]
+        found = LayerDifferences.of(names, *sums)
+        parts.append(replace(found, sentences=_sentences(sides, pair, columns)))
     return LayerDifferences.beside(parts) if parts else None
 
 
-def _parts(sides: Sides, pair: StackPair) -> Iterator[LayerDifferences]:
+def token_sums(
+    sides: Sides, pair: StackPair
+) -> Iterator[tuple[Sequence[TokenColumn], ClusterSums, ClusterSums]]:
+    """All metrics of tokens that both studies have, by metric.
+
+    *Shape* of sums: ``(cluster, layer, column)``, layers those of each model.
+    """
     theirs = sides.b.corpus_sums.token_buckets.get(pair.b.name, ())
     for mine in sides.a.corpus_sums.token_buckets.get(pair.a.name, ()):
         for other in theirs:
-            for columns, *sums in paired_buckets(mine, other, mine.columns, other.columns):
-                names = [ComparedColumn(c.metric, "", c.words) for c in columns]
-                found = LayerDifferences.of(names, *sums)
-                yield replace(found, sentences=_sentences(sides, pair, columns))
+            yield from paired_buckets(mine, other, mine.columns, other.columns)
 
 
 def _sentences(sides: Sides, pair: StackPair, columns: Sequence[TokenColumn]) -> Ints:

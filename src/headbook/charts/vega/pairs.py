@@ -211,7 +211,14 @@ def _colour(rows: pd.DataFrame) -> alt.Color:
     return alt.Color(
         "series:N",
         scale=alt.Scale(domain=series, range=[ORANGE, BLUE]),
-        legend=alt.Legend(orient="top", title=None, labelLimit=260, symbolType="stroke"),
+        legend=alt.Legend(
+            orient="top",
+            title=None,
+            labelLimit=260,
+            symbolType="stroke",
+            symbolOpacity=1,
+            symbolStrokeWidth=3,
+        ),
     )
 
 

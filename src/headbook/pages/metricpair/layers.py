@@ -105,7 +105,7 @@ def column_words(column: TokenColumn) -> str:
     return ", ".join(x for x in (STATES[column.state], space, TOKEN_CLASSES[column.label]) if x)
 
 
-def shown(column: TokenColumn) -> dict[str, str]:
+def choice(column: TokenColumn) -> dict[str, str]:
     """The same as columns of a chart."""
     label = TOKEN_CLASSES[column.label]
     return {"state": str(column.state), "space": str(column.space or ""), "label": label}
@@ -145,7 +145,7 @@ def _short(drawn: _Drawn) -> str:
 
 def _figures(drawn: _Drawn) -> tuple[Figure, ...]:
     metric, names = drawn.metric, drawn.both.names
-    name, show = f"{metric.id}-{drawn.both.stack}", shown(drawn.first)
+    name, show = f"{metric.id}-{drawn.both.stack}", choice(drawn.first)
     about = f"{metric.title}, {column_words(drawn.first)}"
     return (
         paired_curves(
@@ -174,7 +174,7 @@ def _curves(drawn: _Drawn) -> Iterator[pd.DataFrame]:
         for column in drawn.columns:
             numbers = results.tokens(*column)
             if numbers is not None:
-                yield layer_frame(numbers, name).assign(**shown(column))
+                yield layer_frame(numbers, name).assign(**choice(column))
 
 
 def _differences(drawn: _Drawn) -> Iterator[pd.DataFrame]:
@@ -183,7 +183,7 @@ def _differences(drawn: _Drawn) -> Iterator[pd.DataFrame]:
         parts = ("value", "low", "high", "p", "supported")
         frame = pd.DataFrame({part: getattr(drawn.found, part)[:, at] for part in parts})
         frame.insert(0, "layer", range(len(frame)))
-        yield frame.assign(**shown(column))
+        yield frame.assign(**choice(column))
 
 
 def _labels(drawn: _Drawn) -> Table:

@@ -9,6 +9,7 @@ from headbook.pages.metricpair.depth import DepthSection, depth_section
 from headbook.pages.metricpair.layers import LayerSection, layer_section
 from headbook.pages.metricpair.named import ComparedMetric, compared_metric
 from headbook.pages.metricpair.section import PairSection, pair_section
+from headbook.pages.metricpair.tokendepth import token_depth_section
 from headbook.pages.parts.both import BothStacks
 from headbook.pages.parts.page import Page
 from headbook.study.importancetables import EFFECT
@@ -54,7 +55,11 @@ def metric_pair_pages(stacks: Sequence[BothStacks]) -> Iterator[MetricPairPage]:
 
 def _page(metric: ComparedMetric, stacks: Sequence[BothStacks]) -> MetricPairPage:
     pairs = [pair_section(both, metric) for both in stacks]
-    depths = [depth_section(both, metric) for both in stacks if both.found is None]
+    depths = [
+        depth_section(both, metric) or token_depth_section(both, metric)
+        for both in stacks
+        if both.found is None
+    ]
     layers = [layer_section(both, metric) for both in stacks]
     names = stacks[0].names
     return MetricPairPage(

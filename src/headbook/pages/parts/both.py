@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headbook.comparison.comparison import Comparison
+from headbook.comparison.depthmedians import DepthMedians
 from headbook.comparison.headdifferences import HeadDifferences
 from headbook.comparison.layerdifferences import LayerDifferences
 from headbook.comparison.matched import MatchedHeads
@@ -24,6 +25,7 @@ class BothStacks:
         matched: which heads attend alike; None of cross-attention.
         layers: differences of the tokens of corresponding layers; None likewise, and where a study
             has no sums for them.
+        medians: over all heads or layers of each model, where they do not correspond.
     """
 
     pair: StackPair
@@ -33,6 +35,7 @@ class BothStacks:
     found: HeadDifferences | None
     matched: MatchedHeads | None
     layers: LayerDifferences | None
+    medians: DepthMedians
 
     @property
     def stack(self) -> str:
@@ -68,4 +71,5 @@ def _both(comparison: Comparison) -> Iterator[BothStacks]:
             comparison.heads.get(pair.name),
             comparison.matched.get(pair.name),
             comparison.layers.get(pair.name),
+            comparison.depths.get(pair.name, {}),
         )
