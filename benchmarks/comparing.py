@@ -85,11 +85,11 @@ def depths(families: int) -> dict[str, float]:
     rng, found = np.random.default_rng(0), dict[str, float]()
     for kind in KINDS:
         for clusters in SIZES:
-            truths = [np.sort(rng.normal(size=size)) for size in OTHERS]
-            wanted = [float(np.median(each)) + (kind == "skewed") for each in truths]
-            wanted.append(wanted[1] - wanted[0])
             inside = np.zeros(3)
             for _ in range(families):
+                truths = [rng.normal(size=size) for size in OTHERS]
+                wanted = [float(np.median(each)) + (kind == "skewed") for each in truths]
+                wanted.append(wanted[1] - wanted[0])
                 sums = models(rng, kind, clusters, max(OTHERS))
                 one, other = (
                     ClusterSums(each.n[:, : len(t)] + t * each.d[:, : len(t)], each.d[:, : len(t)])

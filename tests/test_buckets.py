@@ -1,11 +1,13 @@
 """Sums of buckets of sentences, and maps of a few of them: by which two models are compared."""
 
+import json
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from grouped import ROWS, write_rows
 from headbook.analysis.arithmetic import Floats
@@ -13,6 +15,7 @@ from headbook.collection.collect import collect
 from headbook.metrics import all_metrics
 from headbook.metrics.base import ContextMetric
 from headbook.study.mapsample import SENTENCES
+from headbook.study.storage import ARRAYS, arrays, write_arrays
 from headbook.study.study import Study
 from headbook.study.summaries.buckets import Buckets, Texts, TokenBuckets, bucket_of
 from headbook.study.summaries.columns import HeadColumn, TokenColumn
@@ -159,6 +162,28 @@ def test_parts_add_up_to_the_whole(whole: Study, made: Made, tmp_path: Path) -> 
             kept[1][key].maps["self"].astype(float),
             atol=1e-3,
         )
+
+
+def test_a_study_without_sums_of_tokens_leaves_none(made: Made, tmp_path: Path) -> None:
+    """Such as earlier versions have written; the other's would be of half the sentences."""
+    new = made(0, 3)
+    made(3, 6).save(tmp_path / "earlier")
+    earlier = Study.load(without_token_buckets(tmp_path / "earlier"))
+    assert earlier.corpus_sums.buckets
+    assert not earlier.corpus_sums.token_buckets
+    for both in (new + earlier, earlier + new):
+        assert not both.corpus_sums.token_buckets
+        assert both.manifest.counts["sentences"] == 6
+
+
+def without_token_buckets(folder: Path) -> Path:
+    """A stored study as if it had been written before there were any."""
+    file = folder / ARRAYS
+    with safe_open(file, framework="numpy") as opened:
+        layout = json.loads(opened.metadata()["layout"])
+    del layout["corpus_sums"]["token_buckets"]
+    write_arrays(file, arrays(file), json.dumps(layout))
+    return folder
 
 
 def of_tokens(sums: CorpusSums, metric: str) -> TokenBuckets:

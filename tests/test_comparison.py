@@ -18,7 +18,7 @@ from headbook.collection.collect import collect
 from headbook.collection.comparing import model_drift
 from headbook.comparison.comparison import Comparison, compare
 from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED, SHUFFLED
-from headbook.comparison.modeldrift import OUTPUT_DRIFT, QUERY_KEY, WEIGHT_DRIFT
+from headbook.comparison.modeldrift import OUTPUT_DRIFT, QUERY_KEY, WEIGHT_DRIFT, rounded
 from headbook.comparison.sides import sides
 from headbook.config import Config
 from headbook.errors import StudyError
@@ -324,6 +324,13 @@ def test_outputs_and_weights_of_models_are_compared(
     naive = float((products[1] - products[0]).norm() / products[0].norm())
     column = numbers.column(WEIGHT_DRIFT, "", QUERY_KEY)
     np.testing.assert_allclose(numbers.value[1, 2, column], naive, rtol=1e-6)
+    for metric, label in ((OUTPUT_DRIFT, ""), (WEIGHT_DRIFT, QUERY_KEY)):
+        own, floor = (
+            numbers.value[..., numbers.column(metric, "", name)] for name in (label, rounded(label))
+        )
+        assert (floor > 0).all()
+        assert (floor < own).all()
+        assert floor.max() < 0.01  # bfloat16 keeps eight digits of two
     itself = compare(a, a, drift=model_drift(a, a, (models[0],) * 2, config, trained=True))
     for metric, label in ((OUTPUT_DRIFT, ""), (WEIGHT_DRIFT, QUERY_KEY)):
         values = itself.heads["self"].value[..., itself.heads["self"].column(metric, "", label)]

@@ -16,13 +16,21 @@ from headbook.analysis.intervals import SKEWED
 from headbook.comparison.drift import PATTERN_DRIFT, SHUFFLED
 from headbook.comparison.driftsummary import drift_summary
 from headbook.comparison.headdifferences import HeadDifferences
+from headbook.comparison.modeldrift import (
+    OUTPUT_DRIFT,
+    QUERY_KEY,
+    VALUE_OUTPUT,
+    WEIGHT_DRIFT,
+    rounded,
+)
+from headbook.pages.comparison.moved import layer_moves, moved
 from headbook.pages.comparison.types import type_changes
 from headbook.pages.metricpair.layers import layer_section
 from headbook.pages.metricpair.named import compared_metric
 from headbook.pages.metricpair.section import pair_section
 from headbook.pages.parts.both import both_stacks
 from headbook.pages.widgets import atlas
-from headbook.report.wording import head_name
+from headbook.report.wording import head_name, head_page, percent
 from headbook.site.bundle.onefile import document
 from headbook.site.bundle.pack import pack
 from headbook.site.comparisons.comparing import render_comparison
@@ -209,6 +217,43 @@ def test_paths_of_tokens_and_their_differences_are_drawn(compared: Make) -> None
     text = text_of(site.folder / "metrics" / "cosine_to_input.html").replace("&lt;", "<")
     assert f"Of {len(table)} layers, {sure} differ (p < 0.05 family-wise)" in text
     assert f"{sure} of {len(table)} layers differ" in text_of(site.folder / "index.html")
+
+
+def test_weights_and_outputs_that_moved_are_named_beside_rounding(compared: Make) -> None:
+    site = compared("tuned")
+    found = site.found.heads["self"]
+    columns = {
+        "W_Q W_Kᵀ": (WEIGHT_DRIFT, QUERY_KEY),
+        "W_V W_O": (WEIGHT_DRIFT, VALUE_OUTPUT),
+        "outputs": (OUTPUT_DRIFT, ""),
+    }
+    overview = text_of(site.folder / "index.html")
+    for title, (metric, label) in columns.items():
+        own, floor = (
+            found.value[..., found.column(metric, "", name)] for name in (label, rounded(label))
+        )
+        place = np.unravel_index(int(np.nanargmax(own)), own.shape)
+        if title == "W_V W_O":
+            assert not own.any()  # only queries were changed
+        else:
+            assert own[CHANGED].min() > floor.max()
+            assert f"{title} in {head_name(HeadName('self', *map(int, place)))} by " in overview
+    weights = found.value[..., found.column(WEIGHT_DRIFT, "", QUERY_KEY)]
+    text = f"{100 * weights.max():.1f}"
+    assert re.search(
+        rf"W_Q W_Kᵀ in L{CHANGED}·H\d by {re.escape(text)}.% \(rounding 0\.\d.%\)", overview
+    )
+    table = layer_moves(drift_summary(found), moved(found))
+    assert table is not None
+    assert table.columns.count("rounding") == 4
+    (row,) = (row for row in table.rows if row.head == f"layer {CHANGED}")
+    assert percent(float(np.median(weights[CHANGED]))) in row.cells
+    head = HeadName("self", CHANGED, 0)
+    page = text_of(site.folder / head_page(head))
+    by = " ".join(percent(float(weights[CHANGED, 0])).split())
+    assert f"W_Q W_Kᵀ by {by} (rounding" in page
+    assert "weight_drift" not in page
+    assert "weight drift" not in page
 
 
 def test_supported_differences_are_counted(compared: Make) -> None:

@@ -177,13 +177,10 @@ def with_lists(study: Study, listed: set[int], mapped: int) -> Study:
     data = study.sentence_data
     sentences = {n: replace(each, listed=n in listed) for n, each in data.sentences.items()}
     kept, own = study.map_sample.sentences, [n + 1 for n in listed]
-    tables = {
-        name: table[table["sentence"].isin(own)]
-        for name, table in (("tokens", data.tokens), ("nearest", data.nearest))
-    }
+    tokens, nearest = (table[table["sentence"].isin(own)] for table in (data.tokens, data.nearest))
     return replace(
         study,
-        sentence_data=replace(data, sentences=sentences, **tables),
+        sentence_data=replace(data, sentences=sentences, tokens=tokens, nearest=nearest),
         map_sample=MapSample({key: kept[key] for key in sorted(kept)[:mapped]}),
     )
 
