@@ -159,6 +159,8 @@ def test_studies_without_sums_of_tokens_are_compared_by_heads(a: Study, tuned: S
     assert found.heads
     assert not found.layers
     assert found.differences["head"].notna().all()
+    assert any(text.startswith("differences of token states: ") for text in found.missing)
+    assert not compare(a, tuned).missing
 
 
 def test_intervals_are_paired(found: Comparison) -> None:

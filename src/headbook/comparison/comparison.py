@@ -129,7 +129,8 @@ def compare(
     }
     if not both.same_heads:
         depths = {pair.name: depth_medians(both, pair) for pair in both.stacks}
-        return Comparison(both, matched=matched, losses=losses(both), depths=depths)
+        missing = tuple(_token_states(both))
+        return Comparison(both, {}, matched, losses(both), missing, depths=depths)
     below = sides(a, rounded, Heads.SAME) if rounded is not None else None
     drift = drift or ModelDrift()
     found = {
@@ -142,7 +143,7 @@ def compare(
         found,
         matched,
         losses(both),
-        (*drift.missing, *_own_targets(both)),
+        (*drift.missing, *_own_targets(both), *_token_states(both)),
         {name: each for name, each in layers.items() if each is not None},
     )
 
@@ -153,6 +154,18 @@ def _own_targets(both: Sides) -> Iterator[str]:
         yield (
             "divergence of attention in decoder and cross-attention: no target texts were given, "
             "so that each model wrote its own"
+        )
+
+
+def _token_states(both: Sides) -> Iterator[str]:
+    """What studies of earlier versions lack."""
+    studies = both.a, both.b
+    if all(each.corpus_sums.tokens for each in studies) and not all(
+        each.corpus_sums.token_buckets for each in studies
+    ):
+        yield (
+            "differences of token states: a study was collected by an earlier version, which kept "
+            "no sums for them"
         )
 
 
