@@ -194,6 +194,7 @@ def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) ->
     zero = base.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(y="zero:Q")
     band = base.mark_area(opacity=0.18, color=PURPLE)
     band = band.encode(y=alt.Y("low:Q", title=None), y2="high:Q")
+    ends = base.mark_rule(color=PURPLE, opacity=0.5).encode(y="low:Q", y2="high:Q")
     line = base.mark_line(strokeWidth=1.6, color=PURPLE).encode(y=alt.Y("value:Q", title=None))
     sure = alt.when("datum.supported")
     points = base.mark_point(size=40, strokeWidth=1.6, opacity=1).encode(
@@ -202,7 +203,7 @@ def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) ->
         fill=sure.then(alt.value(PURPLE)).otherwise(alt.value("transparent")),
         tooltip=[*named("layer:O"), *numbers("value", "low", "high", "p")],
     )
-    return finished(_curve(alt.layer(zero, band, line, points), title), table)
+    return finished(_curve(alt.layer(zero, band, ends, line, points), title), table)
 
 
 def _colour(rows: pd.DataFrame) -> alt.Color:

@@ -74,7 +74,8 @@ def layer_section(both: BothStacks, metric: ComparedMetric) -> LayerSection | No
     if not columns:
         return None
     drawn = _Drawn(both, found, metric, columns, first_of(columns))
-    several = len(columns) > 1 and bool(np.nan_to_num(found.value[:, drawn.at(columns[0])]).any())
+    values = found.value[:, [drawn.at(column) for column in columns]]
+    several = len(columns) > 1 and bool(np.nan_to_num(values).any())
     return LayerSection(
         title=both.title,
         drawn_text=column_words(drawn.first),
