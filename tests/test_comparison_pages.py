@@ -293,6 +293,7 @@ def test_models_of_other_shapes_say_why_and_are_matched(compared: Make) -> None:
     assert ("on the visible half" in matched) == found.cut
     distance = text_of(site.folder / "metrics" / "attention_distance.html")
     assert "Relative depth is" in distance
+    assert "Cosine to the input embedding, after the layer, all tokens, over relative" in overview
     (both,) = both_stacks(site.found)
     values = both.a.heads("attention_distance", View.RENORM)  # both models without their sinks
     assert f"{np.nanmedian(values.value):.2f}" in distance

@@ -39,7 +39,7 @@ from headbook.report.wording import MISSING, counted, percent
 from headbook.study.sentencedata import HeadName
 
 MOST = 12  # heads that the table lists
-DEPTHS = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE)
+DEPTHS = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE, ids.COSINE_TO_INPUT)
 
 
 @dataclass(frozen=True)
