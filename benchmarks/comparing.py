@@ -1,11 +1,12 @@
 """How often comparisons of two models err, by simulation.
 
-Usage: python benchmarks/comparing.py [--only coverage errors] [--families 300]
+Usage: python benchmarks/comparing.py [--only coverage errors medians] [--families 300]
 
 Every sentence has a length, 5 to 40 tokens, and weighs as much; both models measure the same
 sentences, so that their values go up and down together. `coverage`: how often 95 % intervals of
 paired differences hold the truth, and how often they lie on one side of it, on sentences and on
 buckets of four. `errors`: how often any of 144 heads that do not differ is said to at 5 %.
+`medians`: how often intervals of the difference of medians over 72 and 270 heads hold the truth.
 """
 
 import argparse
@@ -14,9 +15,11 @@ import json
 import numpy as np
 
 from headbook.analysis.flips import LEVEL
+from headbook.analysis.medians import medians
 from headbook.analysis.paired import ClusterSums, Differences, differences, family_wise
 
 HEADS, BUCKET = 144, 4
+OTHERS = (72, 270)  # heads of two models of other shapes
 KINDS, SIZES = ("plain", "skewed"), (64, 256)
 
 
@@ -77,7 +80,29 @@ def errors(families: int) -> dict[str, float]:
     return found
 
 
-PARTS = {"coverage": coverage, "errors": errors}
+def depths(families: int) -> dict[str, float]:
+    """Shares of families in which intervals of medians of two models of other sizes hold them."""
+    rng, found = np.random.default_rng(0), dict[str, float]()
+    for kind in KINDS:
+        for clusters in SIZES:
+            inside = np.zeros(3)
+            for _ in range(families):
+                truths = [rng.normal(size=size) for size in OTHERS]
+                wanted = [float(np.median(each)) + (kind == "skewed") for each in truths]
+                wanted.append(wanted[1] - wanted[0])
+                sums = models(rng, kind, clusters, max(OTHERS))
+                one, other = (
+                    ClusterSums(each.n[:, : len(t)] + t * each.d[:, : len(t)], each.d[:, : len(t)])
+                    for each, t in zip(sums, truths, strict=True)
+                )
+                ends = medians(one, other)
+                inside += [e.low <= truth <= e.high for e, truth in zip(ends, wanted, strict=True)]
+            for name, share in zip(("first", "second", "difference"), inside, strict=True):
+                found[f"{kind}, {clusters} sentences, {name}"] = float(share) / families
+    return found
+
+
+PARTS = {"coverage": coverage, "errors": errors, "medians": depths}
 
 
 def main() -> None:

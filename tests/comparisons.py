@@ -9,7 +9,9 @@ import pytest
 import tiny
 from compared import ENDS, METRICS, OBJECTS, SUBJECTS, Compared, changed
 from headbook.collection.collect import collect
+from headbook.collection.comparing import model_drift
 from headbook.comparison.comparison import compare
+from headbook.config import Config
 from headbook.site.comparisons.comparing import render_comparison
 from headbook.study.study import Study
 
@@ -19,7 +21,8 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compar
     """A site by name.
 
     ``equal``: a model and itself; ``tuned``: and itself with other queries in one layer, beside
-    rounding and random weights; ``apart``: and a causal model of another shape.
+    rounding and random weights, with the drift of weights and outputs; ``apart``: and a causal
+    model of another shape.
     """
     place = tmp_path_factory.mktemp("compared")
     texts = place / "sentences.txt"
@@ -42,7 +45,11 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compar
         if name == "tuned":
             other = study("noisy")
             rounded = study("bert", "bfloat16")
-            found = compare(first, other, names=("before", "after"), rounded=rounded, null=other)
+            models = str(place / "bert"), str(place / "noisy")
+            drift = model_drift(first, other, models, Config(model=models[0]), trained=True)
+            found = compare(
+                first, other, names=("before", "after"), rounded=rounded, null=other, drift=drift
+            )
         else:
             found = compare(first, study("gpt2" if name == "apart" else "bert"))
         render_comparison(found, place / f"site-{name}")

@@ -11,8 +11,11 @@ from compared import Compared
 pytest_plugins = ["comparisons", "windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-PAGES = ("index.html", "metrics/attention_to.html", "matched.html", "comparing.html")
-CASES = [*(("tuned", page) for page in PAGES), *(("apart", page) for page in PAGES[:3])]
+PAGES = (
+    "index.html", "metrics/attention_to.html", "matched.html", "metrics/cosine_to_input.html",
+    "comparing.html",
+)  # fmt: skip
+CASES = [*(("tuned", page) for page in PAGES), *(("apart", page) for page in PAGES[:4])]
 
 Make = Callable[[str], Compared]
 
@@ -51,4 +54,19 @@ def test_keys_reach_heads_and_charts_are_drawn_live(compared: Make, open_page: O
     label = page.locator("figure.chart select[name^=label]").first
     expect(label).to_be_visible()
     assert label.locator("option").count() > 3
+    assert violations(page) == []
+
+
+def test_paths_of_tokens_are_drawn_live_for_any_class(compared: Make, open_page: Open) -> None:
+    page = open_page(compared("tuned").folder / "metrics" / "cosine_to_input.html")
+    charts = page.locator("figure.chart").all()
+    assert len(charts) == 2
+    for chart in charts:
+        chart.locator("button").first.press("Enter")
+        label = chart.locator("select[name^=label]")
+        expect(label).to_be_visible()
+        drawn = chart.locator("svg").first
+        before = drawn.inner_html()
+        label.select_option(index=label.locator("option").count() - 1)
+        expect(drawn).not_to_have_js_property("innerHTML", before)
     assert violations(page) == []

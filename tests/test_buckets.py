@@ -1,10 +1,13 @@
 """Sums of buckets of sentences, and maps of a few of them: by which two models are compared."""
 
+import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors import safe_open
 
 from grouped import ROWS, write_rows
 from headbook.analysis.arithmetic import Floats
@@ -12,11 +15,13 @@ from headbook.collection.collect import collect
 from headbook.metrics import all_metrics
 from headbook.metrics.base import ContextMetric
 from headbook.study.mapsample import SENTENCES
+from headbook.study.storage import ARRAYS, arrays, write_arrays
 from headbook.study.study import Study
-from headbook.study.summaries.buckets import Buckets, Texts, bucket_of
-from headbook.study.summaries.columns import HeadColumn
+from headbook.study.summaries.buckets import Buckets, Texts, TokenBuckets, bucket_of
+from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.study.summaries.sums import CorpusSums
-from headbook.terms import View
+from headbook.terms import Side, State, View
+from headbook.text.batch import text_hash
 
 Made = Callable[..., Study]
 COLUMN = HeadColumn("attention_distance", View.RAW, "")
@@ -58,6 +63,52 @@ def test_buckets_add_up_to_the_table(whole: Study) -> None:
     assert "offset_profile" not in seen
 
 
+def test_buckets_of_tokens_add_up_to_the_table(whole: Study) -> None:
+    sums = whole.corpus_sums
+    tables = {
+        column: table["self"].layers.total
+        for table in (sums.tokens, sums.lookups, sums.flows)
+        for column in table["self"].columns
+    }
+    places = {
+        column: at
+        for table in (sums.tokens, sums.lookups, sums.flows)
+        for at, column in enumerate(table["self"].columns)
+    }
+    seen = set()
+    for part in sums.token_buckets["self"]:
+        for at, column in enumerate(part.columns):
+            for name, kept in (("n", part.n), ("d", part.d)):
+                total = tables[column][name][:, places[column]]
+                added = np.broadcast_to(kept[..., at].sum(0), total.shape)
+                np.testing.assert_allclose(added, total, rtol=1e-12, atol=1e-12)
+            seen.add((column.metric, column.label))
+    assert {("cosine_to_input", "content"), ("mixing_ratio", "all")} <= seen
+    assert {label for _, label in seen} == {"all", "content", "function", "special"}
+
+
+def test_a_bucket_of_tokens_is_the_sum_of_its_sentences(whole: Study) -> None:
+    """Of what was kept of every token, one by one: all sentences have a page here."""
+    part = of_tokens(whole.corpus_sums, "cosine_to_input")
+    at = part.columns.index(TokenColumn("cosine_to_input", State.OUT, None, "all"))
+    sentences = whole.sentence_data.listed
+    assert len(sentences) == len(ROWS)
+    rows = whole.tokens[whole.tokens["metric"] == "cosine_to_input"]
+    rows = rows[rows["state"] == "out"].set_index(["sentence", "layer", "position"])
+    n = np.zeros((part.size, part.n.shape[1]))
+    d = np.zeros_like(n)
+    for sentence in sentences:
+        text = sentence.texts[Side.SOURCE]
+        bucket = text_hash([text.text]) % part.size
+        for layer, (position, special) in product(range(n.shape[1]), enumerate(text.special)):
+            if not special:
+                n[bucket, layer] += rows.loc[(sentence.number, layer, position), "value"]
+                d[bucket, layer] += 1
+    np.testing.assert_array_equal(np.flatnonzero(d.any(1)), part.keys)
+    np.testing.assert_allclose(part.n[..., at], n[part.keys], rtol=1e-6)
+    np.testing.assert_array_equal(np.broadcast_to(part.d[..., at], part.n.shape[:2]), d[part.keys])
+
+
 def test_a_bucket_holds_its_sentences(whole: Study, made: Made) -> None:
     alone = made(0, 1).corpus_sums
     assert alone.texts is not None
@@ -95,6 +146,10 @@ def test_parts_add_up_to_the_whole(whole: Study, made: Made, tmp_path: Path) -> 
         assert one.keys.tolist() == another.keys.tolist()
         np.testing.assert_allclose(one.n, another.n, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(one.d, another.d, rtol=1e-9, atol=1e-12)
+    cosines, others = (of_tokens(each, "cosine_to_input") for each in (sums, every))
+    assert cosines.keys.tolist() == others.keys.tolist()
+    np.testing.assert_allclose(cosines.n, others.n, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(cosines.d, others.d)
     assert sums.texts is not None
     assert every.texts is not None
     np.testing.assert_array_equal(sums.texts.prints, every.texts.prints)
@@ -109,6 +164,34 @@ def test_parts_add_up_to_the_whole(whole: Study, made: Made, tmp_path: Path) -> 
         )
 
 
+def test_a_study_without_sums_of_tokens_leaves_none(made: Made, tmp_path: Path) -> None:
+    """Such as earlier versions have written; the other's would be of half the sentences."""
+    new = made(0, 3)
+    made(3, 6).save(tmp_path / "earlier")
+    earlier = Study.load(without_token_buckets(tmp_path / "earlier"))
+    assert earlier.corpus_sums.buckets
+    assert not earlier.corpus_sums.token_buckets
+    for both in (new + earlier, earlier + new):
+        assert not both.corpus_sums.token_buckets
+        assert both.manifest.counts["sentences"] == 6
+
+
+def without_token_buckets(folder: Path) -> Path:
+    """A stored study as if it had been written before there were any."""
+    file = folder / ARRAYS
+    with safe_open(file, framework="numpy") as opened:
+        layout = json.loads(opened.metadata()["layout"])
+    del layout["corpus_sums"]["token_buckets"]
+    write_arrays(file, arrays(file), json.dumps(layout))
+    return folder
+
+
+def of_tokens(sums: CorpusSums, metric: str) -> TokenBuckets:
+    """The buckets of a metric of tokens."""
+    parts = sums.token_buckets["self"]
+    return next(part for part in parts if metric in {column.metric for column in part.columns})
+
+
 def test_fewer_buckets_hold_the_same() -> None:
     draw = np.random.default_rng(0)
     hashes = draw.integers(0, 2**63, 500).astype(np.uint64)
@@ -118,7 +201,7 @@ def test_fewer_buckets_hold_the_same() -> None:
         place = bucket_of(hashes, size)
         room = np.zeros((size, 2, 3, 1))
         np.add.at(room, place, n)
-        return Buckets((COLUMN,), size, np.arange(size), room, room[:, :, :1])
+        return Buckets(size, np.arange(size), room, room[:, :, :1], columns=(COLUMN,))
 
     fewer, asked = of(256).of_size(64), of(64)
     np.testing.assert_allclose(fewer.n, asked.n)

@@ -18,7 +18,7 @@ from headbook.collection.collect import collect
 from headbook.collection.comparing import model_drift
 from headbook.comparison.comparison import Comparison, compare
 from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED, SHUFFLED
-from headbook.comparison.modeldrift import OUTPUT_DRIFT, QUERY_KEY, WEIGHT_DRIFT
+from headbook.comparison.modeldrift import OUTPUT_DRIFT, QUERY_KEY, WEIGHT_DRIFT, rounded
 from headbook.comparison.sides import sides
 from headbook.config import Config
 from headbook.errors import StudyError
@@ -136,6 +136,31 @@ def test_every_difference_is_that_of_the_tables(found: Comparison) -> None:
     for column, value in zip("ab", values, strict=True):
         np.testing.assert_allclose(kept[column], value, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(kept["difference"], values[1] - values[0], rtol=1e-4, atol=1e-6)
+
+
+def test_every_difference_of_tokens_is_that_of_the_tables(found: Comparison) -> None:
+    keys = ["stack", "layer", "metric", "label"]
+    tables = [each.layers.set_index(keys)["value"] for each in (found.sides.a, found.sides.b)]
+    numbers = found.differences
+    numbers = numbers[numbers["head"].isna()].set_index(keys)
+    assert {"cosine_to_input", "mixing_ratio", "vocabulary_rank"} <= set(
+        numbers.index.get_level_values("metric")
+    )
+    values = [table.loc[numbers.index].to_numpy() for table in tables]
+    np.testing.assert_allclose(numbers["a"], values[0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(numbers["b"], values[1], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(numbers["difference"], values[1] - values[0], atol=1e-9)
+
+
+def test_studies_without_sums_of_tokens_are_compared_by_heads(a: Study, tuned: Study) -> None:
+    """Such as earlier versions have written."""
+    earlier = replace(a, corpus_sums=replace(a.corpus_sums, token_buckets={}))
+    found = compare(earlier, tuned)
+    assert found.heads
+    assert not found.layers
+    assert found.differences["head"].notna().all()
+    assert any(text.startswith("differences of token states: ") for text in found.missing)
+    assert not compare(a, tuned).missing
 
 
 def test_intervals_are_paired(found: Comparison) -> None:
@@ -263,6 +288,7 @@ def test_heads_of_other_shapes_do_not_correspond(
     found = compare(a, other)
     assert found.sides.apart
     assert not found.heads
+    assert not found.layers
     assert found.matched["self"].cut == (
         a.manifest.stacks[0].causal != other.manifest.stacks[0].causal
     )
@@ -300,6 +326,13 @@ def test_outputs_and_weights_of_models_are_compared(
     naive = float((products[1] - products[0]).norm() / products[0].norm())
     column = numbers.column(WEIGHT_DRIFT, "", QUERY_KEY)
     np.testing.assert_allclose(numbers.value[1, 2, column], naive, rtol=1e-6)
+    for metric, label in ((OUTPUT_DRIFT, ""), (WEIGHT_DRIFT, QUERY_KEY)):
+        own, floor = (
+            numbers.value[..., numbers.column(metric, "", name)] for name in (label, rounded(label))
+        )
+        assert (floor > 0).all()
+        assert (floor < own).all()
+        assert floor.max() < 0.01  # bfloat16 keeps eight digits of two
     itself = compare(a, a, drift=model_drift(a, a, (models[0],) * 2, config, trained=True))
     for metric, label in ((OUTPUT_DRIFT, ""), (WEIGHT_DRIFT, QUERY_KEY)):
         values = itself.heads["self"].value[..., itself.heads["self"].column(metric, "", label)]

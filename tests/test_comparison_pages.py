@@ -1,5 +1,6 @@
 """Pages of comparisons: their numbers are those of the tables, and equal models are called so."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,24 +9,39 @@ import html5lib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import stdtrit
 
 from compared import CHANGED, Compared
+from headbook.analysis.intervals import SKEWED
 from headbook.comparison.drift import PATTERN_DRIFT, SHUFFLED
 from headbook.comparison.driftsummary import drift_summary
 from headbook.comparison.headdifferences import HeadDifferences
+from headbook.comparison.modeldrift import (
+    OUTPUT_DRIFT,
+    QUERY_KEY,
+    VALUE_OUTPUT,
+    WEIGHT_DRIFT,
+    rounded,
+)
 from headbook.errors import ConfigError
+from headbook.pages.comparison.moved import layer_moves, moved
 from headbook.pages.comparison.types import type_changes
+from headbook.pages.metricpair.layers import layer_section
 from headbook.pages.metricpair.named import compared_metric
 from headbook.pages.metricpair.section import pair_section
 from headbook.pages.parts.both import both_stacks
 from headbook.pages.widgets import atlas
-from headbook.report.wording import head_name
+from headbook.report.wording import head_name, head_page, percent
 from headbook.site.bundle.onefile import document
 from headbook.site.bundle.pack import pack
 from headbook.site.comparisons.comparing import render_comparison
 from headbook.site.papers.figures import write_comparison_figures
 from headbook.study.sentencedata import HeadName
-from headbook.terms import View
+from headbook.study.study import Study
+from headbook.study.summaries.buckets import MOST
+from headbook.terms import Side, State, View
+from headbook.text.batch import text_hash
+from naive_paired import kish, skewness, variance
 from pages import broken_links, html_of
 
 pytest_plugins = ["comparisons"]
@@ -137,6 +153,111 @@ def test_numbers_of_a_metric_are_those_of_the_tables(compared: Make) -> None:
     np.testing.assert_allclose(points["b"] - points["a"], rows["value"], atol=1e-9)
 
 
+def test_differences_of_tokens_are_the_naive_ones(compared: Make) -> None:
+    """From every token's own cosine, bucket by bucket of sentences."""
+    found = compared("tuned").found
+    parts = [cosines_by_bucket(study) for study in (found.sides.a, found.sides.b)]
+    numbers = found.layers["self"]
+    column = numbers.column("cosine_to_input", "", "out/all")
+    assert column is not None
+    for layer in range(len(parts[0])):
+        sums = [[*each] for part in parts for each in zip(*part[layer].values(), strict=True)]
+        middle = sum(sums[2]) / sum(sums[3]) - sum(sums[0]) / sum(sums[1])
+        assert numbers.value[layer, column] == pytest.approx(middle, abs=1e-6)
+        if layer < CHANGED:  # the same in both
+            assert numbers.p[layer, column] == 1
+            continue
+        reach = float(stdtrit(min(kish(sums[1]), kish(sums[3])) - 1, 0.975))
+        half = reach * math.sqrt(variance(*sums)) * (1 + SKEWED * skewness(*sums))
+        ends = numbers.low[layer, column], numbers.high[layer, column]
+        np.testing.assert_allclose(ends, (middle - half, middle + half), atol=1e-5)
+    assert numbers.supported[CHANGED:, column].all()
+
+
+def cosines_by_bucket(study: Study) -> list[dict[int, tuple[float, int]]]:
+    """Of each layer, the sum over ordinary tokens and how many they are, by bucket."""
+    rows = study.tokens
+    rows = rows[(rows["metric"] == "cosine_to_input") & (rows["state"] == "out")]
+    found: list[dict[int, tuple[float, int]]] = []
+    texts = {each.number: each.texts[Side.SOURCE] for each in study.sentence_data.listed}
+    for _, layer in rows.groupby("layer"):
+        sums: dict[int, tuple[float, int]] = {}
+        values = layer["value"].tolist()
+        places = layer[["sentence", "position"]].to_numpy(int).tolist()
+        for (sentence, position), value in zip(places, values, strict=True):
+            text = texts[sentence]
+            if not text.special[position]:
+                bucket = text_hash([text.text]) % MOST
+                n, d = sums.get(bucket, (0.0, 0))
+                sums[bucket] = n + value, d + 1
+        found.append(sums)
+    return found
+
+
+def test_paths_of_tokens_and_their_differences_are_drawn(compared: Make) -> None:
+    site = compared("tuned")
+    (both,) = both_stacks(site.found)
+    metric = compared_metric("cosine_to_input")
+    assert metric is not None
+    section = layer_section(both, metric)
+    assert section is not None
+    curves, differences = (figure.rows for figure in section.figures)
+    assert curves is not None
+    assert differences is not None
+    for name, results in zip(both.names, (both.a, both.b), strict=True):
+        numbers = results.tokens("cosine_to_input", State.OUT, None, "all")
+        assert numbers is not None
+        own = curves[curves["series"] == name]
+        for part in ("value", "low", "high"):
+            np.testing.assert_allclose(own[part], getattr(numbers, part))
+    table = pd.read_parquet(site.folder / "data" / "differences.parquet")
+    table = table[(table["metric"] == "cosine_to_input") & (table["label"] == "out/all")]
+    assert table["head"].isna().all()
+    np.testing.assert_allclose(differences["value"], table["difference"])
+    np.testing.assert_allclose(differences["p"], table["p"])
+    sure = int(differences["supported"].sum())
+    text = text_of(site.folder / "metrics" / "cosine_to_input.html").replace("&lt;", "<")
+    assert f"Of {len(table)} layers, {sure} differ (p < 0.05 family-wise)" in text
+    assert f"{sure} of {len(table)} layers differ" in text_of(site.folder / "index.html")
+
+
+def test_weights_and_outputs_that_moved_are_named_beside_rounding(compared: Make) -> None:
+    site = compared("tuned")
+    found = site.found.heads["self"]
+    columns = {
+        "W_Q W_Kᵀ": (WEIGHT_DRIFT, QUERY_KEY),
+        "W_V W_O": (WEIGHT_DRIFT, VALUE_OUTPUT),
+        "outputs": (OUTPUT_DRIFT, ""),
+    }
+    overview = text_of(site.folder / "index.html")
+    for title, (metric, label) in columns.items():
+        own, floor = (
+            found.value[..., found.column(metric, "", name)] for name in (label, rounded(label))
+        )
+        place = np.unravel_index(int(np.nanargmax(own)), own.shape)
+        if title == "W_V W_O":
+            assert not own.any()  # only queries were changed
+        else:
+            assert own[CHANGED].min() > floor.max()
+            assert f"{title} in {head_name(HeadName('self', *map(int, place)))} by " in overview
+    weights = found.value[..., found.column(WEIGHT_DRIFT, "", QUERY_KEY)]
+    text = f"{100 * weights.max():.1f}"
+    assert re.search(
+        rf"W_Q W_Kᵀ in L{CHANGED}·H\d by {re.escape(text)}.% \(rounding 0\.\d.%\)", overview
+    )
+    table = layer_moves(drift_summary(found), moved(found))
+    assert table is not None
+    assert table.columns.count("rounding") == 4
+    (row,) = (row for row in table.rows if row.head == f"layer {CHANGED}")
+    assert percent(float(np.median(weights[CHANGED]))) in row.cells
+    head = HeadName("self", CHANGED, 0)
+    page = text_of(site.folder / head_page(head))
+    by = " ".join(percent(float(weights[CHANGED, 0])).split())
+    assert f"W_Q W_Kᵀ by {by} (rounding" in page
+    assert "weight_drift" not in page
+    assert "weight drift" not in page
+
+
 def test_supported_differences_are_counted(compared: Make) -> None:
     site = compared("tuned")
     found = site.found.heads["self"]
@@ -174,9 +295,33 @@ def test_models_of_other_shapes_say_why_and_are_matched(compared: Make) -> None:
     assert ("on the visible half" in matched) == found.cut
     distance = text_of(site.folder / "metrics" / "attention_distance.html")
     assert "Relative depth is" in distance
+    assert "Cosine to the input embedding, after the layer, all tokens, over relative" in overview
     (both,) = both_stacks(site.found)
     values = both.a.heads("attention_distance", View.RENORM)  # both models without their sinks
     assert f"{np.nanmedian(values.value):.2f}" in distance
+
+
+def test_medians_are_those_of_the_tables(compared: Make) -> None:
+    """Of heads, and of layers for metrics of tokens; and pages have them with intervals."""
+    site = compared("apart")
+    sides = site.found.sides
+    table = pd.read_parquet(site.folder / "data" / "medians.parquet")
+    kinds = {"attention_distance": "heads", "cosine_to_input": "layers"}
+    for metric, kind in kinds.items():
+        own = table[table["metric"] == metric]
+        assert len(own)
+        for side, study in zip("ab", (sides.a, sides.b), strict=True):
+            keys = ["metric", "view", "label"]
+            numbers = getattr(study, kind).astype({"view": str}).groupby(keys)["value"]
+            expected = numbers.median().loc[pd.MultiIndex.from_frame(own[keys])]
+            np.testing.assert_allclose(own[side], expected, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(own["difference"], own["b"] - own["a"], atol=1e-9)
+        text = text_of(site.folder / "metrics" / f"{metric}.html")
+        assert f"Median over all {kind} of each model, with 95 % intervals" in text
+        first = own["label"].isin(("", "out/all")) & own["view"].isin(("", "renorm"))
+        ((a, low, high),) = own.loc[first, ["a", "a_low", "a_high"]].to_numpy().tolist()
+        assert low < a < high
+        assert f"{a:.2f} [{low:.2f}, {high:.2f}]" in text
 
 
 @pytest.mark.parametrize("name", ["tuned", "apart"])

@@ -44,6 +44,8 @@ NOT_OURS = {  # what looks like a path of this project or of a site, and whose i
     "compared.csv": "of sites with controls",
     "figures.tex": "of a folder of figures",
     "figures.bib": "of a folder of figures",
+    "mid/positional/content": "a label of a table",
+    "out/all": "a label of a table",
 }
 SUFFIXES = r"md|py|toml|cff|yml|txt|html|csv|json|tex|bib"
 PATH = re.compile(rf"`(\.?/?(?:[\w.-]+/)+[\w.-]*|[\w.-]+\.(?:{SUFFIXES})|/\w+)`")

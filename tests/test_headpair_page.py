@@ -15,9 +15,11 @@ from headbook.comparison.listed import listed_sentences
 from headbook.comparison.pairs import paired_stacks
 from headbook.pages.comparison.nats import nats
 from headbook.pages.sentencepair.page import sentencepair_pages
+from headbook.pages.sentencepairs.page import sentencepairs_page
 from headbook.report.wording import head_file, head_page
 from headbook.study.mapsample import MappedSentence, MapSample
 from headbook.study.sentencedata import HeadName, heads_of
+from headbook.study.study import Study
 from headbook.terms import View
 from naive_comparison import divergence
 from pages import broken_links, data_file, elements, html_of, text_of
@@ -168,6 +170,66 @@ def test_sentences_whose_maps_are_not_kept_are_compared_by_those_of_their_pages(
         np.testing.assert_allclose(one.drift["self"], other.drift["self"], atol=0.01)
     pages = [page for page, _ in sentencepair_pages(found.sides, paired_stacks(found), coarse[:2])]
     assert all(page.coarse and page.stacks[0].heads for page in pages)
+
+
+def with_lists(study: Study, listed: set[int], mapped: int) -> Study:
+    """A study that lists some sentences and keeps the maps of the first few keys."""
+    data = study.sentence_data
+    sentences = {n: replace(each, listed=n in listed) for n, each in data.sentences.items()}
+    kept, own = study.map_sample.sentences, [n + 1 for n in listed]
+    tokens, nearest = (table[table["sentence"].isin(own)] for table in (data.tokens, data.nearest))
+    return replace(
+        study,
+        sentence_data=replace(data, sentences=sentences, tokens=tokens, nearest=nearest),
+        map_sample=MapSample({key: kept[key] for key in sorted(kept)[:mapped]}),
+    )
+
+
+def test_sentences_are_those_that_both_list_or_keep_the_maps_of(
+    compared: Callable[[str], Compared],
+) -> None:
+    sides = compared("tuned").found.sides
+    a, b = with_lists(sides.a, {0, 1, 2, 3}, 5), with_lists(sides.b, {2, 3, 4}, 5)
+    found = compare(a, b, names=("one", "other"))
+    stacks = paired_stacks(found)
+    listed = listed_sentences(found.sides, stacks)
+    mapped = {each.index for each in a.map_sample.sentences.values()}
+    assert [each.a.index for each in listed] == sorted({2, 3} | mapped)
+    assert {each.a.index for each in listed if each.followed} == {2, 3}
+    assert {each.a.index for each in listed if not each.coarse} == mapped
+    alone = len(listed) - 2
+    assert alone > 0
+    page = sentencepairs_page(found.sides, listed)
+    assert page.lists.startswith("one lists 4 sentences, other 3, and both 2 of the same")
+    assert f"Of {alone} more both keep attention maps" in page.lists
+    for each, paths in sentencepair_pages(found.sides, stacks, listed):
+        followed = each.number - 1 in {2, 3}
+        assert each.followed == bool(paths) == bool(each.stacks[0].paths) == followed
+        assert each.stacks[0].heads or each.number - 1 not in mapped
+
+
+def test_sentences_are_found_again_in_another_order(
+    compared: Callable[[str], Compared],
+) -> None:
+    """By their texts: those of the second study come five places later."""
+    sides = compared("tuned").found.sides
+    later = replace(
+        sides.b,
+        sentence_data=sides.b.sentence_data.shifted(5),
+        map_sample=sides.b.map_sample.shifted(5),
+    )
+    found = compare(sides.a, later)
+    there, wanted = (
+        listed_sentences(each.sides, paired_stacks(each))
+        for each in (found, compared("tuned").found)
+    )
+    assert [(e.a.index, e.b.index - 5) for e in there] == [(e.a.index, e.b.index) for e in wanted]
+    for one, other in zip(there, wanted, strict=True):
+        np.testing.assert_array_equal(one.drift["self"], other.drift["self"])
+    pages = [*sentencepair_pages(found.sides, paired_stacks(found), there[:2])]
+    same = [*sentencepair_pages(sides, paired_stacks(compared("tuned").found), wanted[:2])]
+    for (_, paths), (_, expected) in zip(pages, same, strict=True):
+        assert paths["self-b"]["metrics"] == expected["self-b"]["metrics"]
 
 
 def test_paths_of_both_models_have_one_axis(compared: Callable[[str], Compared]) -> None:

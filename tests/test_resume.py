@@ -311,7 +311,7 @@ def simulated(keys: np.ndarray) -> CorpusSums:
     """A shard of a model with few heads."""
     column, there = HeadColumn("m", View.RAW, ""), np.unique(keys)
     sums = np.full((len(there), 4, 4, 1), 0.1)
-    return CorpusSums(buckets={"": (Buckets((column,), MOST, there, sums, sums),)})
+    return CorpusSums(buckets={"": (Buckets(MOST, there, sums, sums, columns=(column,)),)})
 
 
 def hashes_of(sentences: int) -> np.ndarray:

@@ -36,6 +36,7 @@ REACH = 32  # tokens from which on distances are counted together
 DISTANCES = ("all", *map(str, range(1, REACH)), f"{REACH}+")
 # Classes of tokens over which token metrics are averaged.
 CLASSES = ("all", "content", "function", "initial", "continuation", "special", *UPOS)
+COMPARED_CLASSES = ("all", "content", "function", "special")  # by which models are compared
 FUNCTION = frozenset({"ADP", "AUX", "CCONJ", "DET", "PART", "PRON", "SCONJ"})
 DIRECTIONS = ("to_head", "to_dependent")
 MOST_OWN = 40  # names of a corpus outside Universal Dependencies that are told apart

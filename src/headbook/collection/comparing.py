@@ -19,6 +19,7 @@ from headbook.passes.checks.ownattention import settle
 from headbook.passes.outputdrift import output_drift
 from headbook.progress import Progress
 from headbook.report.wording import STACKS
+from headbook.study.mapsample import MappedSentence
 from headbook.study.study import Study
 from headbook.text.annotate import Annotator
 
@@ -89,25 +90,39 @@ def model_drift(
     both = sides(one, other)
     if not both.same_heads:
         return ModelDrift()
-    loaded = [
-        load_model(
-            model,
-            revision=config.revision,
-            device=config.device,
-            dtype=study.manifest.model.dtype,
-            tokenizer=config.tokenizer,
-        )
-        for model, study in zip(models, (one, other), strict=True)
-    ]
-    read = [(model, _settled(model)) for model in loaded]
-    weights = weight_drift(loaded[0], loaded[1], read[0][1])
-    same = [a for a, b in both.mapped() if same_ids(a, b)]
+    dtypes = [study.manifest.model.dtype for study in (one, other)]
+    first = _read(models[0], dtypes[0], config)
+    same = [a for a, b in both.mapped() if same_ids(a, b)] if trained else []
+    found = _between(first, _read(models[1], dtypes[1], config), same)
+    if dtypes[0] == ROUNDED:
+        return found
+    return replace(found, floor=_between(first, _read(models[0], ROUNDED, config), same))
+
+
+Settled = tuple[Model, Architecture]
+
+
+def _read(name: str, dtype: str, config: Config) -> Settled:
+    """A model, and what is found of it by watching it run."""
+    model = load_model(
+        name,
+        revision=config.revision,
+        device=config.device,
+        dtype=dtype,
+        tokenizer=config.tokenizer,
+    )
+    return model, _settled(model)
+
+
+def _between(first: Settled, other: Settled, sentences: Sequence[MappedSentence]) -> ModelDrift:
+    """Drift of weights and, over sentences that both read as the same tokens, of outputs."""
+    weights = weight_drift(first[0], other[0], first[1])
     return ModelDrift(
         {
             name: {QUERY_KEY: found.query_key, VALUE_OUTPUT: found.value_output}
             for name, found in weights.stacks.items()
         },
-        output_drift(read, same) if trained and same else {},
+        output_drift((first, other), sentences) if sentences else {},
         tuple(
             f"{each.what} ({STACKS[each.stack]}, layers {', '.join(map(str, each.layers))}): "
             f"{each.why}"

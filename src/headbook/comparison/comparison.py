@@ -1,6 +1,6 @@
 """A whole comparison: everything that two studies of the same sentences say of each other."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,10 +8,13 @@ import numpy as np
 import pandas as pd
 
 from headbook.analysis.matching import NONE
+from headbook.comparison.depthmedians import DepthMedians, depth_medians
 from headbook.comparison.drift import drifts, floor
 from headbook.comparison.headdifferences import HeadDifferences, head_differences
+from headbook.comparison.layerdifferences import LayerDifferences, layer_differences
 from headbook.comparison.losses import Losses, losses
 from headbook.comparison.matched import MatchedHeads, matched_heads
+from headbook.comparison.modeldifferences import ModelDifferences
 from headbook.comparison.modeldrift import ModelDrift
 from headbook.comparison.sides import Sides, StackPair, sides
 from headbook.study.study import Study
@@ -20,6 +23,10 @@ from headbook.terms import Heads
 DIFFERENCES = (
     "stack", "layer", "head", "metric", "view", "label", "a", "b", "difference", "low", "high",
     "p", "sentences",
+)  # fmt: skip
+MEDIANS = (
+    "stack", "metric", "view", "label", "a", "a_low", "a_high", "b", "b_low", "b_high",
+    "difference", "low", "high",
 )  # fmt: skip
 MATCHING = (
     "stack", "layer", "head", "other_layer", "other_head", "similarity", "counterpart", "mutual",
@@ -36,6 +43,10 @@ class Comparison:
         sides: the studies, and whether heads correspond by their numbers.
         heads: differences of corresponding heads, by the name of the pair of stacks; empty where
             heads do not correspond.
+        layers: differences of the tokens of corresponding layers, by the same name; empty likewise,
+            and of studies that have no sums of tokens by groups of sentences.
+        depths: medians over all heads, or layers, of both models, by the same name; only where
+            heads do not correspond.
         matched: which heads attend alike, by the same name; not of cross-attention.
         losses: of both models, where both predict texts from left to right.
         missing: what could not be compared, and why, in words.
@@ -46,15 +57,32 @@ class Comparison:
     matched: Mapping[str, MatchedHeads] = field(default_factory=dict)
     losses: Losses | None = None
     missing: tuple[str, ...] = ()
+    layers: Mapping[str, LayerDifferences] = field(default_factory=dict)
+    depths: Mapping[str, DepthMedians] = field(default_factory=dict)
 
     @property
     def differences(self) -> pd.DataFrame:
-        """A row for each number of each head; columns as in ``differences.csv``."""
+        """A row for each number of each head, and of the tokens of each layer.
+
+        Columns as in ``differences.csv``.
+        """
         pairs = {pair.name: pair for pair in self.sides.stacks}
         frames = [_rows(pairs[name], found) for name, found in self.heads.items()]
+        frames += [_layer_rows(name, found) for name, found in self.layers.items()]
         return (
             pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=[*DIFFERENCES])
         )
+
+    @property
+    def medians(self) -> pd.DataFrame:
+        """A row for each number of both models; columns as in ``medians.csv``."""
+        rows = [
+            (stack, *column, *found.a, *found.b, *found.difference)
+            for stack, every in self.depths.items()
+            for column, found in every.items()
+        ]
+        table = pd.DataFrame(rows, columns=[*MEDIANS])
+        return table[table["difference"].notna()].reset_index(drop=True)
 
     @property
     def matching(self) -> pd.DataFrame:
@@ -100,14 +128,24 @@ def compare(
         if not (pair.a.crosses or pair.b.crosses)
     }
     if not both.same_heads:
-        return Comparison(both, matched=matched, losses=losses(both))
+        depths = {pair.name: depth_medians(both, pair) for pair in both.stacks}
+        missing = tuple(_token_states(both))
+        return Comparison(both, {}, matched, losses(both), missing, depths=depths)
     below = sides(a, rounded, Heads.SAME) if rounded is not None else None
     drift = drift or ModelDrift()
     found = {
         pair.name: HeadDifferences.beside([*_heads(both, pair, below), *drift.of(pair.name)])
         for pair in both.stacks
     }
-    return Comparison(both, found, matched, losses(both), (*drift.missing, *_own_targets(both)))
+    layers = {pair.name: layer_differences(both, pair) for pair in both.stacks}
+    return Comparison(
+        both,
+        found,
+        matched,
+        losses(both),
+        (*drift.missing, *_own_targets(both), *_token_states(both)),
+        {name: each for name, each in layers.items() if each is not None},
+    )
 
 
 def _own_targets(both: Sides) -> Iterator[str]:
@@ -116,6 +154,18 @@ def _own_targets(both: Sides) -> Iterator[str]:
         yield (
             "divergence of attention in decoder and cross-attention: no target texts were given, "
             "so that each model wrote its own"
+        )
+
+
+def _token_states(both: Sides) -> Iterator[str]:
+    """What studies of earlier versions lack."""
+    studies = both.a, both.b
+    if all(each.corpus_sums.tokens for each in studies) and not all(
+        each.corpus_sums.token_buckets for each in studies
+    ):
+        yield (
+            "differences of token states: a study was collected by an earlier version, which kept "
+            "no sums for them"
         )
 
 
@@ -128,25 +178,43 @@ def _heads(both: Sides, pair: StackPair, below: Sides | None) -> Iterator[HeadDi
 
 
 def _rows(pair: StackPair, found: HeadDifferences) -> pd.DataFrame:
-    """The numbers of one pair of stacks, those that there are."""
+    """The numbers of the heads of one pair of stacks, those that there are."""
     _, n_heads, n_columns = found.value.shape
     present = [*pair.a.attention_layers]
-    size = len(present) * n_heads
-    frame = {
-        "stack": pair.name,
+    places = {
         "layer": np.repeat(present, n_heads * n_columns),
         "head": np.tile(np.repeat(np.arange(n_heads), n_columns), len(present)),
-        **{
-            name: np.tile(np.array([getattr(c, name) for c in found.columns], object), size)
-            for name in ("metric", "view", "label")
-        },
     }
-    for name, part in {
+    return _numbers(pair.name, found, places, present)
+
+
+def _layer_rows(stack: str, found: LayerDifferences) -> pd.DataFrame:
+    """The numbers of the tokens of one pair of stacks; of no head."""
+    n_layers, n_columns = found.value.shape
+    places = {"layer": np.repeat(np.arange(n_layers), n_columns), "head": None}
+    return _numbers(stack, found, places, [*range(n_layers)])
+
+
+def _numbers(
+    stack: str, found: ModelDifferences, places: dict[str, Any], present: Sequence[int]
+) -> pd.DataFrame:
+    """A row for each cell and column of some layers.
+
+    Args:
+        places: layer and head of each row.
+    """
+    size = found.value[present].size // len(found.columns)
+    names = {
+        name: np.tile(np.array([getattr(c, name) for c in found.columns], object), size)
+        for name in ("metric", "view", "label")
+    }
+    parts = {
         "a": found.a, "b": found.b, "difference": found.value, "low": found.low,
         "high": found.high, "p": found.p, "sentences": found.sentences,
-    }.items():  # fmt: skip
-        frame[name] = part[present].reshape(-1)
-    table = pd.DataFrame(frame)[[*DIFFERENCES]]
+    }  # fmt: skip
+    numbers = {name: part[present].reshape(-1) for name, part in parts.items()}
+    table = pd.DataFrame({"stack": stack, **places, **names, **numbers})[[*DIFFERENCES]]
+    table["head"] = table["head"].astype("Int64")
     return table[table["difference"].notna()].reset_index(drop=True)
 
 

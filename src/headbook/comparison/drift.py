@@ -15,8 +15,9 @@ import numpy as np
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import Floats
 from headbook.analysis.divergence import Drift, pattern_drift
-from headbook.comparison.headdifferences import ComparedColumn, HeadDifferences
+from headbook.comparison.headdifferences import HeadDifferences
 from headbook.comparison.maprows import token_rows
+from headbook.comparison.modeldifferences import ComparedColumn
 from headbook.comparison.sides import Sides, StackPair, same_ids
 from headbook.report.numbers.results import Estimates
 from headbook.study.mapsample import MappedSentence

@@ -4,117 +4,71 @@ From sums over the same sentences or buckets of sentences, pair by pair, so that
 hard for both models widens no interval (`headbook.analysis.paired`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.arithmetic import Floats, Ints
-from headbook.analysis.flips import LEVEL
-from headbook.analysis.paired import ClusterSums, differences, family_wise
+from headbook.analysis.arithmetic import Ints
+from headbook.analysis.paired import ClusterSums
+from headbook.comparison.modeldifferences import ComparedColumn, ModelDifferences, paired_buckets
 from headbook.comparison.sides import Sides, StackPair
 from headbook.metrics import all_metrics
 from headbook.metrics.base import SampledMetric
 from headbook.study.importancetables import EFFECT
-from headbook.study.summaries.buckets import Buckets
 from headbook.study.summaries.columns import HeadColumn
 from headbook.study.summaries.finish import ABOUT
 from headbook.study.summaries.removals import Removals, RemovedSet, SetKind
 from headbook.study.summaries.sums import SampleSums
-from headbook.terms import Spread
-
-
-class ComparedColumn(NamedTuple):
-    """What one number of two heads is; ``view`` is empty where there is none."""
-
-    metric: str
-    view: str
-    label: str
 
 
 @dataclass(frozen=True, eq=False)
-class HeadDifferences:
-    """Numbers of the heads of one stack in both models. *Shape* of all: ``(layer, head, column)``.
+class HeadDifferences(ModelDifferences):
+    """Numbers of the heads of one stack in both models; cells are ``(layer, head)``."""
+
+
+class PairedSums(NamedTuple):
+    """Numbers of heads over the same clusters of sentences, of one metric and view.
 
     Attributes:
-        columns: what the last dimension holds.
-        a, b: values; NaN where a head has none, or where a number is of both models at once.
-        value: what ``b`` has more, or how far the two are apart.
-        low, high: ends of its 95 % interval; NaN where there is none.
-        p: family-wise over all heads and labels of a metric and view; NaN without interval, 1
-            where both models are exactly equal.
-        sentences: how many stand behind it, in the model where they are fewer.
+        a, b: *Shape:* ``(cluster, layer, head, column)``, layers and heads those of each model.
+        counted: of which columns of tables the sentences behind them are known; none stands for
+            all clusters.
     """
 
-    columns: tuple[ComparedColumn, ...]
-    a: Floats
-    b: Floats
-    value: Floats
-    low: Floats
-    high: Floats
-    p: Floats
-    sentences: Ints
-
-    @property
-    def supported(self) -> NDArray[np.bool_]:
-        """Where the models differ: family-wise p below `LEVEL`, and an interval without 0."""
-        with np.errstate(invalid="ignore"):
-            found: NDArray[np.bool_] = (self.p < LEVEL) & ((self.low > 0) | (self.high < 0))
-        return found
-
-    def column(self, metric: str, view: str = "", label: str = "") -> int | None:
-        """Where a number stands; None where there is none."""
-        wanted = ComparedColumn(metric, view, label)
-        return self.columns.index(wanted) if wanted in self.columns else None
-
-    def named(self, columns: tuple[ComparedColumn, ...]) -> "HeadDifferences":
-        """The same numbers under other names."""
-        return replace(self, columns=columns)
-
-    @classmethod
-    def beside(cls, parts: "Sequence[HeadDifferences]") -> "HeadDifferences":
-        """Several, column by column."""
-        names = ("a", "b", "value", "low", "high", "p", "sentences")
-        return cls(
-            tuple(column for part in parts for column in part.columns),
-            *(np.concatenate([getattr(part, name) for part in parts], -1) for name in names),
-        )
+    columns: Sequence[ComparedColumn]
+    a: ClusterSums
+    b: ClusterSums
+    counted: Sequence[HeadColumn] = ()
 
 
 def head_differences(sides: Sides, pair: StackPair) -> HeadDifferences:
     """All numbers that both studies have, for models whose heads correspond."""
-    parts = [
-        *_of_buckets(sides, pair.a.name),
-        *_of_samples(sides, pair.a.name),
-        *_of_removals(sides, pair),
-    ]
-    return HeadDifferences.beside(parts)
+    parts = []
+    for each in head_sums(sides, pair):
+        found = HeadDifferences.of(each.columns, each.a, each.b)
+        if each.counted:
+            found = replace(found, sentences=_sentences(sides, pair.a.name, each.counted))
+        parts.append(found)
+    return HeadDifferences.beside([*parts, *_of_removals(sides, pair)])
 
 
-def compared(columns: Sequence[ComparedColumn], a: ClusterSums, b: ClusterSums) -> HeadDifferences:
-    """Differences of the columns of one metric and view, tested together.
-
-    Args:
-        a, b: *Shape:* ``(cluster, layer, head, column)``.
-    """
-    known = all_metrics().get(columns[0].metric)
-    spread = [known.spread(c.label) if known else Spread.USUAL for c in columns]
-    found = differences(a, b, np.array(spread))
-    p = family_wise(a, b, found)
-    values = found.a, found.b, found.value, found.low, found.high
-    return HeadDifferences(tuple(columns), *values, p, found.clusters)
+def head_sums(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
+    """All metrics that both studies have of the heads of a stack, of whatever shape."""
+    yield from _of_buckets(sides, pair)
+    yield from _of_samples(sides, pair)
 
 
-def _of_buckets(sides: Sides, stack: str) -> Iterator[HeadDifferences]:
+def _of_buckets(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
     """Metrics that are taken on all sentences, on random sequences, or on what heads write."""
-    theirs = sides.b.corpus_sums.buckets.get(stack, ())
-    for mine in sides.a.corpus_sums.buckets.get(stack, ()):
+    theirs = sides.b.corpus_sums.buckets.get(pair.b.name, ())
+    for mine in sides.a.corpus_sums.buckets.get(pair.a.name, ()):
         for other in theirs:
-            yield from _of_two(mine, other, partial(_sentences, sides, stack))
+            for columns, one, another in paired_buckets(mine, other, mine.columns, other.columns):
+                names = [ComparedColumn(c.metric, str(c.view), c.label) for c in columns]
+                yield PairedSums(names, one, another, columns)
 
 
 def _sentences(sides: Sides, stack: str, columns: Sequence[HeadColumn]) -> Ints:
@@ -127,41 +81,15 @@ def _sentences(sides: Sides, stack: str, columns: Sequence[HeadColumn]) -> Ints:
     return np.minimum(*found)
 
 
-def _of_two(
-    mine: Buckets, other: Buckets, sentences: Callable[[Sequence[HeadColumn]], Ints]
-) -> Iterator[HeadDifferences]:
-    places = {column: place for place, column in enumerate(other.columns)}
-    both = [column for column in mine.columns if column in places]
-    if not both or mine.once != other.once:
-        return
-    size = min(mine.size, other.size)
-    one, another = (part if part.size == size else part.of_size(size) for part in (mine, other))
-    keys = np.union1d(one.keys, another.keys)
-    for (metric, view), group in groupby(both, key=lambda column: (column.metric, column.view)):
-        columns = [*group]
-        sums = [
-            _some(part, keys, [part.columns.index(column) for column in columns])
-            for part in (one, another)
-        ]
-        names = [ComparedColumn(metric, str(view), column.label) for column in columns]
-        yield replace(compared(names, *sums), sentences=sentences(columns))
-
-
-def _some(part: Buckets, keys: Ints, at: Sequence[int]) -> ClusterSums:
-    """Some columns in all of the buckets."""
-    place = np.searchsorted(keys, part.keys)
-    n = np.zeros((len(keys), *part.n.shape[1:3], len(at)))
-    d = np.zeros_like(n)
-    n[place], d[place] = part.n[..., at], part.d[..., at]
-    return ClusterSums(n, d)
-
-
-def _of_samples(sides: Sides, stack: str) -> Iterator[HeadDifferences]:
+def _of_samples(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
     """Metrics that are taken on a sample, sentence by sentence."""
-    mine, theirs = (s.corpus_sums.sampled.get(stack) for s in (sides.a, sides.b))
+    mine = sides.a.corpus_sums.sampled.get(pair.a.name)
+    theirs = sides.b.corpus_sums.sampled.get(pair.b.name)
     if mine is None or theirs is None:
         return
     rows = _shared(mine.stats.content_hash, theirs.stats.content_hash)
+    if not len(rows[0]):  # hashes are of tokens: there is none where models cut texts otherwise
+        return
     for name, view, _ in mine.columns:
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
@@ -171,7 +99,7 @@ def _of_samples(sides: Sides, stack: str) -> Iterator[HeadDifferences]:
         ]
         if sums[0] is not None and sums[1] is not None:
             columns = [ComparedColumn(name, str(view), label) for label in metric.labels]
-            yield compared(columns, sums[0], sums[1])
+            yield PairedSums(columns, sums[0], sums[1])
 
 
 def _shared(mine: NDArray[np.uint64], theirs: NDArray[np.uint64]) -> tuple[Ints, Ints]:
@@ -212,7 +140,7 @@ def _of_removals(sides: Sides, pair: StackPair) -> Iterator[HeadDifferences]:
                 _effects(each, at, pair, replacement, target)
                 for each, at in zip((mine, theirs), rows, strict=True)
             ]
-            yield compared([ComparedColumn(EFFECT, "", f"{replacement}/{target}")], *sums)
+            yield HeadDifferences.of([ComparedColumn(EFFECT, "", f"{replacement}/{target}")], *sums)
 
 
 def _effects(

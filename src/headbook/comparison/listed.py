@@ -1,6 +1,11 @@
-"""Sentences that have a page in both studies, and how far each pair of heads is apart in them."""
+"""Sentences that both studies have stored, and how far each pair of heads is apart in them.
 
-from collections.abc import Mapping, Sequence
+Each study lists the sentences that its own heads chose, so that two lists of a large corpus share
+few. What both list stands here, and what both keep the maps of, which their texts alone decide.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +16,8 @@ from headbook.comparison.sides import Sides
 from headbook.study.mapsample import MappedSentence
 from headbook.study.sentencedata import STEPS, StoredSentence
 from headbook.study.study import Study
+
+Stored = tuple[StoredSentence, StoredSentence]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,12 +30,14 @@ class ListedSentence:
             maps are not there, or cannot be compared in this sentence, are missing. *Shape:*
             ``(pair,)``, NaN where no query counts.
         coarse: whether that is of maps in steps of 1/255.
+        followed: whether both studies list it, so that the paths of its tokens are there.
     """
 
     a: StoredSentence
     b: StoredSentence
     drift: Mapping[str, Floats]
     coarse: bool
+    followed: bool = True
 
     @property
     def mean(self) -> float:
@@ -39,27 +48,54 @@ class ListedSentence:
 
 
 def listed_sentences(sides: Sides, stacks: Sequence[PairedStack]) -> tuple[ListedSentence, ...]:
-    """The sentences that both studies list, in their order."""
-    theirs = {each.index: each for each in sides.b.sentence_data.listed}
+    """The sentences that both studies list or keep the maps of, in the first one's order."""
+    both_list = {pair[0].index: pair for pair in _both_list(sides)}
+    both_map = {pair[0].index: pair for pair in _both_map(sides)}
     found = []
-    for one in sides.a.sentence_data.listed:
-        if one.index not in theirs:
-            continue
-        both, coarse = maps_of(sides, one.index)
-        drift = {each.stack.name: each.apart(both) for each in stacks if each.can_compare(both)}
-        found.append(ListedSentence(one, theirs[one.index], drift, coarse))
+    for index, pair in sorted({**both_map, **both_list}.items()):
+        maps, coarse = maps_of(sides, pair)
+        drift = {each.stack.name: each.apart(maps) for each in stacks if each.can_compare(maps)}
+        found.append(ListedSentence(*pair, drift, coarse, followed=index in both_list))
     return tuple(found)
 
 
-def maps_of(sides: Sides, index: int) -> tuple[Both, bool]:
-    """The maps of a listed sentence in both studies, and whether they are in steps of 1/255.
+def _both_list(sides: Sides) -> Iterator[Stored]:
+    """What both list, by what was read; of equal sentences the first with the first."""
+    theirs = defaultdict[tuple[str, ...], list[StoredSentence]](list)
+    for each in sides.b.sentence_data.listed:
+        theirs[_read(each)].append(each)
+    for each in sides.a.sentence_data.listed:
+        if theirs[_read(each)]:
+            yield each, theirs[_read(each)].pop(0)
+
+
+def _read(sentence: StoredSentence) -> tuple[str, ...]:
+    """The texts of a sentence, but none that a model wrote; its number where there is no text."""
+    texts = tuple(text.text for text in sentence.texts.values() if not text.generated)
+    return texts if any(texts) else (str(sentence.number),)
+
+
+def _both_map(sides: Sides) -> Iterator[Stored]:
+    """What both keep the maps of."""
+    for one, other in sides.mapped():
+        yield _stored(sides.a, one), _stored(sides.b, other)
+
+
+def _stored(study: Study, mapped: MappedSentence) -> StoredSentence:
+    known = study.sentence_data.sentences.get(mapped.index)
+    return known or StoredSentence(mapped.index, "", {}, mapped.texts, listed=False)
+
+
+def maps_of(sides: Sides, pair: Stored) -> tuple[Both, bool]:
+    """The maps of a sentence in both studies, and whether they are in steps of 1/255.
 
     Kinds of attention without maps are missing in them.
     """
-    halves = [_mapped(study, index) for study in (sides.a, sides.b)]
-    if halves[0] is not None and halves[1] is not None:
-        return (halves[0], halves[1]), False
-    return (_coarse(sides.a, index), _coarse(sides.b, index)), True
+    numbers = pair[0].index, pair[1].index
+    one, other = _mapped(sides.a, numbers[0]), _mapped(sides.b, numbers[1])
+    if one is not None and other is not None:
+        return (one, other), False
+    return (_coarse(sides.a, numbers[0]), _coarse(sides.b, numbers[1])), True
 
 
 def _mapped(study: Study, index: int) -> MappedSentence | None:

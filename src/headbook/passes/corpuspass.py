@@ -80,6 +80,7 @@ class CorpusPass:
         return CorpusSums(
             heads={name: table.sums(self.exemplars) for name, table in heads.items()},
             tokens={name: table.sums() for name, table in tokens.items()},
+            token_buckets={name: table.buckets() for name, table in tokens.items()},
             types={name: table.sums() for name, table in types.items()},
             counts=count(batch) + learned,
             texts=Texts.of(batch.text_hash, batch.index) if self.buckets else None,

@@ -72,9 +72,12 @@ class FlowTracker:
                 stacks[name].see(layer, state, vectors)
 
         def found() -> PassResults:
-            sums = {name: stack.table.sums() for name, stack in stacks.items()}
+            sums = CorpusSums(
+                flows={name: stack.table.sums() for name, stack in stacks.items()},
+                token_buckets={name: stack.table.buckets() for name, stack in stacks.items()},
+            )
             sentence_data = SentenceData.join([stack.sentence_data() for stack in stacks.values()])
-            return PassResults(CorpusSums(flows=sums), (sentence_data,))
+            return PassResults(sums, (sentence_data,))
 
         return Watch(found, attend, see)
 

@@ -62,8 +62,11 @@ class Tracker:
             for stack in stacks.values():
                 stack.flush()
             kept = [part for stack in stacks.values() for part in stack.kept]
-            sums = {name: stack.table.sums() for name, stack in stacks.items()}
-            return PassResults(CorpusSums(lookups=sums), (SentenceData.join(kept),))
+            sums = CorpusSums(
+                lookups={name: stack.table.sums() for name, stack in stacks.items()},
+                token_buckets={name: stack.table.buckets() for name, stack in stacks.items()},
+            )
+            return PassResults(sums, (SentenceData.join(kept),))
 
         return Watch(found, see=see)
 

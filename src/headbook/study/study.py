@@ -71,7 +71,9 @@ class Study:
         sampled = {stack: summed(sums) for stack, sums in self.corpus_sums.sampled.items()}
         return replace(
             self,
-            corpus_sums=replace(self.corpus_sums, sampled=sampled, buckets={}, texts=None),
+            corpus_sums=replace(
+                self.corpus_sums, sampled=sampled, buckets={}, token_buckets={}, texts=None
+            ),
             made=self.head_tables,
             map_sample=MapSample(),
         )
@@ -209,6 +211,9 @@ class Study:
         check_alike(self, other)
         shift = self.manifest.places
         corpus_sums = self.corpus_sums + other.corpus_sums.shifted(shift)
+        if not (self.corpus_sums.token_buckets and other.corpus_sums.token_buckets):
+            # Those of one alone, beside one of an earlier version, would be of half the sentences.
+            corpus_sums = replace(corpus_sums, token_buckets={})
         sentence_data = self.sentence_data + other.sentence_data.shifted(shift)
         counts = Counter(self.manifest.counts) + Counter(other.manifest.counts)
         return Study(

@@ -222,8 +222,7 @@ def _of_layers(
 
 
 def _as_head_column(column: TokenColumn) -> HeadColumn:
-    parts = (column.state, column.space, column.label)
-    return HeadColumn(column.metric, "", "/".join(part for part in parts if part))  # type: ignore[arg-type]
+    return HeadColumn(column.metric, "", column.words)  # type: ignore[arg-type]
 
 
 def _numbers(ratios: Ratios, columns: Sequence[HeadColumn]) -> pd.DataFrame:

@@ -11,6 +11,7 @@ from headbook.charts.base.render import (
     BLUE,
     GREY,
     ORANGE,
+    PURPLE,
     Chart,
     chosen_rows,
     drawn,
@@ -26,6 +27,7 @@ SIDE = 300  # pixels of a plot of points
 CURVE = (300, 170)  # width and height of curves
 PALE = 0.45  # of a difference without support
 PLACES: dict[str, Any] = {"ticks": False, "domain": False, "labelOverlap": True}
+LAYER = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0))
 PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
 
 
@@ -150,14 +152,8 @@ def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Cha
             or ``layer``.
     """
     table, rows = chosen_rows(rows, show), drawn(rows)
-    series = [*dict.fromkeys(rows["series"])]
-    colour = alt.Color(
-        "series:N",
-        scale=alt.Scale(domain=series, range=[ORANGE, BLUE]),
-        legend=alt.Legend(orient="top", title=None, labelLimit=260, symbolType="stroke"),
-    )
     x = alt.X("depth:Q", title="relative depth", scale=alt.Scale(domain=[0, 1]))
-    base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(x=x, color=colour)
+    base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(x=x, color=_colour(rows))
     of_layers = base.transform_filter(alt.datum.kind == "layer")
     y = alt.Y("value:Q", title=None)
     band = of_layers.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
@@ -165,9 +161,71 @@ def depth_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Cha
     line = of_layers.mark_line(strokeWidth=2).encode(y=y, tooltip=tips)
     points = base.transform_filter(alt.datum.kind == "head")
     points = points.mark_circle(size=12, opacity=0.5).encode(y=y)
-    chart = alt.layer(band, points, line)
+    return finished(_curve(alt.layer(band, points, line), title), table)
+
+
+@on_demand
+def paired_curves(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+    """One number for each layer of two models, with intervals.
+
+    Args:
+        rows: columns ``series, layer, value, low, high`` and those of ``show``; series in order.
+    """
+    table, rows = chosen_rows(rows, show), drawn(rows)
+    base = with_choices(alt.Chart(rows), choices_of(rows, show))
+    base = base.encode(x=LAYER, color=_colour(rows))
+    band = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
+    line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
+    tips = [*named("series:N", "layer:O"), *numbers("value", "low", "high")]
+    line = line.encode(y=alt.Y("value:Q", title=None), tooltip=tips)
+    return finished(_curve(alt.layer(band, line), title), table)
+
+
+@on_demand
+def difference_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+    """What the second model has more in each layer; hollow where that is not supported.
+
+    Args:
+        rows: columns ``layer, value, low, high, p, supported`` and those of ``show``.
+    """
+    table = chosen_rows(rows, show)
+    rows = drawn(rows.assign(zero=0))
+    base = with_choices(alt.Chart(rows), choices_of(rows, show)).encode(x=LAYER)
+    zero = base.mark_line(color=GREY, strokeDash=[4, 3], strokeWidth=1).encode(y="zero:Q")
+    band = base.mark_area(opacity=0.18, color=PURPLE)
+    band = band.encode(y=alt.Y("low:Q", title=None), y2="high:Q")
+    ends = base.mark_rule(color=PURPLE, opacity=0.5).encode(y="low:Q", y2="high:Q")
+    line = base.mark_line(strokeWidth=1.6, color=PURPLE).encode(y=alt.Y("value:Q", title=None))
+    sure = alt.when("datum.supported")
+    points = base.mark_point(size=40, strokeWidth=1.6, opacity=1).encode(
+        y="value:Q",
+        stroke=alt.value(PURPLE),
+        fill=sure.then(alt.value(PURPLE)).otherwise(alt.value("transparent")),
+        tooltip=[*named("layer:O"), *numbers("value", "low", "high", "p")],
+    )
+    return finished(_curve(alt.layer(zero, band, ends, line, points), title), table)
+
+
+def _colour(rows: pd.DataFrame) -> alt.Color:
+    """The first model and the second, named above."""
+    series = [*dict.fromkeys(rows["series"])]
+    return alt.Color(
+        "series:N",
+        scale=alt.Scale(domain=series, range=[ORANGE, BLUE]),
+        legend=alt.Legend(
+            orient="top",
+            title=None,
+            labelLimit=260,
+            symbolType="stroke",
+            symbolOpacity=1,
+            symbolStrokeWidth=3,
+        ),
+    )
+
+
+def _curve(chart: Any, title: str) -> Any:
     width, height = CURVE
-    return finished(chart.properties(width=width, height=height, title=heading(title)), table)
+    return chart.properties(width=width, height=height, title=heading(title))
 
 
 def _cells() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from headbook.analysis.matching import NULL
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED
 from headbook.comparison.matched import LEAST
+from headbook.comparison.modeldrift import WEIGHT_DRIFT
 from headbook.pages.parts.page import Page
 from headbook.report.wording import percent
 
@@ -18,7 +19,7 @@ class ComparingPage(Page):
     Attributes:
         names: of the models.
         same: whether heads correspond by their numbers; ``apart``: why not.
-        rounded: whether rounding was measured.
+        rounded: whether rounding was measured; ``moved``: whether weights were compared.
         tested: whether matches were tested against a model with random weights.
         sentences, mapped: how many both read, and of how many both keep maps.
         least: words that two heads need to be matched.
@@ -30,6 +31,7 @@ class ComparingPage(Page):
     same: bool
     apart: str
     rounded: bool
+    moved: bool
     tested: bool
     sentences: int
     mapped: int
@@ -49,6 +51,7 @@ def comparing_page(comparison: Comparison) -> ComparingPage:
         same=sides.same_heads,
         apart=sides.apart,
         rounded=any(c.metric == PATTERN_DRIFT and c.label == ROUNDED for c in columns),
+        moved=any(c.metric == WEIGHT_DRIFT for c in columns),
         tested=any(found.tested for found in comparison.matched.values()),
         sentences=sides.sentences,
         mapped=sum(1 for _ in sides.mapped()),

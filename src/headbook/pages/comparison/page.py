@@ -15,6 +15,14 @@ from headbook.pages.comparison.driftcharts import drift_curve, drift_map
 from headbook.pages.comparison.importance import importance_table
 from headbook.pages.comparison.lead import drift_lead, matched_lead
 from headbook.pages.comparison.losses import losses_text
+from headbook.pages.comparison.moved import (
+    ABOUT,
+    Moved,
+    layer_moves,
+    moved,
+    moved_cells,
+    moved_lead,
+)
 from headbook.pages.comparison.nats import nats, nats_interval
 from headbook.pages.comparison.types import TypeChanges, type_changes
 from headbook.pages.matched.page import MatchedPage
@@ -31,7 +39,7 @@ from headbook.report.wording import MISSING, counted, percent
 from headbook.study.sentencedata import HeadName
 
 MOST = 12  # heads that the table lists
-DEPTHS = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE)
+DEPTHS = (ids.SINK_SHARE, ids.RELATIVE_ENTROPY, ids.ATTENTION_DISTANCE, ids.COSINE_TO_INPUT)
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,8 @@ class ComparedSection:
         atlases: of both models and of their difference.
         drift: charts of divergence by head and by layer; none where heads do not correspond.
         most: heads whose attention differs most; None likewise.
+        layers: how far attention, weights and outputs of each layer moved; None where models
+            themselves were not compared.
         types, importance: how these differ; None where that is not known.
         matched: what matching found, in sentences.
     """
@@ -53,6 +63,7 @@ class ComparedSection:
     atlases: tuple[SideAtlas, ...]
     drift: tuple[Figure, ...]
     most: Table | None
+    layers: Table | None
     types: TypeChanges | None
     importance: Table | None
     matched: tuple[Parts, ...]
@@ -73,6 +84,7 @@ class ComparisonPage(Page):
         missing: what could not be compared, and why.
         matching: whether there is a page of matched heads.
         behind: what the numbers rest on.
+        about_moves: what numbers of weights and outputs are.
     """
 
     template: ClassVar[str] = "comparison.html"
@@ -86,6 +98,7 @@ class ComparisonPage(Page):
     missing: tuple[str, ...]
     matching: bool
     behind: str
+    about_moves: ClassVar[str] = ABOUT
 
     @property
     def pictures(self) -> Iterator[tuple[str, bytes]]:
@@ -150,13 +163,16 @@ def _section(both: BothStacks, comparison: Comparison, *, several: bool) -> Comp
         lead = tuple(drift_lead(both, summary, several=several))
     elif found is None and both.matched is not None:
         lead = tuple(matched_lead(both, both.matched, comparison.sides.apart))
+    moves = moved(found) if found is not None else ()
+    lead = (*lead, *moved_lead(both, moves))
     drawn = found is not None and summary is not None and not summary.equal
     return ComparedSection(
         title=both.title,
         lead=lead,
         atlases=side_atlases(both),
         drift=(drift_map(both, found), drift_curve(both, found)) if found and drawn else (),
-        most=_most(both, summary) if summary is not None and drawn else None,
+        most=_most(both, summary, moves) if summary is not None and drawn else None,
+        layers=layer_moves(summary, moves),
         types=type_changes(both) if found is not None else None,
         importance=importance_table(both),
         matched=_matched(both),
@@ -170,7 +186,7 @@ def _matched(both: BothStacks) -> tuple[Parts, ...]:
     return tuple(matched_summary(both, found))
 
 
-def _most(both: BothStacks, summary: DriftSummary) -> Table:
+def _most(both: BothStacks, summary: DriftSummary, moves: Sequence[Moved]) -> Table:
     """The heads whose attention differs most, beside rounding and unrelated heads."""
     beside = [(name, part) for name, part in (
         ("rounding", summary.floor), ("another head", summary.ceiling),
@@ -186,11 +202,13 @@ def _most(both: BothStacks, summary: DriftSummary) -> Table:
         ]
         if part is not None:
             cells.append(percent(max(float(part[place]), 0.0)))
+        cells += moved_cells(moves, place)
         cells += [kind.name if (kind := each.get(place)) else MISSING for each in types]
         rows.append(Row(head_link(HeadName(both.pair.a.name, *place)), tuple(cells)))
     columns = ("Head", "divergence (nats)", "95 %", *(name for name, _ in beside))
     way = ("of the way",) if part is not None else ()
-    return Table((*columns, *way, *(f"type in {name}" for name in both.names)), tuple(rows))
+    columns = (*columns, *way, *(each.title for each in moves))
+    return Table((*columns, *(f"type in {name}" for name in both.names)), tuple(rows))
 
 
 def _depths(metrics: Sequence[MetricPairPage]) -> Iterator[DepthSection]:
@@ -207,6 +225,5 @@ def _links(
     """All metrics by section, with what differs in the first kind of attention."""
     groups: dict[str, list[tuple[str, str, str]]] = {}
     for page in metrics:
-        text = page.pairs[0].short if page.pairs else ""
-        groups.setdefault(page.metric.section, []).append((page.path, page.title, text))
+        groups.setdefault(page.metric.section, []).append((page.path, page.title, page.short))
     yield from ((section, tuple(links)) for section, links in groups.items())

@@ -8,6 +8,7 @@ import numpy as np
 
 from headbook.comparison.drift import PATTERN_DRIFT, ROUNDED, SHUFFLED
 from headbook.comparison.pairs import HeadPair, PairedStack
+from headbook.pages.comparison.moved import moved, moved_words
 from headbook.pages.comparison.nats import nats
 from headbook.pages.headpair.pairmaps import (
     PairExemplar,
@@ -155,6 +156,9 @@ def _lead(paired: PairedStack, place: int, numbers: PairNumbers) -> Iterator[str
     drift = paired.differences.column(PATTERN_DRIFT, str(View.RAW))
     if drift is not None:
         yield from _drift(paired, pair, drift)
+    weights = moved_words(moved(paired.differences), (pair.a.layer, pair.a.head))
+    if weights:
+        yield weights
     if numbers.equal:
         yield f"All {numbers.total:,} numbers are exactly equal."
     elif not numbers.supported:

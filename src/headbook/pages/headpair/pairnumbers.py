@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from headbook.comparison.drift import PATTERN_DRIFT
-from headbook.comparison.headdifferences import ComparedColumn, HeadDifferences
+from headbook.comparison.headdifferences import HeadDifferences
+from headbook.comparison.modeldifferences import ComparedColumn
 from headbook.comparison.pairs import HeadPair, PairedStack
 from headbook.metrics import all_metrics
 from headbook.metrics.base import Section
+from headbook.pages.comparison.moved import METRICS
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.groupvalues import difference_cell
 from headbook.pages.parts.table import Mark, Row, Table, words
@@ -33,6 +35,7 @@ FIRST = 6  # differences that the page begins with
 TITLES = {EFFECT: "Change without the head"}
 WEAK = "weak"  # of a row without support
 STYLE = "numbers all"
+BESIDE = {PATTERN_DRIFT} | METRICS  # of both models at once: said in sentences
 
 
 @dataclass(frozen=True)
@@ -118,7 +121,7 @@ def _numbers(found: HeadDifferences, layer: int, head: int) -> Iterator[_Number]
     a, b, value, low, high, p = (part[layer, head].tolist() for part in parts)
     behind = found.sentences[layer, head].tolist()
     for n, column in enumerate(found.columns):
-        if column.metric != PATTERN_DRIFT and not np.isnan(value[n]):
+        if column.metric not in BESIDE and not np.isnan(value[n]):
             difference = Estimate(value[n], low[n], high[n], behind[n], 0.0)
             yield _Number(column, a[n], b[n], difference, p[n])
 

@@ -6,19 +6,26 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from headbook.analysis.medians import Ends
 from headbook.charts import Figure
 from headbook.charts.vega.pairs import depth_curves
 from headbook.comparison.driftsummary import by_layer
+from headbook.comparison.modeldifferences import ComparedColumn
 from headbook.metrics.base import HeadMetric
 from headbook.pages.metricpair.named import ComparedMetric
 from headbook.pages.parts.both import BothStacks
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.groupvalues import difference_cell
 from headbook.pages.parts.table import Row, Table
-from headbook.report.numbers.claims import signed_points
-from headbook.report.numbers.results import StackResults
-from headbook.report.wording import VIEWS, number, unbroken
+from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.wording import VIEWS, counted, interval, number, unbroken
 from headbook.terms import Stack, View
 
 MOST_LABELS = 24
+CUT = (
+    "One model sees earlier tokens only: numbers that depend on how many keys a query has, such as "
+    "distance and entropy, differ for that alone."
+)
 OF_HEADS, OF_LAYERS = "head", "layer"  # kinds of rows of the chart
 
 
@@ -30,15 +37,17 @@ class DepthSection:
         title: the kinds of attention.
         drawn_text: what the chart shows, in words.
         figure: heads, medians and middle halves over relative depth.
-        medians: of all heads of each model, by label.
-        cut: whether one of the two sees earlier tokens only.
+        medians: of all heads, or layers, of each model, by label.
+        cells: which of the two.
+        note: why both may differ for another reason; empty without one.
     """
 
     title: str
     drawn_text: str
     figure: Figure
     medians: Table
-    cut: bool
+    cells: str
+    note: str = ""
 
 
 def depth_section(both: BothStacks, metric: ComparedMetric) -> DepthSection | None:
@@ -62,8 +71,15 @@ def depth_section(both: BothStacks, metric: ComparedMetric) -> DepthSection | No
         title=metric.unit_title,
         show={"view": str(view), "label": metric.label(label)},
     )
-    cut = both.pair.a.causal != both.pair.b.causal
-    return DepthSection(both.title, words, figure, _medians(both, metric, view, labels), cut)
+    named = [(metric.label(x) or metric.title, ComparedColumn(metric.id, view, x)) for x in labels]
+    return DepthSection(
+        title=both.title,
+        drawn_text=words,
+        figure=figure,
+        medians=median_table(both, metric, named, "heads"),
+        cells="heads",
+        note=CUT if both.pair.a.causal != both.pair.b.causal else "",
+    )
 
 
 def depth(stack: Stack, layer: int) -> float:
@@ -114,19 +130,37 @@ def _of(results: StackResults, metric: ComparedMetric, view: View, label: str) -
     return found.assign(depth=depths, view=str(view), label=metric.label(label))
 
 
-def _medians(both: BothStacks, metric: ComparedMetric, view: View, labels: Sequence[str]) -> Table:
+def median_table(
+    both: BothStacks,
+    metric: ComparedMetric,
+    columns: Sequence[tuple[str, ComparedColumn]],
+    cells: str,
+) -> Table:
+    """Medians of both models with their difference, those that there are.
+
+    Args:
+        columns: what rows are called, and which number that is.
+        cells: heads or layers.
+    """
+    behind = counted(both.a.study.manifest.counts["sentences"], "sentence")
     rows = []
-    for label in labels:
-        one, other = (
-            float(np.nanmedian(each.heads(metric.id, view, label).value))
-            for each in (both.a, both.b)
-        )
-        gap = f"{signed_points(other - one)} points" if metric.share else _signed(other - one)
-        values = (number(value, share=metric.share) for value in (one, other))
-        rows.append(Row(unbroken(metric.label(label) or metric.title), (*values, gap)))
-    caption = "Median over all heads of each model. No test: heads of one model are no sample."
-    return Table(("Median of heads", *both.names, "difference"), tuple(rows), caption)
+    for title, column in columns:
+        found = both.medians.get(column)
+        if found is None or np.isnan(found.difference.value):
+            continue
+        sides = (_cell(ends, share=metric.share, behind=behind) for ends in (found.a, found.b))
+        gap = Estimate(*found.difference, 0, 0.0)
+        difference = difference_cell(gap, share=metric.share, behind=behind)
+        rows.append(Row(unbroken(title), (*sides, difference)))
+    caption = (
+        f"Median over all {cells} of each model, with 95 % intervals for other sentences; that of "
+        f"the difference is paired by sentence. {cells.capitalize()} of one model are no sample."
+    )
+    return Table((f"Median of {cells}", *both.names, "difference"), tuple(rows), caption)
 
 
-def _signed(value: float) -> str:
-    return ("+" if value > 0 else "") + number(value)
+def _cell(ends: Ends, *, share: bool, behind: str) -> Cell:
+    return Cell(
+        number(ends.value, share=share), interval(ends.low, ends.high, share=share), behind,
+        thin=False,
+    )  # fmt: skip

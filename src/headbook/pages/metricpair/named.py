@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import inf
 
 from headbook.metrics import all_metrics
-from headbook.metrics.base import Chart, HeadMetric, Section
+from headbook.metrics.base import Chart, HeadMetric, LayerwiseMetric, Section
 from headbook.report.wording import is_share, label_name
 from headbook.study.importancetables import EFFECT
 from headbook.terms import Target
@@ -33,7 +33,7 @@ EFFECT_ABOUT = (
 
 @dataclass(frozen=True)
 class ComparedMetric:
-    """A number of heads as pages of comparisons name it.
+    """A number of heads, or of the tokens of layers, as pages of comparisons name it.
 
     Attributes:
         id: as in files.
@@ -81,9 +81,21 @@ def compared_metric(name: str) -> ComparedMetric | None:
             headline="", section=Section.CONTRIBUTES, chart=Chart.HEATMAP,
         )  # fmt: skip
     known = all_metrics().get(name)
+    if isinstance(known, LayerwiseMetric):
+        return _of_tokens(known)
     if not isinstance(known, HeadMetric):
         return None
     return ComparedMetric(
         known.id, known.title, known.unit, known.summary, share=is_share(known),
         limits=known.limits, headline=known.headline, section=known.section, chart=known.chart,
+    )  # fmt: skip
+
+
+def _of_tokens(metric: LayerwiseMetric) -> ComparedMetric:
+    """What is averaged over tokens, in its own unit and, if that is another one, unbounded."""
+    other = metric.averaged.unit
+    return ComparedMetric(
+        metric.id, metric.title, other or metric.unit, metric.summary,
+        share=is_share(metric) and not other, limits=(-inf, inf) if other else metric.limits,
+        headline="", section=metric.section, chart=metric.chart,
     )  # fmt: skip

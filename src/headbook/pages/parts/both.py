@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headbook.comparison.comparison import Comparison
+from headbook.comparison.depthmedians import DepthMedians
 from headbook.comparison.headdifferences import HeadDifferences
+from headbook.comparison.layerdifferences import LayerDifferences
 from headbook.comparison.matched import MatchedHeads
 from headbook.comparison.sides import StackPair
 from headbook.report.numbers.results import StackResults, results
@@ -21,6 +23,9 @@ class BothStacks:
         a, b: all numbers of each.
         found: differences of corresponding heads; None where heads do not correspond.
         matched: which heads attend alike; None of cross-attention.
+        layers: differences of the tokens of corresponding layers; None likewise, and where a study
+            has no sums for them.
+        medians: over all heads or layers of each model, where they do not correspond.
     """
 
     pair: StackPair
@@ -29,6 +34,8 @@ class BothStacks:
     b: StackResults
     found: HeadDifferences | None
     matched: MatchedHeads | None
+    layers: LayerDifferences | None
+    medians: DepthMedians
 
     @property
     def stack(self) -> str:
@@ -63,4 +70,6 @@ def _both(comparison: Comparison) -> Iterator[BothStacks]:
             theirs[pair.b.name],
             comparison.heads.get(pair.name),
             comparison.matched.get(pair.name),
+            comparison.layers.get(pair.name),
+            comparison.depths.get(pair.name, {}),
         )

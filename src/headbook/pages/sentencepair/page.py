@@ -81,6 +81,7 @@ class SentencePairPage(Page):
             side that it is, and the model's name, empty where there is one.
         stacks: what differs, by kind of attention.
         coarse: whether maps are in steps of 1/255.
+        followed: whether both studies list it, so that the paths of its tokens are there.
         name, data: the script with the paths.
     """
 
@@ -93,6 +94,7 @@ class SentencePairPage(Page):
     texts: tuple[tuple[str, str, tuple[Token, ...]], ...]
     stacks: tuple[SentenceStack, ...]
     coarse: bool
+    followed: bool
     name: str
     data: str
 
@@ -100,15 +102,15 @@ class SentencePairPage(Page):
 def sentencepair_pages(
     sides: Sides, stacks: Sequence[PairedStack], listed: Sequence[ListedSentence]
 ) -> Iterator[tuple[SentencePairPage, dict[str, Any]]]:
-    """The pages of all sentences that both studies list, each with what its scripts read."""
+    """The pages of all sentences that both studies have, each with what its scripts read."""
     tokens = [rows_of(study.tokens) for study in (sides.a, sides.b)]
     near = [rows_of(study.nearest) for study in (sides.a, sides.b)]
     for place, each in enumerate(listed):
         named, found = each.a.number, []
         values: dict[str, Any] = {}
         both = each.a, each.b
-        rows = tokens[0](named), tokens[1](named)
-        nearest = near[0](named), near[1](named)
+        rows = tokens[0](named), tokens[1](each.b.number)
+        nearest = near[0](named), near[1](each.b.number)
         for paired in stacks:
             crosses = paired.stack.a.crosses  # whose layers' outputs are those of the decoder
             paths = None if crosses else both_paths(paired, both, rows)
@@ -133,6 +135,7 @@ def sentencepair_pages(
                 texts=tuple(_texts(sides, each)),
                 stacks=tuple(found),
                 coarse=each.coarse,
+                followed=each.followed,
                 name=name,
                 data=f"data/sentences/{name}.js",
             ),
@@ -229,7 +232,7 @@ def _layers(paired: PairedStack, drift: Floats, sentence: int) -> Drawing | None
 def _heads(
     sides: Sides, paired: PairedStack, each: ListedSentence, drift: Floats
 ) -> Iterator[DriftedHead]:
-    both, _ = maps_of(sides, each.a.index)
+    both, _ = maps_of(sides, (each.a, each.b))
     known = np.flatnonzero(drift > 0)
     for place in known[np.argsort(-drift[known], kind="stable")][:MOST].tolist():
         pair = paired.pairs[place]

@@ -100,10 +100,10 @@ class BucketTable:
 
     def _part(self, keys: NDArray[np.int64], columns: NDArray[np.int64], d: Floats) -> Buckets:
         return Buckets(
-            tuple(self._columns[column] for column in columns),
             self._size,
             keys,
             self._n[keys][..., columns],
             d[keys][..., columns],
             self._once,
+            tuple(self._columns[column] for column in columns),
         )

@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Ratios
 from headbook.attention.tokenstates import classes
 from headbook.metrics.base import LayerwiseMetric, Ratio
+from headbook.study.summaries.buckets import TokenBuckets
 from headbook.study.summaries.columns import TokenColumn
 from headbook.study.summaries.reduce import Parts
 from headbook.study.summaries.sums import TokenSums
-from headbook.terms import CLASSES, Space, Stack, State
+from headbook.terms import CLASSES, COMPARED_CLASSES, Space, Stack, State
 from headbook.text.batch import Batch
 
 
@@ -41,7 +42,7 @@ class TokenTable:
         spaces: Sequence[Space] = (),
         members: NDArray[np.bool_] | None = None,
     ) -> None:
-        self._half = batch.half
+        self._half, self._hashes = batch.half, batch.text_hash
         self._classes = classes(batch.texts[stack.queries])
         if members is not None:
             self._classes = (
@@ -83,3 +84,11 @@ class TokenTable:
         n, d = torch.from_numpy(self._n), torch.from_numpy(self._d)
         parts = Parts.of([Ratio(n, d)], [n.shape[2]], n.shape[1])
         return TokenSums(tuple(self.columns), Ratios(parts.sums(self._half)[0]))
+
+    def buckets(self) -> tuple[TokenBuckets, ...]:
+        """The same by groups of sentences, for comparisons; nothing where there are no columns."""
+        kept = [n for n, column in enumerate(self.columns) if column.label in COMPARED_CLASSES]
+        if not kept:
+            return ()
+        columns = tuple(self.columns[n] for n in kept)
+        return (TokenBuckets.of(columns, self._hashes, self._n[..., kept], self._d[..., kept]),)

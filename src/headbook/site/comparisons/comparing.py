@@ -39,10 +39,13 @@ SENTENCES: Entry = ("sentences/index.html", "Sentences")
 MATCHED: Entry = ("matched.html", "Matched heads")
 METHODS: Entry = ("comparing.html", "Methods")
 DIFFERENCES = Table(
-    "What every number of every head is in both models, and how they differ: pairs of the same "
-    "sentences, the second model minus the first.",
+    "What every number of every head, and of the tokens of every layer, is in both models, and how "
+    "they differ: pairs of the same sentences, the second model minus the first.",
     PLACE
-    | {"head": "counted from 0"}
+    | {
+        "head": "counted from 0; empty for tokens, whose labels are those of layers.csv: state, "
+        "space where there is one, and class of tokens (mid/positional/content)"
+    }
     | METRIC
     | {
         "a": "value in the first model; empty where a number is of both",
@@ -50,9 +53,27 @@ DIFFERENCES = Table(
         "difference": "b minus a; of pattern_drift how far the attention of both is apart, in nats",
         "low": "lower end of the 95 % confidence interval of the difference; paired by sentence",
         "high": "upper end",
-        "p": "two-sided, family-wise over all heads and labels of a metric and view; 1 where both "
-        "models are exactly equal, empty where there is no interval",
+        "p": "two-sided, family-wise over all heads (or layers) and labels of a metric and view; 1 "
+        "where both models are exactly equal, empty where there is no interval",
         "sentences": "sentences behind it, in the model where they are fewer",
+    },
+)
+MEDIANS = Table(
+    "Medians over all heads of each model, of metrics of tokens over all layers, and how they "
+    "differ, for models whose heads do not correspond.",
+    {"stack": "kind of attention"}
+    | METRIC
+    | {
+        "a": "median of the first model",
+        "a_low": "lower end of its 95 % confidence interval, for other sentences; empty below ten "
+        "effective sentences (twenty for classes of tokens)",
+        "a_high": "upper end",
+        "b": "median of the second model",
+        "b_low": "lower end of its interval",
+        "b_high": "upper end",
+        "difference": "b minus a",
+        "low": "lower end of its 95 % confidence interval; paired by sentence",
+        "high": "upper end",
     },
 )
 OTHER = {"other_layer": "of the head of the second model", "other_head": "its number there"}
@@ -157,7 +178,7 @@ class _Writer:
                 self._write_script(page.data, maps)
                 yield page
         if listed:
-            yield sentencepairs_page(listed, sides.sentences)
+            yield sentencepairs_page(sides, listed)
         for each, paths in sentencepair_pages(sides, self._paired, listed):
             self._write_script(each.data, paths)
             yield each
@@ -206,6 +227,7 @@ class _Writer:
     def _write_tables(self) -> list[Any]:
         tables = {
             "differences": (self.comparison.differences, DIFFERENCES),
+            "medians": (self.comparison.medians, MEDIANS),
             "matching": (self.comparison.matching, MATCHING),
             "head_similarity": (self.comparison.similarity, SIMILARITY),
         }

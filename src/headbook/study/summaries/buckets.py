@@ -6,13 +6,14 @@ there are fewer sentences than buckets, nearly each has one of its own.
 """
 
 from dataclasses import dataclass, replace
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import Reservoir
 from headbook.analysis.arithmetic import Floats, Ints
-from headbook.study.summaries.columns import HeadColumn
+from headbook.study.summaries.columns import HeadColumn, TokenColumn
 
 MOST, FEWER = 256, 64  # buckets; a divisor, so that one study's can be put together as another's
 MANY_HEADS = 300  # of a stack, above which there are fewer buckets
@@ -62,26 +63,23 @@ class Texts:
 
 
 @dataclass(frozen=True, eq=False)
-class Buckets:
+class BucketSums:
     """Numerators and denominators of each bucket, for one stack.
 
     Attributes:
-        columns: what the last dimension holds.
         size: how many buckets there may be.
         keys: those that hold sentences, ascending. *Shape:* ``(bucket,)``.
-        n: *Shape:* ``(bucket, layer, head, column)``.
-        d: the same shape, with one head where denominators are the same for all.
+        n, d: the first dimension is that of ``keys``, the last that of the columns.
         once: whether other sentences bring nothing new: of random sequences.
     """
 
-    columns: tuple[HeadColumn, ...]
     size: int
     keys: Ints
     n: Floats
     d: Floats
     once: bool = False
 
-    def __add__(self, other: "Buckets") -> "Buckets":
+    def __add__(self, other: Self) -> Self:
         share = 0.5 if self.once else 1.0
         keys = np.union1d(self.keys, other.keys)
         mine, theirs = self.spread(keys), other.spread(keys)
@@ -102,15 +100,67 @@ class Buckets:
             found.append(room)
         return found[0], found[1]
 
-    def of_size(self, size: int) -> "Buckets":
+    def of_size(self, size: int) -> Self:
         """The same in fewer buckets, or as many."""
-        keys, place = np.unique(self.keys % size, return_inverse=True)
-        parts = []
-        for part in (self.n, self.d):
-            room = np.zeros((len(keys), *part.shape[1:]))
-            np.add.at(room, place, part)
-            parts.append(room)
-        return replace(self, size=size, keys=keys, n=parts[0], d=parts[1])
+        keys, n, d = _added(self.keys % size, self.n, self.d)
+        return replace(self, size=size, keys=keys, n=n, d=d)
+
+
+@dataclass(frozen=True, eq=False)
+class Buckets(BucketSums):
+    """Those of heads.
+
+    Attributes:
+        columns: what the last dimension holds.
+        n: *Shape:* ``(bucket, layer, head, column)``.
+        d: the same shape, with one head where denominators are the same for all.
+    """
+
+    columns: tuple[HeadColumn, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class TokenBuckets(BucketSums):
+    """Those of the tokens of layers.
+
+    Attributes:
+        columns: what the last dimension holds.
+        n: *Shape:* ``(bucket, layer, column)``.
+        d: the same shape, with one layer where denominators are the same for all.
+    """
+
+    columns: tuple[TokenColumn, ...] = ()
+
+    @classmethod
+    def of(
+        cls, columns: tuple[TokenColumn, ...], hashes: NDArray[np.uint64], n: Floats, d: Floats
+    ) -> Self:
+        """Sentences one by one.
+
+        Args:
+            hashes: of their texts. *Shape:* ``(sentence,)``.
+            n, d: *Shape:* ``(sentence, layer, column)``; sentences in which nothing counts are
+                left out.
+        """
+        there = d.any((1, 2))
+        n, d = n[there], d[there]
+        d = d[:, :1] if (d == d[:, :1]).all() else d
+        keys, n, d = _added(bucket_of(hashes[there], MOST), n, d)
+        return cls(MOST, keys, n, d, columns=columns)
+
+
+def _added(buckets: Ints, n: Floats, d: Floats) -> tuple[Ints, Floats, Floats]:
+    """Rows added up by their buckets: these, ascending, and the sums."""
+    keys, place = np.unique(buckets, return_inverse=True)
+    parts = []
+    for part in (n, d):
+        room = np.zeros((len(keys), *part.shape[1:]))
+        np.add.at(room, place, part)
+        parts.append(room)
+    return keys, parts[0], parts[1]
+
+
+Kind = TypeVar("Kind", Buckets, TokenBuckets)
 
 
 def bucket_of(hashes: NDArray[np.uint64], size: int) -> Ints:
@@ -118,7 +168,7 @@ def bucket_of(hashes: NDArray[np.uint64], size: int) -> Ints:
     return (hashes % np.uint64(size)).astype(np.int64)
 
 
-def together(mine: tuple[Buckets, ...], theirs: tuple[Buckets, ...]) -> tuple[Buckets, ...]:
+def together(mine: tuple[Kind, ...], theirs: tuple[Kind, ...]) -> tuple[Kind, ...]:
     """Buckets of two parts of a corpus, by what they hold."""
     known = {each.columns: each for each in mine}
     for each in theirs:

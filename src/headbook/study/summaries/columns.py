@@ -20,3 +20,8 @@ class TokenColumn(NamedTuple):
     state: State
     space: Space | None
     label: str
+
+    @property
+    def words(self) -> str:
+        """What it is beside its metric, as labels of tables say it: ``mid/positional/NOUN``."""
+        return "/".join(part for part in (self.state, self.space, self.label) if part)

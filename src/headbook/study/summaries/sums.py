@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Ratios, Reservoir, TopK
 from headbook.study.summaries.affinities import Affinities
 from headbook.study.summaries.anchors import Anchors
-from headbook.study.summaries.buckets import Buckets, Texts
+from headbook.study.summaries.buckets import Buckets, Kind, Texts, TokenBuckets
 from headbook.study.summaries.buckets import together as buckets_together
 from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.study.summaries.grouped import Group, Members, together
@@ -259,6 +259,7 @@ class CorpusSums:
         removals: what is lost without heads, on a sample; None where nobody asked for it.
         buckets: by stack, sums of groups of sentences, for comparisons with other models.
         texts: which sentences these are; None where it is not known.
+        token_buckets: by stack, the same as ``buckets`` of tokens.
     """
 
     heads: Mapping[str, HeadSums] = field(default_factory=dict)
@@ -277,6 +278,7 @@ class CorpusSums:
     removals: Removals | None = None
     buckets: Mapping[str, tuple[Buckets, ...]] = field(default_factory=dict)
     texts: Texts | None = None
+    token_buckets: Mapping[str, tuple[TokenBuckets, ...]] = field(default_factory=dict)
 
     def __add__(self, other: "CorpusSums") -> "CorpusSums":
         return CorpusSums(
@@ -296,13 +298,11 @@ class CorpusSums:
             removals=self.removals + other.removals
             if self.removals and other.removals
             else self.removals or other.removals,
-            buckets={
-                name: buckets_together(self.buckets.get(name, ()), other.buckets.get(name, ()))
-                for name in {**self.buckets, **other.buckets}
-            },
+            buckets=_together(self.buckets, other.buckets),
             texts=self.texts + other.texts
             if self.texts and other.texts
             else self.texts or other.texts,
+            token_buckets=_together(self.token_buckets, other.token_buckets),
         )
 
     def shifted(self, by: int) -> "CorpusSums":
@@ -314,6 +314,13 @@ class CorpusSums:
             removals=self.removals and self.removals.shifted(by),
             texts=self.texts and self.texts.shifted(by),
         )
+
+
+def _together(
+    one: Mapping[str, tuple[Kind, ...]], other: Mapping[str, tuple[Kind, ...]]
+) -> dict[str, tuple[Kind, ...]]:
+    """Buckets of every stack that either has."""
+    return {n: buckets_together(one.get(n, ()), other.get(n, ())) for n in {**one, **other}}
 
 
 def _once(one: Mapping[str, HeadTable], other: Mapping[str, HeadTable]) -> dict[str, HeadTable]:

@@ -1,0 +1,127 @@
+"""Numbers of two models and how they differ: of heads, or of layers. No torch."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headbook.analysis.arithmetic import Floats, Ints
+from headbook.analysis.flips import LEVEL
+from headbook.analysis.paired import ClusterSums, differences, family_wise
+from headbook.metrics import all_metrics
+from headbook.study.summaries.buckets import BucketSums
+from headbook.study.summaries.columns import HeadColumn, TokenColumn
+from headbook.terms import Spread, View
+
+Column = TypeVar("Column", HeadColumn, TokenColumn)
+
+
+class ComparedColumn(NamedTuple):
+    """What one number of two models is; ``view`` is empty where there is none."""
+
+    metric: str
+    view: str
+    label: str
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDifferences:
+    """Numbers of one stack in both models. *Shape* of all: ``(*cells, column)``.
+
+    Attributes:
+        columns: what the last dimension holds.
+        a, b: values; NaN where a cell has none, or where a number is of both models at once.
+        value: what ``b`` has more, or how far the two are apart.
+        low, high: ends of its 95 % interval; NaN where there is none.
+        p: family-wise over all cells and labels of a metric and view; NaN without interval, 1
+            where both models are exactly equal.
+        sentences: how many stand behind it, in the model where they are fewer.
+    """
+
+    columns: tuple[ComparedColumn, ...]
+    a: Floats
+    b: Floats
+    value: Floats
+    low: Floats
+    high: Floats
+    p: Floats
+    sentences: Ints
+
+    @property
+    def supported(self) -> NDArray[np.bool_]:
+        """Where the models differ: family-wise p below `LEVEL`, and an interval without 0."""
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = (self.p < LEVEL) & ((self.low > 0) | (self.high < 0))
+        return found
+
+    def column(self, metric: str, view: str = "", label: str = "") -> int | None:
+        """Where a number stands; None where there is none."""
+        wanted = ComparedColumn(metric, view, label)
+        return self.columns.index(wanted) if wanted in self.columns else None
+
+    def named(self, columns: tuple[ComparedColumn, ...]) -> Self:
+        """The same numbers under other names."""
+        return replace(self, columns=columns)
+
+    @classmethod
+    def beside(cls, parts: Sequence[Self]) -> Self:
+        """Several, column by column."""
+        names = ("a", "b", "value", "low", "high", "p", "sentences")
+        return cls(
+            tuple(column for part in parts for column in part.columns),
+            *(np.concatenate([getattr(part, name) for part in parts], -1) for name in names),
+        )
+
+    @classmethod
+    def of(cls, columns: Sequence[ComparedColumn], a: ClusterSums, b: ClusterSums) -> Self:
+        """Differences of the columns of one metric and view, tested together.
+
+        Args:
+            a, b: *Shape:* ``(cluster, *cells, column)``.
+        """
+        known = all_metrics().get(columns[0].metric)
+        spread = [known.spread(c.label) if known else Spread.USUAL for c in columns]
+        found = differences(a, b, np.array(spread))
+        p = family_wise(a, b, found)
+        values = found.a, found.b, found.value, found.low, found.high
+        return cls(tuple(columns), *values, p, found.clusters)
+
+
+def paired_buckets(
+    mine: BucketSums, other: BucketSums, columns: Sequence[Column], others: Sequence[Column]
+) -> Iterator[tuple[list[Column], ClusterSums, ClusterSums]]:
+    """What two studies have of the same buckets: the columns of each metric and view, and sums.
+
+    Args:
+        columns, others: of both.
+    """
+    theirs = set(others)
+    both = [column for column in columns if column in theirs]
+    if not both or mine.once != other.once:
+        return
+    size = min(mine.size, other.size)
+    one, another = (part if part.size == size else part.of_size(size) for part in (mine, other))
+    keys = np.union1d(one.keys, another.keys)
+    for family in dict.fromkeys(map(_family, both)):
+        some = [column for column in both if _family(column) == family]
+        sums = [
+            _some(part, keys, [own.index(column) for column in some])
+            for part, own in ((one, columns), (another, others))
+        ]
+        yield some, sums[0], sums[1]
+
+
+def _family(column: Column) -> tuple[str, View | None]:
+    """What is tested together: labels; of tokens all states, spaces and classes."""
+    return column.metric, column.view if isinstance(column, HeadColumn) else None
+
+
+def _some(part: BucketSums, keys: Ints, at: Sequence[int]) -> ClusterSums:
+    """Some columns in all of the buckets."""
+    place = np.searchsorted(keys, part.keys)
+    n = np.zeros((len(keys), *part.n.shape[1:-1], len(at)))
+    d = np.zeros_like(n)
+    n[place], d[place] = part.n[..., at], part.d[..., at]
+    return ClusterSums(n, d)

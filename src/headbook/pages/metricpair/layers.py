@@ -1,0 +1,234 @@
+"""A metric of tokens in one stack of two models: both paths through the layers, and differences."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from headbook.charts import Figure
+from headbook.charts.vega.pairs import difference_curve, paired_curves
+from headbook.comparison.layerdifferences import LayerDifferences
+from headbook.metrics import all_metrics
+from headbook.metrics.base import LayerwiseMetric
+from headbook.pages.metricpair.named import ComparedMetric
+from headbook.pages.parts.both import BothStacks
+from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.groupvalues import difference_cell
+from headbook.pages.parts.rows import layer_frame
+from headbook.pages.parts.table import Content, Row, Table
+from headbook.report.numbers.results import Estimate
+from headbook.report.wording import SPACES, STATES, TOKEN_CLASSES, counted, number, p_text, unbroken
+from headbook.study.summaries.columns import TokenColumn
+from headbook.terms import COMPARED_CLASSES, State
+
+WEAK = "weak"
+
+
+@dataclass(frozen=True)
+class LayerSection:
+    """A metric of tokens in one kind of attention of two models.
+
+    Attributes:
+        title: the kind of attention.
+        drawn_text: what charts and table of layers show, in words.
+        summary: in how many layers the models differ, and where most.
+        short: the same in few words.
+        figures: both models over layers, and the difference.
+        labels: the largest difference of each state, space and class of tokens; None where there
+            is one, or where all are equal.
+        layers: every layer under what is drawn.
+    """
+
+    title: str
+    drawn_text: str
+    summary: str
+    short: str
+    figures: tuple[Figure, ...]
+    labels: Table | None
+    layers: Table
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A metric of one stack: what there is of it, and of that what is drawn first."""
+
+    both: BothStacks
+    found: LayerDifferences
+    metric: ComparedMetric
+    columns: tuple[TokenColumn, ...]
+    first: TokenColumn
+
+    def at(self, column: TokenColumn) -> int:
+        place = self.found.column(column.metric, "", column.words)
+        assert place is not None
+        return place
+
+
+def layer_section(both: BothStacks, metric: ComparedMetric) -> LayerSection | None:
+    """What differs in one stack; None where one of the models has no numbers there."""
+    known, found = all_metrics().get(metric.id), both.layers
+    if found is None or not isinstance(known, LayerwiseMetric):
+        return None
+    columns = tuple(column for column in token_columns(known) if _known(found, column))
+    if not columns:
+        return None
+    drawn = _Drawn(both, found, metric, columns, first_of(columns))
+    values = found.value[:, [drawn.at(column) for column in columns]]
+    several = len(columns) > 1 and bool(np.nan_to_num(values).any())
+    return LayerSection(
+        title=both.title,
+        drawn_text=column_words(drawn.first),
+        summary=_summary(drawn),
+        short=_short(drawn),
+        figures=_figures(drawn),
+        labels=_labels(drawn) if several else None,
+        layers=_layers(drawn),
+    )
+
+
+def token_columns(metric: LayerwiseMetric) -> Iterator[TokenColumn]:
+    """Everything by which a metric of tokens is compared."""
+    for state in metric.states:
+        for space in metric.spaces or (None,):
+            for label in COMPARED_CLASSES:
+                yield TokenColumn(metric.id, state, space, label)
+
+
+def first_of(columns: Sequence[TokenColumn]) -> TokenColumn:
+    """What is drawn first: after the layer, of all tokens."""
+    return max(columns, key=lambda c: (c.state is State.OUT, c.label == COMPARED_CLASSES[0]))
+
+
+def column_words(column: TokenColumn) -> str:
+    """What a number of tokens is: state, space and class."""
+    space = column.space and f"compared with {SPACES[column.space]}"
+    return ", ".join(x for x in (STATES[column.state], space, TOKEN_CLASSES[column.label]) if x)
+
+
+def choice(column: TokenColumn) -> dict[str, str]:
+    """The same as columns of a chart."""
+    label = TOKEN_CLASSES[column.label]
+    return {"state": str(column.state), "space": str(column.space or ""), "label": label}
+
+
+def _known(found: LayerDifferences, column: TokenColumn) -> bool:
+    place = found.column(column.metric, "", column.words)
+    return place is not None and not np.isnan(found.value[:, place]).all()
+
+
+def _summary(drawn: _Drawn) -> str:
+    """In how many layers the difference is supported, and the largest."""
+    at, found = drawn.at(drawn.first), drawn.found
+    value, sure = found.value[:, at], found.supported[:, at]
+    total = counted(int((~np.isnan(value)).sum()), "layer")
+    if not np.nan_to_num(value).any():
+        return f"Both models are exactly equal in all {total}."
+    if not sure.any():
+        return f"No clear difference in any of {total}."
+    most = int(np.nanargmax(np.where(sure, np.abs(value), np.nan)))
+    a, b, *_ = _cells(drawn, most, at)
+    cell = _difference(drawn, most, at)
+    return (
+        f"Of {total}, {int(sure.sum()):,} differ (p < 0.05 family-wise); most layer {most}: "
+        f"{a} in {drawn.both.names[0]}, {b} in {drawn.both.names[1]}, {cell.text} {cell.interval}."
+    )
+
+
+def _short(drawn: _Drawn) -> str:
+    at = drawn.at(drawn.first)
+    value = drawn.found.value[:, at]
+    if not np.nan_to_num(value).any():
+        return "exactly equal"
+    total = int((~np.isnan(value)).sum())
+    return f"{int(drawn.found.supported[:, at].sum()):,} of {total:,} layers differ"
+
+
+def _figures(drawn: _Drawn) -> tuple[Figure, ...]:
+    metric, names = drawn.metric, drawn.both.names
+    name, show = f"{metric.id}-{drawn.both.stack}", choice(drawn.first)
+    about = f"{metric.title}, {column_words(drawn.first)}"
+    return (
+        paired_curves(
+            f"{name}-layers",
+            f"{about}, mean over tokens by layer. Bands: 95 % intervals of each model, sentences "
+            "as clusters.",
+            pd.concat([*_curves(drawn)], ignore_index=True),
+            title=metric.unit_title,
+            show=show,
+        ),
+        difference_curve(
+            f"{name}-difference",
+            f"{about}: {names[1]} minus {names[0]}. Band: 95 % interval, paired by sentence. "
+            "Filled: p < 0.05 family-wise over all layers and labels; hollow: no clear difference.",
+            pd.concat([*_differences(drawn)], ignore_index=True),
+            title=f"difference in {metric.unit_title}",
+            show=show,
+        ),
+    )
+
+
+def _curves(drawn: _Drawn) -> Iterator[pd.DataFrame]:
+    """Each model's own numbers, for everything that the chart offers."""
+    sides = zip(drawn.both.names, (drawn.both.a, drawn.both.b), strict=True)
+    for name, results in sides:
+        for column in drawn.columns:
+            numbers = results.tokens(*column)
+            if numbers is not None:
+                yield layer_frame(numbers, name).assign(**choice(column))
+
+
+def _differences(drawn: _Drawn) -> Iterator[pd.DataFrame]:
+    for column in drawn.columns:
+        at = drawn.at(column)
+        parts = ("value", "low", "high", "p", "supported")
+        frame = pd.DataFrame({part: getattr(drawn.found, part)[:, at] for part in parts})
+        frame.insert(0, "layer", range(len(frame)))
+        yield frame.assign(**choice(column))
+
+
+def _labels(drawn: _Drawn) -> Table:
+    """Of each state, space and class how many layers differ, and the largest difference."""
+    rows = []
+    for column in drawn.columns:
+        at = drawn.at(column)
+        value, sure = np.abs(drawn.found.value[:, at]), drawn.found.supported[:, at]
+        most = int(np.nanargmax(np.where(sure, value, np.nan) if sure.any() else value))
+        cells = (str(int(sure.sum())), str(most), *_cells(drawn, most, at))
+        rows.append(Row(unbroken(column_words(column)), cells, "" if sure.any() else WEAK))
+    columns = ("Tokens", "layers that differ", "most in", *drawn.both.names, "difference", "p")
+    return Table(columns, tuple(rows), "The largest difference of each; grey: not supported.")
+
+
+def _layers(drawn: _Drawn) -> Table:
+    at = drawn.at(drawn.first)
+    layers = np.flatnonzero(~np.isnan(drawn.found.value[:, at])).tolist()
+    rows = (
+        Row(
+            f"layer {layer}",
+            _cells(drawn, layer, at),
+            "" if drawn.found.supported[layer, at] else WEAK,
+        )
+        for layer in layers
+    )
+    return Table(("Layer", *drawn.both.names, "difference", "p"), tuple(rows))
+
+
+def _cells(drawn: _Drawn, layer: int, at: int) -> tuple[Content, ...]:
+    """Both values, the difference and its p."""
+    found, share = drawn.found, drawn.metric.share
+    return (
+        *(number(float(side[layer, at]), share=share) for side in (found.a, found.b)),
+        _difference(drawn, layer, at),
+        p_text(float(found.p[layer, at])),
+    )
+
+
+def _difference(drawn: _Drawn, layer: int, at: int) -> Cell:
+    found = drawn.found
+    value, low, high = (float(part[layer, at]) for part in (found.value, found.low, found.high))
+    sentences = int(found.sentences[layer, at])
+    estimate = Estimate(value, low, high, sentences, 0.0)
+    return difference_cell(
+        estimate, share=drawn.metric.share, behind=counted(sentences, "sentence")
+    )
