@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import zlib
 from html import unescape
 from pathlib import Path
 
@@ -34,8 +33,8 @@ OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.cs
 
 
 BLOCK = re.compile(
-    r'<script type="text/plain" data-files="([^"]*)" data-columns="([^"]*)" '
-    r'data-parts="([^"]*)">([^<]*)</script>\n'
+    r'<script type="text/plain" '
+    r"data-files='([^']*)' data-columns='([^']*)'>([^<]*)</script>\n"
 )
 
 
@@ -50,8 +49,8 @@ def held(file: Path) -> dict[str, bytes]:
     """Everything that is in the one file, by its address in the folder."""
     found = {}
     for *reported, text in BLOCK.findall(html_of(file)):
-        files, columns, parts = (json.loads(unescape(each)) for each in reported)
-        whole, at = restored(zlib.decompress(from_letters(text)), parts), 0
+        files, columns = (json.loads(unescape(each)) for each in reported)
+        whole, at = restored(from_letters(text), sum(size for _, size in files)), 0
         for name, size in files:
             content = whole[at : at + size]
             found[name] = by_row(content, columns[name]) if name in columns else content
@@ -93,7 +92,8 @@ def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: Packed) -
         if meta.attributes.get("http-equiv") == "Content-Security-Policy"
     )
     assets = sorted((small_site.folder / "assets").glob("*.js"))
-    loader = bare((folder("templates") / "onefile.js").read_text(encoding="utf-8"))
+    parts = (folder("templates") / name for name in ("lzma.js", "onefile.js"))
+    loader = "".join(bare(part.read_text(encoding="utf-8")) for part in parts)
     own = [script.read_text() for script in assets if script.name != "vega.js"]
     scripts = [*own, data_file(small_site.folder / RUNTIME)[1], loader]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))

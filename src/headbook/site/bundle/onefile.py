@@ -25,6 +25,7 @@ MARK = '<meta name="generator" content="Headbook, one file">'
 # What a folder needs and one file does not: what servers read, and what stands in its own head.
 USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
 USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
+LOADER = ("lzma.js", "onefile.js")
 RUNTIME = "assets/vega.js"  # a script that waits in the folder as a text of its own
 HEAD = 1000  # bytes in which the mark stands
 LINKS = re.compile(r'(<a [^>]*?href="?)(?!["#]|[a-z]+:)')
@@ -54,7 +55,7 @@ def document(site: Path) -> Iterator[str]:
     files = dict(_stored(site))
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
-    loader = bare(_text(folder("templates") / "onefile.js"))
+    loader = "".join(bare(_text(folder("templates") / name)) for name in LOADER)
     style = _text(site / "assets/site.css")
     dropped = ", ".join(_redundant(site))
     yield '<!doctype html>\n<html lang="en"'
@@ -105,11 +106,14 @@ def _is_code(name: str) -> bool:
 
 def _element(block: Block) -> str:
     """A block of files as an element that no browser shows or runs."""
-    names = escape(json.dumps([*block.files.items()], separators=(",", ":")))
-    turned = escape(json.dumps(block.columns, separators=(",", ":")))
+    files, columns = (
+        escape(json.dumps(each, separators=(",", ":"))).replace("&quot;", '"')
+        for each in ([*block.files.items()], block.columns)
+    )
     return (
-        f'<script type="text/plain" data-files="{names}" data-columns="{turned}" '
-        f'data-parts="{json.dumps(block.parts)}">{letters(block.content)}</script>'
+        f'<script type="text/plain" '
+        f"data-files='{files}' data-columns='{columns}'>"
+        f"{letters(block.content)}</script>"
     )
 
 
