@@ -380,7 +380,7 @@ interface Headbook {
   live: (button: HTMLButtonElement) => Promise<void>;
   finder: (box: HTMLElement) => void;
 }
-/** Bits of what is compressed: one; several, highest first or last; several without a chance: `lzma.js`. */
+/** Bits of what is compressed: one; several, highest first or last; several without a chance: `unpack.js`. */
 interface Bits {
   bit: (place: number) => number;
   tree: (place: number, count: number) => number;
@@ -397,7 +397,7 @@ interface OneFile {
 interface Window {
   headbook: Headbook;
   oneFile?: OneFile;
-  lzma: (bytes: Uint8Array, size: number) => Uint8Array<ArrayBuffer>;
+  unpack: (text: string) => Uint8Array<ArrayBuffer>;
   vegaEmbed: (box: HTMLElement, spec: object, options: object) => Promise<unknown>;
 }
 interface DocumentEventMap {

@@ -26,34 +26,9 @@
   const heights = new Map(); /* how far pages were scrolled, by address in the bar */
   let path = FIRST, home = "", asked = 0, clicked = false, page = new AbortController();
 
-  /* Bytes from letters, as `headbook.site.letters` writes them. */
-  const UNFIT = [0, 10, 13, 34, 38, 60, 62, 92], PAIRS = 0x100, LAST = 0x500;
-  /** @type {(text: string) => Uint8Array<ArrayBuffer>} */
-  const unpacked = (text) => {
-    const found = new Uint8Array(2 * text.length); /* a letter is fourteen bits at most */
-    let size = 0, held = 0, bits = 0;
-    /** @type {(seven: number) => void} */
-    const add = (seven) => {
-      held = ((held & 255) << 7) | seven;
-      bits += 7;
-      if (bits < 8) return;
-      bits -= 8;
-      found[size++] = held >> bits;
-    };
-    for (let i = 0; i < text.length; i += 1) {
-      const code = text.charCodeAt(i);
-      if (code < 128) add(code);
-      else if (code >= LAST) add(UNFIT[code - LAST]);
-      else {
-        add(UNFIT[(code - PAIRS) >> 7]);
-        add(code & 127);
-      }
-    }
-    return found.slice(0, size);
-  };
   /** @type {(place: Block) => Uint8Array<ArrayBuffer>} */
   const take = (place) => {
-    const bytes = opened.get(place) || window.lzma(unpacked(place.text), place.size);
+    const bytes = opened.get(place) || window.unpack(place.text);
     opened.delete(place);
     opened.set(place, bytes);
     const [oldest] = opened.keys();

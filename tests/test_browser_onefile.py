@@ -23,7 +23,8 @@ import test_browser_sentence as sentence
 from browser import WIDE, Open, Record, Windows, each, sideways, violations
 from headbook.resources import folder
 from headbook.site.bundle.pack import pack
-from headbook.site.bundle.solid import blocks
+from headbook.site.letters import letters
+from headbook.site.pressed import pressed, released
 from pages import html_of, ids
 from pdfs import things
 from sites import Once, Site
@@ -254,16 +255,14 @@ def test_the_overview_can_be_read_without_scripts(encoder_site: Site, open_page:
     assert sideways(page, 360) == 0
 
 
-def test_blocks_open_as_they_were_packed(chromium: Browser) -> None:
+def test_what_was_pressed_opens(chromium: Browser) -> None:
     """Nothing, what repeats at all distances, behind itself, with changes, and what never does."""
     rng = np.random.default_rng(0)
     noise = rng.bytes(70_000)
     near = b"".join(noise[9 * i : 10 * i] + bytes([i]) * i for i in rng.integers(0, 256, 900))
     page = chromium.new_page()
-    page.add_script_tag(content=html_of(folder("templates") / "lzma.js"))
+    page.add_script_tag(content=html_of(folder("templates") / "assets/unpack.js"))
     for content in (b"", b"a", noise[:9], noise, near, b"a" * 9_000 + noise[:300] + near + noise):
-        [block] = blocks([("data/a.json", content)])
-        given = [[*block.content], len(content)]
-        opened = page.evaluate("([bytes, size]) => [...lzma(Uint8Array.from(bytes), size)]", given)
-        assert bytes(opened) == content
+        opened = page.evaluate("(text) => [...unpack(text)]", letters(pressed(content)))
+        assert bytes(opened) == content == released(pressed(content))
     page.close()

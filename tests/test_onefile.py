@@ -15,13 +15,14 @@ from headbook.site.bundle import onefile
 from headbook.site.bundle.pack import Packed, pack
 from headbook.site.letters import from_letters
 from headbook.site.markup import values
+from headbook.site.pressed import released
 from headbook.site.stylesheet import bare
 from pages import data_file, digest, elements, html_of, links, text_of, tree
 from pdfs import things
 from sites import Site
 from test_anonymous import AUTHOR, DATE, TELLING, telling
 from test_pack import refusal
-from test_solid import by_row, restored
+from test_solid import by_row
 
 __all__ = ["telling"]  # a fixture
 pytestmark = pytest.mark.slow
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.slow
 # What servers and folders need, and what stands in the head of the one file.
 RUNTIME = "assets/vega.js"
 OUTSIDE = {"data/files.json", ".nojekyll", "README.txt"}
-OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
+OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css", "unpack.js")}
 
 
 BLOCK = re.compile(
@@ -50,7 +51,7 @@ def held(file: Path) -> dict[str, bytes]:
     found = {}
     for *reported, text in BLOCK.findall(html_of(file)):
         files, columns = (json.loads(unescape(each)) for each in reported)
-        whole, at = restored(from_letters(text), sum(size for _, size in files)), 0
+        whole, at = released(from_letters(text)), 0
         for name, size in files:
             content = whole[at : at + size]
             found[name] = by_row(content, columns[name]) if name in columns else content
@@ -92,9 +93,9 @@ def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: Packed) -
         if meta.attributes.get("http-equiv") == "Content-Security-Policy"
     )
     assets = sorted((small_site.folder / "assets").glob("*.js"))
-    parts = (folder("templates") / name for name in ("lzma.js", "onefile.js"))
-    loader = "".join(bare(part.read_text(encoding="utf-8")) for part in parts)
-    own = [script.read_text() for script in assets if script.name != "vega.js"]
+    loader = bare((folder("templates") / "onefile.js").read_text(encoding="utf-8"))
+    loader = (small_site.folder / "assets/unpack.js").read_text() + loader
+    own = [script.read_text() for script in assets if script.stem not in {"vega", "unpack"}]
     scripts = [*own, data_file(small_site.folder / RUNTIME)[1], loader]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert {*rules.pop("script-src").split()} == {digest(script) for script in scripts}
@@ -181,8 +182,7 @@ def test_a_site_whose_scripts_know_no_single_file_is_refused(
 ) -> None:
     copy = tmp_path / "old"
     shutil.copytree(small_site.folder, copy)
-    script = copy / "assets/site.js"
-    script.write_text(script.read_text().replace("window.oneFile", "undefined"))
+    (copy / "assets/unpack.js").unlink()
     message = refusal(StudyError, copy, tmp_path / "r.html", single_file=True)
     assert "expected one rendered anew" in message
     assert not (tmp_path / "r.html").exists()

@@ -1,16 +1,9 @@
 """Files in blocks come back as they were, and what stands before in a block costs little."""
 
-import lzma
-
 import numpy as np
 
 from headbook.site.bundle.solid import blocks, by_column
-
-
-def restored(content: bytes, size: int) -> bytes:
-    """What a block holds; the decoder on pages knows no other filter than this one."""
-    known = {"id": lzma.FILTER_LZMA1, "lc": 4, "lp": 0, "pb": 0, "dict_size": 1 << 26}
-    return lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=[known]).decompress(content, size)
+from headbook.site.pressed import released
 
 
 def by_row(content: bytes, columns: int) -> bytes:
@@ -27,7 +20,7 @@ def test_what_stands_far_before_costs_little() -> None:
     files = {"heads/a.html": page, "heads/b.html": page[:5_000] + b"changed" + page[5_000:]}
     [block] = blocks(files.items())
     assert len(block.content) < len(page) * 1.02
-    assert restored(block.content, sum(block.files.values())) == b"".join(files.values())
+    assert released(block.content) == b"".join(files.values())
 
 
 def test_tables_stand_by_column_where_that_can_be_undone() -> None:

@@ -24,8 +24,8 @@ from headbook.site.stylesheet import bare
 MARK = '<meta name="generator" content="Headbook, one file">'
 # What a folder needs and one file does not: what servers read, and what stands in its own head.
 USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
-USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
-LOADER = ("lzma.js", "onefile.js")
+UNPACK = "assets/unpack.js"
+USELESS |= {UNPACK, *(f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css"))}
 RUNTIME = "assets/vega.js"  # a script that waits in the folder as a text of its own
 HEAD = 1000  # bytes in which the mark stands
 LINKS = re.compile(r'(<a [^>]*?href="?)(?!["#]|[a-z]+:)')
@@ -50,12 +50,12 @@ def document(site: Path) -> Iterator[str]:
     Raises:
         StudyError: the site's scripts know of no single file.
     """
-    if "oneFile" not in (site / "assets/site.js").read_text(encoding="utf-8"):
+    if not (site / UNPACK).exists():
         raise StudyError(f"{site}: a site of an older Headbook; expected one rendered anew")
     files = dict(_stored(site))
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
-    loader = "".join(bare(_text(folder("templates") / name)) for name in LOADER)
+    loader = _text(site / UNPACK) + bare(_text(folder("templates") / "onefile.js"))
     style = _text(site / "assets/site.css")
     dropped = ", ".join(_redundant(site))
     yield '<!doctype html>\n<html lang="en"'
@@ -111,8 +111,7 @@ def _element(block: Block) -> str:
         for each in ([*block.files.items()], block.columns)
     )
     return (
-        f'<script type="text/plain" '
-        f"data-files='{files}' data-columns='{columns}'>"
+        f"""<script type="text/plain" data-files='{files}' data-columns='{columns}'>"""
         f"{letters(block.content)}</script>"
     )
 

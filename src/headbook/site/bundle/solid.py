@@ -2,19 +2,17 @@
 
 Pages of a kind are nearly the same, but deflate looks back 32 kB, which is less than one of them.
 So a block is compressed with LZMA, which looks back to its beginning. Tables stand column by
-column, figures as PDF without their own compression. ``templates/onefile.js`` and
-``templates/lzma.js`` have the other direction.
+column, figures as PDF without their own compression. ``templates/onefile.js`` has the other
+direction.
 """
 
-import lzma
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from headbook.site.pressed import pressed
+
 MOST = 6_000_000  # bytes of files in a block, unless one alone is larger
 PARTS = {"entries", "paths"}  # by which files of a folder differ
-# No header; the bits of a literal depend on four of the byte before, and nothing on its place:
-# the decoder knows no others.
-FILTER = {"id": lzma.FILTER_LZMA1, "preset": 9, "lc": 4, "lp": 0, "pb": 0}
 
 
 class Block(NamedTuple):
@@ -65,7 +63,7 @@ def _block(files: list[tuple[str, bytes]]) -> Block:
         contents[name] = content if turned is None else turned
     sizes = {name: len(content) for name, content in contents.items()}
     whole = b"".join(contents.values())
-    return Block(sizes, columns, lzma.compress(whole, lzma.FORMAT_RAW, filters=[FILTER]))
+    return Block(sizes, columns, pressed(whole))
 
 
 def by_column(table: bytes) -> bytes | None:

@@ -1,13 +1,39 @@
 "use strict";
-/* Bytes that LZMA has compressed, as its specification (https://www.7-zip.org/sdk.html) and
-   `headbook.site.bundle.solid` have them: no header, four bits of the byte before tell the contexts
-   of a literal, none of the position do. */
+/* What `headbook.site.pressed` made few with LZMA (https://www.7-zip.org/sdk.html) and
+   `headbook.site.letters` wrote as letters: no header but the size, three bits of the byte before
+   tell the contexts of a literal, none of the position do. */
 (() => {
+  /* Bytes from letters. */
+  const UNFIT = [0, 10, 13, 34, 38, 60, 62, 92], PAIRS = 0x100, LAST = 0x500;
+  /** @type {(text: string) => Uint8Array<ArrayBuffer>} */
+  const spelt = (text) => {
+    const found = new Uint8Array(2 * text.length); /* a letter is fourteen bits at most */
+    let size = 0, held = 0, bits = 0;
+    /** @type {(seven: number) => void} */
+    const add = (seven) => {
+      held = ((held & 255) << 7) | seven;
+      bits += 7;
+      if (bits < 8) return;
+      bits -= 8;
+      found[size++] = held >> bits;
+    };
+    for (let i = 0; i < text.length; i += 1) {
+      const code = text.charCodeAt(i);
+      if (code < 128) add(code);
+      else if (code >= LAST) add(UNFIT[code - LAST]);
+      else {
+        add(UNFIT[(code - PAIRS) >> 7]);
+        add(code & 127);
+      }
+    }
+    return found.slice(0, size);
+  };
+
   const TOP = 2 ** 24, HALF = 1024, WHOLE = 2048, SPEED = 5;
   /* Where the chances of each decision stand in one table, by state or by the bits before. */
   const MATCH = 0, REPEAT = 12, FIRST = 24, SECOND = 36, THIRD = 48, SINGLE = 60, SLOTS = 72,
     SPECIAL = SLOTS + 256, ALIGN = SPECIAL + 115, LENGTH = ALIGN + 16, WIDTH = 2 + 16 + 256,
-    LITERAL = LENGTH + 2 * WIDTH, EACH = 0x300, ALL = LITERAL + 16 * EACH;
+    LITERAL = LENGTH + 2 * WIDTH, EACH = 0x300, ALL = LITERAL + 8 * EACH;
   /* Bits of a stream, each with the chance that it has learnt. */
   /** @type {(bytes: Uint8Array) => Bits} */
   const decoder = (bytes) => {
@@ -82,7 +108,7 @@
   /* A literal; after a match the byte that would have gone on with it tells what it is not. */
   /** @type {(bits: Bits, before: number, likely: number) => number} */
   const literal = ({ bit }, before, likely) => {
-    const place = LITERAL + EACH * (before >> 4);
+    const place = LITERAL + EACH * (before >> 5);
     let found = 1;
     for (let i = likely < 0 ? -1 : 7; i >= 0; i -= 1) {
       const other = (likely >> i) & 1, one = bit(place + ((1 + other) << 8) + found);
@@ -92,9 +118,10 @@
     while (found < 256) found = (found << 1) | bit(place + found);
     return found & 255;
   };
-  /** @type {Window["lzma"]} */
-  window.lzma = (bytes, size) => {
-    const found = new Uint8Array(size), bits = decoder(bytes), { bit } = bits;
+  /** @type {Window["unpack"]} */
+  window.unpack = (text) => {
+    const bytes = spelt(text), size = new DataView(bytes.buffer).getUint32(0);
+    const found = new Uint8Array(size), bits = decoder(bytes.subarray(4)), { bit } = bits;
     let done = 0, state = 0, last = [0, 0, 0, 0];
     while (done < size) {
       const [back] = last, next = found[done - back - 1];
