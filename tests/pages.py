@@ -77,7 +77,7 @@ def written_html(file: Path) -> str:
 def wordy(html: str) -> str:
     """The same with quotes around every attribute and the ends that a page leaves out."""
     closed = ROW.sub(r"\1</tr>\n", CELL.sub(r"\1</\2>", html))
-    return quoted(closed)
+    return quoted(closed).replace('" />', '"/>')
 
 
 def quoted(html: str) -> str:

@@ -67,14 +67,14 @@ def test_the_validator_of_the_w3c_finds_no_error(
 
 
 def test_quotes_stay_where_the_page_would_mean_something_else_without_them() -> None:
-    """In texts, before a slash, around blanks, quotes and nothing; elsewhere they go."""
+    """In texts, before a slash of theirs, around blanks, quotes and nothing; elsewhere they go."""
     page = (
         '<p class="a" title="x > y" id="b-1">say a="b" c</p><a href="../">up</a>'
         '<img alt="" src="c.png" title="\'s"><svg><rect x="4%" y="5"/></svg><b data-a="&lt;1">d</b>'
     )
     bare = (
         '<p class=a title="x > y" id=b-1>say a="b" c</p><a href="../">up</a>'
-        '<img alt="" src=c.png title="\'s"><svg><rect x=4% y="5"/></svg><b data-a=&lt;1>d</b>'
+        '<img alt="" src=c.png title="\'s"><svg><rect x=4% y=5 /></svg><b data-a=&lt;1>d</b>'
     )
     assert terse(page) == bare
     before, after = (html5lib.serialize(html5lib.parse(each)) for each in (page, bare))

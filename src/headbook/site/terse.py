@@ -3,8 +3,9 @@
 import re
 
 TAG = re.compile(r"""<[a-z][^<>"]*(?:"[^"]*"[^<>"]*)+>""")
-# A slash at the end would close the element in foreign eyes; the quotes before one stay, too.
+# A slash at the end would close the element in foreign eyes; one that does keeps its distance.
 VALUE = re.compile(r"""="([^\s"'=<>`]*[^\s"'=<>`/])"(?=[ >\n])""")
+LAST = re.compile(r"""="([^\s"'=<>`]+)"/>$""")
 ENDS = re.compile(r"</t[dh]>(?=<t[dh][ >]|</tr>)|</tr>\n*(?=<tr[ >]|</tbody>)")
 
 
@@ -14,4 +15,4 @@ def terse(html: str) -> str:
 
 
 def _bare(tag: re.Match[str]) -> str:
-    return VALUE.sub(r"=\1", tag[0])
+    return LAST.sub(r"=\1 />", VALUE.sub(r"=\1", tag[0]))
