@@ -21,6 +21,7 @@ CELL = re.compile(
     re.DOTALL,
 )
 ROW = re.compile(r"(<tr[ >](?:(?!</?tr\b|</t(?:head|body)\b).)*)(?=<tr[ >]|</tbody>)", re.DOTALL)
+ENTRY = re.compile(r"(<li[ >](?:(?!</?(?:li|ul|ol)\b).)*?)(?=\n?(?:<li[ >]|</[uo]l>))", re.DOTALL)
 LINKS = ("href", "src", "data-src")
 LINK = re.compile(r"(?:https://(?:arxiv\.org/abs|doi\.org)/\S+)")  # addresses a page may lead to
 
@@ -76,7 +77,7 @@ def written_html(file: Path) -> str:
 
 def wordy(html: str) -> str:
     """The same with quotes around every attribute and the ends that a page leaves out."""
-    closed = ROW.sub(r"\1</tr>\n", CELL.sub(r"\1</\2>", html))
+    closed = ROW.sub(r"\1</tr>\n", CELL.sub(r"\1</\2>", ENTRY.sub(r"\1</li>", html)))
     return quoted(closed).replace('" />', '"/>')
 
 

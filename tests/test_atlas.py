@@ -150,7 +150,7 @@ def test_a_dot_stands_where_its_value_is() -> None:
     svg = interval_dot(0.5, 0.25, 0.75, 0.0, supported=True)
     assert 'cx="50.0%"' in svg
     assert '<line x1="26.0%" x2="74.0%"/>' in svg
-    assert '<rect x="2.0%"/>' in svg
+    assert '<rect x="2.0%" width="2" height="16"/>' in svg
     assert not {"<line", "<rect"} & set(
         re.findall(r"<\w+", interval_dot(0.5, np.nan, np.nan, np.nan, supported=False))
     )

@@ -292,13 +292,13 @@ def write_table(
 
 
 def _write_parquet(table: pa.Table, file: Path) -> None:
-    """Numbers byte by byte, which compresses them best unless most are repeated; each text once."""
+    """Numbers byte by byte, which compresses them best unless many are repeated; texts once."""
     numbers = {field.name for field in table.schema if pa.types.is_floating(field.type)}
     spread = [
         name
         for name in table.column_names
         if name in numbers
-        and 2 * pc.count_distinct(table[name]).as_py() > len(table) - table[name].null_count
+        and 7 * pc.count_distinct(table[name]).as_py() > 6 * (len(table) - table[name].null_count)
     ]
     pq.write_table(
         table,
