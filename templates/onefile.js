@@ -16,83 +16,19 @@
   };
   const ABSENT = "Left out of this one file; the folder of the site has it.";
   const OPEN = 12; /* blocks at a time */
-  /** @typedef {{ text: string, parts: number[], size: number }} Block */
-  /** @typedef {{ bytes: Uint8Array<ArrayBuffer>, place: number }} Part */
+  /** @typedef {{ text: string, size: number }} Block */
   /** @typedef {{ place: Block, start: number, end: number, columns?: number }} Stored */
   /** @type {Map<string, Stored>} */
   const stored = new Map(); /* where files are, by their addresses in the folder */
-  /** @type {Map<Block, Promise<Uint8Array<ArrayBuffer>>>} */
+  /** @type {Map<Block, Uint8Array<ArrayBuffer>>} */
   const opened = new Map(); /* bytes of blocks, those asked for last at the end */
   /** @type {Map<string, number>} */
   const heights = new Map(); /* how far pages were scrolled, by address in the bar */
   let path = FIRST, home = "", asked = 0, clicked = false, page = new AbortController();
 
-  /* Bytes from letters, as `headbook.site.letters` writes them. */
-  const UNFIT = [0, 10, 13, 34, 38, 60, 62, 92], PAIRS = 0x100, LAST = 0x500;
-  /** @type {(text: string) => Uint8Array<ArrayBuffer>} */
-  const unpacked = (text) => {
-    const found = new Uint8Array(2 * text.length); /* a letter is fourteen bits at most */
-    let size = 0, held = 0, bits = 0;
-    /** @type {(seven: number) => void} */
-    const add = (seven) => {
-      held = ((held & 255) << 7) | seven;
-      bits += 7;
-      if (bits < 8) return;
-      bits -= 8;
-      found[size++] = held >> bits;
-    };
-    for (let i = 0; i < text.length; i += 1) {
-      const code = text.charCodeAt(i);
-      if (code < 128) add(code);
-      else if (code >= LAST) add(UNFIT[code - LAST]);
-      else {
-        add(UNFIT[(code - PAIRS) >> 7]);
-        add(code & 127);
-      }
-    }
-    return found.slice(0, size);
-  };
-  /* What stood before in a block, put back; see `headbook.site.bundle.solid.thinned`. */
-  /** @type {(part: Part) => number} */
-  const number = (part) => {
-    let value = 0, scale = 1, byte = 128;
-    for (; byte > 127; scale *= 128) {
-      byte = part.bytes[part.place++];
-      value += (byte & 127) * scale;
-    }
-    return value;
-  };
-  /** @type {(bytes: Uint8Array<ArrayBuffer>, parts: number[], size: number) =>
-     Uint8Array<ArrayBuffer>} */
-  const whole = (bytes, parts, size) => {
-    let begin = 0, done = 0, back = 0;
-    /** @type {(length: number) => Part} */
-    const cut = (length) => ({ bytes: bytes.subarray(begin, begin += length), place: 0 });
-    const [gaps, lengths, moves] = parts.map(cut), rest = cut(bytes.length);
-    const found = new Uint8Array(size);
-    /** @type {(length: number) => void} */
-    const copy = (length) => {
-      found.set(rest.bytes.subarray(rest.place, rest.place += length), done);
-      done += length;
-    };
-    while (gaps.place < gaps.bytes.length) {
-      copy(number(gaps));
-      const end = done + number(lengths), move = number(moves);
-      back += move % 2 ? -(move + 1) / 2 : move / 2;
-      for (; done < end; done += 1) found[done] = found[done - back];
-    }
-    copy(size - done);
-    return found;
-  };
-  /** @type {(place: Block) => Promise<Uint8Array<ArrayBuffer>>} */
-  const block = async ({ text, parts, size }) => {
-    const stream = new Blob([unpacked(text)]).stream();
-    const inflated = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
-    return whole(new Uint8Array(await inflated.arrayBuffer()), parts, size);
-  };
-  /** @type {(place: Block) => Promise<Uint8Array<ArrayBuffer>>} */
+  /** @type {(place: Block) => Uint8Array<ArrayBuffer>} */
   const take = (place) => {
-    const bytes = opened.get(place) || block(place);
+    const bytes = opened.get(place) || window.unpack(place.text);
     opened.delete(place);
     opened.set(place, bytes);
     const [oldest] = opened.keys();
@@ -115,7 +51,7 @@
   const content = async (name) => {
     const file = stored.get(name);
     if (!file) throw new Error(`cannot load ${name}`);
-    const bytes = (await take(file.place)).subarray(file.start, file.end);
+    const bytes = take(file.place).subarray(file.start, file.end);
     return file.columns ? byRow(bytes, file.columns) : bytes;
   };
   /** @type {(name: string) => Promise<string>} */
@@ -127,8 +63,8 @@
   };
   /** @type {(element: HTMLScriptElement) => void} */
   const keep = (element) => {
-    const { files = "[]", parts = "[]", columns = "{}" } = element.dataset;
-    const place = { text: element.textContent, parts: JSON.parse(parts), size: 0 };
+    const { files = "[]", columns = "{}" } = element.dataset;
+    const place = { text: element.textContent, size: 0 };
     for (const [name, length] of JSON.parse(files)) {
       const start = place.size;
       place.size += length;

@@ -16,6 +16,12 @@ from headbook.site.markup import values
 LATER = re.compile(r'<div data-later="(?P<place>\d+)" data-src="(?P<src>[^"]*)"></div>')
 TAG = re.compile(r"""<[a-z](?:[^<>"]|"[^"]*")*>""")
 BARE = re.compile(r"""( [\w:-]+)=(?:"([^"]*)"|([^\s"'=<>`]+)(?=[ >]))""")
+CELL = re.compile(
+    r"(<(t[dh])[ >](?:(?!</?t(?:[dhr]|head|body|able)\b).)*)(?=<t[dhr][ >]|</t(?:r|body)>)",
+    re.DOTALL,
+)
+ROW = re.compile(r"(<tr[ >](?:(?!</?tr\b|</t(?:head|body)\b).)*)(?=<tr[ >]|</tbody>)", re.DOTALL)
+ENTRY = re.compile(r"(<li[ >](?:(?!</?(?:li|ul|ol)\b).)*?)(?=\n?(?:<li[ >]|</[uo]l>))", re.DOTALL)
 LINKS = ("href", "src", "data-src")
 LINK = re.compile(r"(?:https://(?:arxiv\.org/abs|doi\.org)/\S+)")  # addresses a page may lead to
 
@@ -65,8 +71,14 @@ def html_of(file: Path) -> str:
 
 
 def written_html(file: Path) -> str:
-    """The page as it was written, but for `quoted`."""
-    return quoted(file.read_bytes().decode("utf-8"))
+    """The page as it was written, but for `wordy`."""
+    return wordy(file.read_bytes().decode("utf-8"))
+
+
+def wordy(html: str) -> str:
+    """The same with quotes around every attribute and the ends that a page leaves out."""
+    closed = ROW.sub(r"\1</tr>\n", CELL.sub(r"\1</\2>", ENTRY.sub(r"\1</li>", html)))
+    return quoted(closed).replace('" />', '"/>')
 
 
 def quoted(html: str) -> str:

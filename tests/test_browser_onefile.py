@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
@@ -20,7 +21,10 @@ import test_browser_instances as instances
 import test_browser_links as links
 import test_browser_sentence as sentence
 from browser import WIDE, Open, Record, Windows, each, sideways, violations
+from headbook.resources import folder
 from headbook.site.bundle.pack import pack
+from headbook.site.letters import letters
+from headbook.site.pressed import pressed, released
 from pages import html_of, ids
 from pdfs import things
 from sites import Once, Site
@@ -249,3 +253,16 @@ def test_the_overview_can_be_read_without_scripts(encoder_site: Site, open_page:
     for part in (".model", ".tiles table", "table.heads", "figure.curve svg"):
         assert page.locator(part).first.is_visible()
     assert sideways(page, 360) == 0
+
+
+def test_what_was_pressed_opens(chromium: Browser) -> None:
+    """Nothing, what repeats at all distances, behind itself, with changes, and what never does."""
+    rng = np.random.default_rng(0)
+    noise = rng.bytes(70_000)
+    near = b"".join(noise[9 * i : 10 * i] + bytes([i]) * i for i in rng.integers(0, 256, 900))
+    page = chromium.new_page()
+    page.add_script_tag(content=html_of(folder("templates") / "assets/unpack.js"))
+    for content in (b"", b"a", noise[:9], noise, near, b"a" * 9_000 + noise[:300] + near + noise):
+        opened = page.evaluate("(text) => [...unpack(text)]", letters(pressed(content)))
+        assert bytes(opened) == content == released(pressed(content))
+    page.close()

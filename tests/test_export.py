@@ -219,6 +219,21 @@ def test_a_large_table_is_compressed_and_holds_the_same(
     assert packed.read_bytes() == first
 
 
+def test_numbers_that_repeat_stand_whole_in_parquet_and_others_byte_by_byte(tmp_path: Path) -> None:
+    """Which takes less, as repetitions are found; missing ones repeat nothing."""
+    rng = np.random.default_rng(0)
+    rare = np.where(np.arange(4_000) % 4, np.nan, rng.random(4_000))
+    frame = pd.DataFrame(
+        {"same": rng.random(400).repeat(10), "new": rng.random(4_000), "rare": rare}
+    )
+    export.write_table(frame, "t", tmp_path)
+    stored = pq.ParquetFile(tmp_path / "t.parquet")
+    columns = map(stored.metadata.row_group(0).column, range(3))
+    spread = {each.path_in_schema for each in columns if "BYTE_STREAM_SPLIT" in each.encodings}
+    assert spread == {"new", "rare"}
+    pd.testing.assert_frame_equal(stored.read().to_pandas(), frame)
+
+
 @pytest.mark.parametrize(
     "value",
     [[1, "é</script>"], {"a": ["<&>" * LEGIBLE, 0.25]}, {"10": b"\n<", "9": [b"", {"bytes": 1}]}],

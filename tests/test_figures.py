@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import vl_convert
 
 from headbook.charts import Figure, occurrence_paths
+from headbook.charts.base.render import TEXT
 from headbook.charts.vega import draw
 from headbook.pages.index.page import overview_page
 from headbook.pages.metric.page import metric_pages, study_metrics
@@ -79,6 +81,16 @@ def drawn_rows(figure: Figure) -> pd.DataFrame:
 def test_every_figure_is_an_svg_a_pdf_and_a_table(any_site: Site) -> None:
     found = {file.name for file in (any_site.folder / "figures").iterdir()}
     assert found == {f"{name}{kind}" for name in figures(any_site.stored) for kind in KINDS}
+
+
+def test_only_texts_that_turn_or_have_lines_stand_by_transformation(small_site: Site) -> None:
+    """Others have a place, which takes fewer letters."""
+    files = sorted((small_site.folder / "figures").glob("*.svg"))
+    texts = [text for file in files for text in ET.parse(file).iter(TEXT)]  # noqa: S314 - our own
+    moved = [text for text in texts if "transform" in text.attrib]
+    assert moved
+    assert all("rotate" in text.attrib["transform"] or len(text) for text in moved)
+    assert len([text for text in texts if {"x", "y"} <= text.attrib.keys()]) > len(moved)
 
 
 def drawn_sizes(content: bytes, scale: float) -> set[float]:

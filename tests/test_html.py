@@ -8,8 +8,8 @@ from pathlib import Path
 import html5lib
 import pytest
 
-from headbook.site.unquoted import unquoted
-from pages import html_of
+from headbook.site.terse import terse
+from pages import html_of, wordy
 from sites import Site
 
 KINDS = (
@@ -67,15 +67,35 @@ def test_the_validator_of_the_w3c_finds_no_error(
 
 
 def test_quotes_stay_where_the_page_would_mean_something_else_without_them() -> None:
-    """In texts, before a slash, around blanks, quotes and nothing; elsewhere they go."""
+    """In texts, before a slash of theirs, around blanks, quotes and nothing; elsewhere they go."""
     page = (
         '<p class="a" title="x > y" id="b-1">say a="b" c</p><a href="../">up</a>'
         '<img alt="" src="c.png" title="\'s"><svg><rect x="4%" y="5"/></svg><b data-a="&lt;1">d</b>'
     )
     bare = (
         '<p class=a title="x > y" id=b-1>say a="b" c</p><a href="../">up</a>'
-        '<img alt="" src=c.png title="\'s"><svg><rect x=4% y="5"/></svg><b data-a=&lt;1>d</b>'
+        '<img alt="" src=c.png title="\'s"><svg><rect x=4% y=5 /></svg><b data-a=&lt;1>d</b>'
     )
-    assert unquoted(page) == bare
+    assert terse(page) == bare
     before, after = (html5lib.serialize(html5lib.parse(each)) for each in (page, bare))
     assert before == after
+
+
+def test_ends_go_where_html_infers_them() -> None:
+    """Of cells, rows and entries before the next or the last one's end; nothing in them goes."""
+    page = (
+        '<table><thead><tr><th>a</th></tr></thead><tbody>\n<tr><th scope="row">1 </th><td></td>'
+        "</tr>\n<tr><td>b</td>\n<td><p>c</p></td></tr>\n</tbody></table>"
+        "<ol><li>a</li>\n<li><b>b</b><ul><li>c</li><li>d</li></ul></li></ol>"
+    )
+    bare = (
+        "<table><thead><tr><th>a</tr></thead><tbody>\n<tr><th scope=row>1 <td>"
+        "<tr><td>b</td>\n<td><p>c</p></tbody></table>"
+        "<ol><li>a\n<li><b>b</b><ul><li>c<li>d</ul></li></ol>"
+    )
+    assert terse(page) == bare
+    assert wordy(bare) == page
+    rows = [
+        [each.text for each in html5lib.parse(html).findall(".//{*}td")] for html in (page, bare)
+    ]
+    assert rows[0] == rows[1] == [None, "b", None]

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import zlib
 from html import unescape
 from pathlib import Path
 
@@ -16,13 +15,14 @@ from headbook.site.bundle import onefile
 from headbook.site.bundle.pack import Packed, pack
 from headbook.site.letters import from_letters
 from headbook.site.markup import values
+from headbook.site.pressed import released
 from headbook.site.stylesheet import bare
 from pages import data_file, digest, elements, html_of, links, text_of, tree
 from pdfs import things
 from sites import Site
 from test_anonymous import AUTHOR, DATE, TELLING, telling
 from test_pack import refusal
-from test_solid import by_row, restored
+from test_solid import by_row
 
 __all__ = ["telling"]  # a fixture
 pytestmark = pytest.mark.slow
@@ -30,12 +30,12 @@ pytestmark = pytest.mark.slow
 # What servers and folders need, and what stands in the head of the one file.
 RUNTIME = "assets/vega.js"
 OUTSIDE = {"data/files.json", ".nojekyll", "README.txt"}
-OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
+OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css", "unpack.js")}
 
 
 BLOCK = re.compile(
-    r'<script type="text/plain" data-files="([^"]*)" data-columns="([^"]*)" '
-    r'data-parts="([^"]*)">([^<]*)</script>\n'
+    r'<script type="text/plain" '
+    r"data-files='([^']*)' data-columns='([^']*)'>([^<]*)</script>\n"
 )
 
 
@@ -50,8 +50,8 @@ def held(file: Path) -> dict[str, bytes]:
     """Everything that is in the one file, by its address in the folder."""
     found = {}
     for *reported, text in BLOCK.findall(html_of(file)):
-        files, columns, parts = (json.loads(unescape(each)) for each in reported)
-        whole, at = restored(zlib.decompress(from_letters(text)), parts), 0
+        files, columns = (json.loads(unescape(each)) for each in reported)
+        whole, at = released(from_letters(text)), 0
         for name, size in files:
             content = whole[at : at + size]
             found[name] = by_row(content, columns[name]) if name in columns else content
@@ -94,7 +94,8 @@ def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: Packed) -
     )
     assets = sorted((small_site.folder / "assets").glob("*.js"))
     loader = bare((folder("templates") / "onefile.js").read_text(encoding="utf-8"))
-    own = [script.read_text() for script in assets if script.name != "vega.js"]
+    loader = (small_site.folder / "assets/unpack.js").read_text() + loader
+    own = [script.read_text() for script in assets if script.stem not in {"vega", "unpack"}]
     scripts = [*own, data_file(small_site.folder / RUNTIME)[1], loader]
     rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
     assert {*rules.pop("script-src").split()} == {digest(script) for script in scripts}
@@ -181,8 +182,7 @@ def test_a_site_whose_scripts_know_no_single_file_is_refused(
 ) -> None:
     copy = tmp_path / "old"
     shutil.copytree(small_site.folder, copy)
-    script = copy / "assets/site.js"
-    script.write_text(script.read_text().replace("window.oneFile", "undefined"))
+    (copy / "assets/unpack.js").unlink()
     message = refusal(StudyError, copy, tmp_path / "r.html", single_file=True)
     assert "expected one rendered anew" in message
     assert not (tmp_path / "r.html").exists()

@@ -37,7 +37,10 @@ def meta(html: str) -> dict[str, str]:
     """What a page says of itself to search engines and previews."""
     reported = [element.attributes for element in elements(html, "meta")]
     return {
-        e.get("property") or e.get("name", ""): e["content"] for e in reported if "content" in e
+        e[kind]: e["content"]
+        for e in reported
+        for kind in ("name", "property")
+        if "content" in e and kind in e
     }
 
 

@@ -1,43 +1,9 @@
 """Files in blocks come back as they were, and what stands before in a block costs little."""
 
-import zlib
-from collections.abc import Sequence
+import numpy as np
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from headbook.site.bundle.solid import blocks, by_column, thinned
-
-PIECES = [bytes(range(i, i + 90)) for i in range(0, 60, 7)]
-
-
-def numbers(part: bytes) -> list[int]:
-    """Of seven bits a byte, lowest first."""
-    found, value, shift = [], 0, 0
-    for byte in part:
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            found.append(value)
-            value = shift = 0
-    return found
-
-
-def restored(content: bytes, sizes: Sequence[int]) -> bytes:
-    """What `thinned` was given."""
-    parts, at = [], 0
-    for size in sizes:
-        parts.append(numbers(content[at : at + size]))
-        at += size
-    found, back = bytearray(), 0
-    for gap, length, move in zip(*parts, strict=True):
-        found += content[at : at + gap]
-        at += gap
-        back += -(move + 1) // 2 if move % 2 else move // 2
-        assert 0 < back <= len(found)
-        for _ in range(length):
-            found.append(found[-back])
-    return bytes(found) + content[at:]
+from headbook.site.bundle.solid import blocks, by_column
+from headbook.site.pressed import released
 
 
 def by_row(content: bytes, columns: int) -> bytes:
@@ -48,21 +14,13 @@ def by_row(content: bytes, columns: int) -> bytes:
     return b"".join(b",".join(row) + b"\n" for row in rows)
 
 
-@given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(PIECES)), max_size=30))
-def test_what_was_taken_out_comes_back(pieces: list[bytes]) -> None:
-    content = b"".join(pieces)
-    parts = thinned(content)
-    assert restored(b"".join(parts), [*map(len, parts[:-1])]) == content
-
-
-def test_what_stands_far_before_is_taken_out() -> None:
-    """Further than deflate looks back, with a change in between, and right behind itself."""
-    one, other = (bytes(i * k % 251 for i in range(40_000)) for k in (7, 11))
-    page = b"".join(zlib.compress(each[i : i + 999]) for each in (one, other) for i in range(99))
-    changed = page[:5_000] + b"changed" + page[5_000:]
-    parts = thinned(page + changed + b"a" * 900)
-    assert sum(map(len, parts)) < len(page) + 200
-    assert restored(b"".join(parts), [*map(len, parts[:-1])]) == page + changed + b"a" * 900
+def test_what_stands_far_before_costs_little() -> None:
+    """Further than deflate looks back, with a change in between."""
+    page = np.random.default_rng(0).bytes(90_000)
+    files = {"heads/a.html": page, "heads/b.html": page[:5_000] + b"changed" + page[5_000:]}
+    [block] = blocks(files.items())
+    assert len(block.content) < len(page) * 1.02
+    assert released(block.content) == b"".join(files.values())
 
 
 def test_tables_stand_by_column_where_that_can_be_undone() -> None:

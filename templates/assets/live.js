@@ -20,7 +20,7 @@
     ast: true, renderer: "svg", actions: false, defaultStyle: false,
     tooltip: { disableDefaultStyle: true },
   };
-  /* The script of charts waits deflated, as a text. The page's policy lets this very text run. In
+  /* The script of charts waits packed, as a text. The page's policy lets this very text run. In
      one file it ran when it was asked for. */
   const begun = async () => {
     await use("vega");

@@ -33,32 +33,7 @@
     return element;
   };
 
-  /* Data files call headbook.take(name, value), or the other one with the value deflated. */
-  /* Bytes from letters, as `headbook.site.letters` writes them. */
-  const UNFIT = [0, 10, 13, 34, 38, 60, 62, 92], PAIRS = 0x100, LAST = 0x500;
-  /** @type {(text: string) => Uint8Array<ArrayBuffer>} */
-  const unpacked = (text) => {
-    const found = new Uint8Array(2 * text.length); /* a letter is fourteen bits at most */
-    let size = 0, held = 0, bits = 0;
-    /** @type {(seven: number) => void} */
-    const add = (seven) => {
-      held = ((held & 255) << 7) | seven;
-      bits += 7;
-      if (bits < 8) return;
-      bits -= 8;
-      found[size++] = held >> bits;
-    };
-    for (let i = 0; i < text.length; i += 1) {
-      const code = text.charCodeAt(i);
-      if (code < 128) add(code);
-      else if (code >= LAST) add(UNFIT[code - LAST]);
-      else {
-        add(UNFIT[(code - PAIRS) >> 7]);
-        add(code & 127);
-      }
-    }
-    return found.slice(0, size);
-  };
+  /* Data files call headbook.take(name, value), or the other one with the value compressed. */
   /* A value from its JSON; of bytes that stand behind the JSON's line this says where. */
   /** @type {Headbook["revived"]} */
   const revived = (content) => {
@@ -70,10 +45,9 @@
       Array.isArray(value?.bytes) ? behind.slice(...value.bytes) : value));
   };
   /** @type {(text: string) => Promise<unknown>} */
-  const inflated = async (text) => {
-    const stream = new Blob([unpacked(text)]).stream();
-    const content = new Response(stream.pipeThrough(new DecompressionStream("deflate")));
-    return revived(new Uint8Array(await content.arrayBuffer()));
+  const unpacked = async (text) => {
+    await use("unpack");
+    return revived(window.unpack(text));
   };
   /** @type {Map<string, any>} */
   const taken = new Map(); /* values, or promises of them */
@@ -81,7 +55,7 @@
   const taking = {
     revived,
     take: (name, value) => taken.set(name, value),
-    packed: (name, text) => taken.set(name, inflated(text)),
+    packed: (name, text) => taken.set(name, unpacked(text)),
   };
   window.headbook = /** @type {Headbook} */ (taking); /* the rest follows, here and in scripts */
   /** @type {Map<string, Promise<void>>} */

@@ -42,7 +42,7 @@ def write_assets(folder: Path, most: int, site: str = "") -> None:
 
 
 def write_runtime(folder: Path) -> None:
-    """Write what draws live charts, deflated; pages load it when a reader asks for one."""
+    """Write what draws live charts, packed; pages load it when a reader asks for one."""
     file = folder / "assets" / "vega.js"
     text = markup.script("vega", charts.runtime())
     file.write_text(text, encoding="utf-8", newline="\n")

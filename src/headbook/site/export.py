@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headbook import charts
@@ -291,15 +292,21 @@ def write_table(
 
 
 def _write_parquet(table: pa.Table, file: Path) -> None:
-    """Numbers byte by byte, which compresses them best; each text once."""
-    numbers = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+    """Numbers byte by byte, which compresses them best unless many are repeated; texts once."""
+    numbers = {field.name for field in table.schema if pa.types.is_floating(field.type)}
+    spread = [
+        name
+        for name in table.column_names
+        if name in numbers
+        and 7 * pc.count_distinct(table[name]).as_py() > 6 * (len(table) - table[name].null_count)
+    ]
     pq.write_table(
         table,
         file,
         compression="zstd",
         compression_level=LEVEL,
         use_dictionary=[name for name in table.column_names if name not in numbers],
-        use_byte_stream_split=numbers,
+        use_byte_stream_split=spread,
     )
 
 

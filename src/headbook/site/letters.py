@@ -2,7 +2,7 @@
 
 Each letter is seven bits, the first ones highest. Those that may not stand there, `UNFIT`, are
 written together with what follows as one letter beyond ASCII, which takes the bytes of both.
-``templates/assets/site.js`` and ``templates/onefile.js`` have the other direction.
+``templates/assets/unpack.js`` has the other direction.
 """
 
 import numpy as np

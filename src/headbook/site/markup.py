@@ -5,7 +5,6 @@ Everything that comes from outside either goes through Jinja's escaping or throu
 
 import json
 import re
-import zlib
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -18,6 +17,7 @@ from markupsafe import Markup, escape
 from headbook.report.wording import unbroken, visible
 from headbook.site import latex
 from headbook.site.letters import from_letters, letters
+from headbook.site.pressed import pressed, released
 
 LEGIBLE = 1_000  # characters of a data file up to which its values stay JSON
 END = ");\n"  # of a data file
@@ -87,12 +87,12 @@ def script(name: str, value: Any) -> str:
 
     Args:
         value: what JSON can hold, and bytes. With bytes, or of more than `LEGIBLE` characters, it
-            is deflated, as `letters`: `values` has it back.
+            is compressed, as `letters`: `values` has it back.
     """
     content = _content(value)
     if len(content) <= LEGIBLE and LINE not in content:
         return f"headbook.take({safe_json(name)},{safe_json(value)}{END}"
-    return f'headbook.packed({safe_json(name)},"{letters(zlib.compress(content, 9))}"{END}'
+    return f'headbook.packed({safe_json(name)},"{letters(pressed(content))}"{END}'
 
 
 def _content(value: Any) -> bytes:
@@ -112,7 +112,7 @@ def values(text: str) -> bytes:
     call, _, rest = text.partition("(")
     name, _, given = rest.removesuffix(END).partition(",")
     plain = call == "headbook.take"
-    content = given.encode() if plain else zlib.decompress(from_letters(given[1:-1]))
+    content = given.encode() if plain else released(from_letters(given[1:-1]))
     value, line, behind = content.partition(LINE)
     return b"[%s,%s]" % (name.encode(), value) + line + behind
 

@@ -16,7 +16,7 @@ from headbook.resources import folder as resource_folder
 from headbook.site import later, markup, publish
 from headbook.site.contents import WITHOUT, with_contents
 from headbook.site.scripttags import digest, scripts_of
-from headbook.site.unquoted import unquoted
+from headbook.site.terse import terse
 
 LIVE = "data-chart="  # the buttons of live charts
 SOURCES = "script-src 'self'"
@@ -63,7 +63,7 @@ class PageWriter:
         if parts:
             self.text(later.file_of(page.path), markup.script(later.name_of(page.path), parts))
         whole = html if page.template in WITHOUT else with_contents(html)
-        self.text(page.path, unquoted(whole))
+        self.text(page.path, terse(whole))
 
     def live(self, figure: Figure) -> None:
         """Write the data of a live chart, if there is one."""
@@ -85,7 +85,7 @@ class PageWriter:
 def _allowing(html: str) -> str:
     """A page whose policy lets the script of its live charts run, if it has any.
 
-    The script comes deflated and is put into the page as a text: this one may run, and no other.
+    The script comes packed and is put into the page as a text: this one may run, and no other.
     """
     if LIVE not in html:
         return html

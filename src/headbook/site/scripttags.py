@@ -24,7 +24,7 @@ OWN = {
 }
 # What a script loads when a reader asks for it, in the order in which it does.
 ASKED = {
-    "site": ("find", "atlas", "live"),
+    "site": ("unpack", "find", "atlas", "live"),
     "live": ("vega",),
     "panel": ("save",),
     "sentencepair": ("paths",),

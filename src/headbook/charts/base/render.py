@@ -251,6 +251,15 @@ def _straight(element: ET.Element) -> None:
         element.attrib = {"d": f"M{at[1]},{at[2]}l{x},{y}", **element.attrib}
 
 
+def _place(text: ET.Element) -> None:
+    """Say where a text stands in as many letters as that takes; as PDF, discs take more so."""
+    at = AT.fullmatch(text.get("transform", ""))
+    if at and text.tag == TEXT and not len(text) and not text.attrib.keys() & {"x", "y"}:
+        del text.attrib["transform"]
+        place = zip("xy", at.groups(), strict=True)
+        text.attrib = {name: far for name, far in place if far != "0"} | text.attrib
+
+
 def _looks(element: ET.Element) -> dict[str, str]:
     return {name: value for name, value in element.attrib.items() if name != "d"}
 
@@ -263,6 +272,7 @@ def _share(element: ET.Element) -> None:
     if disc:
         del element.attrib["d"]
         element.tag, element.attrib = f"{{{SVG}}}circle", {"r": disc[1], **element.attrib}
+    _place(element)
     for name in INHERITED if element.tag == GROUP else ():
         tag_names = {child.get(name) for child in element}
         if len(tag_names) == 1 and None not in tag_names:

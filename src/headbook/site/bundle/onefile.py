@@ -24,7 +24,8 @@ from headbook.site.stylesheet import bare
 MARK = '<meta name="generator" content="Headbook, one file">'
 # What a folder needs and one file does not: what servers read, and what stands in its own head.
 USELESS = {"README.txt", "data/files.json", "robots.txt", "sitemap.xml"}
-USELESS |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css")}
+UNPACK = "assets/unpack.js"
+USELESS |= {UNPACK, *(f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css"))}
 RUNTIME = "assets/vega.js"  # a script that waits in the folder as a text of its own
 HEAD = 1000  # bytes in which the mark stands
 LINKS = re.compile(r'(<a [^>]*?href="?)(?!["#]|[a-z]+:)')
@@ -49,12 +50,12 @@ def document(site: Path) -> Iterator[str]:
     Raises:
         StudyError: the site's scripts know of no single file.
     """
-    if "oneFile" not in (site / "assets/site.js").read_text(encoding="utf-8"):
+    if not (site / UNPACK).exists():
         raise StudyError(f"{site}: a site of an older Headbook; expected one rendered anew")
     files = dict(_stored(site))
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
-    loader = bare(_text(folder("templates") / "onefile.js"))
+    loader = _text(site / UNPACK) + bare(_text(folder("templates") / "onefile.js"))
     style = _text(site / "assets/site.css")
     dropped = ", ".join(_redundant(site))
     yield '<!doctype html>\n<html lang="en"'
@@ -105,11 +106,13 @@ def _is_code(name: str) -> bool:
 
 def _element(block: Block) -> str:
     """A block of files as an element that no browser shows or runs."""
-    names = escape(json.dumps([*block.files.items()], separators=(",", ":")))
-    turned = escape(json.dumps(block.columns, separators=(",", ":")))
+    files, columns = (
+        escape(json.dumps(each, separators=(",", ":"))).replace("&quot;", '"')
+        for each in ([*block.files.items()], block.columns)
+    )
     return (
-        f'<script type="text/plain" data-files="{names}" data-columns="{turned}" '
-        f'data-parts="{json.dumps(block.parts)}">{letters(block.content)}</script>'
+        f"""<script type="text/plain" data-files='{files}' data-columns='{columns}'>"""
+        f"{letters(block.content)}</script>"
     )
 
 
