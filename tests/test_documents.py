@@ -50,6 +50,10 @@ NOT_HERE = {  # words of commands that are left out or replaced, and why
     "en_core_web_trf": ("embedded", "a pipeline that the reader installs"),
     "cuda": ("cpu", "a machine may have no GPU"),
     "main": ("", "folders have no revisions"),
+    "cuda:0,cuda:1": ("cpu,cpu", "there is no GPU"),
+    "ray": ("local", "no cluster"),
+    "--address": ("", "no cluster"),
+    "head:6379": ("", "no cluster"),
     "--revision": ("", "folders have no revisions"),
     "owner/name": ("my-dataset", "there is no network"),
 }
