@@ -49,10 +49,11 @@ def attention_calls(model: Model, instead: str) -> tuple[list[Seen], str, bool]:
         return seen, "", False
     model.network.set_attn_implementation("eager")
     asked = _ask(model)
-    seen = [] if instead else _own_products(model, asked)
+    whole = wanted <= {s.stack for s in asked}
+    seen = _own_products(model, asked) if whole and not instead else []
     if seen:
         return seen, "", True
-    if wanted <= {s.stack for s in asked}:
+    if whole:
         kind = model.config.model_type
         return asked, instead or f"'{kind}' does not use transformers' attention interface", False
     missing = [name for name in STACKS if name in wanted - {s.stack for s in asked}]

@@ -16,7 +16,7 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from headbook.model.projection import Projection
+from headbook.model.search.projection import Projection
 
 NAME = "headbook"
 LOWEST = torch.finfo(torch.float32).min

@@ -14,8 +14,8 @@ from headbook.errors import ModelError
 from headbook.model import hook
 from headbook.model.model import Model
 from headbook.model.probe import own_code, varied
-from headbook.model.projection import Projection, is_linear
 from headbook.model.search.match import find_site
+from headbook.model.search.projection import Projection, is_linear
 from headbook.model.search.record import Attended, LayerRun, Ran, flat
 from headbook.model.search.site import Site
 
