@@ -1,6 +1,7 @@
 """Where attention blocks end in architectures that nobody named, and where nothing adds up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from headbook.model.model import Model, load_model
 from headbook.model.probe import varied
 from headbook.model.search.match import factor
 from headbook.model.search.site import Site
+from headbook.model.sitesearch import find_ends
 from headbook.model.vocabulary.lens import NoLens
 from headbook.terms import State
 
@@ -94,6 +96,44 @@ def test_layers_without_attention_have_no_such_state(tmp_path: Path) -> None:
     keys = {gap.key for gap in gaps}
     assert ROLLOUT_SELF_MEASURED in keys
     assert MIXING_RATIO not in keys
+
+
+def test_a_search_that_fails_says_why(tmp_path: Path) -> None:
+    """A model may break on other texts than those of the first probe."""
+    model = load_model(str(tiny.write("granite", tmp_path)), device="cpu", dtype="float64")
+
+    def breaks(_: object, args: tuple[torch.Tensor, ...]) -> None:
+        if len(args[0]) > 1:
+            raise ValueError("one text only")
+
+    with breaking(model, breaks):
+        architecture = examine(model)
+    why = architecture.ends.failed
+    assert "granite" in why
+    assert "ValueError: one text only" in why
+    assert "\n" not in why
+    assert not architecture.ends.sites
+    metrics = [all_metrics()[MIXING_RATIO]]
+    gaps = find_gaps(model, architecture, metrics, {}, {}, lens=NoLens("none"), rarities={})
+    assert [gap.why for gap in gaps[:2]] == [why, why]
+
+
+def test_a_pass_with_more_calls_than_expected_is_named(tmp_path: Path) -> None:
+    model, architecture = looked_at("granite", tmp_path)
+    places = [(call.stack, call.layer) for call in architecture.calls]
+    failed = find_ends(model, architecture.layers, places[:-1], hooked=True).failed
+    assert "more often" in failed
+    assert not architecture.ends.failed
+
+
+@contextmanager
+def breaking(model: Model, hook: Callable[..., None]) -> Iterator[None]:
+    """A hook before the embedding of tokens."""
+    handle = model.body.get_input_embeddings().register_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def test_a_part_counts_only_where_every_number_adds_up() -> None:

@@ -34,8 +34,7 @@ def test_no_architecture_ends_in_a_traceback() -> None:
     ("name", "gap"),
     [
         ("dots3_note_text", "importance of heads"),  # layers of 4 and of 64 heads
-        ("trocr", "queries, keys and values"),  # no word embedding that transformers finds
-        ("falcon", "queries, keys and values"),  # adds to its feed-forward's output in place
+        ("rembert", "queries, keys and values"),  # weights do not come of its own products
         ("mobilebert", "states after attention"),  # linear maps lie on its residual path
     ],
 )
@@ -46,3 +45,16 @@ def test_what_is_out_of_reach_is_a_gap(name: str, gap: str, tmp_path: Path) -> N
     assert gap in row["lacks"]
     stated = dict(ROWS)[name]
     assert familypage.SHORT[gap] in stated
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "trocr",  # no word embedding that transformers finds; called by its network in another way
+        "falcon",  # adds to its feed-forward's output in place; fewer key heads
+    ],
+)
+def test_attention_outside_the_interface_lacks_nothing(name: str, tmp_path: Path) -> None:
+    row = families.judge(name, tmp_path)
+    assert row["state"] == "right", row
+    assert familypage.outcome(row) == "whole"

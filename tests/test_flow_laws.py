@@ -21,7 +21,7 @@ from headbook.attention.flow import (
     split,
 )
 from headbook.model.hook import Attention
-from headbook.model.projection import Projection
+from headbook.model.search.projection import Projection
 from headbook.terms import Rollout
 
 

@@ -84,7 +84,7 @@ DOORS = {
         "model.hook",
         "model.loading",
         "model.model",
-        "model.projection",
+        "model.search.projection",
     },
     "typer": {"cli.comparing", "cli.filming", "cli.main", "cli.options"},
     "vl_convert": {"charts.base.paper", "charts.base.render"},

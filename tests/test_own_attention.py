@@ -326,9 +326,9 @@ def test_half_a_layer_is_not_taken_for_a_layer(name: str, tiny_folder: Folder) -
 
 
 def test_a_decoders_states_are_those_of_its_own_layers(tiny_folder: Folder) -> None:
-    """Outside the hook layers are found by their number; encoder and decoder have as many."""
+    """Encoder and decoder have as many."""
     model, architecture, _ = settled(tiny_folder("mvp"))
-    assert not architecture.hooked
+    assert architecture.products
     assert architecture.layers["encoder"] == tuple(model.network.get_encoder().layers)
     assert architecture.layers["decoder"] == tuple(model.network.get_decoder().layers)
 

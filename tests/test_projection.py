@@ -11,7 +11,7 @@ import treebank
 from headbook.collection.collect import collect
 from headbook.model.architecture import Architecture, examine
 from headbook.model.model import load_model
-from headbook.model.projection import Projection
+from headbook.model.search.projection import Projection
 
 Folder = Callable[[str], Path]
 

@@ -328,7 +328,7 @@ OTHERS = {
         },
     ),
 }
-FALLBACK = {  # not served by the hook
+FALLBACK = {  # they do not ask transformers for their attention
     "gpt_neo": Tiny("gpt_neo", END_OF_TEXT, BARE, _NEO),
     "mpnet": Tiny("mpnet", ROBERTA, "<s> $A </s>", _sizes()),
 }

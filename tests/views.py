@@ -12,7 +12,7 @@ from headbook.attention.maps import Maps
 from headbook.inputs import NO_HEAD, Word
 from headbook.metrics.base import Example
 from headbook.model.hook import Attention
-from headbook.model.projection import Projection
+from headbook.model.search.projection import Projection
 from headbook.terms import Side, Stack, View
 from headbook.text.texts import Texts
 from headbook.text.tokens import Tokens

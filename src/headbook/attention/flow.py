@@ -13,7 +13,7 @@ import torch
 
 from headbook.model.architecture import Architecture
 from headbook.model.hook import Attention
-from headbook.model.projection import Projection
+from headbook.model.search.projection import Projection
 from headbook.terms import Rollout
 
 TRIED = 3  # vectors on which a norm is tried

@@ -58,7 +58,7 @@ def _architecture(model: Model, architecture: Architecture) -> Iterator[Gap]:
             "states of tokens", "", f"the layers of '{kind}' do not pass on one vector per token"
         )
     else:
-        why = (
+        why = architecture.ends.failed or (
             f"where attention blocks of '{kind}' end was not found: nothing that a module reads "
             "is what heads give, added to the residual"
         )
@@ -146,7 +146,8 @@ def _values(model: Model, architecture: Architecture, metrics: Iterable[Metric])
         return
     kind = model.config.model_type
     why = (
-        f"what heads of '{kind}' give does not go into a linear map as it is"
+        architecture.ends.failed
+        or f"what heads of '{kind}' give does not go into a linear map as it is"
         if architecture.hooked
         else architecture.unhooked
     )

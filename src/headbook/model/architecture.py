@@ -37,10 +37,12 @@ class Architecture:
         layers: by stack with states of its own, the modules called as its layers, in order; a
             module shared by several layers stands there several times. Empty where layers do not
             hand on ``(sentence, token, width)``.
-        hooked: whether the attention hook serves this model. If not, weights come from
-            ``output_attentions``, and queries, keys and values are not available.
+        hooked: whether the attention hook serves this model, or its own products do. If not,
+            weights come from ``output_attentions``, and queries, keys and values are not available.
         ends: where attention blocks end, as far as it was found.
         unhooked: why the hook does not serve; empty where it does.
+        products: whether attention is seen in the model's own products, as the model does not ask
+            transformers for it.
         padded: whether texts of different length may share a batch: padding changes nothing.
     """
 
@@ -50,6 +52,7 @@ class Architecture:
     layers: dict[str, tuple[torch.nn.Module, ...]]
     hooked: bool
     unhooked: str = ""
+    products: bool = False
     padded: bool = True
     ends: Ends = field(default_factory=Ends)
 
@@ -71,7 +74,7 @@ def examine(model: Model, instead: str = "") -> Architecture:
     Raises:
         ModelError: the model gives no attention that can be shown, or does not run at all.
     """
-    seen, unhooked = attention_calls(model, instead)
+    seen, unhooked, products = attention_calls(model, instead)
     groups = {name: [s for s in seen if s.stack == name] for name in STACKS}
     groups = {name: group for name, group in groups.items() if group}
     homes = {name: _home(model.body, [s.name for s in group]) for name, group in groups.items()}
@@ -88,6 +91,7 @@ def examine(model: Model, instead: str = "") -> Architecture:
         layers=layers,
         hooked=not unhooked,
         unhooked=unhooked,
+        products=products,
         ends=find_ends(model, layers, places, hooked=not unhooked),
     )
 

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 
 from headbook.errors import ModelError
-from headbook.model import hook
+from headbook.model import hook, products
 from headbook.model.chains import is_chain, passed_in
 from headbook.model.model import Model
-from headbook.model.probe import LENGTHS, run
+from headbook.model.probe import LENGTHS, own_code, run, varied
 from headbook.terms import Side
 
 STACKS = {
@@ -38,17 +38,24 @@ class Seen:
     causal: bool
 
 
-def attention_calls(model: Model, instead: str) -> tuple[list[Seen], str]:
-    """The attention calls, and why they do not come through the hook; empty where they do."""
+def attention_calls(model: Model, instead: str) -> tuple[list[Seen], str, bool]:
+    """The attention calls, why they do not come through the hook, and whether by products.
+
+    The reason is empty where they do.
+    """
     wanted = set(STACKS) - {"self"} if model.config.is_encoder_decoder else {"self"}
     seen = [] if instead else _watch(model)
     if wanted <= {s.stack for s in seen}:
-        return seen, ""
+        return seen, "", False
     model.network.set_attn_implementation("eager")
     asked = _ask(model)
-    if wanted <= {s.stack for s in asked}:
+    whole = wanted <= {s.stack for s in asked}
+    seen = _own_products(model, asked) if whole and not instead else []
+    if seen:
+        return seen, "", True
+    if whole:
         kind = model.config.model_type
-        return asked, instead or f"'{kind}' does not use transformers' attention interface"
+        return asked, instead or f"'{kind}' does not use transformers' attention interface", False
     missing = [name for name in STACKS if name in wanted - {s.stack for s in asked}]
     where = "" if missing == ["self"] else f" in {' and '.join(missing)}"
     raise ModelError(
@@ -86,6 +93,27 @@ def _watch(model: Model) -> list[Seen]:
         with hook.watching(watcher):
             run(model)
     except hook.NoEagerAttention:
+        return []
+    return seen
+
+
+def _own_products(model: Model, asked: list[Seen]) -> list[Seen]:
+    """The attention calls of a model that computes attention by itself, in its own products.
+
+    None where there are not as many as it returns weights, or where weights do not follow from
+    queries and keys; whether they are the weights that it returns is seen before a run.
+    """
+    factors: dict[torch.nn.Module, float] = {}
+    calls: list[hook.Attention] = []
+    handles = products.install(model.network, model.body, factors)
+    with hook.watching(calls.append), own_code(model), torch.inference_mode():
+        model.body(**varied(model))
+    found = [(call.module, products.factor_of(call)) for call in calls]
+    factors |= {module: factor for module, factor in found if module and factor}
+    seen = _watch(model) if all(factor for _, factor in found) else []
+    stacks = (sorted(s.stack for s in each) for each in (seen, asked))
+    if not seen or len({*map(tuple, stacks)}) > 1:
+        handles.close()
         return []
     return seen
 

@@ -52,7 +52,15 @@ def forward(
         if architecture.hooked:
 
             def watcher(attention: hook.Attention) -> torch.Tensor | None:
-                call = next(places)
+                call = next(places, None)
+                if call is None:
+                    raise ModelError(
+                        f"model '{model.name}': '{model.config.model_type}' calls its attention "
+                        "more often for some texts than for others; expected the same calls in "
+                        "every pass (shorter texts may help: --max-length)"
+                    )
+                stack = architecture.stacks[call.stack]
+                check_shape(model, stack, call, attention.weights, batch)
                 projection = architecture.ends.projections.get((call.stack, call.layer))
                 return on_attention(call, replace(attention, projection=projection))
 

@@ -20,7 +20,7 @@ from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
 from headbook.model.model import Model
 from headbook.model.probe import own_code, varied
-from headbook.model.projection import is_linear
+from headbook.model.search.projection import is_linear
 
 SAME = 0.02  # of a vector's length: rounding in half precision
 NO_MAP = "no linear map gives them as attention takes them"

@@ -16,7 +16,7 @@ import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.masking_utils import eager_mask
 
-from headbook.model.projection import Projection
+from headbook.model.search.projection import Projection
 
 NAME = "headbook"
 LOWEST = torch.finfo(torch.float32).min
@@ -90,13 +90,23 @@ def attend(
     if eager is None:
         raise NoEagerAttention(type(module).__name__)
     output, weights = eager(module, query, key, value, attention_mask, **options)
-    watcher = _watcher.get()
-    if watcher is not None:
+    if is_watched():
         scaling = options.get("scaling")
         seen = (module, query, key, value, attention_mask, weights, output)
-        instead = watcher(Attention(*seen, scaling=scaling))
+        instead = shown(Attention(*seen, scaling=scaling))
         output = output if instead is None else instead
     return output, weights
+
+
+def is_watched() -> bool:
+    """Whether somebody watches."""
+    return _watcher.get() is not None
+
+
+def shown(attention: Attention) -> torch.Tensor | None:
+    """Show a call to who watches; gives what takes the place of the heads' outputs, if anything."""
+    watcher = _watcher.get()
+    return None if watcher is None else watcher(attention)
 
 
 def finite_mask(*sizes: Any, **options: Any) -> torch.Tensor | None:

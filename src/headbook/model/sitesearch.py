@@ -3,7 +3,7 @@
 Nothing here knows an architecture by name. What is found is what adds up: see `search.match`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,8 +14,8 @@ from headbook.errors import ModelError
 from headbook.model import hook
 from headbook.model.model import Model
 from headbook.model.probe import own_code, varied
-from headbook.model.projection import Projection, is_linear
 from headbook.model.search.match import find_site
+from headbook.model.search.projection import Projection, is_linear
 from headbook.model.search.record import Attended, LayerRun, Ran, flat
 from headbook.model.search.site import Site
 
@@ -31,14 +31,16 @@ class Ends:
     Attributes:
         sites: where the sum with the residual is; not of places where it was not found.
         projections: what takes the outputs of the heads as they are; the same.
+        failed: why the search ended before its end; empty where it did not.
     """
 
     sites: dict[Place, Site] = field(default_factory=dict)
     projections: dict[Place, Projection] = field(default_factory=dict)
+    failed: str = ""
 
 
 def find_ends(model: Model, layers: Layers, places: Sequence[Place], *, hooked: bool) -> Ends:
-    """Run the search.
+    """Run the search. Where it fails, nothing of it is taken, and ``failed`` says why.
 
     Args:
         layers: by stack, the modules called as its layers; cross-attention is in the decoder's.
@@ -55,8 +57,8 @@ def find_ends(model: Model, layers: Layers, places: Sequence[Place], *, hooked: 
             around.enter_context(own_code(model))
             around.enter_context(torch.inference_mode())
             model.body(**varied(model), **({} if hooked else {"output_attentions": True}))
-    except ModelError:
-        return Ends()
+    except ModelError as error:
+        return Ends(failed=str(error))
     return watch.ends
 
 
@@ -106,12 +108,27 @@ class _Watch:
         """Note an attention call that the hook sees."""
         assert call.output is not None
         assert call.module is not None
-        place = next(self._calls)
+        place = self._expected(self._calls)
         self._waiting = place, call.output.detach().clone()
         if self._run is not None and self._layer is not None:
             path = self._paths[self._layer].get(call.module, "")
             self._run.attended.append(Attended(path, self._next(), flat(call.output)))
             self._places.append(place)
+
+    def _expected(self, places: Iterator[Place]) -> Place:
+        """The place of a call.
+
+        Raises:
+            ModelError: there is none left: this pass makes more calls than the probe did.
+        """
+        place = next(places, None)
+        if place is None:
+            kind = self._model.config.model_type
+            raise ModelError(
+                f"model '{self._model.name}': '{kind}' calls a layer or its attention more often "
+                "for some texts than for others; expected the same calls in every pass"
+            )
+        return place
 
     def _next(self) -> int:
         self._tick += 1
@@ -138,7 +155,7 @@ class _Watch:
             self._run.attended.append(Attended(ran.path, ran.end, ran.given, whole=True))
         if module is not self._layer:
             return
-        self._search(self._run, next(self._order[module]))
+        self._search(self._run, self._expected(self._order[module]))
         self._layer = self._run = None
         self._places, self._weights = [], []
 

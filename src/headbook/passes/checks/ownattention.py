@@ -99,12 +99,13 @@ def read(model: Model, architecture: Architecture, batch: Batch) -> dict[Call, h
 @contextmanager
 def eager(model: Model, architecture: Architecture) -> Iterator[None]:
     """Let the model compute its attention by itself, without the hook, inside the block."""
+    by_hook = architecture.hooked and not architecture.products
     model.network.set_attn_implementation("eager")
     try:
         yield
     finally:
         # By name: the parts of a model may each have an implementation of their own.
-        if architecture.hooked:
+        if by_hook:
             model.network.set_attn_implementation(hook.NAME)
 
 

@@ -1,0 +1,75 @@
+"""Attention seen in the products of models that do not ask transformers for it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import tiny
+from headbook.model import hook
+from headbook.model.architecture import Architecture, examine
+from headbook.model.model import Model, load_model
+from headbook.model.probe import varied
+from headbook.model.products import factor_of
+
+
+@pytest.fixture(params=["gpt_neo", "mpnet"])
+def looked_at(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Model, Architecture]:
+    folder = tiny.write(request.param, tmp_path)
+    model = load_model(str(folder), device="cpu", dtype="float64")
+    return model, examine(model)
+
+
+def calls(model: Model) -> list[hook.Attention]:
+    found: list[hook.Attention] = []
+    with hook.watching(found.append), torch.inference_mode():
+        model.body(**varied(model))
+    return found
+
+
+def test_weights_are_those_that_the_model_returns(
+    looked_at: tuple[Model, Architecture],
+) -> None:
+    model, architecture = looked_at
+    assert architecture.products
+    assert architecture.hooked
+    with torch.inference_mode():
+        theirs = model.body(**varied(model), output_attentions=True).attentions
+    for call, weights in zip(calls(model), theirs, strict=True):
+        assert torch.equal(call.weights, weights)
+        assert call.value is not None
+        assert call.output is not None
+        torch.testing.assert_close((weights @ call.value).transpose(1, 2), call.output)
+
+
+def test_what_a_watcher_gives_goes_through_the_output_projection(
+    looked_at: tuple[Model, Architecture],
+) -> None:
+    model, architecture = looked_at
+    given: list[torch.Tensor] = []
+    module = architecture.ends.projections["self", 0].module
+    handle = module.register_forward_pre_hook(lambda _, args: given.append(args[0].clone()))
+    numbers = torch.randn(4, 3, tiny.HEADS, 100, dtype=torch.float64)
+
+    def other(call: hook.Attention) -> torch.Tensor:
+        assert call.output is not None
+        return numbers[..., : call.output.shape[-1]]
+
+    with hook.watching(other), torch.inference_mode():
+        model.body(**varied(model))
+    handle.remove()
+    width = given[0].shape[-1] // tiny.HEADS
+    assert torch.equal(given[0].reshape(4, 3, -1), numbers[..., :width].flatten(2))
+
+
+def test_weights_that_do_not_follow_from_queries_and_keys_are_not_taken(
+    looked_at: tuple[Model, Architecture],
+) -> None:
+    model, _ = looked_at
+    call = calls(model)[1]
+    assert call.query is not None
+    assert call.output is not None
+    assert call.scaling == pytest.approx(factor_of(call))
+    assert factor_of(replace(call, query=call.query + torch.randn_like(call.query))) is None
+    assert factor_of(replace(call, output=call.output + torch.randn_like(call.output))) is None
