@@ -54,7 +54,7 @@ def test_layers_that_share_a_module_share_its_projection(tiny_folder: Folder) ->
     assert len(set(map(id, own.values()))) == 6
 
 
-@pytest.mark.parametrize("family", ["bitnet", "gpt_neo"])
+@pytest.mark.parametrize("family", ["bitnet", "xlnet"])
 def test_without_values_their_share_is_missing_and_the_study_says_why(
     family: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:

@@ -151,7 +151,7 @@ def factor_of(call: hook.Attention) -> float | None:
     assert call.query is not None
     assert call.key is not None
     if len(call.weights) < 2:
-        return False
+        return None
     seen = (call.weights > SEEN).all(0)
     if not _applied(call):
         return None
