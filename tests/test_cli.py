@@ -329,7 +329,8 @@ def test_the_program_works_as_a_process(small_site: Site, tmp_path: Path) -> Non
     assert good.returncode == 0
     (line,) = good.stdout.splitlines()
     assert re.match(r"Built \d+ pages \(.*MB\) in .* s: ", line)
-    expected, *progress = good.stderr.splitlines()
+    expected, forecast, *progress = good.stderr.splitlines()
+    assert re.match(r"the run will take about \d+ (s|min)", forecast)
     assert re.match(r"the site will take about \d+ MB: 8 head pages", expected)
     stages = {line.partition(":")[0] for line in progress}
     assert stages == {

@@ -376,7 +376,7 @@ def test_two_sentences_decide_nothing_for_a_single_one(study: Callable[[str], St
 def test_a_model_outside_the_hook_has_rows_only_and_says_so(
     tiny_folder: Folder, tmp_path: Path
 ) -> None:
-    of = run(tiny_folder("mpnet"), treebank.write_trees(tmp_path / "a.conllu"))
+    of = run(tiny_folder("deberta"), treebank.write_trees(tmp_path / "a.conllu"))
     gaps = {gap.key: gap.what for gap in of.manifest.gaps}
     assert gaps[Lack.OUTPUTS] == "head outputs (values)"
     found = results(of)["self"]

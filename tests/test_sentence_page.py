@@ -23,7 +23,7 @@ from pages import data_file
 from sites import Site
 from tabled import text
 
-AXIS_NAME = re.compile(r'<text transform="translate\(([\d.]+),16\)">(\w+)</text>')
+AXIS_NAME = re.compile(r'<text x="([\d.]+)" y="16">(\w+)</text>')
 CITED = re.compile(r'href="?\.\./(sentences/\d+\.html)')
 
 

@@ -281,6 +281,12 @@ OTHERS = {
     ),
     "rwkv": Tiny("rwkv", BRACKETS, AROUND, {"hidden_size": WIDTH, "num_hidden_layers": LAYERS}),
     "xlm": Tiny("xlm", BRACKETS, AROUND, {"emb_dim": WIDTH, "n_layers": LAYERS, "n_heads": HEADS}),
+    "deberta": Tiny(
+        "deberta",
+        BRACKETS,
+        AROUND,
+        _sizes(relative_attention=True, pos_att_type=["c2p", "p2c"], max_relative_positions=16),
+    ),
     "xlnet": Tiny(
         "xlnet",
         BRACKETS,

@@ -93,7 +93,7 @@ def attend(
     if is_watched():
         scaling = options.get("scaling")
         seen = (module, query, key, value, attention_mask, weights, output)
-        instead = shown(Attention(*seen, scaling=scaling))
+        instead = instead_of(Attention(*seen, scaling=scaling))
         output = output if instead is None else instead
     return output, weights
 
@@ -103,7 +103,7 @@ def is_watched() -> bool:
     return _watcher.get() is not None
 
 
-def shown(attention: Attention) -> torch.Tensor | None:
+def instead_of(attention: Attention) -> torch.Tensor | None:
     """Show a call to who watches; gives what takes the place of the heads' outputs, if anything."""
     watcher = _watcher.get()
     return None if watcher is None else watcher(attention)

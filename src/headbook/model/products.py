@@ -92,7 +92,7 @@ class _Products(TorchFunctionMode):
         query, key = self._whole(scores.one), self._whole(scores.other).mT
         inside = self._inside[-1]
         seen = (inside, query, key, value, None, weights, output.transpose(1, 2))
-        instead = hook.shown(hook.Attention(*seen, scaling=self._factors.get(inside)))
+        instead = hook.instead_of(hook.Attention(*seen, scaling=self._factors.get(inside)))
         given = product.given
         return given if instead is None else instead.transpose(1, 2).reshape(given.shape)
 
