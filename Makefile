@@ -49,7 +49,7 @@ check: node_modules/.package-lock.json
 	$(WITH_NODE); npm run --loglevel=error check
 
 test: check browser
-	$(BIN)/python -m pytest --numprocesses $(WORKERS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 30
 
 # A browser that is there, else the distribution's, else Playwright's own.
 browser: $(VENV)/test.done

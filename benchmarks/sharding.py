@@ -58,13 +58,21 @@ def run(file: Path, model: str, *, work: str = "", workers: int = 1, threads: in
 
 
 def workers(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line]:
-    """Two processes with a thread each over one with two."""
-    one, two = [], []
-    for turn in range(given.repeats):
-        one.append(run(file, given.model, work=str(folder / f"one{turn}"), threads=2)[0])
-        two.append(run(file, given.model, work=str(folder / f"two{turn}"), workers=2)[0])
-    yield {"part": "workers", "one process": min(one), "two": min(two),
-           "speed-up": min(one) / min(two)}  # fmt: skip
+    """Two processes with a thread each over one with two, in all and for what more shards add."""
+    double = folder / "double.txt"
+    double.write_text(f"{file.read_text(encoding='utf-8')}\n" * 2, encoding="utf-8")
+    least = {}
+    for name, corpus in (("whole", file), ("double", double)):
+        for crew in (1, 2):
+            turns = (folder / f"{name}{crew}{turn}" for turn in range(given.repeats))
+            clocks = [run(corpus, given.model, work=str(work), workers=crew, threads=2)[0]
+                      for work in turns]  # fmt: skip
+            least[name, crew] = min(clocks)
+    one, two = (given.sentences / (least["double", crew] - least["whole", crew]) for crew in (1, 2))
+    yield {"part": "workers", "one process": least["whole", 1], "two": least["whole", 2],
+           "speed-up": least["whole", 1] / least["whole", 2],
+           "sentences a second of further shards": [one, two],
+           "speed-up of further shards": two / one}  # fmt: skip
 
 
 def parts(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line]:
@@ -98,11 +106,10 @@ def growth(file: Path, given: argparse.Namespace, folder: Path) -> Iterator[Line
     kept = sorted((work / "model" / "corpus").glob(f"*{SUFFIX}"))
     sizes = [part.stat().st_size for part in kept]
     yield {"part": "growth", "what": "megabytes of a shard", "value": max(sizes) / MILLION}
-    results = [_stored(work, part) for part in kept]
     wanted = 2 * shards.TOGETHER
     start = time.process_time()
-    reduced(islice(cycle(results), wanted))
-    yield {"part": "growth", "what": "seconds to add a shard",
+    reduced(_stored(work, part) for part in islice(cycle(kept), wanted))
+    yield {"part": "growth", "what": "seconds to read and add a shard",
            "value": (time.process_time() - start) / wanted}  # fmt: skip
 
 
