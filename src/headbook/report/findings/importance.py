@@ -131,7 +131,7 @@ def _audit(removals: Removals) -> Iterator[Finding]:
     )
     yield _found(
         removals,
-        f"Below the margin by their estimate, above it in fact: {small(audit.missed)} of these; "
+        f"Estimated below the margin although they exceed it: {small(audit.missed)} of these; "
         f"with 95\u00a0% confidence at most {percent(audit.share)} of the {audit.rest} other "
         "heads.",
     )
