@@ -71,7 +71,7 @@ TABLES = {
         PLACE | METRIC | NUMBERS,
     ),
     "controls": Table(
-        "The same measures on uniform attention: equal weights on all visible keys.",
+        "The same metrics on uniform attention: equal weights on all visible keys.",
         {"control": "which comparison"} | PLACE | METRIC | NUMBERS,
     ),
     "pairs": Table(
@@ -145,7 +145,7 @@ TABLES = {
         },
     ),
     "compared": Table(
-        "The same measures of every head on what the model is compared with: the same "
+        "The same metrics of every head on what the model is compared with: the same "
         "architecture with random weights, and the same words in random order.",
         {"control": "which comparison, and its seed"}
         | PLACE

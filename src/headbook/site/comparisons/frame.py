@@ -42,7 +42,7 @@ def page_writer(
             analyses=tuple(measures),
             last=(DATA,),
             foot=(DATA,),
-            name="Measures",
+            name="Metrics",
             find=False,
         ),
         "base": base,
