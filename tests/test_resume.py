@@ -93,7 +93,7 @@ while kills < 50:
         out.rmdir()
         continue
     kills += 1
-    longest = min(longest * 1.1, 4)
+    longest = min(longest * 1.1, 2)
     print(parts())
 assert os.waitpid(begin(), 0)[1] == 0
 """

@@ -1,6 +1,7 @@
 """Style, scripts and what draws live charts: the same files in every site."""
 
 import shutil
+from functools import cache
 from pathlib import Path
 
 from headbook import charts
@@ -44,5 +45,9 @@ def write_assets(folder: Path, most: int, site: str = "") -> None:
 def write_runtime(folder: Path) -> None:
     """Write what draws live charts, packed; pages load it when a reader asks for one."""
     file = folder / "assets" / "vega.js"
-    text = markup.script("vega", charts.runtime())
-    file.write_text(text, encoding="utf-8", newline="\n")
+    file.write_text(_runtime(), encoding="utf-8", newline="\n")
+
+
+@cache
+def _runtime() -> str:
+    return markup.script("vega", charts.runtime())
