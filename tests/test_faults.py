@@ -1,7 +1,9 @@
 """Shards that cannot be measured are set aside, and those that need too much memory are split."""
 
+import re
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +70,8 @@ def lines() -> list[str]:
 
 @pytest.fixture(scope="module")
 def poisoned(lines: list[str]) -> list[str]:
-    """The same; the first cannot be measured."""
-    return ["the " * (LAST + 5), *lines[1:]]
+    """The same; twenty cannot be measured, of which most are in one shard."""
+    return [*(f"{'the ' * (LAST + 2)}cat{' dog' * more}" for more in range(20)), *lines[20:]]
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +84,13 @@ def study(model: str, poisoned: list[str], tmp_path_factory: pytest.TempPathFact
 def test_the_other_shards_are_measured_and_their_numbers_are_right(
     study: Study, model: str, poisoned: list[str], tmp_path: Path
 ) -> None:
-    (own,) = study.manifest.set_aside  # what the model is compared with is not tried on them
-    assert not own.twin
-    lost = {int(name.rpartition(":")[2]) - 1 for name in own.sentences}
-    assert 0 in lost
-    assert len(lost) in {SHARD, SENTENCES - SHARD}
+    # What the model is compared with is not tried on them.
+    assert not any(each.twin for each in study.manifest.set_aside)
+    (whole,) = [each for each in study.manifest.set_aside if len(each.sentences) > 1]
+    assert len(whole.sentences) == SHARD
+    lost = set_aside(study)
+    assert lost > {*range(20)}
+    assert len(lost) == SHARD + len(study.manifest.set_aside) - 1
     assert study.manifest.places == SENTENCES
     rest = [text for place, text in enumerate(poisoned) if place not in lost]
     alone = collect(write(tmp_path / "rest.txt", rest), model=model, **OPTIONS)
@@ -100,9 +104,32 @@ def test_the_other_shards_are_measured_and_their_numbers_are_right(
     assert not lost & {each.index for each in study.sentence_data.listed}
 
 
+def set_aside(study: Study) -> set[int]:
+    """Places of the sentences without numbers."""
+    names = chain.from_iterable(each.sentences for each in study.manifest.set_aside)
+    return {int(name.rpartition(":")[2]) - 1 for name in names}
+
+
+def test_one_sentence_costs_no_other(model: str, lines: list[str], tmp_path: Path) -> None:
+    options = OPTIONS | {"control": "shuffled"}
+    few = [*lines[:30], "the " * (LAST + 5), *lines[30:40]]
+    study = collect(write(tmp_path / "texts.txt", few), model=model, **options)
+    (alone,) = study.manifest.set_aside
+    assert alone.sentences == ("texts.txt:31",)
+    message = rf"sentence texts\.txt:31: token {LAST} has .*stack self, input"
+    assert re.match(message, alone.why)
+    (line,) = study.manifest.lacking
+    assert line == f"1 of 41 sentences could not be measured: {alone.why}"
+    del few[30]
+    rest = collect(write(tmp_path / "rest.txt", few), model=model, **options)
+    assert study.manifest.counts == rest.manifest.counts
+    np.testing.assert_allclose(study.heads["value"], rest.heads["value"], atol=1e-12)
+    np.testing.assert_allclose(study.compared["value"], rest.compared["value"], atol=1e-12)
+
+
 def test_sentence_and_layer_are_named(model: str, tmp_path: Path) -> None:
-    file = write(tmp_path / "texts.txt", ["the cat sees", "the " * (LAST + 5)])
-    message = rf"sentence texts\.txt:2: token {LAST} has .*stack self, input"
+    file = write(tmp_path / "texts.txt", ["the " * (LAST + 5)])
+    message = rf"sentence texts\.txt:1: token {LAST} has .*stack self, input"
     with pytest.raises(ModelError, match=message) as caught:
         collect(file, model=model, **OPTIONS)
     assert "\n" not in str(caught.value)
@@ -138,7 +165,7 @@ def test_workers_set_the_same_aside(
 def test_pages_and_the_exit_say_what_is_missing(study: Study, tmp_path: Path) -> None:
     render(study, tmp_path / "site")
     (line, *_) = study.manifest.lacking
-    assert line.startswith(f"{len(study.manifest.set_aside[0].sentences):,} of {SENTENCES:,} sen")
+    assert line.startswith(f"{len(set_aside(study)):,} of {SENTENCES:,} sentences could not be")
     assert "could not be measured" in (tmp_path / "site/index.html").read_text(encoding="utf-8")
     methods = (tmp_path / "site/methods.html").read_text(encoding="utf-8")
     assert "texts.txt:1, " in methods

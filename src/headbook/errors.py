@@ -6,6 +6,7 @@ HeadbookError           anything the person at the keyboard can mend; exit code 
 ├── InputError          a fault in an input file: file, line, what came, what was expected
 ├── AnnotatorError      a spaCy pipeline that cannot be used
 ├── ModelError          a model or tokenizer that cannot be used
+│   └── SentenceError   a sentence for which it gives no numbers
 ├── StudyError          a stored study that cannot be read or merged
 ├── CheckError          a self-check that failed; all is written, and the exit code is 3
 ├── MissingError        sentences that could not be measured; all else is written, exit code 3
@@ -60,6 +61,18 @@ class AnnotatorError(HeadbookError):
 
 class ModelError(HeadbookError):
     """A model or its tokenizer cannot be loaded or used."""
+
+
+class SentenceError(ModelError):
+    """A model gives no numbers for a sentence.
+
+    Args:
+        index: of the sentence.
+    """
+
+    def __init__(self, index: int, text: str) -> None:
+        super().__init__(text)
+        self.index = index
 
 
 class StudyError(HeadbookError):

@@ -100,15 +100,19 @@ def fallbacks(run: "Run") -> Iterator[str]:
 
 
 def set_aside(run: "Run", twin: str = "") -> tuple[SetAside, ...]:
-    """The sentences of the shards that could not be measured.
+    """The sentences that could not be measured: of whole shards, and single ones.
 
     Args:
         twin: name of the run, if it is not the model's own.
     """
-    return tuple(
-        SetAside(tuple(map(_name, run.shards.shard(number, as_they_came=True))), why, twin)
+    groups = [
+        (run.shards.shard(number, as_they_came=True), why)
         for number, why in sorted(run.tally.failed.items())
-    )
+    ]
+    groups += [
+        ([run.shards.sentences[index]], why) for index, why in sorted(run.tally.lost.items())
+    ]
+    return tuple(SetAside(tuple(map(_name, group)), why, twin) for group, why in groups)
 
 
 def _name(sentence: Sentence) -> str:

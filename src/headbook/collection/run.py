@@ -15,7 +15,14 @@ from headbook.collection.gaps import find_gaps
 from headbook.collection.long import Long
 from headbook.collection.record import fallbacks, manifest_of, set_aside
 from headbook.collection.shards import Shards, reduced
-from headbook.collection.tries import Batching, ShardResult, Tally, in_smaller_batches, tried
+from headbook.collection.tries import (
+    Batching,
+    ShardResult,
+    Tally,
+    in_smaller_batches,
+    tried,
+    without_lost,
+)
 from headbook.collection.work import Work
 from headbook.config import Config
 from headbook.inputs import Corpus, Sentence
@@ -112,9 +119,9 @@ class Run:
     # Those that later passes may want, by index; each run (a twin is one, too) has its own.
     _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
     tally: Tally = field(default_factory=Tally, init=False)  # of the pass over the corpus
-    without: frozenset[int] = (
-        frozenset()
-    )  # shards that are left out, as they are set aside elsewhere
+    # Shards and single sentences that are left out, as they are set aside elsewhere.
+    without: frozenset[int] = frozenset()
+    without_sentences: frozenset[int] = frozenset()
     compared: bool = True  # whether what comparisons with other models need is kept
     work: Work | None = None  # where finished parts are kept, if anywhere
     name: str = "model"  # of the folder of its parts there
@@ -224,7 +231,7 @@ class Run:
     def _aside(self) -> frozenset[int]:
         """Sentences that could not be measured, once it is known."""
         places = (self.shards.places(number).tolist() for number in self.tally.failed)
-        return frozenset(chain.from_iterable(places))
+        return frozenset(chain(self.tally.lost, *places))
 
     def _candidates(self, corpus_sums: CorpusSums) -> frozenset[int]:
         """Sentences whose maps may be kept for comparisons: those with the smallest hashes."""
@@ -260,6 +267,7 @@ class Run:
             compared=False,
             share=None,
             without=frozenset(self.tally.failed),
+            without_sentences=frozenset(self.tally.lost),
             progress=Inside(self.progress),
         )
         if twin.baseline is Baseline.SHUFFLED:
@@ -370,10 +378,14 @@ class Run:
         return result
 
     def _shard(self, number: int) -> ShardResult:
-        sums = partial(self._sums_of, number)
-        return ShardResult(self.patiently(_shard_name(number), sums))
+        def measured(lost: Collection[int]) -> CorpusSums:
+            without = self.without_sentences.union(lost)
+            return self.patiently(_shard_name(number), partial(self._sums_of, number, without))
 
-    def _sums_of(self, number: int) -> CorpusSums:
+        left = {*self.shards.places(number).tolist()} - self.without_sentences
+        return without_lost(measured, len(left))
+
+    def _sums_of(self, number: int, without: Collection[int]) -> CorpusSums:
         metrics = tuple(attention_metrics(self.metrics, Source.ALL))
         buckets = self._buckets(metrics)
         corpus_pass = CorpusPass(
@@ -385,7 +397,9 @@ class Run:
             self.facets,
             buckets,
         )
-        batches = self._in_batches(self._of_shard(number))
+        # After they are parsed, so that all others are parsed in the same groups.
+        items = (i for i in self._of_shard(number) if i.sentence.index not in without)
+        batches = self._in_batches(items)
         return reduce(add, map(corpus_pass.corpus_sums, batches)) + _of_buckets(buckets)
 
     def _buckets(

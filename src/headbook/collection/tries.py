@@ -1,16 +1,17 @@
 """Where something cannot be measured: smaller batches, other tries, going on without it."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from headbook.errors import ModelError, OutputError, device_lost, out_of_memory
+from headbook.errors import ModelError, OutputError, SentenceError, device_lost, out_of_memory
 from headbook.study.summaries.sums import CorpusSums
 
 T = TypeVar("T")
 TRIES = 3  # of a shard, before the others go on without it
 HALVINGS = 6  # of the token budget of a shard's batches
 HOPELESS = 3  # shards that fail where none has been measured
+SINGLE = 16  # sentences of a shard that are set aside one by one
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,10 +21,12 @@ class ShardResult:
     Attributes:
         sums: of its sentences; empty where it was set aside.
         why: the error of the last try, where it was set aside; else empty.
+        lost: why single sentences were set aside, by index.
     """
 
     sums: CorpusSums
     why: str = ""
+    lost: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -32,12 +35,14 @@ class Tally:
 
     Attributes:
         failed: why shards were set aside, by number.
+        lost: why single sentences were set aside, by index.
         measured: numbers of the shards that were measured.
         halved: how often the token budget of batches was halved because memory ran out, by the
             name of the part.
     """
 
     failed: dict[int, str] = field(default_factory=dict)
+    lost: dict[int, str] = field(default_factory=dict)
     measured: set[int] = field(default_factory=set)
     halved: dict[str, int] = field(default_factory=dict)
 
@@ -49,6 +54,7 @@ class Tally:
         """
         if not result.why:
             self.measured.add(number)
+            self.lost.update(result.lost)
         else:
             self.failed[number] = result.why
         self.check(all_came=False)
@@ -117,6 +123,26 @@ def tried(measure: Callable[[], ShardResult]) -> ShardResult:
                 raise
             why = explained(error)  # whatever it is, other shards may do without it
     return ShardResult(CorpusSums(), why=why)
+
+
+def without_lost(measure: Callable[[Collection[int]], CorpusSums], size: int) -> ShardResult:
+    """Measure a shard without the sentences for which the model gives no numbers.
+
+    Args:
+        measure: leaves out the sentences of these indices.
+        size: sentences of the shard.
+
+    Raises:
+        SentenceError: they are more than `SINGLE`, or all.
+    """
+    lost: dict[int, str] = {}
+    while True:
+        try:
+            return ShardResult(measure(lost), lost=lost)
+        except SentenceError as error:
+            lost[error.index] = str(error)
+            if len(lost) > SINGLE or len(lost) == size:
+                raise
 
 
 def explained(error: Exception) -> str:

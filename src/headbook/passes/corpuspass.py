@@ -8,7 +8,7 @@ import torch
 
 from headbook.attention.scopes import Scopes
 from headbook.attention.tokenstates import TokenStates
-from headbook.errors import ModelError
+from headbook.errors import SentenceError
 from headbook.metrics.base import AttentionMetric, TokenMetric
 from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
@@ -96,7 +96,7 @@ def check_finite(
         vectors: states of all tokens. *Shape:* ``(sentence, token, width)``.
 
     Raises:
-        ModelError: a token's state is infinite or NaN; with the sentence, layer and state.
+        SentenceError: a token's state is infinite or NaN; with the sentence, layer and state.
     """
     wrong = ~vectors.isfinite().all(-1) & batch.texts[stack.queries].valid
     if not wrong.any():
@@ -106,9 +106,10 @@ def check_finite(
     known = filter(None, (sentence.origin, sentence.id))
     name = f"sentence {' '.join(known)}" if sentence.text else "a sequence of random tokens"
     where = "input" if state is State.INPUT else f"layer {layer}, state '{state}'"
-    raise ModelError(
+    raise SentenceError(
+        sentence.index,
         f"{name}: token {token} has an infinite state or none (stack {stack.name}, "
-        f"{where}); expected numbers: see that the weights are whole, or try --dtype float32"
+        f"{where}); expected numbers: see that the weights are whole, or try --dtype float32",
     )
 
 

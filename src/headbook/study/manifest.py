@@ -185,14 +185,15 @@ class Manifest:
 
     @property
     def lacking(self) -> tuple[str, ...]:
-        """What was set aside, in words, by the error."""
-        found: Counter[tuple[str, str]] = Counter()
+        """What was set aside, in words: how many sentences, with the error of the most of them."""
+        found: dict[str, Counter[str]] = {}
         for each in self.set_aside:
-            found[each.twin, each.why] += len(each.sentences)
+            found.setdefault(each.twin, Counter())[each.why] += len(each.sentences)
         return tuple(
-            f"{size:,} of {self.places:,} sentences could not be measured"
-            f"{f' with {twin}' if twin else ''}: {why}"
-            for (twin, why), size in found.items()
+            f"{errors.total():,} of {self.places:,} sentences could not be measured"
+            f"{f' with {twin}' if twin else ''}: {errors.most_common(1)[0][0]}"
+            f"{f' (other errors: {len(errors) - 1:,})' if len(errors) > 1 else ''}"
+            for twin, errors in found.items()
         )
 
     def learned_share(self, stack: Stack) -> float:
