@@ -20,13 +20,18 @@ from headbook.model.model import load_model
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
+def own():
+    with open("/proc/self/smaps_rollup") as lines:
+        (line,) = [line for line in lines if line.startswith("Anonymous:")]
+    return int(line.split()[1]) * 1024
+
 load_model("demo", device="cpu", dtype=sys.argv[2])  # what any load needs
-before = peak()
+before, without = peak(), own()
 network = load_model(sys.argv[1], device="cpu", dtype=sys.argv[2]).network
 for weight in network.parameters():
     weight.sum()  # mapped weights are read
 size = sum(weight.nbytes for weight in network.parameters())
-print(json.dumps([peak() - before, size]))
+print(json.dumps([peak() - before, own() - without, size]))
 """
 
 
@@ -51,11 +56,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "most"), [("bfloat16", 1.25), ("float32", 1.75)])
-def test_loading_takes_the_weights_once(folder: Path, dtype: str, most: float) -> None:
-    """In another format than that of the file, what is read stays mapped beside its copy."""
+@pytest.mark.parametrize(
+    ("dtype", "most", "most_own"), [("bfloat16", 1.25, 0.25), ("float32", 1.75, 1.25)]
+)
+def test_loading_takes_the_weights_once(
+    folder: Path, dtype: str, most: float, most_own: float
+) -> None:
+    """In another format than that of the file, what is read stays mapped beside its copy.
+
+    In that of the file nearly all of it stays the file's: where memory is short, the system lets go
+    of it and reads it again.
+    """
     asked = [sys.executable, "-c", PROGRAM, str(folder), dtype]
     answer = subprocess.run(asked, check=True, capture_output=True, text=True).stdout
-    peak, size = json.loads(answer.splitlines()[-1])
+    peak, own, size = json.loads(answer.splitlines()[-1])
     assert size > 1e8
     assert peak < most * size
+    assert own < most_own * size
