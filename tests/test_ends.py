@@ -27,7 +27,10 @@ SITES = {
     "granite": Site("self_attn.o_proj", "post_attention_layernorm", scale=0.3),
     "cohere": Site("self_attn.o_proj", None, parallel="mlp.down_proj"),
     "olmo2": Site("post_attention_layernorm", "mlp.gate_proj"),
-    "bitnet": Site("self_attn.o_proj", "post_attention_layernorm", straight=False),
+    "bitnet": Site("self_attn.o_proj", "post_attention_layernorm"),
+    "neomme": Site(
+        "self_attn.output_projection.o_proj", "post_attention_layernorm", scale=0.5, straight=False
+    ),
     "jamba": Site("self_attn.o_proj", "pre_ff_layernorm"),
     "mbart": Site("self_attn.out_proj", "encoder_attn_layer_norm"),
 }
@@ -53,7 +56,7 @@ def test_ends_are_found_and_the_state_is_the_models_own(name: str, tmp_path: Pat
     assert (found.closed, found.straight) == (False, wanted.straight)
     known = set(architecture.ends.projections)
     expected = {(c.stack, c.layer) for c in architecture.calls}
-    assert known == (set() if name == "bitnet" else expected)
+    assert known == (set() if name == "neomme" else expected)
     assert architecture.ends.sites.keys() == expected
     seen: dict[str, torch.Tensor] = {}
     layer = architecture.layers[stack][1]

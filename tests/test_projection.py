@@ -54,11 +54,11 @@ def test_layers_that_share_a_module_share_its_projection(tiny_folder: Folder) ->
     assert len(set(map(id, own.values()))) == 6
 
 
-@pytest.mark.parametrize("family", ["bitnet", "xlnet"])
+@pytest.mark.parametrize("family", ["neomme", "xlnet"])
 def test_without_values_their_share_is_missing_and_the_study_says_why(
     family: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:
-    """Where a norm stands before the output projection, and where the hook does not serve."""
+    """Where outputs lose a part before the projection, and where the hook does not serve."""
     study = collect(
         treebank.write_trees(tmp_path / "trees.conllu"),
         model=str(tiny_folder(family)),

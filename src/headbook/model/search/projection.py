@@ -1,10 +1,14 @@
 """The output projection W_O of attention blocks: what a head's values become on their way out."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from transformers.pytorch_utils import Conv1D
+
+BLOCK = 2**23  # numbers of a block of gated values
+Pairs = Iterator[tuple[int, torch.Tensor]]
 
 
 def is_linear(module: torch.nn.Module) -> bool:
@@ -24,9 +28,11 @@ class Projection:
 
     Attributes:
         module: its input is the heads' outputs side by side.
+        gated: whether a gate or a norm multiplies them before; see `search.gates`.
     """
 
     module: Any
+    gated: bool = False
     _roots: dict[tuple[int, torch.dtype], torch.Tensor] = field(default_factory=dict)
 
     def slices(self, width: int) -> torch.Tensor:
@@ -53,6 +59,17 @@ class Projection:
         found: torch.Tensor = heads.flatten(-2) @ weight.T
         return found
 
+    def adds_up(self, heads: torch.Tensor, given: torch.Tensor) -> bool:
+        """Whether what the module gave is what becomes of each head alone, and its bias.
+
+        Args:
+            heads: as in `carried`, as the module took them.
+        """
+        bias = 0 if self.module.bias is None else self.module.bias
+        parts = (self.carried(heads) + bias).flatten().double()
+        near = torch.finfo(given.dtype).eps ** 0.5 * given.abs().max().double()
+        return bool((parts - given.flatten().double()).abs().max() <= near)
+
     def norms(self, value: torch.Tensor) -> torch.Tensor:
         """Length of each key's value after the projection, for every head.
 
@@ -70,6 +87,29 @@ class Projection:
         turned = (wide @ roots.flatten(1, 2).mT).unflatten(-1, (roots.shape[1], -1))
         found: torch.Tensor = turned.square_().sum(-1).sqrt_().unflatten(1, (sentences, keys))
         return found.permute(1, 0, 3, 2).flatten(1, 2)
+
+    def carrying(self, attention: torch.Tensor, value: torch.Tensor, factor: torch.Tensor) -> Pairs:
+        """The same behind a gate: what of each key's value arrives at a query differs by query.
+
+        Each weight of attention times the length of what it carries, block by block of queries.
+
+        Args:
+            attention: *Shape:* ``(sentence, head, query, key)``.
+            value: as in `norms`.
+            factor: *Shape:* ``(sentence, query, head, width)``.
+
+        Yields:
+            Number of the first query, and *Shape:* ``(sentence, head, some queries, key)``.
+        """
+        sentences, heads, queries, keys = attention.shape
+        wide = value.repeat_interleave(heads // value.shape[1], 1)
+        root = self._root(value.shape[-1], value.dtype).mT
+        gates = factor.to(value).transpose(1, 2)
+        step = max(1, BLOCK // max(1, wide.numel()))
+        for start in range(0, queries, step):
+            some = gates[:, :, start : start + step, None] * wide.unsqueeze(2)
+            lengths = (some.flatten(2, 3) @ root).norm(dim=-1).view(sentences, heads, -1, keys)
+            yield start, attention[:, :, start : start + step] * lengths
 
     def _root(self, width: int, dtype: torch.dtype) -> torch.Tensor:
         """For each head the R of W_O = QR: as Q turns only, R v is as long as W_O v.

@@ -145,8 +145,9 @@ def _blocks(record: _Record, attention: Mapping[Call, hook.Attention]) -> Found:
     """Heads' outputs, each through its own slice of W_O, add up to the projection's output."""
     errors: dict[str, list[float]] = defaultdict(list)
     for (stack, layer), projection in record.projections.items():
-        output = attention[Call(stack, layer)].output
-        assert output is not None
+        call = attention[Call(stack, layer)]
+        assert call.output is not None
+        output = call.gated(call.output)
         slices = projection.slices(output.shape[-1])
         total = sum(o @ w.T for o, w in zip(output.unbind(2), slices, strict=True))
         bias = 0 if projection.module.bias is None else projection.module.bias
