@@ -217,6 +217,7 @@ OTHERS = {
     "neomme": Tiny(  # what lies along a token's own value is taken away
         "neomme", BRACKETS, AROUND, {**_GROUPED, "head_dim": 16}
     ),
+    "doge": Tiny("doge", LLAMA, BEFORE, _GROUPED),  # residuals with learned weights
     "granite": Tiny("granite", LLAMA, BEFORE, {**_GROUPED, "residual_multiplier": 0.3}),
     "cohere": Tiny("cohere", LLAMA, BEFORE, _GROUPED),
     "olmo2": Tiny("olmo2", LLAMA, BEFORE, _GROUPED),

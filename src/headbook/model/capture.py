@@ -231,7 +231,7 @@ class _Tap:
 
     def _beside(self, site: Site) -> Callable[[Any, Any, Any], None]:
         def keep(_: Any, __: Any, output: Any) -> None:
-            self._mid = self._input + site.scale * first(output)
+            self._mid = site.total(self._input, first(output))
 
         return keep
 

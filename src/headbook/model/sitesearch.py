@@ -208,7 +208,7 @@ class _Watch:
 
     def _enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         if self._layer is None and module in self._order:
-            self._layer, self._run = module, LayerRun(_eps(args, kwargs))
+            self._layer, self._run = module, _begun(args, kwargs)
         if self._run is None or self._layer is None or module not in self._paths[self._layer]:
             return
         leaf = next(module.children(), None) is None
@@ -266,7 +266,7 @@ class _Watch:
                 self.ends.sites[place] = site
 
 
-def _eps(args: Any, kwargs: Any) -> float:
-    """Rounding of the number format of the states that a layer takes."""
+def _begun(args: Any, kwargs: Any) -> LayerRun:
+    """The run of a layer that takes such states."""
     states = args[0] if args else kwargs["hidden_states"]
-    return float(torch.finfo(states.dtype).eps)
+    return LayerRun(float(torch.finfo(states.dtype).eps), states.shape[-1])

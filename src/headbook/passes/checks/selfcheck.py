@@ -112,7 +112,7 @@ class _Record:
         """The state after attention, as the sum that it is."""
         site, residual = self.sites[stack, layer], self.residual(stack, layer)
         block = self.of(stack, layer, site.block)[1]
-        return residual + site.scale * block.reshape(residual.shape)
+        return site.total(residual, block.reshape(residual.shape))
 
     def __enter__(self) -> "_Record":
         modules = {
