@@ -11,7 +11,7 @@ import treebank
 from headbook.collection.collect import collect
 from headbook.model.architecture import Architecture, examine
 from headbook.model.model import load_model
-from headbook.model.search.projection import Projection
+from headbook.model.search.projection import Projection, is_linear
 
 Folder = Callable[[str], Path]
 
@@ -43,6 +43,18 @@ def test_a_turned_weight_is_turned_back() -> None:
     straight = torch.nn.Linear(12, 5)
     straight.weight.data = turned.weight.data.T
     torch.testing.assert_close(Projection(turned).slices(4), Projection(straight).slices(4))
+
+
+def test_linear_maps_may_be_of_another_class(tiny_folder: Folder) -> None:
+    """They give more than a tensor; what is looked up or packed is none."""
+    found = architecture_of(tiny_folder("ibert")).ends
+    assert found.projections.keys() == found.sites.keys() == {("self", 0), ("self", 1)}
+    assert all(site.straight for site in found.sites.values())
+    assert not any(isinstance(p.module, torch.nn.Linear) for p in found.projections.values())
+    packed = torch.nn.Linear(4, 6)
+    packed.weight = torch.nn.Parameter(torch.zeros(12, 1))
+    for other in (torch.nn.Embedding(4, 6), torch.nn.Bilinear(4, 4, 6), packed, torch.nn.ReLU()):
+        assert not is_linear(other)
 
 
 def test_layers_that_share_a_module_share_its_projection(tiny_folder: Folder) -> None:

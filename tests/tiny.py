@@ -218,6 +218,7 @@ OTHERS = {
         "neomme", BRACKETS, AROUND, {**_GROUPED, "head_dim": 16}
     ),
     "doge": Tiny("doge", LLAMA, BEFORE, _GROUPED),  # residuals with learned weights
+    "ibert": Tiny("ibert", ROBERTA, "<s> $A </s>", _sizes()),  # linear maps of its own class
     "granite": Tiny("granite", LLAMA, BEFORE, {**_GROUPED, "residual_multiplier": 0.3}),
     "cohere": Tiny("cohere", LLAMA, BEFORE, _GROUPED),
     "olmo2": Tiny("olmo2", LLAMA, BEFORE, _GROUPED),

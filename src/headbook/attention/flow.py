@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from headbook.model.architecture import Architecture
+from headbook.model.chains import first
 from headbook.model.hook import Attention
 from headbook.model.search.projection import Projection
 from headbook.model.search.weights import Weights
@@ -107,7 +108,7 @@ def _acts_on_parts(norm: Any) -> bool:
         return False
     some = torch.linspace(-1, 2, TRIED * len(gain)).sin().view(1, TRIED, -1).to(gain)
     with torch.inference_mode():
-        whole = norm.forward(some)
+        whole = first(norm.forward(some))
         parts = linear_part(norm, some)(some) + _bias(norm, some)
     near = max(NEAR, torch.finfo(gain.dtype).eps ** 0.5) * whole.abs().max()
     return bool((parts - whole).abs().max() <= near)
@@ -168,7 +169,7 @@ def linear_part(norm: Any, at: torch.Tensor) -> Callable[[torch.Tensor], torch.T
         divisor = (at.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
         return lambda part: gain * (part - part.mean(-1, keepdim=True)) / divisor
     # Some keep their gain as it is, others less 1: what becomes of a constant tells.
-    gain = norm.forward(torch.full_like(at[:1, :1], LARGE)).to(at)
+    gain = first(norm.forward(torch.full_like(at[:1, :1], LARGE))).to(at)
     divisor = (at.square().mean(-1, keepdim=True) + (_epsilon(norm) or 0)).sqrt()
     return lambda part: gain * part / divisor
 

@@ -12,6 +12,7 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.model import hook
+from headbook.model.chains import first
 from headbook.model.model import Model
 from headbook.model.probe import own_code, varied
 from headbook.model.search.gates import is_factor, otherwise
@@ -119,7 +120,7 @@ def _find_gated(
         place, heads = waiting[0]
         taken, row = args[0].reshape(heads.shape), 1 + missing.index(place)
         projection = known.setdefault(module, Projection(module, gated=True))
-        if is_factor(heads[[0, row]], taken[[0, row]]) and projection.adds_up(taken, given):
+        if is_factor(heads[[0, row]], taken[[0, row]]) and projection.adds_up(taken, first(given)):
             found[place] = projection
             waiting.clear()
 
@@ -249,7 +250,7 @@ class _Watch:
             return
         self._waiting = None
         projection = self._known.setdefault(module, Projection(module))
-        if projection.adds_up(heads, given):
+        if projection.adds_up(heads, first(given)):
             self.ends.projections[place] = projection
 
     def _search(self, run: LayerRun, own: Place) -> None:

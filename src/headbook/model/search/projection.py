@@ -12,14 +12,15 @@ Pairs = Iterator[tuple[int, torch.Tensor]]
 
 
 def is_linear(module: torch.nn.Module) -> bool:
-    """Whether it is a linear map whose weight is there as numbers, not packed."""
+    """Whether it is a linear map whose weight is there as numbers, not packed.
+
+    Some families have a class of their own (I-BERT), which gives more than a tensor.
+    """
     if isinstance(module, Conv1D):
         return True
-    return (
-        isinstance(module, torch.nn.Linear)
-        and module.weight.shape == (module.out_features, module.in_features)
-        and module.weight.is_floating_point()
-    )
+    weight = getattr(module, "weight", None)
+    sizes = (getattr(module, "out_features", None), getattr(module, "in_features", None))
+    return isinstance(weight, torch.Tensor) and weight.shape == sizes and weight.is_floating_point()
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +36,20 @@ class Projection:
     gated: bool = False
     _roots: dict[tuple[int, torch.dtype], torch.Tensor] = field(default_factory=dict)
 
+    @property
+    def bias(self) -> Any:
+        """What the module adds to what comes of the heads; 0 where that is nothing."""
+        bias = getattr(self.module, "bias", None)
+        return 0 if bias is None else bias
+
     def slices(self, width: int) -> torch.Tensor:
         """Each head's part of the weight. *Shape:* ``(head, output width, head width)``.
 
         Args:
             width: of one head.
         """
-        linear = isinstance(self.module, torch.nn.Linear)
-        weight = self.module.weight if linear else self.module.weight.T  # GPT-2's is transposed
+        turned = isinstance(self.module, Conv1D)  # GPT-2's
+        weight = self.module.weight.T if turned else self.module.weight
         slices: torch.Tensor = weight.detach().unflatten(1, (-1, width)).transpose(0, 1)
         return slices
 
@@ -65,8 +72,7 @@ class Projection:
         Args:
             heads: as in `carried`, as the module took them.
         """
-        bias = 0 if self.module.bias is None else self.module.bias
-        parts = (self.carried(heads) + bias).flatten().double()
+        parts = (self.carried(heads) + self.bias).flatten().double()
         near = torch.finfo(given.dtype).eps ** 0.5 * given.abs().max().double()
         return bool((parts - given.flatten().double()).abs().max() <= near)
 
