@@ -20,7 +20,7 @@ from headbook.model.hook import Attention
 from headbook.model.intervention import Ablation, intervened
 from headbook.model.model import Model, load_model
 from headbook.model.search import projection
-from headbook.model.search.gates import is_factor, otherwise
+from headbook.model.search.gates import is_factor, multiples, otherwise
 from headbook.terms import View
 from headbook.text.batch import Batch
 from test_capture import batch_of
@@ -206,6 +206,20 @@ def test_a_replaced_head_changes_the_block_by_what_the_gate_lets_through(
     expected = change[:, :, 2] @ end.weight[:, 2 * WIDTH : 3 * WIDTH].T
     _near(given[0] - it.layer.given, expected, name)
     assert expected.abs().max() > 1e-4
+
+
+def test_factors_that_are_multiples_of_one_anothers_are_known(case: Cases) -> None:
+    """Those of a gate for each head, and of a norm; not those of a gate for each number."""
+    for name in FAMILIES:
+        factor = case(name).layer.call.factor
+        assert factor is not None
+        shared = multiples(factor.float())
+        assert (shared is None) == (name == "qwen3_next")
+        if shared is not None:
+            _near(shared[0] * shared[1], factor, "bitnet")
+    nothing = torch.zeros(1, 3, 2, 4)
+    assert multiples(nothing) is not None
+    assert multiples(torch.cat([nothing, nothing + torch.arange(4)], 1)) is not None
 
 
 def test_what_depends_on_the_head_is_no_gate(tiny_folder: Callable[[str], Path]) -> None:

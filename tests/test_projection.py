@@ -11,6 +11,7 @@ import treebank
 from headbook.collection.collect import collect
 from headbook.model.architecture import Architecture, examine
 from headbook.model.model import load_model
+from headbook.model.search.gates import multiples
 from headbook.model.search.projection import Projection, is_linear
 
 Folder = Callable[[str], Path]
@@ -36,6 +37,30 @@ def test_norms_are_the_lengths_of_projected_values(heads: int, width: int, wide:
         own = value[:, head // (6 // heads)]
         direct = torch.einsum("snw,ow->sno", own, part).norm(dim=-1)
         torch.testing.assert_close(found[:, head], direct)
+
+
+@pytest.mark.parametrize("heads", [2, 6])
+@pytest.mark.parametrize("gates", [(1,), (5,), (1, 5)])
+def test_gated_values_are_as_long_as_what_arrives(heads: int, gates: tuple[int, ...]) -> None:
+    """Gates of heads, of numbers, and of both: one query's are multiples of another's, or not."""
+    torch.manual_seed(0)
+    module = torch.nn.Linear(6 * 5, 40, dtype=torch.float64)
+    value = torch.randn(2, heads, 7, 5, dtype=torch.float64)
+    attention = torch.rand(2, 6, 3, 7, dtype=torch.float64)
+    factor = torch.ones(2, 3, 6, 5, dtype=torch.float64)
+    for width in gates:
+        factor = factor * torch.randn(2, 3 if width == 1 else 1, 6, width, dtype=torch.float64)
+    for some in (factor, factor * torch.rand_like(factor)):
+        blocks = [
+            block for _, block in Projection(module, gated=True).carrying(attention, value, some)
+        ]
+        found = torch.cat(blocks, 2)
+        for head in range(6):
+            part = module.weight[:, head * 5 : (head + 1) * 5]
+            own = some[:, :, head].unsqueeze(2) * value[:, head // (6 // heads)].unsqueeze(1)
+            direct = attention[:, head] * (own @ part.T).norm(dim=-1)
+            torch.testing.assert_close(found[:, head], direct)
+    assert multiples(factor) is not None
 
 
 def test_a_turned_weight_is_turned_back() -> None:

@@ -8,6 +8,7 @@ heads give something else, and the factors stay as they were, but for one number
 import torch
 
 LEAST, MOST = 0.5, 2.0  # what outputs are multiplied by in the trial
+ROUNDINGS = 16  # in which factors of two queries may differ
 
 
 def ratio(given: torch.Tensor, taken: torch.Tensor) -> torch.Tensor:
@@ -23,6 +24,27 @@ def ratio(given: torch.Tensor, taken: torch.Tensor) -> torch.Tensor:
     wide = given.to(torch.promote_types(given.dtype, torch.float32))
     there = wide != 0
     return torch.where(there, taken.reshape(wide.shape).to(wide) / wide.where(there, 1), 0)
+
+
+def multiples(factor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """The factors of all queries as multiples of those of one; None where they are not.
+
+    They are where a head has one gate, or where a norm divides.
+
+    Args:
+        factor: *Shape:* ``(sentence, query, head, width)``.
+
+    Returns:
+        The factors of one query, ``(sentence, 1, head, width)``, and by how much those of each are
+        larger, ``(sentence, query, head, 1)``.
+    """
+    lengths = factor.square().sum(-1, keepdim=True)
+    largest = lengths.argmax(1, keepdim=True).expand(-1, -1, -1, factor.shape[-1])
+    one = factor.gather(1, largest)
+    whole = one.square().sum(-1, keepdim=True)
+    times = (factor * one).sum(-1, keepdim=True) / whole.masked_fill(whole == 0, 1)
+    near = ROUNDINGS * torch.finfo(factor.dtype).eps * one.abs().amax(-1, keepdim=True)
+    return (one, times) if bool(((factor - times * one).abs() <= near).all()) else None
 
 
 def otherwise(given: torch.Tensor) -> torch.Tensor:

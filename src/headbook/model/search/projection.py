@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from transformers.pytorch_utils import Conv1D
 
+from headbook.model.search.gates import multiples
+
 BLOCK = 2**23  # numbers of a block of gated values
 Pairs = Iterator[tuple[int, torch.Tensor]]
 
@@ -110,6 +112,11 @@ class Projection:
         sentences, heads, queries, keys = attention.shape
         wide = value.repeat_interleave(heads // value.shape[1], 1)
         root = self._root(value.shape[-1], value.dtype).mT
+        if (shared := multiples(factor)) is not None:  # lengths of values differ by these alone
+            one, times = (x.to(value).transpose(1, 2) for x in shared)
+            lengths = self.norms(one * wide).unsqueeze(2) * times.abs()
+            yield 0, attention * lengths
+            return
         gates = factor.to(value).transpose(1, 2)
         step = max(1, BLOCK // max(1, wide.numel()))
         for start in range(0, queries, step):
