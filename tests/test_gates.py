@@ -1,6 +1,7 @@
 """Gates and norms between heads and their output projection, against plain loops."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,10 +9,13 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+import treebank
 from bare import Bare
 from headbook.attention.flow import blocks, split
 from headbook.attention.layerattention import LayerAttention
 from headbook.attention.scopes import Scopes
+from headbook.collection.collect import collect
+from headbook.errors import ModelError
 from headbook.metrics.outputs import output_norm_share
 from headbook.metrics.targets import sink_norm_share
 from headbook.model.architecture import Architecture, Call, examine
@@ -21,6 +25,8 @@ from headbook.model.intervention import Ablation, intervened
 from headbook.model.model import Model, load_model
 from headbook.model.search import projection
 from headbook.model.search.gates import is_factor, multiples, otherwise
+from headbook.model.search.projection import Projection
+from headbook.passes.checks.selfcheck import PARTS
 from headbook.terms import View
 from headbook.text.batch import Batch
 from test_capture import batch_of
@@ -247,3 +253,33 @@ def test_a_factor_stays_when_heads_give_something_else() -> None:
 def _near(found: torch.Tensor, expected: torch.Tensor, name: str) -> None:
     rounding = SINGLE.get(name, 1e-10)
     torch.testing.assert_close(found.double(), expected.double(), rtol=rounding, atol=rounding)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_study_lacks_nothing_but_lengths_of_single_keys(
+    name: str, tiny_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """Its self-checks pass; maps of sentences are not weighted, as lengths differ by query."""
+    study = collect(
+        treebank.write_trees(tmp_path / "trees.conllu"),
+        model=str(tiny_folder(name)),
+        annotator="none",
+        metrics="sink_norm_share,mixing_ratio,rollout_self_measured",
+    )
+    assert all(check.passed for check in study.manifest.checks)
+    checked = {check.name for check in study.manifest.checks}
+    assert {"head outputs + bias = attention block output", PARTS} <= checked
+    assert not any("values" in gap.what for gap in study.manifest.gaps)
+    assert study.heads["value"].notna().all()
+    assert set(study.tokens["metric"]) == {"mixing_ratio", "rollout_self_measured"}
+    assert study.sentence_data.norms == {}
+
+
+def test_no_call_is_lost_where_a_projection_does_not_run(case: Cases) -> None:
+    it = case("laguna")
+    ends = it.architecture.ends
+    other = Projection(torch.nn.Linear(1, 1), gated=True)
+    broken = replace(ends, projections={**ends.projections, ("self", 0): other})
+    architecture = replace(it.architecture, ends=broken)
+    with pytest.raises(ModelError, match="leaves out the output projection of stack self, layer 0"):
+        forward(it.model, architecture, it.batch, lambda *_: None)
