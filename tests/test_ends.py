@@ -2,32 +2,40 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 
 import tiny
-from headbook.attention.flow import blocks
+from bare import Bare
+from headbook.attention.flow import blocks, split
 from headbook.collection.gaps import find_gaps
 from headbook.metrics import all_metrics
 from headbook.metrics.ids import MIXING_RATIO, ROLLOUT_SELF_MEASURED
 from headbook.model.architecture import Architecture, examine
-from headbook.model.capture import tapped
+from headbook.model.capture import forward, tapped
+from headbook.model.hook import Attention
 from headbook.model.model import Model, load_model
 from headbook.model.probe import varied
-from headbook.model.search.match import factor
 from headbook.model.search.site import Site
+from headbook.model.search.sums import factor
+from headbook.model.search.weights import Weights, fit_weights
 from headbook.model.sitesearch import find_ends
 from headbook.model.vocabulary.lens import NoLens
 from headbook.terms import State
+from test_capture import batch_of
 
 EPS = torch.finfo(torch.float64).eps
 SITES = {
     "granite": Site("self_attn.o_proj", "post_attention_layernorm", scale=0.3),
     "cohere": Site("self_attn.o_proj", None, parallel="mlp.down_proj"),
     "olmo2": Site("post_attention_layernorm", "mlp.gate_proj"),
-    "bitnet": Site("self_attn.o_proj", "post_attention_layernorm", straight=False),
+    "bitnet": Site("self_attn.o_proj", "post_attention_layernorm"),
+    "neomme": Site(
+        "self_attn.output_projection.o_proj", "post_attention_layernorm", scale=0.5, straight=False
+    ),
     "jamba": Site("self_attn.o_proj", "pre_ff_layernorm"),
     "mbart": Site("self_attn.out_proj", "encoder_attn_layer_norm"),
 }
@@ -53,7 +61,7 @@ def test_ends_are_found_and_the_state_is_the_models_own(name: str, tmp_path: Pat
     assert (found.closed, found.straight) == (False, wanted.straight)
     known = set(architecture.ends.projections)
     expected = {(c.stack, c.layer) for c in architecture.calls}
-    assert known == (set() if name == "bitnet" else expected)
+    assert known == (set() if name == "neomme" else expected)
     assert architecture.ends.sites.keys() == expected
     seen: dict[str, torch.Tensor] = {}
     layer = architecture.layers[stack][1]
@@ -85,6 +93,50 @@ def test_parts_of_a_scaled_block_add_up(tmp_path: Path) -> None:
     """The factor counts for what tokens bring, and not for the residual."""
     _, architecture = looked_at("granite", tmp_path)
     assert {round(block.scale, 9) for block in blocks(architecture).values()} == {0.3}
+
+
+def test_a_residual_may_have_weights_of_its_own(tmp_path: Path) -> None:
+    """The learned ones of the model; what a token keeps of its residual has them, too."""
+    model, architecture = looked_at("doge", tmp_path)
+    layer, site = architecture.layers["self"][1], architecture.ends.sites["self", 1]
+    assert (site.block, site.after) == ("self_attn.o_proj", "post_attention_layernorm")
+    assert (site.closed, site.scale) == (False, 1)
+    assert site.weights is not None
+    wanted = layer.get_parameter("input_residual").detach()
+    near: Callable[..., None] = partial(torch.testing.assert_close, rtol=0, atol=1e-9)
+    near(site.weights.residual, wanted)
+    near(site.weights.block, torch.ones_like(wanted))
+    near(site.weights.bias, torch.zeros_like(wanted))
+    seen: dict[str, torch.Tensor] = {}
+    calls: list[Attention] = []
+    batch = batch_of(Bare.load(tmp_path), pairs=False)
+    with tapped(model, architecture, _keep(seen, "self")):
+        forward(model, architecture, batch, lambda _, call: calls.append(call))
+    found = split(calls[1], seen["taken"], blocks(architecture)["self", 1])
+    own = split(calls[1], torch.zeros_like(seen["taken"]), blocks(architecture)["self", 1])
+    near(found.kept - own.kept, wanted * seen["taken"])
+    near(found.mixed + found.kept + found.bias, seen["mid"])
+
+
+def test_weights_of_each_number_are_found_where_they_hold_for_all_tokens() -> None:
+    torch.manual_seed(0)
+    residual, block = torch.randn(2, 12, 8, dtype=torch.float64)
+    a, b, c = torch.randn(3, 8, dtype=torch.float64)
+
+    def fitted(total: torch.Tensor, eps: float = EPS) -> Weights | None:
+        return fit_weights(*(x.flatten() for x in (total, residual, block)), width=8, eps=eps)
+
+    total = a * residual + b * block + c
+    found = fitted(total)
+    assert found is not None
+    for one, other in zip((found.residual, found.block, found.bias), (a, b, c), strict=True):
+        torch.testing.assert_close(one, other)
+    assert fitted(total, torch.finfo(torch.bfloat16).eps) is None  # rounding would hide much
+    assert fitted(a * residual + b * block.tanh()) is None
+    assert fitted(a * residual + c) is None
+    assert fitted(b * block + c) is None
+    total[3, 2] += 1e-6
+    assert fitted(total) is None
 
 
 def test_layers_without_attention_have_no_such_state(tmp_path: Path) -> None:

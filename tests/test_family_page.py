@@ -34,7 +34,7 @@ def test_no_architecture_ends_in_a_traceback() -> None:
     ("name", "gap"),
     [
         ("dots3_note_text", "importance of heads"),  # layers of 4 and of 64 heads
-        ("rembert", "queries, keys and values"),  # weights do not come of its own products
+        ("lilt", "queries, keys and values"),  # weights do not come of one product of its own
         ("mobilebert", "states after attention"),  # linear maps lie on its residual path
     ],
 )
@@ -51,6 +51,7 @@ def test_what_is_out_of_reach_is_a_gap(name: str, gap: str, tmp_path: Path) -> N
     "name",
     [
         "trocr",  # no word embedding that transformers finds; called by its network in another way
+        "rembert",  # each query of its first layer looks at one token alone
         "falcon",  # adds to its feed-forward's output in place; fewer key heads
     ],
 )

@@ -172,7 +172,7 @@ def test_listed_sentences_keep_the_lengths_of_values(
                 np.testing.assert_allclose(found[layer, head], wanted, rtol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["bitnet", "xlnet"])
+@pytest.mark.parametrize("family", ["neomme", "xlnet"])
 def test_without_values_there_is_rollout_with_one_half_alone(
     family: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:

@@ -162,12 +162,12 @@ def test_cross_attention_has_heads_and_a_remark(make: Callable[..., Study]) -> N
 
 
 def test_without_values_rollout_is_with_one_half_only(make: Callable[..., Study]) -> None:
-    page = page_of(make("bitnet"))
+    page = page_of(make("neomme"))
     (section,) = page.sections
     assert section.table is not None
     assert section.table.columns == ("Layer", "own input, one half in each layer")
     assert section.outputs is None
-    assert any("'bitnet'" in remark for remark in page.remarks)
+    assert any("'neomme'" in remark for remark in page.remarks)
 
 
 def test_a_study_from_before_has_no_page(study: Study) -> None:

@@ -11,7 +11,7 @@ from headbook.model import hook
 from headbook.model.architecture import Architecture, examine
 from headbook.model.model import Model, load_model
 from headbook.model.probe import varied
-from headbook.model.products import factor_of
+from headbook.model.products import SEEN, factor_of
 
 
 @pytest.fixture(params=["gpt_neo", "mpnet"])
@@ -73,3 +73,16 @@ def test_weights_that_do_not_follow_from_queries_and_keys_are_not_taken(
     assert call.scaling == pytest.approx(factor_of(call))
     assert factor_of(replace(call, query=call.query + torch.randn_like(call.query))) is None
     assert factor_of(replace(call, output=call.output + torch.randn_like(call.output))) is None
+
+
+def test_a_factor_is_found_where_each_query_looks_at_one_token_alone() -> None:
+    """Weights so small tell it only where no larger ones do."""
+    torch.manual_seed(0)
+    query, key, value = torch.randn(3, 4, 2, 3, 8)
+    for factor in (0.35, 8.0):
+        weights = (factor * query @ key.mT).softmax(-1)
+        output = (weights @ value).transpose(1, 2)
+        call = hook.Attention(None, query, key, value, None, weights, output)
+        assert factor_of(call) == pytest.approx(factor, rel=1e-5)
+        assert factor_of(replace(call, key=torch.randn_like(key))) is None
+    assert (weights > SEEN).all(0).sum(-1).max() < 2  # nothing to compare in a row

@@ -11,7 +11,8 @@ import treebank
 from headbook.collection.collect import collect
 from headbook.model.architecture import Architecture, examine
 from headbook.model.model import load_model
-from headbook.model.search.projection import Projection
+from headbook.model.search.gates import multiples
+from headbook.model.search.projection import Projection, is_linear
 
 Folder = Callable[[str], Path]
 
@@ -38,11 +39,47 @@ def test_norms_are_the_lengths_of_projected_values(heads: int, width: int, wide:
         torch.testing.assert_close(found[:, head], direct)
 
 
+@pytest.mark.parametrize("heads", [2, 6])
+@pytest.mark.parametrize("gates", [(1,), (5,), (1, 5)])
+def test_gated_values_are_as_long_as_what_arrives(heads: int, gates: tuple[int, ...]) -> None:
+    """Gates of heads, of numbers, and of both: one query's are multiples of another's, or not."""
+    torch.manual_seed(0)
+    module = torch.nn.Linear(6 * 5, 40, dtype=torch.float64)
+    value = torch.randn(2, heads, 7, 5, dtype=torch.float64)
+    attention = torch.rand(2, 6, 3, 7, dtype=torch.float64)
+    factor = torch.ones(2, 3, 6, 5, dtype=torch.float64)
+    for width in gates:
+        factor = factor * torch.randn(2, 3 if width == 1 else 1, 6, width, dtype=torch.float64)
+    for some in (factor, factor * torch.rand_like(factor)):
+        blocks = [
+            block for _, block in Projection(module, gated=True).carrying(attention, value, some)
+        ]
+        found = torch.cat(blocks, 2)
+        for head in range(6):
+            part = module.weight[:, head * 5 : (head + 1) * 5]
+            own = some[:, :, head].unsqueeze(2) * value[:, head // (6 // heads)].unsqueeze(1)
+            direct = attention[:, head] * (own @ part.T).norm(dim=-1)
+            torch.testing.assert_close(found[:, head], direct)
+    assert multiples(factor) is not None
+
+
 def test_a_turned_weight_is_turned_back() -> None:
     turned = Conv1D(5, 12)
     straight = torch.nn.Linear(12, 5)
     straight.weight.data = turned.weight.data.T
     torch.testing.assert_close(Projection(turned).slices(4), Projection(straight).slices(4))
+
+
+def test_linear_maps_may_be_of_another_class(tiny_folder: Folder) -> None:
+    """They give more than a tensor; what is looked up or packed is none."""
+    found = architecture_of(tiny_folder("ibert")).ends
+    assert found.projections.keys() == found.sites.keys() == {("self", 0), ("self", 1)}
+    assert all(site.straight for site in found.sites.values())
+    assert not any(isinstance(p.module, torch.nn.Linear) for p in found.projections.values())
+    packed = torch.nn.Linear(4, 6)
+    packed.weight = torch.nn.Parameter(torch.zeros(12, 1))
+    for other in (torch.nn.Embedding(4, 6), torch.nn.Bilinear(4, 4, 6), packed, torch.nn.ReLU()):
+        assert not is_linear(other)
 
 
 def test_layers_that_share_a_module_share_its_projection(tiny_folder: Folder) -> None:
@@ -54,11 +91,11 @@ def test_layers_that_share_a_module_share_its_projection(tiny_folder: Folder) ->
     assert len(set(map(id, own.values()))) == 6
 
 
-@pytest.mark.parametrize("family", ["bitnet", "xlnet"])
+@pytest.mark.parametrize("family", ["neomme", "xlnet"])
 def test_without_values_their_share_is_missing_and_the_study_says_why(
     family: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:
-    """Where a norm stands before the output projection, and where the hook does not serve."""
+    """Where outputs lose a part before the projection, and where the hook does not serve."""
     study = collect(
         treebank.write_trees(tmp_path / "trees.conllu"),
         model=str(tiny_folder(family)),

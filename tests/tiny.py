@@ -205,6 +205,20 @@ _READS = {**_GROUPED, "vocab_size": 0}  # of a text part
 OTHERS = {
     "albert_wide": Tiny("albert", BRACKETS, AROUND, _sizes(embedding_size=WIDTH)),
     "bitnet": Tiny("bitnet", LLAMA, BEFORE, _GROUPED),  # a norm before its output projection
+    "qwen3_next": Tiny(  # a gate for each number of its heads' outputs
+        "qwen3_next",
+        END_OF_TEXT,
+        BARE,
+        {**_GROUPED, "layer_types": ["full_attention"] * LAYERS, "mlp_only_layers": [0, 1]},
+    ),
+    "laguna": Tiny(  # a gate for each head
+        "laguna", LLAMA, BEFORE, {**_GROUPED, "mlp_layer_types": ["dense"] * LAYERS}
+    ),
+    "neomme": Tiny(  # what lies along a token's own value is taken away
+        "neomme", BRACKETS, AROUND, {**_GROUPED, "head_dim": 16}
+    ),
+    "doge": Tiny("doge", LLAMA, BEFORE, _GROUPED),  # residuals with learned weights
+    "ibert": Tiny("ibert", ROBERTA, "<s> $A </s>", _sizes()),  # linear maps of its own class
     "granite": Tiny("granite", LLAMA, BEFORE, {**_GROUPED, "residual_multiplier": 0.3}),
     "cohere": Tiny("cohere", LLAMA, BEFORE, _GROUPED),
     "olmo2": Tiny("olmo2", LLAMA, BEFORE, _GROUPED),

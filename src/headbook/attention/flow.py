@@ -12,8 +12,10 @@ from typing import Any
 import torch
 
 from headbook.model.architecture import Architecture
+from headbook.model.chains import first
 from headbook.model.hook import Attention
 from headbook.model.search.projection import Projection
+from headbook.model.search.weights import Weights
 from headbook.terms import Rollout
 
 TRIED = 3  # vectors on which a norm is tried
@@ -29,12 +31,14 @@ class Block:
         inner: norm of the block's output, before the residual is added; None without one.
         outer: norm of the sum, through which the residual goes, too; None in pre-norm models.
         scale: factor of the block's output, norm included.
+        weights: of the sum, where each number has its own.
     """
 
     projection: Projection
     inner: Any = None
     outer: Any = None
     scale: float = 1.0
+    weights: Weights | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +97,7 @@ def blocks(architecture: Architecture) -> dict[tuple[str, int], Block]:
         inner = None if end is projection.module else end
         outer = module.get_submodule(site.after) if site.closed and site.after else None
         if all(norm is None or _acts_on_parts(norm) for norm in (inner, outer)):
-            found[stack, layer] = Block(projection, inner, outer, site.scale)
+            found[stack, layer] = Block(projection, inner, outer, site.scale, site.weights)
     return found
 
 
@@ -104,7 +108,7 @@ def _acts_on_parts(norm: Any) -> bool:
         return False
     some = torch.linspace(-1, 2, TRIED * len(gain)).sin().view(1, TRIED, -1).to(gain)
     with torch.inference_mode():
-        whole = norm.forward(some)
+        whole = first(norm.forward(some))
         parts = linear_part(norm, some)(some) + _bias(norm, some)
     near = max(NEAR, torch.finfo(gain.dtype).eps ** 0.5) * whole.abs().max()
     return bool((parts - whole).abs().max() <= near)
@@ -123,18 +127,23 @@ def split(call: Attention, residual: torch.Tensor, block: Block) -> Split:
     """
     assert call.value is not None
     assert call.output is not None
-    weights, value, output = (x.to(residual) for x in (call.weights, call.value, call.output))
-    shared = weights.shape[1] // value.shape[1]  # heads for each that has values
-    own = weights.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) * value.repeat_interleave(shared, 1)
+    maps, value, output = (x.to(residual) for x in (call.weights, call.value, call.output))
+    shared = maps.shape[1] // value.shape[1]  # heads for each that has values
+    own = maps.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) * value.repeat_interleave(shared, 1)
     own = own.transpose(1, 2)  # (sentence, token, head, width)
-    mixed, kept = block.projection.carried(output - own), block.projection.carried(own)
+    mixed, kept = (block.projection.carried(call.gated(part)) for part in (output - own, own))
     bias = _bias(block.projection.module, residual)
     if block.inner is not None:
         scale = linear_part(block.inner, mixed + kept + bias)
         mixed, kept = scale(mixed), scale(kept)
         bias = scale(bias) + _bias(block.inner, residual)
-    mixed, kept, bias = (block.scale * part for part in (mixed, kept, bias))
-    kept = kept + residual
+    if block.weights is None:
+        mixed, kept, bias = (block.scale * part for part in (mixed, kept, bias))
+        kept = kept + residual
+    else:
+        weights = block.weights.to(residual)
+        mixed, kept, bias = (weights.block * part for part in (mixed, kept, bias))
+        kept, bias = kept + weights.residual * residual, bias + weights.bias
     if block.outer is not None:
         scale = linear_part(block.outer, mixed + kept + bias)
         mixed, kept = scale(mixed), scale(kept)
@@ -160,7 +169,7 @@ def linear_part(norm: Any, at: torch.Tensor) -> Callable[[torch.Tensor], torch.T
         divisor = (at.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
         return lambda part: gain * (part - part.mean(-1, keepdim=True)) / divisor
     # Some keep their gain as it is, others less 1: what becomes of a constant tells.
-    gain = norm.forward(torch.full_like(at[:1, :1], LARGE)).to(at)
+    gain = first(norm.forward(torch.full_like(at[:1, :1], LARGE))).to(at)
     divisor = (at.square().mean(-1, keepdim=True) + (_epsilon(norm) or 0)).sqrt()
     return lambda part: gain * part / divisor
 

@@ -102,12 +102,47 @@ class Maps:
     def value_norms(self) -> torch.Tensor | None:
         """Length of each key's value after the head's part of the output projection.
 
-        *Shape:* ``(sentence, head, key)``; None where values or projection are not available.
+        Behind a gate, which has other factors for each query, the mean over queries that count, by
+        their attention to the key. *Shape:* ``(sentence, head, key)``; None where values or
+        projection are not available.
         """
         value, projection = self.call.value, self.call.projection
         if value is None or projection is None:
             return None
-        return projection.norms(value.to(self._frame.dtype))
+        if self._carried is None:
+            return projection.norms(value.to(self._frame.dtype))
+        received = self.rows.columns[:, :, 0]
+        return self._carried[1] / received.masked_fill(received == 0, 1)
+
+    @cached_property
+    def brought(self) -> torch.Tensor | None:
+        """All that a query's weights bring: each times the length of the key's value, as above.
+
+        *Shape:* ``(sentence, head, query)``; None where `value_norms` are.
+        """
+        if self._carried is not None:
+            return self._carried[0]
+        norms = self.value_norms
+        return None if norms is None else (self.attention @ norms.unsqueeze(-1)).squeeze(-1)
+
+    @cached_property
+    def _carried(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """What each query is brought, and what comes of each key to queries that count.
+
+        Weights times lengths of gated values; None without a gate.
+        """
+        call, weights = self.call, self.attention
+        if call.factor is None or call.value is None or call.projection is None:
+            return None
+        to, of = (
+            weights.new_zeros(weights.shape[:3]),
+            weights.new_zeros(*weights.shape[:2], weights.shape[3]),
+        )
+        for start, block in call.projection.carrying(weights, call.value.to(weights), call.factor):
+            some = slice(start, start + block.shape[2])
+            to[:, :, some] = block.sum(3)
+            of += (self._frame.rows[:, :, None, some] @ block).squeeze(2)
+        return to, of
 
     def on(self, pairs: Pairs) -> torch.Tensor:
         """Mass on chosen pairs: as it is, without the sink, and renormalised.

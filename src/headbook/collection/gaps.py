@@ -147,7 +147,7 @@ def _values(model: Model, architecture: Architecture, metrics: Iterable[Metric])
     kind = model.config.model_type
     why = (
         architecture.ends.failed
-        or f"what heads of '{kind}' give does not go into a linear map as it is"
+        or f"what heads of '{kind}' give goes into no linear map, as it is or by a gate or norm"
         if architecture.hooked
         else architecture.unhooked
     )

@@ -92,7 +92,9 @@ def examine(model: Model, instead: str = "") -> Architecture:
         hooked=not unhooked,
         unhooked=unhooked,
         products=products,
-        ends=find_ends(model, layers, places, hooked=not unhooked),
+        ends=find_ends(
+            model, layers, places, hooked=not unhooked, gates=not unhooked and not products
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from headbook.model.calls import FIELDS
 from headbook.model.chains import first
 from headbook.model.model import Model
 from headbook.model.probe import own_code
+from headbook.model.search.gates import ratio
 from headbook.model.search.record import first_states
 from headbook.model.search.site import Site
 from headbook.terms import Side, Stack, State
@@ -33,14 +34,17 @@ def forward(
     on_attention: OnAttention | None = None,
     *,
     calls: Iterable[Call] | None = None,
+    replacing: bool = False,
 ) -> Any:
     """Run the model over a batch.
 
     Args:
         on_attention: gets each attention call with its place, while the pass is under way (after
-            it, for models that the hook does not serve). What it returns, other than None, the
-            model takes for the heads' outputs (not where the hook does not serve).
+            it, for models that the hook does not serve).
         calls: that the pass makes; all of them by default.
+        replacing: whether the model takes what ``on_attention`` returns, other than None, for the
+            heads' outputs (not where the hook does not serve). It then sees no factors of gates,
+            which models may compute later.
 
     Returns:
         What the model returns.
@@ -50,6 +54,7 @@ def forward(
         if on_attention is None:
             return model.body(**inputs(batch))
         if architecture.hooked:
+            later = _Gated(on_attention, model)
 
             def watcher(attention: hook.Attention) -> torch.Tensor | None:
                 call = next(places, None)
@@ -62,9 +67,13 @@ def forward(
                 stack = architecture.stacks[call.stack]
                 check_shape(model, stack, call, attention.weights, batch)
                 projection = architecture.ends.projections.get((call.stack, call.layer))
-                return on_attention(call, replace(attention, projection=projection))
+                seen = replace(attention, projection=projection)
+                if replacing:
+                    return on_attention(call, seen)
+                later.tell(call, seen)
+                return None
 
-            with hook.watching(watcher):
+            with hook.watching(watcher), later.watching(architecture):
                 return model.body(**inputs(batch))
         with own_code(model):
             output = model.body(**inputs(batch), output_attentions=True)
@@ -74,6 +83,54 @@ def forward(
             check_shape(model, architecture.stacks[call.stack], call, weights, batch)
             on_attention(call, hook.Attention(None, None, None, None, None, weights, None))
         return output
+
+
+class _Gated:
+    """Hands on attention calls; gated ones when their output projection begins, with the factor."""
+
+    def __init__(self, on_attention: OnAttention, model: Model) -> None:
+        self._on_attention, self._model = on_attention, model
+        self._waiting: tuple[Call, hook.Attention] | None = None
+
+    @contextmanager
+    def watching(self, architecture: Architecture) -> Iterator[None]:
+        """Watch the projections behind gates inside the block."""
+        ends = architecture.ends.projections.values()
+        with ExitStack() as hooks:
+            for module in {end.module: None for end in ends if end.gated}:
+                hooks.callback(module.register_forward_pre_hook(self._begin).remove)
+            yield
+        self._check()
+
+    def tell(self, call: Call, attention: hook.Attention) -> None:
+        """Hand on a call, or wait with it."""
+        self._check()
+        if attention.projection is None or not attention.projection.gated:
+            self._on_attention(call, attention)
+            return
+        assert attention.output is not None
+        # A copy: gates may work in place.
+        self._waiting = call, replace(attention, output=attention.output.clone())
+
+    def _begin(self, _: Any, args: tuple[Any, ...]) -> None:
+        if self._waiting is not None:
+            (call, attention), self._waiting = self._waiting, None
+            assert attention.output is not None
+            factor = ratio(attention.output, args[0])
+            self._on_attention(call, replace(attention, factor=factor))
+
+    def _check(self) -> None:
+        """No call may be lost.
+
+        Raises:
+            ModelError: its output projection did not begin.
+        """
+        if self._waiting is not None:
+            call, kind = self._waiting[0], self._model.config.model_type
+            raise ModelError(
+                f"model '{self._model.name}': '{kind}' leaves out the output projection of stack "
+                f"{call.stack}, layer {call.layer} for some texts; expected the same in every pass"
+            )
 
 
 def check_shape(model: Model, stack: Stack, place: Call, weights: Any, batch: Batch) -> None:
@@ -174,7 +231,7 @@ class _Tap:
 
     def _beside(self, site: Site) -> Callable[[Any, Any, Any], None]:
         def keep(_: Any, __: Any, output: Any) -> None:
-            self._mid = self._input + site.scale * first(output)
+            self._mid = site.total(self._input, first(output))
 
         return keep
 

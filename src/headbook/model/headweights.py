@@ -18,6 +18,7 @@ from transformers.pytorch_utils import Conv1D
 
 from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
+from headbook.model.chains import first
 from headbook.model.model import Model
 from headbook.model.probe import own_code, varied
 from headbook.model.search.projection import is_linear
@@ -103,7 +104,8 @@ class _Watch:
     def seen_by(self, name: str) -> Any:
         """A hook for one linear map."""
 
-        def keep(_: Any, args: tuple[Any, ...], given: torch.Tensor) -> None:
+        def keep(_: Any, args: tuple[Any, ...], output: Any) -> None:
+            given = first(output)
             if not args or given.ndim != 3:
                 return
             taken = args[0].detach()
@@ -190,8 +192,8 @@ def _layouts(
         vectors: how many heads' rows are wanted: of all heads or of key heads.
     """
     within = torch.arange(width)
-    for first in range(0, size - vectors * width + 1, width):
-        yield first + torch.arange(vectors)[:, None] * width + within
+    for start in range(0, size - vectors * width + 1, width):
+        yield start + torch.arange(vectors)[:, None] * width + within
     if heads == key_heads and size == 3 * heads * width:
         for member in range(3):
             yield (3 * torch.arange(heads)[:, None] + member) * width + within

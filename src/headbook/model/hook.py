@@ -36,6 +36,8 @@ class Attention:
         output: *Shape:* ``(sentence, query, head, width)``; None where not available.
         projection: what the heads' outputs go through next; None where not known.
         scaling: of the products of queries and keys; None where the model leaves it to the width.
+        factor: what a gate or a norm multiplies the outputs by before the projection; None without
+            one. *Shape:* that of ``output``.
     """
 
     module: torch.nn.Module | None
@@ -47,6 +49,17 @@ class Attention:
     output: torch.Tensor | None
     projection: Projection | None = None
     scaling: float | None = None
+    factor: torch.Tensor | None = None
+
+    def gated(self, heads: torch.Tensor) -> torch.Tensor:
+        """Outputs of heads, or a part of them, as they go into the projection.
+
+        The factor is held as it is, a norm's divisor, too: so parts of outputs add up.
+
+        Args:
+            heads: *Shape:* that of ``output``.
+        """
+        return heads if self.factor is None else heads * self.factor.to(heads)
 
 
 class NoEagerAttention(Exception):  # noqa: N818 - it reports, it does not fail

@@ -82,7 +82,9 @@ class Intervened:
                 calls = around.enter_context(self._later(ablation, states))
             handle = last.register_forward_hook(lambda _, __, output: left.append(first(output)))
             around.callback(handle.remove)
-            forward(self.model, self.architecture, batch, ablation.output, calls=calls)
+            forward(
+                self.model, self.architecture, batch, ablation.output, calls=calls, replacing=True
+            )
         return left[-1]
 
     def states(self, batch: Batch) -> "States":

@@ -24,6 +24,7 @@ PRODUCTS = {
 CASTS = {torch.Tensor.to, torch.Tensor.type_as, torch.Tensor.type}
 WHOLE = 4  # dimensions of all heads of all texts
 SEEN = 1e-6  # the least weight whose logarithm says something
+MARGIN = 2.0**20  # from the smallest numbers of a format, which have fewer digits
 EXACT = 1e-3  # of the largest difference of scores
 
 
@@ -152,15 +153,19 @@ def factor_of(call: hook.Attention) -> float | None:
     assert call.key is not None
     if len(call.weights) < 2:
         return None
-    seen = (call.weights > SEEN).all(0)
     if not _applied(call):
         return None
-    groups = call.query.shape[1] // call.key.shape[1]
-    keys = call.key.double().repeat_interleave(groups, 1)
-    scores = _between(call.query.double() @ keys.mT, seen)
-    found = _between(call.weights.double().clamp(min=SEEN).log(), seen)
-    length = (scores * scores).sum()
-    if not length > 0:
+    # The smallest weights only where no larger ones tell: attention to a single token.
+    for least in (SEEN, min(SEEN, MARGIN * torch.finfo(call.weights.dtype).tiny)):
+        seen = (call.weights > least).all(0)
+        groups = call.query.shape[1] // call.key.shape[1]
+        keys = call.key.double().repeat_interleave(groups, 1)
+        scores = _between(call.query.double() @ keys.mT, seen)
+        found = _between(call.weights.double().clamp(min=least).log(), seen)
+        length = (scores * scores).sum()
+        if length > 0:
+            break
+    else:
         return None
     factor = float((scores * found).sum() / length)
     far = (found - factor * scores).abs().max()

@@ -4,7 +4,7 @@ Nothing here knows an architecture by name. What is found is what adds up: see `
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,8 +12,10 @@ import torch
 
 from headbook.errors import ModelError
 from headbook.model import hook
+from headbook.model.chains import first
 from headbook.model.model import Model
 from headbook.model.probe import own_code, varied
+from headbook.model.search.gates import is_factor, otherwise
 from headbook.model.search.match import find_site
 from headbook.model.search.projection import Projection, is_linear
 from headbook.model.search.record import Attended, LayerRun, Ran, flat
@@ -30,7 +32,7 @@ class Ends:
 
     Attributes:
         sites: where the sum with the residual is; not of places where it was not found.
-        projections: what takes the outputs of the heads as they are; the same.
+        projections: what takes the outputs of the heads, as they are or gated; the same.
         failed: why the search ended before its end; empty where it did not.
     """
 
@@ -39,27 +41,98 @@ class Ends:
     failed: str = ""
 
 
-def find_ends(model: Model, layers: Layers, places: Sequence[Place], *, hooked: bool) -> Ends:
+def find_ends(
+    model: Model, layers: Layers, places: Sequence[Place], *, hooked: bool, gates: bool = False
+) -> Ends:
     """Run the search. Where it fails, nothing of it is taken, and ``failed`` says why.
 
     Args:
         layers: by stack, the modules called as its layers; cross-attention is in the decoder's.
         places: of every attention call of a pass, in order.
         hooked: whether attention calls are seen by the hook; else by the weights they return.
+        gates: whether to look for gates, too, where nothing takes heads' outputs as they are.
     """
-    watch = _Watch(model, layers, places, hooked=hooked)
     try:
-        with ExitStack() as around:
-            for handle in watch.handles():
-                around.callback(handle.remove)
-            if hooked:
-                around.enter_context(hook.watching(watch.attention))
-            around.enter_context(own_code(model))
-            around.enter_context(torch.inference_mode())
-            model.body(**varied(model), **({} if hooked else {"output_attentions": True}))
+        ends = _find(model, layers, places, {}, hooked=hooked)
     except ModelError as error:
         return Ends(failed=str(error))
+    missing = [place for place in places if place not in ends.projections]
+    with suppress(ModelError):  # heads that give something else may be too much for a model
+        if gated := _find_gated(model, places, missing) if gates and missing else {}:
+            return _find(model, layers, places, gated, hooked=hooked)
+    return ends
+
+
+def _find(
+    model: Model,
+    layers: Layers,
+    places: Sequence[Place],
+    known: Mapping[Place, Projection],
+    *,
+    hooked: bool,
+) -> Ends:
+    """One pass of the search.
+
+    Args:
+        known: projections that were found before.
+    """
+    watch = _Watch(model, layers, places, hooked=hooked)
+    watch.ends.projections.update(known)
+    with ExitStack() as around:
+        for handle in watch.handles():
+            around.callback(handle.remove)
+        if hooked:
+            around.enter_context(hook.watching(watch.attention))
+        around.enter_context(own_code(model))
+        around.enter_context(torch.inference_mode())
+        model.body(**varied(model), **({} if hooked else {"output_attentions": True}))
     return watch.ends
+
+
+def _find_gated(
+    model: Model, places: Sequence[Place], missing: Sequence[Place]
+) -> dict[Place, Projection]:
+    """What takes the outputs of heads times factors that do not depend on them.
+
+    One pass over copies of a text: in each, the heads of another of the missing places give
+    something else, so that both are there with the same states before.
+    """
+    copies = {name: ids[:1].repeat(1 + len(missing), 1) for name, ids in varied(model).items()}
+    calls = iter(places)
+    found: dict[Place, Projection] = {}
+    known: dict[torch.nn.Module, Projection] = {}
+    waiting: list[tuple[Place, torch.Tensor]] = []
+
+    def attention(call: hook.Attention) -> torch.Tensor | None:
+        place = next(calls, None)
+        waiting.clear()
+        if place is None or place not in missing or call.output is None:
+            return None
+        row = 1 + missing.index(place)
+        instead = call.output.clone()
+        instead[row] = otherwise(instead[row])
+        waiting.append((place, instead.clone()))
+        return instead
+
+    def linear(module: torch.nn.Module, args: tuple[Any, ...], given: Any) -> None:
+        if not waiting or not args or args[0].numel() != waiting[0][1].numel():
+            return
+        place, heads = waiting[0]
+        taken, row = args[0].reshape(heads.shape), 1 + missing.index(place)
+        projection = known.setdefault(module, Projection(module, gated=True))
+        if is_factor(heads[[0, row]], taken[[0, row]]) and projection.adds_up(taken, first(given)):
+            found[place] = projection
+            waiting.clear()
+
+    with ExitStack() as around:
+        for module in model.body.modules():
+            if is_linear(module):
+                around.callback(module.register_forward_hook(linear).remove)
+        around.enter_context(hook.watching(attention))
+        around.enter_context(own_code(model))
+        around.enter_context(torch.inference_mode())
+        model.body(**copies)
+    return found
 
 
 class _Watch:
@@ -136,7 +209,7 @@ class _Watch:
 
     def _enter(self, module: torch.nn.Module, args: Any, kwargs: Any) -> None:
         if self._layer is None and module in self._order:
-            self._layer, self._run = module, LayerRun(_eps(args, kwargs))
+            self._layer, self._run = module, _begun(args, kwargs)
         if self._run is None or self._layer is None or module not in self._paths[self._layer]:
             return
         leaf = next(module.children(), None) is None
@@ -177,11 +250,7 @@ class _Watch:
             return
         self._waiting = None
         projection = self._known.setdefault(module, Projection(module))
-        bias = 0 if projection.module.bias is None else projection.module.bias
-        parts = (projection.carried(heads) + bias).flatten().double()
-        scale = given.abs().max().double()
-        near = torch.finfo(given.dtype).eps ** 0.5 * scale
-        if bool((parts - given.flatten().double()).abs().max() <= near):
+        if projection.adds_up(heads, first(given)):
             self.ends.projections[place] = projection
 
     def _search(self, run: LayerRun, own: Place) -> None:
@@ -198,7 +267,7 @@ class _Watch:
                 self.ends.sites[place] = site
 
 
-def _eps(args: Any, kwargs: Any) -> float:
-    """Rounding of the number format of the states that a layer takes."""
+def _begun(args: Any, kwargs: Any) -> LayerRun:
+    """The run of a layer that takes such states."""
     states = args[0] if args else kwargs["hidden_states"]
-    return float(torch.finfo(states.dtype).eps)
+    return LayerRun(float(torch.finfo(states.dtype).eps), states.shape[-1])

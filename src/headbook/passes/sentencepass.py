@@ -103,7 +103,8 @@ class _Seen:
         for row, item in self._items.items():
             n_queries, n_keys = len(item.tokens[stack.queries]), len(item.tokens[stack.keys])
             cells = steps[row, :, :n_queries, :n_keys]
-            norms = views[View.RAW].maps.value_norms
+            # Behind a gate there is no one length for all queries.
+            norms = views[View.RAW].maps.value_norms if attention.factor is None else None
             lengths = None if norms is None else norms[row, :, :n_keys].float().cpu().numpy()
             self._keep_maps(place, item.sentence.index, cells, lengths)
             self._keep_exemplars(place, row, cells, lengths, outputs)

@@ -7,9 +7,10 @@ norms of the two sums. 0: no mixing; 1/2: equal parts.
 
 In post-norm models such as BERT both sums go through the norm that follows, with mean and divisor
 of the whole. Pre-norm models such as GPT-2 and Llama have no norm there. A norm between block and
-residual (Gemma) counts for the output of the block. Biases of values go with their tokens; those
-of the output projection and of the norm belong to no token and are left out. The norms of the two
-sums can add up to more than that of the whole, where they cancel.
+residual (Gemma) counts for the output of the block, and so does what stands between heads and
+output projection: the token's own gate (Qwen3-Next) or a norm (BitNet). Biases of values go with
+their tokens; those of the output projection and of the norm belong to no token and are left out.
+The norms of the two sums can add up to more than that of the whole, where they cancel.
 
 Taken in self-attention; the values of cross-attention all come from another text.
 """

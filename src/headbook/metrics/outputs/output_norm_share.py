@@ -32,7 +32,7 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
         return found
     value = call.value.to(weights)
     outputs = weights @ value.repeat_interleave(weights.shape[1] // value.shape[1], 1)
-    lengths = call.projection.norms(outputs)
+    lengths = call.projection.norms(call.gated(outputs.transpose(1, 2)).transpose(1, 2))
     total = lengths.sum(1, keepdim=True)
     there = (total > 0) & (layer.frame.rows > 0)
     found[..., 0] = (lengths / total.masked_fill(~there, 1) * there).sum(-1)

@@ -45,17 +45,16 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
 
     *Shape:* ``(sentence, head, 3 * label)``.
     """
-    frame, norms = layer.frame, layer.maps.value_norms
+    frame, norms, brought = layer.frame, layer.maps.value_norms, layer.maps.brought
     to, sees = frame.once(kinds), frame.once(seeing).unsqueeze(1)
     shape = (*layer.attention.shape[:2], 3, len(LABELS))
     found = layer.attention.new_zeros(shape)
     mass, total, queries = found.unbind(2)
     # Queries that see none of a kind give nothing to it.
     mass[..., :2], total[..., :2] = layer.received @ to, sees.sum(2)
-    if norms is not None:
+    if norms is not None and brought is not None:
         mass[..., 2:] = (layer.received * norms) @ to
-        moved = (layer.attention @ norms.unsqueeze(-1)).mT
-        total[..., 2:] = (moved @ sees).squeeze(2)
+        total[..., 2:] = (brought.unsqueeze(2) @ sees).squeeze(2)
     queries[:] = sees.sum(2).repeat(1, 1, 2) * (total > 0)
     return found.flatten(2)
 

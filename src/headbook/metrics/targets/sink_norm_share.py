@@ -6,8 +6,9 @@ give 80 % of its attention to special tokens while they contribute a few per cen
 norm.
 
 Values include their bias, as the model computes them. A norm has no direction: vectors of several
-keys may cancel. Uniform attention has no values and therefore no number. Models whose values or
-output projection are out of reach have no number here.
+keys may cancel. Where a gate or a norm stands before W_O, it counts as it is for the token that
+attends, a norm with the divisor of the whole. Uniform attention has no values and therefore no
+number. Models whose values or output projection are out of reach have no number here.
 """
 
 import math

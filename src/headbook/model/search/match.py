@@ -4,7 +4,8 @@ A place is taken only where the numbers say so: what a module reads, or what the
 be the residual plus what comes of the heads, in every number.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
@@ -12,11 +13,8 @@ import torch
 
 from headbook.model.search.record import Attended, LayerRun, Ran
 from headbook.model.search.site import Site
-
-ROUNDINGS = 2  # of a sum, in units of its number format
-FITTED = 2  # times as much where a factor is fitted
-CLEAR = 0.05  # share of the numbers in which each part must be larger than rounding
-LEAST = 1e-3  # the smallest factor
+from headbook.model.search.sums import adds_up, factor, two
+from headbook.model.search.weights import Weights, fit_weights
 
 
 class _Vector(NamedTuple):
@@ -31,6 +29,19 @@ class _Vector(NamedTuple):
     states: torch.Tensor
 
 
+_Flat = torch.Tensor
+
+
+class _Added(NamedTuple):
+    """How a sum is made; see `Site`."""
+
+    scale: float
+    weights: Weights | None = None
+
+
+_Way = Callable[[LayerRun, _Flat, _Flat, _Flat], _Added | None]
+
+
 def find_site(run: LayerRun, number: int, projection: str | None) -> Site | None:
     """Where the attention block of a layer ends, or None where nothing adds up.
 
@@ -42,9 +53,11 @@ def find_site(run: LayerRun, number: int, projection: str | None) -> Site | None
     later = [other.tick for other in run.attended[number + 1 :]]
     end = min(later, default=run.layer.end)
     blocks = _derived(run, call)
-    return _read(run, call, blocks, end, projection) or (
-        None if later else _unread(run, call, blocks, projection)
-    )
+    read = partial(_read, run, call, blocks, end=end, projection=projection)
+    found = read(ways=(_plain, _scaled))
+    if found is None and not later:
+        found = _unread(run, call, blocks, projection)
+    return found or read(ways=(_weighed,))  # last what takes the most numbers to fit
 
 
 def _derived(run: LayerRun, call: Attended) -> list[Ran]:
@@ -95,24 +108,51 @@ def _residuals(run: LayerRun, call: Attended) -> list[_Vector]:
     return found
 
 
+def _plain(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
+    scale = factor(total, residual, block, run.eps, fitted=False)
+    return _Added(scale) if scale else None
+
+
+def _scaled(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
+    scale = factor(total, residual, block, run.eps)
+    return _Added(scale) if scale else None
+
+
+def _weighed(run: LayerRun, total: _Flat, residual: _Flat, block: _Flat) -> _Added | None:
+    weights = fit_weights(total, residual, block, width=run.width, eps=run.eps)
+    return None if weights is None else _Added(1.0, weights)
+
+
 def _read(
-    run: LayerRun, call: Attended, blocks: list[Ran], end: int, projection: str | None
+    run: LayerRun,
+    call: Attended,
+    blocks: list[Ran],
+    *,
+    end: int,
+    projection: str | None,
+    ways: Sequence[_Way],
 ) -> Site | None:
-    """The first sum that a module reads."""
+    """The first sum that a module reads.
+
+    Args:
+        ways: to add up, the first first.
+    """
     residuals = _residuals(run, call)
     for reader in run.between(call.tick, end):
         ready = [b for b in blocks if 0 <= b.end < reader.start]
         triples = [*_triples(reader.taken, residuals, ready)]
         # Plain sums first: beside a large residual, half precision lets a block before its norm
         # pass for what that norm gives, with a factor.
-        for fitted, (total, residual, block) in product((False, True), triples):
-            scale = factor(total, residual.states, _given(block), run.eps, fitted=fitted)
-            after = scale and _reader(run, total, call.tick, end)
-            if not scale or not after:
+        for way, (total, residual, block) in product(ways, triples):
+            added = way(run, total, residual.states, _given(block))
+            after = added and _reader(run, total, call.tick, end)
+            if not added or not after:
                 continue
             return Site(
-                block.path, after.path, residual.path, residual.enters, scale=scale,
-                closed=_closed(run, after), straight=_straight(run, block, projection),
+                block.path, after.path, residual.path, residual.enters, scale=added.scale,
+                closed=_closed(run, after, weighed=added.weights is not None),
+                straight=_straight(run, block, projection),
+                weights=added.weights,
             )  # fmt: skip
     return None
 
@@ -175,8 +215,12 @@ def _straight(run: LayerRun, block: Ran, projection: str | None) -> bool:
     return any(r.path == projection and _same(r.given, block.taken) for r in run.ran)
 
 
-def _closed(run: LayerRun, after: Ran) -> bool | None:
-    """Whether what goes on is what a module makes of the sum, not the sum itself."""
+def _closed(run: LayerRun, after: Ran, *, weighed: bool) -> bool | None:
+    """Whether what goes on is what a module makes of the sum, not the sum itself.
+
+    Args:
+        weighed: whether what goes on may have weights for each number, too.
+    """
     own = run.layer.given
     sums = [r.taken for r in run.between(after.end, run.layer.end)] + [own]
     parts = [
@@ -189,58 +233,24 @@ def _closed(run: LayerRun, after: Ran) -> bool | None:
             return True
         for part in parts:
             for states, closed in ((after.taken, False), (after.given, True)):
-                if _two(total, states, part.given, run.eps):
+                if _both(run, total, states, part.given, weighed=weighed):
                     return closed
     return None
 
 
-def _two(
+def _both(
+    run: LayerRun,
     total: torch.Tensor | None,
     states: torch.Tensor | None,
     part: torch.Tensor | None,
-    eps: float,
+    *,
+    weighed: bool,
 ) -> bool:
-    """Whether a vector is a sum of two others, each times a number."""
+    """Whether a vector is a sum of two others, with weights."""
     if total is None or states is None or part is None:
         return False
     if not total.shape == states.shape == part.shape or _same(states, part):
         return False
-    if adds_up(total, states, part, eps=eps):
+    if two(total, states, part, eps=run.eps):
         return True
-    found = torch.linalg.lstsq(torch.stack([states, part], 1), total[:, None]).solution[:, 0]
-    a, b = found.tolist()
-    least = min(abs(a), abs(b)) > LEAST
-    return least and adds_up(total, a * states, b * part, eps=FITTED * eps)
-
-
-def factor(
-    total: torch.Tensor,
-    residual: torch.Tensor,
-    part: torch.Tensor,
-    eps: float,
-    *,
-    fitted: bool = True,
-) -> float | None:
-    """The number by which a part stands in a sum with a residual; None where it does not.
-
-    Args:
-        fitted: whether any number will do; else 1 alone.
-    """
-    length = float(part @ part)
-    if length == 0 or not torch.isfinite(total).all():
-        return None
-    if adds_up(total, residual, part, eps=eps):
-        return 1.0
-    if not fitted:
-        return None
-    number = float((total - residual) @ part) / length
-    fits = adds_up(total, residual, number * part, eps=FITTED * eps)
-    return number if fits and abs(number) > LEAST else None
-
-
-def adds_up(total: torch.Tensor, *parts: torch.Tensor, eps: float) -> bool:
-    """Whether a sum holds in every number, to rounding, and no part is lost in rounding."""
-    rest = total - sum(parts)
-    allowed = ROUNDINGS * eps * (total.abs() + sum(part.abs() for part in parts))
-    clear = min(float((part.abs() > allowed).double().mean()) for part in parts)
-    return bool((rest.abs() <= allowed).all()) and clear >= CLEAR
+    return weighed and fit_weights(total, states, part, width=run.width, eps=run.eps) is not None

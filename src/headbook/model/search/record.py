@@ -49,9 +49,11 @@ class LayerRun:
 
     Attributes:
         eps: rounding of the number format of its states.
+        width: of its states.
     """
 
     eps: float
+    width: int
     ran: list[Ran] = field(default_factory=list)
     attended: list[Attended] = field(default_factory=list)
 

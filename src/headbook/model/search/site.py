@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+import torch
+
+from headbook.model.search.weights import Weights
+
 
 @dataclass(frozen=True)
 class Site:
@@ -17,6 +21,8 @@ class Site:
             None where a pass does not tell.
         scale: factor of the block's output.
         straight: whether the block is the output projection, or takes what that gives.
+        weights: of the sum, where each number of a state has its own; None where the residual is
+            added as it is.
     """
 
     block: str
@@ -27,3 +33,10 @@ class Site:
     closed: bool | None = False
     scale: float = 1.0
     straight: bool = True
+    weights: Weights | None = None
+
+    def total(self, residual: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
+        """The sum of both. *Shape:* ``(..., width)`` each."""
+        if self.weights is not None:
+            return self.weights.total(residual, block)
+        return residual + self.scale * block

@@ -112,7 +112,7 @@ class _Record:
         """The state after attention, as the sum that it is."""
         site, residual = self.sites[stack, layer], self.residual(stack, layer)
         block = self.of(stack, layer, site.block)[1]
-        return residual + site.scale * block.reshape(residual.shape)
+        return site.total(residual, block.reshape(residual.shape))
 
     def __enter__(self) -> "_Record":
         modules = {
@@ -145,13 +145,13 @@ def _blocks(record: _Record, attention: Mapping[Call, hook.Attention]) -> Found:
     """Heads' outputs, each through its own slice of W_O, add up to the projection's output."""
     errors: dict[str, list[float]] = defaultdict(list)
     for (stack, layer), projection in record.projections.items():
-        output = attention[Call(stack, layer)].output
-        assert output is not None
+        call = attention[Call(stack, layer)]
+        assert call.output is not None
+        output = call.gated(call.output)
         slices = projection.slices(output.shape[-1])
         total = sum(o @ w.T for o, w in zip(output.unbind(2), slices, strict=True))
-        bias = 0 if projection.module.bias is None else projection.module.bias
         block = record.projected((stack, layer))
-        errors[stack].append(relative((total + bias).reshape(block.shape), block))
+        errors[stack].append(relative((total + projection.bias).reshape(block.shape), block))
     yield from _by_stack(errors, "head outputs + bias = attention block output")
 
 
