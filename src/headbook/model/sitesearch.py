@@ -177,8 +177,7 @@ class _Watch:
             return
         self._waiting = None
         projection = self._known.setdefault(module, Projection(module))
-        bias = 0 if projection.module.bias is None else projection.module.bias
-        parts = (projection.carried(heads) + bias).flatten().double()
+        parts = (projection.carried(heads) + projection.bias).flatten().double()
         scale = given.abs().max().double()
         near = torch.finfo(given.dtype).eps ** 0.5 * scale
         if bool((parts - given.flatten().double()).abs().max() <= near):

@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from transformers.pytorch_utils import Conv1D
 
+from headbook.model.weights.offload import parameter
+
 
 def is_linear(module: torch.nn.Module) -> bool:
     """Whether it is a linear map whose weight is there as numbers, not packed."""
@@ -35,10 +37,18 @@ class Projection:
         Args:
             width: of one head.
         """
-        linear = isinstance(self.module, torch.nn.Linear)
-        weight = self.module.weight if linear else self.module.weight.T  # GPT-2's is transposed
+        weight = parameter(self.module)
+        assert weight is not None
+        if not isinstance(self.module, torch.nn.Linear):
+            weight = weight.T  # GPT-2's is transposed
         slices: torch.Tensor = weight.detach().unflatten(1, (-1, width)).transpose(0, 1)
         return slices
+
+    @property
+    def bias(self) -> torch.Tensor | float:
+        """What the module adds to all heads together. *Shape:* ``(output width,)``; 0 for none."""
+        found = parameter(self.module, "bias")
+        return 0.0 if found is None else found
 
     def carried(self, heads: torch.Tensor) -> torch.Tensor:
         """Outputs of all heads side by side after the projection, without its bias.

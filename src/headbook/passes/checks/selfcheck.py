@@ -149,9 +149,8 @@ def _blocks(record: _Record, attention: Mapping[Call, hook.Attention]) -> Found:
         assert output is not None
         slices = projection.slices(output.shape[-1])
         total = sum(o @ w.T for o, w in zip(output.unbind(2), slices, strict=True))
-        bias = 0 if projection.module.bias is None else projection.module.bias
         block = record.projected((stack, layer))
-        errors[stack].append(relative((total + bias).reshape(block.shape), block))
+        errors[stack].append(relative((total + projection.bias).reshape(block.shape), block))
     yield from _by_stack(errors, "head outputs + bias = attention block output")
 
 
