@@ -21,7 +21,7 @@ from headbook.model.model import Model, load_model
 from headbook.model.probe import varied
 from headbook.model.search.site import Site
 from headbook.model.search.sums import factor
-from headbook.model.search.weights import Weights, fit_weights
+from headbook.model.search.sumweights import SumWeights, fit_weights
 from headbook.model.sitesearch import find_ends
 from headbook.model.vocabulary.lens import NoLens
 from headbook.terms import State
@@ -123,7 +123,7 @@ def test_weights_of_each_number_are_found_where_they_hold_for_all_tokens() -> No
     residual, block = torch.randn(2, 12, 8, dtype=torch.float64)
     a, b, c = torch.randn(3, 8, dtype=torch.float64)
 
-    def fitted(total: torch.Tensor, eps: float = EPS) -> Weights | None:
+    def fitted(total: torch.Tensor, eps: float = EPS) -> SumWeights | None:
         return fit_weights(*(x.flatten() for x in (total, residual, block)), width=8, eps=eps)
 
     total = a * residual + b * block + c

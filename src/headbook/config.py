@@ -23,6 +23,7 @@ PRECISIONS = ("float32", "bfloat16")
 LEVELS = ("off", "fast", "full")  # of importance
 UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9}  # of sizes, in bytes
 SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]b)", re.IGNORECASE)
+OFFLOADS = ("off", "auto", "disk")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
@@ -92,6 +93,13 @@ class Config:
         "a worker.",
     )
     dtype: str = option("float32", f"Number format of the weights: {', '.join(DTYPES)}.")
+    offload: str = option(
+        "off",
+        f"Where weights go that the device does not hold: {', '.join(OFFLOADS)}. auto fills the "
+        "device, then memory, then the disk; disk leaves all layers there until they run. Slow; "
+        "needs accelerate.",
+        place=True,
+    )
     batch_tokens: int = option(2048, "Tokens, padding included, that a batch may hold.")
     max_length: int | None = option(
         None,
@@ -227,6 +235,7 @@ class Config:
         there = all(DEVICE.fullmatch(each) for each in self.devices)
         self._check(there, "device", f"one of {', '.join(DEVICES)}, cuda:0, or several with commas")
         self._check(self.dtype in DTYPES, "dtype", f"one of {', '.join(DTYPES)}")
+        self._check(self.offload in OFFLOADS, "offload", f"one of {', '.join(OFFLOADS)}")
         known_precision = self.vocabulary_precision in PRECISIONS
         self._check(known_precision, "vocabulary_precision", f"one of {', '.join(PRECISIONS)}")
         self._check(self.batch_tokens >= 1, "batch_tokens", "at least 1")
@@ -246,6 +255,8 @@ class Config:
         asked = set(self.control.split(","))
         known = {"none"} if "none" in asked else {*Baseline}
         self._check(asked <= known, "control", f"'none' or some of {', '.join(Baseline)}")
+        whole = self.offload == "off" or str(Baseline.UNTRAINED) not in asked
+        self._check(whole, "offload", "off beside --control untrained, whose weights are in memory")
         self._check(1 <= self.control_seeds <= 5, "control_seeds", "1 to 5")
         self._check(self.processes >= 0, "processes", "at least 0")
         self._check(self.workers >= 1, "workers", "at least 1")

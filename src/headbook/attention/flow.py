@@ -15,7 +15,8 @@ from headbook.model.architecture import Architecture
 from headbook.model.chains import first
 from headbook.model.hook import Attention
 from headbook.model.search.projection import Projection
-from headbook.model.search.weights import Weights
+from headbook.model.search.sumweights import SumWeights
+from headbook.model.weights.offload import parameter
 from headbook.terms import Rollout
 
 TRIED = 3  # vectors on which a norm is tried
@@ -38,7 +39,7 @@ class Block:
     inner: Any = None
     outer: Any = None
     scale: float = 1.0
-    weights: Weights | None = None
+    weights: SumWeights | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,7 +104,7 @@ def blocks(architecture: Architecture) -> dict[tuple[str, int], Block]:
 
 def _acts_on_parts(norm: Any) -> bool:
     """Whether a module is a norm that `linear_part` tells what it does; tried on some vectors."""
-    gain = getattr(norm, "weight", None)
+    gain = parameter(norm)
     if gain is None or gain.ndim != 1 or _epsilon(norm) is None:
         return False
     some = torch.linspace(-1, 2, TRIED * len(gain)).sin().view(1, TRIED, -1).to(gain)
@@ -153,7 +154,7 @@ def split(call: Attention, residual: torch.Tensor, block: Block) -> Split:
 
 def _bias(module: Any, like: torch.Tensor) -> torch.Tensor:
     """A module's bias; 0 without one. *Shape:* ``(width,)``, or one that broadcasts to it."""
-    bias = getattr(module, "bias", None)
+    bias = parameter(module, "bias")
     return like.new_zeros(like.shape) if bias is None else bias.detach().to(like)
 
 
@@ -165,7 +166,9 @@ def linear_part(norm: Any, at: torch.Tensor) -> Callable[[torch.Tensor], torch.T
         at: the sum. *Shape:* ``(..., width)``.
     """
     if isinstance(norm, torch.nn.LayerNorm):
-        gain = norm.weight.detach().to(at)
+        weight = parameter(norm)
+        assert weight is not None
+        gain = weight.detach().to(at)
         divisor = (at.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
         return lambda part: gain * (part - part.mean(-1, keepdim=True)) / divisor
     # Some keep their gain as it is, others less 1: what becomes of a constant tells.

@@ -12,7 +12,7 @@ from headbook.config import DTYPES
 from headbook.errors import ConfigError
 from headbook.terms import Heads
 
-USELESS = {"model", "dtype", "keep_study", "title"} | RESUMING
+USELESS = {"model", "dtype", "keep_study", "offload", "title"} | RESUMING
 OPTIONS = tuple(name for name in BUILDING if name not in USELESS)
 
 Compared = Annotated[

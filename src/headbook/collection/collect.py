@@ -32,6 +32,7 @@ from headbook.model.encode import Encoder
 from headbook.model.model import Model, load_model
 from headbook.model.passages import Passages, packed
 from headbook.model.sequences import ALIKE, RANDOM_TOKENS, probes
+from headbook.model.weights.offload import set_aside
 from headbook.passes.checks.ownattention import settle
 from headbook.progress import Progress, Silent
 from headbook.randomness import own_randomness
@@ -165,6 +166,7 @@ def _prepared(
         dtype=config.dtype,
         tokenizer=config.tokenizer,
         verbose=config.verbose,
+        offload=stack.enter_context(set_aside(config.offload)),
     )
     limit = config.max_length or model.limit
     texts: Corpus | Passages = corpus

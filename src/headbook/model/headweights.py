@@ -22,6 +22,7 @@ from headbook.model.chains import first
 from headbook.model.model import Model
 from headbook.model.probe import own_code, varied
 from headbook.model.search.projection import is_linear
+from headbook.model.weights.offload import parameter
 
 SAME = 0.02  # of a vector's length: rounding in half precision
 NO_MAP = "no linear map gives them as attention takes them"
@@ -64,9 +65,10 @@ class _Ran(NamedTuple):
 
 def straight(module: Any) -> torch.Tensor:
     """A linear map's weight in double precision, on the processor. *Shape:* ``(out, in)``."""
-    weight = module.weight.T if isinstance(module, Conv1D) else module.weight
-    found: torch.Tensor = weight.detach().cpu().double()
-    return found
+    weight = parameter(module)
+    assert weight is not None
+    weight = weight.T if isinstance(module, Conv1D) else weight
+    return weight.detach().cpu().double()
 
 
 def find_head_weights(model: Model, architecture: Architecture) -> dict[Call, HeadWeights]:

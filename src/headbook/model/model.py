@@ -16,8 +16,9 @@ from transformers.utils import logging
 from headbook.errors import ModelError
 from headbook.model import hook
 from headbook.model.checkpoint import Checkpoint, find
-from headbook.model.loading import with_head
 from headbook.model.names import Names
+from headbook.model.weights.loading import with_head
+from headbook.model.weights.offload import Aside, parameter
 from headbook.randomness import own_randomness
 
 DEFAULT_LIMIT = 512  # tokens; attention grows with the square
@@ -99,6 +100,7 @@ def load_model(
     dtype: str = "float32",
     tokenizer: str | None = None,
     verbose: bool = False,
+    offload: Aside | None = None,
 ) -> Model:
     """Load a model for reading its attention.
 
@@ -109,21 +111,24 @@ def load_model(
         device: ``auto``, ``cpu``, ``cuda``, ``cuda:1`` or ``mps``.
         dtype: name of a torch floating-point type.
         tokenizer: folder or hub id of another tokenizer than the model's own.
+        offload: where weights go that the device does not hold, for as long as the model is used.
 
     Raises:
         ModelError: in one line, what is missing and what to do.
     """
     hook.register()
+    place = pick_device(device)
     with _quiet(verbose):
         found = find(name, revision)
         with _explained(found.name, gguf=found.gguf is not None):
             words = _tokenizer(found, tokenizer)
-            network, weights, headless = _network(found, getattr(torch, dtype))
+            network, weights, headless = _network(found, getattr(torch, dtype), place, offload)
             network.set_attn_implementation(hook.NAME)  # stays "eager" where it is not supported
     if tokenizer is not None:
         _check_ids(found.name, network, words)
-    place = pick_device(device)
-    network.eval().requires_grad_(requires_grad=False).to(place)
+    network.eval().requires_grad_(requires_grad=False)
+    if offload is None:
+        network.to(place)
     return Model(
         name=found.name,
         revision=found.revision,
@@ -142,14 +147,18 @@ def _tokenizer(found: Checkpoint, other: str | None) -> Any:
     return AutoTokenizer.from_pretrained(other or found.folder, trust_remote_code=False)
 
 
-def _network(found: Checkpoint, dtype: torch.dtype) -> tuple[Any, Weights, str]:
+def _network(
+    found: Checkpoint, dtype: torch.dtype, place: torch.device, aside: Aside | None
+) -> tuple[Any, Weights, str]:
     """Network, what it and its checkpoint did not have in common, and why there is no head."""
     gguf = found.gguf
     if gguf is None:
         config = AutoConfig.from_pretrained(found.folder, trust_remote_code=False)
-        network, report, headless = with_head(found.folder, config, dtype)
+        network, report, headless = with_head(found.folder, config, dtype, place=place, aside=aside)
         missing, unexpected = (tuple(sorted(report[f"{part}_keys"])) for part in WEIGHTS)
         return network, Weights(missing, unexpected), headless
+    if aside is not None:
+        raise ModelError(f"model '{found.name}': GGUF files are read whole; use --offload off")
     network, report, headless = with_head(found.folder, gguf.configuration(), dtype, gguf.path.name)
     if report["mismatched_keys"]:
         raise ValueError(
@@ -177,7 +186,7 @@ def _check_ids(name: str, network: Any, tokenizer: Any) -> None:
 def word_embedding(network: Any) -> torch.Tensor | None:
     """The matrix of word embeddings, ``(entry, width)``; None where transformers finds none."""
     try:
-        weight = network.get_input_embeddings().weight
+        weight = parameter(network.get_input_embeddings())
     except (AttributeError, NotImplementedError):
         return None
     return weight if isinstance(weight, torch.Tensor) and weight.ndim == 2 else None

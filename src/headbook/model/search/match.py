@@ -14,7 +14,7 @@ import torch
 from headbook.model.search.record import Attended, LayerRun, Ran
 from headbook.model.search.site import Site
 from headbook.model.search.sums import adds_up, factor, two
-from headbook.model.search.weights import Weights, fit_weights
+from headbook.model.search.sumweights import SumWeights, fit_weights
 
 
 class _Vector(NamedTuple):
@@ -36,7 +36,7 @@ class _Added(NamedTuple):
     """How a sum is made; see `Site`."""
 
     scale: float
-    weights: Weights | None = None
+    weights: SumWeights | None = None
 
 
 _Way = Callable[[LayerRun, _Flat, _Flat, _Flat], _Added | None]

@@ -8,6 +8,7 @@ import torch
 from transformers.pytorch_utils import Conv1D
 
 from headbook.model.search.gates import multiples
+from headbook.model.weights.offload import parameter
 
 BLOCK = 2**23  # numbers of a block of gated values
 Pairs = Iterator[tuple[int, torch.Tensor]]
@@ -38,22 +39,23 @@ class Projection:
     gated: bool = False
     _roots: dict[tuple[int, torch.dtype], torch.Tensor] = field(default_factory=dict)
 
-    @property
-    def bias(self) -> Any:
-        """What the module adds to what comes of the heads; 0 where that is nothing."""
-        bias = getattr(self.module, "bias", None)
-        return 0 if bias is None else bias
-
     def slices(self, width: int) -> torch.Tensor:
         """Each head's part of the weight. *Shape:* ``(head, output width, head width)``.
 
         Args:
             width: of one head.
         """
-        turned = isinstance(self.module, Conv1D)  # GPT-2's
-        weight = self.module.weight.T if turned else self.module.weight
+        weight = parameter(self.module)
+        assert weight is not None
+        weight = weight.T if isinstance(self.module, Conv1D) else weight  # GPT-2's is turned
         slices: torch.Tensor = weight.detach().unflatten(1, (-1, width)).transpose(0, 1)
         return slices
+
+    @property
+    def bias(self) -> torch.Tensor | float:
+        """What the module adds to all heads together. *Shape:* ``(output width,)``; 0 for none."""
+        found = parameter(self.module, "bias")
+        return 0.0 if found is None else found
 
     def carried(self, heads: torch.Tensor) -> torch.Tensor:
         """Outputs of all heads side by side after the projection, without its bias.

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headbook.model.search.weights import Weights
+from headbook.model.search.sumweights import SumWeights
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Site:
     closed: bool | None = False
     scale: float = 1.0
     straight: bool = True
-    weights: Weights | None = None
+    weights: SumWeights | None = None
 
     def total(self, residual: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
         """The sum of both. *Shape:* ``(..., width)`` each."""

@@ -10,6 +10,7 @@ from headbook.model.capture import forward, tapped
 from headbook.model.model import Model, word_embedding
 from headbook.model.vocabulary.families import Family, family_of
 from headbook.model.vocabulary.vocabulary import Linear, Norm, Vocabulary
+from headbook.model.weights.offload import parameter
 from headbook.terms import Side, State
 from headbook.text.batch import Batch
 
@@ -119,12 +120,17 @@ def _through(model: Model, family: Family | None) -> Linear | None:
     module: Any = dict(model.body.named_modules()).get(path) if path else None
     if module is None:
         return None
-    return Linear(module.weight, module.bias)
+    weight, bias = parameter(module), parameter(module, "bias")
+    assert weight is not None
+    assert bias is not None
+    return Linear(weight, bias)
 
 
 def _norm(module: Any, like: torch.Tensor) -> Norm:
-    gain = module.weight.to(like.dtype)
-    bias = torch.zeros_like(gain) if module.bias is None else module.bias.to(like.dtype)
+    weight, bias = parameter(module), parameter(module, "bias")
+    assert weight is not None
+    gain = weight.to(like.dtype)
+    bias = torch.zeros_like(gain) if bias is None else bias.to(like.dtype)
     return Norm(gain, bias, float(module.eps))
 
 

@@ -111,8 +111,8 @@ class Lens:
         Returns:
             *Shape:* ``(row, entry)``, in the dtype of the states.
         """
-        model, parameters = self.model, next(self.model.network.parameters())
-        given = states.to(parameters.device, parameters.dtype).unsqueeze(1)
+        model = self.model
+        given = states.to(model.device, next(model.network.parameters()).dtype).unsqueeze(1)
         ids = torch.full((len(states), 1), some_token(model), device=model.device)
         sequences = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         if model.config.is_encoder_decoder:

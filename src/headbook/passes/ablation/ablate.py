@@ -21,6 +21,7 @@ from headbook.model.model import load_model
 from headbook.model.sequences import probes
 from headbook.model.vocabulary.judges import judge_of
 from headbook.model.vocabulary.lens import Lens, read_lens
+from headbook.model.weights.offload import set_aside
 from headbook.passes.ablation.effects import Ablator, Effects, Means
 from headbook.passes.ablation.resample import Others
 from headbook.passes.checks.ownattention import settle
@@ -82,13 +83,15 @@ def ablate(
     kind = _replacement(replacement)
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     opened = open_corpus(files, Selection.of(config), Layout.of(config))
-    with own_randomness(config.seed, []), own_threads(), opened as corpus:
+    aside = set_aside(config.offload)
+    with own_randomness(config.seed, []), own_threads(), aside as offload, opened as corpus:
         loaded = load_model(
             config.model,
             revision=config.revision,
             device=config.device,
             dtype=config.dtype,
             tokenizer=config.tokenizer,
+            offload=offload,
         )
         limit = config.max_length or loaded.limit
         encoder = Encoder(loaded, limit=limit, targets=Annotator.load(NONE))

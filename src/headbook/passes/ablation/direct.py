@@ -19,6 +19,7 @@ from headbook.model.architecture import Architecture
 from headbook.model.capture import inputs
 from headbook.model.intervention import Intervened
 from headbook.model.vocabulary.judges import Words
+from headbook.model.weights.offload import parameter
 from headbook.passes.ablation.effects import Ablator, Means
 from headbook.passes.ablation.slopes import Watched, beside
 from headbook.terms import Replacement
@@ -132,7 +133,8 @@ def _scaled(module: Any, given: tuple[torch.Tensor, ...], output: torch.Tensor) 
     bias: Any = 0
     if isinstance(module, torch.nn.LayerNorm):
         x = x - x.mean(-1, keepdim=True)
-        bias = 0 if module.bias is None else module.bias
+        own = parameter(module, "bias")
+        bias = 0 if own is None else own
     with torch.no_grad():
         scale = torch.where(x == 0, 0, (output - bias) / torch.where(x == 0, 1, x))
     held: torch.Tensor = (x * scale + bias).to(output.dtype)

@@ -3,6 +3,7 @@
 import torch
 
 from headbook.model import hook
+from headbook.model.weights.offload import parameter
 
 
 def learned_share(attention: hook.Attention) -> torch.Tensor:
@@ -15,7 +16,7 @@ def learned_share(attention: hook.Attention) -> torch.Tensor:
     Returns:
         *Shape:* ``(sentence, head, query)``.
     """
-    sinks, (query, key) = getattr(attention.module, "sinks", None), (attention.query, attention.key)
+    sinks, (query, key) = parameter(attention.module, "sinks"), (attention.query, attention.key)
     if sinks is None or query is None or key is None:
         return 1 - attention.weights.sum(-1)
     best, place = attention.weights.max(-1)

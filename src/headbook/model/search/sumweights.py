@@ -11,7 +11,7 @@ LEAST = 1e-3  # the smallest weight, of most numbers
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
+class SumWeights:
     """What a residual and a block's output are multiplied by, and what is added to both.
 
     Attributes:
@@ -22,9 +22,9 @@ class Weights:
     block: torch.Tensor
     bias: torch.Tensor
 
-    def to(self, like: torch.Tensor) -> "Weights":
+    def to(self, like: torch.Tensor) -> "SumWeights":
         """The same in the number format of a tensor, and where it is."""
-        return Weights(*(x.to(like) for x in (self.residual, self.block, self.bias)))
+        return SumWeights(*(x.to(like) for x in (self.residual, self.block, self.bias)))
 
     def total(self, residual: torch.Tensor, block: torch.Tensor) -> torch.Tensor:
         """The sum. *Shape:* ``(..., width)`` each."""
@@ -34,7 +34,7 @@ class Weights:
 
 def fit_weights(
     total: torch.Tensor, residual: torch.Tensor, block: torch.Tensor, *, width: int, eps: float
-) -> Weights | None:
+) -> SumWeights | None:
     """The weights of a sum that holds in every number; None where there are none.
 
     There are three for each number of a state, and several times as many tokens.
@@ -50,7 +50,7 @@ def fit_weights(
         return None
     found = torch.linalg.lstsq(columns, sums.unsqueeze(-1)).solution
     allowed = SLACK * eps * (sums.abs() + (columns * found.mT).abs().sum(-1))
-    weights = Weights(*found[..., 0].unbind(1))
+    weights = SumWeights(*found[..., 0].unbind(1))
     clear = all(float(x.abs().median()) > LEAST for x in (weights.residual, weights.block))
     fits = ((columns @ found).squeeze(-1) - sums).abs() <= allowed
     return weights if clear and bool(fits.all()) else None

@@ -20,9 +20,17 @@ from transformers import (
     AutoModelForSeq2SeqLM,
 )
 
+from headbook.model.weights.offload import Aside, device_map
+
 
 def with_head(
-    folder: Path, config: Any, dtype: torch.dtype, gguf: str | None = None
+    folder: Path,
+    config: Any,
+    dtype: torch.dtype,
+    gguf: str | None = None,
+    *,
+    place: torch.device | None = None,
+    aside: Aside | None = None,
 ) -> tuple[Any, dict[str, Any], str]:
     """The network with its head, or without one that the checkpoint does not have.
 
@@ -30,6 +38,8 @@ def with_head(
 
     Args:
         gguf: name of the file in the folder that holds all weights; None where safetensors do.
+        place: the device that layers run on; where ``aside`` is given.
+        aside: where weights go that have no room there; None for all in memory.
 
     Returns:
         Network, loading report, and why there is no head.
@@ -38,6 +48,11 @@ def with_head(
     more = {"experts_implementation": "eager"} if dtype is torch.float64 else {}
     file = {"gguf_file": gguf, "ignore_mismatched_sizes": True}  # they are reported, and refused
     weights = {"use_safetensors": True} if gguf is None else file
+
+    def moved(loader: Any) -> dict[str, Any]:
+        if aside is None or place is None:
+            return {}
+        return device_map(aside, folder.name, loader, config, place)
 
     def load(loader: Any) -> tuple[Any, dict[str, Any]]:
         pair: tuple[Any, dict[str, Any]] = loader.from_pretrained(
@@ -49,6 +64,7 @@ def with_head(
             output_loading_info=True,
             **weights,
             **more,
+            **moved(loader),
         )
         return pair
 

@@ -1,0 +1,1 @@
+"""Weights of a network: loaded, and found where they are kept."""
