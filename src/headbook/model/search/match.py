@@ -39,7 +39,7 @@ class _Added(NamedTuple):
     weights: SumWeights | None = None
 
 
-_Way = Callable[[LayerRun, _Flat, _Flat, _Flat], _Added | None]
+_Fit = Callable[[LayerRun, _Flat, _Flat, _Flat], _Added | None]
 
 
 def find_site(run: LayerRun, number: int, projection: str | None) -> Site | None:
@@ -54,10 +54,10 @@ def find_site(run: LayerRun, number: int, projection: str | None) -> Site | None
     end = min(later, default=run.layer.end)
     blocks = _derived(run, call)
     read = partial(_read, run, call, blocks, end=end, projection=projection)
-    found = read(ways=(_plain, _scaled))
+    found = read(fits=(_plain, _scaled))
     if found is None and not later:
         found = _unread(run, call, blocks, projection)
-    return found or read(ways=(_weighed,))  # last what takes the most numbers to fit
+    return found or read(fits=(_weighed,))  # last what takes the most numbers to fit
 
 
 def _derived(run: LayerRun, call: Attended) -> list[Ran]:
@@ -130,12 +130,12 @@ def _read(
     *,
     end: int,
     projection: str | None,
-    ways: Sequence[_Way],
+    fits: Sequence[_Fit],
 ) -> Site | None:
     """The first sum that a module reads.
 
     Args:
-        ways: to add up, the first first.
+        fits: to add up, the first first.
     """
     residuals = _residuals(run, call)
     for reader in run.between(call.tick, end):
@@ -143,8 +143,8 @@ def _read(
         triples = [*_triples(reader.taken, residuals, ready)]
         # Plain sums first: beside a large residual, half precision lets a block before its norm
         # pass for what that norm gives, with a factor.
-        for way, (total, residual, block) in product(ways, triples):
-            added = way(run, total, residual.states, _given(block))
+        for fit, (total, residual, block) in product(fits, triples):
+            added = fit(run, total, residual.states, _given(block))
             after = added and _reader(run, total, call.tick, end)
             if not added or not after:
                 continue
