@@ -2,8 +2,11 @@
 
 import copy
 import csv
+import ctypes
+import gc
 import gzip
 import json
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -429,3 +432,13 @@ def sizes(folder: Path) -> dict[str, int]:
 def walk(folder: Path) -> Iterator[Path]:
     """All files below a folder, in the same order everywhere."""
     return iter(sorted(file for file in folder.rglob("*") if file.is_file()))
+
+
+def let_go() -> None:
+    """Give memory that tables took, and garbage, back to the system, where it takes any."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
+        if trim is not None:
+            trim(0)

@@ -22,10 +22,12 @@ from headbook.study.importancetables import (
 )
 from headbook.study.likeness import check_alike
 from headbook.study.manifest import Check, Manifest, Rounding
+from headbook.study.mappedarrays import leave
 from headbook.study.mapsample import MapSample
 from headbook.study.sentencedata import Exemplar, HeadName, SentenceData
 from headbook.study.summaries.contrasts import PairDifferences, pair_differences
 from headbook.study.summaries.finish import beside, finished, summed
+from headbook.study.summaries.packing import Packed, pack
 from headbook.study.summaries.shapes import shape_table
 from headbook.study.summaries.sums import CorpusSums, HeadTable
 from headbook.study.toptokens import top_tokens_table
@@ -77,6 +79,13 @@ class Study:
             made=self.head_tables,
             map_sample=MapSample(),
         )
+
+    def leave(self) -> None:
+        """Let what was looked at of a mapped study stand in its file alone again; see `load`."""
+        packed = Packed()
+        pack((self.corpus_sums, self.sentence_data, self.twins, self.fitted), "study", packed)
+        for array in packed.arrays.values():
+            leave(array)
 
     @cached_property
     def heads(self) -> pd.DataFrame:
@@ -189,15 +198,19 @@ class Study:
             storage.save(draft, self.manifest, storage.Parts(*kept))
 
     @classmethod
-    def load(cls, folder: str | Path) -> "Study":
+    def load(cls, folder: str | Path, *, mapped: bool = False) -> "Study":
         """Read what `save` wrote.
+
+        Args:
+            mapped: large arrays stay in their file until they are looked at: the folder must stay
+                as it is as long as the study is used.
 
         Raises:
             StudyError: the folder holds no study, or one that cannot be read.
             OutputError: a run was killed while it replaced the study, which cannot be put back.
         """
         settle(Path(folder))
-        manifest, kept = storage.load(Path(folder))
+        manifest, kept = storage.load(Path(folder), mapped=mapped)
         return cls(manifest, **vars(kept))
 
     def __add__(self, other: "Study") -> "Study":
