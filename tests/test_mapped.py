@@ -14,6 +14,7 @@ from headbook.site.mappedpickle import ALIGNED, MappedPickle
 from headbook.study import mappedarrays
 from headbook.study.mappedarrays import leave, place_of
 from headbook.study.storage import arrays, write_arrays
+from headbook.study.study import Study
 from headbook.study.tables import heads_table
 from sites import Site
 
@@ -103,6 +104,9 @@ def test_a_mapped_study_gives_the_same_site(
     """Of two processes that draw pages, too."""
     monkeypatch.setattr(mappedarrays, "LEAST", 1)
     headbook.render(small_site.stored, tmp_path / "site", processes=2)
+    study = Study.load(small_site.stored, mapped=True)
+    study.leave()
+    pd.testing.assert_frame_equal(study.heads, small_site.study.heads)
     files = [file for file in small_site.folder.rglob("*") if file.is_file()]
     for file in files:
         mine = tmp_path / "site" / file.relative_to(small_site.folder)

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from headbook.errors import StudyError
 from headbook.folders import settle, written_whole
@@ -82,10 +84,7 @@ class Study:
 
     def leave(self) -> None:
         """Let what was looked at of a mapped study stand in its file alone again; see `load`."""
-        packed = Packed()
-        pack((self.corpus_sums, self.sentence_data, self.twins, self.fitted), "study", packed)
-        for array in packed.arrays.values():
-            leave(array)
+        pack((self.corpus_sums, self.sentence_data, self.twins, self.fitted), "study", _Left())
 
     @cached_property
     def heads(self) -> pd.DataFrame:
@@ -256,6 +255,15 @@ class Study:
     def _check_whole(self) -> None:
         if self.made is not None:
             raise StudyError("a condensed study came, expected a whole one; save or merge that")
+
+
+class _Left(Packed):
+    """Lets go of arrays in place of keeping them."""
+
+    def array(self, value: NDArray[Any], path: str) -> str:
+        """As in `Packed`, but nothing is kept, nor copied."""
+        leave(value)
+        return path
 
 
 def merged(folders: Sequence[str | Path]) -> Study:
