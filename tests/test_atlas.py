@@ -22,7 +22,7 @@ from headbook.pages.index.lead import lead
 from headbook.pages.index.page import CARDS, overview_page
 from headbook.pages.parts.menu import menu
 from headbook.pages.parts.page import SiteFacts
-from headbook.pages.widgets.atlas import atlas, mean_maps, tile_picture
+from headbook.pages.widgets.atlas import atlas, mean_maps
 from headbook.pages.widgets.inspector import atlas_data, notable
 from headbook.report.findings.finding import Link
 from headbook.report.numbers.headtypes import head_types
@@ -106,7 +106,7 @@ def test_tiles_are_the_mean_maps_of_the_study(own: StackResults) -> None:
         tile = found[layer * 13 : layer * 13 + 12, head * 13 : head * 13 + 12]
         wanted = np.array(ink())[ink_steps(sums.mean[layer, head])]
         np.testing.assert_array_equal(tile[..., 3], wanted[..., 3])
-        alone = pixels(tile_picture(mean_maps(own), (layer, head)))
+        alone = pixels(mean_maps(own).picture((layer, head)))
         np.testing.assert_array_equal(alone, tile)
 
 
@@ -121,7 +121,7 @@ def test_a_stored_study_without_types_has_an_overview() -> None:
 def test_the_card_begins_with_a_head_that_has_a_role(own: StackResults) -> None:
     seen = notable({"self": own})
     assert seen is not None
-    assert seen.picture == tile_picture(mean_maps(own), seen.place)
+    assert seen.picture == mean_maps(own).picture(seen.place)
     layer, head = seen.place
     position = own.stack.attention_layers.index(layer) * own.stack.n_heads + head
     assert atlas_data(own)[position] == seen.card.data

@@ -192,13 +192,22 @@ def test_a_table_that_is_too_large_for_csv_stays_in_parquet(
     size = (small_site.folder / "data/heads.csv").stat().st_size
     monkeypatch.setattr(export, "MOST_CSV", size - 1)
     (left_out, *_) = export.write_tables(small_site.study, tmp_path)
-    assert left_out == f"heads.csv would hold {size:,} bytes; use the Parquet file"
+    assert left_out == f"heads.csv would hold more than {size - 1:,} bytes; use the Parquet file"
     assert not (tmp_path / "heads.csv").exists()
     assert (tmp_path / "heads.parquet").exists()
     monkeypatch.undo()
     monkeypatch.setattr(export, "MOST_OF", {"tokens": 100})
     (left_out,) = export.write_tables(small_site.study, tmp_path)
-    assert left_out.startswith("tokens.csv would hold")
+    assert left_out.startswith("tokens.csv would hold more than 100 bytes")
+
+
+def test_a_table_written_in_pieces_is_the_same(
+    small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "AT_ONCE", 7)
+    export.write_tables(small_site.study, tmp_path)
+    for name in ("heads.csv", "layers.csv", "tokens.csv"):
+        assert (tmp_path / name).read_bytes() == (small_site.folder / "data" / name).read_bytes()
 
 
 def test_a_large_table_is_compressed_and_holds_the_same(

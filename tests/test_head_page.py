@@ -6,7 +6,7 @@ from html import unescape
 import numpy as np
 import pytest
 
-from headbook.charts.drawn.strips import MARGIN, range_strip, ranking_histogram
+from headbook.charts.drawn.strips import MARGIN, RangeStrip, ranking_histogram
 from headbook.pages.head.page import HeadPage, head_pages
 from headbook.pages.head.toptokens import KINDS
 from headbook.report.numbers.results import results
@@ -102,11 +102,11 @@ def test_strips_are_the_most_extreme_metrics(pages: list[HeadPage], encoder_site
 
 
 def test_a_strip_has_a_hairline_a_head_and_its_dot_in_place() -> None:
-    svg = range_strip(np.array([0.0, 1.0, 4.0, np.nan]), 1.0)
+    svg = RangeStrip.of(np.array([0.0, 1.0, 4.0, np.nan])).drawn(1.0)
     assert len(re.findall('v1[m"]', svg)) == 3
     [at] = re.findall(r'circle cx="([\d.]+)%"', svg)
     assert float(at) == pytest.approx(MARGIN + (100 - 2 * MARGIN) / 4, abs=0.06)
-    assert range_strip(np.array([2.0, 2.0]), 2.0).count("<circle") == 1
+    assert RangeStrip.of(np.array([2.0, 2.0])).drawn(2.0).count("<circle") == 1
 
 
 def test_numbers_of_a_head_wait_in_a_file_and_are_named_without_scripts(

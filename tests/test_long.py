@@ -35,7 +35,7 @@ print(json.dumps(peaks))
 METRICS = "attention_distance,cosine_to_input,head_distance,variability,context_similarity"
 OPTIONS = {
     "max_length": LENGTH, "memory": ROOM, "metrics": METRICS, "annotator": "none",
-    "language": "none",
+    "language": "none", "importance": "fast",
 }  # fmt: skip
 
 
@@ -81,7 +81,9 @@ def test_what_has_no_room_is_named_and_the_rest_is_there(
     gaps = {gap.what: gap.why for gap in study.manifest.gaps}
     for name in ("head_distance", "variability", "context_similarity"):
         assert "--memory allows more" in gaps[all_metrics()[name].title]
-    assert "every text has more than 721 tokens" in gaps["maps and pages of long texts"]
+    for name in ("maps and pages of long texts", "importance of heads"):
+        assert "every text has more than 721 tokens" in gaps[name]
+    assert study.corpus_sums.removals is None
     assert not study.sentence_data.maps
     assert not study.sentence_data.exemplars
     assert all(check.passed for check in study.manifest.checks)

@@ -8,8 +8,13 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
+import headbook
 from headbook.errors import StudyError
 from headbook.site.mappedpickle import ALIGNED, MappedPickle
+from headbook.study import mappedarrays
+from headbook.study.mappedarrays import leave, place_of
+from headbook.study.storage import arrays, write_arrays
+from headbook.study.study import Study
 from headbook.study.tables import heads_table
 from sites import Site
 
@@ -59,3 +64,51 @@ def test_a_condensed_study_has_the_same_numbers(encoder_site: Site) -> None:
         with pytest.raises(StudyError, match="condensed"):
             act()
     assert not (encoder_site.place / "less").exists()
+
+
+def test_large_arrays_stay_in_the_file_of_the_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are handed on as places in it, whole or in parts, and cannot be written into."""
+    monkeypatch.setattr(mappedarrays, "LEAST", 1_000)
+    rng = np.random.default_rng(0)
+    given: dict[str, NDArray[Any]] = {
+        "few": np.arange(3),
+        "bytes": rng.integers(0, 255, (7, 333), np.uint8),
+        "halves": rng.random((3, 501)).astype(np.float16),
+        "many": rng.random((4, 5, 1000)),
+    }
+    write_arrays(tmp_path / "all", given, "")
+    found = arrays(tmp_path / "all", mapped=True)
+    assert {name for name, each in found.items() if place_of(each)} == {*given} - {"few"}
+    with pytest.raises(ValueError, match="read-only"):
+        found["many"][0, 0, 0] = 1
+    turned = found["many"].T
+    value = [*found.values(), found["many"][2:, 1], turned]
+    handed = MappedPickle.of(value, tmp_path / "handed")
+    assert (tmp_path / "handed").stat().st_size < turned.nbytes + 1_000
+    for one, other in zip(value, handed.taken(), strict=True):
+        leave(one)
+        np.testing.assert_array_equal(one, other)
+    for name, array in given.items():
+        np.testing.assert_array_equal(found[name], array)
+    write_arrays(tmp_path / "all", given, "")
+    with pytest.raises(OSError, match="written anew"):
+        handed.taken()
+
+
+@pytest.mark.slow
+def test_a_mapped_study_gives_the_same_site(
+    small_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two processes that draw pages, too."""
+    monkeypatch.setattr(mappedarrays, "LEAST", 1)
+    headbook.render(small_site.stored, tmp_path / "site", processes=2)
+    study = Study.load(small_site.stored, mapped=True)
+    study.leave()
+    pd.testing.assert_frame_equal(study.heads, small_site.study.heads)
+    files = [file for file in small_site.folder.rglob("*") if file.is_file()]
+    for file in files:
+        mine = tmp_path / "site" / file.relative_to(small_site.folder)
+        assert mine.read_bytes() == file.read_bytes(), file.name
+    assert len([f for f in (tmp_path / "site").rglob("*") if f.is_file()]) == len(files)

@@ -26,7 +26,7 @@ from headbook.charts.base.ink import (
 from headbook.metrics import all_metrics
 from headbook.pages.head.page import head_pages
 from headbook.pages.index.page import overview_page
-from headbook.pages.parts.cells import COLOUR_STEPS, Cell, colour_step, domain, percentile
+from headbook.pages.parts.cells import COLOUR_STEPS, Cell, colour_step, domain, percentiles
 from headbook.pages.parts.grid import grid_data
 from headbook.pages.parts.page import gap_texts
 from headbook.pages.parts.table import Words
@@ -112,15 +112,15 @@ def test_names_of_heads_and_amounts() -> None:
 @given(st.lists(finite, min_size=2, max_size=9))
 def test_percentiles_run_from_the_smallest_to_the_largest(values: list[float]) -> None:
     array = np.array(values)
-    places = [percentile(array, value) for value in values]
+    places = percentiles(array).tolist()
     assert all(0 <= value <= 1 for value in places)
     assert math.isclose(sum(places) / len(places), 0.5)
     assert places[int(array.argmax())] == max(places)
 
 
 def test_there_is_no_percentile_without_others() -> None:
-    assert math.isnan(percentile(np.array([1.0, NAN]), 1.0))
-    assert math.isnan(percentile(np.array([1.0, 2.0]), NAN))
+    assert np.isnan(percentiles(np.array([1.0, NAN]))).all()
+    assert np.isnan(percentiles(np.array([1.0, 2.0, NAN]))).tolist() == [False, False, True]
 
 
 @given(

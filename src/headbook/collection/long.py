@@ -54,6 +54,16 @@ class Long:
         """The index of the first text that is not long; there has to be one."""
         return next(index for index in count() if index not in self.texts)
 
+    @property
+    def why(self) -> str:
+        """What a study does not have for them lacks memory."""
+        number = len(self.texts)
+        texts = "every text has" if self.every else f"{number:,} {_texts(number)}"
+        return (
+            f"{texts} more than {self.most:,} tokens, and the memory for maps of all heads is too "
+            "small; --memory allows more"
+        )
+
     def gaps(self, metrics: Iterable[Metric]) -> Iterator[Gap]:
         """What a study does not have for that.
 
@@ -62,12 +72,7 @@ class Long:
         """
         if not self.texts:
             return
-        number = len(self.texts)
-        texts = "every text has" if self.every else f"{number:,} {_texts(number)}"
-        why = (
-            f"{texts} more than {self.most:,} tokens, and the memory for maps of all heads is too "
-            "small; --memory allows more"
-        )
+        why = self.why
         yield Gap("maps and pages of long texts", "", why)
         if self.every:
             yield from (Gap(m.title, "", why, m.id) for m in metrics if isinstance(m, TABLES))

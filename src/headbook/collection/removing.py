@@ -47,7 +47,10 @@ def _importance(run: Run, study: Study) -> Importance:
 
     Raises:
         ModelError: heads of this model cannot be replaced.
+        NoRoom: slopes need maps of all heads at once, and every text is too long for these.
     """
+    if run.long.every:
+        raise NoRoom(run.long.why)
     items = run.smallest(study.corpus_sums, run.config.importance_sentences)
     sample = sample_of(items, run.config.batch_tokens, run.batch, alike=not run.architecture.padded)
     heads = intervened(run.model, run.architecture, run.batch(sample.small[0].items[:TRIED]))

@@ -217,7 +217,7 @@ def visible(text: str) -> str:
 
     Spaces, line feeds and tabs stay; characters that no HTML may hold become U+FFFD.
     """
-    return UNSEEN.sub(_seen, text)
+    return text if text.isprintable() else UNSEEN.sub(_seen, text)  # most are, and it is quick
 
 
 def _seen(match: re.Match[str]) -> str:

@@ -2,8 +2,11 @@
 
 import copy
 import csv
+import ctypes
+import gc
 import gzip
 import json
+import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +30,7 @@ from headbook.terms import Side
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
 # The same of the most used.
 UNCOMPRESSED_ONES = dict.fromkeys(("heads", "layers", "differences"), 5_000_000)
+AT_ONCE = 20_000  # rows of a CSV file that are written before it is looked whether it is too large
 LEVEL = 12  # of compression: a seventh of the time of 19, a hundredth more bytes
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
 DIGITS = 6  # of numbers in CSV files; Parquet has them exactly
@@ -281,9 +285,10 @@ def write_table(
     _write_parquet(schema, folder / f"{name}.parquet")
     if parquet_alone:
         return [f"{name}.csv would make the site too large; use the Parquet file"]
-    text = _csv(frame)
-    if len(text) > min(MOST_CSV, MOST_OF.get(name, MOST_CSV)):
-        return [f"{name}.csv would hold {len(text):,} bytes; use the Parquet file"]
+    most = min(MOST_CSV, MOST_OF.get(name, MOST_CSV))
+    text = _csv(frame, most)
+    if text is None:
+        return [f"{name}.csv would hold more than {most:,} bytes; use the Parquet file"]
     if len(text) > UNCOMPRESSED_ONES.get(name, UNCOMPRESSED):
         (folder / f"{name}.csv.gz").write_bytes(gzip.compress(text, mtime=0))
     else:
@@ -310,11 +315,24 @@ def _write_parquet(table: pa.Table, file: Path) -> None:
     )
 
 
-def _csv(frame: pd.DataFrame) -> bytes:
+def _csv(frame: pd.DataFrame, most: int) -> bytes | None:
+    """A table as CSV; None as soon as it has more bytes than ``most``."""
+    parts, size = [], 0
+    for start in range(0, max(len(frame), 1), AT_ONCE):
+        part = _csv_rows(frame.iloc[start : start + AT_ONCE], header=start == 0)
+        size += len(part)
+        if size > most:
+            return None
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _csv_rows(frame: pd.DataFrame, *, header: bool) -> bytes:
     return (
         _ended(_spreadsheet_safe(frame))
         .to_csv(
             index=False,
+            header=header,
             float_format=f"%.{DIGITS}g",
             lineterminator="\n",
             quoting=csv.QUOTE_MINIMAL,
@@ -414,3 +432,13 @@ def sizes(folder: Path) -> dict[str, int]:
 def walk(folder: Path) -> Iterator[Path]:
     """All files below a folder, in the same order everywhere."""
     return iter(sorted(file for file in folder.rglob("*") if file.is_file()))
+
+
+def let_go() -> None:
+    """Give memory that tables took, and garbage, back to the system, where it takes any."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
+        if trim is not None:
+            trim(0)

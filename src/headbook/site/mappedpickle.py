@@ -2,14 +2,20 @@
 
 Pickled into a pipe, a study would be in memory twice over in the process that sends it, and once
 more in each that receives it. Mapped, its arrays stay on the disk until somebody reads them, and
-processes share what they have read.
+processes share what they have read. What stands in a file already, as a stored study's large arrays
+do, is not written again: all of them map that one.
 """
 
+import io
 import mmap
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+
+from headbook.study.mappedarrays import Place, place_of
 
 ALIGNED = 64  # bytes; arrays begin at multiples of it
 
@@ -35,14 +41,16 @@ class MappedPickle(NamedTuple):
             OSError: the file cannot be written.
         """
         buffers: list[pickle.PickleBuffer] = []
-        pickled = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+        stream = io.BytesIO()
+        _Pickler(stream, protocol=5, buffer_callback=buffers.append).dump(value)
+        pickled = stream.getvalue()
         ends = []
-        with file.open("wb") as stream:
+        with file.open("wb") as written:
             for buffer in buffers:
-                stream.write(b"\0" * (-stream.tell() % ALIGNED))
-                start = stream.tell()
-                stream.write(buffer.raw())
-                ends.append((start, stream.tell()))
+                written.write(b"\0" * (-written.tell() % ALIGNED))
+                start = written.tell()
+                written.write(buffer.raw())
+                ends.append((start, written.tell()))
         return cls(pickled, file, tuple(ends))
 
     def taken(self) -> Any:
@@ -56,3 +64,12 @@ class MappedPickle(NamedTuple):
         with self.file.open("rb") as stream:
             whole = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY))
         yield from (whole[start:end] for start, end in self.ends)
+
+
+class _Pickler(pickle.Pickler):
+    """What leaves arrays in files where they are."""
+
+    def reducer_override(self, value: Any) -> tuple[Callable[[Place], Any], tuple[Place]] | Any:
+        """How a value is pickled; as usual, but for such an array."""
+        place = place_of(value) if isinstance(value, np.ndarray) else None
+        return NotImplemented if place is None else (Place.array, (place,))

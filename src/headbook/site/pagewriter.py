@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import jinja2
@@ -12,6 +13,8 @@ import jinja2
 from headbook import charts
 from headbook.charts import Figure
 from headbook.pages.parts.page import Page
+from headbook.pages.parts.table import Table
+from headbook.pages.parts.text import Token
 from headbook.resources import folder as resource_folder
 from headbook.site import later, markup, publish
 from headbook.site.contents import WITHOUT, with_contents
@@ -20,6 +23,8 @@ from headbook.site.terse import terse
 
 LIVE = "data-chart="  # the buttons of live charts
 SOURCES = "script-src 'self'"
+# What holds no chart: of a table a `Drawing` at most.
+PLAIN = {str, int, float, bool, NoneType, Table, Token}
 
 
 @dataclass(frozen=True)
@@ -100,10 +105,11 @@ def figures_of(value: Any) -> Iterator[Figure]:
         if isinstance(each, Figure):
             yield each
         elif isinstance(each, tuple):
-            waiting += reversed(each)
+            waiting += [part for part in reversed(each) if type(part) not in PLAIN]
         else:
             kind: type = type(each)
-            waiting += [getattr(each, name) for name in _parts(kind)]
+            parts = [getattr(each, name) for name in _parts(kind)]
+            waiting += [part for part in parts if type(part) not in PLAIN]
 
 
 @cache

@@ -124,7 +124,7 @@ def render(
     check_replaceable(Path(out), Kind.SITE, force=force, names=names)
     check_room()
     if not isinstance(study, Study):
-        study = Study.load(study).condensed
+        study = Study.load(study, mapped=True).condensed
     pages, sizes = 0, {}
     with written_whole(Path(out), Kind.SITE, force=force) as draft, charts.unchecked():
 
@@ -210,8 +210,17 @@ class _Writer:
         _ = self.study.head_tables  # made once, not in each process
         given = (self.study, replace(self._page_writer))
         with Shares(_draw_share, given, processes, self.folder) as shares:
+            self._let_go()
             yield from _draw(self._page_writer, self._single_pages(figures, left_out))
+            for made in ("_metric_pages", "_across", "_results"):
+                vars(self).pop(made, None)
+            self._let_go()
             yield from shares
+
+    def _let_go(self) -> None:
+        """Take no memory beside other processes for what is not looked at now."""
+        self.study.leave()
+        export.let_go()
 
     @cached_property
     def _results(self) -> Mapping[str, StackResults]:

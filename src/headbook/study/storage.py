@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from headbook.errors import StudyError
+from headbook.study import mappedarrays
 from headbook.study.manifest import Manifest
 from headbook.study.mapsample import MapSample
 from headbook.study.sentencedata import SentenceData
@@ -55,8 +56,11 @@ def save(folder: Path, manifest: Manifest, parts: Parts) -> None:
         table.to_parquet(folder / f"{name}.parquet", index=False)
 
 
-def load(folder: Path) -> tuple[Manifest, Parts]:
+def load(folder: Path, *, mapped: bool = False) -> tuple[Manifest, Parts]:
     """Read what `save` wrote.
+
+    Args:
+        mapped: large arrays stay in their file until they are looked at; it must stay, too.
 
     Raises:
         StudyError: a file is missing or broken.
@@ -68,7 +72,8 @@ def load(folder: Path) -> tuple[Manifest, Parts]:
         with safe_open(folder / ARRAYS, framework="numpy") as file:
             layout = json.loads(file.metadata()["layout"])
         tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
-        return manifest, unpack(Parts, layout, Packed(arrays(folder / ARRAYS), tables))
+        found = arrays(folder / ARRAYS, mapped=mapped)
+        return manifest, unpack(Parts, layout, Packed(found, tables))
     except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
         came = (str(error) or type(error).__name__).splitlines()[0]
         raise StudyError(f"{folder}: {came}; expected the files of a study, whole") from error
@@ -79,15 +84,16 @@ def write_arrays(path: Path, found: dict[str, NDArray[Any]], layout: str) -> Non
     safetensors.numpy.save_file(found, path, metadata={"layout": layout})
 
 
-def arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of a file.
+def arrays(path: Path, *, mapped: bool = False) -> dict[str, NDArray[Any]]:
+    """All arrays of a file; with ``mapped`` the large ones stay there.
 
     The file is opened anew after every `AT_ONCE` bytes: what was read of it stays in memory, beside
     the arrays, as long as it is open. So the largest, which is twice there, comes first.
     """
-    found: dict[str, NDArray[Any]] = {}
+    found = mappedarrays.large(path) if mapped else {}
     with safe_open(path, framework="numpy") as file:
-        waiting = iter(sorted(file.keys(), key=lambda n: -math.prod(file.get_slice(n).get_shape())))
+        left = {*file.keys()} - found.keys()
+        waiting = iter(sorted(left, key=lambda n: -math.prod(file.get_slice(n).get_shape())))
     while True:
         with safe_open(path, framework="numpy") as file:
             room = AT_ONCE

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from headbook.errors import StudyError
 from headbook.folders import settle, written_whole
@@ -22,10 +24,12 @@ from headbook.study.importancetables import (
 )
 from headbook.study.likeness import check_alike
 from headbook.study.manifest import Check, Manifest, Rounding
+from headbook.study.mappedarrays import leave
 from headbook.study.mapsample import MapSample
 from headbook.study.sentencedata import Exemplar, HeadName, SentenceData
 from headbook.study.summaries.contrasts import PairDifferences, pair_differences
 from headbook.study.summaries.finish import beside, finished, summed
+from headbook.study.summaries.packing import Packed, pack
 from headbook.study.summaries.shapes import shape_table
 from headbook.study.summaries.sums import CorpusSums, HeadTable
 from headbook.study.toptokens import top_tokens_table
@@ -77,6 +81,10 @@ class Study:
             made=self.head_tables,
             map_sample=MapSample(),
         )
+
+    def leave(self) -> None:
+        """Let what was looked at of a mapped study stand in its file alone again; see `load`."""
+        pack((self.corpus_sums, self.sentence_data, self.twins, self.fitted), "study", _Left())
 
     @cached_property
     def heads(self) -> pd.DataFrame:
@@ -189,15 +197,19 @@ class Study:
             storage.save(draft, self.manifest, storage.Parts(*kept))
 
     @classmethod
-    def load(cls, folder: str | Path) -> "Study":
+    def load(cls, folder: str | Path, *, mapped: bool = False) -> "Study":
         """Read what `save` wrote.
+
+        Args:
+            mapped: large arrays stay in their file until they are looked at: the folder must stay
+                as it is as long as the study is used.
 
         Raises:
             StudyError: the folder holds no study, or one that cannot be read.
             OutputError: a run was killed while it replaced the study, which cannot be put back.
         """
         settle(Path(folder))
-        manifest, kept = storage.load(Path(folder))
+        manifest, kept = storage.load(Path(folder), mapped=mapped)
         return cls(manifest, **vars(kept))
 
     def __add__(self, other: "Study") -> "Study":
@@ -243,6 +255,15 @@ class Study:
     def _check_whole(self) -> None:
         if self.made is not None:
             raise StudyError("a condensed study came, expected a whole one; save or merge that")
+
+
+class _Left(Packed):
+    """Lets go of arrays in place of keeping them."""
+
+    def array(self, value: NDArray[Any], path: str) -> str:
+        """As in `Packed`, but nothing is kept, nor copied."""
+        leave(value)
+        return path
 
 
 def merged(folders: Sequence[str | Path]) -> Study:

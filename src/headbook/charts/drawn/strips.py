@@ -1,7 +1,10 @@
 """One head among all heads, and the values of a ranking over sentences, drawn by hand."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -20,31 +23,49 @@ ANCHORS = ("start", "middle", "middle", "middle", "end")
 APART = 14.0  # pixels from one line of names to the next
 
 
-def range_strip(values: Floats, own: float) -> str:
-    """All heads as hairlines, a box around the middle half, the median, and one head as a dot.
+@dataclass(frozen=True, eq=False)
+class RangeStrip:
+    """Values of all heads, drawn the same for each but for its dot.
 
     As wide as its place on the page: places are in per cent, so that the dot stays round.
 
-    Args:
-        values: of all heads; NaN where there is none. ``own`` is one of them.
+    Attributes:
+        there: the values, ascending; at least one.
+        quarters: first quartile, median and third quartile.
     """
-    there = values[~np.isnan(values)]
-    low, high = float(there.min()), float(there.max())
-    wide = (high - low) or 1.0
 
-    def at(value: float) -> float:
-        return MARGIN + (100 - 2 * MARGIN) * (value - low) / wide
+    there: Floats
+    quarters: tuple[float, float, float]
 
-    lines = sorted({round(at(float(value)) * PLACES / 100) for value in there})
-    path = f"M{lines[0]} 0v1" + "".join(f"m{b - a}-1v1" for a, b in pairwise(lines))
-    first, middle, third = (at(float(x)) for x in np.quantile(there, (0.25, 0.5, 0.75)))
-    return (
-        '<svg class="strip" aria-hidden="true">'
-        f'<rect x="{first:.1f}%" width="{third - first:.1f}%" height="10"/>'
-        f'<svg viewBox="0 -.3 {PLACES} 1.6" preserveAspectRatio="none"><path d="{path}"/></svg>'
-        f'<rect class="half" x="{middle:.1f}%" width="2" height="14"/>'
-        f'<circle cx="{at(own):.1f}%" r="5.5"/></svg>'
-    )
+    @classmethod
+    def of(cls, values: Floats) -> "RangeStrip":
+        """Of values of any shape; NaN where there is none."""
+        there = np.sort(values[~np.isnan(values)])
+        first, middle, third = map(float, np.quantile(there, (0.25, 0.5, 0.75)))
+        return cls(there, (first, middle, third))
+
+    def drawn(self, own: float) -> str:
+        """All heads as hairlines, a box around the middle half, the median, and a head as a dot."""
+        before, after = self._still
+        return f'{before}<circle cx="{self._at(own):.1f}%" r="5.5"/>{after}'
+
+    @cached_property
+    def _still(self) -> tuple[str, str]:
+        """What stands before the dot and after it."""
+        lines = np.unique(np.rint(self._at(self.there) * PLACES / 100).astype(int)).tolist()
+        path = f"M{lines[0]} 0v1" + "".join(f"m{b - a}-1v1" for a, b in pairwise(lines))
+        first, middle, third = map(self._at, self.quarters)
+        return (
+            '<svg class="strip" aria-hidden="true">'
+            f'<rect x="{first:.1f}%" width="{third - first:.1f}%" height="10"/>'
+            f'<svg viewBox="0 -.3 {PLACES} 1.6" preserveAspectRatio="none"><path d="{path}"/></svg>'
+            f'<rect class="half" x="{middle:.1f}%" width="2" height="14"/>'
+        ), "</svg>"
+
+    def _at(self, value: Any) -> Any:
+        """The place of a value, or of several, in per cent."""
+        low, high = float(self.there[0]), float(self.there[-1])
+        return MARGIN + (100 - 2 * MARGIN) * (value - low) / ((high - low) or 1.0)
 
 
 def ranking_histogram(

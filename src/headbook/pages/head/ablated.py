@@ -96,12 +96,13 @@ def ablated(results: StackResults, head: HeadName) -> Ablated | None:
     columns = ("In its place", f"Change, {unit(removals)}", "Verdict")
     most = number(verdicts.margin(removals, target) * scale(removals))
     tokens = results.once(_tokens).get(head, ())
+    backed = results.once(_backed_up).get(head)
     return Ablated(
         short=_short(removals, rows),
         what=NAMES[target],
         margin=f"{most}\u00a0{unit(removals)}",
         instead=Table(columns, tuple(_instead(removals, rows))),
-        remarks=(*_repaired(rows), *_backed_up(study.head_groups, removals, head)),
+        remarks=(*_repaired(rows), *((backed,) if backed else ())),
         tokens=tokens,
         scores="probability of the true token" if target in removals.full else NAMES[target],
     )
@@ -176,22 +177,33 @@ def _with_ends(row: Mapping[str, Any]) -> str:
     return f"{number(row['value'])} {interval(row['low'], row['high'])}".rstrip()
 
 
-def _backed_up(groups: pd.DataFrame, removals: Removals, head: HeadName) -> Iterator[str]:
-    """The head with which together it is missed most beyond what each alone costs."""
-    target = primary(removals)
-    pairs = groups[(groups["metric"] == INTERACTION) & (groups["target"] == target)]
+def _backed_up(results: StackResults) -> Mapping[HeadName, str]:
+    return backed_up(results.study.head_groups, results.study.corpus_sums.removals)
+
+
+def backed_up(groups: pd.DataFrame, removals: Removals | None) -> Mapping[HeadName, str]:
+    """Of each head the one with which together it is missed most beyond what each alone costs."""
+    assert removals is not None
+    pairs = groups[(groups["metric"] == INTERACTION) & (groups["target"] == primary(removals))]
     pairs = pairs[pairs["low"] > 0].sort_values("value", ascending=False, kind="stable")
+    found: dict[HeadName, str] = {}
     for row in pairs.to_dict("records"):
-        names = row["group"].split()
-        own = f"L{head.layer}-H{head.head}"
-        own = own if row["stack"] == head.stack else f"{head.stack}-{own}"
-        if own in names:
-            other = names[1 - names.index(own)].replace("-H", "·H")
-            by = scale(removals)
-            more = f"{number(row['value'] * by)}\u00a0{unit(removals)}"
-            ends = interval(row["low"] * by, row["high"] * by)
-            yield f"Backed up by {other}: without both, {more} {ends} beyond the sum of each alone."
-            return
+        names, by = row["group"].split(), scale(removals)
+        more = f"{number(row['value'] * by)}\u00a0{unit(removals)}"
+        ends = interval(row["low"] * by, row["high"] * by)
+        for own, other in zip(names, reversed(names), strict=True):
+            found.setdefault(
+                _named(own, row["stack"]),
+                f"Backed up by {other.replace('-H', '·H')}: "
+                f"without both, {more} {ends} beyond the sum of each alone.",
+            )
+    return found
+
+
+def _named(name: str, stack: str) -> HeadName:
+    """A head as groups name it; those of another stack say which."""
+    *other, layer, head = name.split("-")
+    return HeadName(other[0] if other else stack, int(layer[1:]), int(head[1:]))
 
 
 def _after(removals: Removals, missed: MissedAt, probability: float) -> str:

@@ -4,13 +4,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from headbook.analysis.arithmetic import Floats
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import Chart, HeadMetric
-from headbook.pages.parts.cells import Cell, percentile
-from headbook.pages.parts.table import Mark, Row, words
+from headbook.pages.parts.cells import Cell, percentiles
+from headbook.pages.parts.table import Mark, Row, Words, words
 from headbook.pages.parts.twins import beside
 from headbook.report.findings.finding import metric_link
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.wording import MISSING, is_share, label_name, number, unbroken
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
@@ -41,45 +42,77 @@ class TagRow:
     ratio: Cell
 
 
+@dataclass(frozen=True)
+class _Line:
+    """What a row of numbers has that is the same for all heads, or made for all at once.
+
+    Attributes:
+        first: whether it stands in the first table.
+        title: metric, label and unit.
+        numbers: by view; None where the metric has no such view.
+        even: of uniform attention, by layer.
+        percentiles: places among all heads of the stack in the stack's default view, 0 to 1.
+            *Shape:* ``(layer, head)``.
+    """
+
+    metric: HeadMetric
+    label: str
+    first: bool
+    title: Words
+    numbers: tuple[Estimates | None, ...]
+    even: Floats
+    percentiles: Floats
+
+
 def metric_rows(results: StackResults, head: HeadName, *, first: bool) -> Iterator[Row]:
     """Its numbers: of metrics with many labels the first one, or the others."""
+    for line in results.once(_lines):
+        if line.first == first:
+            yield _row(results, (head.layer, head.head), line)
+
+
+def _lines(results: StackResults) -> tuple[_Line, ...]:
+    """The rows of both tables."""
+    found = []
     for metric in results.metrics:
         if metric.chart is Chart.PROFILE or metric.id in ELSEWHERE:
             continue  # these have a figure or a table of their own
-        if metric.chart is Chart.DISTANCES and not first:
-            continue  # their distances are on the metric's page
         for label in metric.labels:
-            leads = label == metric.headline or metric.id in WHOLE
-            there = any(results.has(metric.id, view, label) for view in metric.views)
-            if there and leads == first:
-                yield _row(results, head, metric, label, linked=first)
+            first = label == metric.headline or metric.id in WHOLE
+            if metric.chart is Chart.DISTANCES and not first:
+                continue  # their distances are on the metric's page
+            if any(results.has(metric.id, view, label) for view in metric.views):
+                found.append(_line(results, metric, label, first=first))
+    return tuple(found)
 
 
-def _row(
-    results: StackResults, head: HeadName, metric: HeadMetric, label: str, *, linked: bool
-) -> Row:
-    """By view the head's number, then those of uniform attention and of what it is compared with.
-
-    The percentile is the place among all heads of the stack in the stack's default view.
-    """
-    view, cell = results.view(metric, label), (head.layer, head.head)
-    values = results.heads(metric.id, view, label).value
-    share = percentile(values, float(values[cell]))
-    even = results.uniform(metric.id, view, label).at(head.layer).value
-    title = metric_link(metric.id, metric.title) if linked else metric.title
+def _line(results: StackResults, metric: HeadMetric, label: str, *, first: bool) -> _Line:
+    view = results.view(metric, label)
     about = f": {unbroken(label_name(label))}" if label_name(label) else ""
     unit = (" ", Mark(f"({metric.unit})", "small")) if metric.unit else ()
-    numbers = (
-        Cell.of(results.heads(metric.id, v, label).at(*cell), metric) if v in metric.views else None
-        for v in View
+    return _Line(
+        metric=metric,
+        label=label,
+        first=first,
+        title=words(metric_link(metric.id, metric.title) if first else metric.title, about, *unit),
+        numbers=tuple(
+            results.heads(metric.id, v, label) if v in metric.views else None for v in View
+        ),
+        even=results.uniform(metric.id, view, label).value,
+        percentiles=percentiles(results.heads(metric.id, view, label).value),
     )
+
+
+def _row(results: StackResults, cell: tuple[int, int], line: _Line) -> Row:
+    """By view the head's number, then uniform attention and what it is compared with."""
+    metric, share = line.metric, float(line.percentiles[cell])
     cells = (
-        *numbers,
-        number(even, share=is_share(metric)),
-        *(beside(results, control, metric, label, cell) for control in results.twins),
+        *(None if each is None else Cell.of(each.at(*cell), metric) for each in line.numbers),
+        number(float(line.even[cell[0]]), share=is_share(metric)),
+        *(beside(results, control, metric, line.label, cell) for control in results.twins),
         MISSING if math.isnan(share) else str(round(100 * share)),
     )
-    return Row(words(title, about, *unit), cells)
+    return Row(line.title, cells)
 
 
 def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:

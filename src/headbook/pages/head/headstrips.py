@@ -8,7 +8,7 @@ import numpy as np
 
 from headbook.analysis.arithmetic import Floats
 from headbook.charts.base.drawing import Drawing
-from headbook.charts.drawn.strips import range_strip
+from headbook.charts.drawn.strips import RangeStrip
 from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric
 from headbook.report.numbers.results import StackResults
@@ -74,71 +74,98 @@ class Strip:
     drawing: Drawing
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A number that is asked for, and what is the same for all heads.
+
+    Attributes:
+        values: *Shape:* ``(layer, head)``.
+        strip: of all of them.
+        median: of all heads, in words.
+    """
+
+    metric: HeadMetric
+    label: str
+    view: View
+    title: str
+    values: Floats
+    strip: RangeStrip
+    median: str
+
+    def below(self, own: float) -> int:
+        """How many values are less."""
+        return int(np.searchsorted(self.strip.there, own, "left"))
+
+    def above(self, own: float) -> int:
+        """How many values are more."""
+        return len(self.strip.there) - int(np.searchsorted(self.strip.there, own, "right"))
+
+
 def strips(results: StackResults, head: HeadName) -> tuple[Strip, ...]:
     """The most extreme metrics of a head, the most extreme first."""
     found = []
-    for order, (metric, label, view) in enumerate(results.once(_asked)):
-        values = results.heads(metric.id, view, label).value
-        own = float(values[head.layer, head.head])
+    for order, asked in enumerate(results.once(_asked)):
+        own = float(asked.values[head.layer, head.head])
         if not math.isnan(own):
-            rank, away = _extreme(values, own)
-            found.append((-rank, -away, order, (metric, label, view)))
+            rank, away = _extreme(asked, own)
+            found.append((-rank, -away, order, asked))
     found.sort(key=lambda each: each[:3])
-    return tuple(_strip(results, head, *asked) for *_, asked in found[:MOST_STRIPS])
+    return tuple(_strip(results, head, asked) for *_, asked in found[:MOST_STRIPS])
 
 
-def _asked(results: StackResults) -> tuple[tuple[HeadMetric, str, View], ...]:
+def _asked(results: StackResults) -> tuple[_Asked, ...]:
     return tuple(_there(results))
 
 
-def _there(results: StackResults) -> Iterator[tuple[HeadMetric, str, View]]:
+def _there(results: StackResults) -> Iterator[_Asked]:
     """What the stack has of `ASKED`, with values that differ among enough heads."""
     known = results.by_id
     for name, asked in ASKED:
         if name not in known:
             continue
-        label = asked or known[name].headline
-        view = results.view(known[name], label)
+        metric, label = known[name], asked or known[name].headline
+        view = results.view(metric, label)
         if results.has(name, view, label):
             values = results.heads(name, view, label).value
             there = values[~np.isnan(values)]
             if len(there) >= LEAST_HEADS and np.ptp(there) > 0:
-                yield known[name], label, view
+                median = number(float(np.median(there)), share=is_share(metric))
+                strip, title = RangeStrip.of(values), _title(metric, label)
+                yield _Asked(metric, label, view, title, values, strip, median)
 
 
-def _extreme(values: Floats, own: float) -> tuple[float, float]:
-    """How far from the middle: by rank, then in quartile ranges."""
-    there = values[~np.isnan(values)]
-    share = ((there < own).sum() + (there == own).sum() / 2) / len(there)
-    first, middle, third = np.quantile(there, (0.25, 0.5, 0.75))
-    away = abs(own - middle) / max(third - first, np.ptp(there) / 100)
-    return round(abs(float(share) - 0.5), 3), float(away)
-
-
-def _strip(
-    results: StackResults, head: HeadName, metric: HeadMetric, label: str, view: View
-) -> Strip:
-    numbers = results.heads(metric.id, view, label)
-    values, own = numbers.value, numbers.at(head.layer, head.head)
-    share = is_share(metric)
+def _title(metric: HeadMetric, label: str) -> str:
     of_kind = KINDS.get(label) if metric.id == ids.ATTENTION_TO else None
-    title = of_kind or (f"{metric.title}: {label_name(label)}" if label else metric.title)
-    place = _place(values, own.value)
-    picture = Drawing(f"strip-{metric.id}", f"{title}: {place}", range_strip(values, own.value))
+    return of_kind or (f"{metric.title}: {label_name(label)}" if label else metric.title)
+
+
+def _extreme(asked: _Asked, own: float) -> tuple[float, float]:
+    """How far from the middle: by rank, then in quartile ranges."""
+    there, (first, middle, third) = asked.strip.there, asked.strip.quarters
+    below = asked.below(own)
+    equal = len(there) - asked.above(own) - below
+    away = abs(own - middle) / max(third - first, float(there[-1] - there[0]) / 100)
+    return round(abs((below + equal / 2) / len(there) - 0.5), 3), away
+
+
+def _strip(results: StackResults, head: HeadName, asked: _Asked) -> Strip:
+    metric, title = asked.metric, asked.title
+    own = results.heads(metric.id, asked.view, asked.label).at(head.layer, head.head)
+    place = _place(asked, own.value)
+    picture = Drawing(f"strip-{metric.id}", f"{title}: {place}", asked.strip.drawn(own.value))
     return Strip(
         title=title,
         href=f"metrics/{metric.id}.html",
         place=place,
-        value=estimate(own, share=share),
-        median=number(float(np.nanmedian(values)), share=share),
-        keys="" if view is View.RAW else VIEWS[view],
+        value=estimate(own, share=is_share(metric)),
+        median=asked.median,
+        keys="" if asked.view is View.RAW else VIEWS[asked.view],
         drawing=picture,
     )
 
 
-def _place(values: Floats, own: float) -> str:
+def _place(asked: _Asked, own: float) -> str:
     """``highest of 72``, ``2nd lowest of 72``."""
-    there = values[~np.isnan(values)]
-    above, below = int((there > own).sum()), int((there < own).sum())
+    above, below = asked.above(own), asked.below(own)
     rank, end = (above + 1, "highest") if above <= below else (below + 1, "lowest")
-    return f"{ordinal(rank) + ' ' if rank > 1 else ''}{end} of {len(there):,}"
+    return f"{ordinal(rank) + ' ' if rank > 1 else ''}{end} of {len(asked.strip.there):,}"

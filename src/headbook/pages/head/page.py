@@ -18,7 +18,7 @@ from headbook.pages.parts.measured import Measured
 from headbook.pages.parts.page import EVERY, Page, gap_texts
 from headbook.pages.parts.table import Table
 from headbook.pages.parts.twins import baseline_title
-from headbook.pages.widgets.atlas import mean_maps, style_of, tile_picture
+from headbook.pages.widgets.atlas import mean_maps, style_of
 from headbook.pages.widgets.exemplars import Exemplars, exemplars_of
 from headbook.pages.widgets.inspector import roles_of, strongest_of
 from headbook.pages.widgets.neighbours import Neighbours, neighbours
@@ -188,7 +188,7 @@ def _page(
         baselines=baselines,
         numbers=Table(columns, tuple(metric_rows(results, head, first=True)), style=STYLE),
         more=Table(columns, tuple(metric_rows(results, head, first=False)), style=STYLE),
-        mean=MeanMap(tile_picture(maps, (head.layer, head.head)), maps.about),
+        mean=MeanMap(maps.picture((head.layer, head.head)), maps.about),
         offsets=offsets(results, head),
         exemplars=exemplars_of(results, head, exemplars),
         strips=strips(results, head),
@@ -228,7 +228,7 @@ def _near(results: StackResults, alike: Sequence[Neighbours]) -> Near | None:
     for row in nearest.table.rows:
         head, distance = names[row.name], row.cells[column]
         assert isinstance(distance, Cell)
-        picture = tile_picture(maps, (head.layer, head.head))
+        picture = maps.picture((head.layer, head.head))
         tiles.append(NearTile(row.name, head_page(head), picture, distance.text))
     return Near(VIEWS[nearest.view], tuple(tiles))
 

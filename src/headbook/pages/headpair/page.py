@@ -19,7 +19,7 @@ from headbook.pages.headpair.pairmaps import (
 )
 from headbook.pages.headpair.pairnumbers import PairNumbers, pair_numbers
 from headbook.pages.parts.page import Page
-from headbook.pages.widgets.atlas import mean_maps, style_of, tile_picture
+from headbook.pages.widgets.atlas import mean_maps, style_of
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import STACKS, counted, head_file, head_name, head_page, number
@@ -244,7 +244,7 @@ def _means(paired: PairedStack, pair: HeadPair) -> tuple[Picture, ...]:
     maps = [results.once(mean_maps) for results, _ in sides]
     places = [(head.layer, head.head) for _, head in sides]
     drawn = [
-        Picture(name, tile_picture(each, at), side)
+        Picture(name, each.picture(at), side)
         for name, each, at, side in zip(paired.names, maps, places, "ab", strict=True)
     ]
     one, other = (each.maps[at] for each, at in zip(maps, places, strict=True))

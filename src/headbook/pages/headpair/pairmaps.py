@@ -141,7 +141,7 @@ def pictures(maps: PairMaps, names: Sequence[str]) -> tuple[Picture, ...]:
 def weight_picture(weights: Floats) -> str:
     """A map as an image address; colours run with the square root of the weight."""
     small = images.shrunk(to_steps(weights), images.PREVIEW) / 255
-    return images.inline(images.inked(coarse(ink_steps(small)), ink()))
+    return images.small(coarse(ink_steps(small)), ink())
 
 
 def signed_picture(difference: Floats) -> str:
@@ -152,7 +152,7 @@ def signed_picture(difference: Floats) -> str:
     )
     signed = np.where(up >= down, np.sqrt(up), -np.sqrt(down))
     steps = np.rint((1 + signed) / 2 * (SIGNED - 1)).astype(np.uint8)
-    return images.inline(images.inked(steps, ink(SIGNED, DIVERGING)))
+    return images.small(steps, ink(SIGNED, DIVERGING))
 
 
 def _exemplar(

@@ -106,7 +106,7 @@ def _section(both: BothStacks, found: MatchedHeads) -> MatchedSection:
         title=both.title,
         summary=tuple(matched_summary(both, found)),
         cut=found.cut,
-        picture=images.inline(images.inked(images.shrunk(steps, SIDE), ink())),
+        picture=images.small(images.shrunk(steps, SIDE), ink()),
         rows=len(found.a),
         columns=len(found.b),
         most=number(largest),

@@ -46,13 +46,14 @@ class Cell:
         )
 
 
-def percentile(values: NDArray[np.float64], value: float) -> float:
-    """Share of the other values that lie below, ties half; NaN where there is no value."""
-    others = values[~np.isnan(values)]
-    if math.isnan(value) or len(others) < 2:
-        return math.nan
-    below = (others < value).sum() + ((others == value).sum() - 1) / 2
-    return float(below / (len(others) - 1))
+def percentiles(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of each value the share of the others that lie below, ties half; NaN where there is none."""
+    there = np.sort(values[~np.isnan(values)])
+    if len(there) < 2:
+        return np.full(values.shape, np.nan)
+    below, upto = (np.searchsorted(there, values, side) for side in ("left", "right"))
+    found: NDArray[np.float64] = (below + (upto - below - 1) / 2) / (len(there) - 1)
+    return np.where(np.isnan(values), np.nan, found)
 
 
 def domain(values: NDArray[np.float64], limits: tuple[float, float]) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ class Token:
         """Whether nothing is shown of it but its letters."""
         return not (self.special or self.looks or self.chosen or self.shade)
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether it is unmarked and one word for whoever splits a run of them at its blanks."""
         return self.unmarked and self.text != "" and " " not in self.text

@@ -198,7 +198,7 @@ def weight(steps: int) -> str:
 
 def _picture(cells: NDArray[np.uint8]) -> str:
     small = images.shrunk(cells, images.PREVIEW)
-    return images.inline(images.inked(coarse(ink_steps(small / STEPS)), ink()))
+    return images.small(coarse(ink_steps(small / STEPS)), ink())
 
 
 def _ranking(ranking: Ranking) -> str:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headbook.analysis.arithmetic import Floats
 from headbook.charts.base import images
@@ -111,6 +111,13 @@ class MeanMaps:
 
     maps: Floats
     about: str
+    _pictures: dict[Place, str] = field(default_factory=dict)
+
+    def picture(self, place: Place) -> str:
+        """One head's map as an image address, made once: it stands on the pages of several."""
+        if place not in self._pictures:
+            self._pictures[place] = images.small(ink_steps(self.maps[place]), ink())
+        return self._pictures[place]
 
 
 def mean_maps(results: StackResults) -> MeanMaps:
@@ -118,11 +125,6 @@ def mean_maps(results: StackResults) -> MeanMaps:
     sums = results.study.corpus_sums.heads[results.stack.name].positions
     most, side = counted(int(sums.count.max(initial=0)), "sentence"), len(sums.count)
     return MeanMaps(sums.mean, f"mean attention over {most}, the first {side} positions")
-
-
-def tile_picture(maps: MeanMaps, place: Place) -> str:
-    """One head's mean map as an image address."""
-    return images.inline(images.inked(ink_steps(maps.maps[place]), ink()))
 
 
 def atlas(results: StackResults) -> Atlas:

@@ -7,7 +7,7 @@ from typing import Any
 from headbook.metrics import ids
 from headbook.pages.parts.ranked import tests_of
 from headbook.pages.parts.text import Token, running_text
-from headbook.pages.widgets.atlas import mean_maps, style_of, tile_picture
+from headbook.pages.widgets.atlas import mean_maps, style_of
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import Role, role, sink_words
 from headbook.report.numbers.typeshares import Place
@@ -172,7 +172,7 @@ def notable(results: Mapping[str, StackResults]) -> Inspected | None:
     if chosen is None:
         return None
     r, head = chosen
-    picture = tile_picture(r.once(mean_maps), (head.layer, head.head))
+    picture = r.once(mean_maps).picture((head.layer, head.head))
     return Inspected(r.stack.name, (head.layer, head.head), card(r, head), picture)
 
 

@@ -52,9 +52,8 @@ class Estimates(NamedTuple):
 
     def at(self, *cell: int) -> Estimate:
         """One cell."""
-        value, low, high, sentences, events, effective = (array[cell] for array in self)
-        ends = float(value), float(low), float(high)
-        return Estimate(*ends, int(sentences), float(events), float(effective))
+        value, low, high, sentences, events, effective = (array.item(*cell) for array in self)
+        return Estimate(value, low, high, int(sentences), events, effective)
 
     @property
     def trusted(self) -> Floats:
