@@ -14,11 +14,13 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -35,6 +37,7 @@ from headbook.model.model import Model, load_model
 from headbook.model.vocabulary.embedding import read_embedding
 from headbook.model.vocabulary.vocabulary import Vocabulary
 from headbook.passes.corpuspass import CorpusPass
+from headbook.resources import demo_model
 from headbook.terms import Side, Space, State
 from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
@@ -44,6 +47,14 @@ from headbook.threads import torch_threads
 
 BATCH_TOKENS = 2048
 REPEATS = 5
+LARGE: dict[str, Any] = {
+    "vocab_size": 32_000,
+    "hidden_size": 2048,
+    "intermediate_size": 5632,
+    "num_hidden_layers": 22,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+}  # 1.1 billion parameters
 
 
 def fastest(*tasks: Callable[[], object], repeats: int = REPEATS) -> list[float]:
@@ -226,6 +237,54 @@ def peak(corpus: str, name: str, _: int) -> dict[str, float]:
     return {"MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6}
 
 
+def loading(corpus: str, name: str, _: int) -> dict[str, float]:
+    """Peak memory of loading a random decoder over its weights, each format in its own process.
+
+    The checkpoint is of 1.1 billion parameters in bfloat16 and takes 2.2 GB of disk meanwhile.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig  # noqa: PLC0415
+
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        config = LlamaConfig(**LARGE)
+        network = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        network.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(demo_model()).save_pretrained(folder)
+        for dtype in ("bfloat16", "float32"):
+            command = [sys.executable, __file__, dtype, "--model", folder, "--only", "load"]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603
+            each = json.loads(done.stdout.splitlines()[-1])["load"]
+            found |= {f"{dtype}, {what}": value for what, value in each.items()}
+    return found
+
+
+def load(dtype: str, name: str, _: int) -> dict[str, float]:
+    """Peak memory of loading one model in this process, on Linux; the demo model comes before."""
+    load_model("demo", device="cpu")
+    before, best, done = _held(), [0, 0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.005):
+            best[:] = map(max, best, _held())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    model = load_model(name, device="cpu", dtype=dtype)
+    done.set()
+    watcher.join()
+    size = sum(each.nbytes for each in model.network.parameters())
+    own, whole = ((most - first) / size for most, first in zip(best, before, strict=True))
+    return {"own memory over weights": own, "with mapped file over weights": whole}
+
+
+def _held() -> tuple[int, int]:
+    """Bytes that this process has in memory: its own, and with the files that it maps."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    sizes = {key: value for key, _, value in (line.partition(":") for line in lines)}
+    own, whole = (int(sizes[key].split()[0]) * 1024 for key in ("RssAnon", "VmRSS"))
+    return own, whole
+
+
 def site(corpus: str, name: str, sentences: int) -> dict[str, float]:
     """Seconds to collect and to render, and bytes of the site, with default options."""
     with tempfile.TemporaryDirectory() as folder:
@@ -252,6 +311,7 @@ PARTS = {
     "vocabulary": vocabulary,
     "sorting": sorting,
     "memory": memory,
+    "loading": loading,
     "site": site,
 }
 
@@ -269,7 +329,7 @@ def main() -> None:
     print(json.dumps({"machine": machine, "threads": torch.get_num_threads()}))  # noqa: T201
     keep_freed_memory()  # as the command line does
     for name in given.only:
-        part = (PARTS | {"peak": peak})[name]
+        part = (PARTS | {"peak": peak, "load": load})[name]
         with torch_threads():
             numbers = part(given.corpus, given.model, given.sentences)
         print(json.dumps({name: {key: round(value, 3) for key, value in numbers.items()}}))  # noqa: T201

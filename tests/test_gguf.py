@@ -19,6 +19,7 @@ from headbook import collect
 from headbook.errors import ModelError
 from headbook.model.gguf import Gguf
 from headbook.model.model import Model, load_model
+from headbook.model.weights.offload import set_aside
 from headbook.pages.index.page import overview_page
 from headbook.pages.methods.page import methods_page
 from headbook.report.numbers.results import StackResults
@@ -203,6 +204,12 @@ def test_other_files_are_refused(file: Path, content: bytes) -> None:
     file.write_bytes(content)
     with pytest.raises(ModelError, match=r"model 'tiny\.gguf': (cut, damaged or no|it holds no)"):
         load_model(str(file))
+
+
+def test_layers_of_a_file_do_not_stay_on_disk(folder: Path, file: Path) -> None:
+    ggufs.write(folder, file)
+    with set_aside("disk") as aside, pytest.raises(ModelError, match="GGUF files are read whole"):
+        load_model(str(file), offload=aside)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
