@@ -69,7 +69,7 @@ def test_a_condensed_study_has_the_same_numbers(encoder_site: Site) -> None:
 def test_large_arrays_stay_in_the_file_of_the_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are handed on as places in it, whole or in parts, and cannot be written into."""
+    """They are passed on as places in it, whole or in parts, and cannot be written into."""
     monkeypatch.setattr(mappedarrays, "LEAST", 1_000)
     rng = np.random.default_rng(0)
     given: dict[str, NDArray[Any]] = {
@@ -85,16 +85,16 @@ def test_large_arrays_stay_in_the_file_of_the_study(
         found["many"][0, 0, 0] = 1
     turned = found["many"].T
     value = [*found.values(), found["many"][2:, 1], turned]
-    handed = MappedPickle.of(value, tmp_path / "handed")
-    assert (tmp_path / "handed").stat().st_size < turned.nbytes + 1_000
-    for one, other in zip(value, handed.taken(), strict=True):
+    mapped = MappedPickle.of(value, tmp_path / "mapped")
+    assert (tmp_path / "mapped").stat().st_size < turned.nbytes + 1_000
+    for one, other in zip(value, mapped.taken(), strict=True):
         leave(one)
         np.testing.assert_array_equal(one, other)
     for name, array in given.items():
         np.testing.assert_array_equal(found[name], array)
     write_arrays(tmp_path / "all", given, "")
     with pytest.raises(OSError, match="written anew"):
-        handed.taken()
+        mapped.taken()
 
 
 @pytest.mark.slow

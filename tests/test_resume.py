@@ -78,23 +78,25 @@ def begin():
 def parts():
     return len([*work_folder(out).rglob("*.part")])
 
-draw = random.Random(0)
-longest, kills = 1.0, 0
-while kills < 50:
-    number = begin()
-    time.sleep(draw.uniform(0, longest))
+def end(number):
     os.kill(number, signal.SIGKILL)
     os.waitpid(number, 0)
+    print(parts() if not out.exists() else "finished")
+
+started, number = time.monotonic(), begin()
+while not parts():
+    time.sleep(0.01)
+usual = time.monotonic() - started  # until a part is done; an eighth of all runs come so far
+end(number)
+draw = random.Random(0)
+for _ in range(49):
+    number = begin()
+    time.sleep(draw.expovariate(2 / usual))
+    end(number)
     if out.exists():
-        longest *= 0.8
-        print("finished")
         for file in out.iterdir():
             file.unlink()
         out.rmdir()
-        continue
-    kills += 1
-    longest = min(longest * 1.1, 2)
-    print(parts())
 assert os.waitpid(begin(), 0)[1] == 0
 """
 
@@ -240,8 +242,8 @@ def test_kills_at_any_moment_change_no_byte(
     out = tmp_path / "study"
     given = [sys.executable, "-c", KILLS, *command(texts, model, out)]
     script = subprocess.run(given, check=True, capture_output=True, text=True)
+    assert len(script.stdout.split()) == 50
     parts = [[*map(int, run.split())] for run in script.stdout.split("finished")]
-    assert sum(map(len, parts)) == 50
     assert all(run == sorted(run) for run in parts)  # what is done stays
     assert len({*chain.from_iterable(parts)}) > 2
     assert content(out) == whole

@@ -122,6 +122,8 @@ def tried(measure: Callable[[], ShardResult]) -> ShardResult:
             if device_lost(error):
                 raise
             why = explained(error)  # whatever it is, other shards may do without it
+            if isinstance(error, SentenceError):
+                break  # it would be the same
     return ShardResult(CorpusSums(), why=why)
 
 

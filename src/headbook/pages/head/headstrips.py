@@ -79,6 +79,8 @@ class _Asked:
     """A number that is asked for, and what is the same for all heads.
 
     Attributes:
+        metric, label, view: which number it is.
+        title: its name on pages.
         values: *Shape:* ``(layer, head)``.
         strip: of all of them.
         median: of all heads, in words.

@@ -107,6 +107,7 @@ class MeanMaps:
     Attributes:
         maps: NaN where no sentence is long enough. *Shape:* ``(layer, head, query, key)``.
         about: what they are the mean of.
+        _pictures: those that were asked for before.
     """
 
     maps: Floats

@@ -80,10 +80,11 @@ class BucketSums:
     once: bool = False
 
     def __add__(self, other: Self) -> Self:
-        share = 0.5 if self.once else 1.0
         keys = np.union1d(self.keys, other.keys)
-        mine, theirs = self.spread(keys), other.spread(keys)
-        n, d = (share * (one + another) for one, another in zip(mine, theirs, strict=True))
+        n = _sum(keys, (self.keys, self.n), (other.keys, other.n))
+        d = _sum(keys, (self.keys, self.d), (other.keys, other.d))
+        if self.once:
+            n, d = n * 0.5, d * 0.5
         return replace(self, keys=keys, n=n, d=d)
 
     def spread(self, keys: Ints) -> tuple[Floats, Floats]:
@@ -92,13 +93,7 @@ class BucketSums:
         Args:
             keys: ascending, the own ones among them.
         """
-        places = np.searchsorted(keys, self.keys)
-        found = []
-        for part in (self.n, self.d):
-            room = np.zeros((len(keys), *part.shape[1:]))
-            room[places] = part
-            found.append(room)
-        return found[0], found[1]
+        return _sum(keys, (self.keys, self.n)), _sum(keys, (self.keys, self.d))
 
     def of_size(self, size: int) -> Self:
         """The same in fewer buckets, or as many."""
@@ -147,6 +142,20 @@ class TokenBuckets(BucketSums):
         d = d[:, :1] if (d == d[:, :1]).all() else d
         keys, n, d = _added(bucket_of(hashes[there], MOST), n, d)
         return cls(MOST, keys, n, d, columns=columns)
+
+
+def _sum(keys: Ints, *parts: tuple[Ints, Floats]) -> Floats:
+    """Rows of several parts by their keys, added up; in place, for those of a corpus are large.
+
+    Args:
+        keys: ascending, those of the parts among them.
+        parts: ascending keys, and a row for each. Shapes of rows broadcast.
+    """
+    shape = np.broadcast_shapes(*(rows.shape[1:] for _, rows in parts))
+    found = np.zeros((len(keys), *shape))
+    for own, rows in parts:
+        found[np.searchsorted(keys, own)] += rows
+    return found
 
 
 def _added(buckets: Ints, n: Floats, d: Floats) -> tuple[Ints, Floats, Floats]:
