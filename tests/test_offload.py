@@ -1,11 +1,14 @@
 """Weights that stay on disk until they are needed: the same numbers, and nothing left behind."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
 import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForMaskedLM
 
 import same
 import treebank
@@ -30,13 +33,20 @@ def left() -> set[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["bert", "llama"])
+@pytest.mark.parametrize(
+    ("family", "loader", "target"),
+    [("bert", AutoModelForMaskedLM, "masked_loss"), ("llama", AutoModelForCausalLM, "loss")],
+)
 def test_layers_on_disk_give_the_same_numbers(
-    family: str, tiny_folder: Folder, tmp_path: Path
+    family: str, loader: Any, target: str, tiny_folder: Folder, tmp_path: Path
 ) -> None:
-    before = left()
-    whole = study(tiny_folder(family), tmp_path)
-    moved = study(tiny_folder(family), tmp_path, offload="disk")
+    before, model = left(), tmp_path / "model"
+    shutil.copytree(tiny_folder(family), model)
+    torch.manual_seed(0)
+    loader.from_config(AutoConfig.from_pretrained(model)).save_pretrained(model)
+    whole = study(model, tmp_path)
+    assert target in {*whole.importance["target"]}
+    moved = study(model, tmp_path, offload="disk")
     found = [*same.differences(whole, moved)]
     assert sum(each.rows for each in found) > 0
     assert {each.table: each.largest for each in found if each.largest > 0} == {}
