@@ -18,12 +18,12 @@ from headbook.collection.removing import with_importance
 from headbook.collection.run import Run
 from headbook.collection.shards import sharded
 from headbook.collection.size import Expected, check_limit, expected
-from headbook.collection.tries import Batching, explained
+from headbook.collection.tries import Batching, fault_of_shard
 from headbook.collection.work import Work, check_same, working
 from headbook.collection.workers import Job, shared_out
 from headbook.config import Config
 from headbook.dates import today
-from headbook.errors import ConfigError, OutputError, device_lost
+from headbook.errors import ConfigError
 from headbook.inputs import Corpus, Layout, Selection, open_corpus
 from headbook.metrics import attention_metrics, chosen_metrics, token_metrics
 from headbook.metrics.base import Source
@@ -139,12 +139,8 @@ def _measurer(job: Job, device: str) -> Iterator[Callable[[int], str]]:
         def measure(number: int) -> str:
             try:
                 run.shard(number)
-            except OutputError:
-                raise
-            except Exception as error:
-                if device_lost(error):
-                    raise
-                return explained(error)
+            except Exception as error:  # noqa: BLE001 - what is not the shard's fault is raised
+                return fault_of_shard(error)
             return ""
 
         yield measure

@@ -116,12 +116,8 @@ def tried(measure: Callable[[], ShardResult]) -> ShardResult:
     for _ in range(TRIES):
         try:
             return measure()
-        except OutputError:
-            raise
-        except Exception as error:
-            if device_lost(error):
-                raise
-            why = explained(error)  # whatever it is, other shards may do without it
+        except Exception as error:  # noqa: BLE001 - what is not the shard's fault is raised
+            why = fault_of_shard(error)
             if isinstance(error, SentenceError):
                 break  # it would be the same
     return ShardResult(CorpusSums(), why=why)
@@ -147,7 +143,13 @@ def without_lost(measure: Callable[[Collection[int]], CorpusSums], size: int) ->
                 raise
 
 
-def explained(error: Exception) -> str:
-    """An error in one line."""
+def fault_of_shard(error: Exception) -> str:
+    """Why a shard failed, in one line: whatever it is, other shards may do without it.
+
+    Raises:
+        Exception: it is not its fault: what was measured cannot be kept, or the GPU is lost.
+    """
+    if isinstance(error, OutputError) or device_lost(error):
+        raise error
     text = " ".join(str(error).split())
     return text if isinstance(error, ModelError) else f"{type(error).__name__}: {text}"
