@@ -26,8 +26,8 @@ import torch
 
 import headbook
 from headbook.attention.tokenstates import AROUND, NEIGHBOURS, TokenStates
-from headbook.cli.memory import keep_freed_memory
 from headbook.inputs import open_corpus
+from headbook.memory import keep_freed_memory
 from headbook.metrics import all_metrics, attention_metrics, token_metrics
 from headbook.metrics.base import Source
 from headbook.model.architecture import examine

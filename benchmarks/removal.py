@@ -20,9 +20,9 @@ import numpy as np
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.flips import LEVEL, family_wise
 from headbook.analysis.resampled import family_wise_above
-from headbook.cli.memory import keep_freed_memory
 from headbook.collection.costs import parameters_of
 from headbook.collection.removing import sample_of
+from headbook.memory import keep_freed_memory
 from headbook.model.architecture import examine
 from headbook.model.capture import forward
 from headbook.model.intervention import intervened

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -81,7 +82,6 @@ DOORS = {
     "tokenizers": {"model.gguf"},
     "transformers": {
         "model.gguf",
-        "model.headweights",
         "model.hook",
         "model.weights.loading",
         "model.model",
@@ -100,7 +100,8 @@ MODULES = {
 }
 
 
-def imported(file: Path, *, types: bool) -> Iterator[str]:
+@cache
+def imported(file: Path, *, types: bool) -> tuple[str, ...]:
     """Full names of what a file imports, inside functions, too.
 
     Args:
@@ -110,11 +111,13 @@ def imported(file: Path, *, types: bool) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not types:
             node.body = []
+    found = list[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += (f"{node.module}.{alias.name}" for alias in node.names)
+    return tuple(found)
 
 
 def module_named(name: str) -> str:

@@ -1,7 +1,7 @@
 """Random numbers of a run, beside those of the program that it runs in."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
@@ -9,17 +9,18 @@ import torch
 
 
 @contextmanager
-def own_randomness(seed: int, cuda: Sequence[int] = ()) -> Iterator[None]:
+def own_randomness(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Begin torch's random numbers anew, and leave everybody's as they were.
 
     Architectures take their first weights, and some a part of their attention, from generators that
     all of a process share: none other can be given to them.
 
     Args:
-        cuda: numbers of the GPUs that are used, whose generators begin anew, too.
+        device: that is used; if it is a GPU, its generator begins anew, too.
     """
+    cuda = [gpu_number(device)] if device is not None and device.type == "cuda" else []
     python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng([*cuda]):
+    with torch.random.fork_rng(cuda):
         torch.default_generator.manual_seed(seed)
         for number in cuda:
             torch.cuda.default_generators[number].manual_seed(seed)
@@ -28,3 +29,8 @@ def own_randomness(seed: int, cuda: Sequence[int] = ()) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+
+
+def gpu_number(device: torch.device) -> int:
+    """Which GPU it is; the current one where the device does not say."""
+    return torch.cuda.current_device() if device.index is None else device.index

@@ -98,8 +98,9 @@ class TokenStates:
         *Shape:* ``(state, sentence, token)``; NaN where there is no other.
         """
         ids, other = self.compared(space).ids, partners(self.texts)
-        place = other.clamp(min=0)[None, ..., None].expand_as(ids)
-        found = common(ids, ids.gather(2, place))
+        place = other.clamp(min=0)[..., None].expand_as(ids[0])
+        # State by state: sorting takes several times the memory of the entries.
+        found = torch.stack([common(state, state.gather(1, place)) for state in ids])
         return self._masked(found.masked_fill(other < 0, torch.nan))
 
     def chance(self) -> torch.Tensor:

@@ -341,7 +341,7 @@ def _torch(config: Config) -> Iterator[None]:
     if not config.verbose:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
-    from headbook.cli.memory import keep_freed_memory, nothing_collected  # noqa: PLC0415 - of no use without
+    from headbook.memory import keep_freed_memory, nothing_collected  # noqa: PLC0415 - of no use without
 
     keep_freed_memory()
     with nothing_collected():

@@ -151,7 +151,7 @@ def _prepared(
 ) -> tuple[Run, list[dict[Side, int]]]:
     """A run that can begin, and the tokens of the first sentences by side."""
     opened = open_corpus(files, Selection.of(config), Layout.of(config))
-    stack.enter_context(own_randomness(config.seed, _graphics(config.devices[0])))
+    stack.enter_context(own_randomness(config.seed, _gpu(config.devices[0])))
     stack.enter_context(own_threads())
     corpus = stack.enter_context(opened)
     columns = facets(corpus, config.facet, config.pair_member)
@@ -204,13 +204,10 @@ def _prepared(
     )
 
 
-def _graphics(device: str) -> list[int]:
+def _gpu(device: str) -> torch.device | None:
     """The GPU that will be used, if any."""
     asked = device.startswith(("auto", "cuda")) and torch.cuda.is_available()
-    if not asked:
-        return []
-    index = torch.device(device).index if device != "auto" else None
-    return [torch.cuda.current_device() if index is None else index]
+    return torch.device("cuda" if device == "auto" else device) if asked else None
 
 
 def _planned(run: Run, listed: int) -> dict[str, float]:

@@ -26,6 +26,7 @@ from headbook.collection.tries import (
 from headbook.collection.work import Work
 from headbook.config import Config
 from headbook.inputs import Corpus, Sentence
+from headbook.memory import give_back_freed_memory
 from headbook.metrics import (
     anchor_metrics,
     attention_metrics,
@@ -119,9 +120,7 @@ class Run:
     # Those that later passes may want, by index; each run (a twin is one, too) has its own.
     _kept: dict[int, Encoded] = field(default_factory=dict, init=False)
     tally: Tally = field(default_factory=Tally, init=False)  # of the pass over the corpus
-    # Shards and single sentences that are left out, as they are set aside elsewhere.
-    without: frozenset[int] = frozenset()
-    without_sentences: frozenset[int] = frozenset()
+    without: frozenset[int] = frozenset()  # sentences that are left out: set aside elsewhere
     compared: bool = True  # whether what comparisons with other models need is kept
     work: Work | None = None  # where finished parts are kept, if anywhere
     name: str = "model"  # of the folder of its parts there
@@ -266,8 +265,7 @@ class Run:
             tokens=False,
             compared=False,
             share=None,
-            without=frozenset(self.tally.failed),
-            without_sentences=frozenset(self.tally.lost),
+            without=self._aside,
             progress=Inside(self.progress),
         )
         if twin.baseline is Baseline.SHUFFLED:
@@ -289,6 +287,7 @@ class Run:
             kind: its type.
             name: of its file.
         """
+        give_back_freed_memory()
         if self.work is None:
             return make()
         with self._randomness():
@@ -320,11 +319,7 @@ class Run:
         """Parts begin with the same random numbers, whichever of them are there already."""
         if self.work is None:
             return nullcontext()
-        device = self.model.device
-        numbers: list[int] = []
-        if device.type == "cuda":
-            numbers = [torch.cuda.current_device() if device.index is None else device.index]
-        return own_randomness(self.config.seed, numbers)
+        return own_randomness(self.config.seed, self.model.device)
 
     def _corpus_sums(self) -> CorpusSums:
         """The pass over all sentences."""
@@ -334,7 +329,7 @@ class Run:
         if done:
             self.progress.say(f"resuming: {done:,} of {shards:,} shards done")
         failed = self._shared_out() if self.share is not None and self.work is not None else {}
-        numbers = [number for number in range(shards) if number not in self.without]
+        numbers = (number for number in range(shards) if self._left(number))
         results = ((number, self._result(number, failed)) for number in numbers)
         sums = reduced(self.tally.sums(results))
         # Only now: a run that ends before tries them again.
@@ -379,11 +374,14 @@ class Run:
 
     def _shard(self, number: int) -> ShardResult:
         def measured(lost: Collection[int]) -> CorpusSums:
-            without = self.without_sentences.union(lost)
+            without = self.without.union(lost)
             return self.patiently(_shard_name(number), partial(self._sums_of, number, without))
 
-        left = {*self.shards.places(number).tolist()} - self.without_sentences
-        return without_lost(measured, len(left))
+        return without_lost(measured, len(self._left(number)))
+
+    def _left(self, number: int) -> set[int]:
+        """The sentences of a shard that are not left out."""
+        return {*self.shards.places(number).tolist()} - self.without
 
     def _sums_of(self, number: int, without: Collection[int]) -> CorpusSums:
         metrics = tuple(attention_metrics(self.metrics, Source.ALL))
@@ -449,9 +447,12 @@ class Run:
 
     def _look(self, batches: Iterable[Batch], watchers: Sequence[Watcher]) -> PassResults:
         """One pass over some batches."""
-        return PassResults.together(
-            look(self.model, self.architecture, b, watchers) for b in batches
-        )
+
+        def seen(batch: Batch) -> PassResults:
+            give_back_freed_memory()
+            return look(self.model, self.architecture, batch, watchers)
+
+        return PassResults.together(map(seen, batches))
 
     def _sampler(self, items: Sequence[Encoded]) -> Sampler | None:
         """Statistics of single sentences, and sums of tokens and pairs of tokens."""

@@ -20,7 +20,7 @@ from headbook.model.architecture import Architecture, Call
 from headbook.model.capture import forward, tapped
 from headbook.model.model import Model, word_embedding
 from headbook.model.vocabulary.vocabulary import Vocabulary
-from headbook.model.weights.offload import parameter
+from headbook.model.weights.offload import weight_of
 from headbook.study.sentencedata import AROUND, DEMONSTRATION, OWN, PUBLIC, SentenceData
 from headbook.terms import Side, Space, State
 from headbook.text.batch import Batch
@@ -80,9 +80,7 @@ def demonstrate(
     embedding = own.embedding.to(texts.share)
     positions = model.body.get_submodule(POSITIONS)
     first = 0 if positions.padding_idx is None else positions.padding_idx + 1
-    added = parameter(positions)
-    assert added is not None
-    public = Vocabulary(embedding + added[first].detach().to(embedding))
+    public = Vocabulary(embedding + weight_of(positions)[first].detach().to(embedding))
     demonstrated = torch.stack([*_public(architecture.layers["self"], seen)])
     start = public.embedding[texts.ids]
     frames = [
@@ -121,9 +119,7 @@ def _public(layers: Sequence[torch.nn.Module], seen: _Seen) -> Iterator[torch.Te
 
 
 def _weight(module: Any, path: str, like: torch.Tensor) -> torch.Tensor:
-    weight = parameter(module.get_submodule(path))
-    assert weight is not None
-    return weight.detach().to(like)
+    return weight_of(module.get_submodule(path)).detach().to(like)
 
 
 def _frame(

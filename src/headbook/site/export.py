@@ -2,11 +2,9 @@
 
 import copy
 import csv
-import ctypes
 import gc
 import gzip
 import json
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headbook import charts
+from headbook.memory import give_back_freed_memory
 from headbook.report.numbers.alignmenttable import alignment_table
 from headbook.report.numbers.results import results
 from headbook.report.wording import visible
@@ -246,6 +245,12 @@ EXEMPLARS = {
 }
 
 
+def files_of(tables: Mapping[str, Table]) -> dict[str, Table]:
+    """The same by the names of the files that each may have."""
+    suffixes = (".csv", ".csv.gz", ".parquet")
+    return {f"{name}{suffix}": tables[name] for name in tables for suffix in suffixes}
+
+
 def table_of(study: Study, name: str) -> pd.DataFrame:
     """A table of `TABLES`."""
     if name == "alignments":  # from maps, which a study itself knows nothing of
@@ -438,7 +443,4 @@ def let_go() -> None:
     """Give memory that tables took, and garbage, back to the system, where it takes any."""
     gc.collect()
     pa.default_memory_pool().release_unused()
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
-        if trim is not None:
-            trim(0)
+    give_back_freed_memory()

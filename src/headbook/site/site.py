@@ -310,27 +310,12 @@ class _Writer:
         return len(figures)
 
     def _data_page(self, figures: int, left_out: list[str]) -> DataPage:
-        data = self.folder / "data"
-        exemplars = "Exemplar sentences of every head, one a line.", export.EXEMPLARS
+        about = "Exemplar sentences of every head, one a line."
+        exemplars = export.Table(about, export.EXEMPLARS)
         records = {f"exemplars.jsonl{suffix}": exemplars for suffix in ("", ".gz")}
-        records["manifest.json"] = ("Options, model, versions, checks and sizes.", {})
-        tables = {
-            f"{name}{suffix}": (table.what, table.columns)
-            for name, table in export.TABLES.items()
-            for suffix in (".csv", ".csv.gz", ".parquet")
-        }
-        return DataPage(
-            path="data.html",
-            title="Data",
-            description="Every number of this site as a file, with the meaning of each column.",
-            files=tuple(
-                DataFile(f"data/{name}", what, tuple(columns.items()), written(_size(data / name)))
-                for name, (what, columns) in (tables | records).items()
-                if (data / name).exists()
-            ),
-            figures=figures,
-            left_out=tuple(left_out),
-        )
+        records["manifest.json"] = export.Table("Options, model, versions, checks and sizes.", {})
+        files = export.files_of(export.TABLES) | records
+        return data_page(self.folder / "data", files, figures, tuple(left_out))
 
     def _bibtex(self) -> str:
         return self._page_writer.drawn("references.bib").partition("\n\n")[0]
@@ -367,5 +352,24 @@ def exported(pages: Iterable[Page]) -> list[Figure]:
     return [*{figure.name: figure for page in pages for figure in figures_of(page)}.values()]
 
 
-def _size(file: Path) -> int:
-    return file.stat().st_size
+def data_page(
+    data: Path, files: Mapping[str, export.Table], figures: int, left_out: tuple[str, ...] = ()
+) -> DataPage:
+    """The page of a site's files.
+
+    Args:
+        files: what each holds, by its name in the folder ``data``; some may not be there.
+    """
+    return DataPage(
+        path="data.html",
+        title="Data",
+        description="Every number of this site as a file, with the meaning of each column.",
+        files=tuple(
+            DataFile(f"data/{name}", table.what, tuple(table.columns.items()), written(size))
+            for name, table in files.items()
+            if (data / name).exists()
+            for size in [(data / name).stat().st_size]
+        ),
+        figures=figures,
+        left_out=left_out,
+    )

@@ -10,7 +10,7 @@ from headbook.model.capture import forward, tapped
 from headbook.model.model import Model, word_embedding
 from headbook.model.vocabulary.families import Family, family_of
 from headbook.model.vocabulary.vocabulary import Linear, Norm, Vocabulary
-from headbook.model.weights.offload import parameter
+from headbook.model.weights.offload import parameter, weight_of
 from headbook.terms import Side, State
 from headbook.text.batch import Batch
 
@@ -120,16 +120,13 @@ def _through(model: Model, family: Family | None) -> Linear | None:
     module: Any = dict(model.body.named_modules()).get(path) if path else None
     if module is None:
         return None
-    weight, bias = parameter(module), parameter(module, "bias")
-    assert weight is not None
+    bias = parameter(module, "bias")
     assert bias is not None
-    return Linear(weight, bias)
+    return Linear(weight_of(module), bias)
 
 
 def _norm(module: Any, like: torch.Tensor) -> Norm:
-    weight, bias = parameter(module), parameter(module, "bias")
-    assert weight is not None
-    gain = weight.to(like.dtype)
+    gain, bias = weight_of(module).to(like.dtype), parameter(module, "bias")
     bias = torch.zeros_like(gain) if bias is None else bias.to(like.dtype)
     return Norm(gain, bias, float(module.eps))
 

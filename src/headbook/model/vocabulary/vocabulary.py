@@ -46,7 +46,7 @@ class Linear(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """What turns products into cosines at one position; each ``(entry,)``.
+    """What turns products into cosines at one position, each ``(entry,)``, or at several.
 
     Attributes:
         scale: 1 / (std(u) |LN(u)|).
@@ -77,7 +77,7 @@ class Vocabulary:
     norm: Norm | None = None
     through: Linear | None = None
     coarse: torch.dtype | None = None
-    _factors: dict[int | None, Factors] = field(default_factory=dict)
+    _factors: dict[int, Factors] = field(default_factory=dict)  # by the first of `POSITIONS`
 
     @property
     def spaces(self) -> tuple[Space, ...]:
@@ -191,21 +191,37 @@ class Vocabulary:
     def factors(self, place: int | None) -> Factors:
         """Standard deviations and lengths of all encodings at a position, inverted."""
         if place is None:
-            if None not in self._factors:
-                self._factors[None] = _inverted(
-                    self.embedding.new_ones(len(self.embedding)), self.embedding.norm(dim=1)
-                )
-            return self._factors[None]
-        if place not in self._factors:
-            start = place - place % POSITIONS
-            blocks = [self._sums(e, start) for e in self.embedding.split(ENTRIES)]
-            stds, lengths = (torch.cat(parts, -1) for parts in zip(*blocks, strict=True))
-            if len(self._factors) * len(self.embedding) > FACTORS:
-                self._factors = {None: self.factors(None)}
-            for number, (std, length) in enumerate(zip(stds, lengths, strict=True), start):
-                dtype = self.embedding.dtype
-                self._factors[number] = _inverted(std.to(dtype), length.to(dtype))
-        return self._factors[place]
+            return self._raw_factors
+        row = place % POSITIONS
+        start = place - row
+        if start not in self._factors:
+            if len(self._factors) * POSITIONS * len(self.embedding) > FACTORS:
+                self._factors.clear()
+            self._factors[start] = self._factors_from(start)
+        return Factors(*(numbers[row] for numbers in self._factors[start]))
+
+    @cached_property
+    def _raw_factors(self) -> Factors:
+        """Those of the word embeddings alone."""
+        length = self.embedding.norm(dim=1)
+        return _inverted(torch.ones_like(length), length)
+
+    def _factors_from(self, start: int) -> Factors:
+        """Those at `POSITIONS` positions, or as many as there are. *Shape:* ``(position, entry)``.
+
+        All are kept in two pieces: small ones would lie among what is freed here, and keep it from
+        being used again.
+        """
+        assert self.positions is not None
+        sizes = len(self.positions[start : start + POSITIONS]), len(self.embedding)
+        factors = Factors(self.embedding.new_empty(sizes), self.embedding.new_empty(sizes))
+        for first in range(0, len(self.embedding), ENTRIES):
+            entries = slice(first, first + ENTRIES)
+            std, length = self._sums(self.embedding[entries], start)
+            inverted = _inverted(std.to(self.embedding.dtype), length.to(self.embedding.dtype))
+            for whole, part in zip(factors, inverted, strict=True):
+                whole[:, entries] = part
+        return factors
 
     def _sums(self, entries: torch.Tensor, start: int) -> tuple[torch.Tensor, torch.Tensor]:
         """std(u) and |LN(u)| of a block of entries at `POSITIONS` positions, from sums alone.

@@ -46,7 +46,8 @@ class BucketTable:
         shape = (self._size, stack.n_layers, stack.n_heads, len(self._kept))
         self._n = np.zeros(shape)
         self._shared = np.zeros((*shape[:2], 1, shape[3]))
-        self._own: dict[int, Floats] = {}  # by column, denominators of each head
+        self._own = np.zeros(shape)  # denominators that each head has for itself
+        self._is_own = np.zeros(len(self._kept), bool)
         self._there = np.zeros(self._size, bool)
 
     def add(self, layers: Mapping[int, slice], parts: Parts, hashes: NDArray[np.uint64]) -> None:
@@ -58,19 +59,22 @@ class BucketTable:
         """
         given, columns = self._given(parts)
         d_of, width = parts.d_of[self._kept], parts.shared.shape[1]
-        own = [*map(int, np.flatnonzero(d_of >= width))]
-        for sentence, bucket in enumerate(bucket_of(hashes, self._size)):
-            self._there[bucket] = True
-            shared = np.where(d_of < width, parts.shared[sentence][np.minimum(d_of, width - 1)], 0)
-            for layer, heads in layers.items():
-                size = heads.stop - heads.start
-                d = np.repeat(shared[None], size, 0)
-                self._shared[bucket, layer, 0] += shared
-                for column in own:
-                    d[:, column] = parts.own[sentence, heads, d_of[column] - width]
-                    self._of_heads(column)[bucket, layer, :size] += d[:, column]
-                n = parts.n[sentence, heads][:, given] * (d[:, columns] > 0)
-                self._n[bucket, layer, :size, columns] += n.T
+        own = np.flatnonzero(d_of >= width)
+        self._is_own[own] = True
+        buckets = bucket_of(hashes, self._size)
+        self._there[buckets] = True
+        shared = np.where(d_of < width, parts.shared[:, np.minimum(d_of, width - 1)], 0)
+        for layer, heads in layers.items():
+            size = heads.stop - heads.start
+            d = np.zeros((len(buckets), size, len(self._kept)))
+            d[..., own] = parts.own[:, heads][..., d_of[own] - width]
+            n = np.zeros(d.shape)
+            known = (d + shared[:, None])[..., columns] > 0
+            n[..., columns] = parts.n[:, heads][..., given] * known
+            for sentence, bucket in enumerate(buckets):
+                self._shared[bucket, layer, 0] += shared[sentence]
+                self._own[bucket, layer, :size] += d[sentence]
+                self._n[bucket, layer, :size] += n[sentence]
 
     def _given(self, parts: Parts) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Numerators that are kept: where they stand among those given, and their columns."""
@@ -80,23 +84,13 @@ class BucketTable:
         given = np.flatnonzero(column >= 0)
         return given, column[given]
 
-    def _of_heads(self, column: int) -> Floats:
-        """Denominators of a column that each head has for itself."""
-        if column not in self._own:
-            self._own[column] = np.zeros(self._n.shape[:3])
-        return self._own[column]
-
     def sums(self) -> tuple[Buckets, ...]:
         """What survives: columns whose denominators all heads share, and the others."""
         keys = np.flatnonzero(self._there)
-        own = np.array([column in self._own for column in range(len(self._columns))], bool)
-        shared = self._part(keys, np.flatnonzero(~own), self._shared)
-        if not own.any():
+        shared = self._part(keys, np.flatnonzero(~self._is_own), self._shared)
+        if not self._is_own.any():
             return (shared,)
-        whole = np.zeros_like(self._n)
-        for column, d in self._own.items():
-            whole[..., column] = d
-        return shared, self._part(keys, np.flatnonzero(own), whole)
+        return shared, self._part(keys, np.flatnonzero(self._is_own), self._own)
 
     def _part(self, keys: NDArray[np.int64], columns: NDArray[np.int64], d: Floats) -> Buckets:
         return Buckets(
