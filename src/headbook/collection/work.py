@@ -73,19 +73,10 @@ class Work:
 
     def _write(self, name: str, body: bytes) -> None:
         file = self.folder / (name + SUFFIX)
-        draft = file.with_name(f"{file.name}.{os.getpid()}.new")
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            with draft.open("wb") as stream:
-                stream.write(_digest(body))
-                stream.write(body)
-                stream.flush()
-                os.fsync(stream.fileno())
-            draft.replace(file)
-            _settle(file.parent)
+            _put(file, _digest(body), body)
         except OSError as error:
-            with suppress(OSError):
-                draft.unlink()
             if error.errno not in DISKS:
                 raise
             raise OutputError(
@@ -146,14 +137,8 @@ def _plan(folder: Path) -> dict[str, str] | None:
 
 
 def _write_plan(folder: Path, plan: Mapping[str, str]) -> None:
-    draft = folder / f"{PLAN}.new"
     try:
-        with draft.open("w", encoding="utf-8") as stream:
-            json.dump(plan, stream, indent=1)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(folder / PLAN)
-        _settle(folder)
+        _put(folder / PLAN, json.dumps(plan, indent=1).encode())
     except OSError as error:
         raise OutputError(f"{folder}: {error.strerror}; expected a folder to work in") from error
 
@@ -177,6 +162,22 @@ def _clear(folder: Path) -> None:
             shutil.rmtree(entry)
         else:
             entry.unlink()
+
+
+def _put(file: Path, *parts: bytes) -> None:
+    """Write a file that is there whole or not at all, whatever happens meanwhile."""
+    draft = file.with_name(f"{file.name}.{os.getpid()}.new")
+    try:
+        with draft.open("wb") as stream:
+            stream.writelines(parts)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(file)
+        _settle(file.parent)
+    except OSError:
+        with suppress(OSError):
+            draft.unlink()
+        raise
 
 
 def _settle(folder: Path) -> None:
