@@ -16,7 +16,7 @@ from headbook.model.chains import first
 from headbook.model.hook import Attention
 from headbook.model.search.projection import Projection
 from headbook.model.search.sumweights import SumWeights
-from headbook.model.weights.offload import parameter
+from headbook.model.weights.offload import parameter, weight_of
 from headbook.terms import Rollout
 
 TRIED = 3  # vectors on which a norm is tried
@@ -166,9 +166,7 @@ def linear_part(norm: Any, at: torch.Tensor) -> Callable[[torch.Tensor], torch.T
         at: the sum. *Shape:* ``(..., width)``.
     """
     if isinstance(norm, torch.nn.LayerNorm):
-        weight = parameter(norm)
-        assert weight is not None
-        gain = weight.detach().to(at)
+        gain = weight_of(norm).detach().to(at)
         divisor = (at.var(-1, unbiased=False, keepdim=True) + norm.eps).sqrt()
         return lambda part: gain * (part - part.mean(-1, keepdim=True)) / divisor
     # Some keep their gain as it is, others less 1: what becomes of a constant tells.

@@ -14,15 +14,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import normalize
-from transformers.pytorch_utils import Conv1D
 
 from headbook.model import hook
 from headbook.model.architecture import Architecture, Call
 from headbook.model.chains import first
 from headbook.model.model import Model
 from headbook.model.probe import own_code, varied
-from headbook.model.search.projection import is_linear
-from headbook.model.weights.offload import parameter
+from headbook.model.search.projection import is_linear, matrix
 
 SAME = 0.02  # of a vector's length: rounding in half precision
 NO_MAP = "no linear map gives them as attention takes them"
@@ -65,10 +63,7 @@ class _Ran(NamedTuple):
 
 def straight(module: Any) -> torch.Tensor:
     """A linear map's weight in double precision, on the processor. *Shape:* ``(out, in)``."""
-    weight = parameter(module)
-    assert weight is not None
-    weight = weight.T if isinstance(module, Conv1D) else weight
-    return weight.detach().cpu().double()
+    return matrix(module).cpu().double()
 
 
 def find_head_weights(model: Model, architecture: Architecture) -> dict[Call, HeadWeights]:

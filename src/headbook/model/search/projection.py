@@ -8,10 +8,16 @@ import torch
 from transformers.pytorch_utils import Conv1D
 
 from headbook.model.search.gates import multiples
-from headbook.model.weights.offload import parameter
+from headbook.model.weights.offload import parameter, weight_of
 
 BLOCK = 2**23  # numbers of a block of gated values
 Pairs = Iterator[tuple[int, torch.Tensor]]
+
+
+def matrix(module: Any) -> torch.Tensor:
+    """The weight of a linear map. *Shape:* ``(out, in)``."""
+    weight = weight_of(module).detach()
+    return weight.T if isinstance(module, Conv1D) else weight  # GPT-2's is turned
 
 
 def is_linear(module: torch.nn.Module) -> bool:
@@ -45,10 +51,7 @@ class Projection:
         Args:
             width: of one head.
         """
-        weight = parameter(self.module)
-        assert weight is not None
-        weight = weight.T if isinstance(self.module, Conv1D) else weight  # GPT-2's is turned
-        slices: torch.Tensor = weight.detach().unflatten(1, (-1, width)).transpose(0, 1)
+        slices: torch.Tensor = matrix(self.module).unflatten(1, (-1, width)).transpose(0, 1)
         return slices
 
     @property

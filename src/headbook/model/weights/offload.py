@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from headbook.errors import ModelError
+from headbook.randomness import gpu_number
 
 OFF, AUTO, DISK = "off", "auto", "disk"
 
@@ -74,7 +75,7 @@ def at_hand(place: torch.device) -> dict[Any, int]:
 
     kept: set[Any] = {"cpu", place.type}
     if place.type == "cuda":
-        kept.add(torch.cuda.current_device() if place.index is None else place.index)
+        kept.add(gpu_number(place))
     return {each: size for each, size in get_max_memory().items() if each in kept}
 
 
@@ -126,3 +127,10 @@ def parameter(module: Any, name: str = "weight") -> torch.Tensor | None:
     with align_module_device(module):
         there: torch.Tensor = getattr(module, name)
     return there
+
+
+def weight_of(module: Any) -> torch.Tensor:
+    """The weight of a module that has one, as `parameter`."""
+    weight = parameter(module)
+    assert weight is not None
+    return weight
