@@ -22,6 +22,7 @@ from headbook.comparison.modeldrift import OUTPUT_DRIFT, QUERY_KEY, WEIGHT_DRIFT
 from headbook.comparison.sides import sides
 from headbook.config import Config
 from headbook.errors import StudyError
+from headbook.study.importancetables import EFFECT
 from headbook.study.mapsample import MappedSentence
 from headbook.study.study import Study
 from headbook.study.summaries.sums import CorpusSums
@@ -150,6 +151,21 @@ def test_every_difference_of_tokens_is_that_of_the_tables(found: Comparison) -> 
     np.testing.assert_allclose(numbers["a"], values[0], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(numbers["b"], values[1], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(numbers["difference"], values[1] - values[0], atol=1e-9)
+
+
+def test_targets_of_removals_keep_their_order(a: Study, tuned: Study) -> None:
+    """Whatever the process makes of the hashes of their names."""
+    removals = a.corpus_sums.removals
+    assert removals is not None
+    turned = replace(removals, changes=dict([*removals.changes.items()][::-1]))
+    other = replace(a, corpus_sums=replace(a.corpus_sums, removals=turned))
+    targets = [
+        [c.label.partition("/")[2] for c in compare(study, tuned).heads["self"].columns
+         if c.metric == EFFECT]
+        for study in (a, other)
+    ]  # fmt: skip
+    assert len({*targets[0]}) > 1
+    assert [*dict.fromkeys(targets[0])] == [*dict.fromkeys(targets[1])][::-1]
 
 
 def test_studies_without_sums_of_tokens_are_compared_by_heads(a: Study, tuned: Study) -> None:

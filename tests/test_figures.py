@@ -5,6 +5,7 @@ import io
 import re
 import xml.etree.ElementTree as ET
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import vl_convert
 
 from headbook.charts import Figure, occurrence_paths
+from headbook.charts.base import paper
 from headbook.charts.base.render import TEXT
 from headbook.charts.vega import draw
 from headbook.pages.index.page import overview_page
@@ -126,12 +128,15 @@ def type_sizes(pdf: bytes, unit: float = 0.75) -> set[float]:
 
 
 def test_files_are_as_wide_as_a_page_and_a_column_with_letters_that_can_be_read(
-    encoder_site: Site,
+    encoder_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """6.9 and 3.3 inches; 7 to 9 points."""
+    """6.9 and 3.3 inches; 7 to 9 points. The wide ones are those of the site."""
+    monkeypatch.delitem(paper.WIDTHS, "")
     seen = 0
     for name, figure in figures(encoder_site.stored).items():
         drawn = figure_files(figure)
+        for kind in (".pdf", ".svg"):
+            drawn[kind] = (encoder_site.folder / f"figures/{name}{kind}").read_bytes()
         for ending, inches in (("", 6.9), ("-column", 3.3)):
             pdf, path = drawn[f"{ending}.pdf"], f"{name}{ending}"
             box = re.findall(rb"/MediaBox \[([^\]]*)\]", unpacked(pdf))[0].split()
@@ -258,6 +263,15 @@ def test_a_label_that_a_spreadsheet_would_run_is_quoted_in_a_figures_table(text:
     table = rows_of(figure_files(figure)[".csv"])
     assert [row["series"] for row in table] == [f"'{text}", "-1"]
     assert [row["low"] for row in table] == ["", ""]
+
+
+def test_numbers_of_many_layers_do_not_run_together() -> None:
+    rows = pd.DataFrame({"layer": range(30), "series": "model", "value": 0.5})
+    rows = rows.assign(view="raw", low=0.4, high=0.6)
+    svg = draw.layer_curve("n", "Caption.", rows, title="t", show={"view": "raw"}).svg
+    seen = [*map(float, re.findall(r'<text x="([\d.]+)" y="16">\d+</text>', svg))]
+    assert len(seen) > 9
+    assert min(right - left for left, right in pairwise(seen)) > 16  # two digits, and a gap
 
 
 @pytest.mark.slow

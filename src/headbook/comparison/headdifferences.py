@@ -135,7 +135,7 @@ def _of_removals(sides: Sides, pair: StackPair) -> Iterator[HeadDifferences]:
     rows = _shared(mine.content_hash, theirs.content_hash)
     names = {(s.name, s.replacement) for s in mine.sets if s.kind is SetKind.HEAD}
     for replacement in sorted({replacement for _, replacement in names}):
-        for target in mine.changes.keys() & theirs.changes.keys():
+        for target in (t for t in mine.changes if t in theirs.changes):
             sums = [
                 _effects(each, at, pair, replacement, target)
                 for each, at in zip((mine, theirs), rows, strict=True)

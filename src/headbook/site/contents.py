@@ -15,6 +15,7 @@ WITHOUT = (
     "film.html",
     "filmheads.html",
     "head.html",
+    "heads.html",
     "sentence.html",
     "404.html",
 )  # wide or short

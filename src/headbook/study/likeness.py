@@ -110,12 +110,12 @@ def _measured(mine: CorpusSums, theirs: CorpusSums) -> Iterator[str]:
         *((name, getattr(mine, name), getattr(theirs, name)) for name in SUMS),
     ]
     for name, one, other in every:
-        for stack in one.keys() & other.keys():
+        for stack in (name for name in one if name in other):
             if name == "heads" and _named(one[stack]) != _named(other[stack]):
                 yield from _different(f"stack {stack}'s ", *map(_named, (one[stack], other[stack])))
             elif one[stack].columns != other[stack].columns:
                 yield f"what was measured ({name} of stack {stack}; made by different versions)"
-    for stack in mine.random.keys() & theirs.random.keys():
+    for stack in (name for name in mine.random if name in theirs.random):
         if not _same_sums(mine.random[stack], theirs.random[stack]):
             yield f"random sequences (their sums in stack {stack}, which only the seed decides)"
 

@@ -84,7 +84,7 @@ def ablate(
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     opened = open_corpus(files, Selection.of(config), Layout.of(config))
     aside = set_aside(config.offload)
-    with own_randomness(config.seed, []), own_threads(), aside as offload, opened as corpus:
+    with own_randomness(config.seed), own_threads(), aside as offload, opened as corpus:
         loaded = load_model(
             config.model,
             revision=config.revision,

@@ -7,13 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from headbook import charts
 from headbook.comparison.comparison import Comparison
 from headbook.comparison.listed import ListedSentence, listed_sentences
 from headbook.comparison.pairs import PairedStack, paired_stacks
-from headbook.folders import check_replaceable, written_whole
-from headbook.limits import check_room
-from headbook.listing import Kind, Listing
 from headbook.pages.comparing.page import comparing_page
 from headbook.pages.comparison.page import ComparisonPage, comparison_page
 from headbook.pages.headpair.page import headpair_pages
@@ -26,15 +22,13 @@ from headbook.pages.parts.page import Page, SiteFacts
 from headbook.pages.sentencepair.page import sentencepair_pages
 from headbook.pages.sentencepairs.page import sentencepairs_page
 from headbook.progress import Progress, Silent
-from headbook.site import export, publish
-from headbook.site.assets import write_assets, write_runtime
-from headbook.site.comparisons.frame import DATA, data_page, facts, page_writer, write_tables
+from headbook.site.comparisons import frame
 from headbook.site.export import METRIC, PLACE, Table
 from headbook.site.markup import script
-from headbook.site.pagewriter import PageWriter, figures_of
+from headbook.site.pagewriter import PageWriter
 from headbook.site.site import Summary
 
-MENU: tuple[Entry, ...] = (("index.html", "Overview"), DATA)
+MENU: tuple[Entry, ...] = (("index.html", "Overview"), frame.DATA)
 SENTENCES: Entry = ("sentences/index.html", "Sentences")
 MATCHED: Entry = ("matched.html", "Matched heads")
 METHODS: Entry = ("comparing.html", "Methods")
@@ -117,15 +111,11 @@ def render_comparison(
         OutputError: ``out`` may not be replaced or written.
         ResourceError: the process may not use enough memory.
     """
-    base = publish.base(base_url)
-    names = [name for name, _ in publish.web_files(base, ())]
-    check_replaceable(Path(out), Kind.SITE, force=force, names=names)
-    check_room()
-    with written_whole(Path(out), Kind.SITE, force=force) as draft, charts.unchecked():
-        pages = _Writer(comparison, draft, base, progress or Silent()).write()
-        Listing.write(draft, Kind.SITE)
-        sizes = export.sizes(draft)
-    return Summary(Path(out) / "index.html", pages, sum(sizes.values()))
+
+    def write(folder: Path, base: str) -> int:
+        return _Writer(comparison, folder, base, progress or Silent()).write()
+
+    return frame.render_site(Path(out), base_url, write, force=force)
 
 
 @dataclass
@@ -141,28 +131,12 @@ class _Writer:
         """Write every file; returns the number of pages."""
         studies = self.comparison.sides.a, self.comparison.sides.b
         stacks = [stack for study in studies for stack in study.manifest.stacks]
-        most = max(n for s in stacks for n in (s.n_layers, s.n_heads))
-        write_assets(self.folder, most, "comparison")
-        write_runtime(self.folder)
-        (self.folder / "data" / "charts").mkdir(parents=True)
-        (self.folder / "figures").mkdir()
+        frame.begin(self.folder, stacks, "comparison")
         self._write_manifest()
-        paths, figures = [], 0
         self.progress.stage("pages", self._expected)
-        for page in self._pages():
-            self.progress.advance(1, 0)
-            for figure in figures_of(page):
-                export.write_figure(figure, self.folder / "figures", columns=False)
-                figures += 1
-            self._page_writer.page(page)
-            paths.append(page.path)
-        page = data_page(self._write_tables(), figures)
-        self._page_writer.page(page)
-        paths.append(page.path)
-        for name, text in publish.web_files(self.base, paths):
-            self._page_writer.text(name, text)
-        (self.folder / ".nojekyll").touch()
-        return len(paths)
+        return frame.write_pages(
+            self._page_writer, self.base, self._pages(), self._tables, self.progress
+        )
 
     def _pages(self) -> Iterator[Page]:
         for page in self._across:
@@ -198,8 +172,8 @@ class _Writer:
 
     @property
     def _expected(self) -> int:
-        """How many pages there will be but the last, for the progress bar."""
-        alone = len(self._across) + 1  # and the one for wrong addresses
+        """How many pages there will be, for the progress bar."""
+        alone = len(self._across) + 2  # and those for files and for wrong addresses
         heads = sum(len(paired.pairs) for paired in self._paired)
         return alone + heads + len(self._listed) + bool(self._listed)
 
@@ -219,19 +193,19 @@ class _Writer:
 
     @cached_property
     def _page_writer(self) -> PageWriter:
-        return page_writer(
+        return frame.page_writer(
             self.folder, self.base, facts_of(self.comparison),
             self.comparison.sides.a.manifest, self._menu(), measures=self._metrics(),
         )  # fmt: skip
 
-    def _write_tables(self) -> list[Any]:
-        tables = {
+    @property
+    def _tables(self) -> frame.Tables:
+        return {
             "differences": (self.comparison.differences, DIFFERENCES),
             "medians": (self.comparison.medians, MEDIANS),
             "matching": (self.comparison.matching, MATCHING),
             "head_similarity": (self.comparison.similarity, SIMILARITY),
         }
-        return write_tables(self.folder, tables)
 
     def _write_manifest(self) -> None:
         file = self.folder / "data" / "manifest.json"
@@ -251,7 +225,7 @@ def pages_over_heads(comparison: Comparison) -> list[Page]:
 def facts_of(comparison: Comparison) -> SiteFacts:
     """What every page and figure says of how the numbers were made."""
     title = " and ".join(comparison.sides.names)
-    return facts(title, title, comparison.sides.a.manifest)
+    return frame.facts(title, title, comparison.sides.a.manifest)
 
 
 def manifest_of(comparison: Comparison) -> str:

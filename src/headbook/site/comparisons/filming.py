@@ -6,12 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from headbook import charts
 from headbook.comparison.film import Film
-from headbook.folders import check_replaceable, written_whole
-from headbook.limits import check_room
-from headbook.listing import Kind, Listing
-from headbook.pages.data.page import DataFile
 from headbook.pages.film.page import PICTURES, film_data, film_page, sheets
 from headbook.pages.film.parts import HEADS, DrawnFilm
 from headbook.pages.filmheads.page import heads_page
@@ -20,14 +15,13 @@ from headbook.pages.missing.page import missing_page
 from headbook.pages.parts.menu import Entry
 from headbook.pages.parts.page import Page, SiteFacts
 from headbook.progress import Progress, Silent
-from headbook.site import export, markup, publish
-from headbook.site.assets import write_assets, write_runtime
-from headbook.site.comparisons.frame import DATA, data_page, facts, page_writer, write_tables
+from headbook.site import markup
+from headbook.site.comparisons import frame
 from headbook.site.export import METRIC, PLACE, Table
-from headbook.site.pagewriter import PageWriter, figures_of
+from headbook.site.pagewriter import PageWriter
 from headbook.site.site import Summary
 
-MENU: tuple[Entry, ...] = (("index.html", "Overview"), (HEADS, "All heads"), DATA)
+MENU: tuple[Entry, ...] = (("index.html", "Overview"), (HEADS, "All heads"), frame.DATA)
 STEP = {
     "step": "the last number in the checkpoint's name; else its place in the order given",
     "checkpoint": "its revision, or folder",
@@ -94,17 +88,12 @@ def render_film(
         OutputError: ``out`` may not be replaced or written.
         ResourceError: the process may not use enough memory.
     """
-    base = publish.base(base_url)
-    names = [name for name, _ in publish.web_files(base, ())]
-    check_replaceable(Path(out), Kind.SITE, force=force, names=names)
-    check_room()
-    reel = DrawnFilm(film)
     title = title or f"Film of {len(film.frames)} checkpoints"
-    with written_whole(Path(out), Kind.SITE, force=force) as draft, charts.unchecked():
-        pages = _Writer(reel, draft, title, base, progress or Silent()).write()
-        Listing.write(draft, Kind.SITE)
-        sizes = export.sizes(draft)
-    return Summary(Path(out) / "index.html", pages, sum(sizes.values()))
+
+    def write(folder: Path, base: str) -> int:
+        return _Writer(DrawnFilm(film), folder, title, base, progress or Silent()).write()
+
+    return frame.render_site(Path(out), base_url, write, force=force)
 
 
 @dataclass
@@ -119,30 +108,13 @@ class _Writer:
 
     def write(self) -> int:
         """Write every file; returns the number of pages."""
-        stacks = self.reel.film.stacks
-        most = max(n for s in stacks for n in (s.n_layers, s.n_heads))
-        write_assets(self.folder, most, "film")
-        write_runtime(self.folder)
-        for name in ("data/charts", PICTURES, "figures"):
-            (self.folder / name).mkdir(parents=True)
+        frame.begin(self.folder, self.reel.film.stacks, "film")
+        (self.folder / PICTURES).mkdir(parents=True)
         self._write_data()
-        figures, paths = 0, []
         self.progress.stage("pages", len(self._measures) + 4)
-        for page in self._pages():
-            for figure in figures_of(page):
-                export.write_figure(figure, self.folder / "figures", columns=False)
-                figures += 1
-            self._page_writer.page(page)
-            paths.append(page.path)
-            self.progress.advance(1, 0)
-        page = data_page(self._write_tables(), figures)
-        self._page_writer.page(page)
-        paths.append(page.path)
-        self.progress.advance(1, 0)
-        for name, text in publish.web_files(self.base, paths):
-            self._page_writer.text(name, text)
-        (self.folder / ".nojekyll").touch()
-        return len(paths)
+        film = self.reel.film
+        tables = {name: (getattr(film, name), table) for name, table in TABLES.items()}
+        return frame.write_pages(self._page_writer, self.base, self._pages(), tables, self.progress)
 
     def _pages(self) -> Iterator[Page]:
         yield film_page(self.reel, self.title)
@@ -158,13 +130,15 @@ class _Writer:
     def _page_writer(self) -> PageWriter:
         manifest = self.reel.film.frames[0].manifest
         measures = tuple((page.path, page.title) for page in self._measures)
-        return page_writer(self.folder, self.base, self._facts, manifest, MENU, measures=measures)
+        return frame.page_writer(
+            self.folder, self.base, self._facts, manifest, MENU, measures=measures
+        )
 
     @property
     def _facts(self) -> SiteFacts:
         frames = self.reel.film.frames
         models = f"{frames[0].name} to {frames[-1].name} ({len(frames)} checkpoints)"
-        return facts(self.title, models, frames[0].manifest)
+        return frame.facts(self.title, models, frames[0].manifest)
 
     def _write_data(self) -> None:
         for address, picture in sheets(self.reel):
@@ -179,8 +153,3 @@ class _Writer:
         }
         text = json.dumps(table, sort_keys=True, indent=1)
         self._page_writer.text("data/manifest.json", text + "\n")
-
-    def _write_tables(self) -> list[DataFile]:
-        film = self.reel.film
-        tables = {name: (getattr(film, name), table) for name, table in TABLES.items()}
-        return write_tables(self.folder, tables)

@@ -1,20 +1,91 @@
-"""What the frame around every page of such a site needs."""
+"""How such a site is written, and what the frame around every page of it needs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from headbook.pages.data.page import DataFile, DataPage
+from headbook import charts
+from headbook.folders import check_replaceable, written_whole
+from headbook.limits import check_room
+from headbook.listing import Kind, Listing
 from headbook.pages.parts.menu import Entry, Menu
-from headbook.pages.parts.page import SiteFacts
-from headbook.report.wording import counted, written
-from headbook.site import export
-from headbook.site.pagewriter import PageWriter
+from headbook.pages.parts.page import Page, SiteFacts
+from headbook.progress import Progress
+from headbook.report.wording import counted
+from headbook.site import export, publish
+from headbook.site.assets import write_assets, write_runtime
+from headbook.site.pagewriter import PageWriter, figures_of
+from headbook.site.site import Summary, data_page
 from headbook.study.manifest import Manifest
+from headbook.terms import Stack
 
 DATA: Entry = ("data.html", "Data")
+Tables = Mapping[str, tuple[pd.DataFrame, export.Table]]
+
+
+def render_site(
+    out: Path, base_url: str | None, write: Callable[[Path, str], int], *, force: bool
+) -> Summary:
+    """Replace a folder by a site, as a whole.
+
+    Args:
+        write: writes the site into a folder, for an address on the web; returns its pages' number.
+    """
+    base = publish.base(base_url)
+    names = [name for name, _ in publish.web_files(base, ())]
+    check_replaceable(out, Kind.SITE, force=force, names=names)
+    check_room()
+    with written_whole(out, Kind.SITE, force=force) as draft, charts.unchecked():
+        pages = write(draft, base)
+        Listing.write(draft, Kind.SITE)
+        sizes = export.sizes(draft)
+    return Summary(out / "index.html", pages, sum(sizes.values()))
+
+
+def begin(folder: Path, stacks: Iterable[Stack], site: str) -> None:
+    """Write style and scripts, and make the folders of data and figures.
+
+    Args:
+        stacks: of all models.
+        site: see `headbook.site.assets.write_assets`.
+    """
+    write_assets(folder, max(n for s in stacks for n in (s.n_layers, s.n_heads)), site)
+    write_runtime(folder)
+    (folder / "data" / "charts").mkdir(parents=True)
+    (folder / "figures").mkdir()
+
+
+def write_pages(
+    writer: PageWriter, base: str, pages: Iterable[Page], tables: Tables, progress: Progress
+) -> int:
+    """Write pages with their figures, tables with their page, and what the web wants.
+
+    Returns:
+        The number of pages.
+    """
+    paths, figures = [], 0
+    for page in pages:
+        for figure in figures_of(page):
+            export.write_figure(figure, writer.folder / "figures", columns=False)
+            figures += 1
+        writer.page(page)
+        paths.append(page.path)
+        progress.advance(1, 0)
+    data = writer.folder / "data"
+    for name, (table, _) in tables.items():
+        if not table.empty:
+            export.write_table(table, name, data)
+    files = export.files_of({name: meaning for name, (_, meaning) in tables.items()})
+    last = data_page(data, files, figures)
+    writer.page(last)
+    paths.append(last.path)
+    progress.advance(1, 0)
+    for name, text in publish.web_files(base, paths):
+        writer.text(name, text)
+    (writer.folder / ".nojekyll").touch()
+    return len(paths)
 
 
 def page_writer(
@@ -66,34 +137,4 @@ def facts(title: str, models: str, manifest: Manifest) -> SiteFacts:
         provenance=f"{models} on {files}: {sentences}. {made}.",
         source=f"{models} on {files}, {sentences}.",
         sentence_pages=False,
-    )
-
-
-def write_tables(
-    folder: Path, tables: dict[str, tuple[pd.DataFrame, export.Table]]
-) -> list[DataFile]:
-    """Tables with their meaning into the folder ``data``, those that have rows."""
-    data, files = folder / "data", []
-    for name, (frame, table) in tables.items():
-        if frame.empty:
-            continue
-        export.write_table(frame, name, data)
-        for suffix in (".csv", ".csv.gz", ".parquet"):
-            file = data / f"{name}{suffix}"
-            if file.exists():
-                size = written(file.stat().st_size)
-                columns = tuple(table.columns.items())
-                files.append(DataFile(f"data/{file.name}", table.what, columns, size))
-    return files
-
-
-def data_page(files: Sequence[DataFile], figures: int) -> DataPage:
-    """The page of a site's files."""
-    return DataPage(
-        path="data.html",
-        title="Data",
-        description="Every number of this site as a file, with the meaning of each column.",
-        files=tuple(files),
-        figures=figures,
-        left_out=(),
     )

@@ -2,8 +2,9 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,7 +76,8 @@ def write_figures(
     results = results_of(study)
     asked = [*_profiles(results, only), *_singles(results, only)]
     own = bool(only) and all(p.startswith(PROFILE) or SINGLE.match(p) for p in only)
-    chosen = _chosen([*(() if own else study_figures(study)), *asked], only, results)
+    figures = [*(() if own else study_figures(study)), *asked]
+    chosen = _chosen(figures, only, partial(_expected, results))
     site = SiteFacts.of(study.manifest, sentence_pages=False)
     made = _Made(site, study.manifest.created[:4], study.manifest.to_json() + "\n")
     return _write(chosen, made, Path(out), force=force, progress=progress or Silent())
@@ -92,15 +94,7 @@ def write_comparison_figures(
     """Write the figures of two models held against each other; see `write_figures`."""
     check_replaceable(Path(out), Kind.FIGURES, force=force)
     check_room()
-    figures = exported(pages_over_heads(comparison))
-    names = [figure.name for figure in figures]
-    for pattern in only:
-        if not _any_wanted(names, pattern):
-            raise ConfigError(
-                f"--only: {pattern!r} is the name of no figure; expected a name such as "
-                f"{_near(pattern, names)}, or a pattern such as '*-difference'"
-            )
-    chosen = [figure for figure in figures if _wanted(figure.name, only or ("*",))]
+    chosen = _chosen(exported(pages_over_heads(comparison)), only, _expected_of_two)
     year = comparison.sides.a.manifest.created[:4]
     made = _Made(facts_of(comparison), year, manifest_of(comparison))
     return _write(chosen, made, Path(out), force=force, progress=progress or Silent())
@@ -159,30 +153,37 @@ def _singles(results: Results, only: Sequence[str]) -> Iterator[Drawing]:
         yield from pictures(result, lambda name: _wanted(name, asking))
 
 
-def _chosen(figures: Sequence[Picture], only: Sequence[str], results: Results) -> list[Picture]:
+def _chosen(
+    figures: Sequence[Picture],
+    only: Sequence[str],
+    expected: Callable[[str, Sequence[str]], str],
+) -> list[Picture]:
     """The figures whose names match a pattern, in their own order.
+
+    Args:
+        expected: what to ask for instead of a pattern that matches none of some names.
 
     Raises:
         ConfigError: a pattern matches none.
     """
     names = [figure.name for figure in figures]
     for pattern in only:
-        if not _any_wanted(names, pattern):
+        if not any(_wanted(name, [pattern]) for name in names):
             raise ConfigError(
-                f"--only: {pattern!r} is the name of no figure; {_hint(pattern, names, results)}"
+                f"--only: {pattern!r} is the name of no figure; {expected(pattern, names)}"
             )
     return [figure for figure in figures if _wanted(figure.name, only or ("*",))]
-
-
-def _any_wanted(names: Sequence[str], pattern: str) -> bool:
-    return any(_wanted(name, [pattern]) for name in names)
 
 
 def _wanted(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _hint(pattern: str, names: Sequence[str], results: Results) -> str:
+def _expected_of_two(pattern: str, names: Sequence[str]) -> str:
+    return f"expected a name such as {_near(pattern, names)}, or a pattern such as '*-difference'"
+
+
+def _expected(results: Results, pattern: str, names: Sequence[str]) -> str:
     """Names near one that is not there, and what can be asked for."""
     kept = [single for result in results.values() for single in singles(result)]
     if pattern.startswith(PROFILE):
