@@ -37,7 +37,7 @@ RETIRED = (
     Retired(r"state (?:mid|out)|space (?:positional|raw)|\(mid\)|\(out\)|\(raw\)|\(positional\)",
             "after attention, after the layer, compared with"),
     Retired(r"times chance|twice chance", "ratio to uniform attention"),
-    Retired(r"by luck|not surely", "p = … family-wise, no clear difference"),
+    Retired(r"by luck|not surely", "p = … family-wise, not clearly above"),
     Retired(r"(?:untrained )?twins?", "the same architecture with random weights"),
     Retired(r"stripes?|slanted|broad|vertical|near-diagonal|diagonal heads", "types of heads"),
     Retired(r"alike from everywhere|look alike|from everywhere", "similar"),

@@ -19,7 +19,7 @@ from headbook.charts.drawn.lines import APART, Line, layer_lines
 from headbook.pages.index.functions import functions
 from headbook.pages.index.layercurves import layer_curves
 from headbook.pages.index.lead import lead
-from headbook.pages.index.page import CARDS, overview_page
+from headbook.pages.index.page import CARDS, OverviewPage, overview_page
 from headbook.pages.parts.menu import menu
 from headbook.pages.parts.page import SiteFacts
 from headbook.pages.widgets.atlas import atlas, mean_maps
@@ -229,10 +229,9 @@ def test_the_script_of_the_card_knows_every_tile(any_site: Site) -> None:
         assert links == [card[1] for card in cards[stack]]
 
 
-@pytest.mark.slow
-def test_many_heads_keep_within_the_budgets(tmp_path: Path) -> None:
-    """32 layers of 32 heads: pictures are a file, single numbers no links."""
-    values = np.random.default_rng(0).random((32, 32))
+def rendered(shape: tuple[int, int], folder: Path) -> tuple[OverviewPage, str]:
+    """The overview of a model of so many layers and heads, and its file."""
+    values = np.random.default_rng(0).random(shape)
     parts = dict.fromkeys(("left_out", "previous", "after"), values)
     numbers = {
         HeadColumn("sink_share", View.RAW, ""): Fake(values),
@@ -242,15 +241,29 @@ def test_many_heads_keep_within_the_budgets(tmp_path: Path) -> None:
     }
     found = fake_results(numbers)
     page = overview_page({"self": found}, ())
-    assert not page.linked
-    assert page.atlases[0].small
     facts = SiteFacts.of(found.study.manifest, sentence_pages=False)
     frame = {
         "site": facts, "manifest": found.study.manifest, "across": set[str](), "base": "",
         "menu": menu((), sentence_pages=False), "preview": "",
     }  # fmt: skip
-    PageWriter(tmp_path, "", frame).page(page)
-    html = html_of(tmp_path / "index.html")
+    PageWriter(folder, "", frame).page(page)
+    return page, html_of(folder / "index.html")
+
+
+@pytest.mark.parametrize(("shape", "tall"), [((5, 2), True), ((4, 2), False)])
+def test_an_atlas_of_more_than_two_layers_a_head_is_tall(
+    tmp_path: Path, shape: tuple[int, int], tall: bool
+) -> None:
+    _, html = rendered(shape, tmp_path)
+    assert ('class="stack tall"' in html) == tall
+
+
+@pytest.mark.slow
+def test_many_heads_keep_within_the_budgets(tmp_path: Path) -> None:
+    """32 layers of 32 heads: pictures are a file, single numbers no links."""
+    page, html = rendered((32, 32), tmp_path)
+    assert not page.linked
+    assert page.atlases[0].small
     assert len(html) <= 190_000
     assert len(elements(html)) <= 4_800
     noise = ink_steps(np.random.default_rng(0).random((32, 32, 8, 8)))

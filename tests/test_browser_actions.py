@@ -140,6 +140,9 @@ def test_the_menu_is_one_row_that_stays_and_marks_the_page(
         assert nav <= search
     for width in (360, 390):
         assert sideways(page, width) == 0
+    box = page.locator(".top nav li").last.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] <= 390
 
 
 def test_analyses_open_and_close_by_click_and_escape(encoder_site: Site, open_page: Open) -> None:
@@ -173,6 +176,27 @@ def test_analyses_open_without_scripts(encoder_site: Site, open_page: Open) -> N
     page.locator(".drop summary").click()
     expect(page.locator(".drop a").first).to_be_visible()
     expect(page.locator(".search")).to_be_hidden()
+
+
+def test_texts_and_layout_follow_the_size_of_letters_that_a_reader_sets(
+    encoder_site: Site, open_page: Open
+) -> None:
+    """Where letters are twice as large, a window counts as half as wide."""
+    page = open_page(encoder_site.folder / "index.html")
+    page.evaluate("document.documentElement.style.fontSize = '200%'")
+    assert page.evaluate("getComputedStyle(document.body).fontSize") == "32px"
+    style = (encoder_site.folder / "assets/site.css").read_text(encoding="utf-8")
+    assert not [rule for rule in style.split("@media")[1:] if "px" in rule.partition("{")[0]]
+
+
+def test_contents_of_a_short_page_begin_with_its_first_part(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = open_page(encoder_site.folder / "about.html")
+    contents = page.get_by_role("navigation", name="On this page")
+    expect(contents.locator("[aria-current]")).to_have_text(
+        contents.locator("a").first.inner_text()
+    )
 
 
 def test_contents_stay_in_sight_and_mark_what_is_read(encoder_site: Site, open_page: Open) -> None:

@@ -81,6 +81,36 @@ def test_the_atlas_begins_early_and_few_words_stand_before_it(
     expect(page.locator(".stack .hint").first).to_contain_text("with all keys")
 
 
+def test_letters_do_not_hide_the_small_tiles_of_deep_models(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = opened(open_page, encoder_site, viewport={"width": 1440, "height": 900})
+    letters = tile(page, 0).locator("b")
+    expect(letters).to_be_visible()
+    deep = "(atlas) => atlas.style.setProperty('--rows', 30)"
+    page.locator(".tiles").first.evaluate(deep)
+    expect(letters).to_be_hidden()
+    box = tile(page, 0).bounding_box()
+    assert box is not None
+    assert box["width"] > 34  # twelve positions of three pixels each
+
+
+def test_strips_of_deep_models_are_explained_beside_the_atlas(
+    encoder_site: Site, open_page: Open
+) -> None:
+    page = opened(open_page, encoder_site, viewport={"width": 1440, "height": 900})
+    stack = page.locator(".stack").first
+    stack.evaluate("(stack) => stack.classList.add('tall')")
+    atlas, *explained = (
+        stack.locator(part).first.bounding_box() for part in (".tiles", ".kinds", ".hint")
+    )
+    assert atlas is not None
+    for box in explained:
+        assert box is not None
+        assert box["x"] >= atlas["x"] + atlas["width"]
+        assert box["y"] < 900
+
+
 def test_names_of_curves_stand_beside_their_lines(encoder_site: Site, open_page: Open) -> None:
     """No letter lies on a line: names begin to the right of the last layer."""
     page = opened(open_page, encoder_site)

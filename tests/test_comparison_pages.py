@@ -45,6 +45,7 @@ from naive_paired import kish, skewness, variance
 from pages import broken_links, html_of
 
 pytest_plugins = ["comparisons"]
+pytestmark = pytest.mark.slow  # three sites are drawn
 SITES = ("equal", "tuned", "apart")
 BUDGET = 300_000  # bytes of a page
 OVERVIEW = 200_000

@@ -1,7 +1,8 @@
 """The contents of a page are its headings, in order, each with an address of its own."""
 
+from headbook.pages.parts.menu import ANALYSES
 from headbook.site.contents import END, MAIN, with_contents
-from pages import elements, html_of, ids
+from pages import elements, html_of, ids, text_of
 from sites import Site
 
 
@@ -54,3 +55,21 @@ def test_long_pages_have_contents_and_wide_ones_none(encoder_site: Site) -> None
         assert len(addresses(html_of(encoder_site.folder / path))) >= 2, path
     for path in ("index.html", "heads/L00-H01.html", "sentences/0001.html"):
         assert 'class="contents"' not in html_of(encoder_site.folder / path)
+
+
+def test_an_analysis_is_called_as_the_menu_calls_it(encoder_site: Site) -> None:
+    there = {path: name for path, name in ANALYSES.items() if (encoder_site.folder / path).exists()}
+    assert len(there) > 5
+    for path, name in there.items():
+        title = text_of(html_of(encoder_site.folder / path)).strip().partition(" · ")[0]
+        assert title == (name if path != "metrics/index.html" else "Metrics")
+
+
+def test_a_table_stands_once_among_the_files_with_both_of_its_formats(encoder_site: Site) -> None:
+    html = html_of(encoder_site.folder / "data.html")
+    parts = html.split("<section>")[1:]
+    (heads,) = [part for part in parts if "data/heads." in part]
+    linked = {link.attributes["href"] for link in elements(heads, "a")}
+    assert linked == {"data/heads.csv", "data/heads.parquet"}
+    files = {f"data/{file.name}" for file in (encoder_site.folder / "data").glob("*.parquet")}
+    assert files <= {link.attributes["href"] for link in elements(html, "a")}

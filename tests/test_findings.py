@@ -67,6 +67,8 @@ def test_tokens_drift_only_if_the_ends_are_apart() -> None:
     assert "falls from 0.90 [" in text
     assert "] after layer 2." in text
     assert "rises" in finding_texts(travels.drift, cosines([0.2, 0.4]))[0]
+    (small,) = finding_texts(travels.drift, cosines([-0.003, 0.4]))
+    assert "rises from −0.003 [" in small
     assert not finding_texts(travels.drift, cosines([0.9, 0.4], spread=3))
     assert not finding_texts(travels.drift, cosines([0.9]))
 

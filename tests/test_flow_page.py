@@ -101,6 +101,15 @@ def test_sentences_name_layers_with_least_and_most_and_what_is_left(study: Study
     )
 
 
+def test_charts_write_shares_in_per_cent_as_tables_do(study: Study) -> None:
+    (section,) = page_of(study).sections
+    assert section.figures
+    for figure in section.figures:
+        assert "%</text>" in figure.svg
+    assert section.outputs is not None
+    assert "%</text>" in section.outputs.figure.svg
+
+
 def test_function_and_content_words_are_told_apart_by_intervals_alone() -> None:
     def message(function: list[float], content: list[float]) -> tuple[str, ...]:
         column = TokenColumn("mixing_ratio", State.MID, None, "all")
@@ -116,6 +125,8 @@ def test_function_and_content_words_are_told_apart_by_intervals_alone() -> None:
 
     reported = message([0.5, 0.1, 0.2], [0.2, 0.3, 0.2])
     assert "than content words in one of 3 layers and less in one (95 %" in reported[1]
+    everywhere = message([0.5, 0.5, 0.5], [0.2, 0.3, 0.2])
+    assert "than content words in all 3 layers (95 %" in everywhere[1]
     assert "No clear difference" in message([0.2, 0.2, 0.2], [0.2, 0.2, 0.2])[1]
 
 

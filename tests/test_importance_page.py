@@ -40,11 +40,11 @@ def sentences(
 def test_verdicts_are_counted_and_the_largest_is_reported_on_the_other_half() -> None:
     text = sentences(removals(around(0.05, 0.0, -0.05, 0.01)))
     assert (
-        "Of 4 heads replaced one at a time, one needed, one removable, one harmful and one" in text
+        "Of 4 heads replaced one at a time, one is needed, one removable, one harmful and" in text
     )
     assert "(margin: 0.50\u00a0% of the loss)" in text
     assert "Largest change: 2." in text
-    assert "without L0·H0, chosen on the other half of the sentences." in text
+    assert "without L0·H0, which was chosen on the other half of the sentences." in text
     assert "The loss is lower without L0·H2 (p < 0.05 family-wise)." in text
 
 
@@ -52,7 +52,7 @@ def test_nothing_is_said_of_what_is_not_shown() -> None:
     text = sentences(removals(around(0.0, 0.001, spread=0.5)))
     assert (
         text
-        == "Of 2 heads replaced one at a time, two undecided (margin: 0.50\u00a0% of the loss)."
+        == "Of 2 heads replaced one at a time, two are undecided (margin: 0.50\u00a0% of the loss)."
     )
 
 
@@ -68,7 +68,8 @@ def test_the_audit_is_said_where_heads_have_estimates_alone() -> None:
         "On 4 heads picked at random, estimates and exact changes correlate with r = 1.00" in text
     )
     assert (
-        "none of these; with 95\u00a0% confidence at most 52.7\u202f% of the 1 other heads." in text
+        "Of these, none exceed the margin although the estimate does not; with 95\u00a0% "
+        "confidence, at most 52.7\u202f% of the 1 other head does." in text
     )
     assert "picked at random" not in sentences(given)
 
@@ -148,7 +149,7 @@ def test_the_overview_says_what_can_go_and_whether_sinks_are_dead(study: Study) 
         study, given, pruning=steps([0, 0.01, 0.019, 0.03]), head_groups=heavy(0.05, 0, 0.5, 0.2)
     )
     parts = text.split(" | ")
-    assert parts[0].startswith("Of 2 heads replaced one at a time, one needed and one removable")
+    assert parts[0].startswith("Of 2 heads replaced one at a time, one is needed and one removable")
     assert parts[1].startswith("Not dead: without three heads")
     assert parts[2].startswith("Of all heads, 10.0")
     assert parts[3].startswith("Largest change: 2.")
@@ -156,7 +157,7 @@ def test_the_overview_says_what_can_go_and_whether_sinks_are_dead(study: Study) 
     unknown = steps([np.nan] * 4).assign(high=np.nan)
     none = overview(study, unsure, pruning=unknown, head_groups=heavy(0.0095, 0, 0.1, 0.2))
     assert none.count(" | ") == 0
-    assert "two undecided" in none
+    assert "two are undecided" in none
     assert overview(study, None) == ""
 
 
@@ -268,7 +269,8 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
         assert isinstance(change, Cell)
         assert verdict == words(exact["verdict"])
         assert without.short == (
-            f"the loss changes by {change.text}\u00a0% {change.interval}, {exact['verdict']}"
+            f"the loss changes by {change.text}\u00a0% {change.interval}; "
+            f"verdict: {exact['verdict']}"
         )
         mine = table[table["head"] == head.head]
         assert mine["change"].is_monotonic_decreasing

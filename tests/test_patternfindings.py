@@ -106,10 +106,11 @@ def test_answers_name_their_numbers_of_heads(chosen: Callable[..., StackResults]
     assert "Sink heads: 2 of 4, most of them in layer 0 (2 of 4 heads)." in sinks
     assert "over 2 sink heads: the first token (1), separators (1)." in sinks
     assert (
-        "special tokens in 2 sink heads: 70.0\u202f% (range over heads 60.0–80.0\u202f%); the "
-        "other 2: 15.0\u202f% (range over heads 10.0–20.0\u202f%); uniform attention: 10.0\u202f%."
+        "special tokens in 2 sink heads: 70.0\u202f% (range over heads 60.0 to 80.0\u202f%); the "
+        "other 2: 15.0\u202f% (range over heads 10.0 to 20.0\u202f%); "
+        "uniform attention: 10.0\u202f%."
     ) in sinks
-    assert "contribute 32.5\u202f% (range over heads 10.0–55.0\u202f%) of the value" in sinks
+    assert "contribute 32.5\u202f% (range over heads 10.0 to 55.0\u202f%) of the value" in sinks
     assert "intervals apart: in one of these heads." in sinks
     assert positions == "Positional heads: 1 of 4, by type previous-token (1): L0·H2."
     assert "Mean maximum weight: 90.0\u202f% in 1 positional head, 53.3\u202f%" in largest
@@ -131,10 +132,10 @@ def test_positional_heads_have_verdicts_where_they_were_replaced(
         object.__setattr__(own, "study", replace(whole, corpus_sums=sums))
         return [*discussions(own, types)][-1]
 
-    assert "Of 1 positional head replaced one at a time, one needed." in message(
+    assert "Of 1 positional head replaced one at a time, one is needed." in message(
         last([0.0, 0.0, 0.05])
     )
-    assert "one removable." in message(last([0.05, 0.05, 0.0]))
+    assert "one is removable." in message(last([0.05, 0.05, 0.0]))
     assert "measured" not in last([0.0, 0.0, 0.05]).argument
     assert "replaced" not in message(last([0.0, 0.05]))  # the head was not replaced
     assert last(None).argument.endswith("it is not measured.")

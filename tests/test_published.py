@@ -310,7 +310,7 @@ def test_values_stand_beside_the_figures_of_the_same_model_only(name: str) -> No
 def test_the_page_says_that_a_study_is_of_another_model(any_site: Site) -> None:
     html = html_of(any_site.folder / "reproducing.html")
     text = text_of(html)
-    assert text.count("This study has another model than") == len(EVERY)
+    assert text.count("This study is of another model than") == len(EVERY)
     for group in EVERY:
         assert group.command in text
         assert all(figure.value in text for figure in group.figures)

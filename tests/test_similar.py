@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given as given_any
@@ -17,6 +18,7 @@ from scipy.spatial import distance
 
 import treebank
 from bare import Bare, Given, given
+from headbook.charts import head_points
 from headbook.charts.base import images
 from headbook.charts.base.ink import ink
 from headbook.collection.collect import collect
@@ -413,6 +415,18 @@ def test_heads_that_have_too_few_rows_are_named_and_stand_apart(study: Study) ->
     assert page.sections[0].nearest is not None
     (line,) = [line for line in page.sections[0].nearest.rows if line.name == "L1·H1"]
     assert [text(cell).count("·H") for cell in line.cells] == [5, 0]
+
+
+def test_numbers_of_heads_that_lie_on_each_other_are_left_out() -> None:
+    places = {"L3·H0": (0.0, 0.0), "L3·H1": (0.001, 0.0), "L4·H7": (0.5, 0.5)}
+    rows = pd.DataFrame(
+        [(name, int(name[1]), "all keys", x, y) for name, (x, y) in places.items()],
+        columns=["head", "layer", "panel", "x", "y"],
+    )
+    svg = head_points("similar", "", rows, panels=["all keys"], layers=[3, 4]).svg
+    assert ">4.7</text>" in svg
+    assert ">3.0</text>" not in svg
+    assert ">3.1</text>" not in svg
 
 
 def test_a_picture_of_distances_has_a_pixel_for_each_pair(study: Study) -> None:

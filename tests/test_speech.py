@@ -2,8 +2,10 @@
 
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -15,7 +17,7 @@ import pytest
 import headbook
 import tiny
 import treebank
-from headbook.charts import Figure
+from headbook.charts import Figure, tag_heads
 from headbook.metrics import all_metrics
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import DASH
@@ -94,15 +96,20 @@ def section_of(page: SpeechPage, direction: Direction) -> DirectionSection:
     return found
 
 
+def code(name: str) -> str:
+    """The tag that follows its name: ``nouns (NOUN)``; any other stands alone."""
+    return name.rpartition("(")[2].rstrip(")")
+
+
 def rows_of(page: SpeechPage, direction: Direction) -> dict[str, dict[str, Any]]:
     """The table of a page's first stack, by tag."""
-    return {row["Tag"]: row for row in lines(section_of(page, direction).heads)}
+    return {code(row["Tag"]): row for row in lines(section_of(page, direction).heads)}
 
 
 def layers_of(page: SpeechPage, direction: Direction) -> dict[str, list[tuple[str, ...]]]:
     """Ratio and share of each tag in each layer, with the class of their cell."""
     return {
-        row.name: [cell_texts(cell) for cell in row.cells]
+        code(row.name): [cell_texts(cell) for cell in row.cells]
         for row in section_of(page, direction).layers.rows
     }
 
@@ -316,7 +323,8 @@ def test_cross_attention_looks_from_the_target_at_the_source(pairs: Callable[...
     for section in page.sections:
         for direction, side in zip(section.directions, sides[section.stack], strict=True):
             for row in lines(direction.heads):
-                assert row["words"] == str(study.manifest.counts[f"{side}.tag.{row['Tag']}"])
+                count = study.manifest.counts[f"{side}.tag.{code(row['Tag'])}"]
+                assert row["words"] == str(count)
     assert sum(len(section.figures) for section in page.sections) <= 8
 
 
@@ -366,3 +374,20 @@ def test_the_page_as_written_has_the_tables_and_leads_to_heads(encoder_site: Sit
             assert all(text(cell) in text_of(html) for cell in row.cells)
     index = html_of(encoder_site.folder / "index.html")
     assert [link.attributes["href"] for link in elements(index, "a")].count("speech.html") == 2
+
+
+@pytest.mark.parametrize(("n_layers", "n_heads"), [(6, 12), (30, 9), (48, 25)])
+def test_names_of_layers_do_not_touch_in_the_map_of_all_heads(n_layers: int, n_heads: int) -> None:
+    """A letter of 9.5 pixels is about 6 wide."""
+    places = [(layer, head) for layer in range(n_layers) for head in range(n_heads)]
+    rows = pd.DataFrame(places, columns=["layer", "number"]).assign(
+        head=[f"L{layer}·H{head}" for layer, head in places], tag="NOUN", ratio=1.0, low=0.9,
+        high=1.1, share=0.1, words=50, thin=False,
+    )  # fmt: skip
+    svg = tag_heads("speech", "", rows, tags=["NOUN"], n_heads=n_heads).svg
+    name = r'translate\(([\d.]+),10\)">.{0,30}?<tspan x="0" dy="11.5">([^<]+)<'
+    texts = re.findall(name, svg)
+    assert len(texts) > 2
+    places_of = sorted((float(x), 6 * len(text)) for x, text in texts)
+    gaps = [right - left - (one + two) / 2 for (left, one), (right, two) in pairwise(places_of)]
+    assert min(gaps) > 0

@@ -248,7 +248,10 @@ def test_tags_and_relations_of_its_own_stand_on_the_pages(own: Study) -> None:
     assert {row.head for row in syntax.relations.table.rows} == {"obj", ARROW}
     (speech,) = speech_page({"self": results}).sections
     for direction in speech.directions:
-        assert [row.head for row in direction.heads.rows] == [ATOM, "NOUN"]  # most frequent first
+        assert [row.head for row in direction.heads.rows] == [
+            ATOM,
+            "nouns (NOUN)",
+        ]  # most frequent first
         assert [row.cells[0] for row in direction.heads.rows] == ["120", "60"]
     assert speech.figures[0].rows is not None
     assert set(speech.figures[0].rows["tag"]) == {ATOM, "NOUN"}

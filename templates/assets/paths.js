@@ -150,7 +150,7 @@
             draw(
               "text",
               { class: "tick", x: x(i), y: HEIGHT - 10, "text-anchor": "middle" },
-              i === 0 && name !== "input" ? `after layer ${name}` : name,
+              name === String(graph.layers[0]) ? `${i ? "" : "after "}layer ${name}` : name,
             ),
           );
       });
@@ -163,9 +163,11 @@
       this.box.replaceChildren(svg);
       rove(svg, this.paths, this.paths.length);
       this.mark();
+      const name = graph.name ? `, ${graph.name}` : "";
+      const drawn = `${now.title} of each token through the layers${name}`;
+      const plain = !ranks && now.axis === now.title.toLowerCase(); /* the title says it */
       one("[data-summary]", this.figure).textContent = [
-        `${now.title} of each token through the layers${graph.name ? `, ${graph.name}` : ""}; ` +
-          `y-axis: ${now.axis}${ranks ? " (logarithmic)" : ""}.`,
+        plain ? `${drawn}.` : `${drawn}; y-axis: ${now.axis}${ranks ? " (logarithmic)" : ""}.`,
         means.length ? "Thick: means of all sentences by word class." : "",
         beside.length ? "Dashed: the comparison named beside it." : "",
       ].filter(Boolean).join(" ");

@@ -254,9 +254,9 @@
     const line = make("small"), code = make("code"), [about] = all("a[href$='about.html']");
     const tell = () => { if (instance.views.length) code.textContent = command(instance); };
     line.append(
-      "Map and lines as PDF, with LaTeX and BibTeX, in linear colours and lines up to 90\u202f%: ",
+      "For a paper, as PDF with LaTeX and BibTeX (linear colours, lines up to 90\u202f%): ",
       code,
-      ` ${ASKED}`,
+      `. ${ASKED}`,
     );
     const href = about?.getAttribute("href");
     if (href) line.append(make("a", { href }, "Cite this report"));

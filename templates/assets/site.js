@@ -203,7 +203,7 @@
     const mark = () => {
       waiting = 0;
       const edge = parseFloat(getComputedStyle(document.documentElement).scrollPaddingTop) + 24;
-      const end = scrollY + innerHeight >= document.documentElement.scrollHeight - 2;
+      const end = scrollY > 0 && scrollY + innerHeight >= document.documentElement.scrollHeight - 2;
       const place = parts.findLastIndex(
         (part) => part && part.getBoundingClientRect().top <= (end ? innerHeight : edge),
       );

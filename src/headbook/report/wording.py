@@ -196,6 +196,11 @@ def small(amount: int) -> str:
     return SMALL[amount] if 0 <= amount < len(SMALL) else f"{amount:,}"
 
 
+def capital(text: str) -> str:
+    """A text as the beginning of a sentence."""
+    return text[:1].upper() + text[1:]
+
+
 def ordinal(number: int) -> str:
     """``1st``, ``2nd``, ``11th``."""
     teen = 10 < number % 100 < 20

@@ -25,8 +25,10 @@ from headbook.report.wording import option_name
 CELL = 24  # pixels of a head in a heat map
 LINE = 13  # pixels between two labels
 CURVE = 170  # height of a curve over layers
+LAYER_NAMES: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "labelSeparation": 3}
 UNIFORM = "uniform attention"
 CHANCE = "expected overlap"
+SHARE, PLAIN = "~p", "~g"  # formats: shares in per cent, as tables have them; other numbers
 INKS = (BLUE, ORANGE, GREEN, PURPLE)
 
 # Columns that readers choose from: name, what is chosen first, what there is.
@@ -41,6 +43,7 @@ def heat_map(
     title: str,
     domain: tuple[float, float],
     show: dict[str, str],
+    share: bool = False,
 ) -> Chart:
     """One number for each head: rows are layers, columns are heads.
 
@@ -49,16 +52,16 @@ def heat_map(
         title: of the colour legend, with the unit.
         domain: ends of the colour scale; below 0 it runs both ways from there.
         show: the ``view`` and the ``label`` of the picture; the live chart offers the others.
+        share: whether values are parts of a whole, written in per cent.
     """
     table, rows = chosen_rows(rows, show), drawn(rows)
+    legend = _legend(domain, table["head"], SHARE if share else PLAIN)
     chart = with_choices(alt.Chart(rows), choices_of(rows, show))
     chart = chart.mark_rect().encode(
         x=alt.X("head:O", title="head", axis=_places(labelAngle=0)),
         y=alt.Y("layer:O", title="layer", axis=_places()),
-        color=alt.Color(
-            "value:Q", title=title, scale=ramp(domain), legend=_legend(domain, table["head"])
-        ),
-        tooltip=[*named("layer:O", "head:O"), *numbers("value", "low", "high")],
+        color=alt.Color("value:Q", title=title, scale=ramp(domain), legend=legend),
+        tooltip=[*named("layer:O", "head:O"), *numbers("value", "low", "high", share=share)],
     )
     size = chart.properties(width=alt.Step(CELL), height=alt.Step(CELL))
     return finished(size, table)
@@ -68,19 +71,24 @@ def _places(**more: Any) -> alt.Axis:
     return alt.Axis(ticks=False, domain=False, labelOverlap=True, **more)
 
 
-def _legend(ends: tuple[float, float], heads: "pd.Series[Any]") -> alt.Legend:
+def _legend(ends: tuple[float, float], heads: "pd.Series[Any]", form: str) -> alt.Legend:
     """As wide as the map at most; both ends are named."""
     wide = min(max(CELL * heads.nunique(), 120), 240)
     values = [ends[0], (ends[0] + ends[1]) / 2, ends[1]]
-    return alt.Legend(orient="top", titleLimit=0, gradientLength=wide, values=values, format=".3~g")
+    return alt.Legend(
+        orient="top", titleLimit=0, gradientLength=wide, values=values, format=f".3{form}"
+    )
 
 
 @on_demand
-def layer_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Chart:
+def layer_curve(
+    rows: pd.DataFrame, *, title: str, show: dict[str, str], share: bool = False
+) -> Chart:
     """One number for each layer with its interval, beside a control.
 
     Args:
         rows: columns ``layer, series, view, label, value, low, high``.
+        share: whether values are parts of a whole, written in per cent.
     """
     table, rows = chosen_rows(rows, show), drawn(rows)
     series = list(dict.fromkeys(rows["series"]))
@@ -89,19 +97,22 @@ def layer_curve(rows: pd.DataFrame, *, title: str, show: dict[str, str]) -> Char
     colour = alt.Color("series:N", scale=alt.Scale(domain=series, range=ink), legend=None)
     choices = choices_of(rows, show)
     base = with_choices(alt.Chart(rows), choices)
-    base = base.encode(x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0)), color=colour)
+    base = base.encode(
+        x=alt.X("layer:O", title="layer", axis=alt.Axis(**LAYER_NAMES)), color=colour
+    )
     # From 0, or a baseline would look like it.
-    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=True, nice=True))
+    axis = alt.Axis(format=SHARE) if share else alt.Undefined
+    y = alt.Y("value:Q", title=None, scale=alt.Scale(zero=True, nice=True), axis=axis)
     # Uniform attention has an interval, too, which would only hide the others.
     band = base.transform_filter(alt.datum.series != UNIFORM).mark_area(opacity=0.18)
-    band = band.encode(y=alt.Y("low:Q", title=None), y2=alt.Y2("high:Q"))
-    tooltip = [*named("series:N", "layer:O"), *numbers("value", "low", "high")]
+    band = band.encode(y=alt.Y("low:Q", title=None, axis=axis), y2=alt.Y2("high:Q"))
+    tooltip = [*named("series:N", "layer:O"), *numbers("value", "low", "high", share=share)]
     line = base.mark_line(strokeWidth=2, point={"size": 34, "filled": True})
     line = line.encode(y=y, tooltip=tooltip)
     ends = _line_ends(rows, show)
     names = with_choices(alt.Chart(ends), choices, again=True).mark_text(align="left", dx=9)
     names = names.encode(
-        x=alt.X("layer:O"), y=alt.Y("place:Q"), text=alt.Text("series:N"), color=colour
+        x=alt.X("layer:O"), y=alt.Y("place:Q", axis=axis), text=alt.Text("series:N"), color=colour
     )
     chart = alt.layer(band, line, names if len(series) > 1 else line)
     chart = chart.properties(width=300, height=CURVE, title=heading(title))
@@ -133,7 +144,8 @@ def spread(values: Floats, gap: float, ends: tuple[float, float]) -> Floats:
     regression.
 
     Args:
-        ends: where no value may lie below or above, as long as there is room for all.
+        ends: where no value may lie below or above, as long as there is room for all; half a
+            gap above the lower one, where an axis would strike a name out.
     """
     order = np.argsort(values, kind="stable")
     groups: list[tuple[float, int]] = []  # mean of (value - place in group * gap), members
@@ -147,15 +159,16 @@ def spread(values: Floats, gap: float, ends: tuple[float, float]) -> Floats:
     apart = np.concatenate([np.full(size, mean) for mean, size in groups] or [np.zeros(0)])
     places = np.arange(len(values)) * gap
     found = np.empty(len(values))
-    found[order] = (
-        np.maximum(np.minimum(apart, ends[1] - gap * (len(values) - 1)), ends[0]) + places
-    )
+    highest = ends[1] - gap * (len(values) - 1)
+    lowest = min(ends[0] + gap / 2, max(highest, ends[0]))
+    found[order] = np.maximum(np.minimum(apart, highest), lowest) + places
     return found
 
 
-def numbers(*names: str) -> list[alt.Tooltip]:
+def numbers(*names: str, share: bool = False) -> list[alt.Tooltip]:
     """Columns of numbers as a tooltip says them."""
-    return [alt.Tooltip(f"{name}:Q", format=".4~g") for name in names]
+    form = f".4{SHARE if share else PLAIN}"
+    return [alt.Tooltip(f"{name}:Q", format=form) for name in names]
 
 
 def named(*names: str) -> list[alt.Tooltip]:

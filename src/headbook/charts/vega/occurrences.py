@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from headbook.charts.base.render import Chart, drawn, finished, on_demand
-from headbook.charts.vega.draw import INKS, spread
+from headbook.charts.vega.draw import INKS, LAYER_NAMES, spread
 
 HEIGHT = 200
 LINE = 13  # pixels between names
@@ -22,10 +22,9 @@ def occurrence_paths(rows: pd.DataFrame, steps: Sequence[str]) -> Chart:
     """
     table, rows = rows, drawn(rows, 4)
     names = list(dict.fromkeys(rows["occurrence"]))
-    low, high = rows["value"].min(), rows["value"].max()
-    ends = (low - 0.02, high + 0.02)
+    ends = (min(rows["value"].min(), 0) - 0.02, rows["value"].max() + 0.02)  # of all, to compare
     x = alt.X(
-        "step:O", title="layer", scale=alt.Scale(domain=[*steps]), axis=alt.Axis(labelAngle=0)
+        "step:O", title="layer", scale=alt.Scale(domain=[*steps]), axis=alt.Axis(**LAYER_NAMES)
     )
     y = alt.Y(
         "value:Q",

@@ -20,14 +20,22 @@ from headbook.charts.base.render import (
     on_demand,
     ramp,
 )
-from headbook.charts.vega.draw import CELL, choices_of, heading, named, numbers, with_choices
+from headbook.charts.vega.draw import (
+    CELL,
+    LAYER_NAMES,
+    choices_of,
+    heading,
+    named,
+    numbers,
+    with_choices,
+)
 
 STAR = "*"
 SIDE = 300  # pixels of a plot of points
 CURVE = (300, 170)  # width and height of curves
 PALE = 0.45  # of a difference without support
 PLACES: dict[str, Any] = {"ticks": False, "domain": False, "labelOverlap": True}
-LAYER = alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0))
+LAYER = alt.X("layer:O", title="layer", axis=alt.Axis(**LAYER_NAMES))
 PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)
 
 

@@ -8,11 +8,14 @@ import pandas as pd
 
 from headbook.charts.base.ink import DARK_DIVERGING, DIVERGING
 from headbook.charts.base.render import Chart, drawn, finished, letters_on, on_demand, ramp
+from headbook.charts.vega.draw import LAYER_NAMES
 from headbook.charts.vega.tags import HEIGHT, LAYER
 
 END = 0.4  # the colours end at so much better or worse
 COLOURS = 20  # in each half of the scale
+POINTS = "datum.value ? replace(format(100 * datum.value, '+.0f'), '-', '−') : '0'"
 NUMBERED = 46  # pixels of a cell that has room for its head and number
+CORNER = 0.1  # part of a cell's width that a stroke beside numbers takes
 PALE = 0.35  # opacity of what is not supported
 
 
@@ -23,7 +26,7 @@ def relation_layers(
     """Margins of the best heads by layer, a panel for each direction.
 
     Args:
-        rows: columns ``way, relation, layer, head, margin, low, high, words, supported``; hatched
+        rows: columns ``way, relation, layer, head, margin, low, high, words, supported``; struck
             and pale where the head is not supported.
         relations: from top to bottom.
         numbers: of the rows' heads in their layers.
@@ -37,13 +40,14 @@ def relation_layers(
     rows = rows.sort_values(["way", "supported", "better"], kind="stable", ignore_index=True)
     pixels = min(max(600 // max(rows["layer"].nunique(), 1), LAYER[0]), NUMBERED)
     base = alt.Chart(rows).encode(
-        x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, ticks=False, domain=False)),
+        x=alt.X("layer:O", title="layer", axis=alt.Axis(ticks=False, domain=False, **LAYER_NAMES)),
         y=alt.Y(
             "relation:N", title=None, sort=[*relations], axis=alt.Axis(ticks=False, domain=False)
         ),
     )
-    layers = [_cells(base), _hatches(base, relations)]
-    layers += [_numbers(base, sure=sure) for sure in (False, True) if pixels >= NUMBERED]
+    numbered = pixels >= NUMBERED
+    layers = [_cells(base), _hatches(base, relations, CORNER if numbered else 1)]
+    layers += [_numbers(base, sure=sure) for sure in (False, True) if numbered]
     column = alt.Column(
         "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
     )
@@ -63,9 +67,11 @@ def _cells(base: Any) -> Any:
     about = [alt.Tooltip(f"{each}:N") for each in ("relation", "way", "head")]
     colour = alt.Color(
         "better:Q",
-        title="better than the best offset by",
+        title="points above the best offset",
         scale=ramp((-END, END)),
-        legend=alt.Legend(orient="top", format="+.0%", values=[-END, 0, END], gradientLength=200),
+        legend=alt.Legend(
+            orient="top", labelExpr=POINTS, values=[-END, 0, END], gradientLength=200
+        ),
     )
     return base.mark_rect().encode(
         color=colour,
@@ -74,14 +80,14 @@ def _cells(base: Any) -> Any:
     )
 
 
-def _hatches(base: Any, relations: Sequence[str]) -> Any:
-    """A line across each cell that is not supported."""
+def _hatches(base: Any, relations: Sequence[str], width: float) -> Any:
+    """A line across each cell that is not supported, or so much of its width, beside a number."""
     return (
         base.transform_filter("!datum.supported")
         .mark_rule(strokeWidth=0.7, opacity=0.45)
         .encode(
             x=alt.X("layer:O", bandPosition=0),
-            x2=alt.X2("layer", bandPosition=1),
+            x2=alt.X2("layer", bandPosition=width),
             y=alt.Y("relation:N", sort=[*relations], bandPosition=1),
             y2=alt.Y2("relation", bandPosition=0),
             color=alt.value("currentColor"),

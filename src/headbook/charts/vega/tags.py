@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from headbook.charts.base.render import Chart, drawn, finished, on_demand, ramp
+from headbook.charts.vega.draw import LAYER_NAMES
 
 OCTAVES = 2  # the colours end at 1/4 and 4 ratio to uniform attention
 STEPS = 8  # colours of an octave; fewer than could be told apart would show as bands
@@ -18,6 +19,7 @@ LAYER = (10, 40)  # least and most pixels of a layer
 HEAD = (2, 13)  # least and most pixels of a head
 LEAST = 4  # pixels of a head from which on some heads have their numbers
 NUMBER = 14  # pixels that the number of a head takes
+NAMED = 44  # pixels of a layer that has room for "layer 12", else its number stands alone
 WIDTH = 1040  # pixels that a map of all heads may take
 
 
@@ -34,7 +36,7 @@ def tag_layers(rows: pd.DataFrame, *, tags: Sequence[str]) -> Chart:
     n_layers = rows["layer"].nunique()
     chart = _rectangles(rows, tags, ["layer:O"])
     chart = chart.encode(
-        x=alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, ticks=False, domain=False)),
+        x=alt.X("layer:O", title="layer", axis=alt.Axis(ticks=False, domain=False, **LAYER_NAMES)),
         column=alt.Column(
             "way:N", title=None, sort=directions, header=alt.Header(labelAnchor="start")
         ),
@@ -61,7 +63,8 @@ def tag_heads(rows: pd.DataFrame, *, tags: Sequence[str], n_heads: int) -> Chart
     axis = _head_axis(layers, n_heads)
     scale = alt.Scale(domain=[0, total], nice=False)
     chart = _rectangles(rows.assign(start=series, end=series + 1), tags, ["head:N"])
-    chart = chart.encode(x=alt.X("start:Q", title="head", scale=scale, axis=axis), x2="end:Q")
+    title = "head" if pixels * (n_heads + 1) > NAMED else "layer (a column for each head)"
+    chart = chart.encode(x=alt.X("start:Q", title=title, scale=scale, axis=axis), x2="end:Q")
     return finished(chart.properties(width=total * pixels, height=alt.Step(HEIGHT)), table)
 
 
@@ -71,10 +74,13 @@ def _head_axis(layers: Sequence[int], n_heads: int) -> alt.Axis:
     head = f"floor(datum.value) % {step}"
     room = f"width / {len(layers) * step - 1}"  # pixels of a head
     number = f"({head}) % ceil({NUMBER} / ({room})) == 0 && {room} > {LEAST} ? {head} : ''"
-    layer = f"'layer ' + {json.dumps(layers)}[floor(datum.value / {step})]"
+    place, wide = f"floor(datum.value / {step})", f"({room}) * {step}"
+    word = f"({wide} > {NAMED} ? 'layer ' : '')"
+    there = f"{head} == {half} && {place} % ceil({NUMBER} / ({wide})) == 0"
+    layer = f"{word} + {json.dumps(layers)}[{place}]"
     return alt.Axis(
         values=[n * step + x + 0.5 for n in range(len(layers)) for x in range(n_heads)],
-        labelExpr=f"[{number}, {head} == {half} ? {layer} : '']",
+        labelExpr=f"[{number}, {there} ? {layer} : '']",
         labelFontSize=9.5,
         labelOverlap=False,
         grid=False,

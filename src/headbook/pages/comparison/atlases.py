@@ -34,12 +34,8 @@ class SideAtlas:
     picture: bytes = b""
 
 
-def side_atlases(both: BothStacks) -> tuple[SideAtlas, ...]:
+def side_atlases(both: BothStacks) -> Iterator[SideAtlas]:
     """Both models, and their difference where heads correspond."""
-    return tuple(_atlases(both))
-
-
-def _atlases(both: BothStacks) -> Iterator[SideAtlas]:
     large = many_heads(both.a) or many_heads(both.b)
     yield _tiles(both, both.a, head_page, "a" * large)
     yield _tiles(both, both.b, _second(both), "b" * large)

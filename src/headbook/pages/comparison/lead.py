@@ -1,17 +1,18 @@
-"""The first sentences of a comparison: how far two models are apart, and where most."""
+"""The first sentences of a comparison: how far two models are apart, where most, and losses."""
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from headbook.analysis.arithmetic import Floats
+from headbook.comparison.comparison import Comparison
 from headbook.comparison.driftsummary import EQUAL, DriftSummary
 from headbook.comparison.matched import MatchedHeads
 from headbook.pages.comparison.nats import nats, nats_interval
 from headbook.pages.parts.both import BothStacks
 from headbook.report.findings.finding import Link, Parts, head_link
 from headbook.report.numbers.results import descending
-from headbook.report.wording import counted, percent, small
+from headbook.report.wording import capital, counted, interval, number, percent, small
 from headbook.study.sentencedata import HeadName
 
 NAMED = 3  # heads that a sentence names
@@ -28,17 +29,13 @@ def drift_lead(both: BothStacks, summary: DriftSummary, *, several: bool) -> Ite
     total = int(summary.there.sum())
     if summary.equal:
         text = f"the attention of {both.names[0]} and {both.names[1]} is exactly equal in all"
-        yield (_begun(f"{where}{text} {counted(total, 'head')}."),)
+        yield (capital(f"{where}{text} {counted(total, 'head')}."),)
         return
-    yield (_begun(f"{where}{_share(summary, total)}{_part(summary)}."),)
+    yield (capital(f"{where}{_share(summary, total)}{_part(summary)}."),)
     layers = summary.changed()
     if layers:
         yield (_layers(layers, summary.layers()[1]),)
     yield (*_heads(both, summary),)
-
-
-def _begun(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def _share(summary: DriftSummary, total: int) -> str:
@@ -117,7 +114,8 @@ def matched_lead(both: BothStacks, found: MatchedHeads, apart: str) -> Iterator[
         yield (
             "Heads were ",
             page,
-            f": {mutual:,} of {total} are each other's most similar head. No model with random "
+            f": {mutual:,} of {total} {'is' if mutual == 1 else 'are'} each other's most similar "
+            "head. No model with random "
             "weights was compared, so that no match is shown to be more than chance.",
         )
         return
@@ -129,3 +127,27 @@ def _again(found: MatchedHeads) -> str:
     if np.isnan(found.stability):
         return ""
     return f"; {percent(found.stability)} of matches are the same on either half of the sentences"
+
+
+def losses_text(comparison: Comparison) -> str:
+    """Loss of both by character; empty where one of them predicts no text."""
+    found = comparison.losses
+    if found is None or np.isnan(found.bits.value).any():
+        return ""
+    names = comparison.sides.names
+    a, b, gap, low, high = (
+        float(np.ravel(part)[0])
+        for part in (
+            found.bits.a, found.bits.b, found.bits.value, found.bits.low, found.bits.high,
+        )
+    )  # fmt: skip
+    begin = (
+        f"Loss of the next token: {number(a)} bits per character in {names[0]}, {number(b)} in "
+        f"{names[1]}"
+    )
+    behind = f"({counted(found.sentences, 'sentence')})"
+    if gap == 0:
+        return f"{begin}, exactly equal {behind}."
+    ends = interval(low, high)
+    signed = ("+" if gap > 0 else "") + number(gap)
+    return f"{begin}, a difference of {signed}{f' {ends}' if ends else ''} {behind}."

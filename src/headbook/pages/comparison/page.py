@@ -13,8 +13,7 @@ from headbook.metrics import ids
 from headbook.pages.comparison.atlases import SideAtlas, side_atlases
 from headbook.pages.comparison.driftcharts import drift_curve, drift_map
 from headbook.pages.comparison.importance import importance_table
-from headbook.pages.comparison.lead import drift_lead, matched_lead
-from headbook.pages.comparison.losses import losses_text
+from headbook.pages.comparison.lead import drift_lead, losses_text, matched_lead
 from headbook.pages.comparison.moved import (
     ABOUT,
     Moved,
@@ -169,7 +168,7 @@ def _section(both: BothStacks, comparison: Comparison, *, several: bool) -> Comp
     return ComparedSection(
         title=both.title,
         lead=lead,
-        atlases=side_atlases(both),
+        atlases=tuple(side_atlases(both)),
         drift=(drift_map(both, found), drift_curve(both, found)) if found and drawn else (),
         most=_most(both, summary, moves) if summary is not None and drawn else None,
         layers=layer_moves(summary, moves),
@@ -206,7 +205,7 @@ def _most(both: BothStacks, summary: DriftSummary, moves: Sequence[Moved]) -> Ta
         cells += [kind.name if (kind := each.get(place)) else MISSING for each in types]
         rows.append(Row(head_link(HeadName(both.pair.a.name, *place)), tuple(cells)))
     columns = ("Head", "divergence (nats)", "95 %", *(name for name, _ in beside))
-    way = ("of the way",) if part is not None else ()
+    way = ("of the way to an unrelated head",) if part is not None else ()
     columns = (*columns, *way, *(each.title for each in moves))
     return Table((*columns, *(f"type in {name}" for name in both.names)), tuple(rows))
 

@@ -9,7 +9,7 @@ import pandas as pd
 from headbook.charts import Figure, layer_curve
 from headbook.report.findings.finding import metric
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import STACKS, VIEWS
+from headbook.report.wording import STACKS, VIEWS, is_share
 from headbook.terms import View
 
 
@@ -41,7 +41,8 @@ def curve(
         f"{what}. All heads of a layer, 95 % intervals clustered by sentence; {VIEWS[View(view)]}, "
         f"{STACKS[results.stack.name]}{results.some(sentences, ', on')}."
     )
-    return layer_curve(name, caption, rows, title=title, show={"view": view})
+    share = all(is_share(metric(line.metric)) for line in lines)
+    return layer_curve(name, caption, rows, title=title, show={"view": view}, share=share)
 
 
 def _sentences(results: StackResults, lines: Sequence[Line], view: View) -> int:

@@ -21,6 +21,7 @@ from headbook.pages.context.contextwords import (
     summary,
 )
 from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.rows import layer_table
 from headbook.pages.parts.table import Row, Table
@@ -91,7 +92,7 @@ def context_page(results: Mapping[str, StackResults]) -> ContextPage | None:
     manifest = study_of(results).manifest
     return ContextPage(
         path="context.html",
-        title="Head outputs",
+        title=ANALYSES["context.html"],
         description=f"Which tokens receive nearly the same output from the heads of "
         f"{manifest.model.name}: distance, repeated tokens, anchors and sentence ends.",
         sections=tuple(_section(r) for r in results.values() if _has_any(r)),

@@ -13,9 +13,10 @@ from headbook.comparison.film import Film
 from headbook.comparison.headlines import FilmColumn
 from headbook.metrics import all_metrics
 from headbook.report.findings.finding import Link
+from headbook.report.numbers.claims import estimate
 from headbook.report.numbers.results import Estimate
 from headbook.report.numbers.typeshares import Place
-from headbook.report.wording import head_file, head_name, interval, is_share, number
+from headbook.report.wording import head_file, head_name, is_share, number
 from headbook.study.sentencedata import HeadName
 
 HEADS = "heads.html"
@@ -44,10 +45,7 @@ def value_text(column: FilmColumn, value: float) -> str:
 
 def estimate_text(column: FilmColumn, value: Estimate) -> str:
     """A value with its interval."""
-    share = is_share(all_metrics()[column.metric])
-    return (
-        f"{number(value.value, share=share)} {interval(value.low, value.high, share=share)}".strip()
-    )
+    return estimate(value, share=is_share(all_metrics()[column.metric]))
 
 
 @dataclass(frozen=True)
@@ -99,6 +97,11 @@ class DrawnFilm:
         between = f"between {before} and {self.step(step)}" if before else ""
         ends = "" if low == high else f"{self.step(low)}–{self.step(high)}"
         return Turn(int(step), self.at(int(step)), between, ends)
+
+    def last(self, stack: str, column: FilmColumn, place: Place) -> str:
+        """A head's number at the last step, written."""
+        value = self.film.numbers(stack, column)[-1].heads.value[place]
+        return value_text(column, float(value))
 
     def spark(self, stack: str, column: FilmColumn, place: Place) -> Drawing:
         """A head's number over steps, on the scale of all heads."""

@@ -5,11 +5,11 @@ from typing import ClassVar
 
 from headbook.charts import Drawing
 from headbook.comparison.headlines import FilmColumn
-from headbook.pages.film.parts import HEADS, DrawnFilm, measure_page, value_text
+from headbook.pages.film.parts import HEADS, DrawnFilm, measure_page
 from headbook.pages.parts.page import Page, StackSection
 from headbook.report.findings.finding import Link
 from headbook.report.wording import head_file, head_name
-from headbook.study.sentencedata import HeadName
+from headbook.study.sentencedata import HeadName, heads_of
 from headbook.terms import Stack
 
 MOST = 6_000  # small lines of the page
@@ -62,7 +62,7 @@ class FilmHeadsPage(Page):
 def heads_page(reel: DrawnFilm) -> FilmHeadsPage:
     """The page of all heads; with many heads it has the first headlines alone."""
     stacks = reel.film.stacks
-    heads = sum(len(stack.attention_layers) * stack.n_heads for stack in stacks)
+    heads = sum(len(heads_of(stack)) for stack in stacks)
     return FilmHeadsPage(
         path=HEADS,
         title="All heads over steps",
@@ -77,11 +77,7 @@ def _section(reel: DrawnFilm, stack: Stack, most: int) -> HeadsSection:
     return HeadsSection(
         stack=stack.name,
         columns=tuple(Link(column.name, measure_page(column)) for column in columns),
-        rows=tuple(
-            _head(reel, columns, HeadName(stack.name, layer, head))
-            for layer in stack.attention_layers
-            for head in range(stack.n_heads)
-        ),
+        rows=tuple(_head(reel, columns, head) for head in heads_of(stack)),
     )
 
 
@@ -96,14 +92,5 @@ def _head(reel: DrawnFilm, columns: tuple[FilmColumn, ...], head: HeadName) -> F
         head_name(head),
         first,
         last,
-        tuple(
-            (
-                reel.spark(head.stack, column, place),
-                value_text(
-                    column,
-                    float(reel.film.numbers(head.stack, column)[-1].heads.value[place]),
-                ),
-            )
-            for column in columns
-        ),
+        tuple((reel.spark(head.stack, c, place), reel.last(head.stack, c, place)) for c in columns),
     )

@@ -11,12 +11,12 @@ from headbook.charts import Drawing, Figure
 from headbook.charts.vega.steps import NAMED, head_steps
 from headbook.comparison.headlines import FilmColumn
 from headbook.metrics import all_metrics
-from headbook.pages.film.parts import DrawnFilm, Turn, head_link, head_row, measure_page, value_text
+from headbook.pages.film.parts import DrawnFilm, Turn, head_link, head_row, measure_page
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import Mark, Row, Table, Words, words
 from headbook.report.numbers.results import Estimate, descending
 from headbook.report.wording import VIEWS, head_name, interval, is_share, number
-from headbook.study.sentencedata import HeadName
+from headbook.study.sentencedata import HeadName, heads_of
 from headbook.terms import Stack
 
 MOST_LINES = 200  # of a chart
@@ -113,13 +113,12 @@ def _section(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> MeasureSectio
 
 
 def _cell(reel: DrawnFilm, stack: str, column: FilmColumn, place: tuple[int, int]) -> SparkCell:
-    last = reel.film.numbers(stack, column)[-1].heads.value[place]
     head = HeadName(stack, *place)
     return SparkCell(
         head_name(head),
         head_row(head),
         reel.spark(stack, column, place),
-        value_text(column, float(last)),
+        reel.last(stack, column, place),
         reel.turn(stack, column, place),
     )
 
@@ -136,7 +135,7 @@ def _figure(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> Figure:
     names = ["head", "layer", "step", "place", "value", "low", "high"]
     highest = [place for place in descending(numbers[-1].heads.value) if place in drawn]
     named = [head_name(HeadName(stack.name, *place)) for place in highest[:NAMED]]
-    total = len(stack.attention_layers) * stack.n_heads
+    total = len(heads_of(stack))
     which = f" The {len(drawn)} heads that changed most, of {total:,}." * (len(drawn) < total)
     apart = " Step 0 stands apart: a logarithmic axis has no 0." * reel.axis.apart
     return head_steps(
@@ -155,13 +154,13 @@ def _changed_most(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> list[tup
     """The heads that the chart has, in the order of layers."""
     values = reel.film.values(stack.name, column)
     change = np.nan_to_num(np.abs(values[-1] - values[0]))
-    places = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
+    places = [(head.layer, head.head) for head in heads_of(stack)]
     return sorted(sorted(places, key=lambda place: -change[place])[:MOST_LINES])
 
 
 def _tables(reel: DrawnFilm, stack: Stack, column: FilmColumn) -> tuple[Table, Table]:
     """Heads that rose beyond noise, the earliest first, then those that fell; and the others."""
-    places = [(layer, head) for layer in stack.attention_layers for head in range(stack.n_heads)]
+    places = [(head.layer, head.head) for head in heads_of(stack)]
     turns = {place: reel.turn(stack.name, column, place) for place in places}
     numbers = reel.film.numbers(stack.name, column)
     ends = numbers[0], numbers[-1]

@@ -117,4 +117,5 @@ def _figure(results: StackResults, numbers: Estimates) -> Figure:
         title="share of the layer's output norm",
         domain=domain(numbers.value, all_metrics()[OUTPUT].limits),
         show={"view": str(VIEW), "label": ""},
+        share=True,
     )

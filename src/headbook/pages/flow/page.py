@@ -12,11 +12,12 @@ from headbook.metrics import all_metrics, ids
 from headbook.pages.flow.outputs import Outputs, outputs
 from headbook.pages.metric.page import study_metrics
 from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.rows import layer_frame, layer_table
 from headbook.pages.parts.table import Row, Table
 from headbook.report.numbers.results import Estimates, StackResults, study_of
-from headbook.report.wording import STACKS, TOKEN_CLASSES, percent, small
+from headbook.report.wording import STACKS, TOKEN_CLASSES, counted, percent, small
 from headbook.study.gaps import Lack
 from headbook.terms import CLASSES, State
 
@@ -74,7 +75,7 @@ def flow_page(results: Mapping[str, StackResults]) -> FlowPage | None:
     lines = [gap_text(gap) for gap in manifest.gaps if gap.key in asked]
     return FlowPage(
         path="flow.html",
-        title="Flow",
+        title=ANALYSES["flow.html"],
         description=f"How much information the attention of {manifest.model.name} moves between "
         "tokens, what remains of a token's own input, and which heads contribute.",
         metrics=tuple(metric.id for metric in study_metrics(results)),
@@ -127,9 +128,12 @@ def _mixing_sentence(results: StackResults, numbers: Estimates) -> Iterator[str]
     apart = np.flatnonzero((function.low > content.high) | (function.high < content.low))
     more = [int(i) for i in apart if function.value[i] > content.value[i]]
     if len(apart):
+        layers = results.stack.n_layers
+        where = f"{small(len(more))} of {layers} layers and less in {small(len(apart) - len(more))}"
+        if len(more) == layers:
+            where = f"all {counted(layers, 'layer')}"
         yield (
-            f"Function words mix in more context than content words in {small(len(more))} of "
-            f"{results.stack.n_layers} layers and less in {small(len(apart) - len(more))} "
+            f"Function words mix in more context than content words in {where} "
             "(95 % intervals apart)."
         )
     else:
@@ -160,7 +164,7 @@ def _figures(results: StackResults, there: Mapping[str, Estimates]) -> Iterator[
 def _curve(name: str, caption: str, series: Mapping[str, Estimates | None], title: str) -> Figure:
     frames = [layer_frame(numbers, label) for label, numbers in series.items() if numbers]
     rows = pd.concat(frames, ignore_index=True).assign(state="")
-    return layer_curve(name, caption, rows, title=title, show={"state": ""})
+    return layer_curve(name, caption, rows, title=title, show={"state": ""}, share=True)
 
 
 def _classes(results: StackResults) -> Table:

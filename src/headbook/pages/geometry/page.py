@@ -12,6 +12,7 @@ from headbook.metrics import all_metrics, ids
 from headbook.pages.geometry.geometryfigures import figures
 from headbook.pages.geometry.geometryfindings import geometry_sentences
 from headbook.pages.parts.cells import Cell
+from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import DASH, Mark, Part, Row, Table, words
 from headbook.report.findings.finding import metric_link
@@ -96,7 +97,7 @@ def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage | None:
         return None
     return GeometryPage(
         path="geometry.html",
-        title="Geometry",
+        title=ANALYSES["geometry.html"],
         description=f"Similarity of token states in the layers of {study.manifest.model.name}, "
         "their effective dimensions, and similarity of layers.",
         sections=tuple(

@@ -8,6 +8,7 @@ from typing import ClassVar
 import pandas as pd
 
 from headbook.charts import Figure, layer_curve
+from headbook.metrics import all_metrics
 from headbook.pages.groups.differences import Contrasts, PairSection, head_contrasts, pair_section
 from headbook.pages.parts.groupvalues import (
     Headline,
@@ -19,7 +20,7 @@ from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.rows import layer_frame
 from headbook.pages.parts.table import Row, Table, words
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import STACKS, VIEWS, label_name, visible
+from headbook.report.wording import STACKS, VIEWS, is_share, label_name, visible
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 from headbook.study.summaries.grouped import Group
@@ -158,6 +159,7 @@ def _figure(
         rows.dropna(subset=["value"], ignore_index=True),
         title=label_name(column.label) or headline.title,
         show={"view": str(column.view), "label": column.label},
+        share=is_share(all_metrics()[column.metric]),
     )
 
 

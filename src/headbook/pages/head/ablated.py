@@ -104,7 +104,7 @@ def ablated(results: StackResults, head: HeadName) -> Ablated | None:
         instead=Table(columns, tuple(_instead(removals, rows))),
         remarks=(*_repaired(rows), *((backed,) if backed else ())),
         tokens=tokens,
-        scores="probability of the true token" if target in removals.full else NAMES[target],
+        scores="probability of the true token" if target in removals.full else "1 minus the cosine",
     )
 
 
@@ -143,8 +143,12 @@ def _short(removals: Removals, rows: Rows) -> str:
     ends = f" {cell.interval}" if cell.interval else ""
     if primary(removals) in COSINES:
         value = f"{cell.text}\u00a0{unit(removals)}{ends}"
-        return f"last states change by {value} (1\u202f−\u202fcosine), {_verdict(row)}"
-    return f"the loss changes by {cell.text}\u00a0%{ends}, {_verdict(row)}"
+        return f"last states change by {value} (1\u202f−\u202fcosine){_conclusion(row)}"
+    return f"the loss changes by {cell.text}\u00a0%{ends}{_conclusion(row)}"
+
+
+def _conclusion(row: Mapping[str, Any]) -> str:
+    return f"; verdict: {row['verdict']}" if row["kind"] == EXACT else " (estimated)"
 
 
 def _verdict(row: Mapping[str, Any]) -> str:

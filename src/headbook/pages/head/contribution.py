@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from headbook.metrics import ids
 from headbook.pages.parts.measured import Measured, measured
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.numbers.roles import sink_words
 from headbook.report.numbers.typeshares import share
 from headbook.report.wording import percent
@@ -15,36 +15,20 @@ from headbook.terms import View
 OUTPUT, GIVEN, BROUGHT = ids.OUTPUT_NORM_SHARE, ids.SINK_SHARE, ids.SINK_NORM_SHARE
 
 
-def contributions(results: StackResults, head: HeadName) -> tuple[Measured, ...]:
+def contributions(results: StackResults, head: HeadName) -> Iterator[Measured]:
     """Shares of the output norm beside what equal parts would be, and beside attention."""
-    return tuple(_made(results, head))
-
-
-def _made(results: StackResults, head: HeadName) -> Iterator[Measured]:
     cell = head.layer, head.head
-    whole = share(results, OUTPUT, View.RAW, "", cell)
+    whole, given, brought = (
+        share(results, x, View.RAW, "", cell) for x in (OUTPUT, GIVEN, BROUGHT)
+    )
     if not math.isnan(whole.value):
-        equal = 1 / results.stack.n_heads
-        yield measured(
-            f"share of the output norm of layer {head.layer}",
-            f"equal shares: {percent(equal)}",
-            whole,
-            equal,
-            supported=whole.low > equal or whole.high < equal,
-        )
-    given = share(results, GIVEN, View.RAW, "", cell)
+        equal, layer = 1 / results.stack.n_heads, f"the output norm of layer {head.layer}"
+        yield _beside(f"share of {layer}", f"equal shares: {percent(equal)}", whole, equal)
     if math.isnan(given.value):
         return
     even = results.uniform(GIVEN, View.RAW).at(head.layer).value
     what = sink_words(results)
-    yield measured(
-        f"attention to {what}",
-        f"uniform attention: {percent(even)}",
-        given,
-        even,
-        supported=given.low > even or given.high < even,
-    )
-    brought = share(results, BROUGHT, View.RAW, "", cell)
+    yield _beside(f"attention to {what}", f"uniform attention: {percent(even)}", given, even)
     if not math.isnan(brought.value):
         yield measured(
             f"share of its own output norm from {what} (‖αvW_O‖)",
@@ -53,3 +37,9 @@ def _made(results: StackResults, head: HeadName) -> Iterator[Measured]:
             given.value,
             supported=brought.high < given.low or brought.low > given.high,
         )
+
+
+def _beside(text: str, baseline: str, value: Estimate, other: float) -> Measured:
+    """A share beside a baseline without an interval, which its own should leave out."""
+    supported = value.low > other or value.high < other
+    return measured(text, baseline, value, other, supported=supported)

@@ -11,6 +11,7 @@ from headbook.pages.parts.cells import Cell, percentiles
 from headbook.pages.parts.table import Mark, Row, Words, words
 from headbook.pages.parts.twins import beside
 from headbook.report.findings.finding import metric_link
+from headbook.report.numbers.relationnames import TAG_NAMES
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.wording import MISSING, is_share, label_name, number, unbroken
 from headbook.study.sentencedata import HeadName
@@ -27,7 +28,7 @@ class TagRow:
     """Attention to one part of speech.
 
     Attributes:
-        tag: Universal part of speech.
+        tag: part of speech, a universal one by its name.
         share: of the head's attention.
         width: the same as a bar, in per cent of its room.
         uniform: what uniform attention would give; ``uniform_width`` as a mark on the bar.
@@ -127,7 +128,7 @@ def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:
     for tag in sorted(tags, key=lambda t: -numbers[t].value):
         times = results.heads(ratio.id, view, tag).at(head.layer, head.head)
         yield TagRow(
-            tag=tag,
+            tag=TAG_NAMES.get(tag, tag),
             share=Cell.of(numbers[tag], share),
             width=round(LONGEST * numbers[tag].value / most, 1),
             uniform=number(even[tag], share=True),

@@ -24,7 +24,7 @@ from headbook.pages.widgets.inspector import roles_of, strongest_of
 from headbook.pages.widgets.neighbours import Neighbours, neighbours
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import Role
-from headbook.report.wording import STACKS, VIEWS, counted, head_file, head_name, head_page
+from headbook.report.wording import STACKS, VIEWS, capital, counted, head_file, head_name, head_page
 from headbook.study.sentencedata import Exemplar, HeadName, heads_of
 from headbook.terms import View
 
@@ -192,7 +192,7 @@ def _page(
         offsets=offsets(results, head),
         exemplars=exemplars_of(results, head, exemplars),
         strips=strips(results, head),
-        contributions=contributions(results, head),
+        contributions=tuple(contributions(results, head)),
         ablated=ablated(results, head),
         tags=tuple(tag_rows(results, head)),
         top=top_tokens(results, head),
@@ -212,7 +212,7 @@ def _lead(results: StackResults, head: HeadName, role: Role) -> Lead:
         type=head_type.name if head_type else "",
         style=style_of(head_type) if head_type else "",
         border=head_type.near if head_type else "",
-        short=f"{short[:1].upper()}{short[1:]}" if short else "",
+        short=capital(short),
         text=role.text,
     )
 

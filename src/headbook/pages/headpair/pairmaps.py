@@ -9,11 +9,11 @@ import numpy as np
 from headbook.analysis.arithmetic import Floats
 from headbook.analysis.divergence import jensen_shannon
 from headbook.charts.base import images
-from headbook.charts.base.ink import DIVERGING, coarse, ink, ink_steps
+from headbook.charts.base.ink import DIVERGING, ink
 from headbook.comparison.pairs import HeadPair, PairedStack, PairMaps
 from headbook.pages.comparison.nats import nats
 from headbook.pages.parts.text import WINDOW, Token, running_text
-from headbook.pages.widgets.instance import text_data
+from headbook.pages.widgets.instance import text_data, weight_picture
 from headbook.report.wording import number, sentence_page
 from headbook.study.sentencedata import to_steps
 
@@ -132,16 +132,10 @@ def most_apart(maps: PairMaps) -> int:
 def pictures(maps: PairMaps, names: Sequence[str]) -> tuple[Picture, ...]:
     """The map of each model, and the second minus the first."""
     return (
-        Picture(names[0], weight_picture(maps.a), "a"),
-        Picture(names[1], weight_picture(maps.b), "b"),
+        Picture(names[0], weight_picture(to_steps(maps.a)), "a"),
+        Picture(names[1], weight_picture(to_steps(maps.b)), "b"),
         Picture(f"{names[1]} minus {names[0]}", signed_picture(maps.b - maps.a), "difference"),
     )
-
-
-def weight_picture(weights: Floats) -> str:
-    """A map as an image address; colours run with the square root of the weight."""
-    small = images.shrunk(to_steps(weights), images.PREVIEW) / 255
-    return images.small(coarse(ink_steps(small)), ink())
 
 
 def signed_picture(difference: Floats) -> str:

@@ -123,7 +123,7 @@ def _relation(best: HeadRelation, *, beats: bool) -> Fact:
         ends = f"[{points(best.margin.low)}, {points(best.margin.high)}]"
         compared = f"{points(best.margin.value)} points {ends} over {offset} ({other})"
     else:
-        compared = f"no clear difference from {offset} ({other})"
+        compared = f"not clearly above {offset} ({other})"
     accuracy = best.accuracy.value
     return Fact(relation_words(best.label), f"{number(accuracy, share=True)}, {compared}", accuracy)
 

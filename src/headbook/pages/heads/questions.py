@@ -14,7 +14,7 @@ from headbook.report.numbers.claims import value_and_interval
 from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import sink_words
-from headbook.report.wording import is_share, percent, signed, tested
+from headbook.report.wording import capital, is_share, percent, signed, tested
 
 RELATION = ids.RELATION_ACCURACY
 # What is asked, and the metric, its label and whether its lowest value answers; the sink's name is
@@ -91,8 +91,7 @@ def questions(
 
 
 def _named(text: str, label: str, results: StackResults) -> str:
-    words = text.format(sink=sink_words(results)) or relation_words(label)
-    return words[0].upper() + words[1:]
+    return capital(text.format(sink=sink_words(results)) or relation_words(label))
 
 
 def _view(column: Column, first: Sequence[Column], *, lowest: bool) -> str:
@@ -139,7 +138,7 @@ def _tested(results: StackResults, label: str) -> AnsweringHead | None:
     if tests.supported[n]:
         behind = f"best fixed offset ({offset}): {other}, {tested(float(tests.p[n]))}"
     else:
-        behind = f"no clear difference from the best fixed offset ({offset}), {other}"
+        behind = f"not clearly above the best fixed offset ({offset}), {other}"
     head = head_link(place_of(tests, n, results.stack.name))
     value, ends = value_and_interval(tests.accuracy.at(n))
     return AnsweringHead(head, value, ends, behind, supported=bool(tests.supported[n]))

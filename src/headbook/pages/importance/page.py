@@ -8,6 +8,7 @@ import pandas as pd
 
 from headbook.charts import Figure
 from headbook.charts.importance import RANDOM, compared_effects, effect_map, pruning_curves
+from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.removed import effect_cell, removed_table
 from headbook.pages.parts.table import Row, Table, words
@@ -88,7 +89,7 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage | Non
     titles = ("Head", f"Change, {unit(removals)}", "Verdict")
     return ImportancePage(
         path="importance.html",
-        title="Importance",
+        title=ANALYSES["importance.html"],
         description=f"What {study.manifest.model.name} loses when heads are replaced by their "
         "mean output: every head, estimates and exact effects, and verdicts.",
         target=NAMES.get(primary(removals), primary(removals)),  # type: ignore[call-overload]

@@ -30,6 +30,7 @@ ESTIMATE = re.compile(
     r"(?:[<>]\u202f)?[−+]?\d[\d,.]*(?:[\u202f\u00a0]%| tokens| points|\u00a0×\u202f10⁻³)?"
     r"(?=(?: of the loss)? \[)"
 )
+CHANGE = re.compile(rf" from ({ESTIMATE.pattern}).* to ({ESTIMATE.pattern})")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class FindingGroup:
 
 @dataclass(frozen=True)
 class FindingCard:
-    """A finding with its first estimate in large letters; empty without one."""
+    """A finding with its first estimate, or a change, in large letters; empty without one."""
 
     estimate: str
     finding: Finding
@@ -155,8 +156,9 @@ def _cards(groups: Sequence[FindingGroup]) -> Iterator[FindingCard]:
     turns = zip_longest(*(group.findings for group in groups))
     every = (each for each in chain.from_iterable(turns) if each is not None)
     for each in islice(every, CARDS):
-        first = ESTIMATE.search(each.text)
-        yield FindingCard(first[0] if first else "", each)
+        change, first = CHANGE.search(each.text), ESTIMATE.search(each.text)
+        estimates = change.groups() if change else (first[0],) if first else ()
+        yield FindingCard(" → ".join(estimates), each)
 
 
 def _coverage(manifest: Manifest) -> str:

@@ -8,7 +8,7 @@ from headbook.comparison.matched import MatchedHeads
 from headbook.pages.metricpair.depth import depth
 from headbook.pages.parts.both import BothStacks
 from headbook.report.findings.finding import Parts, head_link
-from headbook.report.wording import THIN, counted, head_name, number, percent
+from headbook.report.wording import THIN, counted, head_name, number, percent, small
 
 TO_THE_OTHER = 0.1  # of the depth: within it, a match counts as at the same depth
 
@@ -54,23 +54,24 @@ def _counterparts(both: BothStacks, found: MatchedHeads) -> str:
     """How many have a counterpart, and what that takes."""
     matching, total = found.matching, counted(len(found.a), "head")
     there = int(matching.counterpart.sum())
-    mutual = int((matching.mutual & matching.counterpart).sum())
+    mutual = _mutual(int((matching.mutual & matching.counterpart).sum()))
     if not found.tested:
         return (
-            f"Of {total} of {both.names[0]}, {int(matching.mutual.sum()):,} are each other's most "
-            f"similar head with one of {both.names[1]}. Which are counterparts was not tested: no "
-            "model with random weights was compared (--null)."
+            f"Of {total} of {both.names[0]}, {_mutual(int(matching.mutual.sum()))} in a pair "
+            f"with one of {both.names[1]} in which each is the other's most similar head. Whether "
+            "a match is more than chance was not tested: no model with random weights was compared "
+            "(--null)."
         )
     return (
         f"Of {total} of {both.names[0]}, {there:,} have a counterpart in {both.names[1]}: a match "
         f"more alike than 95{THIN}% of heads are to those of random weights (similarity "
-        f"{number(matching.threshold)}). {_begun(mutual)} of them are each other's most similar "
-        "head."
+        f"{number(matching.threshold)}). Of them, {mutual} in a pair in which each is the "
+        "other's most similar head."
     )
 
 
-def _begun(amount: int) -> str:
-    return "None" if amount == 0 else f"In all, {amount:,}"
+def _mutual(amount: int) -> str:
+    return f"{small(amount)} {'is' if amount == 1 else 'are'}"
 
 
 def _deep(both: BothStacks, found: MatchedHeads) -> str:

@@ -18,7 +18,7 @@ from headbook.pages.parts.table import Row, Table
 from headbook.pages.parts.twins import baseline_title
 from headbook.report.findings.finding import Link, head_link
 from headbook.report.numbers.results import Estimates, StackResults, descending
-from headbook.report.wording import STACKS, VIEWS, counted, label_name, unbroken
+from headbook.report.wording import STACKS, VIEWS, counted, is_share, label_name, unbroken
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
@@ -67,11 +67,11 @@ def head_section(results: StackResults, metric: HeadMetric) -> MetricSection | N
     label = metric.headline if metric.headline in labels else labels[0]
     view = results.view(metric, label)
     drawn = _drawn(results, metric, labels, label)
-    about = f": {label_name(label)}" if label else ""
+    about = f"{label_name(label)}, " if label else ""
     heads = _heads(results, metric, view, label)
     return MetricSection(
         title=STACKS[stack.name],
-        drawn_text=f"{VIEWS[view]}{about}",
+        drawn_text=f"{about}{VIEWS[view]}",
         figures=(
             _heat_map(results, metric, drawn, view, label),
             *([_curve(results, metric, drawn, view, label)] if metric.layerwide else []),
@@ -173,6 +173,7 @@ def _heat_map(
         title=_unit_title(metric),
         domain=domain(rows["value"].to_numpy(), metric.limits),
         show={"view": str(view), "label": label_name(label)},
+        share=is_share(metric),
     )
 
 
@@ -199,6 +200,7 @@ def _curve(
         pd.concat(series, ignore_index=True),
         title=_unit_title(metric),
         show={"view": str(view), "label": label_name(label)},
+        share=is_share(metric),
     )
 
 
@@ -218,4 +220,5 @@ def _behind(results: StackResults, metric: HeadMetric, view: View, label: str) -
 
 
 def _of(label: str) -> str:
-    return f" ({label_name(label)})" if label else ""
+    name = label_name(label) if label else ""
+    return f", {name}," if name.endswith(")") else f" ({name})" if name else ""

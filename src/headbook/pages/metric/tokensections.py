@@ -10,7 +10,7 @@ from headbook.metrics.base import LayerwiseMetric, TokenMetric
 from headbook.pages.metric.sections import MetricSection
 from headbook.pages.parts.rows import layer_frame, layer_table
 from headbook.report.numbers.results import Estimates, StackResults
-from headbook.report.wording import SPACES, STACKS, STATES, TOKEN_CLASSES
+from headbook.report.wording import SPACES, STACKS, STATES, TOKEN_CLASSES, is_share
 from headbook.terms import Space, State
 
 DRAWN_CLASSES = ("all", "content", "function")
@@ -34,6 +34,7 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> MetricSecti
         drawn_text += f", compared with {SPACES[Space(show['space'])]}"
     unit = metric.averaged.unit or metric.unit
     axis = unit or metric.title.lower()
+    share = not unit and is_share(metric)
     caption = (
         f"{metric.title} by layer, {drawn_text}, mean over tokens{results.some(behind, ' of')}"
         + (f" as {unit}" if metric.averaged.unit else "")
@@ -43,7 +44,7 @@ def token_section(results: StackResults, metric: LayerwiseMetric) -> MetricSecti
     return MetricSection(
         title=STACKS[results.stack.name],
         drawn_text=drawn_text,
-        figures=(layer_curve(name, caption, rows, title=axis, show=show),),
+        figures=(layer_curve(name, caption, rows, title=axis, show=show, share=share),),
         layers=layer_table(range(len(columns[0][1].value)), columns),
     )
 

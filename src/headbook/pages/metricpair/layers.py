@@ -11,18 +11,14 @@ from headbook.charts.vega.pairs import difference_curve, paired_curves
 from headbook.comparison.layerdifferences import LayerDifferences
 from headbook.metrics import all_metrics
 from headbook.metrics.base import LayerwiseMetric
+from headbook.pages.metricpair.compared import WEAK, Compared
 from headbook.pages.metricpair.named import ComparedMetric
 from headbook.pages.parts.both import BothStacks
-from headbook.pages.parts.cells import Cell
-from headbook.pages.parts.groupvalues import difference_cell
 from headbook.pages.parts.rows import layer_frame
-from headbook.pages.parts.table import Content, Row, Table
-from headbook.report.numbers.results import Estimate
-from headbook.report.wording import SPACES, STATES, TOKEN_CLASSES, counted, number, p_text, unbroken
+from headbook.pages.parts.table import Row, Table
+from headbook.report.wording import SPACES, STATES, TOKEN_CLASSES, unbroken
 from headbook.study.summaries.columns import TokenColumn
 from headbook.terms import COMPARED_CLASSES, State
-
-WEAK = "weak"
 
 
 @dataclass(frozen=True)
@@ -50,12 +46,9 @@ class LayerSection:
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _Drawn(Compared[LayerDifferences]):
     """A metric of one stack: what there is of it, and of that what is drawn first."""
 
-    both: BothStacks
-    found: LayerDifferences
-    metric: ComparedMetric
     columns: tuple[TokenColumn, ...]
     first: TokenColumn
 
@@ -80,7 +73,7 @@ def layer_section(both: BothStacks, metric: ComparedMetric) -> LayerSection | No
         title=both.title,
         drawn_text=column_words(drawn.first),
         summary=_summary(drawn),
-        short=_short(drawn),
+        short=drawn.short(drawn.at(drawn.first), "layer"),
         figures=_figures(drawn),
         labels=_labels(drawn) if several else None,
         layers=_layers(drawn),
@@ -119,29 +112,12 @@ def _known(found: LayerDifferences, column: TokenColumn) -> bool:
 
 def _summary(drawn: _Drawn) -> str:
     """In how many layers the difference is supported, and the largest."""
-    at, found = drawn.at(drawn.first), drawn.found
-    value, sure = found.value[:, at], found.supported[:, at]
-    total = counted(int((~np.isnan(value)).sum()), "layer")
-    if not np.nan_to_num(value).any():
-        return f"Both models are exactly equal in all {total}."
-    if not sure.any():
-        return f"No clear difference in any of {total}."
-    most = int(np.nanargmax(np.where(sure, np.abs(value), np.nan)))
-    a, b, *_ = _cells(drawn, most, at)
-    cell = _difference(drawn, most, at)
-    return (
-        f"Of {total}, {int(sure.sum()):,} differ (p < 0.05 family-wise); most layer {most}: "
-        f"{a} in {drawn.both.names[0]}, {b} in {drawn.both.names[1]}, {cell.text} {cell.interval}."
-    )
-
-
-def _short(drawn: _Drawn) -> str:
     at = drawn.at(drawn.first)
-    value = drawn.found.value[:, at]
-    if not np.nan_to_num(value).any():
-        return "exactly equal"
-    total = int((~np.isnan(value)).sum())
-    return f"{int(drawn.found.supported[:, at].sum()):,} of {total:,} layers differ"
+    begin, sure = drawn.summary(at, "layer"), drawn.found.supported[:, at]
+    if not sure.any():
+        return begin
+    most = int(np.nanargmax(np.where(sure, np.abs(drawn.found.value[:, at]), np.nan)))
+    return f"{begin}layer {most}: {drawn.stated(most, at)}."
 
 
 def _figures(drawn: _Drawn) -> tuple[Figure, ...]:
@@ -194,7 +170,7 @@ def _labels(drawn: _Drawn) -> Table:
         at = drawn.at(column)
         value, sure = np.abs(drawn.found.value[:, at]), drawn.found.supported[:, at]
         most = int(np.nanargmax(np.where(sure, value, np.nan) if sure.any() else value))
-        cells = (str(int(sure.sum())), str(most), *_cells(drawn, most, at))
+        cells = (str(int(sure.sum())), str(most), *drawn.cells(most, at))
         rows.append(Row(unbroken(column_words(column)), cells, "" if sure.any() else WEAK))
     columns = ("Tokens", "layers that differ", "most in", *drawn.both.names, "difference", "p")
     return Table(columns, tuple(rows), "The largest difference of each; grey: not supported.")
@@ -204,31 +180,6 @@ def _layers(drawn: _Drawn) -> Table:
     at = drawn.at(drawn.first)
     layers = np.flatnonzero(~np.isnan(drawn.found.value[:, at])).tolist()
     rows = (
-        Row(
-            f"layer {layer}",
-            _cells(drawn, layer, at),
-            "" if drawn.found.supported[layer, at] else WEAK,
-        )
-        for layer in layers
+        Row(f"layer {layer}", drawn.cells(layer, at), drawn.style(layer, at)) for layer in layers
     )
     return Table(("Layer", *drawn.both.names, "difference", "p"), tuple(rows))
-
-
-def _cells(drawn: _Drawn, layer: int, at: int) -> tuple[Content, ...]:
-    """Both values, the difference and its p."""
-    found, share = drawn.found, drawn.metric.share
-    return (
-        *(number(float(side[layer, at]), share=share) for side in (found.a, found.b)),
-        _difference(drawn, layer, at),
-        p_text(float(found.p[layer, at])),
-    )
-
-
-def _difference(drawn: _Drawn, layer: int, at: int) -> Cell:
-    found = drawn.found
-    value, low, high = (float(part[layer, at]) for part in (found.value, found.low, found.high))
-    sentences = int(found.sentences[layer, at])
-    estimate = Estimate(value, low, high, sentences, 0.0)
-    return difference_cell(
-        estimate, share=drawn.metric.share, behind=counted(sentences, "sentence")
-    )

@@ -12,19 +12,17 @@ from headbook.charts.vega.pairs import difference_map, pair_points, side_maps
 from headbook.comparison.headdifferences import HeadDifferences
 from headbook.metrics.base import Chart
 from headbook.pages.metric.sections import DRAWN_DISTANCES, DRAWN_OFFSETS, MOST_DRAWN
+from headbook.pages.metricpair.compared import WEAK, Compared
 from headbook.pages.metricpair.named import ComparedMetric
 from headbook.pages.parts.both import BothStacks
 from headbook.pages.parts.cells import domain
-from headbook.pages.parts.groupvalues import difference_cell
-from headbook.pages.parts.table import Content, Row, Table
-from headbook.report.findings.finding import Parts, head_link
-from headbook.report.numbers.results import Estimate
-from headbook.report.wording import VIEWS, counted, head_name, number, p_text, unbroken
+from headbook.pages.parts.table import Row, Table
+from headbook.report.findings.finding import Link, Parts, head_link
+from headbook.report.wording import VIEWS, head_name, unbroken
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
 MOST_HEADS = 150  # of a table; the files have them all
-WEAK = "weak"
 
 
 @dataclass(frozen=True)
@@ -52,12 +50,9 @@ class PairSection:
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _Drawn(Compared[HeadDifferences]):
     """A metric of one stack: what is drawn first, and what else there is."""
 
-    both: BothStacks
-    found: HeadDifferences
-    metric: ComparedMetric
     view: str
     label: str
 
@@ -95,7 +90,7 @@ def pair_section(both: BothStacks, metric: ComparedMetric) -> PairSection | None
         title=both.title,
         drawn_text=drawn.words,
         summary=_summary(drawn),
-        short=_short(drawn),
+        short=drawn.short(drawn.column, "head"),
         figures=_figures(drawn, _offered(drawn, labels)),
         labels=_labels(drawn, labels) if len(labels) > 1 and _differs(drawn) else None,
         heads=_heads(drawn),
@@ -116,36 +111,11 @@ def _differs(drawn: _Drawn) -> bool:
 def _summary(drawn: _Drawn) -> Parts:
     """In how many heads the difference is supported, and the largest."""
     found, at = drawn.found, drawn.column
-    value, sure = found.value[..., at], found.supported[..., at]
-    total = int((~np.isnan(value)).sum())
-    if not np.nan_to_num(value).any():
-        return (f"Both models are exactly equal in all {counted(total, 'head')}.",)
+    begin, sure = drawn.summary(at, "head"), found.supported[..., at]
     if not sure.any():
-        return (f"No clear difference in any of {counted(total, 'head')}.",)
-    place = _largest(np.where(sure, value, np.nan))[0]
-    begin = f"Of {counted(total, 'head')}, {int(sure.sum()):,} differ (p < 0.05 family-wise); most "
-    return (
-        begin,
-        head_link(HeadName(drawn.both.pair.a.name, *place)),
-        f": {_stated(drawn, place)}.",
-    )
-
-
-def _short(drawn: _Drawn) -> str:
-    value = drawn.found.value[..., drawn.column]
-    total = int((~np.isnan(value)).sum())
-    if not np.nan_to_num(value).any():
-        return "exactly equal"
-    return f"{int(drawn.found.supported[..., drawn.column].sum()):,} of {total:,} heads differ"
-
-
-def _stated(drawn: _Drawn, place: tuple[int, int]) -> str:
-    found, at, share = drawn.found, drawn.column, drawn.metric.share
-    a, b = (number(float(side[*place, at]), share=share) for side in (found.a, found.b))
-    cell = difference_cell(_estimate(found, place, at), share=share, behind="")
-    return (
-        f"{a} in {drawn.both.names[0]}, {b} in {drawn.both.names[1]}, {cell.text} {cell.interval}"
-    )
+        return (begin,)
+    place = _largest(np.where(sure, found.value[..., at], np.nan))[0]
+    return begin, _link(drawn, place), f": {drawn.stated(*place, at)}."
 
 
 def _figures(drawn: _Drawn, labels: Sequence[str]) -> tuple[Figure, ...]:
@@ -233,11 +203,6 @@ def _largest(values: Floats) -> list[tuple[int, int]]:
     return [(int(layer), int(head)) for layer, head in there[order]]
 
 
-def _estimate(found: HeadDifferences, place: tuple[int, int], at: int) -> Estimate:
-    value, low, high = (float(part[*place, at]) for part in (found.value, found.low, found.high))
-    return Estimate(value, low, high, int(found.sentences[*place, at]), 0.0, np.inf)
-
-
 def _labels(drawn: _Drawn, labels: Sequence[str]) -> Table:
     """Of each label, how many heads differ, and the largest difference, supported ones first."""
     rows = []
@@ -247,30 +212,22 @@ def _labels(drawn: _Drawn, labels: Sequence[str]) -> Table:
         sure, value = drawn.found.supported[..., at], drawn.found.value[..., at]
         places = _largest(np.where(sure, value, np.nan)) or _largest(value)
         if places:
-            cells = _row_of(drawn, places[0], at).cells
-            head = head_link(HeadName(drawn.both.pair.a.name, *places[0]))
             title = unbroken(drawn.metric.label(label))
-            rows.append(
-                Row(title, (str(int(sure.sum())), head, *cells), "" if sure.any() else WEAK)
-            )
+            largest = _link(drawn, places[0]), *drawn.cells(*places[0], at)
+            style = "" if sure.any() else WEAK
+            rows.append(Row(title, (str(int(sure.sum())), *largest), style))
     columns = ("Label", "heads that differ", "most", *drawn.both.names, "difference", "p")
     return Table(columns, tuple(rows), "The largest difference of each label; grey: not supported.")
 
 
 def _heads(drawn: _Drawn) -> Table:
-    places = _largest(drawn.found.value[..., drawn.column])[:MOST_HEADS]
-    rows = tuple(_row_of(drawn, place, drawn.column) for place in places)
-    return Table(("Head", *drawn.both.names, "difference", "p"), rows)
-
-
-def _row_of(drawn: _Drawn, place: tuple[int, int], at: int) -> Row:
-    found, share = drawn.found, drawn.metric.share
-    value = _estimate(found, place, at)
-    p = float(found.p[*place, at])
-    cells: tuple[Content, ...] = (
-        *(number(float(side[*place, at]), share=share) for side in (found.a, found.b)),
-        difference_cell(value, share=share, behind=counted(value.sentences, "sentence")),
-        p_text(p),
+    at = drawn.column
+    rows = (
+        Row(_link(drawn, place), drawn.cells(*place, at), drawn.style(*place, at))
+        for place in _largest(drawn.found.value[..., at])[:MOST_HEADS]
     )
-    style = "" if found.supported[*place, at] else WEAK
-    return Row(head_link(HeadName(drawn.both.pair.a.name, *place)), cells, style)
+    return Table(("Head", *drawn.both.names, "difference", "p"), tuple(rows))
+
+
+def _link(drawn: _Drawn, place: tuple[int, int]) -> Link:
+    return head_link(HeadName(drawn.both.pair.a.name, *place))

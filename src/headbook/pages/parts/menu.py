@@ -21,7 +21,7 @@ ANALYSES = {
     "alignment.html": "Cross-attention",
     "flow.html": "Attention flow",
     "geometry.html": "Representation geometry",
-    "context.html": "Context and sentence ends",
+    "context.html": "Head outputs and sentence ends",
     "groups.html": "Groups of sentences",
     ALL_METRICS: "All metrics",
 }

@@ -80,9 +80,12 @@ def verdict(tests: RelationTests) -> str:
         return ""
     asked = {relation_of(label)[0] for label in tests.labels}
     found = {relation_of(tests.labels[n])[0] for n in np.flatnonzero(tests.supported)}
+    some, either = ", a head beats", "at least one"
+    if not found:
+        some, either = " does a head beat", "either"
     return (
-        f"In {small(len(found))} of {counted(len(asked), 'relation')}, a head beats the best fixed "
-        f"offset in at least one direction (p < {LEVEL} family-wise, over {tests.family:,} pairs "
+        f"In {small(len(found))} of {counted(len(asked), 'relation')}{some} the best fixed offset "
+        f"in {either} direction (p < {LEVEL} family-wise, over {tests.family:,} pairs "
         "of a head and a relation with its direction)."
     )
 
@@ -171,8 +174,8 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
     caption = (
         "Relation accuracy of the best head of each layer minus that of the best fixed offset; "
         "both are chosen on one half of the sentences and compared on the other; "
-        f"{STACKS[stack.name]}. Blue: above the offset, orange: below, hatched: no clear "
-        f"difference (p ≥ {LEVEL} family-wise). Relations by number of words."
+        f"{STACKS[stack.name]}. Blue: above the offset, orange: below; with a stroke: "
+        f"not clearly above (p ≥ {LEVEL} family-wise). Relations by number of words."
     )
     return relation_layers(
         f"syntax-{stack.name}-layers",

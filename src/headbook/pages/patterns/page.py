@@ -9,6 +9,7 @@ import pandas as pd
 
 from headbook.charts import Figure, mixture_bars
 from headbook.charts.vega.patterns import PARTS
+from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.patterns.patternfindings import PATTERN, Discussion, discussions
@@ -121,7 +122,7 @@ def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage | None:
     model = study_of(results).manifest.model.name
     return PatternsPage(
         path="patterns.html",
-        title="Patterns",
+        title=ANALYSES["patterns.html"],
         description=f"The heads of {model} by type: sinks, positions, near-uniform and mixed, with "
         "mean attention maps.",
         sections=sections,

@@ -280,6 +280,6 @@ def _mean(values: Sequence[float]) -> str:
     """A mean over heads with the least and the most."""
     mean, ends = (
         percent(float(np.mean(values))),
-        f"{in_hundred(min(values))}–{percent(max(values))}",
+        f"{in_hundred(min(values))} to {percent(max(values))}",
     )
     return mean if len(values) == 1 else f"{mean} (range over heads {ends})"

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.charts.base import images
-from headbook.charts.base.ink import coarse, ink, ink_steps
 from headbook.pages.widgets.exemplars import GROUPS
 from headbook.pages.widgets.inspector import roles_of
+from headbook.pages.widgets.instance import weight_picture
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import head_name, head_page, number
 from headbook.study.sentencedata import STEPS, Exemplar, HeadName, Ranking, StoredSentence
@@ -113,7 +112,7 @@ def cited(found: Mapping[HeadName, list[Exemplar]]) -> Iterator[CitedMap]:
             href=head_page(head),
             head=f"{head.layer}.{head.head}",
             why="; ".join(ranks),
-            picture=_picture(exemplars[0].attention),
+            picture=weight_picture(exemplars[0].attention),
         )
 
 
@@ -166,7 +165,7 @@ def _start(
         summary=summary,
         query=query,
         token=token,
-        picture=_picture(known[head]),
+        picture=weight_picture(known[head]),
         ranked=tuple(RankedLine("", "", pieces[key], weight(int(row[key]))) for key in keys),
         others=tuple(_others(results, sentence, known, query)),
     )
@@ -194,11 +193,6 @@ def _others(
 def weight(steps: int) -> str:
     """A stored weight in three digits."""
     return f"{steps / STEPS:.3f}" if steps else number(0.0)
-
-
-def _picture(cells: NDArray[np.uint8]) -> str:
-    small = images.shrunk(cells, images.PREVIEW)
-    return images.small(coarse(ink_steps(small / STEPS)), ink())
 
 
 def _ranking(ranking: Ranking) -> str:

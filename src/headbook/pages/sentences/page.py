@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headbook.pages.parts.page import Page
-from headbook.report.wording import sentence_page
+from headbook.report.wording import counted, sentence_page
 from headbook.study.study import Study
 from headbook.terms import Side
 
@@ -34,6 +34,19 @@ class SentencesPage(Page):
     total: int
 
 
+def _described(paged: int, whole: int, total: int) -> str:
+    have = "has" if paged == 1 else "have"
+    text = f"Of {counted(total, 'sentence')}, {paged:,} {have} a page"
+    if paged == total > 1:
+        text = f"All {total:,} sentences have a page"
+    if whole == paged:
+        return f"{text}, with maps of all heads and paths of tokens."
+    return (
+        f"{text}: {whole:,} with maps of all heads and paths of tokens, the others with the maps "
+        "of the heads whose exemplars they are."
+    )
+
+
 def sentences_page(study: Study) -> SentencesPage:
     """The list of sentences."""
     chosen = study.sentence_data.paged
@@ -42,9 +55,7 @@ def sentences_page(study: Study) -> SentencesPage:
     return SentencesPage(
         path="sentences/index.html",
         title="Sentences",
-        description=f"Sentences with a page: {len(chosen):,} of {total:,}. Maps of all heads and "
-        f"paths of tokens: {whole:,}; the others have the maps of the heads that cite them as "
-        "exemplars.",
+        description=_described(len(chosen), whole, total),
         lines=tuple(
             SentenceLine(
                 s.number,

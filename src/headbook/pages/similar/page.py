@@ -173,9 +173,9 @@ def _map(results: StackResults, found: Mapping[View, Likeness]) -> Figure:
     measure = "divergences" if first.roots is None else "squared Hellinger distances"
     turn = " The second map is turned to match the first." if len(found) > 1 else ""
     caption = (
-        "Each point is a head (layer.head; colour: layer); similar heads are close. Two dimensions "
-        "lose part of the distances below; beside the keys, the share of the variation that they "
-        "hold. Classical scaling of the square roots of mean "
+        "Each point is a head (layer.head, where it has room; colour: layer); similar heads are "
+        "close. Two dimensions lose part of the distances below; beside the keys, the share of the "
+        "variation that they hold. Classical scaling of the square roots of mean "
         f"{measure}{results.some(first.sentences, ' over')}.{turn}"
     )
     rows = pd.concat(frames, ignore_index=True)

@@ -31,6 +31,7 @@ from headbook.pages.speech.tagattention import (
 )
 from headbook.report.findings import CHOICE, REPORT, highest
 from headbook.report.findings.finding import head_link
+from headbook.report.numbers.relationnames import TAG_NAMES
 from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import FEW_WORDS, MISSING, number
 from headbook.study.gaps import Lack
@@ -148,10 +149,15 @@ def _direction(results: StackResults, direction: Direction) -> DirectionSection:
         ),
         Table(
             ("Tag", *results.stack.attention_layers),
-            tuple(Row(tag, tuple(_layers(results, direction, tag))) for tag in tags),
+            tuple(Row(_named(tag), tuple(_layers(results, direction, tag))) for tag in tags),
             "Ratio to uniform attention, and the share of attention.",
         ),
     )
+
+
+def _named(tag: str) -> str:
+    """The name before the code, where the tag is a universal one."""
+    return f"{TAG_NAMES[tag]} ({tag})" if tag in TAG_NAMES else tag
 
 
 def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> Iterator[Row]:
@@ -160,7 +166,7 @@ def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> I
         count = n_words(results, direction, tag)
         share = number(count / total if total else np.nan, share=True)
         best, twice = _best(results, direction, tag), _twice(results, direction, tag)
-        yield Row(tag, (f"{count:,}", share, *best, twice))
+        yield Row(_named(tag), (f"{count:,}", share, *best, twice))
 
 
 def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Content, ...]:

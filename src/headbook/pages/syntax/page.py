@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from headbook.charts import Figure
 from headbook.metrics import ids
+from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.ranked import (
     VIEW,
@@ -19,9 +20,10 @@ from headbook.pages.syntax.treeexample import Example, example_of
 from headbook.pages.syntax.treetables import KINDS, Pieces, Trees, pieces_of, trees_of
 from headbook.report.numbers.inference import RelationTests
 from headbook.report.numbers.results import StackResults, study_of
-from headbook.report.wording import counted, label_name
+from headbook.report.wording import DIRECTIONS, counted
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
+from headbook.terms import relation_of
 
 METRICS = (ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR, *KINDS, ids.ATTENTION_TO)
 
@@ -83,7 +85,7 @@ def syntax_page(results: Mapping[str, StackResults]) -> SyntaxPage:
     sections = [_section(r) for r in within]
     return SyntaxPage(
         path="syntax.html",
-        title="Syntax",
+        title=ANALYSES["syntax.html"],
         description=f"Which heads of {manifest.model.name} attend along dependency relations more "
         "often than a fixed offset, and trees induced from their attention.",
         sections=tuple(s for s in sections if s.relations or s.trees or s.pieces),
@@ -128,10 +130,17 @@ def _relations(results: StackResults, tests: RelationTests) -> Relations:
 
 
 def _left_out(results: StackResults, tests: RelationTests) -> str:
-    """Relations that occur, but too seldom."""
+    """Relations that occur, but too seldom, by direction."""
     there = [
         x
         for x in results.labels(ids.RELATION_ACCURACY)
         if results.has(ids.RELATION_ACCURACY, VIEW, x)
     ]
-    return ", ".join(label_name(x) for x in there if x not in tests.labels)
+    directions: dict[str, list[str]] = {}
+    for relation, way in map(relation_of, (x for x in there if x not in tests.labels)):
+        directions.setdefault(relation, []).append(DIRECTIONS[way])
+    groups: dict[str, list[str]] = {}
+    for relation, found in directions.items():
+        name = "both directions" if len(found) == len(DIRECTIONS) else found[0]
+        groups.setdefault(name, []).append(relation)
+    return "; ".join(f"{name}: {', '.join(names)}" for name, names in groups.items())

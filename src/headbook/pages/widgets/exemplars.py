@@ -170,8 +170,8 @@ def _histogram(
     values[Ranking.STRONGEST] = max([float(scores[0]), *best])
     marks = [(f"{NAMES[ranking]} {number(value)}", value) for ranking, value in values.items()]
     caption = (
-        f"Largest weight off the sink of head {head_name(head)} in each of "
-        f"{counted(len(scores), 'sentence')}, equal ones once: how many have which."
+        f"Sentences (bars) by the largest weight of head {head_name(head)} off the sink "
+        f"(horizontal, 0 to 1): {counted(len(scores), 'sentence')}, equal ones counted once."
     )
     return ranking_histogram(f"ranking-{head_file(head)}", caption, scores, marks)
 

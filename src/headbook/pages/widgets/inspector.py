@@ -10,8 +10,8 @@ from headbook.pages.parts.text import Token, running_text
 from headbook.pages.widgets.atlas import mean_maps, style_of
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import Role, role, sink_words
-from headbook.report.numbers.typeshares import Place
-from headbook.report.wording import head_name, head_page, number, visible
+from headbook.report.numbers.typeshares import Place, share
+from headbook.report.wording import capital, head_name, head_page, number, visible
 from headbook.study.sentencedata import Exemplar, HeadName, Ranking, heads_of
 from headbook.terms import View
 
@@ -96,26 +96,24 @@ def card(results: StackResults, head: HeadName) -> Card:
     head_type, cell = known.type, (head.layer, head.head)
     claim = known.claim("relation") or next(iter(known.claims), None)
     summary = known.short or "no role by these rules"
+    given, brought = (
+        number(share(results, metric, View.RAW, "", cell).value, share=True)
+        for metric in (ids.SINK_SHARE, ids.SINK_NORM_SHARE)
+    )
     return Card(
         name=head_name(head),
         href=head_page(head),
         type=head_type.name if head_type else "",
         style=style_of(head_type) if head_type else "",
         border=head_type.near if head_type else "",
-        summary=f"{summary[:1].upper()}{summary[1:]}.",
+        summary=f"{capital(summary)}.",
         evidence=claim.text if claim and claim.kind != "sink" else "",
-        given=_share(results, ids.SINK_SHARE, cell),
-        brought=_share(results, ids.SINK_NORM_SHARE, cell),
+        given=given,
+        brought=brought,
         what=sink_words(results),
         caption=_caption(results, exemplar) if exemplar else "",
         text=tuple(_text(results, exemplar)) if exemplar else (),
     )
-
-
-def _share(results: StackResults, metric: str, place: Place) -> str:
-    if not results.has(metric, View.RAW):
-        return "–"
-    return number(float(results.heads(metric, View.RAW).value[place]), share=True)
 
 
 def _caption(results: StackResults, exemplar: Exemplar) -> str:

@@ -1,4 +1,4 @@
-"""One sentence's attention as the scripts of pages read it: maps in bytes, tokens, words."""
+"""One sentence's attention as pages show it before their scripts, and as these read it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.study.sentencedata import StoredSentence, StoredText
+from headbook.charts.base import images
+from headbook.charts.base.ink import coarse, ink, ink_steps
+from headbook.study.sentencedata import STEPS, StoredSentence, StoredText
 from headbook.study.wordmaps import word_names
 from headbook.terms import Stack
 
@@ -17,6 +19,16 @@ MOST_BYTES = 2_000_000  # of a stack's maps in a sentence's data file
 def exact(maps: NDArray[np.uint8] | None) -> bool:
     """Whether a sentence's page has the numbers of its maps, too."""
     return maps is not None and maps.size <= MOST_BYTES
+
+
+def weight_picture(steps: NDArray[np.uint8]) -> str:
+    """A map as an image address; colours run with the square root of the weight.
+
+    Args:
+        steps: weights in steps of 1/255. *Shape:* ``(query, key)``.
+    """
+    small = images.shrunk(steps, images.PREVIEW)
+    return images.small(coarse(ink_steps(small / STEPS)), ink())
 
 
 def attention_data(

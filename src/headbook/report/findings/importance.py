@@ -65,6 +65,9 @@ def replaced(removals: Removals, heads: Collection[int] | None = None) -> tuple[
     found = zip(effects.head, effects.verdict, strict=True)
     counts = Counter(verdict for place, verdict in found if heads is None or place in heads)
     parts = [f"{small(n)} {verdict}" for verdict in Verdict if (n := counts[verdict])]
+    if parts:
+        amount, _, rest = parts[0].partition(" ")
+        parts[0] = f"{amount} {'is' if amount == 'one' else 'are'} {rest}"
     text = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + "".join(parts[-1:])
     return counts.total(), text
 
@@ -99,11 +102,12 @@ def _largest(removals: Removals) -> Iterator[Finding]:
     if low > verdicts.margin(removals, target):
         head = HeadName(*removals.heads[effects.head[position]])
         reported = with_unit(removals, float(other.value), low, high)
+        of = " of last states (1 minus their cosine)" if target in COSINES else ""
         yield _found(
             removals,
-            f"Largest change: {reported} without ",
+            f"Largest change{of}: {reported} without ",
             head_link(head),
-            ", chosen on the other half of the sentences.",
+            ", which was chosen on the other half of the sentences.",
             half=True,
         )
 
@@ -129,11 +133,12 @@ def _audit(removals: Removals) -> Iterator[Finding]:
         f"On {counted(audit.heads, 'head')} picked at random, estimates and exact changes "
         f"correlate with r = {number(audit.pearson)} (ranks: {number(audit.spearman)}).",
     )
+    more = "exceeds" if audit.missed == 1 else "exceed"
+    rest = f"{counted(audit.rest, 'other head')} {'does' if audit.rest == 1 else 'do'}"
     yield _found(
         removals,
-        f"Estimated below the margin although they exceed it: {small(audit.missed)} of these; "
-        f"with 95\u00a0% confidence at most {percent(audit.share)} of the {audit.rest} other "
-        "heads.",
+        f"Of these, {small(audit.missed)} {more} the margin although the estimate does not; with "
+        f"95\u00a0% confidence, at most {percent(audit.share)} of the {rest}.",
     )
 
 

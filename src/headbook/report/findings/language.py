@@ -20,12 +20,11 @@ from headbook.report.findings.finding import (
     uniform,
 )
 from headbook.report.numbers.claims import point_estimate
-from headbook.report.numbers.relationnames import TAGS
+from headbook.report.numbers.relationnames import TAG_NAMES
 from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.wording import FEW_WORDS, interval, number
 from headbook.terms import View
 
-CLASS_NAMES = {**TAGS, "PUNCT": "punctuation"}
 SENTENCES = 10  # with a part of speech, in each half: fewer make no finding
 
 
@@ -44,7 +43,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
                 " attends most to ",
                 metric_link(
                     ids.POS_RECEIVED,
-                    f"{CLASS_NAMES[tag]} ({tag})" if tag in CLASS_NAMES else f"words tagged {tag}",
+                    f"{TAG_NAMES[tag]} ({tag})" if tag in TAG_NAMES else f"words tagged {tag}",
                 ),
                 f": {stated(share, ids.POS_RECEIVED)} of its attention, "
                 f"{number(best.value.value)} times "

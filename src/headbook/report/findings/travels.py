@@ -19,15 +19,21 @@ def drift(results: StackResults) -> Iterator[Finding]:
     first, last = numbers.at(0), numbers.at(len(numbers.value) - 1)
     if last.high < first.low or last.low > first.high:
         verb = "falls" if last.value < first.value else "rises"
+        before = f"{_cosine(first.value)} {interval(first.low, first.high)}"
+        after = f"{_cosine(last.value)} {interval(last.low, last.high)}"
         yield Finding(
             (
                 *opened(results, metric_link(ids.COSINE_TO_INPUT, "Cosine to the input embedding")),
-                f" {verb} from {number(first.value)} {interval(first.low, first.high)} after layer "
-                f"0 to {number(last.value)} {interval(last.low, last.high)} after layer "
+                f" {verb} from {before} after layer 0 to {after} after layer "
                 f"{len(numbers.value) - 1}.",
             ),
             last.sentences,
         )
+
+
+def _cosine(value: float) -> str:
+    """A cosine beside 0 in three digits: 0 is not an end of its range, and ``> −0.01`` no value."""
+    return number(value) if abs(value) >= 0.005 else f"{value + 0.0:.3f}".replace("-", "−")
 
 
 def own_word(results: StackResults) -> Iterator[Finding]:

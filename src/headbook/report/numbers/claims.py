@@ -10,7 +10,7 @@ from headbook.report.numbers.headtypes import KEY_NAMES, PART_NAMES, HeadType, R
 from headbook.report.numbers.relationnames import TAGS
 from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.numbers.typeshares import METRIC, SOME_SINK, Place, share
-from headbook.report.wording import THIN, interval, number, percent
+from headbook.report.wording import THIN, capital, interval, number, percent
 from headbook.terms import View
 
 REPEATED = 0.4  # of the attention on repeated random tokens, by convention
@@ -71,10 +71,6 @@ def sink_words(results: StackResults) -> str:
 def _it(results: StackResults, found: HeadType) -> str:
     """The subject of a sentence whose shares are of the rest."""
     return f"With {sink_words(results)} masked, it" if found.some_sink else "It"
-
-
-def _begun(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 AT = {
@@ -143,7 +139,7 @@ def token_class(results: StackResults, place: Place, found: HeadType | None) -> 
         yield Claim(
             "class",
             f"attends to {name}",
-            f"{_begun(name)} receive {estimate(value)} of its attention, {times:.1f} times "
+            f"{capital(name)} receive {estimate(value)} of its attention, {times:.1f} times "
             f"uniform attention ({percent(even)}).".replace("Punctuation receive", "Punctuation "
                                                             "receives"),
             value,
@@ -187,7 +183,7 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
         value = share(results, METRIC, View.RENORM, "column", place)
         best = max(found.shares.keys, key=lambda kind: found.shares.keys[kind], default="other")
         often = "" if best == "other" else (
-            f"; by class, the key of largest weight is mostly {KEY_NAMES[best]} "
+            f"; the key of largest weight belongs mostly to {KEY_NAMES[best]} "
             f"({percent(found.shares.keys[best])} of sentences)"
         )  # fmt: skip
         clause = f"{it} attends to the same keys from every query: one weight per key leaves "
@@ -217,12 +213,13 @@ def sink(results: StackResults, place: Place, found: HeadType | None) -> Iterato
         return
     brought = share(results, ids.SINK_NORM_SHARE, View.RAW, "", place)
     even, what = _even(results, ids.SINK_SHARE, View.RAW, "", place), sink_words(results)
-    text = f"{_begun(what)} receive {estimate(given)} of its attention{_uniform(even)}"
+    text = f"{capital(what)} receive {estimate(given)} of its attention{_uniform(even)}"
     first = share(results, ids.ATTENTION_TO, View.RAW, "first", place).value
-    if given.value >= SOME_SINK and first >= ALMOST_ALL * given.value:
+    inserted = given.value >= SOME_SINK and first >= ALMOST_ALL * given.value
+    if inserted:
         text += ", almost all of it at the first position"
     if not math.isnan(brought.value):
-        less = brought.high < given.low
-        text += f"{', but' if less else ' and'} contribute {estimate(brought)} of its output norm"
+        joined = ", but" if brought.high < given.low else ", and" if inserted else " and"
+        text += f"{joined} contribute {estimate(brought)} of its output norm"
     short = f"attends mostly to {what}" if found is not None and found.sink else ""
     yield Claim("sink", short, f"{text}.", given, even)

@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pandas as pd
 
 from headbook.report.numbers.changes import primary
 from headbook.report.numbers.published import BERT, GPT2, GROUPS, Group, Published
-from headbook.report.numbers.quantities import Quantity
+from headbook.report.numbers.quantities import Count, Quantity
 from headbook.report.numbers.results import NO_ESTIMATE, Estimate, StackResults
 from headbook.report.wording import head_name, number, percent
 from headbook.study.importancetables import DIRECT, EFFECT, GRADIENT, REPAIR
@@ -27,15 +28,8 @@ IN_WORDS = {
 class OfImportance(Quantity):
     """What is computed from heads that were replaced by their mean."""
 
-    @property
-    def share(self) -> bool:
-        """They stand as they are."""
-        return False
-
-    @property
-    def columns(self) -> tuple[HeadColumn, ...]:
-        """None: it is made of no metric."""
-        return ()
+    share = False
+    columns: ClassVar[tuple[HeadColumn, ...]] = ()  # it is made of no metric
 
     def written(self, value: float) -> str:
         """A plain number."""
@@ -69,7 +63,7 @@ class AtReplaced(OfImportance):
 
 
 @dataclass(frozen=True)
-class RankReplaced(OfImportance):
+class RankReplaced(Count, OfImportance):
     """The place of a head when all are sorted by how much the true token's logit falls."""
 
     layer: int
@@ -80,10 +74,6 @@ class RankReplaced(OfImportance):
         """Of which head."""
         name = head_name(HeadName("self", self.layer, self.head))
         return f"rank of {name} by the {IN_WORDS[EFFECT]}, largest fall first"
-
-    def written(self, value: float) -> str:
-        """A whole number."""
-        return number(value) if math.isnan(value) else f"{value:.0f}"
 
     def compute(self, results: StackResults) -> Estimate:
         """From 1; NaN where not all heads were replaced."""
@@ -133,10 +123,7 @@ class CanGo(OfImportance):
 class Elsewhere(OfImportance):
     """What no study holds: a script computes it."""
 
-    @property
-    def how(self) -> str:
-        """Where it is."""
-        return "what the command prints"
+    how = "what the command prints"
 
     def compute(self, results: StackResults) -> Estimate:
         """Nothing."""
@@ -147,10 +134,7 @@ class Elsewhere(OfImportance):
 class Untaken(Elsewhere):
     """What is of a model that nothing here corresponds to."""
 
-    @property
-    def how(self) -> str:
-        """Why there is none."""
-        return "not computed: the model is another one"
+    how = "not computed: the model is another one"
 
 
 def _logits(results: StackResults, metric: str, label: str) -> pd.DataFrame:

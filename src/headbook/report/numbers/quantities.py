@@ -126,10 +126,7 @@ class MeanOver(OfColumn):
 class Largest(OfColumn):
     """The largest number of any head, with that head's own interval."""
 
-    @property
-    def how(self) -> str:
-        """Which head."""
-        return "largest of all heads"
+    how = "largest of all heads"
 
     def compute(self, results: StackResults) -> Estimate:
         """The number of that head."""
@@ -141,10 +138,7 @@ class Largest(OfColumn):
 class SpreadOver(OfColumn):
     """The standard deviation over all heads, their number as divisor."""
 
-    @property
-    def how(self) -> str:
-        """Over what."""
-        return "standard deviation over all heads"
+    how = "standard deviation over all heads"
 
     def compute(self, results: StackResults) -> Estimate:
         """The deviation, without an interval."""
@@ -173,10 +167,7 @@ class HeadsAbove(OfColumn, Count):
 class AtOffset(OfColumn):
     """The share that the best fixed offset finds of the column's relation, on the sample."""
 
-    @property
-    def how(self) -> str:
-        """Which offset."""
-        return "best fixed offset, −5 to +5"
+    how = "best fixed offset, −5 to +5"
 
     def compute(self, results: StackResults) -> Estimate:
         """The share, without an interval; NaN where the study kept no relations."""
@@ -195,6 +186,7 @@ class Correlation(Quantity):
     No interval and no p: heads of one model are not independent.
     """
 
+    how = "Pearson correlation over all heads"
     one: HeadColumn
     other: HeadColumn
 
@@ -202,11 +194,6 @@ class Correlation(Quantity):
     def columns(self) -> tuple[HeadColumn, ...]:
         """Both."""
         return self.one, self.other
-
-    @property
-    def how(self) -> str:
-        """Over what."""
-        return "Pearson correlation over all heads"
 
     def compute(self, results: StackResults) -> Estimate:
         """The correlation; NaN where one of the two does not vary."""

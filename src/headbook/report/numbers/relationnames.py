@@ -69,6 +69,7 @@ TAGS = {  # without punctuation, which is known without tags
     "VERB": "verbs",
     "X": "other words",
 }
+TAG_NAMES = {**TAGS, "PUNCT": "punctuation"}
 
 
 class RelationEnds(NamedTuple):
