@@ -19,11 +19,11 @@ BANNER = 'aria-label="Self-checks that failed"'
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> Path:
-    """A sentence to collect."""
+def given(tmp_path: Path, tiny_folder: Callable[[str], Path]) -> tuple[Path, str]:
+    """A sentence to collect, and a model."""
     file = tmp_path / "text.txt"
     file.write_text("The cat sees the dog.\n", encoding="utf-8")
-    return file
+    return file, f"--model={tiny_folder('bert')}"
 
 
 @pytest.fixture
@@ -32,12 +32,13 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selfcheck, "ROUNDING", dict.fromkeys(selfcheck.ROUNDING, -1.0))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("strict")
 def test_a_failed_check_ends_with_code_three_and_the_site_says_so(
-    run: Run, text: Path, tmp_path: Path
+    run: Run, given: tuple[Path, str], tmp_path: Path
 ) -> None:
     out, kept = tmp_path / "site", tmp_path / "study"
-    output = run("build", text, "--out", out, "--keep-study", kept, *FEW, "--quiet")
+    output = run("build", *given, "--out", out, "--keep-study", kept, *FEW, "--quiet")
     assert output.code == 3
     line = rf"headbook: \d+ self-checks failed: .*{NAME}.*--accept-checks.*\n"
     assert re.fullmatch(line, output.err)
@@ -50,12 +51,13 @@ def test_a_failed_check_ends_with_code_three_and_the_site_says_so(
     assert BANNER in (tmp_path / "again" / "index.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("strict")
 def test_a_failed_check_can_be_accepted_and_the_banner_stays(
-    run: Run, text: Path, tmp_path: Path
+    run: Run, given: tuple[Path, str], tmp_path: Path
 ) -> None:
     out = tmp_path / "site"
-    output = run("build", text, "--out", out, *FEW, "--quiet", "--accept-checks")
+    output = run("build", *given, "--out", out, *FEW, "--quiet", "--accept-checks")
     assert output.code == 0
     assert re.fullmatch(rf"warning: .*{NAME}.*accepted.*\n", output.err)
     assert BANNER in (out / "index.html").read_text(encoding="utf-8")
@@ -63,16 +65,17 @@ def test_a_failed_check_can_be_accepted_and_the_banner_stays(
 
 @pytest.mark.usefixtures("strict")
 def test_a_study_with_a_failed_check_is_stored_and_told(
-    run: Run, text: Path, tmp_path: Path
+    run: Run, given: tuple[Path, str], tmp_path: Path
 ) -> None:
     out = tmp_path / "study"
-    assert run("collect", text, "--out", out, *FEW[:3], "--quiet").code == 3
+    assert run("collect", *given, "--out", out, *FEW[:3], "--quiet").code == 3
     assert Study.load(out).manifest.failed
 
 
-def test_checks_that_hold_say_nothing(run: Run, text: Path, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_checks_that_hold_say_nothing(run: Run, given: tuple[Path, str], tmp_path: Path) -> None:
     out = tmp_path / "site"
-    assert run("build", text, "--out", out, *FEW, "--quiet") == (0, "", "")
+    assert run("build", *given, "--out", out, *FEW, "--quiet") == (0, "", "")
     assert BANNER not in (out / "index.html").read_text(encoding="utf-8")
 
 

@@ -36,7 +36,7 @@ COMMANDS = {
 }
 FEW = (
     "--metrics=attention_distance,cosine_to_input,nearest_tokens",
-    "--annotator=none", "--exemplars=1", "--sentence-pages=1", "--title=T",
+    "--annotator=none", "--exemplars=1", "--sentence-pages=1", "--title=T", "--importance=off",
 )  # fmt: skip
 
 
@@ -227,6 +227,7 @@ def test_collect_then_render_is_build(run: Run, small_site: Site, tmp_path: Path
     inputs = small_site.place / "trees.conllu"
     (tmp_path / "few.toml").write_text(
         'title = "not this one"\nannotator = "none"\nexemplars = 1\nsentence-pages = 1\n'
+        'importance = "off"\n'
         'metrics = "attention_distance,cosine_to_input,nearest_tokens"\n'
     )
     tomllib.loads((tmp_path / "few.toml").read_text())
@@ -324,7 +325,7 @@ def test_the_program_works_as_a_process(small_site: Site, tmp_path: Path) -> Non
     bad = subprocess.run([*command, "build"], check=False, capture_output=True, text=True)
     assert (bad.returncode, bad.stdout, bad.stderr.count("\n")) == (2, "", 1)
     arguments = ["build", str(small_site.place / "trees.conllu"), f"--model={small_site.model}"]
-    arguments += [*FEW, "--out", str(tmp_path / "site")]
+    arguments += [*FEW, "--importance=fast", "--out", str(tmp_path / "site")]
     good = subprocess.run([*command, *arguments], check=False, capture_output=True, text=True)
     assert good.returncode == 0
     (line,) = good.stdout.splitlines()

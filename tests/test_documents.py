@@ -1,7 +1,7 @@
 """Commands and code of the documents run: in order, each document in a folder of its own.
 
 Models are tiny random ones and texts few. Where a document does not name its own, there is one
-metric and no annotator; everything else is as the document has it.
+metric, no annotator, and no head is taken away; everything else is as the document has it.
 """
 
 import gzip
@@ -41,6 +41,7 @@ FAMILIES = {  # what stands for the models of documents
 CHEAP = {
     "--metrics": "attention_distance",
     "--annotator": "none",
+    "--importance": "off",
     "--exemplars": "1",
     "--sentence-pages": "1",
 }

@@ -30,6 +30,7 @@ def test_no_architecture_ends_in_a_traceback() -> None:
     assert familypage.OUTCOMES["bug"] not in PAGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "gap"),
     [

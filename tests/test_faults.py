@@ -81,6 +81,7 @@ def study(model: str, poisoned: list[str], tmp_path_factory: pytest.TempPathFact
     return collect(write(folder / "texts.txt", poisoned), model=model, **options)
 
 
+@pytest.mark.slow
 def test_the_other_shards_are_measured_and_their_numbers_are_right(
     study: Study, model: str, poisoned: list[str], tmp_path: Path
 ) -> None:
@@ -150,10 +151,12 @@ def test_a_layer_that_gives_no_numbers_is_named(
             collect(file, model=folder, **OPTIONS)
 
 
+@pytest.mark.slow
 def test_workers_set_the_same_aside(
     study: Study, model: str, poisoned: list[str], tmp_path: Path
 ) -> None:
-    options = OPTIONS | {"control": "shuffled", "workers": 2}
+    """Of two shards; one device of three has nothing to do."""
+    options = OPTIONS | {"control": "shuffled", "device": "cpu,cpu,cpu"}
     file = write(tmp_path / "texts.txt", poisoned)
     other = collect(file, model=model, work=tmp_path / "work", **options)
     for folder, each in (("one", study), ("two", other)):
@@ -162,6 +165,7 @@ def test_workers_set_the_same_aside(
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes(), file.name
 
 
+@pytest.mark.slow
 def test_pages_and_the_exit_say_what_is_missing(study: Study, tmp_path: Path) -> None:
     render(study, tmp_path / "site")
     (line, *_) = study.manifest.lacking
@@ -173,6 +177,7 @@ def test_pages_and_the_exit_say_what_is_missing(study: Study, tmp_path: Path) ->
         _judge(Config(), (), study.manifest.lacking)
 
 
+@pytest.mark.slow
 def test_merged_studies_keep_what_is_missing(study: Study, model: str, tmp_path: Path) -> None:
     file = write(tmp_path / "more.txt", ["the old house", "the dog runs"])
     more = collect(file, model=model, **OPTIONS, control="shuffled")

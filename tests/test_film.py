@@ -33,6 +33,8 @@ from headbook.study.manifest import Check
 from headbook.study.study import Study
 from sites import Site
 
+pytestmark = pytest.mark.slow  # checkpoints are collected and drawn
+
 SEEDS = {"step-0": 0, "step-20": 1, "step-100": 2}
 TITLE = "Three"
 KEYS = ["layer", "head", "metric", "view", "label"]
@@ -359,7 +361,6 @@ def test_areas_fill_the_whole() -> None:
     assert ">x 1<" in drawn.svg
 
 
-@pytest.mark.slow
 def test_a_film_shows_when_a_training_makes_an_induction_head(filmed: Path) -> None:
     found = film(shots(filmed / "studies"))
     assert [each.name for each in found.frames] == [*REVISIONS]
@@ -393,7 +394,6 @@ def peak(number: int, study: Path) -> int:
     return found
 
 
-@pytest.mark.slow
 def test_memory_does_not_grow_with_checkpoints(encoder_site: Site) -> None:
     peak(2, encoder_site.stored)  # modules are loaded
     two, six = (peak(number, encoder_site.stored) for number in (2, 6))

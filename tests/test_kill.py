@@ -134,6 +134,7 @@ def with_mine(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_what_somebody_put_into_a_site_stays_there(small_site: Site, tmp_path: Path) -> None:
     out = with_mine(copied(small_site, tmp_path))
     headbook.render(small_site.stored, out, force=True)
@@ -169,6 +170,7 @@ def test_neither_a_model_nor_a_study_gives_way_to_a_site(small_site: Site, tmp_p
         study.save(copied(small_site, tmp_path), force=True)
 
 
+@pytest.mark.slow
 def test_a_file_that_a_site_would_replace_is_told_before_it_is_drawn(
     small_site: Site, tmp_path: Path
 ) -> None:

@@ -129,7 +129,16 @@ def treebank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_syntax_page_finds_the_head_that_maps_atoms(model: Path, treebank: Path) -> None:
     """All layers share their weights: head 5 maps atoms in layer 10, and in those around it."""
-    study = collect([treebank], model=str(model), metrics="relation_accuracy", language="none")
+    study = collect(
+        [treebank],
+        model=str(model),
+        metrics="relation_accuracy",
+        annotator="none",
+        language="none",
+        importance="off",
+        sentence_pages="0",
+        exemplars=1,
+    )
     assert not study.manifest.failed
     assert study.manifest.model.missing == ()
     (stack,) = study.manifest.stacks

@@ -135,6 +135,7 @@ def command(texts: Path, model: str, out: Path) -> list[str]:
     return ["collect", str(texts), f"--model={model}", f"--out={out}", "--accept-checks", *options]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [2, 5])
 def test_a_run_that_dies_goes_on_and_ends_with_the_same_bytes(
     texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path, part: int
@@ -155,31 +156,31 @@ def test_a_run_that_dies_goes_on_and_ends_with_the_same_bytes(
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
 
 
-@pytest.mark.parametrize(
-    "worker",  # the options that ask for some, and a part of their command lines
-    [
-        ({"workers": 2}, "spawn_main"),
-        pytest.param(({"device": ",".join(["cpu"] * 5)}, "spawn_main"), marks=pytest.mark.slow),
-        pytest.param(
-            ({"workers": 2, "engine": "ray"}, "ray::Actor.measure"), marks=pytest.mark.slow
-        ),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 5])
 def test_workers_that_are_killed_change_no_byte(
-    texts: Path,
-    model: str,
-    whole: dict[str, bytes],
-    tmp_path: Path,
-    worker: tuple[dict[str, Any], str],
+    texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path, workers: int
 ) -> None:
     """One after the other, while they measure; as many as a shard survives."""
-    given, form = worker
     work = tmp_path / "work"
-    with killing(form, 2, (work / "model/corpus").exists) as killed:
-        study = collect(texts, model=model, work=work, **given, **OPTIONS)
+    with killing("spawn_main", 2, (work / "model/corpus").exists) as killed:
+        study = collect(texts, model=model, work=work, workers=workers, **OPTIONS)
     study.save(tmp_path / "study")
     assert killed
     assert content(tmp_path / "study") == whole
+
+
+@pytest.mark.slow
+def test_an_actor_that_is_killed_changes_no_byte(
+    texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path
+) -> None:
+    """Of Ray, as the command begins it."""
+    out = tmp_path / "study"
+    given = [sys.executable, "-m", "headbook", *command(texts, model, out)]
+    with killing("ray::Actor.measure", 1, lambda: True) as killed:
+        subprocess.run([*given, "--engine=ray", "--workers=2"], check=True, capture_output=True)
+    assert killed
+    assert content(out) == whole
 
 
 @contextlib.contextmanager
@@ -208,20 +209,6 @@ def killing(form: str, most: int, begun: Callable[[], bool]) -> Iterator[list[in
 
 
 @pytest.mark.slow
-def test_the_sample_is_built_by_actors_of_which_one_is_killed(model: str, tmp_path: Path) -> None:
-    sample = Path(__file__).parents[1] / "sample_inputs/sentences.conllu"
-    given = [sys.executable, "-m", "headbook", "build", str(sample), f"--model={model}"]
-    few = ["--metrics=attention_to", "--importance=off", "--accept-checks"]
-    with killing("ray::Actor.measure", 1, lambda: True) as killed:
-        for out, more in (("one", []), ("two", ["--engine=ray", "--workers=2"])):
-            place = [f"--out={tmp_path / out}", f"--keep-study={tmp_path / out}-study"]
-            subprocess.run([*given, *few, *more, *place], check=True, capture_output=True)
-    assert killed
-    assert content(tmp_path / "one-study") == content(tmp_path / "two-study")
-    one, two = (tmp_path / out / "data/heads.csv" for out in ("one", "two"))
-    assert one.read_bytes() == two.read_bytes()
-
-
 def test_an_interrupt_says_how_to_go_on(texts: Path, model: str, tmp_path: Path) -> None:
     out = tmp_path / "study"
     given = [sys.executable, "-m", "headbook", *command(texts, model, out)]
@@ -250,6 +237,7 @@ def test_kills_at_any_moment_change_no_byte(
     assert not work_folder(out).exists()
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_a_run_that_keeps_nothing(
     texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path
 ) -> None:
@@ -356,6 +344,7 @@ def test_sums_of_groups_are_those_of_all() -> None:
     assert np.isclose(found.n.sum(), total)
 
 
+@pytest.mark.slow
 def test_a_study_goes_through_its_parts_unchanged(whole: dict[str, bytes], tmp_path: Path) -> None:
     """As it does through a study's own files."""
     for name, body in whole.items():
