@@ -5,6 +5,7 @@ loads the same specification as a live chart. Text and axes take the colour of t
 one picture serves light and dark.
 """
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -188,14 +189,29 @@ def _drawn(spec: dict[str, Any]) -> ET.Element:
 
     Vega cuts labels to a width, and to know whether it must, measures each of them again and again:
     a sixth of its time. So no width is asked for, and only where a label might be too long is the
-    chart drawn a second time.
+    chart drawn a second time. Nor is it asked for what a picture does not say of each mark: to who
+    cannot see it, as it has a caption, and to who points at it.
     """
-    config = spec.get("config", {})
+    data = spec.get("datasets", {})
+    spec = _unpointed({name: part for name, part in spec.items() if name != "datasets"})
+    spec["datasets"] = data
+    config = spec.get("config", {}) | {"aria": False}
     free = {part: config.get(part, {}) | {"labelLimit": 0} for part in LABELS.values()}
-    root = ET.fromstring(vl_convert.vegalite_to_svg(spec | {"config": config | free}))  # noqa: S314
+    root = _svg(spec | {"config": config | free})
     if any(_long(group) for group in root.iter(GROUP) if _role(group) in LABELS):
-        root = ET.fromstring(vl_convert.vegalite_to_svg(spec))  # noqa: S314 - our own
+        root = _svg(spec | {"config": config})
     return root
+
+
+def _unpointed(part: Any) -> Any:
+    """A part of a specification without what live charts say where a reader points."""
+    if isinstance(part, dict):
+        return {name: _unpointed(each) for name, each in part.items() if name != "tooltip"}
+    return [_unpointed(each) for each in part] if isinstance(part, list) else part
+
+
+def _svg(spec: dict[str, Any]) -> ET.Element:
+    return ET.fromstring(vl_convert.vegalite_to_svg(spec))  # noqa: S314 - our own
 
 
 def _role(group: ET.Element) -> str:
@@ -396,11 +412,28 @@ def finished(chart: Any, rows: pd.DataFrame | None = None, *, interactive: bool 
     Args:
         rows: what the picture shows.
     """
-    with alt.data_transformers.enable("default", max_rows=None):  # heads and labels are many
+    named: dict[int, tuple[str, pd.DataFrame]] = {}  # by identity: layers share their rows
+
+    def name(table: Any) -> dict[str, str]:
+        first = f"rows-{len(named)}", table
+        return {"name": named.setdefault(id(table), first)[0]}
+
+    # Altair looks at every cell several times, to check it and to name the whole.
+    alt.data_transformers.register("named", name)
+    with alt.data_transformers.enable("named"):
         spec = chart.to_dict(validate=checks())
     spec.pop("$schema", None)  # an address that nothing should ask for
     spec |= {"background": None, "config": config()}
+    if named:
+        spec["datasets"] = {each: records(table) for each, table in named.values()}
     return Chart(spec, interactive, rows)
+
+
+def records(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """A mapping for each row, as JSON has it; None for what is no number."""
+    text = rows.to_json(orient="records", double_precision=15)
+    found: list[dict[str, Any]] = json.loads(text)
+    return found
 
 
 def columnar(figure: Figure) -> dict[str, Any]:

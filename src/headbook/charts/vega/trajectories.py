@@ -1,6 +1,5 @@
 """The paths of a sentence's tokens through the layers."""
 
-import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -20,6 +19,7 @@ from headbook.charts.base.render import (
     drawn,
     finished,
     on_demand,
+    records,
 )
 from headbook.charts.vega.draw import LINE, Choices, choices_of, numbers, spread, with_choices
 
@@ -79,13 +79,8 @@ def trajectories(
     beside = bool((rows["kind"] == BASELINE).any())
     plan = _plan(title, tuple(steps), choices_of(rows, show), scale, beside)
     names = _names(rows[rows["step"] == steps[-1]], [*show], scale, height)
-    data = {"paths": _records(rows), "names": _records(names)}
+    data = {"paths": records(rows), "names": records(names)}
     return Chart(plan | {"height": height, "datasets": data}, rows=table)
-
-
-def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    records: list[dict[str, Any]] = json.loads(rows.to_json(orient="records"))
-    return records
 
 
 def _scale(rows: pd.DataFrame, *, ranks: bool) -> _Scale:
