@@ -22,6 +22,11 @@ CELL = re.compile(
 )
 ROW = re.compile(r"(<tr[ >](?:(?!</?tr\b|</t(?:head|body)\b).)*)(?=<tr[ >]|</tbody>)", re.DOTALL)
 ENTRY = re.compile(r"(<li[ >](?:(?!</?(?:li|ul|ol)\b).)*?)(?=\n?(?:<li[ >]|</[uo]l>))", re.DOTALL)
+NEXT = (
+    r"(?:<(?:article|details|div|figure|h\d|li|nav|ol|p|section|table|t[dhr]|ul)[ >]"
+    r"|</(?:article|details|div|figure|li|main|[ou]l|section|t(?:[dr]|body|able))>)"
+)
+PARAGRAPH = re.compile(rf"(<p[ >](?:(?!</p>|{NEXT}).)*)(?={NEXT})", re.DOTALL)
 LINKS = ("href", "src", "data-src")
 LINK = re.compile(r"(?:https://(?:arxiv\.org/abs|doi\.org)/\S+)")  # addresses a page may lead to
 
@@ -77,7 +82,8 @@ def written_html(file: Path) -> str:
 
 def wordy(html: str) -> str:
     """The same with quotes around every attribute and the ends that a page leaves out."""
-    closed = ROW.sub(r"\1</tr>\n", CELL.sub(r"\1</\2>", ENTRY.sub(r"\1</li>", html)))
+    whole = PARAGRAPH.sub(r"\1</p>\n", html)
+    closed = ROW.sub(r"\1</tr>\n", CELL.sub(r"\1</\2>", ENTRY.sub(r"\1</li>", whole)))
     return quoted(closed).replace('" />', '"/>')
 
 
@@ -89,8 +95,7 @@ def quoted(html: str) -> str:
 def _waiting(page: Path, match: "re.Match[str]") -> str:
     name, parts = data_file(page.parent / match["src"])
     assert name == f"later-{Path(match['src']).stem}"
-    text: str = parts[int(match["place"])]
-    return text
+    return wordy(parts[int(match["place"])])
 
 
 def links(html: str) -> Iterator[tuple[str, str]]:

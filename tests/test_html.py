@@ -82,15 +82,17 @@ def test_quotes_stay_where_the_page_would_mean_something_else_without_them() -> 
 
 
 def test_ends_go_where_html_infers_them() -> None:
-    """Of cells, rows and entries before the next or the last one's end; nothing in them goes."""
+    """Of paragraphs, cells, rows and entries where the next or the last one's end says it."""
     page = (
         '<table><thead><tr><th>a</th></tr></thead><tbody>\n<tr><th scope="row">1 </th><td></td>'
-        "</tr>\n<tr><td>b</td>\n<td><p>c</p></td></tr>\n</tbody></table>"
+        "</tr>\n<tr><td>b</td>\n<td><p>c</p>\n</td></tr>\n</tbody></table>"
+        "<section><p>a <em>b</em></p>\n<p>c</p> d<p>e</p>\n</section>"
         "<ol><li>a</li>\n<li><b>b</b><ul><li>c</li><li>d</li></ul></li></ol>"
     )
     bare = (
         "<table><thead><tr><th>a</tr></thead><tbody>\n<tr><th scope=row>1 <td>"
-        "<tr><td>b</td>\n<td><p>c</p></tbody></table>"
+        "<tr><td>b</td>\n<td><p>c</tbody></table>"
+        "<section><p>a <em>b</em><p>c</p> d<p>e</section>"
         "<ol><li>a\n<li><b>b</b><ul><li>c<li>d</ul></li></ol>"
     )
     assert terse(page) == bare

@@ -66,7 +66,8 @@ class PageWriter:
         html = _allowing(self.drawn(page.template, page=page, root=root))
         html, parts = later.taken_out(html, root, page.path)
         if parts:
-            self.text(later.file_of(page.path), markup.script(later.name_of(page.path), parts))
+            few = [terse(part) for part in parts]
+            self.text(later.file_of(page.path), markup.script(later.name_of(page.path), few))
         whole = html if page.template in WITHOUT else with_contents(html)
         self.text(page.path, terse(whole))
 
