@@ -15,8 +15,7 @@ PREVIEW = 64  # largest side of a preview, in pixels
 BANNER = (1200, 630)  # width and height of pictures that stand for links, in pixels
 MARGIN = 45  # around and between the tables of a banner, in pixels
 PAPER = "#ffffff"
-COMPRESSION = (zlib.Z_DEFAULT_STRATEGY, zlib.Z_FILTERED)  # the second suits most large maps
-LARGE = 4_096  # weights
+LARGE = 4_096  # weights of maps that another strategy of compression suits
 
 
 def preview(cells: Map, ink: Ink) -> str:
@@ -116,13 +115,9 @@ def inked(cells: Map, ink: Ink) -> bytes:
     image.putpalette([part for colour in used for part in colour[:3]])
     opacity = bytes(colour[3] for colour in used)
     clear = {"transparency": opacity} if min(opacity) < 255 else {}
-    directions = COMPRESSION if cells.size > LARGE else COMPRESSION[:1]
-    return min((_png(image, direction, clear) for direction in directions), key=len)
-
-
-def _png(image: Image.Image, direction: int, clear: dict[str, bytes]) -> bytes:
+    strategy = zlib.Z_FILTERED if cells.size > LARGE else zlib.Z_DEFAULT_STRATEGY
     stream = io.BytesIO()
-    image.save(stream, format="PNG", optimize=True, compress_type=direction, **clear)
+    image.save(stream, format="PNG", optimize=True, compress_type=strategy, **clear)
     return stream.getvalue()
 
 
