@@ -11,6 +11,7 @@ import numpy as np
 from headbook.analysis.intervals import FEW
 from headbook.metrics import all_metrics, ids
 from headbook.pages.alignment.aligned import AlignedSentence, aligned_sentence
+from headbook.pages.parts.across import across
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Mark, Row, Table, words
@@ -70,12 +71,19 @@ class AlignmentPage(Page):
     choices: tuple[tuple[str, str], ...]
 
 
-def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage | None:
-    """The page of cross-attention; None without a cross stack, or sentences with a page."""
+def _crossing(results: Mapping[str, StackResults]) -> tuple[StackResults, Alignments] | None:
+    """The stack whose links are known, and these."""
     crossing = next((result for result in results.values() if result.stack.crosses), None)
     found = crossing.once(alignments) if crossing else None
-    if crossing is None or found is None:
-        return None
+    return None if crossing is None or found is None else (crossing, found)
+
+
+@across("alignment.html", lambda results: _crossing(results) is not None)
+def alignment_page(results: Mapping[str, StackResults]) -> AlignmentPage:
+    """The page of cross-attention."""
+    known = _crossing(results)
+    assert known is not None
+    crossing, found = known
     order = _order(crossing, found)
     choices = tuple(_choices(order))
     chosen = crossing.study.sentence_data.listed

@@ -20,6 +20,7 @@ from headbook.pages.context.contextwords import (
     SIMILARITY,
     summary,
 )
+from headbook.pages.parts.across import across
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page, StackSection, gap_text
@@ -85,10 +86,14 @@ class ContextPage(Page):
     remarks: tuple[str, ...]
 
 
-def context_page(results: Mapping[str, StackResults]) -> ContextPage | None:
-    """The page; None in a study without its first metrics, which the others are read against."""
-    if not any({SIMILARITY, ROWS} <= r.by_id.keys() for r in results.values()):
-        return None
+def _there(results: Mapping[str, StackResults]) -> bool:
+    """Whether there are its first metrics, which the others are read against."""
+    return any({SIMILARITY, ROWS} <= r.by_id.keys() for r in results.values())
+
+
+@across("context.html", _there)
+def context_page(results: Mapping[str, StackResults]) -> ContextPage:
+    """The page of what heads write, and of sentence ends."""
     manifest = study_of(results).manifest
     return ContextPage(
         path="context.html",

@@ -10,6 +10,7 @@ import pandas as pd
 from headbook.analysis.arithmetic import Floats
 from headbook.charts import Figure, trajectories
 from headbook.metrics import ids
+from headbook.pages.parts.across import across
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import Mark, Row, Table, Words, words
 from headbook.pages.parts.text import Token, distinct, running_text
@@ -73,12 +74,16 @@ class DemonstrationPage(Page):
     means: Table
 
 
-def demonstration_page(results: Mapping[str, StackResults]) -> DemonstrationPage | None:
-    """The page; None where the computation does not fit the model."""
+def _there(results: Mapping[str, StackResults]) -> bool:
+    """Whether the computation fits the model."""
+    return not study_of(results).sentence_data.demonstration.empty
+
+
+@across("demonstration.html", _there)
+def demonstration_page(results: Mapping[str, StackResults]) -> DemonstrationPage:
+    """The page of the demonstration."""
     study = study_of(results)
     table = study.sentence_data.demonstration
-    if table.empty:
-        return None
     sentence_number = int(table["sentence"].min())  # a study of several parts has several
     table = table[table["sentence"] == sentence_number]
     text = study.sentence_data.sentences[sentence_number - 1].texts[Side.SOURCE]

@@ -11,6 +11,7 @@ from headbook.charts import Figure, layer_curve
 from headbook.metrics import all_metrics, ids
 from headbook.pages.flow.outputs import Outputs, outputs
 from headbook.pages.metric.page import study_metrics
+from headbook.pages.parts.across import across
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page, StackSection, gap_text
@@ -65,11 +66,13 @@ class FlowPage(Page):
     remarks: tuple[str, ...]
 
 
-def flow_page(results: Mapping[str, StackResults]) -> FlowPage | None:
-    """The page of flow; None where nobody asked for any of its metrics."""
-    sections = {name: _section(r) for name, r in results.items()}
-    if not any(sections.values()):
-        return None
+def _sections(results: Mapping[str, StackResults]) -> tuple[FlowSection, ...]:
+    return tuple(section for r in results.values() if (section := r.once(_section)))
+
+
+@across("flow.html", lambda results: bool(_sections(results)))
+def flow_page(results: Mapping[str, StackResults]) -> FlowPage:
+    """The page of flow."""
     manifest = study_of(results).manifest
     asked = {MIXING, HALF, MEASURED, Lack.VALUES}
     lines = [gap_text(gap) for gap in manifest.gaps if gap.key in asked]
@@ -79,7 +82,7 @@ def flow_page(results: Mapping[str, StackResults]) -> FlowPage | None:
         description=f"How much information the attention of {manifest.model.name} moves between "
         "tokens, what remains of a token's own input, and which heads contribute.",
         metrics=tuple(metric.id for metric in study_metrics(results)),
-        sections=tuple(section for section in sections.values() if section),
+        sections=_sections(results),
         remarks=tuple(dict.fromkeys(lines)),
     )
 

@@ -11,6 +11,7 @@ from headbook.charts import Figure
 from headbook.metrics import all_metrics, ids
 from headbook.pages.geometry.geometryfigures import figures
 from headbook.pages.geometry.geometryfindings import geometry_sentences
+from headbook.pages.parts.across import across
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page
@@ -89,12 +90,11 @@ class GeometryPage(Page):
     minibatch: int
 
 
-def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage | None:
-    """The page of the geometry of states; None where nobody asked for it, or no state is seen."""
+@across("geometry.html", lambda results: bool(study_of(results).corpus_sums.geometry))
+def geometry_page(results: Mapping[str, StackResults]) -> GeometryPage:
+    """The page of the geometry of states."""
     study = study_of(results)
     geometry_sums = study.corpus_sums.geometry
-    if not geometry_sums:
-        return None
     return GeometryPage(
         path="geometry.html",
         title=ANALYSES["geometry.html"],

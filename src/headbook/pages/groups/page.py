@@ -10,6 +10,7 @@ import pandas as pd
 from headbook.charts import Figure, layer_curve
 from headbook.metrics import all_metrics
 from headbook.pages.groups.differences import Contrasts, PairSection, head_contrasts, pair_section
+from headbook.pages.parts.across import across
 from headbook.pages.parts.groupvalues import (
     Headline,
     groups_of,
@@ -19,7 +20,7 @@ from headbook.pages.parts.groupvalues import (
 from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.rows import layer_frame
 from headbook.pages.parts.table import Row, Table, words
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import STACKS, VIEWS, is_share, label_name, visible
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
@@ -78,12 +79,17 @@ class GroupsPage(Page):
     remarks: tuple[str, ...]
 
 
-def groups_page(results: Mapping[str, StackResults]) -> GroupsPage | None:
-    """The page of groups; None for a study without groups and pairs."""
+def _there(results: Mapping[str, StackResults]) -> bool:
+    """Whether there are groups, or pairs."""
+    pairs = study_of(results).pair_differences
+    return any(groups_of(r) for r in results.values()) or bool(pairs)
+
+
+@across("groups.html", _there)
+def groups_page(results: Mapping[str, StackResults]) -> GroupsPage:
+    """The page of groups and of pairs."""
     each = [*results.values()]
-    study = each[0].study
-    if not any(groups_of(r) for r in each) and not study.pair_differences:
-        return None
+    study = study_of(results)
     room = MOST_FIGURES // max(1, sum(len({g.column for g in groups_of(r)}) for r in each))
     return GroupsPage(
         path="groups.html",

@@ -221,7 +221,7 @@ def _near(results: StackResults, alike: Sequence[Neighbours]) -> Near | None:
     """The nearest heads by the last view, that without the sink."""
     if not alike:
         return None
-    maps, names = results.once(mean_maps), {head_name(h): h for h in heads_of(results.stack)}
+    maps, names = results.once(mean_maps), results.once(_heads_by_name)
     nearest = alike[-1]
     column = list(nearest.table.columns).index(VIEWS[nearest.view]) - 1
     tiles = []
@@ -231,6 +231,10 @@ def _near(results: StackResults, alike: Sequence[Neighbours]) -> Near | None:
         picture = maps.picture((head.layer, head.head))
         tiles.append(NearTile(row.name, head_page(head), picture, distance.text))
     return Near(VIEWS[nearest.view], tuple(tiles))
+
+
+def _heads_by_name(results: StackResults) -> dict[str, HeadName]:
+    return {head_name(head): head for head in heads_of(results.stack)}
 
 
 def _neighbour(head: HeadName | None) -> tuple[str, str] | None:

@@ -12,6 +12,7 @@ from headbook.charts.vega.scatter import head_scatter
 from headbook.pages.heads.headfacts import Fact, HeadFacts, head_facts
 from headbook.pages.heads.headvalues import Column, Results, axes, columns, first_columns
 from headbook.pages.heads.questions import Question, questions
+from headbook.pages.parts.across import across
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.table import DASH, Mark, Row, Table, Words, words
@@ -46,11 +47,10 @@ class HeadsPage(Page):
     values: str = "data/values/"
 
 
-def heads_page(results: Results) -> HeadsPage | None:
-    """The list of heads; None for a study without numbers of heads."""
+@across("heads.html", lambda results: bool(columns(results)))
+def heads_page(results: Results) -> HeadsPage:
+    """The list of heads."""
     offered = columns(results)
-    if not offered:
-        return None
     first = first_columns(offered)
     heads = [*chain.from_iterable(head_facts(r) for r in results.values())]
     model = study_of(results).manifest.model.name

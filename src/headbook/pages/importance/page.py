@@ -8,6 +8,7 @@ import pandas as pd
 
 from headbook.charts import Figure
 from headbook.charts.importance import RANDOM, compared_effects, effect_map, pruning_curves
+from headbook.pages.parts.across import across
 from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page
 from headbook.pages.parts.removed import effect_cell, removed_table
@@ -16,7 +17,7 @@ from headbook.report.findings import Finding
 from headbook.report.findings.finding import head_link
 from headbook.report.findings.importance import message
 from headbook.report.numbers.changes import NAMES, drawn_unit, head_changes, primary, scale, unit
-from headbook.report.numbers.results import StackResults
+from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import STACKS, counted, head_name, number
 from headbook.study.importancetables import DIRECT, EFFECT, EXACT
 from headbook.study.sentencedata import HeadName
@@ -77,12 +78,12 @@ class ImportancePage(Page):
     others: Table | None
 
 
-def importance_page(results: Mapping[str, StackResults]) -> ImportancePage | None:
-    """The page of importance; None where no head was replaced."""
-    study = next(iter(results.values())).study
+@across("importance.html", lambda results: study_of(results).corpus_sums.removals is not None)
+def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
+    """The page of importance, where heads were replaced."""
+    study = study_of(results)
     removals = study.corpus_sums.removals
-    if removals is None:
-        return None
+    assert removals is not None
     table = study.importance
     rows = (*_heads(removals),)
     groups = removed_table(removals, study.head_groups)

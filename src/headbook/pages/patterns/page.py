@@ -9,6 +9,7 @@ import pandas as pd
 
 from headbook.charts import Figure, mixture_bars
 from headbook.charts.vega.patterns import PARTS
+from headbook.pages.parts.across import across
 from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import Row, Table, words
@@ -113,11 +114,14 @@ class PatternsPage(Page):
     pictured: bool
 
 
-def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage | None:
-    """The page of patterns; None for a study without them."""
-    there = [name for name, r in results.items() if r.has(PATTERN, View.RAW, "spread")]
-    if not there:
-        return None
+def _with_patterns(results: Mapping[str, StackResults]) -> list[str]:
+    return [name for name, r in results.items() if r.has(PATTERN, View.RAW, "spread")]
+
+
+@across("patterns.html", lambda results: bool(_with_patterns(results)))
+def patterns_page(results: Mapping[str, StackResults]) -> PatternsPage:
+    """The page of patterns."""
+    there = _with_patterns(results)
     sections = tuple(_section(results[name], len(there)) for name in there)
     model = study_of(results).manifest.model.name
     return PatternsPage(

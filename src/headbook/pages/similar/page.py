@@ -9,6 +9,7 @@ import pandas as pd
 
 from headbook.analysis.arithmetic import Floats
 from headbook.charts import Figure, head_points
+from headbook.pages.parts.across import across
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import DASH, Part, Row, Table, Words, words
 from headbook.pages.similar.matrices import STRIP, Matrix, matrices, most
@@ -66,12 +67,15 @@ class SimilarPage(Page):
     nearest: int
 
 
-def similar_page(results: Mapping[str, StackResults]) -> SimilarPage | None:
-    """The page of similar heads; None where no two heads were compared."""
-    found = {name: each for name, r in results.items() if (each := r.once(likeness))}
+def _compared(results: Mapping[str, StackResults]) -> dict[str, Mapping[View, Likeness]]:
+    return {name: each for name, r in results.items() if (each := r.once(likeness))}
+
+
+@across("similar.html", lambda results: bool(_compared(results)))
+def similar_page(results: Mapping[str, StackResults]) -> SimilarPage:
+    """The page of similar heads."""
+    found = _compared(results)
     total = sum(len(next(iter(each.values())).heads) for each in found.values())
-    if not found:
-        return None
     model = study_of(results).manifest.model.name
     return SimilarPage(
         path="similar.html",

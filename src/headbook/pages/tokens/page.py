@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from headbook.pages.parts.across import across
 from headbook.pages.parts.page import Page, StackSection
 from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.tokens.occurrences import Compared, compared_types
@@ -50,12 +51,11 @@ class TypesPage(Page):
     data: str
 
 
-def types_page(results: Mapping[str, StackResults]) -> TypesPage | None:
-    """The page of token types; None where their paths were not measured."""
+@across("tokens.html", lambda results: bool(study_of(results).corpus_sums.types))
+def types_page(results: Mapping[str, StackResults]) -> TypesPage:
+    """The page of token types."""
     study = study_of(results)
     types = study.corpus_sums.types
-    if not types:
-        return None
     return TypesPage(
         path="tokens.html",
         title="Tokens",

@@ -52,7 +52,7 @@ class Estimates(NamedTuple):
 
     def at(self, *cell: int) -> Estimate:
         """One cell."""
-        value, low, high, sentences, events, effective = (array.item(*cell) for array in self)
+        value, low, high, sentences, events, effective = [array.item(cell) for array in self]
         return Estimate(value, low, high, int(sentences), events, effective)
 
     @property

@@ -132,7 +132,8 @@ def likeness(results: StackResults) -> Mapping[View, Likeness]:
         for index, column in enumerate(sums.columns)
         if column.metric == METRIC
     }
-    return {view: each for view, each in found.items() if len(each.closest(1))}
+    known = np.triu_indices(len(heads), 1)
+    return {view: each for view, each in found.items() if not np.isnan(each.value[known]).all()}
 
 
 def _likeness(heads: tuple[HeadName, ...], sums: Distances, place: int) -> Likeness:
