@@ -5,9 +5,11 @@ Nothing here imports torch, transformers or spaCy.
 
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
 from headbook import charts
@@ -32,6 +34,7 @@ from headbook.pages.methods.page import methods_page
 from headbook.pages.metric.page import MetricPage, metric_pages, study_metrics
 from headbook.pages.metrics.page import metrics_page
 from headbook.pages.missing.page import missing_page
+from headbook.pages.parts.across import Across, always
 from headbook.pages.parts.menu import menu
 from headbook.pages.parts.page import EVERY, Page, SiteFacts
 from headbook.pages.patterns.page import patterns_page
@@ -54,11 +57,11 @@ from headbook.site.parallel import Shares, cores
 from headbook.study.study import Study
 
 TEXTS = ("CITATION.cff", "references.bib", "README.txt")
-ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
+ACROSS: tuple[Across[Page], ...] = (
     heads_page,
     alignment_page,
-    speech_page,
-    syntax_page,
+    Across("speech.html", always, speech_page),
+    Across("syntax.html", always, syntax_page),
     patterns_page,
     importance_page,
     similar_page,
@@ -68,7 +71,7 @@ ACROSS: tuple[Callable[[Mapping[str, StackResults]], Page | None], ...] = (
     geometry_page,
     context_page,
     groups_page,
-    reproducing_page,
+    Across("reproducing.html", always, reproducing_page),
 )
 # Pages from which on several processes are worth their start: each takes as long for it as to draw
 # about a hundred.
@@ -111,8 +114,8 @@ def render(
         max_size: bytes that the site may have; detail is left out until it fits, see
             `headbook.site.detail`. None: no limit.
         force: replace the files of a site of Headbook that stands there; others stay.
-        processes: that draw pages; 0: one a core where there are many pages. A script that asks for
-            several needs ``if __name__ == "__main__"``.
+        processes: that draw pages, this one included; 0: one a core where there are many pages. A
+            script that asks for several needs ``if __name__ == "__main__"``.
         progress: told how many pages are done.
 
     Raises:
@@ -173,14 +176,18 @@ class _Writer:
         self._copy_assets()
         (self.folder / "data" / "charts").mkdir(parents=True)
         paths = [self._write_overview()]  # first, for whoever waits
-        write_runtime(self.folder)
-        left_out = self._write_data(without)
-        figures = self._write_exported()
-        self.progress.stage("pages", self._expected)
-        self.progress.advance(1, 0)
-        for path in self._written(figures, left_out):
+        with self._many_drawn() as many:
+            write_runtime(self.folder)
+            left_out = self._write_data(without)
+            self.study.leave()  # for who draws beside: little of it is looked at again
+            export.let_go()
+            figures = self._write_exported()
+            self.progress.stage("pages", self._expected)
             self.progress.advance(1, 0)
-            paths.append(path)
+            single = _draw(self._page_writer, self._single_pages(figures, left_out))
+            for path in chain(single, many):
+                self.progress.advance(1, 0)
+                paths.append(path)
         for name, text in publish.web_files(self.base, paths):
             self._page_writer.text(name, text)
         (self.folder / ".nojekyll").touch()
@@ -200,27 +207,17 @@ class _Writer:
             self.progress.say(f"overview, while the rest is made: {self.folder / page.path}")
         return page.path
 
-    def _written(self, figures: int, left_out: list[str]) -> Iterator[str]:
-        """Write all pages but the first; yields their paths."""
+    def _many_drawn(self) -> AbstractContextManager[Iterable[str]]:
+        """Writes the pages of heads and sentences, and gives their paths.
+
+        Where there are many, other processes write them while this one makes everything else.
+        """
         processes = self.processes or (cores() if self._expected >= MANY else 1)
         if processes == 1:
-            yield from _draw(self._page_writer, self._single_pages(figures, left_out))
-            yield from _draw(self._page_writer, _many_pages(self._results))
-            return
+            return nullcontext(_draw(self._page_writer, _many_pages(self._results)))
         _ = self.study.head_tables  # made once, not in each process
         given = (self.study, replace(self._page_writer))
-        with Shares(_draw_share, given, processes, self.folder) as shares:
-            self._let_go()
-            yield from _draw(self._page_writer, self._single_pages(figures, left_out))
-            for made in ("_metric_pages", "_across", "_results"):
-                vars(self).pop(made, None)
-            self._let_go()
-            yield from shares
-
-    def _let_go(self) -> None:
-        """Take no memory beside other processes for what is not looked at now."""
-        self.study.leave()
-        export.let_go()
+        return Shares(_draw_share, given, processes - 1, self.folder)
 
     @cached_property
     def _results(self) -> Mapping[str, StackResults]:
@@ -236,18 +233,22 @@ class _Writer:
         return across_pages(self._results)
 
     @cached_property
+    def _across_paths(self) -> frozenset[str]:
+        """Their addresses, known before they are made."""
+        return frozenset(page.path for page in ACROSS if page.there(self._results))
+
+    @cached_property
     def _facts(self) -> SiteFacts:
         paged = self.study.sentence_data.paged
         return SiteFacts.of(self.study.manifest, sentence_pages=bool(paged))
 
     @cached_property
     def _page_writer(self) -> PageWriter:
-        across = {page.path for page in self._across}
         frame = {
             "site": self._facts,
             "manifest": self.study.manifest,
-            "across": across,
-            "menu": menu(across, sentence_pages=self._facts.sentence_pages),
+            "across": self._across_paths,
+            "menu": menu(self._across_paths, sentence_pages=self._facts.sentence_pages),
             "base": self.base,
             "preview": self._preview[1],
         }
@@ -264,7 +265,8 @@ class _Writer:
         paged = len(self.study.sentence_data.paged)
         lists = 1 + self._facts.sentence_pages  # of metrics and of sentences
         alone = 5  # overview, methods, data, about, and the one for wrong addresses
-        return heads + paged + len(self._metric_pages) + len(self._across) + lists + alone
+        metrics = len(study_metrics(self._results))
+        return heads + paged + metrics + len(self._across_paths) + lists + alone
 
     def _single_pages(self, figures: int, left_out: list[str]) -> Iterator[Page]:
         """All pages but the first and those of heads and sentences."""
@@ -343,8 +345,7 @@ def _draw_share(study: Study, page_writer: PageWriter, share: slice) -> Iterator
 
 def across_pages(results: Mapping[str, StackResults]) -> tuple[Page, ...]:
     """The pages across metrics of a study, those that it has the numbers for."""
-    made = (make(results) for make in ACROSS)
-    return tuple(page for page in made if page is not None)
+    return tuple(page.make(results) for page in ACROSS if page.there(results))
 
 
 def exported(pages: Iterable[Page]) -> list[Figure]:
