@@ -321,12 +321,12 @@ def _write_parquet(table: pa.Table, file: Path) -> None:
 
 
 def _csv(frame: pd.DataFrame, most: int) -> bytes | None:
-    """A table as CSV; None as soon as it has more bytes than ``most``."""
+    """A table as CSV; None if it has more bytes than ``most``, or the first rows say twice that."""
     parts, size = [], 0
     for start in range(0, max(len(frame), 1), AT_ONCE):
         part = _csv_rows(frame.iloc[start : start + AT_ONCE], header=start == 0)
         size += len(part)
-        if size > most:
+        if size > most or size * len(frame) > 2 * most * (start + AT_ONCE):
             return None
         parts.append(part)
     return b"".join(parts)

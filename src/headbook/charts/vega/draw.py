@@ -181,7 +181,7 @@ def named(*names: str) -> list[alt.Tooltip]:
 
 def choices_of(rows: pd.DataFrame, show: dict[str, str]) -> Choices:
     """What readers may choose from, by column."""
-    return tuple((name, chosen, tuple(dict.fromkeys(rows[name]))) for name, chosen in show.items())
+    return tuple((name, chosen, tuple(rows[name].unique())) for name, chosen in show.items())
 
 
 def with_choices(chart: Any, choices: Choices, *, again: bool = False) -> Any:

@@ -43,8 +43,8 @@ class Anchors:
         columns: what is counted.
         shape: numbers of columns, of orders (`TRUE` and `SHUFFLED`), of layers and of heads.
         names: tokens by vocabulary entry, as texts.
-        cell: place in an array of that shape; with ``token`` ascending. *Shape:* ``(entry,)``.
-        token: vocabulary entry.
+        cell: place in an array of that shape, ascending. *Shape:* ``(entry,)``.
+        token: vocabulary entry; those of a cell ascend.
         count: ends; all others are 0.
     """
 
@@ -90,11 +90,14 @@ class Anchors:
 
     def best(self, column: AnchorColumn, order: int = TRUE) -> Best:
         """The anchor of each head."""
-        n_cells = int(np.prod(self.shape))
-        total = np.bincount(self.cell, self.count, n_cells).astype(np.int64)
-        ranked = np.lexsort((self.token, -self.count, self.cell))
-        cells, first = np.unique(self.cell[ranked], return_index=True)
-        token, count = np.full(n_cells, -1), np.zeros(n_cells, np.int64)
-        token[cells], count[cells] = self.token[ranked][first], self.count[ranked][first]
-        cell = self.columns.index(column), order
-        return Best(*(each.reshape(self.shape)[cell] for each in (token, count, total)))
+        _, orders, *shape = self.shape
+        n_heads = int(np.prod(shape))
+        start = (self.columns.index(column) * orders + order) * n_heads
+        own = slice(*np.searchsorted(self.cell, (start, start + n_heads)))
+        cell, tokens, counts = self.cell[own] - start, self.token[own], self.count[own]
+        token, ends, total = np.full(n_heads, -1), *np.zeros((2, n_heads), np.int64)
+        np.add.at(total, cell, counts)
+        np.maximum.at(ends, cell, counts)
+        most = np.flatnonzero(counts == ends[cell])[::-1]  # the smallest number comes last
+        token[cell[most]] = tokens[most]
+        return Best(*(each.reshape(shape) for each in (token, ends, total)))
