@@ -80,10 +80,12 @@ class Spent(NamedTuple):
 
     Attributes:
         seconds: of the processor.
+        clock: seconds of the clock.
         peak: most memory of the process itself, in bytes.
     """
 
     seconds: float
+    clock: float
     peak: float
     output: str
 
@@ -104,16 +106,18 @@ class Line:
 def spend(*command: str, folder: Path) -> Spent:
     """Run a process and wait for it."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    start = time.monotonic()
     with (folder / "said").open("w+") as message:
         process = subprocess.Popen(command, stdout=message, env=environment)  # noqa: S603
         _, status, used = os.wait4(process.pid, 0)
+        clock = time.monotonic() - start
         process.returncode = os.waitstatus_to_exitcode(status)
         message.seek(0)
         output = message.read()
     if process.returncode not in {0, 3}:  # a self-check may fail with random weights
         raise SystemExit(f"{' '.join(command)}: exit code {process.returncode}")
     unit = 1 if sys.platform == "darwin" else 1024
-    return Spent(used.ru_utime + used.ru_stime, used.ru_maxrss * unit, output)
+    return Spent(used.ru_utime + used.ru_stime, clock, used.ru_maxrss * unit, output)
 
 
 def headbook(*arguments: str, folder: Path) -> Spent:
@@ -135,12 +139,16 @@ def repeated(corpus: str, sentences: int, folder: Path) -> Path:
 
 
 class Built(NamedTuple):
-    """What a study, its site and the least that both take have cost, in seconds, and bytes."""
+    """What a study, its site and the least that both take have cost, in seconds, and bytes.
+
+    All seconds are of the processor but ``clock``, those of study and site together.
+    """
 
     least: float
     collect: float
     render: float
     first: float
+    clock: float
     pages: int
     sizes: Counter[str]
 
@@ -151,21 +159,22 @@ def built(file: Path, model: str, folder: Path, given: argparse.Namespace) -> Bu
     rounds = []
     for _ in range(given.repeats):
         options = ("--importance", given.importance, "--out", str(study), "--force")
-        collect = headbook("collect", str(file), "--model", model, *options, folder=folder).seconds
+        collect = headbook("collect", str(file), "--model", model, *options, folder=folder)
         start = spend(sys.executable, "-c", START, folder=folder).seconds
         asked = ("--least", model, "--study", str(study))
         least = spend(sys.executable, __file__, str(file), *asked, folder=folder).output
         render = headbook("render", str(study), "--out", str(site), "--force", folder=folder)
         page = spend(sys.executable, "-c", FIRST, str(study), str(folder / "first"), folder=folder)
         least_of_all = start + float(least.split()[-1])
-        rounds.append((least_of_all, collect, render.seconds, float(page.output.split()[-1])))
+        first = float(page.output.split()[-1])
+        clock = collect.clock + render.clock
+        rounds.append((least_of_all, collect.seconds, render.seconds, first, clock))
     files = [path for path in site.rglob("*") if path.is_file()]
     sizes = Counter[str]()
     for path in files:
         sizes[path.suffix or path.name] += path.stat().st_size
     pages = sum(path.suffix == ".html" for path in files)
-    floor, collect_time, render_time, first = map(min, zip(*rounds, strict=True))
-    return Built(floor, collect_time, render_time, first, pages, sizes)
+    return Built(*map(min, zip(*rounds, strict=True)), pages, sizes)
 
 
 def least(file: str, name: str, study: str) -> float:
@@ -260,7 +269,8 @@ def shapes(given: argparse.Namespace, folder: Path) -> Iterator[Line]:
 
 
 def _ratios(name: str, found: Built, sentences: int) -> Iterator[Line]:
-    whole, note = found.collect + found.render, f"least {found.least:.1f} s"
+    whole = found.collect + found.render
+    note = f"least {found.least:.1f} s; {found.clock:.1f} s on the clock"
     yield Line(f"{name}, over the least", whole / found.least, f"{GOALS.get(sentences, 3.0)}", note)
     message = f"{found.collect:.1f} s"
     yield Line(f"{name}: of this collect", found.collect / found.least, "", message)

@@ -4,10 +4,8 @@ What a template puts between two marks leaves the page; ``templates/assets/site.
 The file is compressed, so that the many numbers of a head weigh a fifth of what they would there.
 """
 
-import re
-
 FOLDER = "data/later"
-PART = re.compile(r"<!--later-->\n?(.*?)\n?<!--/later-->", re.DOTALL)
+START, END = "<!--later-->", "<!--/later-->"
 
 
 def taken_out(html: str, root: str, path: str) -> tuple[str, list[str]]:
@@ -17,16 +15,13 @@ def taken_out(html: str, root: str, path: str) -> tuple[str, list[str]]:
         root: the way from the page to the site's root.
         path: of the page.
     """
-    parts: list[str] = PART.findall(html)
-    if not parts:
-        return html, parts
-    places = iter(range(len(parts)))
-    source = f"{root}{file_of(path)}"
-
-    def mark(_: re.Match[str]) -> str:
-        return f'<div data-later="{next(places)}" data-src="{source}"></div>'
-
-    return PART.sub(mark, html), parts
+    kept, *marked = html.split(START)
+    parts: list[str] = []
+    for each in marked:
+        part, _, rest = each.partition(END)
+        kept += f'<div data-later="{len(parts)}" data-src="{root}{file_of(path)}"></div>{rest}'
+        parts.append(part.removeprefix("\n").removesuffix("\n"))
+    return kept, parts
 
 
 def name_of(path: str) -> str:

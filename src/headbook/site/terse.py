@@ -14,7 +14,7 @@ ENDS = re.compile(
     rf"|</p>\n*(?={BLOCK}|{HOLDER})"
 )
 ENTRY = re.compile(
-    r"(<li[ >](?:(?!</?(?:li|ul|ol)\b).)*)</li>(?=\n?(?:<li[ >]|</[uo]l>))", re.DOTALL
+    r"(<li[ >][^<]*(?:<(?!/?(?:li|ul|ol)\b)[^<]*)*)</li>(?=\n?(?:<li[ >]|</[uo]l>))"
 )  # of a list that holds no other
 
 
