@@ -4,12 +4,13 @@ Usage: python benchmarks/whole.py CORPUS [--sentences 64 1000] [--repeats 1] [--
            [--only NAME ...]
 
 CORPUS is any file that Headbook reads; it is repeated where it has too few sentences. Times are
-seconds of the processor, of all processes, with one thread each, so that other programs disturb
-little. The least is the sum of what no tool can do without: Python with torch and transformers, the
-model, one bare pass over all sentences, one over those that pages show and one over the random
-sequences that some metrics are taken on, and the bare float32 products of states with the
-vocabulary. Both take turns, and the fastest of each counts. Passes without heads are no part of the
-least: `--importance off` measures a build without them.
+seconds of the processor, with one thread and one process each, so that neither other programs nor
+its own disturb much; what a user waits for is said beside, by the clock and with as many processes
+as by default. The least is the sum of what no tool can do without: Python with torch and
+transformers, the model, one bare pass over all sentences, one over those that pages show and one
+over the random sequences that some metrics are taken on, and the bare float32 products of states
+with the vocabulary. Both take turns, and the fastest of each counts. Passes without heads are no
+part of the least: `--importance off` measures a build without them.
 """
 
 import argparse
@@ -141,7 +142,7 @@ def repeated(corpus: str, sentences: int, folder: Path) -> Path:
 class Built(NamedTuple):
     """What a study, its site and the least that both take have cost, in seconds, and bytes.
 
-    All seconds are of the processor but ``clock``, those of study and site together.
+    All seconds are of the processor but ``clock``: those that a user waits for study and site.
     """
 
     least: float
@@ -163,18 +164,20 @@ def built(file: Path, model: str, folder: Path, given: argparse.Namespace) -> Bu
         start = spend(sys.executable, "-c", START, folder=folder).seconds
         asked = ("--least", model, "--study", str(study))
         least = spend(sys.executable, __file__, str(file), *asked, folder=folder).output
-        render = headbook("render", str(study), "--out", str(site), "--force", folder=folder)
+        shown = ("render", str(study), "--out", str(site), "--force")
+        render = headbook(*shown, "--processes", "1", folder=folder)
+        waited = collect.clock + headbook(*shown, folder=folder).clock
         page = spend(sys.executable, "-c", FIRST, str(study), str(folder / "first"), folder=folder)
         least_of_all = start + float(least.split()[-1])
         first = float(page.output.split()[-1])
-        clock = collect.clock + render.clock
-        rounds.append((least_of_all, collect.seconds, render.seconds, first, clock))
+        rounds.append((least_of_all, collect.seconds, render.seconds, first, waited))
     files = [path for path in site.rglob("*") if path.is_file()]
     sizes = Counter[str]()
     for path in files:
         sizes[path.suffix or path.name] += path.stat().st_size
     pages = sum(path.suffix == ".html" for path in files)
-    return Built(*map(min, zip(*rounds, strict=True)), pages, sizes)
+    floor, collected, rendered, soonest, clock = map(min, zip(*rounds, strict=True))
+    return Built(floor, collected, rendered, soonest, clock, pages, sizes)
 
 
 def least(file: str, name: str, study: str) -> float:

@@ -16,6 +16,7 @@ BANNER = (1200, 630)  # width and height of pictures that stand for links, in pi
 MARGIN = 45  # around and between the tables of a banner, in pixels
 PAPER = "#ffffff"
 LARGE = 4_096  # weights of maps that another strategy of compression suits
+LEVEL = 5  # of compression: as few bytes as 9, in a fifth of the time
 
 
 def preview(cells: Map, ink: Ink) -> str:
@@ -117,7 +118,7 @@ def inked(cells: Map, ink: Ink) -> bytes:
     clear = {"transparency": opacity} if min(opacity) < 255 else {}
     strategy = zlib.Z_FILTERED if cells.size > LARGE else zlib.Z_DEFAULT_STRATEGY
     stream = io.BytesIO()
-    image.save(stream, format="PNG", optimize=True, compress_type=strategy, **clear)
+    image.save(stream, format="PNG", compress_level=LEVEL, compress_type=strategy, **clear)
     return stream.getvalue()
 
 
