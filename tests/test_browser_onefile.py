@@ -263,7 +263,8 @@ def test_the_overview_can_be_read_without_scripts(encoder_site: Site, open_page:
     assert sideways(page, 360) == 0
 
 
-def test_what_was_pressed_opens(chromium: Browser) -> None:
+@pytest.mark.parametrize("thoroughly", [False, True])
+def test_what_was_pressed_opens(chromium: Browser, thoroughly: bool) -> None:
     """Nothing, what repeats at all distances, behind itself, with changes, and what never does."""
     rng = np.random.default_rng(0)
     noise = rng.bytes(70_000)
@@ -271,6 +272,7 @@ def test_what_was_pressed_opens(chromium: Browser) -> None:
     page = chromium.new_page()
     page.add_script_tag(content=html_of(folder("templates") / "assets/unpack.js"))
     for content in (b"", b"a", noise[:9], noise, near, b"a" * 9_000 + noise[:300] + near + noise):
-        opened = page.evaluate("(text) => [...unpack(text)]", letters(pressed(content)))
-        assert bytes(opened) == content == released(pressed(content))
+        few = pressed(content, thoroughly=thoroughly)
+        opened = page.evaluate("(text) => [...unpack(text)]", letters(few))
+        assert bytes(opened) == content == released(few)
     page.close()

@@ -63,7 +63,7 @@ def _block(files: list[tuple[str, bytes]]) -> Block:
         contents[name] = content if turned is None else turned
     sizes = {name: len(content) for name, content in contents.items()}
     whole = b"".join(contents.values())
-    return Block(sizes, columns, pressed(whole))
+    return Block(sizes, columns, pressed(whole, thoroughly=True))
 
 
 def by_column(table: bytes) -> bytes | None:
