@@ -164,9 +164,9 @@ def built(file: Path, model: str, folder: Path, given: argparse.Namespace) -> Bu
         start = spend(sys.executable, "-c", START, folder=folder).seconds
         asked = ("--least", model, "--study", str(study))
         least = spend(sys.executable, __file__, str(file), *asked, folder=folder).output
-        shown = ("render", str(study), "--out", str(site), "--force")
-        render = headbook(*shown, "--processes", "1", folder=folder)
-        waited = collect.clock + headbook(*shown, folder=folder).clock
+        render_args = ("render", str(study), "--out", str(site), "--force")
+        render = headbook(*render_args, "--processes", "1", folder=folder)
+        waited = collect.clock + headbook(*render_args, folder=folder).clock
         page = spend(sys.executable, "-c", FIRST, str(study), str(folder / "first"), folder=folder)
         least_of_all = start + float(least.split()[-1])
         first = float(page.output.split()[-1])
