@@ -8,6 +8,7 @@ import torch
 from headbook.model.vocabulary import nearest, vocabulary
 from headbook.model.vocabulary.nearestloop import SPAN
 from headbook.model.vocabulary.vocabulary import Linear, Norm, Vocabulary
+from headbook.model.weights import onednn
 from headbook.terms import Space
 from headbook.text.texts import Texts
 from headbook.threads import own_threads
@@ -197,8 +198,8 @@ def test_products_of_either_library_round_alike(monkeypatch: pytest.MonkeyPatch)
     given = texts()
     exact = Vocabulary(embedding.double()).compare(states.double(), given, Space.RAW, 10)
     errors = []
-    for copied in (vocabulary.COPIED, 0):
-        monkeypatch.setattr(vocabulary, "COPIED", copied)
+    for copied in (onednn.COPIED, 0):
+        monkeypatch.setattr(onednn, "COPIED", copied)
         made = Vocabulary(embedding)
         found = made.compare(states, given, Space.RAW, 10).cosines[:, given.valid]
         errors.append(float((found.double() - exact.cosines[:, given.valid]).abs().max()))

@@ -33,6 +33,7 @@ from headbook.model.model import Model, load_model
 from headbook.model.passages import Passages, packed
 from headbook.model.sequences import ALIKE, RANDOM_TOKENS, probes
 from headbook.model.weights.offload import set_aside
+from headbook.model.weights.onednn import LinearLayers
 from headbook.passes.checks.ownattention import settle
 from headbook.progress import Progress, Silent
 from headbook.randomness import own_randomness
@@ -164,6 +165,7 @@ def _prepared(
         verbose=config.verbose,
         offload=stack.enter_context(set_aside(config.offload)),
     )
+    stack.enter_context(LinearLayers(model.network))
     limit = config.max_length or model.limit
     texts: Corpus | Passages = corpus
     if config.pack is not None:

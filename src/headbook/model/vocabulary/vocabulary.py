@@ -20,11 +20,11 @@ from typing import NamedTuple
 import torch
 
 from headbook.model.vocabulary.nearest import Comparison, compared
+from headbook.model.weights.onednn import packed, product
 from headbook.terms import Space
 from headbook.text.texts import Texts
 
 BLOCK = 1 << 22  # scores held at a time
-COPIED = 1 << 30  # bytes of the embedding of which a copy is kept for faster products
 ENTRIES = 1 << 13  # entries whose sums are made at a time, in float64
 FACTORS = 1 << 26  # numbers of each kind that are kept of positions, before all are made anew
 POSITIONS = 16  # positions whose sums are made at a time
@@ -165,16 +165,8 @@ class Vocabulary:
 
     @cached_property
     def _packed(self) -> torch.Tensor | None:
-        """The embedding as oneDNN takes it, a copy. *Shape:* ``(entry, width)``.
-
-        Its float32 products take less than half the time of torch's own (MKL) on AMD's processors,
-        and round as finely. None where there is no oneDNN, or where the copy would be large.
-        """
-        given = self.embedding
-        asked = self.coarse is None and given.dtype == torch.float32
-        small = given.numel() * given.element_size() <= COPIED
-        there = given.device.type == "cpu" and torch.backends.mkldnn.is_available()
-        return given.detach().to_mkldnn() if asked and small and there else None
+        """The embedding as oneDNN takes it, if it does. *Shape:* ``(entry, width)``."""
+        return None if self.coarse else packed(self.embedding)
 
     @cached_property
     def _rounded(self) -> torch.Tensor:
@@ -184,8 +176,7 @@ class Vocabulary:
     def _product(self, x: torch.Tensor) -> torch.Tensor:
         """Scalar products with all embeddings. *Shapes:* ``(row, width)``, ``(row, entry)``."""
         if self._packed is not None:
-            found: torch.Tensor = torch.nn.functional.linear(x.to_mkldnn(), self._packed)
-            return found.to_dense()
+            return product(x, self._packed)
         return (x.to(self._rounded.dtype) @ self._rounded.T).to(x.dtype)
 
     def factors(self, place: int | None) -> Factors:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import reduce
 from operator import add
 from pathlib import Path
@@ -22,6 +23,7 @@ from headbook.model.sequences import probes
 from headbook.model.vocabulary.judges import judge_of
 from headbook.model.vocabulary.lens import Lens, read_lens
 from headbook.model.weights.offload import set_aside
+from headbook.model.weights.onednn import LinearLayers
 from headbook.passes.ablation.effects import Ablator, Effects, Means
 from headbook.passes.ablation.resample import Others
 from headbook.passes.checks.ownattention import settle
@@ -84,7 +86,8 @@ def ablate(
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     opened = open_corpus(files, Selection.of(config), Layout.of(config))
     aside = set_aside(config.offload)
-    with own_randomness(config.seed), own_threads(), aside as offload, opened as corpus:
+    with own_randomness(config.seed), own_threads(), ExitStack() as stack:
+        offload, corpus = stack.enter_context(aside), stack.enter_context(opened)
         loaded = load_model(
             config.model,
             revision=config.revision,
@@ -93,6 +96,7 @@ def ablate(
             tokenizer=config.tokenizer,
             offload=offload,
         )
+        stack.enter_context(LinearLayers(loaded.network))
         limit = config.max_length or loaded.limit
         encoder = Encoder(loaded, limit=limit, targets=Annotator.load(NONE))
         architecture = settle(loaded, examine(loaded), probes(encoder))
