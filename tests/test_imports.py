@@ -84,6 +84,7 @@ DOORS = {
         "model.gguf",
         "model.hook",
         "model.weights.loading",
+        "model.weights.onednn",
         "model.model",
         "model.search.projection",
     },

@@ -49,7 +49,13 @@ def self_checks(
     """Run every check that applies to a model, on one batch."""
     tolerance = ROUNDING.get(next(model.network.parameters()).dtype, COARSE)
     attention: dict[Call, hook.Attention] = {}
-    with _Record(architecture) as record:
+    entered: dict[str, torch.Tensor] = {}
+
+    def enter(stack: str, _: int, state: State, vectors: torch.Tensor) -> None:
+        if state is State.INPUT:
+            entered[stack] = vectors
+
+    with _Record(architecture) as record, tapped(model, architecture, enter):
         forward(model, architecture, batch, attention.__setitem__)
     found: list[tuple[str, str, float]] = [
         *rows(architecture, batch, attention),
@@ -59,7 +65,7 @@ def self_checks(
         *_blocks(record, attention),
         *_mids(record),
         *_parts(record, attention, architecture),
-        *_starts(model, architecture, batch, embeddings),
+        *_starts(architecture, batch, embeddings, entered),
         *_lens(lens, batch),
         (
             "final output = output of the model without the hook",
@@ -190,17 +196,12 @@ def _parts(
 
 
 def _starts(
-    model: Model, architecture: Architecture, batch: Batch, embeddings: Mapping[Side, Embedding]
+    architecture: Architecture,
+    batch: Batch,
+    embeddings: Mapping[Side, Embedding],
+    entered: Mapping[str, torch.Tensor],
 ) -> Found:
     """A token's original encoding at its own position is what enters layer 0."""
-    entered: dict[str, torch.Tensor] = {}
-
-    def keep(stack: str, _: int, state: State, vectors: torch.Tensor) -> None:
-        if state is State.INPUT:
-            entered[stack] = vectors
-
-    with tapped(model, architecture, keep):
-        forward(model, architecture, batch)
     for name, stack in architecture.stacks.items():
         vocabulary = embeddings[stack.queries].vocabulary
         if name in entered and vocabulary is not None and vocabulary.positions is not None:
