@@ -39,6 +39,19 @@ def products(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
     return made
 
 
+def test_rows_come_in_blocks_of_few_sizes() -> None:
+    """Of each size that it sees, oneDNN keeps megabytes."""
+    sizes = set()
+    for n in range(1, 700):
+        rows = torch.arange(2.0 * n).view(n, 2)
+        found = [*onednn.blocks(rows)]
+        whole = torch.cat(found)
+        assert torch.equal(whole[:n], rows)
+        assert not whole[n:].any()
+        sizes |= {len(block) for block in found}
+    assert sizes == {*range(16, 257, 16)}
+
+
 @pytest.mark.parametrize("states", STATES)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_a_layer_gives_what_it_gives_in_float64(
