@@ -252,7 +252,7 @@ def in_another_process(site: Site, out: Path, processes: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "processes"), [("encoder", 1), ("pair", 2)])
+@pytest.mark.parametrize(("kind", "processes"), [("small", 1), ("pair", 2)])
 def test_another_process_writes_the_same_bytes_without_any_model_library(
     kind: str, processes: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -25,7 +25,7 @@ from headbook.study.sentencedata import HeadName
 from headbook.terms import Replacement, Stack, Target, View
 from headbook.text.batch import Batch
 
-ROWS = 4096  # tokens of a pass over copies of a batch
+ROWS = 2048  # tokens of a pass over copies of a batch
 
 Floats = NDArray[np.float64]
 Set = Collection[HeadName]
