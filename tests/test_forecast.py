@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from headbook.collection import forecast as module
 from headbook.collection.collect import collect
-from headbook.collection.forecast import Forecast, forecast
+from headbook.collection.costs import CORPUS, Sizes, parameters_of, plan
+from headbook.collection.forecast import Forecast, forecast, speed_of
 from headbook.config import Config
 from headbook.model.architecture import examine
 from headbook.model.encode import Encoder
-from headbook.model.model import load_model
+from headbook.model.model import Model, load_model
 from headbook.model.sequences import ALIKE, probes
 from headbook.progress import lasting
 from headbook.room import taken
@@ -30,28 +32,54 @@ def test_a_run_says_what_it_will_take(tiny_folder: Callable[[str], Path], tmp_pa
     few = Config(model=str(tiny_folder("bert")), metrics="attention_to", importance="off")
     collect(file, few, progress=lines)
     (found,) = [line for line in lines.lines if "run will take" in line]
-    assert re.fullmatch(r"the run will take about \d+ (s|min) and [\d.]+ GB of memory", found)
+    said = r"the run will take about \d+ s and [\d.]+ GB of memory; its pages \d+ s more"
+    assert re.fullmatch(said, found)
 
 
-def test_time_and_memory_grow_with_what_is_asked_for(tiny_folder: Callable[[str], Path]) -> None:
-    model = load_model(str(tiny_folder("bert")))
-    encoder = Encoder(
-        model,
-        limit=64,
-        targets=Annotator.load("none"),
-        rarities={Side.SOURCE: Rarity.load("none", ())},
-    )
-    alike, stacks = probes(encoder)[-ALIKE:], [*examine(model).stacks.values()]
+@pytest.fixture
+def model(tiny_folder: Callable[[str], Path]) -> Model:
+    return load_model(str(tiny_folder("bert")))
+
+
+def test_time_and_memory_grow_with_what_is_asked_for(model: Model) -> None:
+    stacks = [*examine(model).stacks.values()]
 
     def found(seconds: float, sampled: int, copies: int) -> Forecast:
-        stages = {"corpus": seconds, "sample": seconds}
-        return forecast(model, alike, stages, stacks, sampled=sampled, copies=copies)
+        stages = {"corpus": seconds, "sample": 2 * seconds, "pages": 7.0}
+        return forecast(model, stages, stacks, sampled=sampled, copies=copies)
 
-    one, large = found(1e3, 10, 0), found(1e6, 1000, 1)
-    assert 30 < large.seconds / one.seconds < 30_000  # a thousand, but for what disturbs the clock
+    one, large = found(10, 10, 0), found(1e4, 1000, 1)
+    assert (one.seconds, large.seconds) == (30, 3e4)
+    assert one.pages == large.pages == 7
     assert one.memory is not None
     assert large.memory is not None
     assert large.memory > one.memory
+
+
+def test_speed_is_that_of_the_fastest_pass(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    none = {Side.SOURCE: Rarity.load("none", ())}
+    encoder = Encoder(model, limit=64, targets=Annotator.load("none"), rarities=none)
+    alike = probes(encoder)[-ALIKE:]
+    monkeypatch.setattr(module, "_passes", lambda *_: iter([3.0, 0.5, 2.0]))
+    tokens = sum(len(item.tokens[Side.SOURCE]) for item in alike)
+    network = sum(p.numel() for p in model.network.parameters())
+    vocabulary = model.body.get_input_embeddings().weight.numel()
+    assert speed_of(model, alike) == pytest.approx(2 * (network - vocabulary) * tokens / 0.5)
+
+
+def test_a_slower_model_takes_longer_and_its_pages_do_not(model: Model) -> None:
+    parameters, vocabulary = parameters_of(model)
+    sizes = Sizes(
+        tokens=20.0, sentences=1000, listed=50, metrics=60, spaces=2, twins=("shuffled",),
+        random=5000, parameters=parameters, vocabulary=vocabulary,
+    )  # fmt: skip
+    stacks = examine(model).stacks
+    fast, slow = (plan(sizes, stacks, Config(), speed) for speed in (1e9, 1e6))
+    assert [*fast] == [*slow]
+    assert {stage for stage in fast if fast[stage] == slow[stage]} == {"pages"}
+    passes = CORPUS * 2 * parameters * 20 * 1000
+    assert slow["corpus"] - fast["corpus"] == pytest.approx(passes * (1e-6 - 1e-9))
+    assert slow["importance"] == pytest.approx(1000 * fast["importance"])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nobody counts there")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from headbook.collection.costs import Sizes, parameters_of, plan
-from headbook.collection.forecast import Forecast, forecast
+from headbook.collection.forecast import Forecast, forecast, speed_of
 from headbook.collection.long import Long
 from headbook.collection.record import plan_of
 from headbook.collection.removing import with_importance
@@ -227,16 +227,15 @@ def _planned(run: Run, listed: int) -> dict[str, float]:
         parameters=parameters,
         vocabulary=vocabulary,
     )
-    return plan(sizes, run.architecture.stacks, run.config)
+    speed = speed_of(run.model, probes(run.encoder)[-ALIKE:])
+    return plan(sizes, run.architecture.stacks, run.config, speed)
 
 
 def _forecast(run: Run, stages: Mapping[str, float]) -> Forecast:
     """How long it will take, and how much memory."""
-    alike = probes(run.encoder)[-ALIKE:]
     chosen = twins(run.config.control, run.config.control_seeds)
     return forecast(
         run.model,
-        alike,
         stages,
         run.architecture.stacks.values(),
         sampled=min(len(run.corpus), run.config.sample_sentences),

@@ -1,8 +1,8 @@
 """How long a run will take and how much memory, before it begins.
 
-Stages are weighed by `costs`; how fast this machine is follows from short passes through the
-model. Memory is what the process has taken so far, with the model loaded, and what measures add:
-both are about right, not exact.
+How fast this machine is follows from short passes through the model, and from that what stages
+take by `costs`. Memory is what the process has taken so far, with the model loaded, and what
+measures add: both are about right, not exact.
 """
 
 import time
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from headbook.collection.costs import SPEED, parameters_of
+from headbook.collection.costs import parameters_of
 from headbook.model.capture import inputs
 from headbook.model.model import Model
 from headbook.progress import lasting
@@ -31,22 +31,24 @@ class Forecast:
     """What a run will take.
 
     Attributes:
-        seconds: of the clock.
+        seconds: of the clock, without pages.
+        pages: seconds that they take.
         memory: bytes, at the most; None where this system does not say what a process takes.
     """
 
     seconds: float
+    pages: float
     memory: float | None
 
     def report(self) -> str:
         """One line for readers."""
         room = "" if self.memory is None else f" and {written(self.memory)} of memory"
-        return f"the run will take about {lasting(self.seconds)}{room}"
+        pages = f"; its pages {lasting(self.pages)} more"
+        return f"the run will take about {lasting(self.seconds)}{room}{pages}"
 
 
 def forecast(
     model: Model,
-    probes: Sequence[Encoded],
     stages: Mapping[str, float],
     stacks: Iterable[Stack],
     *,
@@ -56,8 +58,7 @@ def forecast(
     """Predict a run.
 
     Args:
-        probes: texts of one length, which the model reads once.
-        stages: seconds of each at `costs.SPEED`.
+        stages: seconds of each.
         sampled: sentences of the sample.
         copies: networks that are in memory beside the model.
     """
@@ -65,17 +66,21 @@ def forecast(
     so_far, network = taken(), sum(p.nbytes for p in model.network.parameters())
     added = BASE + STATISTICS * heads * sampled + copies * network
     return Forecast(
-        seconds=sum(stages.values()) * _slowness(model, probes),
+        seconds=sum(stages.values()) - stages["pages"],
+        pages=stages["pages"],
         memory=None if so_far is None else so_far + added,
     )
 
 
-def _slowness(model: Model, probes: Sequence[Encoded]) -> float:
-    """How many times longer than at `costs.SPEED` a bare pass takes."""
+def speed_of(model: Model, probes: Sequence[Encoded]) -> float:
+    """Multiplications and additions a second, in bare passes.
+
+    Args:
+        probes: texts of one length.
+    """
     batch = Batch.of(probes, model.device)
     tokens = sum(text.ids.numel() for text in batch.texts.values())
-    least = 2 * parameters_of(model)[0] * tokens / SPEED
-    return min(_passes(model, batch)) / least
+    return 2 * parameters_of(model)[0] * tokens / min(_passes(model, batch))
 
 
 def _passes(model: Model, batch: Batch) -> Iterator[float]:
