@@ -32,8 +32,8 @@ def test_a_run_says_what_it_will_take(tiny_folder: Callable[[str], Path], tmp_pa
     few = Config(model=str(tiny_folder("bert")), metrics="attention_to", importance="off")
     collect(file, few, progress=lines)
     (found,) = [line for line in lines.lines if "run will take" in line]
-    said = r"the run will take about \d+ s and [\d.]+ GB of memory; its pages \d+ s more"
-    assert re.fullmatch(said, found)
+    wanted = r"the run will take about \d+ s and [\d.]+ GB of memory; its pages \d+ s more"
+    assert re.fullmatch(wanted, found)
 
 
 @pytest.fixture
