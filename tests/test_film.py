@@ -20,7 +20,8 @@ import treebank
 from filmed import OPTIONS, REVISIONS, command
 from headbook.charts.drawn.steps import FIRST, spark, step_areas, step_axis
 from headbook.collection import checkpoints as collecting
-from headbook.collection.checkpoints import checkpoints, study_at
+from headbook.collection.checkpoints import study_at
+from headbook.collection.revisions import checkpoints
 from headbook.comparison.film import Film, Shot, film, steps_of
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError, StudyError

@@ -377,6 +377,18 @@ def read_toml(file: Path) -> dict[str, Any]:
     return dict(_entry(file, key, value) for key, value in table.items())
 
 
+def read_notes(file: Path | None) -> str:
+    """The author's own words, for ``--notes``.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    try:
+        return "" if file is None else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--notes: {error}; expected a Markdown file in UTF-8") from error
+
+
 def _entry(file: Path, key: str, value: object) -> tuple[str, object]:
     fields = {f.name: f for f in dataclasses.fields(Config)}
     name = key.replace("-", "_")

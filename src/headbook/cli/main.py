@@ -41,6 +41,7 @@ from headbook.cli.endings import (
 )
 from headbook.cli.filming import FILMING, Filmed, check_options, listed, stored
 from headbook.cli.filming import OPTIONS as FILM_OPTIONS
+from headbook.cli.folders import check_kept, check_studies, checked_out
 from headbook.cli.options import (
     BUILDING,
     COLLECTING,
@@ -56,7 +57,7 @@ from headbook.cli.options import (
     Stored,
     takes,
 )
-from headbook.cli.outfolders import check_kept, checked_out
+from headbook.collection.revisions import ModelAt, checkpoints
 from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
 from headbook.dates import today
 from headbook.errors import CheckError, ConfigError, MissingError
@@ -64,11 +65,11 @@ from headbook.limits import check_room
 from headbook.listing import Kind
 from headbook.progress import Progress, Silent
 from headbook.resources import folder
+from headbook.site.bundle.source import is_site
 from headbook.terms import Heads
 from headbook.workspace import forget, work_folder
 
 if TYPE_CHECKING:
-    from headbook.collection.checkpoints import ModelAt
     from headbook.collection.comparing import Collected
     from headbook.comparison.comparison import Comparison
     from headbook.comparison.film import Film
@@ -138,10 +139,11 @@ def collect(inputs: list[str], **options: Any) -> None:
 @takes(MERGING, "studies", Several)
 def merge_command(studies: list[Path], **options: Any) -> None:
     """Add up studies of parts of a corpus, in the order given, as one study."""
-    from headbook.study.study import merged  # noqa: PLC0415 - it loads pandas
-
     config = _config(options)
     out = checked_out(config, [*map(str, studies)], Kind.STUDY)
+    check_studies(*studies)
+    from headbook.study.study import merged  # noqa: PLC0415 - it loads pandas
+
     study = merged(studies)
     study.save(out, force=config.force)
     counted = study.manifest.counts["sentences"]
@@ -156,6 +158,7 @@ def render_command(study: Path, **options: Any) -> None:
     config = _config(options)
     start = time.monotonic()
     checked_out(config, [str(study)], Kind.SITE)
+    check_studies(study)
     with _progress(config) as progress:
         summary = _render(study, config, progress)
     _finish(config, summary, start)
@@ -165,9 +168,10 @@ def render_command(study: Path, **options: Any) -> None:
 @takes(DRAWING, "site", Packable, *PACKING)
 def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: Any) -> None:
     """Write a site as one archive with checksums, or as one HTML file, for a supplement."""
+    config = _config(options)
+    is_site(site, anonymous=anonymous)
     from headbook.site.bundle.pack import pack  # noqa: PLC0415 - see _render
 
-    config = _config(options)
     out = config.out or Path(REPORT if single_file else SUPPLEMENT)
     with _progress(config) as progress:
         packed = pack(
@@ -181,12 +185,13 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
 @takes(DRAWING, "studies", OneOrTwo, ONLY)
 def figures_command(studies: list[Path], only: list[str] | None, **options: Any) -> None:
     """Write figures alone: SVG, PDF and CSV of each, with LaTeX and BibTeX."""
-    from headbook.site.papers import figures  # noqa: PLC0415 - see _render
-
     config = _config(options)
     if len(studies) > 2:
         raise ConfigError(f"figures: {len(studies)} folders came; expected one study, or two")
     out = checked_out(config, [*map(str, studies)], Kind.FIGURES)
+    check_studies(*studies)
+    from headbook.site.papers import figures  # noqa: PLC0415 - see _render
+
     given: dict[str, Any] = {"only": only or (), "force": config.force}
     with _progress(config) as progress:
         if len(studies) == 1:
@@ -216,7 +221,9 @@ def compare_command(
     config, kind, formats = _config(options), heads_of(heads), formats_of(dtypes)
     checked_out(config, given, Kind.SITE)
     if models is None:
-        summary = _compare((*studies_of(given), rounded, null, None), kind, config)
+        stored_ones = (*studies_of(given), rounded, null)
+        check_studies(*stored_ones)
+        summary = _compare((*stored_ones, None), kind, config)
     else:
         with _progress(config) as progress:
             found = _collect_pair(given, config, models, formats, progress, trained=trained_from)
@@ -247,7 +254,9 @@ def film_command(
     )  # fmt: skip
     checked_out(config, given, Kind.SITE)
     if studies:
-        film = _film({name: partial(_load, folder) for name, folder in stored(given).items()})
+        kept = stored(given)
+        check_studies(*kept.values())
+        film = _film({name: partial(_load, folder) for name, folder in kept.items()})
         summary = _render_film(film, config, "")
     else:
         wanted, (model, *inputs) = listed(revisions), given
@@ -329,10 +338,18 @@ def _collect(
     inputs: list[str], config: Config, progress: Progress, work: Path | None = None
 ) -> "Study":
     """Import what runs models only when one is run."""
+    _check(inputs, config, config.model)
     with _torch(config):
         from headbook.collection.collect import collect as run  # noqa: PLC0415 - it loads torch
 
         return run(inputs, config, progress=progress, work=work)
+
+
+def _check(inputs: list[str], config: Config, *models: str) -> None:
+    """Tell what is wrong with what was asked for, before `_torch` takes seconds."""
+    from headbook.collection.arguments import check_arguments  # noqa: PLC0415 - it loads NumPy
+
+    check_arguments(inputs, config, *models)
 
 
 @contextmanager
@@ -361,6 +378,7 @@ def _collect_pair(
     trained: bool,
 ) -> "Collected":
     """Both studies, and what tells how much their differences mean."""
+    _check(inputs, config, *models)
     with _torch(config), tempfile.TemporaryDirectory() as folder:
         from headbook.collection.comparing import collect_pair  # noqa: PLC0415 - it loads torch
 
@@ -426,15 +444,16 @@ def _collect_film(
     discard: bool,
 ) -> "Film":
     """The film of checkpoints, each collected when the one before has become a frame."""
+    found = checkpoints(model, revisions)
+    _check(inputs, config, *(at.model for at in found))
     with _torch(config):
-        from headbook.collection.checkpoints import checkpoints, study_at  # noqa: PLC0415 - torch
+        from headbook.collection.checkpoints import study_at  # noqa: PLC0415 - it loads torch
 
         def made(at: "ModelAt", place: int) -> "Study":
             with _progress(config, "pages") as progress:
                 progress.say(f"{at.name} ({place} of {len(found)})")
                 return study_at(at, inputs, config, kept=kept, discard=discard, progress=progress)
 
-        found = checkpoints(model, revisions)
         return _film({at.name: partial(made, at, n) for n, at in enumerate(found, 1)})
 
 

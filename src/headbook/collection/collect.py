@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from headbook.collection.arguments import check_arguments
 from headbook.collection.costs import Sizes, parameters_of, plan
 from headbook.collection.forecast import Forecast, forecast, speed_of
 from headbook.collection.long import Long
@@ -21,9 +22,7 @@ from headbook.collection.size import Expected, check_limit, expected
 from headbook.collection.tries import Batching, fault_of_shard
 from headbook.collection.work import Work, check_same, working
 from headbook.collection.workers import Job, shared_out
-from headbook.config import Config
-from headbook.dates import today
-from headbook.errors import ConfigError
+from headbook.config import Config, read_notes
 from headbook.inputs import Corpus, Layout, Selection, open_corpus
 from headbook.metrics import attention_metrics, chosen_metrics, token_metrics
 from headbook.metrics.base import Source
@@ -76,11 +75,8 @@ def collect(
     """
     config = config or Config.of(**options)
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    chosen_metrics(config.metrics)  # wrong names are told before anything slow begins
-    notes = _read_notes(config.notes)
-    today()  # a wrong date, too
-    if config.shared and "-" in map(str, files):
-        raise ConfigError("--workers: standard input came, which is read once; expected files")
+    check_arguments([*map(str, files)], config, config.model)
+    notes = read_notes(config.notes)
     with ExitStack() as stack:
         run, lengths = _prepared(stack, files, config, progress or Silent())
         if len(run.corpus) > FEW or config.engine != "local":
@@ -260,15 +256,3 @@ def _rarities(config: Config, corpus: Corpus, model: Model) -> dict[Side, Rarity
         targets = (s.target for s in corpus if s.target is not None)
         rarities[Side.TARGET] = Rarity.load(config.target_language, targets)
     return rarities
-
-
-def _read_notes(file: Path | None) -> str:
-    """The author's own words.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    try:
-        return "" if file is None else file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--notes: {error}; expected a Markdown file in UTF-8") from error

@@ -109,13 +109,26 @@ def source_of(name: str, layout: Layout, keep: ExitStack, room: int | None = Non
     """
     if name == STDIN:
         return FileSource(_spool(keep, room), "standard input", "standard input")
+    path = file_of(name)
+    if path is None:
+        return DatasetSource.of(name, layout)
+    return FileSource(path, path.name, name, layout.text_column)
+
+
+def file_of(name: str) -> Path | None:
+    """The file that an input is; None for standard input and what may be a dataset.
+
+    Raises:
+        InputError: it is nothing that can be read.
+    """
+    if name == STDIN:
+        return None
     path = Path(name)
-    file_name = path.name or path.resolve().name
-    _check_name(file_name)
+    _check_name(path.name or path.resolve().name)
     try:
         there, is_file = os.path.lexists(path), path.is_file()
         if path.is_dir() or (not there and kind_of(path) not in KINDS and is_id(name)):
-            return DatasetSource.of(name, layout)
+            return None
         if not is_file:
             path.stat()
             raise InputError(name, None, came="no such file", expected="a file that exists")
@@ -123,8 +136,8 @@ def source_of(name: str, layout: Layout, keep: ExitStack, room: int | None = Non
         raise InputError(name, None, came="no such file", expected="a file that exists") from None
     except OSError as error:
         raise unreadable(name, error) from error
-    _check_kind(path, file_name)
-    return FileSource(path, file_name, name, layout.text_column)
+    _check_kind(path, path.name)
+    return path
 
 
 def ending(name: str) -> str:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import huggingface_hub
-from huggingface_hub.errors import CacheNotFound, HFValidationError
+from huggingface_hub.errors import CacheNotFound
 
 from headbook.errors import ModelError
-from headbook.model.gguf import SUFFIX, Gguf, read_gguf
+from headbook.model.gguf import Gguf, read_gguf
+from headbook.model.modelname import DEMO, DEMO_CAUSAL, GGUF, check_name, unknown
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256, demo_causal, demo_model, sha256
 
-DEMO, DEMO_CAUSAL = "demo", "demo-causal"
 FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
 
 
@@ -42,6 +42,7 @@ def find(name: str, revision: str | None) -> Checkpoint:
     Raises:
         ModelError: in one line, what is missing and what to do.
     """
+    check_name(name)
     path = Path(name)
     if name == DEMO:
         return Checkpoint(demo_model(), "all-MiniLM-L6-v2", f"sha256:{DEMO_SHA256}")
@@ -51,14 +52,14 @@ def find(name: str, revision: str | None) -> Checkpoint:
         return Checkpoint(gguf.path.parent, "SmolLM2-135M-Instruct", known, gguf)
     if path.is_dir():
         return _of_folder(path)
-    if path.suffix.lower() == SUFFIX or path.is_file():
+    if path.is_file():
         return _of_file(path)
     downloaded = _downloaded(name, revision)
     return Checkpoint(downloaded, name, downloaded.name)
 
 
 def _of_folder(folder: Path) -> Checkpoint:
-    weights, files = (sorted(folder.glob(f"*{end}")) for end in (".safetensors", SUFFIX))
+    weights, files = (sorted(folder.glob(f"*{end}")) for end in (".safetensors", GGUF))
     if weights or not files:
         digest = hashlib.sha256("".join(map(sha256, weights)).encode()).hexdigest()
         return Checkpoint(folder, folder.resolve().name, f"sha256:{digest}")
@@ -71,8 +72,6 @@ def _of_folder(folder: Path) -> Checkpoint:
 
 
 def _of_file(path: Path) -> Checkpoint:
-    if not path.is_file():
-        raise ModelError(f"model '{path}': there is no such file")
     gguf = read_gguf(path)
     return Checkpoint(path.parent, path.stem, f"sha256:{sha256(path)}", gguf)
 
@@ -82,11 +81,8 @@ def _downloaded(name: str, revision: str | None) -> Path:
         path = huggingface_hub.snapshot_download(
             name, revision=revision, allow_patterns=FILES, ignore_patterns=["*/*"]
         )
-    except (OSError, ValueError, HFValidationError) as error:
-        raise ModelError(
-            f"model '{name}': neither a folder nor a hub model that can be reached "
-            f"({type(error).__name__}); expected 'demo', a local folder or file or a hub id"
-        ) from error
+    except (OSError, ValueError) as error:
+        raise unknown(name, type(error).__name__) from error
     return Path(path)
 
 

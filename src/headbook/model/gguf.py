@@ -23,7 +23,6 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from headbook.errors import ModelError
 
-SUFFIX = ".gguf"
 PACKAGES = ("gguf", "accelerate")  # transformers wants both for these files
 ROTATIONS = "rope_freqs.weight"  # by what each frequency of a rotation is divided
 OWN_SCALING = {"gpt-oss"}  # architectures whose scaled rotations transformers reads

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from headbook.errors import StudyError
@@ -12,6 +13,7 @@ from headbook.study.gaps import Gap
 from headbook.terms import MILLION, Kind, Side, Stack
 
 SCHEMA = 4
+FILE = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -208,6 +210,22 @@ class Manifest:
     def to_json(self) -> str:
         """The same bytes for the same content."""
         return json.dumps(dataclasses.asdict(self), sort_keys=True, indent=1, ensure_ascii=True)
+
+    @classmethod
+    def read(cls, folder: Path) -> "Manifest":
+        """Read that of a stored study.
+
+        Raises:
+            StudyError: the folder holds none, or one that cannot be read.
+        """
+        file = folder / FILE
+        if not file.is_file():
+            raise StudyError(f"{folder}: no {FILE}; expected a folder that collect has written")
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StudyError(f"{file}: {error}; expected a manifest") from error
+        return cls.from_json(text)
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":

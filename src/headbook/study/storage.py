@@ -65,10 +65,8 @@ def load(folder: Path, *, mapped: bool = False) -> tuple[Manifest, Parts]:
     Raises:
         StudyError: a file is missing or broken.
     """
-    if not (folder / "manifest.json").is_file():
-        raise StudyError(f"{folder}: no manifest.json; expected a folder that collect has written")
     try:
-        manifest = Manifest.from_json((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = Manifest.read(folder)
         with safe_open(folder / ARRAYS, framework="numpy") as file:
             layout = json.loads(file.metadata()["layout"])
         tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headbook.errors import OutputError, StudyError
+from headbook.errors import OutputError
 from headbook.folders import settle
-from headbook.listing import is_ours
 from headbook.progress import Progress
 from headbook.report.wording import written
 from headbook.resources import sha256
 from headbook.site.bundle import onefile
+from headbook.site.bundle.source import is_site
 from headbook.site.export import walk
 from headbook.site.site import render
 from headbook.study import anonymous as names
@@ -104,7 +104,7 @@ def pack(
     out = Path(out)
     _check_replaceable(out, source, single_file=single_file, force=force)
     write = _one_file if single_file else _packed
-    if not isinstance(source, Study) and _is_site(Path(source), anonymous=anonymous):
+    if not isinstance(source, Study) and is_site(Path(source), anonymous=anonymous):
         return write(Path(source), out, ())
     study = source if isinstance(source, Study) else Study.load(source)
     with temporary("pack") as path:
@@ -112,27 +112,6 @@ def pack(
         published = names.anonymous(study) if anonymous else study
         render(published, site, processes=processes, progress=progress)
         return write(site, out, tuple(names.left(published)) if anonymous else ())
-
-
-def _is_site(source: Path, *, anonymous: bool) -> bool:
-    """Whether a folder holds a site to be packed as it is; a study, if not.
-
-    Raises:
-        StudyError: it holds neither, or a site that names its author.
-    """
-    settle(source)
-    if is_ours(source / "manifest.json"):
-        return False
-    if not is_ours(source / "data" / "manifest.json"):
-        raise StudyError(
-            f"{source}: neither a site nor a study; expected a folder that Headbook has written"
-        )
-    if anonymous:
-        raise StudyError(
-            f"{source}: a site; expected a study for --anonymous, which draws the pages again "
-            "without names: a folder of headbook collect, or of headbook build --keep-study"
-        )
-    return True
 
 
 def _check_replaceable(

@@ -1,4 +1,4 @@
-"""Where a command's output goes: checked before anything slow begins."""
+"""Folders that a command writes or reads: checked before anything slow is imported."""
 
 import os
 from collections.abc import Sequence
@@ -6,8 +6,9 @@ from pathlib import Path
 
 from headbook.config import Config
 from headbook.errors import ConfigError, OutputError
-from headbook.folders import check_replaceable
+from headbook.folders import check_replaceable, settle
 from headbook.listing import Kind
+from headbook.study.manifest import Manifest
 
 
 def checked_out(config: Config, inputs: Sequence[str], kind: Kind) -> Path:
@@ -45,6 +46,19 @@ def check_kept(config: Config, inputs: Sequence[str]) -> None:
             "folder outside"
         )
     check_replaceable(config.keep_study, Kind.STUDY, force=config.force)
+
+
+def check_studies(*folders: Path | None) -> None:
+    """Refuse folders without a study that this version reads.
+
+    Raises:
+        StudyError: one is none, or of another version.
+        OutputError: a run was killed while it replaced a study, which cannot be put back.
+    """
+    for folder in folders:
+        if folder is not None:
+            settle(folder)
+            Manifest.read(folder)
 
 
 def _check_apart(out: Path, inputs: Sequence[str]) -> None:
