@@ -220,14 +220,18 @@ def label_loop(
         labels, columns: those whose denominators are each head's own, and where they stand in
             ``own``.
     """
-    above, below = np.zeros((len(n), n.shape[2])), np.zeros((len(n), n.shape[2]))
+    n_sentences, _, n_labels = n.shape
+    above, below = np.zeros((n_sentences, n_labels)), np.zeros((n_sentences, n_labels))
     for layer in range(first, last):
         start, stop = starts[layer], starts[layer + 1]
-        above[:] = 0
-        below[:] = (stop - start) * shared
+        # By number: whole arrays would take numba longer to compile than the rest.
+        for s in range(n_sentences):
+            for label in range(n_labels):
+                above[s, label] = 0.0
+                below[s, label] = (stop - start) * shared[s, label]
         # Head by head: its sums of all labels stay at hand.
         for h in range(start, stop):
-            for s in range(len(n)):
+            for s in range(n_sentences):
                 side = half[s]
                 sums, squares, products = heads[0, side, h], heads[1, side, h], heads[2, side, h]
                 _add(n[s, h], above[s])
@@ -236,7 +240,7 @@ def label_loop(
                     label, d = labels[position], own[s, h, columns[position]]
                     below[s, label] += d
                     products[label] += float(n[s, h, label]) * d
-        for s in range(len(n)):
+        for s in range(n_sentences):
             side = half[s]
             of = layers[:, side, layer]
             _add_powers(above[s], below[s], of[0], of[1], of[2], of[3])

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from headbook.model.vocabulary.nearestloop import SPAN, nearest_loop
+from headbook.model.vocabulary.nearestloop import SPAN, nearest_loop, rank_loop
 from headbook.threads import share_out
 
 CHUNK = 1 << 8  # entries of which the largest score is found first
@@ -63,16 +63,23 @@ def compared(scores: torch.Tensor, own: torch.Tensor, k: int) -> Comparison:
 
 
 def _by_loop(scores: torch.Tensor, own: torch.Tensor, k: int) -> Comparison:
-    """The same in one reading of each row; equal scores in the order of entries."""
+    """The same in one reading of each row; equal scores in the order of entries.
+
+    The k largest lie in the k chunks with the largest maxima, and are no smaller than the least of
+    these.
+    """
     rows, mine = scores.numpy(), own.numpy()
+    n_chunks = -(-rows.shape[1] // SPAN)
     ranks = np.empty(len(own), np.int64)
     entries = np.empty((len(own), k), np.int64)
     values = np.empty((len(own), k), rows.dtype)
 
     def run(first: int, last: int) -> None:
         part = slice(first, last)
-        room = np.empty(-(-rows.shape[1] // SPAN), rows.dtype)
-        nearest_loop(rows[part], mine[part], room, ranks[part], entries[part], values[part])
+        largest = np.empty((last - first, n_chunks), rows.dtype)
+        rank_loop(rows[part], mine[part], largest, ranks[part])
+        limits = np.partition(largest, n_chunks - k)[:, n_chunks - k].copy()
+        nearest_loop(rows[part], largest, limits, entries[part], values[part])
 
     share_out(run, len(own), torch.get_num_threads())
     rank, ids, cosines = (torch.from_numpy(each) for each in (ranks, entries, values))

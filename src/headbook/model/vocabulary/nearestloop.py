@@ -1,4 +1,7 @@
-"""Ranks and nearest entries in one reading of each row; arrays are filled in place."""
+"""Ranks and nearest entries in one reading of each row; arrays are filled in place.
+
+They call no sorting of NumPy's, which takes numba longer to compile than all else together.
+"""
 
 from typing import Any
 
@@ -14,43 +17,55 @@ SPAN = 32  # entries of which the largest score is found first
 
 
 @kernel
-def nearest_loop(
-    scores: Floats, own: Ints, most: Floats, ranks: Ints, entries: Ints, values: Floats
-) -> None:
-    """See `headbook.model.vocabulary.nearest`; ``ranks``, ``entries`` and ``values`` are filled.
-
-    The k largest of a row lie in the k chunks with the largest maxima, and are no smaller than the
-    least of these.
+def rank_loop(scores: Floats, own: Ints, largest: Floats, ranks: Ints) -> None:
+    """See `headbook.model.vocabulary.nearest`; ``largest`` and ``ranks`` are filled.
 
     Args:
         scores: *Shape:* ``(row, entry)``.
         own: *Shape:* ``(row,)``.
-        most: room for the largest score of each chunk of `SPAN` entries; as many chunks as k, or
-            more, the last of which may be shorter.
+        largest: score of each chunk of `SPAN` entries, the last of which may be shorter. *Shape:*
+            ``(row, chunk)``.
     """
     n_rows, n_entries = scores.shape
-    k, n_chunks = entries.shape[1], len(most)
     least = np.finfo(scores.dtype).min
-    candidates, places = np.empty(n_entries, scores.dtype), np.empty(n_entries, np.int64)
     for r in range(n_rows):
         row = scores[r]
         mine, above = row[own[r]], 0
-        for c in range(n_chunks):
+        for c in range(largest.shape[1]):
             top, nearer = least, 0
             for v in range(c * SPAN, min((c + 1) * SPAN, n_entries)):
                 top = max(top, row[v])
                 nearer += row[v] > mine
-            most[c] = top
+            largest[r, c] = top
             above += nearer
         ranks[r] = above
-        limit = np.partition(most, n_chunks - k)[n_chunks - k]
-        n = 0
-        for c in range(n_chunks):
-            if most[c] >= limit:
-                for v in range(c * SPAN, min((c + 1) * SPAN, n_entries)):
-                    if row[v] >= limit:
-                        candidates[n], places[n] = row[v], v
-                        n += 1
-        order = np.argsort(-candidates[:n], kind="mergesort")  # equals in the order of entries
-        for i in range(k):
-            entries[r, i], values[r, i] = places[order[i]], candidates[order[i]]
+
+
+@kernel
+def nearest_loop(
+    scores: Floats, largest: Floats, limits: Floats, entries: Ints, values: Floats
+) -> None:
+    """The k largest of each row, largest first, equals in the order of entries.
+
+    Args:
+        scores, largest: as in `rank_loop`.
+        limits: the k-th of the largest scores of a row's chunks. *Shape:* ``(row,)``.
+        entries, values: filled. *Shape:* ``(row, k)``.
+    """
+    n_rows, n_entries = scores.shape
+    k = entries.shape[1]
+    for r in range(n_rows):
+        row, places, best, n = scores[r], entries[r], values[r], 0
+        for c in range(largest.shape[1]):
+            if largest[r, c] < limits[r]:
+                continue
+            for v in range(c * SPAN, min((c + 1) * SPAN, n_entries)):
+                score = row[v]
+                if score < limits[r] or (n == k and score <= best[k - 1]):
+                    continue
+                n = min(n + 1, k)
+                i = n - 1
+                while i > 0 and best[i - 1] < score:
+                    best[i], places[i] = best[i - 1], places[i - 1]
+                    i -= 1
+                best[i], places[i] = score, v
