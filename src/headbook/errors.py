@@ -6,7 +6,7 @@ HeadbookError           anything the person at the keyboard can mend; exit code 
 ├── InputError          a fault in an input file: file, line, what came, what was expected
 ├── AnnotatorError      a spaCy pipeline that cannot be used
 ├── ModelError          a model or tokenizer that cannot be used
-│   └── SentenceError   a sentence for which it gives no numbers
+│   └── SentenceError   sentences for which it gives no numbers
 ├── StudyError          a stored study that cannot be read or merged
 ├── CheckError          a self-check that failed; all is written, and the exit code is 3
 ├── MissingError        sentences that could not be measured; all else is written, exit code 3
@@ -19,6 +19,7 @@ Anything else that escapes is a bug; exit code 1.
 """
 
 import errno
+from collections.abc import Mapping
 
 # What libraries say where there is no memory left, beside MemoryError.
 MEMORY = (
@@ -64,15 +65,15 @@ class ModelError(HeadbookError):
 
 
 class SentenceError(ModelError):
-    """A model gives no numbers for a sentence.
+    """A model gives no numbers for some sentences, of which the first is named.
 
     Args:
-        index: of the sentence.
+        found: what is wrong with each, by its index.
     """
 
-    def __init__(self, index: int, text: str) -> None:
-        super().__init__(text)
-        self.index = index
+    def __init__(self, found: Mapping[int, str]) -> None:
+        super().__init__(next(iter(found.values())))
+        self.found = dict(found)
 
 
 class StudyError(HeadbookError):

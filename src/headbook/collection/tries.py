@@ -138,8 +138,8 @@ def without_lost(measure: Callable[[Collection[int]], CorpusSums], size: int) ->
         try:
             return ShardResult(measure(lost), lost=lost)
         except SentenceError as error:
-            lost[error.index] = str(error)
-            if len(lost) > SINGLE or len(lost) == size:
+            lost |= error.found
+            if len(lost) > SINGLE or len(lost) >= size:
                 raise
 
 

@@ -96,21 +96,22 @@ def check_finite(
         vectors: states of all tokens. *Shape:* ``(sentence, token, width)``.
 
     Raises:
-        SentenceError: a token's state is infinite or NaN; with the sentence, layer and state.
+        SentenceError: tokens' states are infinite or NaN; with the sentences, layer and state.
     """
     wrong = ~vectors.isfinite().all(-1) & batch.texts[stack.queries].valid
     if not wrong.any():
         return
-    row, token = (int(place) for place in wrong.nonzero()[0])
-    sentence = batch.items[row].sentence
-    known = filter(None, (sentence.origin, sentence.id))
-    name = f"sentence {' '.join(known)}" if sentence.text else "a sequence of random tokens"
     where = "input" if state is State.INPUT else f"layer {layer}, state '{state}'"
-    raise SentenceError(
-        sentence.index,
-        f"{name}: token {token} has an infinite state or none (stack {stack.name}, "
-        f"{where}); expected numbers: see that the weights are whole, or try --dtype float32",
-    )
+    found = dict[int, str]()
+    for row in wrong.any(1).nonzero().flatten().tolist():
+        sentence, token = batch.items[row].sentence, int(wrong[row].nonzero()[0])
+        known = filter(None, (sentence.origin, sentence.id))
+        name = f"sentence {' '.join(known)}" if sentence.text else "a sequence of random tokens"
+        found[sentence.index] = (
+            f"{name}: token {token} has an infinite state or none (stack {stack.name}, "
+            f"{where}); expected numbers: see that the weights are whole, or try --dtype float32"
+        )
+    raise SentenceError(found)
 
 
 def count_learned(stack: Stack, batch: Batch, attention: hook.Attention) -> Counter[str]:
