@@ -1,5 +1,6 @@
 """Tiny models, written once a session, and what holds for all tests."""
 
+import gc
 import os
 from collections.abc import Callable
 from functools import cache
@@ -18,6 +19,14 @@ settings.load_profile("patient")
 
 # Tests run in several processes; threads of their own would only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Looking for garbage as often as Python does would take a sixth of all time.
+gc.set_threshold(50_000, 20, 100)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what has been imported out of every later look."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

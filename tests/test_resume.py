@@ -15,7 +15,8 @@ import numpy as np
 import psutil
 import pytest
 
-from headbook.collection.collect import collect
+from headbook.collection import record, shards
+from headbook.collection.collect import FEW, collect
 from headbook.collection.shards import SHARD, canonical, reduced
 from headbook.collection.work import SUFFIX, Work, working
 from headbook.errors import OutputError
@@ -27,6 +28,7 @@ from headbook.terms import View
 from headbook.workspace import forget, work_folder
 from printed import Lines
 
+SMALL = 100  # sentences of a shard where what happens in between is what counts
 OPTIONS: dict[str, Any] = {
     "metrics": "attention_to,cosine_to_input,type_shares",
     "annotator": "none",
@@ -53,15 +55,22 @@ main()
 """
 
 # Kills fifty runs after times that are drawn, each of which goes on from the one before; prints how
-# many parts are done after each. They are forked, so that none imports everything again.
+# many parts are done after each. They are forked from a process in which one run has ended, so that
+# none imports everything again; that one takes no gradients, after which torch cannot be forked.
 KILLS = """
-import os, random, signal, sys, time
+import gc, os, random, signal, sys, time
 from pathlib import Path
 import headbook.collection.collect
 from headbook.cli.main import main
+from headbook.collection import record, shards
 from headbook.workspace import work_folder
 
+record.SHARD = shards.SHARD = int(sys.argv.pop(1))
 (out,) = [Path(each[6:]) for each in sys.argv if each.startswith("--out=")]
+given, sys.argv = sys.argv, [*sys.argv, "-q", f"--out={out}-first", "--importance=off"]
+main()
+sys.argv = given
+gc.freeze()
 
 def begin():
     number = os.fork()
@@ -101,15 +110,20 @@ assert os.waitpid(begin(), 0)[1] == 0
 """
 
 
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two shards of sentences, some of them twice."""
+def write_texts(folder: Path, size: int) -> Path:
+    """So many sentences, some of them twice."""
     draw = np.random.default_rng(0)
     words = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
-    lines = (" ".join(draw.choice(words, draw.integers(2, 9))) for _ in range(SHARD + 40))
-    file = tmp_path_factory.mktemp("texts") / "texts.txt"
+    lines = (" ".join(draw.choice(words, draw.integers(2, 9))) for _ in range(size))
+    file = folder / "texts.txt"
     file.write_text("\n".join(lines))
     return file
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two shards of sentences."""
+    return write_texts(tmp_path_factory.mktemp("texts"), SHARD + 40)
 
 
 @pytest.fixture(scope="module")
@@ -223,17 +237,20 @@ def test_an_interrupt_says_how_to_go_on(texts: Path, model: str, tmp_path: Path)
 
 @pytest.mark.slow
 def test_kills_at_any_moment_change_no_byte(
-    texts: Path, model: str, whole: dict[str, bytes], tmp_path: Path
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fifty of them, of runs into one folder; one that is left alone in the end goes on."""
-    out = tmp_path / "study"
-    given = [sys.executable, "-c", KILLS, *command(texts, model, out)]
+    for module in (record, shards):
+        monkeypatch.setattr(module, "SHARD", SMALL)
+    texts, out, whole = write_texts(tmp_path, FEW + 40), tmp_path / "study", tmp_path / "whole"
+    collect(texts, model=model, work=tmp_path / "work", **OPTIONS).save(whole)
+    given = [sys.executable, "-c", KILLS, str(SMALL), *command(texts, model, out)]
     script = subprocess.run(given, check=True, capture_output=True, text=True)
     assert len(script.stdout.split()) == 50
     parts = [[*map(int, run.split())] for run in script.stdout.split("finished")]
     assert all(run == sorted(run) for run in parts)  # what is done stays
     assert len({*chain.from_iterable(parts)}) > 2
-    assert content(out) == whole
+    assert content(out) == content(whole)
     assert not work_folder(out).exists()
 
 
