@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -302,6 +303,30 @@ def test_a_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert [file.name for file in tmp_path.iterdir()] == [f"first{SUFFIX}"]
     assert work.kept(np.ndarray, "second", lambda: np.ones(2)).tolist() == [1, 1]
+
+
+def test_what_is_put_by_stands_in_a_file_alone(tmp_path: Path) -> None:
+    sums, wanted = simulated(np.arange(5)), simulated(np.arange(5))
+    seen = weakref.ref(sums.buckets[""][0])
+    taken_up = Work(tmp_path).put_by(CorpusSums, sums)
+    del sums
+    assert seen() is None
+    (file,) = tmp_path.iterdir()
+    assert file.stat().st_size > wanted.buckets[""][0].n.nbytes
+    (found,), (same,) = taken_up().buckets[""], wanted.buckets[""]
+    np.testing.assert_array_equal(found.n, same.n)
+    assert (found.columns, found.keys.tolist()) == (same.columns, same.keys.tolist())
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_full_disk_is_told_where_sums_are_put_by(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, hard))
+    try:
+        with pytest.raises(OutputError, match="the same command goes on from there"):
+            Work(tmp_path).put_by(CorpusSums, simulated(np.arange(100)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,8 @@ class Run:
         embeddings = self._embeddings(list(items.values()))
         lens = read_lens(self.model, self.architecture)
         traced = chosen[: self.config.neuron_sentences]
+        taken_up = self._put_by(corpus_sums)
+        del corpus_sums
 
         def found_of_sentences() -> SentenceFindings:
             """Together, so that each product with the vocabulary is of many rows."""
@@ -190,7 +192,7 @@ class Run:
             "sentences",
             partial(self.patiently, "sentences", found_of_sentences),
         )
-        corpus_sums, sentence_data = corpus_sums + found.corpus_sums, found.sentence_data
+        corpus_sums, sentence_data = taken_up() + found.corpus_sums, found.sentence_data
         few = self._few(list(items.values()))
         checks = self_checks(self.model, self.architecture, few, embeddings, lens)
         gaps = find_gaps(
@@ -279,6 +281,12 @@ class Run:
         """What is kept of all sentences, of random sequences and of the sample."""
         corpus_sums = self._corpus_sums() + self._random()
         return corpus_sums + self._sample(corpus_sums)
+
+    def _put_by(self, corpus_sums: CorpusSums) -> Callable[[], CorpusSums]:
+        """Sums of many sentences, which are large, while memory is needed for something else."""
+        if self.work is None:
+            return lambda: corpus_sums
+        return self.work.put_by(CorpusSums, corpus_sums)
 
     def stage(self, kind: Any, name: str, make: Callable[[], Any]) -> Any:
         """Something that is done once, whatever stops the run; as it was stored, where that is so.

@@ -14,12 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from headbook.errors import OutputError
 from headbook.folders import DISKS
 from headbook.study.serial import deserialised, serialised
+from headbook.study.storage import arrays, write_arrays
+from headbook.study.summaries.packing import Packed, pack, unpack
 from headbook.workspace import LOCK, held
 
 PLAN, SUFFIX = "plan.json", ".part"
+ASIDE = "aside.safetensors"
 DIGEST = 16  # bytes
 MOST = 3  # differences that are named
 
@@ -54,6 +59,28 @@ class Work:
             self._write(name, body)
         return deserialised(kind, body)
 
+    def put_by(self, kind: Any, value: Any) -> Callable[[], Any]:
+        """Let a value stand in a file instead of in memory, as long as nobody else holds it.
+
+        Returns:
+            What reads it, once.
+
+        Raises:
+            OutputError: there is no room for it.
+        """
+        file, packed = self.folder / ASIDE, Packed()
+        layout = pack(value, "", packed)
+        with self._written():
+            write_arrays(file, packed.arrays, "")
+        tables = packed.tables
+
+        def taken() -> Any:
+            found = arrays(file)
+            file.unlink()
+            return unpack(kind, layout, Packed(found, tables))
+
+        return taken
+
     def there(self, name: str) -> bool:
         """Whether a part is done."""
         return self._body(name) is not None
@@ -73,15 +100,20 @@ class Work:
 
     def _write(self, name: str, body: bytes) -> None:
         file = self.folder / (name + SUFFIX)
-        try:
+        with self._written():
             file.parent.mkdir(parents=True, exist_ok=True)
             _put(file, _digest(body), body)
-        except OSError as error:
-            if error.errno not in DISKS:
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, SafetensorError) as error:
+            if isinstance(error, OSError) and error.errno not in DISKS:
                 raise
             raise OutputError(
-                f"{self.folder}: {error.strerror}; expected room for what is done; all before it "
-                "is kept, the same command goes on from there"
+                f"{self.folder}: {getattr(error, 'strerror', error)}; expected room for what is "
+                "done; all before it is kept, the same command goes on from there"
             ) from error
 
 
