@@ -1,6 +1,7 @@
 """A study survives the disk unchanged, and two halves of a corpus add to the whole."""
 
 import json
+import resource
 import shutil
 import subprocess
 import sys
@@ -303,6 +304,21 @@ def test_a_failed_save_keeps_the_old_study_and_leaves_no_traces(first: Study, co
     broken = replace(first, sentence_data=replace(first.sentence_data, nearest=unwritable))
     with pytest.raises(Exception, match="object"):
         broken.save(copied, force=True)
+    assert [path.name for path in copied.parent.iterdir()] == ["study"]
+    pd.testing.assert_frame_equal(Study.load(copied).heads, first.heads)
+
+
+def test_a_full_disk_is_one_line_and_changes_nothing(
+    first: Study, second: Study, copied: Path
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(OutputError, match="File too large; expected room") as refusal:
+            second.save(copied, force=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "\n" not in str(refusal.value)
     assert [path.name for path in copied.parent.iterdir()] == ["study"]
     pd.testing.assert_frame_equal(Study.load(copied).heads, first.heads)
 

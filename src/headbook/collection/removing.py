@@ -16,6 +16,7 @@ from headbook.report.numbers.results import results
 from headbook.study.gaps import Gap
 from headbook.study.study import Study
 from headbook.study.summaries.removals import Removals
+from headbook.study.summaries.sums import CorpusSums
 from headbook.text.batch import Batch, by_budget, content_hash
 from headbook.text.tokens import Encoded
 
@@ -29,17 +30,18 @@ def with_importance(run: Run, study: Study) -> Study:
     """Take heads away, as the options ask for; the study without that where it cannot be done."""
     if run.config.importance == OFF:
         return study
+    removals, manifest = None, study.manifest
+    taken_up: Callable[[], CorpusSums] = lambda: study.corpus_sums  # noqa: E731
     try:
         importance = _importance(run, study)
         run.progress.say(importance.message)
-        corpus_sums = replace(
-            study.corpus_sums, removals=run.stage(Removals, "importance", importance.removals)
-        )
-        return replace(study, corpus_sums=corpus_sums)
+        taken_up = run.put_by(study.corpus_sums)
+        study = replace(study, corpus_sums=CorpusSums())
+        removals = run.stage(Removals, "importance", importance.removals)
     except (ModelError, NoRoom) as error:
         gap = Gap(MISSING, "", str(error))
-        manifest = replace(study.manifest, gaps=(*study.manifest.gaps, gap))
-        return replace(study, manifest=manifest)
+        manifest = replace(manifest, gaps=(*manifest.gaps, gap))
+    return replace(study, manifest=manifest, corpus_sums=replace(taken_up(), removals=removals))
 
 
 def _importance(run: Run, study: Study) -> Importance:

@@ -148,7 +148,7 @@ class Run:
         embeddings = self._embeddings(list(items.values()))
         lens = read_lens(self.model, self.architecture)
         traced = chosen[: self.config.neuron_sentences]
-        taken_up = self._put_by(corpus_sums)
+        taken_up = self.put_by(corpus_sums)
         del corpus_sums
 
         def found_of_sentences() -> SentenceFindings:
@@ -282,7 +282,7 @@ class Run:
         corpus_sums = self._corpus_sums() + self._random()
         return corpus_sums + self._sample(corpus_sums)
 
-    def _put_by(self, corpus_sums: CorpusSums) -> Callable[[], CorpusSums]:
+    def put_by(self, corpus_sums: CorpusSums) -> Callable[[], CorpusSums]:
         """Sums of many sentences, which are large, while memory is needed for something else."""
         if self.work is None:
             return lambda: corpus_sums

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-
 from headbook.errors import OutputError
 from headbook.folders import DISKS
+from headbook.memory import give_back_freed_memory
 from headbook.study.serial import deserialised, serialised
 from headbook.study.storage import arrays, write_arrays
 from headbook.study.summaries.packing import Packed, pack, unpack
@@ -75,6 +74,7 @@ class Work:
         tables = packed.tables
 
         def taken() -> Any:
+            give_back_freed_memory()
             found = arrays(file)
             file.unlink()
             return unpack(kind, layout, Packed(found, tables))
@@ -108,12 +108,12 @@ class Work:
     def _written(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, SafetensorError) as error:
-            if isinstance(error, OSError) and error.errno not in DISKS:
+        except OSError as error:
+            if error.errno not in DISKS:
                 raise
             raise OutputError(
-                f"{self.folder}: {getattr(error, 'strerror', error)}; expected room for what is "
-                "done; all before it is kept, the same command goes on from there"
+                f"{self.folder}: {error.strerror}; expected room for what is done; all before it "
+                "is kept, the same command goes on from there"
             ) from error
 
 

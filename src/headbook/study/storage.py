@@ -1,7 +1,10 @@
 """A study's files: JSON for what it says, safetensors for arrays, Parquet for rows of tokens."""
 
+import errno
 import json
 import math
+import os
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +28,7 @@ from headbook.terms import Twin
 Tables = Mapping[str, HeadTable]
 ARRAYS = "arrays.safetensors"
 AT_ONCE = 1 << 26  # bytes
+OS_ERROR = re.compile(r"os error (\d+)")  # as safetensors says it
 TABLES = ("tokens", "nearest", "demonstration")
 
 
@@ -78,8 +82,17 @@ def load(folder: Path, *, mapped: bool = False) -> tuple[Manifest, Parts]:
 
 
 def write_arrays(path: Path, found: dict[str, NDArray[Any]], layout: str) -> None:
-    """Write all arrays, straight to the file: as bytes they would stand in memory twice more."""
-    safetensors.numpy.save_file(found, path, metadata={"layout": layout})
+    """Write all arrays, straight to the file: as bytes they would stand in memory twice more.
+
+    Raises:
+        OSError: the disk does not take them.
+    """
+    try:
+        safetensors.numpy.save_file(found, path, metadata={"layout": layout})
+    except SafetensorError as error:
+        number = OS_ERROR.search(str(error))
+        code = int(number[1]) if number else errno.EIO
+        raise OSError(code, os.strerror(code)) from error
 
 
 def arrays(path: Path, *, mapped: bool = False) -> dict[str, NDArray[Any]]:
