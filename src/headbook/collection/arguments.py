@@ -23,7 +23,8 @@ def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None
         ModelError: nothing can stand behind the name of a model.
     """
     chosen_metrics(config.metrics)
-    read_notes(config.notes)
+    if config.notes is None or not config.notes.is_fifo():  # a pipe is read once, by the run
+        read_notes(config.notes)
     today()
     if config.shared and STDIN in inputs:
         raise ConfigError("--workers: standard input came, which is read once; expected files")
