@@ -5,7 +5,6 @@ import io
 import json
 import logging
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from typing import NamedTuple
 import pytest
 
 import headbook
+from disks import small_files
 from headbook.cli import main as cli
 from headbook.cli import options
 from headbook.config import Config, flag
@@ -307,13 +307,9 @@ def test_a_wrong_date_is_told_before_anything_else(
 def test_a_disk_that_is_full_is_one_line(
     run: Run, small_site: Site, tmp_path: Path, command: str
 ) -> None:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
     study = small_site.folder if command == "pack" else small_site.stored
-    resource.setrlimit(resource.RLIMIT_FSIZE, (5_000, before[1]))
-    try:
+    with small_files(5_000):
         output = run(command, study, "-q", "-o", tmp_path / "s")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
     refused(output, f"{tmp_path}/s: File too large; expected ")
     assert [*tmp_path.iterdir()] == []
 

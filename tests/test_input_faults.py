@@ -1,19 +1,17 @@
 """A fault in an input file is told in one line that names file and line."""
 
-import contextlib
 import datetime as dt
 import io
 import os
-import resource
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from disks import small_files
 from headbook.errors import InputError, OutputError
 from headbook.inputs import open_corpus
 
@@ -134,17 +132,6 @@ def test_a_date_that_python_has_is_metadata(tmp_path: Path) -> None:
 )
 def test_a_name_that_pages_or_disks_do_not_take_is_a_fault(name: str, message: str) -> None:
     assert message in fault(name)
-
-
-@contextlib.contextmanager
-def small_files(most: int) -> Iterator[None]:
-    """A disk that takes files of so many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_standard_input_that_finds_no_room_is_one_line(

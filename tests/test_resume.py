@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
+from disks import small_files
 from headbook.collection import record, shards
 from headbook.collection.collect import FEW, collect
 from headbook.collection.shards import SHARD, canonical, reduced
@@ -294,13 +295,9 @@ def test_of_two_runs_into_one_folder_one_says_so(tmp_path: Path) -> None:
 def test_a_full_disk_keeps_what_is_done(tmp_path: Path) -> None:
     work = Work(tmp_path)
     work.kept(np.ndarray, "first", lambda: np.ones(10))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
-    try:
-        with pytest.raises(OutputError, match="the same command goes on from there"):
-            work.kept(np.ndarray, "second", lambda: np.random.default_rng(0).random(1 << 16))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    message = "the same command goes on from there"
+    with small_files(1 << 16), pytest.raises(OutputError, match=message):
+        work.kept(np.ndarray, "second", lambda: np.random.default_rng(0).random(1 << 16))
     assert [file.name for file in tmp_path.iterdir()] == [f"first{SUFFIX}"]
     assert work.kept(np.ndarray, "second", lambda: np.ones(2)).tolist() == [1, 1]
 
@@ -320,13 +317,9 @@ def test_what_is_put_by_stands_in_a_file_alone(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_told_where_sums_are_put_by(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 10, hard))
-    try:
-        with pytest.raises(OutputError, match="the same command goes on from there"):
-            Work(tmp_path).put_by(CorpusSums, simulated(np.arange(100)))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    message = "the same command goes on from there"
+    with small_files(1 << 10), pytest.raises(OutputError, match=message):
+        Work(tmp_path).put_by(CorpusSums, simulated(np.arange(100)))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """A study survives the disk unchanged, and two halves of a corpus add to the whole."""
 
 import json
-import resource
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import safe_open
 
+from disks import small_files
 from headbook.cli.main import main
 from headbook.collection.collect import collect
 from headbook.errors import OutputError, StudyError
@@ -311,13 +311,9 @@ def test_a_failed_save_keeps_the_old_study_and_leaves_no_traces(first: Study, co
 def test_a_full_disk_is_one_line_and_changes_nothing(
     first: Study, second: Study, copied: Path
 ) -> None:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
-    try:
-        with pytest.raises(OutputError, match="File too large; expected room") as refusal:
-            second.save(copied, force=True)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    message = "File too large; expected room"
+    with small_files(10_000), pytest.raises(OutputError, match=message) as refusal:
+        second.save(copied, force=True)
     assert "\n" not in str(refusal.value)
     assert [path.name for path in copied.parent.iterdir()] == ["study"]
     pd.testing.assert_frame_equal(Study.load(copied).heads, first.heads)
