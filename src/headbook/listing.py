@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from headbook import __version__
 
-LIST = "files.json"
+LIST, MANIFEST = "files.json", "manifest.json"
 
 
 class Kind(StrEnum):
@@ -29,7 +29,7 @@ class Kind(StrEnum):
     @property
     def mark(self) -> str:
         """Where the manifest stands."""
-        return "data/manifest.json" if self is Kind.SITE else "manifest.json"
+        return f"data/{MANIFEST}" if self is Kind.SITE else MANIFEST
 
 
 # Names that Headbook gives without being asked to. Figures are named after what they show, and the

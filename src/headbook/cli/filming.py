@@ -11,6 +11,7 @@ import typer
 from headbook.cli.options import BUILDING, RESUMING, keyword
 from headbook.config import Config
 from headbook.errors import ConfigError, OutputError, StudyError
+from headbook.listing import MANIFEST
 
 USELESS = {"model", "revision", "keep_study", "max_site_size", "processes"} | RESUMING
 OPTIONS = tuple(name for name in BUILDING if name not in USELESS)
@@ -109,9 +110,9 @@ def stored(given: Sequence[str]) -> dict[str, Path]:
 
 def _studies_in(folder: Path) -> list[Path]:
     """The folder, or those inside it that hold a study."""
-    if (folder / "manifest.json").is_file():
+    if (folder / MANIFEST).is_file():
         return [folder]
-    inside = sorted(file.parent for file in folder.glob("*/manifest.json"))
+    inside = sorted(file.parent for file in folder.glob(f"*/{MANIFEST}"))
     if not inside:
         raise StudyError(
             f"{folder}: no study is there; expected a folder that collect has written, or one that "

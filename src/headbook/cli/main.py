@@ -449,7 +449,7 @@ def _collect_film(
     with _torch(config):
         from headbook.collection.checkpoints import study_at  # noqa: PLC0415 - it loads torch
 
-        def made(at: "ModelAt", place: int) -> "Study":
+        def made(at: ModelAt, place: int) -> "Study":
             with _progress(config, "pages") as progress:
                 progress.say(f"{at.name} ({place} of {len(found)})")
                 return study_at(at, inputs, config, kept=kept, discard=discard, progress=progress)

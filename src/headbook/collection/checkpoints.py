@@ -8,6 +8,7 @@ from headbook.collection.collect import collect
 from headbook.collection.revisions import ModelAt
 from headbook.config import Config
 from headbook.errors import StudyError
+from headbook.listing import MANIFEST
 from headbook.model import checkpoint
 from headbook.progress import Progress, Wordless
 from headbook.study.study import Study
@@ -33,7 +34,7 @@ def study_at(
         HeadbookError: as `headbook.collect`.
     """
     place = None if kept is None else kept / at.folder
-    if place is not None and (place / "manifest.json").is_file():
+    if place is not None and (place / MANIFEST).is_file():
         study = Study.load(place)
         _check_weights(at, study, place)
         return study

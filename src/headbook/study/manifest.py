@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from headbook.errors import StudyError
+from headbook.listing import MANIFEST
 from headbook.study.gaps import Gap
 from headbook.terms import MILLION, Kind, Side, Stack
 
 SCHEMA = 4
-FILE = "manifest.json"
 
 
 @dataclass(frozen=True)
@@ -218,9 +218,9 @@ class Manifest:
         Raises:
             StudyError: the folder holds none, or one that cannot be read.
         """
-        file = folder / FILE
+        file = folder / MANIFEST
         if not file.is_file():
-            raise StudyError(f"{folder}: no {FILE}; expected a folder that collect has written")
+            raise StudyError(f"{folder}: no {MANIFEST}; expected a folder that collect has written")
         try:
             text = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from headbook.errors import StudyError
+from headbook.listing import MANIFEST
 from headbook.study import mappedarrays
 from headbook.study.manifest import Manifest
 from headbook.study.mapsample import MapSample
@@ -51,11 +52,11 @@ class Parts:
 
 def save(folder: Path, manifest: Manifest, parts: Parts) -> None:
     """Write all files of a study into an empty folder."""
-    (folder / "manifest.json").write_text(manifest.to_json() + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_text(manifest.to_json() + "\n", encoding="utf-8")
     packed = Packed()
     layout = json.dumps(pack(parts, "study", packed))
     write_arrays(folder / ARRAYS, packed.arrays, layout)
-    shutil.copymode(folder / "manifest.json", folder / ARRAYS)  # else nobody else may read them
+    shutil.copymode(folder / MANIFEST, folder / ARRAYS)  # else nobody else may read them
     for name, table in packed.tables.items():
         table.to_parquet(folder / f"{name}.parquet", index=False)
 
