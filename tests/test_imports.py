@@ -89,7 +89,7 @@ DOORS = {
         "model.search.projection",
     },
     "typer": {"cli.comparing", "cli.filming", "cli.main", "cli.options"},
-    "vl_convert": {"charts.base.paper", "charts.base.render"},
+    "vl_convert": {"charts.base.fonts"},
     "wordfreq": {"text.rarity"},
 }
 

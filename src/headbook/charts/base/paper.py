@@ -8,8 +8,7 @@ import re
 import textwrap
 from typing import Any
 
-import vl_convert
-
+from headbook.charts.base.fonts import converter
 from headbook.charts.base.pdf import small
 from headbook.charts.base.render import Figure, Picture, still, svg_of
 
@@ -49,7 +48,7 @@ def files(picture: Picture, *, columns: bool = True) -> dict[str, bytes]:
     for end, (svg, inches) in drawn.items():
         whole, points = on_paper(svg, inches)
         found[f"{end}.svg"] = whole.encode()
-        found[f"{end}.pdf"] = small(vl_convert.svg_to_pdf(points))
+        found[f"{end}.pdf"] = small(converter().svg_to_pdf(points))
     return found
 
 

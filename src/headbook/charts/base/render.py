@@ -16,8 +16,8 @@ from xml.etree import ElementTree as ET
 import altair as alt
 import numpy as np
 import pandas as pd
-import vl_convert
 
+from headbook.charts.base.fonts import converter
 from headbook.charts.base.ink import DARK, DIVERGING, STOPS, turns
 from headbook.charts.base.unchecked import checks
 
@@ -211,7 +211,7 @@ def _unpointed(part: Any) -> Any:
 
 
 def _svg(spec: dict[str, Any]) -> ET.Element:
-    return ET.fromstring(vl_convert.vegalite_to_svg(spec))  # noqa: S314 - our own
+    return ET.fromstring(converter().vegalite_to_svg(spec))  # noqa: S314 - our own
 
 
 def _role(group: ET.Element) -> str:
@@ -341,7 +341,7 @@ def _with_ids(value: str, ids: dict[str, str]) -> str:
 @cache
 def runtime() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script that defines ``vegaEmbed`` and no more."""
-    script: str = vl_convert.javascript_bundle("window.vegaEmbed=vegaEmbed;")
+    script: str = converter().javascript_bundle("window.vegaEmbed=vegaEmbed;")
     return script
 
 
