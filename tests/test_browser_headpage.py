@@ -23,7 +23,7 @@ BOTTOM = "(element) => element.getBoundingClientRect().bottom + scrollY"
 @pytest.mark.parametrize(
     ("kind", "path"), [("encoder", HEAD), ("decoder", HEAD), ("pair", "heads/cross-L00-H01.html")]
 )
-def test_map_offsets_and_exemplars_stand_on_the_first_screen(
+def test_map_offsets_exemplars_and_ranks_stand_on_the_first_screen(
     request: pytest.FixtureRequest, open_page: Open, kind: str, path: str
 ) -> None:
     """Of 1440 by 900; on a phone the first exemplar stands on the second at the latest."""
@@ -31,7 +31,7 @@ def test_map_offsets_and_exemplars_stand_on_the_first_screen(
     page = open_page(site.folder / path)
     page.set_viewport_size({"width": 1440, "height": 900})
     offsets = [] if kind == "pair" else [".byoffset svg"]  # which it does not measure
-    for part in [".model", ".mean img", *offsets]:
+    for part in [".model", ".mean img", *offsets, ".strips svg.strip"]:
         assert page.locator(part).first.evaluate(BOTTOM) <= 900, part
     assert page.locator(".exemplar").first.evaluate(BOTTOM) <= 900
     page.set_viewport_size({"width": 390, "height": 844})

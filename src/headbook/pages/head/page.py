@@ -54,7 +54,7 @@ class MeanMap:
     """Mean attention by position: the picture, empty where there is none, and what it is of."""
 
     picture: str
-    about: str
+    over: str
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def _page(
         baselines=baselines,
         numbers=Table(columns, tuple(metric_rows(results, head, first=True)), style=STYLE),
         more=Table(columns, tuple(metric_rows(results, head, first=False)), style=STYLE),
-        mean=MeanMap(maps.picture((head.layer, head.head)), maps.about),
+        mean=MeanMap(maps.picture((head.layer, head.head)), maps.over),
         offsets=offsets(results, head),
         exemplars=exemplars_of(results, head, exemplars),
         strips=strips(results, head),

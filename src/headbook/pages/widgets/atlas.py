@@ -106,13 +106,18 @@ class MeanMaps:
 
     Attributes:
         maps: NaN where no sentence is long enough. *Shape:* ``(layer, head, query, key)``.
-        about: what they are the mean of.
+        over: what they are the mean of.
         _pictures: those that were asked for before.
     """
 
     maps: Floats
-    about: str
+    over: str
     _pictures: dict[Place, str] = field(default_factory=dict)
+
+    @property
+    def about(self) -> str:
+        """What they are."""
+        return f"mean attention over {self.over}"
 
     def picture(self, place: Place) -> str:
         """One head's map as an image address, made once: it stands on the pages of several."""
@@ -125,7 +130,7 @@ def mean_maps(results: StackResults) -> MeanMaps:
     """The mean maps of a stack."""
     sums = results.study.corpus_sums.heads[results.stack.name].positions
     most, side = counted(int(sums.count.max(initial=0)), "sentence"), len(sums.count)
-    return MeanMaps(sums.mean, f"mean attention over {most}, the first {side} positions")
+    return MeanMaps(sums.mean, f"{most}, the first {side} positions")
 
 
 def atlas(results: StackResults) -> Atlas:
