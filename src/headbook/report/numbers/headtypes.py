@@ -77,7 +77,7 @@ class HeadType:
         sink: whether the name begins with the sink; ``some_sink``: whether it names it at all.
         rest: what it is outside the sink.
         offset: of `Rest.OFFSET`, key minus query; 0 else.
-        border: names that it would have beyond a threshold that it is close to.
+        border: what it would be beyond a threshold that it is close to.
     """
 
     shares: Shares
@@ -100,13 +100,19 @@ class HeadType:
     @property
     def name(self) -> str:
         """As readers meet it, shares of the sink beside."""
+        return self._named(f"sink ({percent(self.shares.sink)})")
+
+    @property
+    def short(self) -> str:
+        """The same without shares."""
+        return self._named("sink")
+
+    def _named(self, sink: str) -> str:
         if self.sink:
-            rest = "" if self.rest in {Rest.MIXED, Rest.NONE} else f" + {self._rest}"
-            return f"sink ({percent(self.shares.sink)}){rest}"
+            return sink + ("" if self.rest in {Rest.MIXED, Rest.NONE} else f" + {self._rest}")
         if self.rest is Rest.MIXED:
             return "mixed: " + " + ".join(PART_NAMES.get(part, part) for part in self.parts)
-        sink = f"sink ({percent(self.shares.sink)}) + " if self.some_sink else ""
-        return sink + (self._rest or "unknown")
+        return (f"{sink} + " if self.some_sink else "") + (self._rest or "unknown")
 
     @property
     def family(self) -> str:
@@ -162,8 +168,8 @@ def head_type(shares: Shares) -> HeadType:
     """The type that the rule gives, and what it is near the border of."""
     tests = _Tests()
     found = _decide(shares, tests)
-    others = [_decide(shares, _Tests(name)).name for name in tests.close]
-    border = tuple(dict.fromkeys(name for name in others if name != found.name))
+    others = [_decide(shares, _Tests(name)).short for name in tests.close]
+    border = tuple(dict.fromkeys(name for name in others if name != found.short))
     return HeadType(found.shares, found.sink, found.some_sink, found.rest, found.offset, border)
 
 
