@@ -274,6 +274,20 @@ def test_numbers_of_many_layers_do_not_run_together() -> None:
     assert min(right - left for left, right in pairwise(seen)) > 16  # two digits, and a gap
 
 
+def test_curves_with_names_of_lines_are_no_wider_than_others() -> None:
+    """So that a metric's map and both of its curves stand beside each other."""
+    rows = pd.DataFrame({"layer": range(6), "value": 0.5, "view": "raw", "low": 0.4, "high": 0.6})
+    one, other = (rows.assign(series=name) for name in ("model", "uniform attention"))
+    wide, named = (
+        float(re.search(r'width="([\d.]+)"', figure.svg)[1])  # type: ignore[index]
+        for figure in (
+            draw.layer_curve("n", "Caption.", each, title="t", show={"view": "raw"})
+            for each in (one, pd.concat([one, other]))
+        )
+    )
+    assert named <= wide + 1
+
+
 @pytest.mark.slow
 def test_under_a_figure_stand_source_files_address_and_entry(any_site: Site) -> None:
     manifest = any_site.study.manifest

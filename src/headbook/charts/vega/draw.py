@@ -24,7 +24,8 @@ from headbook.report.wording import option_name
 
 CELL = 24  # pixels of a head in a heat map
 LINE = 13  # pixels between two labels
-CURVE = 170  # height of a curve over layers
+CURVE = (300, 170)  # width and height of a curve over layers
+NAMED = 224  # width where names of lines stand beside it: three charts fit beside each other
 LAYER_NAMES: dict[str, Any] = {"labelAngle": 0, "labelOverlap": True, "labelSeparation": 3}
 UNIFORM = "uniform attention"
 CHANCE = "expected overlap"
@@ -114,8 +115,10 @@ def layer_curve(
     names = names.encode(
         x=alt.X("layer:O"), y=alt.Y("place:Q", axis=axis), text=alt.Text("series:N"), color=colour
     )
-    chart = alt.layer(band, line, names if len(series) > 1 else line)
-    chart = chart.properties(width=300, height=CURVE, title=heading(title))
+    several = len(series) > 1
+    chart = alt.layer(band, line, names if several else line)
+    wide = NAMED if several else CURVE[0]
+    chart = chart.properties(width=wide, height=CURVE[1], title=heading(title))
     return finished(chart, table)
 
 
@@ -131,7 +134,7 @@ def _line_ends(rows: pd.DataFrame, show: dict[str, str]) -> pd.DataFrame:
         heights = group[["value", "low", "high"]].to_numpy(float)
         ends = (min(float(np.nanmin(heights)), 0.0), max(float(np.nanmax(heights)), 0.0))
         last = group[group["layer"] == group["layer"].max()]
-        gap = (ends[1] - ends[0]) * LINE / CURVE
+        gap = (ends[1] - ends[0]) * LINE / CURVE[1]
         placed.append(last.assign(place=spread(last["value"].to_numpy(float), gap, ends)))
     line_ends: pd.DataFrame = pd.concat(placed)
     return line_ends
