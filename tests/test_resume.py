@@ -1,6 +1,7 @@
 """A stopped run goes on from what is done, and ends with the same bytes as one left alone."""
 
 import contextlib
+import os
 import resource
 import subprocess
 import sys
@@ -179,7 +180,7 @@ def test_workers_that_are_killed_change_no_byte(
 ) -> None:
     """One after the other, while they measure; as many as a shard survives."""
     work = tmp_path / "work"
-    with killing("spawn_main", 2, (work / "model/corpus").exists) as killed:
+    with killing(is_worker, 2, (work / "model/corpus").exists) as killed:
         study = collect(texts, model=model, work=work, workers=workers, **OPTIONS)
     study.save(tmp_path / "study")
     assert killed
@@ -193,14 +194,27 @@ def test_an_actor_that_is_killed_changes_no_byte(
     """Of Ray, as the command begins it."""
     out = tmp_path / "study"
     given = [sys.executable, "-m", "headbook", *command(texts, model, out)]
-    with killing("ray::Actor.measure", 1, lambda: True) as killed:
+    with killing(is_actor, 1, lambda: True) as killed:
         subprocess.run([*given, "--engine=ray", "--workers=2"], check=True, capture_output=True)
     assert killed
     assert content(out) == whole
 
 
+def is_worker(process: psutil.Process) -> bool:
+    """And not the process that it was forked from, which this one has begun itself."""
+    given = " ".join(process.cmdline())
+    forked = "multiprocessing.forkserver" in given and process.ppid() != os.getpid()
+    return forked or "multiprocessing.spawn" in given
+
+
+def is_actor(process: psutil.Process) -> bool:
+    return "ray::Actor.measure" in " ".join(process.cmdline())
+
+
 @contextlib.contextmanager
-def killing(form: str, most: int, begun: Callable[[], bool]) -> Iterator[list[int]]:
+def killing(
+    wanted: Callable[[psutil.Process], bool], most: int, begun: Callable[[], bool]
+) -> Iterator[list[int]]:
     """Kill so many processes that this one has begun, once they have; gives their numbers."""
     killed: list[int] = []
     over = threading.Event()
@@ -210,7 +224,7 @@ def killing(form: str, most: int, begun: Callable[[], bool]) -> Iterator[list[in
         while len(killed) < most and not over.wait(0.05):
             for process in me.children(recursive=True) if begun() else ():
                 with contextlib.suppress(psutil.Error):
-                    if form in " ".join(process.cmdline()):
+                    if wanted(process):
                         process.kill()
                         killed.append(process.pid)
                         break

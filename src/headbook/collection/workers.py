@@ -2,16 +2,22 @@
 
 A worker is told one number at a time and writes that shard's file. It may end at any moment: its
 shard goes to another one, and a shard that is done twice is the same file.
+
+Where there are only processors, and forks are safe, workers are forked from a process that has
+imported everything and done nothing else: they begin at once, and share what was imported. Drivers
+of GPUs do not survive a fork; there each worker imports everything itself.
 """
 
 import multiprocessing
 import os
 import signal
+import sys
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -20,7 +26,9 @@ import torch
 from headbook.collection.tries import TRIES
 from headbook.config import Config
 from headbook.errors import HeadbookError, ResourceError
+from headbook.model.model import pick_device
 
+COLLECT = "headbook.collection.collect"  # imports all that a worker needs
 READY = -1  # what a worker says when its model is loaded
 STOP = -2  # what it says when nothing can go on
 
@@ -73,7 +81,7 @@ class _Crew:
         self.waiting = waiting
         self._job, self._came = job, came
         self._size, self._places = job.config.n_workers, job.config.devices
-        self._context = multiprocessing.get_context("spawn")
+        self._context = _context(self._places)
         self._processes: dict[Connection, BaseProcess] = {}
         self._doing: dict[Connection, int] = {}  # a shard, or `READY` while a model is loaded
         self._devices: dict[Connection, str] = {}
@@ -91,7 +99,7 @@ class _Crew:
             mine, theirs = self._context.Pipe()
             device = self._free_device()
             process = self._context.Process(
-                target=_serve, args=(theirs, self._job, device), daemon=True
+                target=_serve, args=(theirs, self._job, device, dict(os.environ)), daemon=True
             )
             process.start()
             theirs.close()  # or its end would not be seen
@@ -167,8 +175,22 @@ class _Crew:
             process.join()
 
 
-def _serve(connection: Connection, job: Job, device: str) -> None:
-    """A worker's life."""
+def _context(devices: Iterable[str]) -> ForkServerContext | SpawnContext:
+    """How workers for some devices are begun."""
+    if sys.platform == "linux" and all(pick_device(each).type == "cpu" for each in devices):
+        multiprocessing.set_forkserver_preload([COLLECT])
+        return multiprocessing.get_context("forkserver")
+    return multiprocessing.get_context("spawn")
+
+
+def _serve(connection: Connection, job: Job, device: str, environment: Mapping[str, str]) -> None:
+    """A worker's life.
+
+    Args:
+        environment: of who began it, which the process that it is forked from may not have.
+    """
+    os.environ.clear()
+    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the one that began it ends it
     take_share(job.config.n_workers)
     with suppress(EOFError, BrokenPipeError, ConnectionError):  # nobody is there any more

@@ -1,0 +1,34 @@
+"""Workers of a machine, which share out shards among them."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from headbook.collection.workers import Job, shared_out
+from headbook.config import Config
+
+VARIABLE = "OF_WHO_BEGAN_IT"
+
+
+@contextmanager
+def tells(_job: Job, _device: str) -> Iterator[Callable[[int], str]]:
+    """Names as each shard's fault what the variable is."""
+    yield lambda _number: os.environ.get(VARIABLE, "nothing")
+
+
+def test_workers_have_the_environment_of_who_began_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the process that they are forked from was begun with another."""
+    job = Job((), tmp_path, Config(device="cpu", workers=2), tmp_path, {}, tells)
+    for value in ("one", "another"):
+        monkeypatch.setenv(VARIABLE, value)
+        found: dict[int, str] = {}
+        shared_out(job, range(3), found.__setitem__)
+        assert found == dict.fromkeys(range(3), value)
+    monkeypatch.delenv(VARIABLE)
+    shared_out(job, (0,), found.__setitem__)
+    assert found[0] == "nothing"
