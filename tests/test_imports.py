@@ -69,7 +69,7 @@ DOORS = {
     "pyarrow": {"inputs.packed", "inputs.parquet", "site.export", "study.serial"},
     "ray": {"collection.rayworkers"},
     "regex": {"text.annotate"},
-    "rich": {"cli.console", "cli.main"},
+    "rich": {"cli.console", "cli.steps"},
     "safetensors": {"study.serial", "study.storage"},
     "scipy": {
         "analysis.divergence",

@@ -24,7 +24,7 @@ import transformers
 import treebank
 from headbook import threads
 from headbook.attention import compiled
-from headbook.cli import main as cli
+from headbook.cli import steps
 from headbook.collection import run
 from headbook.collection.collect import collect
 from headbook.config import Config
@@ -154,7 +154,7 @@ def test_only_the_command_line_tunes_the_process(
         assert not asked & TUNING
         return
     progress = Watching()
-    cli._collect([str(file)], config, progress)
+    steps.collect([str(file)], config, progress)
     assert not any(name.startswith("headbook") for name in progress.seen)
     if sys.platform == "linux" and threads._openmp() is not None:
         assert asked & TUNING == TUNING

@@ -3,25 +3,21 @@
 0: done. 2: wrong use or input. 3: done, but a self-check failed. 1: a bug in Headbook.
 """
 
-import logging
-import os
 import sys
-import tempfile
 import time
 import traceback
-import warnings
 import webbrowser
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 from typer.exceptions import TyperException
 
 from headbook import __version__
+from headbook.cli import steps
 from headbook.cli.comparing import (
     COMPARING,
     OPTIONS,
@@ -30,9 +26,7 @@ from headbook.cli.comparing import (
     heads_of,
     studies_of,
 )
-from headbook.cli.console import Bar, Lines
 from headbook.cli.endings import (
-    Patient,
     expected_error,
     forgive_letters,
     give_up_printing,
@@ -57,24 +51,19 @@ from headbook.cli.options import (
     Stored,
     takes,
 )
-from headbook.collection.revisions import ModelAt, checkpoints
 from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
 from headbook.dates import today
 from headbook.errors import CheckError, ConfigError, MissingError
 from headbook.limits import check_room
 from headbook.listing import Kind
-from headbook.progress import Progress, Silent
 from headbook.resources import folder
 from headbook.site.bundle.source import is_site
 from headbook.terms import Heads
 from headbook.workspace import forget, work_folder
 
 if TYPE_CHECKING:
-    from headbook.collection.comparing import Collected
-    from headbook.comparison.comparison import Comparison
     from headbook.comparison.film import Film
     from headbook.site.site import Summary
-    from headbook.study.study import Study
 
 DONE, BUG, WRONG, CHECKED = 0, 1, 2, 3
 STOPPED = "stopped; nothing is half done"  # it may have come when all was in place already
@@ -128,8 +117,8 @@ def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
     out = checked_out(config, inputs, Kind.STUDY)
-    with _resumable(out) as work, _progress(config, "pages") as progress:
-        study = _collect(inputs, config, progress, work)
+    with _resumable(out) as work, steps.progress_of(config, "pages") as progress:
+        study = steps.collect(inputs, config, progress, work)
         study.save(out, force=config.force)
     _say(config, f"Study: {out}")
     _judge(config, study.manifest.failed, study.manifest.lacking)
@@ -159,8 +148,8 @@ def render_command(study: Path, **options: Any) -> None:
     start = time.monotonic()
     checked_out(config, [str(study)], Kind.SITE)
     check_studies(study)
-    with _progress(config) as progress:
-        summary = _render(study, config, progress)
+    with steps.progress_of(config) as progress:
+        summary = steps.render(study, config, progress)
     _finish(config, summary, start)
 
 
@@ -170,10 +159,10 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
     """Write a site as one archive with checksums, or as one HTML file, for a supplement."""
     config = _config(options)
     is_site(site, anonymous=anonymous)
-    from headbook.site.bundle.pack import pack  # noqa: PLC0415 - see _render
+    from headbook.site.bundle.pack import pack  # noqa: PLC0415 - see steps
 
     out = config.out or Path(REPORT if single_file else SUPPLEMENT)
-    with _progress(config) as progress:
+    with steps.progress_of(config) as progress:
         packed = pack(
             site, out, anonymous=anonymous, single_file=single_file, processes=config.processes,
             force=config.force, progress=progress,
@@ -190,14 +179,14 @@ def figures_command(studies: list[Path], only: list[str] | None, **options: Any)
         raise ConfigError(f"figures: {len(studies)} folders came; expected one study, or two")
     out = checked_out(config, [*map(str, studies)], Kind.FIGURES)
     check_studies(*studies)
-    from headbook.site.papers import figures  # noqa: PLC0415 - see _render
+    from headbook.site.papers import figures  # noqa: PLC0415 - see steps
 
     given: dict[str, Any] = {"only": only or (), "force": config.force}
-    with _progress(config) as progress:
+    with steps.progress_of(config) as progress:
         if len(studies) == 1:
             names = figures.write_figures(studies[0], out, progress=progress, **given)
         else:
-            found = _compared((*studies, None, None, None), Heads.AUTO)
+            found = steps.compared((*studies, None, None, None), Heads.AUTO)
             names = figures.write_comparison_figures(found, out, progress=progress, **given)
     _say(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
 
@@ -223,14 +212,16 @@ def compare_command(
     if models is None:
         stored_ones = (*studies_of(given), rounded, null)
         check_studies(*stored_ones)
-        summary = _compare((*stored_ones, None), kind, config)
+        summary = steps.compare((*stored_ones, None), kind, config)
     else:
-        with _progress(config) as progress:
-            found = _collect_pair(given, config, models, formats, progress, trained=trained_from)
+        with steps.progress_of(config) as progress:
+            found = steps.collect_pair(
+                given, config, models, formats, progress, trained=trained_from
+            )
         if keep_studies is not None:
             found.a.save(keep_studies / "a", force=config.force)
             found.b.save(keep_studies / "b", force=config.force)
-        summary = _compare(found, kind, config)
+        summary = steps.compare(found, kind, config)
     _finish(config, summary, start)
 
 
@@ -256,12 +247,12 @@ def film_command(
     if studies:
         kept = stored(given)
         check_studies(*kept.values())
-        film = _film({name: partial(_load, folder) for name, folder in kept.items()})
-        summary = _render_film(film, config, "")
+        film = steps.film({name: partial(steps.load, folder) for name, folder in kept.items()})
+        summary = steps.render_film(film, config, "")
     else:
         wanted, (model, *inputs) = listed(revisions), given
-        film = _collect_film(model, wanted, inputs, config, kept=keep_studies, discard=discard)
-        summary = _render_film(film, config, f"Training of {Path(model).name}")
+        film = steps.collect_film(model, wanted, inputs, config, kept=keep_studies, discard=discard)
+        summary = steps.render_film(film, config, f"Training of {Path(model).name}")
     _finish(config, summary, start)
     _judge_film(config, film)
 
@@ -288,11 +279,11 @@ def _build(inputs: list[str], config: Config) -> None:
     out = checked_out(config, inputs, Kind.SITE)
     check_kept(config, inputs)
     check_room()
-    with _resumable(out) as work, _progress(config) as progress:
-        study = _collect(inputs, config, progress, work)
+    with _resumable(out) as work, steps.progress_of(config) as progress:
+        study = steps.collect(inputs, config, progress, work)
         if config.keep_study is not None:
             study.save(config.keep_study, force=config.force)
-        summary = _render(study, config, progress)
+        summary = steps.render(study, config, progress)
     _finish(config, summary, start)
     _judge(config, study.manifest.failed, study.manifest.lacking)
 
@@ -334,140 +325,6 @@ def _judge_checks(config: Config, failed: Sequence[str]) -> None:
     )
 
 
-def _collect(
-    inputs: list[str], config: Config, progress: Progress, work: Path | None = None
-) -> "Study":
-    """Import what runs models only when one is run."""
-    _check(inputs, config, config.model)
-    with _torch(config):
-        from headbook.collection.collect import collect as run  # noqa: PLC0415 - it loads torch
-
-        return run(inputs, config, progress=progress, work=work)
-
-
-def _check(inputs: list[str], config: Config, *models: str) -> None:
-    """Tell what is wrong with what was asked for, before `_torch` takes seconds."""
-    from headbook.collection.arguments import check_arguments  # noqa: PLC0415 - it loads NumPy
-
-    check_arguments(inputs, config, *models)
-
-
-@contextmanager
-def _torch(config: Config) -> Iterator[None]:
-    """Tune the process, which is ours here, for what runs models."""
-    if not config.verbose:
-        warnings.simplefilter("ignore")
-        logging.disable(logging.WARNING)
-    from headbook.memory import keep_freed_memory, nothing_collected  # noqa: PLC0415 - of no use without
-
-    keep_freed_memory()
-    with nothing_collected():
-        import headbook.collection.collect  # noqa: F401, PLC0415 - it loads torch
-        from headbook.threads import torch_threads  # noqa: PLC0415 - so does this
-    with torch_threads():
-        yield
-
-
-def _collect_pair(
-    inputs: list[str],
-    config: Config,
-    models: tuple[str, str],
-    formats: tuple[str, str],
-    progress: Progress,
-    *,
-    trained: bool,
-) -> "Collected":
-    """Both studies, and what tells how much their differences mean."""
-    _check(inputs, config, *models)
-    with _torch(config), tempfile.TemporaryDirectory() as folder:
-        from headbook.collection.comparing import collect_pair  # noqa: PLC0415 - it loads torch
-
-        return collect_pair(
-            inputs,
-            config,
-            models=models,
-            dtypes=formats,
-            folder=Path(folder),
-            trained=trained,
-            progress=progress,
-        )
-
-
-def _compare(given: "Sequence[Any]", heads: Heads, config: Config) -> "Summary":
-    """Compare, and draw the site; see `_compared`."""
-    from headbook.site.comparisons.comparing import render_comparison  # noqa: PLC0415 - see _render
-
-    assert config.out is not None
-    found = _compared(given, heads)
-    with _progress(config) as progress:
-        return render_comparison(
-            found, config.out, base_url=config.base_url, force=config.force, progress=progress
-        )
-
-
-def _compared(given: "Sequence[Any]", heads: Heads) -> "Comparison":
-    """Import what compares only when it is wanted.
-
-    Args:
-        given: what `Collected` holds; studies or their folders.
-    """
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads only wait: systems are small
-    from headbook.comparison.comparison import compare  # noqa: PLC0415 - see _render
-    from headbook.study.study import Study  # noqa: PLC0415
-
-    *studies, drift = given
-    a, b, rounded, null = (Study.load(each) if isinstance(each, Path) else each for each in studies)
-    return compare(a, b, heads, rounded=rounded, null=null, drift=drift)
-
-
-def _load(folder: Path) -> "Study":
-    from headbook.study.study import Study  # noqa: PLC0415 - see _render
-
-    return Study.load(folder)
-
-
-def _film(studies: "Mapping[str, Callable[[], Study]]") -> "Film":
-    """A film of studies that are read, or made, one after the other."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as for _compare
-    from headbook.comparison.film import Shot, film  # noqa: PLC0415 - see _render
-
-    return film([Shot(name, make) for name, make in studies.items()])
-
-
-def _collect_film(
-    model: str,
-    revisions: list[str],
-    inputs: list[str],
-    config: Config,
-    *,
-    kept: Path | None,
-    discard: bool,
-) -> "Film":
-    """The film of checkpoints, each collected when the one before has become a frame."""
-    found = checkpoints(model, revisions)
-    _check(inputs, config, *(at.model for at in found))
-    with _torch(config):
-        from headbook.collection.checkpoints import study_at  # noqa: PLC0415 - it loads torch
-
-        def made(at: ModelAt, place: int) -> "Study":
-            with _progress(config, "pages") as progress:
-                progress.say(f"{at.name} ({place} of {len(found)})")
-                return study_at(at, inputs, config, kept=kept, discard=discard, progress=progress)
-
-        return _film({at.name: partial(made, at, n) for n, at in enumerate(found, 1)})
-
-
-def _render_film(film: "Film", config: Config, title: str) -> "Summary":
-    from headbook.site.comparisons.filming import render_film  # noqa: PLC0415 - see _render
-
-    assert config.out is not None
-    with _progress(config) as progress:
-        return render_film(
-            film, config.out, title=config.title or title, base_url=config.base_url,
-            force=config.force, progress=progress,
-        )  # fmt: skip
-
-
 def _judge_film(config: Config, film: "Film") -> None:
     """The same as `_judge`, of all checkpoints."""
     manifests = {frame.name: frame.manifest for frame in film.frames}
@@ -475,22 +332,6 @@ def _judge_film(config: Config, film: "Film") -> None:
         config,
         [f"{name}: {text}" for name, each in manifests.items() for text in each.failed],
         [f"{name}: {text}" for name, each in manifests.items() for text in each.lacking],
-    )
-
-
-def _render(study: "Study | Path", config: Config, progress: Progress) -> "Summary":
-    """Import what draws pages only when they are drawn."""
-    from headbook.site.site import render  # noqa: PLC0415 - it loads pandas and Altair
-
-    assert config.out is not None
-    return render(
-        study,
-        config.out,
-        base_url=config.base_url,
-        max_size=config.max_bytes,
-        force=config.force,
-        processes=config.processes,
-        progress=progress,
     )
 
 
@@ -502,19 +343,10 @@ def _config(options: dict[str, Any]) -> Config:
     return Config.of(file, **given)
 
 
-def _progress(config: Config, *without: str) -> AbstractContextManager[Progress]:
-    """Shows how far a command has come, which leaves out some stages of what could be done."""
-    console = Console(file=cast("IO[str]", Patient(sys.stderr)))
-    if config.quiet:
-        return nullcontext(Silent())
-    kind = Bar if console.is_terminal else Lines
-    return kind(console, without=without, verbose=config.verbose)
-
-
 def _finish(config: Config, summary: "Summary", start: float) -> None:
     """Say last what was written, and open it."""
     from headbook.report.wording import written  # noqa: PLC0415
-    from headbook.site.bundle.pack import LIMITS  # noqa: PLC0415 - see _render
+    from headbook.site.bundle.pack import LIMITS  # noqa: PLC0415 - see steps
 
     limit = max((size for size in LIMITS if summary.size > size), default=0)
     if limit:

@@ -1,0 +1,191 @@
+"""What commands are made of.
+
+Each imports what it takes only when it is wanted: without models or pages, no command waits for
+torch, pandas or Altair.
+"""
+
+import logging
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from rich.console import Console
+
+from headbook.cli.console import Bar, Lines
+from headbook.cli.endings import Patient
+from headbook.collection.revisions import ModelAt, checkpoints
+from headbook.config import Config
+from headbook.progress import Progress, Silent
+from headbook.terms import Heads
+
+if TYPE_CHECKING:
+    from headbook.collection.comparing import Collected
+    from headbook.comparison.comparison import Comparison
+    from headbook.comparison.film import Film
+    from headbook.site.site import Summary
+    from headbook.study.study import Study
+
+
+def progress_of(config: Config, *without: str) -> AbstractContextManager[Progress]:
+    """Shows how far a command has come, which leaves out some stages of what could be done."""
+    console = Console(file=cast("IO[str]", Patient(sys.stderr)))
+    if config.quiet:
+        return nullcontext(Silent())
+    kind = Bar if console.is_terminal else Lines
+    return kind(console, without=without, verbose=config.verbose)
+
+
+def collect(
+    inputs: list[str], config: Config, progress: Progress, work: Path | None = None
+) -> "Study":
+    """Run a model over sentences.
+
+    Args:
+        work: where finished parts are kept, as for `headbook.collect`.
+    """
+    _check(inputs, config, config.model)
+    with _torch(config):
+        from headbook.collection.collect import collect as run  # noqa: PLC0415 - see above
+
+        return run(inputs, config, progress=progress, work=work)
+
+
+def _check(inputs: list[str], config: Config, *models: str) -> None:
+    """Tell what is wrong with what was asked for, before `_torch` takes seconds."""
+    from headbook.collection.arguments import check_arguments  # noqa: PLC0415 - see above
+
+    check_arguments(inputs, config, *models)
+
+
+@contextmanager
+def _torch(config: Config) -> Iterator[None]:
+    """Tune the process, which is ours here, for what runs models."""
+    if not config.verbose:
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+    from headbook.memory import keep_freed_memory, nothing_collected  # noqa: PLC0415 - see above
+
+    keep_freed_memory()
+    with nothing_collected():
+        import headbook.collection.collect  # noqa: F401, PLC0415 - see above
+        from headbook.threads import torch_threads  # noqa: PLC0415 - see above
+    with torch_threads():
+        yield
+
+
+def collect_pair(
+    inputs: list[str],
+    config: Config,
+    models: tuple[str, str],
+    formats: tuple[str, str],
+    progress: Progress,
+    *,
+    trained: bool,
+) -> "Collected":
+    """Both studies, and what tells how much their differences mean."""
+    _check(inputs, config, *models)
+    with _torch(config), tempfile.TemporaryDirectory() as folder:
+        from headbook.collection.comparing import collect_pair as run  # noqa: PLC0415 - see above
+
+        return run(
+            inputs, config, models=models, dtypes=formats, folder=Path(folder), trained=trained,
+            progress=progress,
+        )  # fmt: skip
+
+
+def compare(given: "Sequence[Any]", heads: Heads, config: Config) -> "Summary":
+    """Compare, and draw the site; see `compared`."""
+    from headbook.site.comparisons.comparing import render_comparison  # noqa: PLC0415 - see above
+
+    assert config.out is not None
+    found = compared(given, heads)
+    with progress_of(config) as progress:
+        return render_comparison(
+            found, config.out, base_url=config.base_url, force=config.force, progress=progress
+        )
+
+
+def compared(given: "Sequence[Any]", heads: Heads) -> "Comparison":
+    """Compare two models.
+
+    Args:
+        given: what `Collected` holds; studies or their folders.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads only wait: systems are small
+    from headbook.comparison.comparison import compare as run  # noqa: PLC0415 - see above
+    from headbook.study.study import Study  # noqa: PLC0415 - see above
+
+    *studies, drift = given
+    a, b, rounded, null = (Study.load(each) if isinstance(each, Path) else each for each in studies)
+    return run(a, b, heads, rounded=rounded, null=null, drift=drift)
+
+
+def load(folder: Path) -> "Study":
+    """Read a study."""
+    from headbook.study.study import Study  # noqa: PLC0415 - see above
+
+    return Study.load(folder)
+
+
+def film(studies: "Mapping[str, Callable[[], Study]]") -> "Film":
+    """A film of studies that are read, or made, one after the other."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as for `compared`
+    from headbook.comparison import film as films  # noqa: PLC0415 - see above
+
+    return films.film([films.Shot(name, make) for name, make in studies.items()])
+
+
+def collect_film(
+    model: str,
+    revisions: list[str],
+    inputs: list[str],
+    config: Config,
+    *,
+    kept: Path | None,
+    discard: bool,
+) -> "Film":
+    """The film of checkpoints, each collected when the one before has become a frame."""
+    found = checkpoints(model, revisions)
+    _check(inputs, config, *(at.model for at in found))
+    with _torch(config):
+        from headbook.collection.checkpoints import study_at  # noqa: PLC0415 - see above
+
+        def made(at: ModelAt, place: int) -> "Study":
+            with progress_of(config, "pages") as progress:
+                progress.say(f"{at.name} ({place} of {len(found)})")
+                return study_at(at, inputs, config, kept=kept, discard=discard, progress=progress)
+
+        return film({at.name: partial(made, at, n) for n, at in enumerate(found, 1)})
+
+
+def render_film(film: "Film", config: Config, title: str) -> "Summary":
+    """Draw the site of a training.
+
+    Args:
+        title: of the site, where the configuration names none.
+    """
+    from headbook.site.comparisons.filming import render_film as draw  # noqa: PLC0415 - see above
+
+    assert config.out is not None
+    with progress_of(config) as progress:
+        return draw(
+            film, config.out, title=config.title or title, base_url=config.base_url,
+            force=config.force, progress=progress,
+        )  # fmt: skip
+
+
+def render(study: "Study | Path", config: Config, progress: Progress) -> "Summary":
+    """Draw the site of a study, which may still lie in its folder."""
+    from headbook.site.site import render as draw  # noqa: PLC0415 - see above
+
+    assert config.out is not None
+    return draw(
+        study, config.out, base_url=config.base_url, max_size=config.max_bytes, force=config.force,
+        processes=config.processes, progress=progress,
+    )  # fmt: skip
