@@ -28,6 +28,21 @@ OWN = ("file:", "data:")  # what a page may ask for
 AXE = {"preload": False, "resultTypes": ["violations"]}
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(22, 24, 28)"  # of paper
 TOOLTIP = "#vg-tooltip-element"  # Vega's, outside every landmark
+# Less than the width of a short word, and higher than two lines.
+CRAMPED = """() => {
+  for (const folded of document.querySelectorAll("details")) folded.open = true;
+  const blocks = [...document.querySelectorAll("header *, nav *, main *, footer *")].filter((e) => {
+    const { width, height } = e.getBoundingClientRect();
+    const style = getComputedStyle(e);
+    const text = [...e.childNodes].filter((node) => node.nodeType === Node.TEXT_NODE);
+    return text.map((node) => node.data).join("").trim().length > 7 && width && height
+      && style.display !== "inline" && style.writingMode === "horizontal-tb"
+      && !e.closest("svg, select, table, .scroll")
+      && ((width < 48 && height > 60)
+        || (e.scrollWidth > e.clientWidth + 4 && style.overflowX === "visible"));
+  });
+  return blocks.map((e) => `${e.outerHTML.slice(0, 100)} ${e.clientWidth}x${e.clientHeight}`);
+}"""
 
 Open = Callable[..., Page]
 
@@ -139,6 +154,11 @@ def sideways(page: Page, width: int) -> int:
     """How many pixels a page is wider than a window of some width."""
     page.set_viewport_size({"width": width, "height": 800})
     return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))
+
+
+def cramped(page: Page) -> list[str]:
+    """Blocks whose text runs out of them or is squeezed into a column, folded parts unfolded."""
+    return [str(block) for block in page.evaluate(CRAMPED)]
 
 
 def come_alive(page: Page, number: int = 0) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from browser import DARK, Open, background, sideways, violations
+from browser import DARK, Open, background, cramped, sideways, violations
 from compared import Compared
 
 pytest_plugins = ["comparisons", "windows"]
@@ -29,7 +29,8 @@ def test_axe_finds_nothing_and_no_page_is_too_wide(
     page.emulate_media(color_scheme="dark")
     assert background(page) == DARK
     assert violations(page, "color-contrast") == []
-    assert [sideways(page, width) for width in (390, 800, 1440)] == [0, 0, 0]
+    for width in (390, 800, 1440):
+        assert (sideways(page, width), cramped(page)) == (0, []), width
 
 
 def test_everything_is_there_without_scripts(compared: Make, open_page: Open) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser import Open, each, sideways, violations
+from browser import Open, cramped, each, sideways, violations
 from filmed import REVISIONS
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -87,7 +87,7 @@ def test_pages_fit_and_axe_finds_nothing(
     page = open_page(filmed / "site" / path, color_scheme=theme)
     assert not violations(page)
     for width in (390, 800, 1440):
-        assert sideways(page, width) <= 0
+        assert (sideways(page, width), cramped(page)) == (0, []), width
 
 
 def test_a_live_chart_has_every_head(filmed: Path, open_page: Open) -> None:
