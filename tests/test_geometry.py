@@ -319,7 +319,7 @@ def recorded(folder: Path, place: Path, budget: int) -> tuple[list[Cloud], list[
             return geometry.Geometer(self.model, self.architecture, (fake,), (), 0).sums(found)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headbook.collection.run.Geometer", Recording)
+        patch.setattr("headbook.collection.sample.Geometer", Recording)
         run(place, folder, TEXTS, batch_tokens=budget)
     return clouds, taken
 

@@ -67,7 +67,7 @@ DOORS = {
     "numba": {"analysis.kernel"},
     "PIL": {"charts.base.images"},
     "pyarrow": {"inputs.packed", "inputs.parquet", "site.export", "study.serial"},
-    "ray": {"collection.rayworkers"},
+    "ray": {"collection.engines.ray"},
     "regex": {"text.annotate"},
     "rich": {"cli.console", "cli.steps"},
     "safetensors": {"study.serial", "study.storage"},

@@ -25,7 +25,7 @@ import treebank
 from headbook import threads
 from headbook.attention import compiled
 from headbook.cli import steps
-from headbook.collection import run
+from headbook.collection import texts
 from headbook.collection.collect import collect
 from headbook.config import Config
 from headbook.inputs import Sentence
@@ -178,7 +178,7 @@ def test_sentences_of_a_small_corpus_are_parsed_once(
     options = options | {"control": "none", "metrics": "sink_share,nearest_tokens,variability"}
     few = collect(file, **options)
     assert parsed == [*range(len(treebank.TREES))]
-    monkeypatch.setattr(run, "KEPT", 0)
+    monkeypatch.setattr(texts, "KEPT", 0)
     many = collect(file, **options)
     assert set(parsed[len(treebank.TREES) :]) == set(parsed)
     for name in ("heads", "tokens", "nearest"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headbook.collection.workers import Job, shared_out
+from headbook.collection.engines.local import Job, shared_out
 from headbook.config import Config
 
 VARIABLE = "OF_WHO_BEGAN_IT"

@@ -12,6 +12,7 @@ import torch
 
 from headbook.collection.arguments import check_arguments
 from headbook.collection.costs import Sizes, parameters_of, plan
+from headbook.collection.engines.local import Job, shared_out
 from headbook.collection.forecast import Forecast, forecast, speed_of
 from headbook.collection.long import Long
 from headbook.collection.record import plan_of
@@ -19,9 +20,9 @@ from headbook.collection.removing import with_importance
 from headbook.collection.run import Run
 from headbook.collection.shards import sharded
 from headbook.collection.size import Expected, check_limit, expected
+from headbook.collection.texts import Texts
 from headbook.collection.tries import Batching, fault_of_shard
 from headbook.collection.work import Work, check_same, working
-from headbook.collection.workers import Job, shared_out
 from headbook.config import Config, read_notes
 from headbook.inputs import Corpus, Layout, Selection, open_corpus
 from headbook.metrics import attention_metrics, chosen_metrics, token_metrics
@@ -114,9 +115,9 @@ def _engine(config: Config) -> Callable[..., None]:
     """What has shards measured."""
     if config.engine == "local":
         return shared_out
-    from headbook.collection import rayworkers  # noqa: PLC0415 - it needs an extra
+    from headbook.collection.engines import ray  # noqa: PLC0415 - it needs an extra
 
-    return rayworkers.shared_out
+    return ray.shared_out
 
 
 @contextmanager
@@ -181,25 +182,30 @@ def _prepared(
     long = Long.of(texts, encoder, most)
     paired = bool(model.config.is_encoder_decoder)
     measured = long.measured(chosen_metrics(config.metrics).values())
-    return (
-        Run(
-            texts,
-            config,
-            progress,
-            model,
-            architecture,
-            tuple(metric.under(corpus.scheme) for metric in measured),
-            Annotator.load(config.annotator),
-            encoder,
-            facets=columns,
-            length=sum(amounts) / len(amounts),
-            long=long,
-            scheme=corpus.scheme,
-            batching=Batching(config.batch_tokens),
-            shards=stack.enter_context(sharded(texts, len(texts), paired=paired)),
-        ),
-        lengths,
+    prepared = Texts(
+        stack.enter_context(sharded(texts, len(texts), paired=paired)),
+        Annotator.load(config.annotator),
+        encoder,
+        architecture.padded,
+        corpus.scheme,
+        torch.float64 if config.dtype == "float64" else torch.float32,
+        Batching(config.batch_tokens),
+        progress,
     )
+    metrics = tuple(metric.under(corpus.scheme) for metric in measured)
+    run = Run(
+        texts,
+        config,
+        progress,
+        model,
+        architecture,
+        metrics,
+        prepared,
+        facets=columns,
+        length=sum(amounts) / len(amounts),
+        long=long,
+    )
+    return run, lengths
 
 
 def _gpu(device: str) -> torch.device | None:
@@ -223,7 +229,7 @@ def _planned(run: Run, listed: int) -> dict[str, float]:
         parameters=parameters,
         vocabulary=vocabulary,
     )
-    speed = speed_of(run.model, probes(run.encoder)[-ALIKE:])
+    speed = speed_of(run.model, probes(run.texts.encoder)[-ALIKE:])
     return plan(sizes, run.architecture.stacks, run.config, speed)
 
 

@@ -13,7 +13,9 @@ from headbook.inputs import Corpus
 from headbook.metrics.base import AnchorMetric, ContextMetric, Metric, PairMetric, SampledMetric
 from headbook.model.encode import Encoder
 from headbook.model.passages import Passages
+from headbook.passes.tables.headtable import MEDIANS
 from headbook.study.gaps import Gap
+from headbook.study.summaries.sums import CorpusSums
 
 TABLES = (SampledMetric, ContextMetric, AnchorMetric, PairMetric)  # what needs such tables
 
@@ -48,6 +50,12 @@ class Long:
     def within(self, indices: Iterable[int]) -> list[int]:
         """The texts that may be in a sample, in the order given."""
         return [index for index in indices if self.every or index not in self.texts]
+
+    def smallest(self, corpus_sums: CorpusSums, size: int) -> frozenset[int]:
+        """The sentences with the smallest hashes; long ones only if there are no others."""
+        sample = next(iter(corpus_sums.heads.values())).sample
+        known = sample.first(MEDIANS if self.texts else size).index.tolist()
+        return frozenset(self.within(known)[:size] or [self.first_short])
 
     @property
     def first_short(self) -> int:

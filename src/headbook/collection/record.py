@@ -54,14 +54,14 @@ def manifest_of(
     """What is to be known of how a study was made."""
     annotators: dict[str, str] = {Side.SOURCE: _annotation(run)}
     if Kind.ENCODER_DECODER is run.architecture.kind:
-        annotators[Side.TARGET] = run.encoder.targets.name
+        annotators[Side.TARGET] = run.texts.encoder.targets.name
     # What a path or a short name stands for, never the path itself.
-    named = {"model": run.model.name, "annotator": run.annotator.name}
+    named = {"model": run.model.name, "annotator": run.texts.annotator.name}
     if run.config.tokenizer is not None and Path(run.config.tokenizer).is_dir():
         named["tokenizer"] = Path(run.config.tokenizer).resolve().name
-    named["target_annotator"] = run.encoder.targets.name
+    named["target_annotator"] = run.texts.encoder.targets.name
     named["device"] = run.model.device.type
-    rarities = {side: rarity.name for side, rarity in run.encoder.rarities.items()}
+    rarities = {side: rarity.name for side, rarity in run.texts.encoder.rarities.items()}
     named["language"] = rarities[Side.SOURCE]
     named["target_language"] = rarities.get(Side.TARGET, NONE)
     return Manifest(
@@ -106,11 +106,11 @@ def set_aside(run: "Run", twin: str = "") -> tuple[SetAside, ...]:
         twin: name of the run, if it is not the model's own.
     """
     groups = [
-        (run.shards.shard(number, as_they_came=True), why)
+        (run.texts.shards.shard(number, as_they_came=True), why)
         for number, why in sorted(run.tally.failed.items())
     ]
     groups += [
-        ([run.shards.sentences[index]], why) for index, why in sorted(run.tally.lost.items())
+        ([run.texts.shards.sentences[index]], why) for index, why in sorted(run.tally.lost.items())
     ]
     return tuple(SetAside(tuple(map(_name, group)), why, twin) for group, why in groups)
 
@@ -124,7 +124,8 @@ def _annotation(run: "Run") -> str:
     own = [file.annotated for file in run.corpus.files if file.sentences]
     if all(own):
         return "as in the input (CoNLL-U)"
-    return f"as in the CoNLL-U files, else {run.annotator.name}" if any(own) else run.annotator.name
+    name = run.texts.annotator.name
+    return f"as in the CoNLL-U files, else {name}" if any(own) else name
 
 
 def _foreign(run: "Run") -> Iterator[Gap]:
@@ -135,7 +136,8 @@ def _foreign(run: "Run") -> Iterator[Gap]:
         relations.update(file.foreign_relations)
     if tags:
         yield Gap(f"tags {', '.join(sorted(tags))}", "", FOREIGN)
-    names = (("tags", tags, run.scheme.tags), ("relations", relations, run.scheme.relations))
+    scheme = run.texts.scheme
+    names = (("tags", tags, scheme.tags), ("relations", relations, scheme.relations))
     for kind, found, kept in names:
         if beyond := sorted(found.keys() - {*kept}):
             yield Gap(f"{kind} {', '.join(beyond)}", "", BEYOND)
@@ -144,9 +146,9 @@ def _foreign(run: "Run") -> Iterator[Gap]:
 def plan_of(run: "Run") -> dict[str, str]:
     """All that decides what the parts of a run hold, in words."""
     options = {f: v for f, v in run.config.recorded().items() if f not in {"title", "device"}}
-    named = {"annotator": _annotation(run), "target_annotator": run.encoder.targets.name}
+    named = {"annotator": _annotation(run), "target_annotator": run.texts.encoder.targets.name}
     plan = {
-        "input": run.shards.digest,
+        "input": run.texts.shards.digest,
         "model revision": run.model.revision,
         "device": run.model.device.type,
         "version": f"{__version__} ({_code()})",
@@ -176,7 +178,7 @@ def _model_facts(run: "Run") -> ModelFacts:
         parameters=model.network.num_parameters(),
         dtype=run.config.dtype,
         device=model.device.type,
-        limit=run.encoder.limit,
+        limit=run.texts.encoder.limit,
         tokenizer=type(model.tokenizer).__name__,
         tokenizer_sha256=model.tokenizer_hash,
         special_tokens=special_pattern(model.tokenizer),

@@ -53,9 +53,12 @@ def _importance(run: Run, study: Study) -> Importance:
     """
     if run.long.every:
         raise NoRoom(run.long.why)
-    items = run.smallest(study.corpus_sums, run.config.importance_sentences)
-    sample = sample_of(items, run.config.batch_tokens, run.batch, alike=not run.architecture.padded)
-    heads = intervened(run.model, run.architecture, run.batch(sample.small[0].items[:TRIED]))
+    smallest = run.long.smallest(study.corpus_sums, run.config.importance_sentences)
+    items = [*run.texts.again(smallest)]
+    sample = sample_of(
+        items, run.config.batch_tokens, run.texts.batch, alike=not run.architecture.padded
+    )
+    heads = intervened(run.model, run.architecture, run.texts.batch(sample.small[0].items[:TRIED]))
     lens = read_lens(run.model, run.architecture)
     judge = judge_of(
         lens if isinstance(lens, Lens) else None,

@@ -4,11 +4,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from headbook.collection.engines.local import TRIES
 from headbook.errors import ModelError, OutputError, SentenceError, device_lost, out_of_memory
 from headbook.study.summaries.sums import CorpusSums
 
 T = TypeVar("T")
-TRIES = 3  # of a shard, before the others go on without it
 HALVINGS = 6  # of the token budget of a shard's batches
 HOPELESS = 3  # shards that fail where none has been measured
 SINGLE = 16  # sentences of a shard that are set aside one by one

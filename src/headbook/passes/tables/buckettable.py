@@ -10,6 +10,7 @@ from headbook.metrics.base import HeadMetric
 from headbook.study.summaries.buckets import FEWER, MANY_HEADS, MOST, Buckets, bucket_of
 from headbook.study.summaries.columns import HeadColumn
 from headbook.study.summaries.reduce import Parts
+from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import Stack
 
 
@@ -101,3 +102,8 @@ class BucketTable:
             self._once,
             tuple(self._columns[column] for column in columns),
         )
+
+
+def sums_of(tables: Mapping[str, BucketTable]) -> CorpusSums:
+    """What tables hold, by stack."""
+    return CorpusSums(buckets={name: table.sums() for name, table in tables.items()})

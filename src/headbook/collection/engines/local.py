@@ -23,11 +23,11 @@ from pathlib import Path
 
 import torch
 
-from headbook.collection.tries import TRIES
 from headbook.config import Config
 from headbook.errors import HeadbookError, ResourceError
 from headbook.model.model import pick_device
 
+TRIES = 3  # of a shard, before the others go on without it
 COLLECT = "headbook.collection.collect"  # imports all that a worker needs
 READY = -1  # what a worker says when its model is loaded
 STOP = -2  # what it says when nothing can go on

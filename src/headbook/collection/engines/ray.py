@@ -1,6 +1,6 @@
 """Shards measured by actors of a Ray cluster, each with a model of its own.
 
-They are told one number at a time and write that shard's file, as the processes of `workers` do:
+They are told one number at a time and write that shard's file, as the processes of `local` do:
 the folder of parts has to be there on every machine. An actor that has ended is replaced by a new
 one, wherever Ray finds room: tasks given to one that Ray restarts itself fail until it is there.
 """
@@ -13,8 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
-from headbook.collection.tries import TRIES
-from headbook.collection.workers import Job, take_share
+from headbook.collection.engines.local import TRIES, Job, take_share
 from headbook.errors import ConfigError, HeadbookError
 
 MISSING = "--engine ray: the package ray is missing; install it: pip install 'headbook[ray]'"
