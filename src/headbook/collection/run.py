@@ -175,7 +175,11 @@ class Run:
     def _measured(self) -> CorpusSums:
         """What is kept of all sentences, of random sequences and of the sample."""
         corpus_sums = self._corpus_sums() + of_random(self)
-        return corpus_sums + of_sample(self, corpus_sums)
+        smallest = self.long.smallest(corpus_sums, self.config.sample_sentences)
+        taken_up = self.put_by(corpus_sums)
+        del corpus_sums
+        sample = of_sample(self, smallest)
+        return taken_up() + sample
 
     def put_by(self, corpus_sums: CorpusSums) -> Callable[[], CorpusSums]:
         """Sums of many sentences, which are large, while memory is needed for something else."""

@@ -39,12 +39,14 @@ if TYPE_CHECKING:
     from headbook.collection.run import Run
 
 
-def of_sample(run: "Run", corpus_sums: CorpusSums) -> CorpusSums:
+def of_sample(run: "Run", smallest: Collection[int]) -> CorpusSums:
     """What is taken on the sample: in one pass, or in two.
 
     What heads write is looked at twice: first for what is similar, then for the rest.
+
+    Args:
+        smallest: the sentences of the sample, by index.
     """
-    smallest = run.long.smallest(corpus_sums, run.config.sample_sentences)
     # Before it is known what is done, so that sentences are parsed in the same groups.
     items = [*run.texts.again(smallest)]
     sums: CorpusSums = run.part(CorpusSums, "sample", partial(_both_looks, run, smallest, items))
