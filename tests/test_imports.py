@@ -66,6 +66,7 @@ DOORS = {
     "nh3": {"site.markup"},
     "numba": {"analysis.kernel"},
     "PIL": {"charts.base.images"},
+    "platformdirs": {"charts.base.runtime"},
     "pyarrow": {"inputs.packed", "inputs.parquet", "site.export", "study.serial"},
     "ray": {"collection.engines.ray"},
     "regex": {"text.annotate"},

@@ -2,7 +2,8 @@
 
 from headbook.charts.base.drawing import Drawing
 from headbook.charts.base.paper import files
-from headbook.charts.base.render import Figure, Picture, columnar, runtime
+from headbook.charts.base.render import Figure, Picture, columnar
+from headbook.charts.base.runtime import runtime
 from headbook.charts.base.unchecked import unchecked
 from headbook.charts.drawn.attention import AttentionLine, attention_lines, attention_map
 from headbook.charts.drawn.profile import Bar, offset_profile

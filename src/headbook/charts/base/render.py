@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial, wraps
+from functools import cached_property, partial, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol
 from xml.etree import ElementTree as ET
 
@@ -336,13 +336,6 @@ def _with_ids(value: str, ids: dict[str, str]) -> str:
     if value in ids:
         return ids[value]
     return re.sub(r"url\(#([^)]+)\)", lambda match: f"url(#{ids.get(match[1], match[1])})", value)
-
-
-@cache
-def runtime() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script that defines ``vegaEmbed`` and no more."""
-    script: str = converter().javascript_bundle("window.vegaEmbed=vegaEmbed;")
-    return script
 
 
 def ramp(ends: Ends, stops: Sequence[str] = STOPS) -> alt.Scale:
