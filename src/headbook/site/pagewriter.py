@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from types import NoneType
 from typing import Any
@@ -41,22 +41,10 @@ class PageWriter:
     base: str
     frame: Mapping[str, Any]
 
-    @cached_property
+    @property
     def environment(self) -> jinja2.Environment:
         """The templates."""
-        environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(resource_folder("templates")),
-            autoescape=jinja2.select_autoescape(["html"]),
-            undefined=jinja2.StrictUndefined,
-            finalize=markup.printed,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-        )
-        environment.filters.update(markup.filters())
-        environment.filters["scripts"] = scripts_of
-        environment.filters["address"] = partial(publish.address, self.base)
-        return environment
+        return _templates(self.base)
 
     def page(self, page: Page) -> None:
         """Write a page, and the data of its live charts."""
@@ -86,6 +74,24 @@ class PageWriter:
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8", newline="\n")
+
+
+@cache
+def _templates(base: str) -> jinja2.Environment:
+    """The templates of sites at an address, each compiled once in a process."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(resource_folder("templates")),
+        autoescape=jinja2.select_autoescape(["html"]),
+        undefined=jinja2.StrictUndefined,
+        finalize=markup.printed,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(markup.filters())
+    environment.filters["scripts"] = scripts_of
+    environment.filters["address"] = partial(publish.address, base)
+    return environment
 
 
 def _allowing(html: str) -> str:
