@@ -7,13 +7,14 @@ therefore it sees few.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.overrides import TorchFunctionMode
 from transformers.pytorch_utils import Conv1D
 
 COPIED = 1 << 30  # bytes of which copies are kept for faster products
+SMALL = 1 << 12  # numbers of a weight from which on products with it may be worth that
 WORTH = 1 << 22  # multiplications of a product from which on its states are put in oneDNN's order
 BLOCK = 256  # rows that are multiplied at a time
 STEP = 16  # whose multiples they are
@@ -57,11 +58,17 @@ def blocks(rows: torch.Tensor) -> Iterator[torch.Tensor]:
         yield torch.nn.functional.pad(block, (0, 0, 0, -len(block) % STEP))
 
 
+def _large(weight: torch.Tensor) -> bool:
+    """Whether oneDNN takes a weight, and has enough to do with it."""
+    takes = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return takes and weight.numel() >= SMALL
+
+
 class LinearLayers(TorchFunctionMode):
     """Inside the block, linear layers of a network make their products by oneDNN.
 
     Where gradients are asked for, torch makes them, and everywhere if all copies together would be
-    larger than `COPIED`.
+    larger than `COPIED`. Without any weight that oneDNN takes, no call is looked at.
     """
 
     def __init__(self, network: torch.nn.Module) -> None:
@@ -69,10 +76,21 @@ class LinearLayers(TorchFunctionMode):
         linears = [m.weight for m in network.modules() if isinstance(m, torch.nn.Linear)]
         turned = [m.weight for m in network.modules() if isinstance(m, Conv1D)]
         # By identity: layers may share a weight, and tensors do not compare as keys.
-        weights = {id(weight): weight for weight in (*linears, *turned)}
+        weights = {id(weight): weight for weight in (*linears, *turned) if _large(weight)}
         small = sum(weight.nbytes for weight in weights.values()) <= COPIED
         self._weights = weights if small else {}
         self._packed: dict[int, tuple[int, torch.Tensor | None]] = {}
+
+    def __enter__(self) -> Self:
+        """Begin to look at calls."""
+        if self._weights:
+            TorchFunctionMode.__enter__(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Look at no more of them."""
+        if self._weights:
+            TorchFunctionMode.__exit__(self, *error)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any | None = None
