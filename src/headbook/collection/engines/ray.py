@@ -85,9 +85,11 @@ def _cluster(job: Job, size: int) -> Iterator[Any]:
     if own:
         # Without an address Ray would take a cluster that happens to be there.
         address = job.config.address or "local"
-        processors = size if address == "local" else None
+        # A cluster of its own needs no more processors and no page about itself.
+        few: dict[str, Any] = {"num_cpus": size, "include_dashboard": False}
+        begun = few if address == "local" else {}
         try:
-            ray.init(address, num_cpus=processors, log_to_driver=False, logging_level=logging.ERROR)
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **begun)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ConfigError(
                 f"--address {address}: {' '.join(str(error).split())}; expected a Ray cluster"
