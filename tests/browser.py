@@ -11,12 +11,12 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import (
     Browser,
-    BrowserContext,
     ConsoleMessage,
     Error,
     Locator,
     Page,
     Playwright,
+    Request,
 )
 
 # The shell has no window around its pages: a third less work for the processor.
@@ -26,6 +26,18 @@ MISSING = "Executable doesn't exist"  # how Playwright says that it has no brows
 WIDE = {"width": 1280, "height": 800}
 OWN = ("file:", "data:")  # what a page may ask for
 AXE = {"preload": False, "resultTypes": ["violations"]}
+# Pages have few colours, each of which axe reads anew for every element: a third of its time.
+COLOURS_ONCE = """(() => {
+  const colour = axe.commons.color.Color.prototype, parse = colour.parseString, known = new Map();
+  colour.parseString = function (text) {
+    const seen = known.get(text);
+    if (seen) [this.r, this.g, this.b, this.alpha] = seen;
+    else parse.call(this, text);
+    known.set(text, [this.r, this.g, this.b, this.alpha]);
+    return this;
+  };
+})();
+"""
 LIGHT, DARK = "rgb(255, 255, 255)", "rgb(22, 24, 28)"  # of paper
 TOOLTIP = "#vg-tooltip-element"  # Vega's, outside every landmark
 # Less than the width of a short word, and higher than two lines.
@@ -62,11 +74,23 @@ class Record:
     def watch(self, page: Page) -> None:
         """Note what happens on a page from now on."""
         page.on("console", self._line)
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("pageerror", self._error)
+        page.on("request", self._request)
+
+    def leave(self, page: Page) -> None:
+        """Note no more of it."""
+        page.remove_listener("console", self._line)
+        page.remove_listener("pageerror", self._error)
+        page.remove_listener("request", self._request)
 
     def _line(self, message: ConsoleMessage) -> None:
         self.complaints.append(f"{message.type}: {message.text}")
+
+    def _error(self, error: Error) -> None:
+        self.complaints.append(str(error))
+
+    def _request(self, request: Request) -> None:
+        self.requests.append(request.url)
 
     def check(self) -> None:
         """Nothing was said, and nothing asked of the network."""
@@ -77,34 +101,44 @@ class Record:
 class Windows:
     """Windows that tests use one after the other, as a new one takes longer than most pages.
 
-    What a test has changed does not reach the next: pages are closed, and what they remember goes.
+    What a test has changed does not reach the next. What cannot be taken back, as scripts that run
+    before those of a page, is for a window that is `alone`.
     """
 
     def __init__(self, browser: Browser) -> None:
         self.browser = browser
-        self.free: dict[str, list[BrowserContext]] = defaultdict(list)
+        self.free: dict[str, list[Page]] = defaultdict(list)
 
-    def take(self, **options: Any) -> BrowserContext:
-        """A window without a page, with the options of a Playwright context."""
+    def take(self, **options: Any) -> Page:
+        """An empty page in a window of its own, with the options of a Playwright context."""
         free = self.free[repr(sorted(options.items()))]
         if free:
             return free.pop()
         context = self.browser.new_context(**({"viewport": WIDE} | options))
         context.set_default_timeout(20_000)
-        return context
+        return context.new_page()
 
-    def give_back(self, context: BrowserContext, **options: Any) -> None:
-        """Make a window as good as new, or close it if its page does not answer."""
+    def give_back(self, page: Page, *, alone: bool = False, **options: Any) -> None:
+        """Make a window as good as new; close it if it is `alone` or its page does not answer."""
         try:
-            for page in context.pages:
-                page.evaluate("localStorage.clear()")
-                page.close()
-            context.clear_cookies()
-            context.clear_permissions()
+            if alone or page.context.pages != [page] or "permissions" in options:
+                page.context.close()
+                return
+            page.evaluate("localStorage.clear(), sessionStorage.clear()")
+            page.goto("about:blank")
+            page.set_viewport_size(options.get("viewport", WIDE))
+            page.emulate_media(
+                media="null",
+                color_scheme=options.get("color_scheme", "light"),
+                reduced_motion=options.get("reduced_motion", "no-preference"),
+            )
+            page.unroute_all()
+            page.mouse.move(0, 0)
+            page.context.clear_cookies()
         except Error:
-            context.close()
+            page.context.close()
         else:
-            self.free[repr(sorted(options.items()))].append(context)
+            self.free[repr(sorted(options.items()))].append(page)
 
 
 def launch(playwright: Playwright) -> Browser:
@@ -124,7 +158,8 @@ def launch(playwright: Playwright) -> Browser:
 def violations(page: Page, *rules: str) -> list[str]:
     """What axe finds wrong on a page, by all rules or some: rule, element and why."""
     options = AXE | ({"runOnly": [*rules]} if rules else {})
-    results = Axe().run(page, context={"exclude": [[TOOLTIP]]}, options=options)
+    axe = Axe(Axe().axe_script + COLOURS_ONCE)
+    results = axe.run(page, context={"exclude": [[TOOLTIP]]}, options=options)
     return [
         f"{rule['id']}: {node['html'][:120]} {_why(node)}"
         for rule in results.response["violations"]

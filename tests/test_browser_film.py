@@ -53,7 +53,7 @@ def test_the_slider_shows_each_step(filmed: Path, open_page: Open) -> None:
 
 
 def test_it_plays_to_the_end_unless_motion_is_unwanted(filmed: Path, open_page: Open) -> None:
-    page = opened(open_page, filmed)
+    page = opened(open_page, filmed, alone=True)  # clocks cannot be taken out again
     page.clock.install()
     page.get_by_role("button", name="Play").click()
     expect(page.locator("output")).to_have_text(NAMES[0])

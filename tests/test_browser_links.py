@@ -111,7 +111,7 @@ def test_another_page_begins_as_for_everybody(encoder_site: Site, open_page: Ope
 
 def test_pages_work_where_nothing_can_be_remembered(encoder_site: Site, open_page: Open) -> None:
     """As in windows whose storage throws."""
-    page = open_page(encoder_site.folder / "index.html")
+    page = open_page(encoder_site.folder / "index.html", alone=True)
     page.add_init_script(
         "Object.defineProperty(window, 'localStorage', {get() { throw new Error('denied'); }})"
     )

@@ -86,7 +86,7 @@ BOXES = """() => [".between canvas", ".between", ".tokens.queries"].map((name) =
 @pytest.mark.slow
 def test_printed_lines_end_at_their_tokens(encoder_site: Site, open_page: Open) -> None:
     """Paper has smaller letters, and nothing draws the lines for it: they go with their tokens."""
-    page = open_page(encoder_site.folder / "methods.html")
+    page = open_page(encoder_site.folder / "methods.html", alone=True)
     page.add_init_script("window.ResizeObserver = class { observe() {} }")
     page.goto((encoder_site.folder / "heads/L00-H01.html").as_uri())
     page.locator(".exemplar summary").first.click()

@@ -35,19 +35,20 @@ def record() -> Record:
 def open_page(windows: Windows, record: Record) -> Iterator[Open]:
     """Open a file in a window of its own; in the end no page may have complained.
 
-    Options are those of a Playwright context, such as ``color_scheme``.
+    Options are those of a Playwright context, such as ``color_scheme``; a window that is ``alone``
+    is of no use afterwards.
     """
     taken = []
 
-    def opened(file: Path, **options: Any) -> Page:
-        context = windows.take(**options)
-        taken.append((context, options))
-        page = context.new_page()
+    def opened(file: Path, *, alone: bool = False, **options: Any) -> Page:
+        page = windows.take(**options)
+        taken.append((page, alone, options))
         record.watch(page)
         page.goto(file.as_uri())
         return page
 
     yield opened
-    for context, options in taken:
-        windows.give_back(context, **options)
+    for page, alone, options in taken:
+        record.leave(page)
+        windows.give_back(page, alone=alone, **options)
     record.check()
