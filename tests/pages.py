@@ -72,7 +72,23 @@ def text_of(html: str) -> str:
 
 def html_of(file: Path) -> str:
     """The page with what waits in a file until readers open it."""
-    return LATER.sub(lambda match: _waiting(file, match), written_html(file))
+    html = written_html(file)
+    waiting = {match["src"] for match in LATER.finditer(html)}
+    return _whole(html, tuple((src, (file.parent / src).read_bytes()) for src in sorted(waiting)))
+
+
+@cache
+def _whole(html: str, waiting: tuple[tuple[str, bytes], ...]) -> str:
+    """A page, given what its file holds and the files that it names."""
+    parts = {src: _parts(src, content) for src, content in waiting}
+    return LATER.sub(lambda match: wordy(parts[match["src"]][int(match["place"])]), html)
+
+
+def _parts(src: str, content: bytes) -> list[str]:
+    name, parts = _data(content)
+    assert name == f"later-{Path(src).stem}"
+    found: list[str] = parts
+    return found
 
 
 def written_html(file: Path) -> str:
@@ -80,6 +96,7 @@ def written_html(file: Path) -> str:
     return wordy(file.read_bytes().decode("utf-8"))
 
 
+@cache
 def wordy(html: str) -> str:
     """The same with quotes around every attribute and the ends that a page leaves out."""
     whole = PARAGRAPH.sub(r"\1</p>\n", html)
@@ -90,12 +107,6 @@ def wordy(html: str) -> str:
 def quoted(html: str) -> str:
     """The same with quotes around every attribute, those that a page leaves out, too."""
     return TAG.sub(lambda tag: BARE.sub(r'\1="\2\3"', tag[0]), html)
-
-
-def _waiting(page: Path, match: "re.Match[str]") -> str:
-    name, parts = data_file(page.parent / match["src"])
-    assert name == f"later-{Path(match['src']).stem}"
-    return wordy(parts[int(match["place"])])
 
 
 def links(html: str) -> Iterator[tuple[str, str]]:
@@ -122,7 +133,12 @@ def _leads(root: Path, page: Path, link: str) -> bool:
         return False
     if "=" in parts.fragment:
         return True  # a view, for the page's scripts
-    return not parts.fragment or parts.fragment in ids(html_of(target))
+    return not parts.fragment or parts.fragment in _places(html_of(target))
+
+
+@cache
+def _places(html: str) -> frozenset[str]:
+    return frozenset(ids(html))
 
 
 def ids(html: str) -> list[str]:
@@ -144,7 +160,11 @@ def differing(one: Path, other: Path) -> list[str]:
 
 def data_file(file: Path) -> tuple[str, Any]:
     """Name and value of a data file."""
-    text, _, behind = values(file.read_bytes().decode()).partition(b"\n")
+    return _data(file.read_bytes())
+
+
+def _data(content: bytes) -> tuple[str, Any]:
+    text, _, behind = values(content.decode()).partition(b"\n")
 
     def revived(found: dict[str, Any]) -> Any:
         place = found.get("bytes")

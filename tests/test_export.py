@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from headbook.site import export
 from headbook.site.letters import UNFIT, from_letters, letters
 from headbook.site.markup import LEGIBLE, script
 from headbook.study.manifest import SCHEMA
+from headbook.study.study import Study
 from pages import data_file, written_html
 from sites import Site
 
@@ -35,6 +37,12 @@ def rows_of(file: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(content.decode("utf-8"), newline="")))
 
 
+@cache
+def study_of(site: Site) -> Study:
+    """A site's study, read once for all tests that only look at it."""
+    return site.study
+
+
 def written(site: Site) -> set[str]:
     """The tables that a site has: those with numbers, and those that every site has."""
     return {name for name in TABLES if (site.folder / f"data/{name}.parquet").exists()}
@@ -47,7 +55,7 @@ def test_a_table_that_every_site_has_is_written(any_site: Site, name: str) -> No
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_parquet_file_is_the_frame_of_the_study(any_site: Site, name: str) -> None:
-    frame = export.table_of(any_site.study, name)
+    frame = export.table_of(study_of(any_site), name)
     if name not in written(any_site):
         assert frame.empty
         return
@@ -62,7 +70,7 @@ def test_the_csv_file_has_the_same_cells_and_empty_ones_for_missing_numbers(
     any_site: Site, name: str
 ) -> None:
     """To six significant digits; an interval is a hundredth wider at most, and never smaller."""
-    frame = export.table_of(any_site.study, name)
+    frame = export.table_of(study_of(any_site), name)
     if name not in written(any_site):
         assert frame.empty
         return
@@ -107,7 +115,7 @@ def test_missing_numbers_are_there_to_be_empty(encoder_site: Site) -> None:
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_column_is_documented_in_order(any_site: Site, name: str) -> None:
-    assert list(export.table_of(any_site.study, name)) == list(export.TABLES[name].columns)
+    assert list(export.table_of(study_of(any_site), name)) == list(export.TABLES[name].columns)
 
 
 def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
@@ -121,7 +129,7 @@ def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
 
 
 def test_exemplars_are_one_object_a_line(any_site: Site) -> None:
-    study = any_site.study
+    study = study_of(any_site)
     lines = (any_site.folder / "data/exemplars.jsonl").read_text().splitlines()
     records = [json.loads(line) for line in lines]
     assert len(records) == len(study.sentence_data.exemplars) > 0
@@ -157,7 +165,7 @@ def test_the_manifest_says_how_the_site_was_made(any_site: Site) -> None:
 
 
 def test_maps_of_heads_are_the_bytes_of_the_study(any_site: Site) -> None:
-    study = any_site.study
+    study = study_of(any_site)
     for exemplar in study.sentence_data.exemplars:
         stack, layer, head = exemplar.head
         prefix = "" if stack == "self" else f"{stack}-"
