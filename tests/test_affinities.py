@@ -22,6 +22,7 @@ Folder = Callable[[str], Path]
 OPTIONS: dict[str, Any] = {
     "dtype": "float64",
     "annotator": "none",
+    "importance": "off",
     "metrics": "attention_distance",
     "exemplars": 1,
     "sentence_pages": "1",

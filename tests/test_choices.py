@@ -10,7 +10,7 @@ import tiny
 from headbook.collection.collect import collect
 from headbook.resources import folder
 
-EVERY = {("gpt2", "sentences.conllu"), ("bart", "pairs.tsv")}  # metric
+EVERY = ("bart", "pairs.tsv")  # metric: the one with all kinds of attention
 FEW = 6  # sentences of a sample
 SOME = "dependency_alignment,previous_score,segmentation,nearest_tokens,rollout_self,anisotropy"
 TEXT = "The cat sat.\nThe dog that saw the cat and the dog ran home.\n"
@@ -60,8 +60,8 @@ def test_others_may_read_a_stored_study(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "bart"])
 @pytest.mark.parametrize("name", ["sentences.txt", "sentences.conllu", "pairs.tsv"])
 def test_every_sample_builds_with_every_kind_of_model(tmp_path: Path, kind: str, name: str) -> None:
-    """Those with the most to read with all metrics, the others with some of every sort."""
-    every = (kind, name) in EVERY
+    """The one with the most to read with all metrics, the others with some of every sort."""
+    every = (kind, name) == EVERY
     study = collect(
         [beginning(name, tmp_path)],
         model=str(tiny.write(kind, tmp_path / "model")),

@@ -40,6 +40,7 @@ def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Call
     def of(name: str, metrics: str = METRICS) -> Study:
         file = treebank.write_trees(tmp_path_factory.mktemp("in") / "trees.conllu")
         options: dict[str, Any] = {"dtype": "float64", "annotator": "none", "metrics": metrics}
+        options["importance"] = "off"
         return collect(file, model=str(tiny_folder(name)), **options)
 
     return of

@@ -51,7 +51,9 @@ def study(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Call
     def of(name: str) -> Study:
         file = input_file(name, tmp_path_factory.mktemp("input"))
         model = str(tiny_folder(name))
-        return collect(file, model=model, dtype="float64", annotator="none", metrics=METRICS)
+        return collect(
+            file, model=model, dtype="float64", annotator="none", metrics=METRICS, importance="off"
+        )
 
     return of
 

@@ -84,7 +84,12 @@ def study(folder: Made, tmp_path_factory: pytest.TempPathFactory) -> Callable[[s
             else treebank.write_trees(path / "trees.conllu", TREES)
         )
         return collect(
-            file, model=str(folder(name)), dtype="float64", annotator="none", metrics=IDS
+            file,
+            model=str(folder(name)),
+            dtype="float64",
+            annotator="none",
+            metrics=IDS,
+            importance="off",
         )
 
     return of

@@ -20,6 +20,7 @@ Array = NDArray[np.float64]
 OPTIONS: dict[str, Any] = {
     "dtype": "float64",
     "annotator": "none",
+    "importance": "off",
     "metrics": "attention_distance",
     "exemplars": 1,
     "sentence_pages": "1",

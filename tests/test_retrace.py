@@ -47,6 +47,7 @@ def made(tiny_folder: Folder, tmp_path_factory: pytest.TempPathFactory) -> Made:
         file = treebank.write_input(folder, pairs=pairs)
         given: dict[str, Any] = {
             "annotator": "none",
+            "importance": "off",
             "metrics": "sink_share",
             "exemplars": 1,
             "sentence_pages": "3",

@@ -65,7 +65,9 @@ def run(folder: Path, model: Path, *, paired: bool = False, **options: Any) -> S
         folder / "t.conllu"
     )  # fmt: skip
     given_options: dict[str, Any] = {"metrics": "head_distance", "dtype": "float64"}
-    return collect(file, model=str(model), annotator="none", **given_options | options)
+    return collect(
+        file, model=str(model), annotator="none", importance="off", **given_options | options
+    )
 
 
 def texts(*, paired: bool) -> Iterator[tuple[Given, ...]]:

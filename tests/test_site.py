@@ -252,11 +252,10 @@ def in_another_process(site: Site, out: Path, processes: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "processes"), [("small", 1), ("pair", 2)])
+@pytest.mark.parametrize("processes", [1, 2])
 def test_another_process_writes_the_same_bytes_without_any_model_library(
-    kind: str, processes: int, request: pytest.FixtureRequest, tmp_path: Path
+    processes: int, small_site: Site, tmp_path: Path
 ) -> None:
     """From the stored study, by one process or two; by one, from memory, in the site beside it."""
-    site: Site = request.getfixturevalue(f"{kind}_site")
-    in_another_process(site, tmp_path / "site", processes)
-    assert differing(site.folder, tmp_path / "site") == []
+    in_another_process(small_site, tmp_path / "site", processes)
+    assert differing(small_site.folder, tmp_path / "site") == []

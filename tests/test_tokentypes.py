@@ -43,6 +43,7 @@ def measured(
         model=str(tiny_folder(name)),
         dtype="float64",
         annotator="none",
+        importance="off",
         metrics=METRICS,
         batch_tokens=40,
     )

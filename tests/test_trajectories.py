@@ -81,7 +81,9 @@ def study(
             if tiny.ALL[name].pairs
             else treebank.write_trees(folder / "trees.conllu", TREES)
         )
-        return collect(file, model=str(tiny_folder(name)), dtype="float64", annotator="none")
+        return collect(
+            file, model=str(tiny_folder(name)), dtype="float64", annotator="none", importance="off"
+        )
 
     return of
 
