@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import vl_convert
 
+from disks import small_files
 from headbook.charts.base import runtime as kept
 
 SCRIPT = "one();\r\ntwo('é');"
@@ -69,9 +70,17 @@ def test_a_folder_that_cannot_be_written_costs_time_and_no_more(
     assert place.read_text() == "a file, not a folder"
 
 
-def test_a_disk_that_is_full_keeps_no_half_of_it(place: Path, bundler: Bundler) -> None:
-    from disks import small_files
+def test_without_a_home_nothing_is_kept(
+    tmp_path: Path, bundler: Bundler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is anything written into the current folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(kept, "user_cache_path", lambda name: Path("~/.cache") / name)
+    assert [again(), again(), bundler.asked] == [SCRIPT, SCRIPT, 2]
+    assert [*tmp_path.iterdir()] == []
 
+
+def test_a_disk_that_is_full_keeps_no_half_of_it(place: Path, bundler: Bundler) -> None:
     with small_files(10):
         assert again() == SCRIPT
     assert [*place.iterdir()] == []

@@ -26,7 +26,8 @@ def runtime() -> str:
     script = _kept(file)
     if script is None:
         script = str(converter().javascript_bundle(ENTRY))
-        _keep(file, script)
+        if file.is_absolute():  # else there is no home, and the folder would be the current one's
+            _keep(file, script)
     return script
 
 
