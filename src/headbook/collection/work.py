@@ -1,15 +1,12 @@
 """What is done of a run, kept beside its output: a later run goes on from there.
 
-Files are the state. Each holds one finished part, written under a temporary name, forced to the
-disk and renamed, and begins with a hash of what follows: one that is there and fits is whole.
+Files are the state. Each holds one finished part: one that is there is whole (`headbook.sealed`).
 """
 
-import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from typing import Any
 from headbook.errors import OutputError
 from headbook.folders import DISKS
 from headbook.memory import give_back_freed_memory
+from headbook.sealed import read_sealed, write_sealed, write_whole
 from headbook.study.serial import deserialised, serialised
 from headbook.study.storage import arrays, write_arrays
 from headbook.study.summaries.packing import Packed, pack, unpack
@@ -24,7 +22,6 @@ from headbook.workspace import LOCK, held
 
 PLAN, SUFFIX = "plan.json", ".part"
 ASIDE = "aside.safetensors"
-DIGEST = 16  # bytes
 MOST = 3  # differences that are named
 
 
@@ -91,18 +88,11 @@ class Work:
 
     def _body(self, name: str) -> bytes | None:
         """What was written; None where it is not there, or not whole."""
-        try:
-            data = (self.folder / (name + SUFFIX)).read_bytes()
-        except OSError:
-            return None
-        body = data[DIGEST:]
-        return body if data[:DIGEST] == _digest(body) else None
+        return read_sealed(self.folder / (name + SUFFIX))
 
     def _write(self, name: str, body: bytes) -> None:
-        file = self.folder / (name + SUFFIX)
         with self._written():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            _put(file, _digest(body), body)
+            write_sealed(self.folder / (name + SUFFIX), body)
 
     @contextmanager
     def _written(self) -> Iterator[None]:
@@ -170,7 +160,7 @@ def _plan(folder: Path) -> dict[str, str] | None:
 
 def _write_plan(folder: Path, plan: Mapping[str, str]) -> None:
     try:
-        _put(folder / PLAN, json.dumps(plan, indent=1).encode())
+        write_whole(folder / PLAN, json.dumps(plan, indent=1).encode())
     except OSError as error:
         raise OutputError(f"{folder}: {error.strerror}; expected a folder to work in") from error
 
@@ -194,33 +184,3 @@ def _clear(folder: Path) -> None:
             shutil.rmtree(entry)
         else:
             entry.unlink()
-
-
-def _put(file: Path, *parts: bytes) -> None:
-    """Write a file that is there whole or not at all, whatever happens meanwhile."""
-    draft = file.with_name(f"{file.name}.{os.getpid()}.new")
-    try:
-        with draft.open("wb") as stream:
-            stream.writelines(parts)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(file)
-        _settle(file.parent)
-    except OSError:
-        with suppress(OSError):
-            draft.unlink()
-        raise
-
-
-def _settle(folder: Path) -> None:
-    """Force a folder's list of names to the disk, where the system can."""
-    if os.name == "posix":
-        number = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
-
-
-def _digest(body: bytes) -> bytes:
-    return hashlib.blake2b(body, digest_size=DIGEST).digest()
