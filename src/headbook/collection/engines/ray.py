@@ -85,11 +85,15 @@ def _cluster(job: Job, size: int) -> Iterator[Any]:
     if own:
         # Without an address Ray would take a cluster that happens to be there.
         address = job.config.address or "local"
-        # A cluster of its own needs no more processors and no page about itself.
-        few: dict[str, Any] = {"num_cpus": size, "include_dashboard": False}
-        begun = few if address == "local" else {}
+        local = address == "local"  # such a one needs no more processors, and no page about itself
         try:
-            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **begun)
+            ray.init(
+                address,
+                num_cpus=size if local else None,
+                include_dashboard=False if local else None,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise ConfigError(
                 f"--address {address}: {' '.join(str(error).split())}; expected a Ray cluster"
