@@ -108,20 +108,28 @@ class Windows:
     def __init__(self, browser: Browser) -> None:
         self.browser = browser
         self.free: dict[str, list[Page]] = defaultdict(list)
+        self.taken: dict[Page, dict[str, Any]] = {}
 
     def take(self, **options: Any) -> Page:
-        """An empty page in a window of its own, with the options of a Playwright context."""
-        free = self.free[repr(sorted(options.items()))]
-        if free:
-            return free.pop()
+        """An empty page in a window of its own, with the options of a Playwright context.
+
+        A window that is ``alone`` is closed afterwards.
+        """
+        free = self.free[_key(options)]
+        page = free.pop() if free else self._opened(**options)
+        self.taken[page] = options
+        return page
+
+    def _opened(self, *, alone: bool = False, **options: Any) -> Page:
         context = self.browser.new_context(**({"viewport": WIDE} | options))
         context.set_default_timeout(20_000)
         return context.new_page()
 
-    def give_back(self, page: Page, *, alone: bool = False, **options: Any) -> None:
-        """Make a window as good as new; close it if it is `alone` or its page does not answer."""
+    def give_back(self, page: Page) -> None:
+        """Make a window as good as new; close it if it is alone or its page does not answer."""
+        options = self.taken.pop(page)
         try:
-            if alone or page.context.pages != [page] or "permissions" in options:
+            if page.context.pages != [page] or options.keys() & {"alone", "permissions"}:
                 page.context.close()
                 return
             page.evaluate("localStorage.clear(), sessionStorage.clear()")
@@ -138,7 +146,11 @@ class Windows:
         except Error:
             page.context.close()
         else:
-            self.free[repr(sorted(options.items()))].append(page)
+            self.free[_key(options)].append(page)
+
+
+def _key(options: dict[str, Any]) -> str:
+    return repr(sorted(options.items()))
 
 
 def launch(playwright: Playwright) -> Browser:

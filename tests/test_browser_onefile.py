@@ -79,11 +79,10 @@ def open_page(windows: Windows, record: Record, one_file: Callable[[Site], Path]
     """Open a page of the folder in the one file instead; in the end nothing may have complained."""
     taken = []
 
-    def opened(file: Path, *, alone: bool = False, **options: Any) -> Page:
+    def opened(file: Path, **options: Any) -> Page:
         folder = next(parent for parent in file.parents if parent.name == "site")
         site = Site(folder.parent.name.removesuffix("-site"), folder.parent)
-        page = windows.take(**options)
-        taken.append((page, alone, options))
+        taken.append(page := windows.take(**options))
         record.watch(page)
         page.goto(f"{one_file(site).as_uri()}#/{file.relative_to(folder).as_posix()}")
         if options.get("java_script_enabled", True):
@@ -91,9 +90,9 @@ def open_page(windows: Windows, record: Record, one_file: Callable[[Site], Path]
         return page
 
     yield opened
-    for page, alone, options in taken:
+    for page in taken:
         record.leave(page)
-        windows.give_back(page, alone=alone, **options)
+        windows.give_back(page)
     record.check()
     assert {Path(urlsplit(address).path).name for address in record.requests} == {NAME}
 

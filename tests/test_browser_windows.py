@@ -19,7 +19,7 @@ def test_a_window_that_is_used_again_remembers_nothing(windows: Windows, small_s
     page.evaluate("sessionStorage.setItem('a', 'b')")
     page.set_viewport_size({"width": 390, "height": 800})
     page.emulate_media(media="print", color_scheme="dark", reduced_motion="reduce")
-    windows.give_back(page, color_scheme="light")
+    windows.give_back(page)
     again = windows.take(color_scheme="light")
     assert (again, again.url) == (page, "about:blank")
     again.goto(address)
@@ -27,21 +27,21 @@ def test_a_window_that_is_used_again_remembers_nothing(windows: Windows, small_s
     assert again.evaluate("[innerWidth, innerHeight]") == [WIDE["width"], WIDE["height"]]
     for media in ("screen", "(prefers-color-scheme: light)", "not (prefers-reduced-motion)"):
         assert again.evaluate("(media) => matchMedia(media).matches", media), media
-    windows.give_back(again, color_scheme="light")
+    windows.give_back(again)
 
 
 def test_a_window_with_other_options_is_another(windows: Windows) -> None:
     page = windows.take(color_scheme="light")
-    windows.give_back(page, color_scheme="light")
+    windows.give_back(page)
     other = windows.take()
     assert other is not page
     windows.give_back(other)
 
 
 def test_a_window_that_is_alone_is_closed(windows: Windows) -> None:
-    page = windows.take()
-    windows.give_back(page, alone=True)
+    page = windows.take(alone=True)
+    windows.give_back(page)
     assert page.is_closed()
-    again = windows.take()
+    again = windows.take(alone=True)
     assert again is not page
     windows.give_back(again)

@@ -35,20 +35,18 @@ def record() -> Record:
 def open_page(windows: Windows, record: Record) -> Iterator[Open]:
     """Open a file in a window of its own; in the end no page may have complained.
 
-    Options are those of a Playwright context, such as ``color_scheme``; a window that is ``alone``
-    is of no use afterwards.
+    Options are those of `Windows.take`, such as ``color_scheme``.
     """
     taken = []
 
-    def opened(file: Path, *, alone: bool = False, **options: Any) -> Page:
-        page = windows.take(**options)
-        taken.append((page, alone, options))
+    def opened(file: Path, **options: Any) -> Page:
+        taken.append(page := windows.take(**options))
         record.watch(page)
         page.goto(file.as_uri())
         return page
 
     yield opened
-    for page, alone, options in taken:
+    for page in taken:
         record.leave(page)
-        windows.give_back(page, alone=alone, **options)
+        windows.give_back(page)
     record.check()
