@@ -183,7 +183,7 @@ def _add_powers(
     All of one length.
     """
     for i in range(len(n)):
-        value = float(n[i])
+        value = np.float64(n[i])  # float() of a float32 stays one here, and so would its square
         sums[i] += value
         squares[i] += value * value
         products[i] += value * d[i]
@@ -194,7 +194,7 @@ def _add_powers(
 def _add(n: Floats, above: Floats) -> None:
     """Add numerators; both of one length."""
     for i in range(len(n)):
-        above[i] += float(n[i])
+        above[i] += n[i]
 
 
 @partial(kernel, loose=False)
@@ -239,7 +239,7 @@ def label_loop(
                 for position in range(len(labels)):
                     label, d = labels[position], own[s, h, columns[position]]
                     below[s, label] += d
-                    products[label] += float(n[s, h, label]) * d
+                    products[label] += n[s, h, label] * d
         for s in range(n_sentences):
             side = half[s]
             of = layers[:, side, layer]
