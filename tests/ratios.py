@@ -44,7 +44,8 @@ def ratio(
         return Estimate(math.nan, math.nan, math.nan, 0, events, 0)
     effective = d**2 / sum(p.d**2 for p in parts)
     needed = 2 * intervals.FEW if spread is Spread.CLASSES else intervals.FEW
-    few = len(parts) < 2 or effective < needed or 5 * effective < len(parts) or spread is Spread.FEW
+    few = len(parts) < 2 or effective < needed or 5 * effective < len(parts)
+    few = few or spread in {Spread.FEW, Spread.CONSTANT}
     low, high = NOTHING if few else interval(parts, effective, limits, spread)
     if not math.isnan(low):
         low, high = max(low, limits[0]), min(high, limits[1])
@@ -59,11 +60,14 @@ def interval(
     d = sum(p.d for p in parts)
     value = sum(p.n for p in parts) / d
     residuals = sum((p.n - value * p.d) ** 2 for p in parts)
-    if residuals <= 1e-12 * sum(p.n**2 for p in parts):
+    bounded = math.isfinite(least) and math.isfinite(most)
+    if residuals <= (1e-14 if bounded else 1e-12) * sum(p.n**2 for p in parts):
         residuals = 0
     error = math.sqrt(len(parts) / (len(parts) - 1) * residuals) / d
     error *= widening(parts, effective, least, spread)
     reach = _student(max(effective - 1, 1))
+    if not error and spread is Spread.CONTINUOUS:
+        return NOTHING
     if math.isinf(least) and math.isinf(most):
         return (value - reach * error, value + reach * error) if error else NOTHING
     if math.isinf(most):  # Wilson's interval of p = rate / n for n without end
@@ -76,8 +80,13 @@ def interval(
         ]
         return least + (value - least) * ends[0], least + (value - least) * ends[1]
     p = min(max((value - least) / (most - least), 0), 1)
-    inside = error > 0 and 0 < p < 1
-    number = p * (1 - p) / (error / (most - least)) ** 2 if inside else effective
+    p = 0.0 if p < 1e-12 else 1.0 if p > 1 - 1e-12 else p
+    share_error = error / (most - least)
+    if 1 - 1e-6 < p < 1:
+        share_error = max(share_error, 1e-7)
+    if 0 < p < 1 and not share_error:
+        return NOTHING  # constant
+    number = p * (1 - p) / share_error**2 if 0 < p < 1 else effective
     if spread is Spread.RARE or sum(abs(part.n) > 1e-6 for part in parts) < 5:
         number = min(number, effective)
     found = [_wilson_end(p, number, sign * reach) for sign in (-1, 1)]

@@ -75,7 +75,7 @@ def test_value_and_interval_are_those_of_plain_loops(
             [found.value[cell], *ends, *behind], wanted, rtol=1e-9, atol=1e-12
         )
         seen += not math.isnan(wanted.low)
-    assert bool(seen) == (count > 20 and spread is not Spread.FEW)
+    assert bool(seen) == (count > 20 and spread not in {Spread.FEW, Spread.CONSTANT})
 
 
 def test_a_share_of_independent_sentences_has_wilsons_interval() -> None:
@@ -145,8 +145,11 @@ def test_few_sentences_give_a_value_but_no_interval() -> None:
     assert np.isnan(one.interval((0, 1))).all()
     nine = reduce(add, [one] * 9)
     assert np.isnan(nine.interval((0, 1))).all()
-    assert np.isfinite((nine + one).interval((0, 1))).all()
-    assert np.isnan((nine + one).interval()).all()  # equal sentences are no evidence
+    for limits in ((0, 1), (-math.inf, math.inf)):
+        assert np.isnan((nine + one).interval(limits)).all()  # equal sentences are no evidence
+        other = ratios(np.array([[[0.4]]]), d, np.zeros(1, dtype=np.int64))
+        assert np.isfinite((nine + other).interval(limits)).all()
+        assert np.isnan((reduce(add, [one] * 8) + other).interval(limits)).all()
 
 
 def test_where_one_sentence_decides_there_is_no_interval() -> None:

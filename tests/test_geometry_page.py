@@ -12,9 +12,10 @@ import pytest
 import headbook
 from headbook.analysis.clouds import MINIBATCH
 from headbook.metrics import all_metrics
-from headbook.pages.geometry.page import GeometryPage, geometry_page
+from headbook.pages.geometry.page import HEADINGS, GeometryPage, geometry_page
+from headbook.pages.parts.cells import Cell
 from headbook.report.numbers.results import results
-from headbook.report.wording import number
+from headbook.report.wording import interval, is_share, number
 from headbook.study.study import Study
 from headbook.study.summaries.shapes import CKA, GeometrySums
 from pages import elements, html_of, text_of
@@ -132,6 +133,29 @@ def test_tables_hold_the_numbers_of_the_file(study: Study) -> None:
             values = {number(v) for v in file[file["metric"] == metric]["value"]}
             displayed = {text(row.cells[index]) for row in table.rows}
             assert displayed <= values - {"–"}
+
+
+def test_every_interval_is_that_of_the_file_and_constants_have_none(study: Study) -> None:
+    section, file = page_of(study).sections[0], study.geometry
+    named = {metric.title: metric for metric in all_metrics().values()}
+    labels = {heading: label for label, heading in HEADINGS.items()} | {"value": ""}
+    checked = 0
+    for _, table in section.tables:
+        metrics = [named[text(title)] for title, n in table.groups for _ in range(n)]
+        for row, state in zip(table.rows, [np.nan, 0, 1], strict=True):
+            for metric, heading, cell in zip(metrics, table.columns[1:], row.cells, strict=True):
+                assert isinstance(cell, Cell)
+                label = labels[str(heading)]
+                found = file[(file["metric"] == metric.id) & (file["label"] == label)]
+                found = found[found["layer"].isna() if np.isnan(state) else found["layer"] == state]
+                low, high = found[["low", "high"]].to_numpy(np.float64)[0]
+                assert cell.interval == interval(low, high, share=is_share(metric))
+                assert np.isnan(low) or metric.limits[0] <= low <= high <= metric.limits[1]
+                checked += bool(cell.interval)
+    assert checked > 20
+    constant = (file["metric"] == "standardised_cosine") & file["layer"].isna()
+    assert file[constant]["value"].to_numpy() == pytest.approx(1)
+    assert file[constant][["low", "high"]].isna().all(axis=None)
 
 
 def test_outliers_are_those_of_the_file_with_their_part_of_the_whole(study: Study) -> None:

@@ -18,7 +18,6 @@ from headbook.collection.collect import collect
 from headbook.metrics import all_metrics, token_metrics
 from headbook.metrics.base import Need
 from headbook.study.study import Study
-from headbook.terms import Spread
 from looks import Text
 from naive_tokens import (
     AVERAGED,
@@ -197,7 +196,7 @@ def check_averages(
     tolerance = 1e-5 if family in SINGLE else 1e-9
     for row in rows.to_dict("records"):
         cell = parts.get((row["stack"], row["layer"], row["label"]), [])
-        wanted = ratio(cell, METRICS[name].limits, Spread.CLASSES)
+        wanted = ratio(cell, METRICS[name].limits, METRICS[name].spread(row["label"]))
         assert row["value"] == pytest.approx(wanted.value, abs=tolerance, nan_ok=True)
         assert row["low"] == pytest.approx(wanted.low, abs=1e-5, nan_ok=True)
         assert row["high"] == pytest.approx(wanted.high, abs=1e-5, nan_ok=True)

@@ -147,6 +147,10 @@ class Spread(IntEnum):
     """An average over a class of tokens, of which a few unusual sentences may be full."""
     FEW = 3
     """A few sentences decide it, however many there are: no interval holds what it says."""
+    CONTINUOUS = 4
+    """Each sentence moves it a little; a number that none moves is constant by construction."""
+    CONSTANT = 5
+    """The same for every sentence by construction: a value without an interval."""
 
 
 class Baseline(StrEnum):

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from headbook.analysis import intervals
 from headbook.analysis.arithmetic import NOTHING, Floats, Ints, divide
+from headbook.analysis.intervals import ANYTHING
 from headbook.terms import Spread
 
 HALVES = 2  # selection on one half of the sentences, report on the other
 CHOICE, REPORT = range(HALVES)
 FIELDS = ("n", "d", "nn", "dd", "nd", "sentences", "events", "present")
-ANYTHING = (-np.inf, np.inf)
 
 
 @dataclass(frozen=True, eq=False)

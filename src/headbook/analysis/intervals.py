@@ -7,11 +7,15 @@ coverage was measured (`benchmarks/coverage.py`):
   *effective number of sentences* (Kish 1965, section 8.2), (sum d)^2 / (sum d^2).
 - Numbers near a bound have skewed distributions. A share gets Wilson's score interval on the number
   of independent observations that has the same variance (Korn & Graubard 1998); a number with one
-  bound gets the limit of that for rare events. Where nothing varies each effective sentence is one
-  observation.
+  bound gets the limit of that for rare events. A share that is 0 or 1 in every sentence gets
+  Wilson's interval with each effective sentence as one observation: what was never found may exist.
+- A number that is the same in every sentence, and not at a bound, is constant by construction, or
+  nothing tells how it varies. It has no interval.
 - Where few sentences hold most of the numerator, most samples hold less of it than what they were
   drawn from. Standard errors grow with the skewness of a lognormal distribution that is as uneven.
 - Below `FEW` effective sentences, and where a few sentences decide all, there is no interval.
+
+Every interval lies within the bounds of its number: `interval` clips the ends, so callers need not.
 """
 
 from collections.abc import Mapping
@@ -27,10 +31,15 @@ FEW = 10  # effective sentences that an interval needs; twice as many for classe
 UNEVEN = 5  # sentences there may be for each effective one
 SEEN = 5  # sentences with any of it, below which each is one observation
 SKEWED = 0.6  # share of its standard error by which skewness widens an interval
-ROUNDING = 1e-12  # share of the squares, below which what is left of them is rounding
+ROUNDING = 1e-12  # share of the squares below which deviations are rounding
+CONSTANT = 1e-14  # that of shares, which may stand near 1 and vary little
+EDGE = 1e-12  # of the range, within which a share is 0 or 1 but for rounding in double precision
+NEAR = 1e-6  # below 1, within which a share has at least the error `SINGLE`
+SINGLE = 1e-7  # rounding of a number near 1 in single precision
 SIZES = 1.5  # the same of unequal numbers of tokens, for classes of tokens
 
 Limits = tuple[ArrayLike, ArrayLike]  # least and largest possible value
+ANYTHING: Limits = (-np.inf, np.inf)
 
 
 def effective(total: Mapping[str, Floats]) -> Floats:
@@ -39,11 +48,17 @@ def effective(total: Mapping[str, Floats]) -> Floats:
     return np.where(np.isnan(found), total["sentences"], found)
 
 
-def variance(total: Mapping[str, Floats]) -> Floats:
-    """Linearised variance of the ratio, sentences as clusters; NaN with fewer than two."""
+def variance(total: Mapping[str, Floats], rounding: float | Floats = ROUNDING) -> Floats:
+    """Return the linearised variance of the ratio, sentences as clusters; NaN with fewer than two.
+
+    Args:
+        rounding: share of the squares below which deviations count as 0.
+    """
     count, value = total["sentences"], divide(total["n"], total["d"])
     spread = total["nn"] - 2 * value * total["nd"] + value**2 * total["dd"]
-    spread = np.where(spread > ROUNDING * total["nn"], spread, 0)
+    # Sums of a jackknife have the squares of deviations alone; those of values are at least these.
+    squares = np.fmax(total["nn"], divide(total["n"] ** 2, count))
+    spread = np.where(spread > rounding * squares, spread, 0)
     return divide(count * spread, np.maximum(count - 1, 0) * total["d"] ** 2)
 
 
@@ -75,7 +90,7 @@ def enough(
     """
     needed = np.where(np.equal(spread, Spread.CLASSES), 2 * FEW, FEW)
     found: NDArray[np.bool_] = (behind >= needed) & (behind * UNEVEN >= count)
-    return found & np.not_equal(spread, Spread.FEW) & np.greater(count, 1)
+    return found & ~np.isin(spread, (Spread.FEW, Spread.CONSTANT)) & np.greater(count, 1)
 
 
 def reach_of(behind: Floats, level: float = 0.95) -> Floats:
@@ -89,7 +104,9 @@ def interval(
     spread: ArrayLike = Spread.USUAL,
     level: float = 0.95,
 ) -> tuple[Floats, Floats]:
-    """Both ends; NaN where too few sentences stand behind the value.
+    """Return both ends of the interval, inside the limits.
+
+    NaN where too few sentences stand behind the value, and where nothing varies inside the limits.
 
     Args:
         total: the sums `headbook.analysis.accumulators.FIELDS`, of one shape.
@@ -101,7 +118,9 @@ def interval(
     there = enough(behind, total["sentences"], spread)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         reach = reach_of(behind, level)
-        error = np.sqrt(variance(total)) * widening(total, limits, spread)
+        rounding = np.where(above & below, CONSTANT, ROUNDING)
+        error = np.sqrt(variance(total, rounding)) * widening(total, limits, spread)
+        there &= (error > 0) | np.not_equal(spread, Spread.CONTINUOUS)
         rare = np.equal(spread, Spread.RARE) | (total["present"] < SEEN)
         units = np.where(rare, behind, np.inf)
         size = most - least
@@ -115,7 +134,18 @@ def interval(
             np.where(above & below, least + size * share, np.where(above, least + amount, other))
             for share, amount, other in ends
         )
-    return np.where(there, low, np.nan), np.where(there, high, np.nan)
+    return clipped(np.where(there, low, np.nan), np.where(there, high, np.nan), limits)
+
+
+def clipped(low: Floats, high: Floats, limits: Limits) -> tuple[Floats, Floats]:
+    """Clip both ends of intervals to the least and largest possible value; NaN stays."""
+    return np.clip(low, *limits), np.clip(high, *limits)
+
+
+def of_difference(limits: Limits) -> tuple[Floats, Floats]:
+    """Return the least and largest possible difference of two numbers with the same limits."""
+    least, most = (np.asarray(end, np.float64) for end in limits)
+    return least - most, most - least
 
 
 def _of_share(
@@ -125,12 +155,15 @@ def _of_share(
 
     Args:
         reach: quantile of Student's t.
-        behind: observations where nothing varies.
+        behind: observations where the share is 0 or 1 in every sentence.
         most: observations that there may be.
     """
     share = np.clip(share, 0, 1)
-    inside = (error > 0) & (share > 0) & (share < 1)
-    number = np.fmin(np.where(inside, share * (1 - share) / error**2, behind), most)
+    share = np.where(share > 1 - EDGE, 1, np.where(share < EDGE, 0, share))
+    inside = (share > 0) & (share < 1)
+    error = np.where(inside & (share > 1 - NEAR), np.fmax(error, SINGLE), error)
+    varying = np.where(error > 0, share * (1 - share) / error**2, np.nan)
+    number = np.minimum(np.where(inside, varying, behind), most)
     part = reach**2 / number
     middle = (share + part / 2) / (1 + part)
     half = np.sqrt(share * (1 - share) * part + part**2 / 4) / (1 + part)

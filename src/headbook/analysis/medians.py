@@ -39,13 +39,19 @@ class Medians(NamedTuple):
 NOTHING = Ends(np.nan, np.nan, np.nan)
 
 
-def medians(a: ClusterSums, b: ClusterSums, spread: Spread = Spread.USUAL) -> Medians:
+def medians(
+    a: ClusterSums,
+    b: ClusterSums,
+    spread: Spread = Spread.USUAL,
+    limits: intervals.Limits = intervals.ANYTHING,
+) -> Medians:
     """Medians of one number over all cells that have it.
 
     Args:
         a, b: of the same clusters in the same order; the models may differ in their cells.
             *Shape:* ``(cluster, cell)``.
         spread: what is known of how the numbers vary.
+        limits: least and largest possible value.
     """
     known = [_there(sums) for sums in (a, b)]
     if any(not sums.d.size for sums in known):
@@ -54,10 +60,11 @@ def medians(a: ClusterSums, b: ClusterSums, spread: Spread = Spread.USUAL) -> Me
     values = [float(np.median(divide(sums.n.sum(0), sums.d.sum(0)))) for sums in known]
     over = [_over(sums, drawn) for sums in known]
     reaches = [_reach(sums, spread) for sums in known]
+    apart, reach = intervals.of_difference(limits), float(np.maximum(reaches[0], reaches[1]))
     return Medians(
-        _ends(values[0], over[0], reaches[0]),
-        _ends(values[1], over[1], reaches[1]),
-        _ends(values[1] - values[0], over[1] - over[0], float(np.maximum(reaches[0], reaches[1]))),
+        _ends(values[0], over[0], reaches[0], limits),
+        _ends(values[1], over[1], reaches[1], limits),
+        _ends(values[1] - values[0], over[1] - over[0], reach, apart),
     )
 
 
@@ -86,7 +93,8 @@ def _reach(sums: ClusterSums, spread: Spread) -> float:
     return float(np.median(intervals.reach_of(behind))) if enough.mean() >= 0.5 else np.nan
 
 
-def _ends(value: float, over: Floats, reach: float) -> Ends:
+def _ends(value: float, over: Floats, reach: float, limits: intervals.Limits) -> Ends:
     error = float(np.sqrt(np.nanmean((over - value) ** 2)))
     half = reach * error if error > intervals.ROUNDING * abs(value) else np.nan
-    return Ends(value, value - half, value + half)
+    low, high = intervals.clipped(np.array(value - half), np.array(value + half), limits)
+    return Ends(value, float(low), float(high))

@@ -19,7 +19,7 @@ the same, beyond rounding, there is no evidence: neither interval nor p.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import NamedTuple
 
@@ -69,12 +69,18 @@ class Differences:
     equal: NDArray[np.bool_]
 
 
-def differences(a: ClusterSums, b: ClusterSums, spread: ArrayLike = Spread.USUAL) -> Differences:
+def differences(
+    a: ClusterSums,
+    b: ClusterSums,
+    spread: ArrayLike = Spread.USUAL,
+    limits: intervals.Limits = intervals.ANYTHING,
+) -> Differences:
     """Differences of all cells, each with its own interval.
 
     Args:
         a, b: of the same clusters in the same order.
         spread: what is known of how the numbers vary; broadcast to the cells.
+        limits: least and largest possible value of each model.
 
     Raises:
         ValueError: the arrays differ in shape.
@@ -82,8 +88,10 @@ def differences(a: ClusterSums, b: ClusterSums, spread: ArrayLike = Spread.USUAL
     cells = _cells(a, b)
     kinds = np.broadcast_to(np.asarray(spread), cells).reshape(-1)
     parts = [_some(one, other, kinds[at]) for at, one, other in _blocks(a, b)]
-    found = [np.concatenate(each).reshape(cells) for each in zip(*parts, strict=True)]
-    return Differences(*found)
+    fields = (np.concatenate(each).reshape(cells) for each in zip(*parts, strict=True))
+    found = Differences(*fields)
+    low, high = intervals.clipped(found.low, found.high, intervals.of_difference(limits))
+    return replace(found, low=low, high=high)
 
 
 def family_wise(a: ClusterSums, b: ClusterSums, found: Differences) -> Floats:

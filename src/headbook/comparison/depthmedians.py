@@ -3,9 +3,7 @@
 from collections.abc import Iterator, Mapping
 from math import prod
 
-import numpy as np
-
-from headbook.analysis.medians import Ends, Medians, medians
+from headbook.analysis.medians import Medians, medians
 from headbook.analysis.paired import ClusterSums
 from headbook.comparison.headdifferences import head_sums
 from headbook.comparison.layerdifferences import token_sums
@@ -43,11 +41,4 @@ def _cells(sums: ClusterSums, place: int) -> ClusterSums:
 def _of(column: ComparedColumn, a: ClusterSums, b: ClusterSums) -> Medians:
     """Medians inside the bounds of a metric."""
     metric = all_metrics()[column.metric]
-    found = medians(a, b, metric.spread(column.label))
-    limits = metric.limits
-    return found._replace(a=_inside(found.a, limits), b=_inside(found.b, limits))
-
-
-def _inside(ends: Ends, limits: tuple[float, float]) -> Ends:
-    low, high = (float(np.clip(end, *limits)) for end in ends[1:])
-    return ends._replace(low=low, high=high)
+    return medians(a, b, metric.spread(column.label), metric.limits)

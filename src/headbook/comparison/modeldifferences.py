@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arithmetic import Floats, Ints
 from headbook.analysis.flips import LEVEL
+from headbook.analysis.intervals import ANYTHING
 from headbook.analysis.paired import ClusterSums, differences, family_wise
 from headbook.metrics import all_metrics
 from headbook.study.summaries.buckets import BucketSums
@@ -83,7 +84,8 @@ class ModelDifferences:
         """
         known = all_metrics().get(columns[0].metric)
         spread = [known.spread(c.label) if known else Spread.USUAL for c in columns]
-        found = differences(a, b, np.array(spread))
+        limits = known.limits if known else ANYTHING
+        found = differences(a, b, np.array(spread), limits)
         p = family_wise(a, b, found)
         values = found.a, found.b, found.value, found.low, found.high
         return cls(tuple(columns), *values, p, found.clusters)

@@ -344,15 +344,17 @@ class LayerwiseMetric(Metric):
         states: the states it is taken at.
         spaces: the vocabulary spaces it is taken in; empty where it needs no vocabulary.
         averaged: what is averaged over tokens in the layer tables, with its own unit.
+        constant: whether the number is the same for all tokens by construction.
     """
 
     states: tuple[State, ...] = (State.MID, State.OUT)
     spaces: tuple[Space, ...] = ()
     averaged: Averaged = field(default_factory=Averaged)
+    constant: bool = False
 
     def spread(self, label: str) -> Spread:
         """Averages are taken over classes of tokens."""
-        return Spread.CLASSES
+        return Spread.CONSTANT if self.constant else Spread.CLASSES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,6 +402,10 @@ class LayerMetric(Metric):
     """
 
     measure: "Callable[[Cloud], Mapping[str, Estimate]]"
+
+    def spread(self, label: str) -> Spread:
+        """How a label varies without each sentence in turn: by a little, if at all."""
+        return Spread.CONTINUOUS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -139,7 +139,7 @@ def minimal_pairs_table(
     for stack, difference in differences.items():
         present = list(layers[stack])
         table = _numbers(difference.difference[present], difference.columns)
-        low, high = difference.difference[present].interval()
+        low, high = (end[present] for end in difference.ends)
         n_heads, n_columns = difference.p.shape[1:]
         table = table.assign(
             stack=stack,
@@ -234,8 +234,8 @@ def _numbers(ratios: Ratios, columns: Sequence[HeadColumn]) -> pd.DataFrame:
     repeated = pd.concat([names] * int(np.prod(value.shape[:-1])), ignore_index=True)
     return repeated.assign(
         value=value.ravel(),
-        low=np.clip(low, least, most).ravel(),
-        high=np.clip(high, least, most).ravel(),
+        low=low.ravel(),
+        high=high.ravel(),
         sentences=ratios.sentences.ravel(),
         events=ratios.events.ravel(),
     )

@@ -30,4 +30,5 @@ METRIC = TokenMetric(
     chart=Chart.TRAJECTORY,
     measure=measure,
     spaces=(Space.RAW,),
+    constant=True,
 )

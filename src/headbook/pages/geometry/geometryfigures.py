@@ -87,8 +87,9 @@ def figures(results: StackResults, sums: GeometrySums) -> Iterator[Figure]:
 def _rows(sums: GeometrySums, lines: tuple[Line, ...]) -> pd.DataFrame:
     states, frames = short_names(len(sums.weights)), []
     for line in lines:
-        limits = all_metrics()[line.metric].limits
-        numbers = Estimates.of(sums.of(line.metric, line.label), limits)
+        metric = all_metrics()[line.metric]
+        of = sums.of(line.metric, line.label)
+        numbers = Estimates.of(of, metric.limits, metric.spread(line.label))
         frame = pd.DataFrame(
             {"state": states, "value": numbers.value, "low": numbers.low, "high": numbers.high}
         )

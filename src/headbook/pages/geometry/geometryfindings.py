@@ -47,7 +47,7 @@ def _outlier(sums: GeometrySums) -> Iterator[str]:
     if np.isnan([whole, largest, rest]).any():
         return
     # Where the whole may be nothing, a part of it says nothing.
-    sure = sums.of(ids.ANISOTROPY, "raw").interval()[0] > 0
+    sure = sums.above(ids.ANISOTROPY, "raw")
     parts = np.divide(largest, whole, out=np.zeros(len(whole)), where=sure)
     state = int(parts.argmax())
     if parts[state] < DOMINANT:
@@ -71,7 +71,7 @@ def _alike(sums: GeometrySums) -> Iterator[str]:
     ):
         found = sums.of(metric, "adjusted").value
         # Without an interval above 0, nothing is more similar.
-        if (sums.of(metric, "adjusted").interval()[0][[0, -1]] > 0).all():
+        if sums.above(metric, "adjusted")[[0, -1]].all():
             yield (
                 f"{what} above the anisotropy baseline: {number(found[0])} at the input, "
                 f"{number(found[-1])} after the last layer."

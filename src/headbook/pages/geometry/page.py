@@ -188,7 +188,7 @@ def _tables(sums: GeometrySums) -> Iterator[tuple[str, Table]]:
 
 def _cells(sums: GeometrySums, column: StateColumn) -> list[Cell]:
     metric = all_metrics()[column.metric]
-    numbers = Estimates.of(sums.of(*column), metric.limits)
+    numbers = Estimates.of(sums.of(*column), metric.limits, metric.spread(column.label))
     return [Cell.of(numbers.at(row), metric) for row in range(len(sums.weights))]
 
 

@@ -65,7 +65,8 @@ def groups_of(results: StackResults) -> tuple[Group, ...]:
 
 def numbers_of(group: Group, headline: Headline, what: str = "heads") -> Estimates:
     """Numbers of the heads of a group, or of what else it has."""
-    return Estimates.of(getattr(group, what)[..., headline.place], headline.metric.limits)
+    ratios, metric = getattr(group, what)[..., headline.place], headline.metric
+    return Estimates.of(ratios, metric.limits, metric.spread(headline.column.label))
 
 
 def group_table(results: StackResults, layer: int, head: int) -> Table | None:
@@ -101,7 +102,7 @@ def pair_cells(
     """What differs within pairs: the means of both members, the difference, and a family-wise p."""
     at, column = (layer, head, index), found.columns[index]
     pairs, share = found.difference[at], is_share(all_metrics()[column.metric])
-    low, high = map(float, pairs.interval())
+    low, high = (float(end[at]) for end in found.ends)
     behind = int(pairs.sentences), float(pairs.events), float(pairs.effective)
     value = Estimate(float(pairs.value), low, high, *behind)
     return _headline(column, index), (

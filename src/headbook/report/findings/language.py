@@ -202,7 +202,7 @@ def rare_words(results: StackResults) -> Iterator[Finding]:
     if best is None:
         return
     chance = uniform(results, name, view, "", best.head.layer)
-    if best.value.low > chance.high:
+    if best.value.low > np.fmax(chance.value, chance.high):  # chance has no interval if constant
         yield finding(results, name, _rarest(best, chance, name), best.value.sentences)
 
 

@@ -65,7 +65,7 @@ class Estimates(NamedTuple):
         cls, ratios: Ratios, limits: tuple[float, float], spread: Spread = Spread.USUAL
     ) -> "Estimates":
         """Values with intervals inside the metric's bounds."""
-        low, high = (np.clip(end, *limits) for end in ratios.interval(limits, spread))
+        low, high = ratios.interval(limits, spread)
         behind = ratios.sentences, ratios.events, ratios.effective
         return cls(ratios.value, low, high, *behind)
 

@@ -8,16 +8,18 @@ compared, by flips of signs (`headbook.analysis.flips`); for groups it is for on
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from headbook.analysis.accumulators import ANYTHING, Ratios
+from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import Floats, Ints, divide
 from headbook.analysis.flips import family_wise
-from headbook.analysis.intervals import FEW, Limits
+from headbook.analysis.intervals import ANYTHING, FEW, Limits, clipped, of_difference
+from headbook.metrics import all_metrics
 from headbook.study.summaries.columns import HeadColumn
 from headbook.study.summaries.grouped import Members
 from headbook.study.summaries.sums import HeadSums
@@ -55,7 +57,7 @@ def contrast(one: Ratios, other: Ratios, limits: Limits = ANYTHING) -> Contrast:
     error = np.sqrt(variance)
     reach = stdtrit(freedom, 0.975) * error
     p = 2 * stdtr(freedom, -np.abs(divide(value, error)))
-    return Contrast(value, value - reach, value + reach, p)
+    return Contrast(value, *clipped(value - reach, value + reach, of_difference(limits)), p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +86,13 @@ class PairDifferences:
     difference: Ratios
     p: Floats
     family: int
+
+    @cached_property
+    def ends(self) -> tuple[Floats, Floats]:
+        """Ends of the intervals of ``difference``, within bounds; arrays of the same shape."""
+        known = [all_metrics().get(column.metric) for column in self.columns]
+        limits = np.array([ANYTHING if m is None else m.limits for m in known]).reshape(-1, 2).T
+        return clipped(*self.difference.interval(), of_difference((limits[0], limits[1])))
 
 
 def pair_differences(

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from headbook.analysis.accumulators import FIELDS, HALVES, Ratios
 from headbook.analysis.arithmetic import Floats, divide
 from headbook.analysis.clouds import Estimate, largest
-from headbook.metrics import ids
+from headbook.metrics import all_metrics, ids
 from headbook.terms import State
 
 CKA, OUTLIERS = ids.LAYER_CKA, ids.OUTLIER_DIMENSIONS  # metrics with numbers beyond the columns
@@ -93,6 +94,21 @@ class GeometrySums:
             return Ratios.zero(len(self.weights))
         return self.states[:, self.columns.index(column)]
 
+    @cached_property
+    def ends(self) -> tuple[Floats, Floats]:
+        """Ends of the intervals of all numbers, within bounds. *Shape:* ``(state, column)``."""
+        metrics = [all_metrics()[column.metric] for column in self.columns]
+        least, most = np.array([metric.limits for metric in metrics]).reshape(-1, 2).T
+        spread = [m.spread(c.label) for m, c in zip(metrics, self.columns, strict=True)]
+        return self.states.interval((least, most), spread)
+
+    def above(self, metric: str, label: str) -> NDArray[np.bool_]:
+        """Whether the interval of a number lies above 0, for every state."""
+        column = StateColumn(metric, label)
+        if column not in self.columns:
+            return np.zeros(len(self.weights), np.bool_)
+        return np.asarray(self.ends[0][:, self.columns.index(column)] > 0)
+
 
 def kept(estimates: Sequence[Sequence[Estimate]], sentences: int) -> Ratios:
     """Numbers of a sample as sums that add, each weighted by the number of sentences.
@@ -146,8 +162,7 @@ def shape_table(geometry: Mapping[str, GeometrySums]) -> pd.DataFrame:
 
 
 def _numbers(sums: GeometrySums) -> list[tuple[object, ...]]:
-    low, high = sums.states.interval()
-    parts = (sums.states.value, low, high, sums.states.sentences, sums.states.events)
+    parts = (sums.states.value, *sums.ends, sums.states.sentences, sums.states.events)
     return [
         (layer, str(state), *column, *(part[row, index] for part in parts))
         for row, (layer, state) in enumerate(state_names(len(sums.weights)))

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headbook.analysis import intervals
-from headbook.analysis.accumulators import ANYTHING, Ratios
+from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import NOTHING, Floats, Ints, divide
 from headbook.analysis.flips import LEVEL
-from headbook.analysis.intervals import Limits, at_most
+from headbook.analysis.intervals import ANYTHING, Limits, at_most
 from headbook.analysis.resampled import family_wise_above
 from headbook.study.summaries.removals import Chosen, Removals, SetKind
 from headbook.terms import Replacement, Target
