@@ -24,23 +24,25 @@ def test_a_part_of_speech_is_preferred_only_above_chance() -> None:
     def of(top: float) -> StackResults:
         ratios = {"NOUN": [[0.9, 1.1]], "VERB": [[top, 0.7]]}
         return fake_results(
-            {HeadColumn("pos_received_ratio", View.RAW, t): Fake(v) for t, v in ratios.items()}
-            | {HeadColumn("pos_received", View.RAW, t): Fake([[0.2, 0.3]]) for t in ratios}
+            {HeadColumn("pos_received_ratio", View.RENORM, t): Fake(v) for t, v in ratios.items()}
+            | {HeadColumn("pos_received", View.RENORM, t): Fake([[0.2, 0.3]]) for t in ratios}
+            | {HeadColumn("sink_share", View.RAW, ""): Fake([[0.6, 0.3]], 0.1)}
         )
 
     (text,) = finding_texts(language.parts_of_speech, of(2.5))
     assert text.startswith("L0·H0 attends most to verbs (VERB): 20.0")
-    assert "of its attention, 2.50 times [" in text
-    assert (
-        "L0·H1 attends most to nouns (NOUN)" in finding_texts(language.parts_of_speech, of(0.5))[0]
-    )
+    assert "of its attention outside the sink, 2.50 times [" in text
+    assert text.endswith("uniform attention (sink: 60.0\u202f%).")
+    (text,) = finding_texts(language.parts_of_speech, of(0.5))
+    assert "L0·H1 attends most to nouns (NOUN)" in text
+    assert "(sink" not in text  # 30 % are 22 % more than chance, of what is left
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(language, "SENTENCES", 1_000)
         assert not finding_texts(language.parts_of_speech, of(2.5))  # too few have it
     low = Fake([[0.9, 1.0]])
     assert not finding_texts(
         language.parts_of_speech,
-        fake_results({HeadColumn("pos_received_ratio", View.RAW, "NOUN"): low}),
+        fake_results({HeadColumn("pos_received_ratio", View.RENORM, "NOUN"): low}),
     )
 
 

@@ -44,7 +44,7 @@ def studied(
         **{column("type_shares", View.RENORM, n): Fake([[v]], 0.08) for n, v in parts.items()},
     }
     metrics = {"duplicate_score": column("duplicate_score")}
-    tags = {"NOUN": column("pos_received", View.RAW, "NOUN")}
+    tags = {"NOUN": column("pos_received", View.RENORM, "NOUN")}
     known = metrics | tags
     return fake_results(numbers | {known[n]: fake for n, fake in more.items() if n in known})
 

@@ -13,26 +13,33 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import headbook
 import tiny
 import treebank
+from fakes import Fake, fake_results
 from headbook.charts import Figure, tag_heads
 from headbook.metrics import all_metrics
+from headbook.metrics.base import AttentionMetric
+from headbook.pages.head.headmetrics import tag_rows
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import DASH
 from headbook.pages.speech.page import DirectionSection, SpeechPage, speech_page
 from headbook.pages.speech.tagattention import Direction, over_chance, share
 from headbook.report.findings.finding import head_link
 from headbook.report.numbers.results import StackResults, results
+from headbook.report.numbers.tagshares import sink_remark
 from headbook.report.wording import FEW_WORDS, number
 from headbook.study.sentencedata import HeadName
 from headbook.study.study import Study
+from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import UPOS, View
 from pages import elements, html_of, text_of
 from sites import Site, make_study
 from tabled import lines, text
 from treebank import Gold
+from views import Marks, views_of
 
 METRICS = "pos_received,pos_received_ratio,pos_given"
 WORDS = {
@@ -50,6 +57,7 @@ FORMS = (
 )
 RARE = 3  # interjections in the corpus
 LOOKED_AT, LOOKING = Direction
+VIEWS = {"pos_received": "renorm", "pos_received_ratio": "renorm", "pos_given": "nosink"}
 
 
 def corpus() -> tuple[tuple[Gold, ...], ...]:
@@ -120,9 +128,9 @@ def cell_texts(cell: Any) -> tuple[str, ...]:
 
 
 def value(table: pd.DataFrame, metric: str, tag: str, column: str = "value", **where: Any) -> float:
-    """One number of a study's table, in the view without the sink."""
+    """One number of a study's table, in the view that pages show."""
     rows = table[(table["metric"] == metric) & (table["label"] == tag)]
-    for name, wanted in ({"view": "nosink"} | where).items():
+    for name, wanted in ({"view": VIEWS[metric]} | where).items():
         rows = rows[rows[name] == wanted]
     (found,) = rows[column]
     return float(found)
@@ -206,7 +214,7 @@ def halves(
 ) -> dict[tuple[int, int], float]:
     """Times chance of each head on half of the sentences, where there are enough observations."""
     metric = "pos_received_ratio" if direction is LOOKED_AT else "pos_given"
-    numbers = found.half(half, metric, View.NOSINK, tag)
+    numbers = found.half(half, metric, View(VIEWS[metric]), tag)
     even = found.half(half, "pos_given", View.NOSINK, tag, of="uniform")
     ratios = {}
     for layer in range(tiny.LAYERS):
@@ -233,7 +241,7 @@ def test_a_head_is_chosen_on_one_half_and_reported_on_the_other(
         assert row["head"] == head_link(HeadName("self", layer, head))
         assert row["ratio to uniform attention"].text == number(other[layer, head])
         metric = "pos_received" if direction is LOOKED_AT else "pos_given"
-        part = found.half(1, metric, View.NOSINK, tag).at(layer, head)
+        part = found.half(1, metric, View(VIEWS[metric]), tag).at(layer, head)
         assert row["share"] == Cell.of(part, all_metrics()[metric])
         if direction is LOOKED_AT:
             title = "of all attention"
@@ -289,6 +297,48 @@ def test_shares_of_all_tags_are_the_whole_where_every_word_has_one(
     found = results(study)["self"]
     total = sum(share(direction, found.heads, tag).value for tag in UPOS)
     np.testing.assert_allclose(total, 1, rtol=1e-12)
+
+
+def by_hand() -> StackResults:
+    """A head that gives much to the sink and of the rest most to the verb, and one that does not.
+
+    Of ``[CLS] the dog sees [SEP]``; uniform attention gives two fifths to the sink.
+    """
+    sinks, verb = (0.4, 0.05, 0.05, 0.1, 0.4), (0.02, 0.15, 0.15, 0.65, 0.03)
+    marks = Marks(5, special=(0, 4), tags=("", "DET", "NOUN", "VERB"))
+    maps = torch.tensor([[sinks] * 5, [verb] * 5], dtype=torch.float64)
+    layers, even = (views_of(weights, marks) for weights in (maps, torch.full((1, 5, 5), 0.2)))
+    numbers = {}
+    for name in ("pos_received", "pos_received_ratio", "sink_share"):
+        metric = all_metrics()[name]
+        assert isinstance(metric, AttentionMetric)
+        for view in metric.views:
+            (own, uniform) = (metric.measure(each[view]) for each in (layers, even))
+            values, chance = (
+                (part.numerator / part.denominator).reshape(-1, len(metric.labels)).numpy()
+                for part in (own, uniform)
+            )
+            for place, label in enumerate(metric.labels):
+                heads, one = values[None, :, place], float(chance[0, place])
+                numbers[HeadColumn(name, view, label)] = Fake(heads, one)
+    return fake_results(numbers)
+
+
+def test_a_head_with_a_sink_keeps_what_it_prefers_of_the_rest() -> None:
+    """Verbs get 0.10 of all and 0.50 of the rest: 0.5 times and 1.5 times uniform attention."""
+    found = by_hand()
+    head, other = (HeadName("self", 0, number) for number in (0, 1))
+    raw = found.heads("pos_received_ratio", View.RAW, "VERB").value[0]
+    assert raw == pytest.approx([0.5, 3.25])
+    rows = {row.tag: row for row in tag_rows(found, head)}
+    assert rows["verbs"].share.text == number(0.5, share=True)
+    assert rows["verbs"].ratio.text == "1.50"
+    assert rows["verbs"].uniform == number(1 / 3, share=True)
+    assert rows["determiners"].ratio.text == "0.75"
+    assert sink_remark(found, (0, 0)) == "80.0\u202f% of all its attention goes to the sink."
+    rows = {row.tag: row for row in tag_rows(found, other)}
+    assert rows["verbs"].ratio.text == number(3 * 0.65 / 0.95)
+    assert sink_remark(found, (0, 1)) == ""
 
 
 def test_halves_of_the_sentences_make_the_whole(study: Study) -> None:

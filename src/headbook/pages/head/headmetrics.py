@@ -13,6 +13,7 @@ from headbook.pages.parts.twins import beside
 from headbook.report.findings.finding import metric_link
 from headbook.report.numbers.relationnames import TAG_NAMES
 from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.numbers.tagshares import TAG_VIEW
 from headbook.report.wording import MISSING, is_share, label_name, number, unbroken
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
@@ -29,7 +30,7 @@ class TagRow:
 
     Attributes:
         tag: part of speech, a universal one by its name.
-        share: of the head's attention.
+        share: of the head's attention to ordinary keys.
         width: the same as a bar, in per cent of its room.
         uniform: what uniform attention would give; ``uniform_width`` as a mark on the bar.
         ratio: of the two.
@@ -117,8 +118,8 @@ def _row(results: StackResults, cell: tuple[int, int], line: _Line) -> Row:
 
 
 def tag_rows(results: StackResults, head: HeadName) -> Iterator[TagRow]:
-    """Attention to parts of speech, the largest share first."""
-    view = results.stack.default_view
+    """Attention to parts of speech among ordinary keys, the largest share first."""
+    view = TAG_VIEW
     share, ratio = all_metrics()[ids.POS_RECEIVED], all_metrics()[ids.POS_RECEIVED_RATIO]
     tags = [tag for tag in results.labels(share.id) if results.has(share.id, view, tag)]
     tags = [tag for tag in tags if results.has(ratio.id, view, tag)]

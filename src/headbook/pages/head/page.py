@@ -24,6 +24,7 @@ from headbook.pages.widgets.inspector import roles_of, strongest_of
 from headbook.pages.widgets.neighbours import Neighbours, neighbours
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import Role
+from headbook.report.numbers.tagshares import sink_remark
 from headbook.report.wording import STACKS, VIEWS, capital, counted, head_file, head_name, head_page
 from headbook.study.sentencedata import Exemplar, HeadName, heads_of
 from headbook.terms import View
@@ -95,6 +96,7 @@ class HeadPage(Page):
         contributions: its share of the output, and the sink's.
         ablated: what the model loses without it; None where no head was replaced.
         tags: attention to parts of speech; empty without tags.
+        tags_sink: how much goes to the sink, which ``tags`` leave out; empty if that is little.
         top: the tokens and pairs that it favours; None where they were not summed.
         default_view: the keys that percentiles and charts use, in words.
         baselines: what the model is compared with.
@@ -127,6 +129,7 @@ class HeadPage(Page):
     contributions: tuple[Measured, ...]
     ablated: Ablated | None
     tags: tuple[TagRow, ...]
+    tags_sink: str
     top: TopTokens | None
     alike: tuple[Neighbours, ...] = ()
     near: Near | None = None
@@ -195,6 +198,7 @@ def _page(
         contributions=tuple(contributions(results, head)),
         ablated=ablated(results, head),
         tags=tuple(tag_rows(results, head)),
+        tags_sink=sink_remark(results, (head.layer, head.head)),
         top=top_tokens(results, head),
         relations=found_relations(results, head),
         by_group=group_table(results, head.layer, head.head),

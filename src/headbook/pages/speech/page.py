@@ -33,7 +33,8 @@ from headbook.report.findings import CHOICE, REPORT, highest
 from headbook.report.findings.finding import head_link
 from headbook.report.numbers.relationnames import TAG_NAMES
 from headbook.report.numbers.results import StackResults, study_of
-from headbook.report.wording import FEW_WORDS, MISSING, number
+from headbook.report.numbers.tagshares import much_to_sink
+from headbook.report.wording import FEW_WORDS, MISSING, number, percent
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 from headbook.study.sentencedata import HeadName
@@ -170,10 +171,10 @@ def _rows(results: StackResults, direction: Direction, tags: Sequence[str]) -> I
 
 
 def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Content, ...]:
-    """A head, its ratio and its share of the attention without the sink.
+    """A head, its ratio and its share of the attention to ordinary keys.
 
-    Beside these: of words that are looked at, the share of all its attention; of words that look,
-    the share that uniform attention would give.
+    Beside these: of words that are looked at, the share of all its attention, and that of the sink
+    where it is large; of words that look, the share that uniform attention would give.
     """
     first, other = (partial(results.half, half) for half in (CHOICE, REPORT))
     evens = [partial(half, of="uniform") for half in (first, other)]
@@ -183,14 +184,15 @@ def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Conten
         return (DASH,) * 4
     head = HeadName(results.stack.name, *cell)
     if direction is Direction.LOOKED_AT:
-        beside = other(SHARE, View.RAW, tag).at(*cell)
+        beside, sink = other(SHARE, View.RAW, tag).at(*cell), much_to_sink(results, cell)
     else:
-        beside = evens[1](GIVEN, VIEW, tag).at(cell[0])
+        beside, sink = evens[1](GIVEN, VIEW[direction], tag).at(cell[0]), np.nan
+    apart = "" if np.isnan(sink) else f" (sink {percent(sink)})"
     return (
         head_link(head),
         Cell.of(over_chance(direction, other, evens[1], tag).at(*cell), all_metrics()[RATIO]),
         Cell.of(share(direction, other, tag).at(*cell), all_metrics()[SHARE]),
-        number(beside.value, share=True),
+        number(beside.value, share=True) + apart,
     )
 
 

@@ -11,12 +11,12 @@ from headbook.analysis.arithmetic import Floats
 from headbook.charts import Figure, tag_heads, tag_layers
 from headbook.metrics import ids
 from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.numbers.tagshares import TAG_VIEW
 from headbook.report.wording import FEW_WORDS, STACKS, VIEWS, head_name
 from headbook.study.sentencedata import HeadName, heads_of
 from headbook.terms import Side, View
 
 MOST_CELLS, FEWEST_TAGS = 8_000, 4  # of the map of all heads
-VIEW = View.NOSINK  # the sink is no part of speech, and would hide the others
 RATIO, SHARE, GIVEN = ids.POS_RECEIVED_RATIO, ids.POS_RECEIVED, ids.POS_GIVEN
 
 Take = Callable[[str, View, str], Estimates]  # one of the tables of `StackResults`, or half of one
@@ -30,6 +30,8 @@ class Direction(StrEnum):
 
 
 METRICS = {Direction.LOOKED_AT: (RATIO, SHARE), Direction.LOOKING: (GIVEN,)}
+# Renormalised, every word would give as much.
+VIEW = {Direction.LOOKED_AT: TAG_VIEW, Direction.LOOKING: View.NOSINK}
 
 
 def side_of(results: StackResults, direction: Direction) -> Side:
@@ -44,14 +46,14 @@ def tags_of(results: StackResults, direction: Direction) -> list[str]:
     there = [
         tag
         for tag in tags
-        if words[tag] and all(results.has(name, VIEW, tag) for name in METRICS[direction])
+        if words[tag] and all(results.has(m, VIEW[direction], tag) for m in METRICS[direction])
     ]
     return sorted(there, key=lambda tag: -words[tag])
 
 
 def share(direction: Direction, take: Take, tag: str) -> Estimates:
     """Share of the attention that goes to words of a tag, or comes from them."""
-    return take(SHARE if direction is Direction.LOOKED_AT else GIVEN, VIEW, tag)
+    return take(SHARE if direction is Direction.LOOKED_AT else GIVEN, VIEW[direction], tag)
 
 
 def over_chance(direction: Direction, take: Take, even: Take, tag: str) -> Estimates:
@@ -66,8 +68,9 @@ def over_chance(direction: Direction, take: Take, even: Take, tag: str) -> Estim
         even: uniform attention, ``(layer,)``.
     """
     if direction is Direction.LOOKED_AT:
-        return take(RATIO, VIEW, tag)
-    given, chance = take(GIVEN, VIEW, tag), even(GIVEN, VIEW, tag).value
+        return take(RATIO, VIEW[direction], tag)
+    given, uniform = (part(GIVEN, VIEW[direction], tag) for part in (take, even))
+    chance = uniform.value
     chance = np.where(chance > 0, chance, np.nan)
     chance = chance.reshape(-1, *[1] * (given.value.ndim - 1))
     value, low, high = (part / chance for part in given[:3])
@@ -119,9 +122,10 @@ def table(results: StackResults, direction: Direction, tag: str, name: str) -> p
     return pd.DataFrame(columns).assign(tag=tag, way=str(direction))
 
 
-def _caption(results: StackResults, what: str) -> str:
+def _caption(results: StackResults, what: str, directions: Sequence[Direction]) -> str:
+    keys = " and ".join(dict.fromkeys(VIEWS[VIEW[direction]] for direction in directions))
     return (
-        f"{what}, ratio to uniform attention; {STACKS[results.stack.name]}, {VIEWS[VIEW]}. Blue: "
+        f"{what}, ratio to uniform attention; {STACKS[results.stack.name]}, {keys}. Blue: "
         f"above uniform attention, orange: below, grey: fewer than {FEW_WORDS} words."
     )
 
@@ -141,7 +145,7 @@ def layer_map(results: StackResults, directions: Sequence[Direction]) -> Figure:
     what = " and ".join(meanings[direction] for direction in directions)
     return tag_layers(
         f"speech-{results.stack.name}-layers",
-        _caption(results, f"By layer, all heads: {what}"),
+        _caption(results, f"By layer, all heads: {what}", directions),
         pd.concat(frames, ignore_index=True),
         tags=[*tags],
     )
@@ -160,7 +164,9 @@ def head_map(results: StackResults, direction: Direction) -> Figure:
     which = "each tag" if tags == tags_of(results, direction) else "the most frequent tags"
     return tag_heads(
         f"speech-{stack.name}-heads",
-        _caption(results, f"All heads, layer by layer: attention {what} words of {which}"),
+        _caption(
+            results, f"All heads, layer by layer: attention {what} words of {which}", [direction]
+        ),
         rows.assign(head=names),
         tags=tags,
         n_heads=stack.n_heads,

@@ -22,7 +22,8 @@ from headbook.report.findings.finding import (
 from headbook.report.numbers.claims import point_estimate
 from headbook.report.numbers.relationnames import TAG_NAMES
 from headbook.report.numbers.results import Estimate, StackResults
-from headbook.report.wording import FEW_WORDS, interval, number
+from headbook.report.numbers.tagshares import TAG_VIEW, much_to_sink
+from headbook.report.wording import FEW_WORDS, interval, number, percent
 from headbook.terms import View
 
 SENTENCES = 10  # with a part of speech, in each half: fewer make no finding
@@ -30,11 +31,12 @@ SENTENCES = 10  # with a part of speech, in each half: fewer make no finding
 
 def parts_of_speech(results: StackResults) -> Iterator[Finding]:
     """The head that prefers one part of speech most, where enough sentences have it."""
-    view, name = results.stack.default_view, ids.POS_RECEIVED_RATIO
+    view, name = TAG_VIEW, ids.POS_RECEIVED_RATIO
     tag = _favourite(results, name, view)
     best = chosen(results, name, view, tag) if tag else None
     if best is not None and best.value.low > 1 and best.value.sentences >= SENTENCES:
         share = results.half(REPORT, ids.POS_RECEIVED, view, tag).at(*best.place)
+        sink = much_to_sink(results, best.place)
         yield finding(
             results,
             name,
@@ -45,9 +47,10 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
                     ids.POS_RECEIVED,
                     f"{TAG_NAMES[tag]} ({tag})" if tag in TAG_NAMES else f"words tagged {tag}",
                 ),
-                f": {stated(share, ids.POS_RECEIVED)} of its attention, "
+                f": {stated(share, ids.POS_RECEIVED)} of its attention outside the sink, "
                 f"{number(best.value.value)} times "
-                f"{interval(best.value.low, best.value.high)} uniform attention.",
+                f"{interval(best.value.low, best.value.high)} uniform attention"
+                + ("." if np.isnan(sink) else f" (sink: {percent(sink)})."),
             ),
             best.value.sentences,
         )

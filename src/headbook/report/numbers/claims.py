@@ -9,6 +9,7 @@ from headbook.metrics import ids
 from headbook.report.numbers.headtypes import KEY_NAMES, PART_NAMES, HeadType, Rest
 from headbook.report.numbers.relationnames import TAGS
 from headbook.report.numbers.results import Estimate, StackResults
+from headbook.report.numbers.tagshares import TAG_VIEW
 from headbook.report.numbers.typeshares import METRIC, SOME_SINK, Place, share
 from headbook.report.wording import THIN, capital, interval, number, percent
 from headbook.terms import View
@@ -125,21 +126,22 @@ def token_class(results: StackResults, place: Place, found: HeadType | None) -> 
     """The class of tokens that receives most against uniform attention, if at least twice that."""
     if found is not None and found.rest in {*AT, Rest.OFFSET}:
         return
-    view, best = results.stack.default_view, None
-    asked = [(ids.ATTENTION_TO, label, name) for label, name in CLASSES.items()]
-    asked += [(ids.POS_RECEIVED, tag, f"{name} ({tag})") for tag, name in TAGS.items()]
-    for metric, label, name in asked:
+    own, best = results.stack.default_view, None
+    asked = [(ids.ATTENTION_TO, own, label, name) for label, name in CLASSES.items()]
+    asked += [(ids.POS_RECEIVED, TAG_VIEW, tag, f"{n} ({tag})") for tag, n in TAGS.items()]
+    for metric, view, label, name in asked:
         value = share(results, metric, view, label, place)
         even = _even(results, metric, view, label, place)
         clear = value.effective >= FEW and value.low >= TWICE * even > 0
         if clear and (best is None or value.value / even > best[0]):
-            best = value.value / even, value, even, name
+            of = "attention outside the sink" if metric == ids.POS_RECEIVED else "attention"
+            best = value.value / even, value, even, name, of
     if best is not None:
-        times, value, even, name = best
+        times, value, even, name, of = best
         yield Claim(
             "class",
             f"attends to {name}",
-            f"{capital(name)} receive {estimate(value)} of its attention, {times:.1f} times "
+            f"{capital(name)} receive {estimate(value)} of its {of}, {times:.1f} times "
             f"uniform attention ({percent(even)}).".replace("Punctuation receive", "Punctuation "
                                                             "receives"),
             value,
