@@ -283,6 +283,8 @@ type Scatter = (box: HTMLElement, what: {
 /** A number of all heads as a heat map has it: `headbook.pages.parts.grid.grid_data`. */
 type Grid = {
   caption: string; low: string; high: string; ink?: string; steps: number[]; texts: string[];
+  /** The stored figure that shows this choice, or the command that draws it. */
+  file: string; command: string;
 };
 type Grids = Record<string, Record<string, Grid>>;
 /** A metric's title and its labels: key and name. */
@@ -313,7 +315,10 @@ type FindData = {
 };
 /** A live chart: its specification, and its rows by column (`headbook.charts.base.render.columnar`). */
 type ChartColumn = unknown[] | { at: number[]; texts: string[] };
-type ChartSpec = { datasets?: Record<string, Record<string, ChartColumn>> };
+type ChartSpec = {
+  datasets?: Record<string, Record<string, ChartColumn>>;
+  params?: { name: string; value?: unknown }[];
+};
 
 /** A step of a film (`pages/film/page`): classes, letters and label of each head. */
 interface FilmStep { name: string; src: string; heads: [string, string, string][] }

@@ -1,18 +1,29 @@
 """The overview in a browser: where the atlas begins, its card, its keys, its strips, its state."""
 
 import re
+import shlex
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from playwright.sync_api import Page, expect
+from typer.testing import CliRunner
 
-from browser import Open, each, sideways, violations
+from browser import Open, come_alive, each, sideways, violations
+from headbook.cli.main import app
+from headbook.metrics import all_metrics
+from headbook.pages.parts.grid import short
+from headbook.report.wording import is_share
+from pages import html_of
 from sites import Site
 from test_find import data_of
 
 pytest_plugins = ["windows"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
+runner = CliRunner()
 WORDS = """() => {
   const atlas = document.querySelector(".tiles");
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -307,18 +318,140 @@ def test_the_heat_map_is_one_tab_stop(encoder_site: Site, open_page: Open) -> No
         expect(cells.nth(position)).to_be_focused()
 
 
-def test_files_of_a_metric_follow_its_choice_and_are_there(
-    encoder_site: Site, open_page: Open
+WALKED = """(grid) => {
+  const chooser = document.querySelector("select[data-metric]");
+  const shown = (each) => each.checkVisibility();
+  const box = document.querySelector(`[data-grid=${grid}]`);
+  const files = box.querySelector("[data-files]");
+  const walk = async () => {
+    const found = {};
+    await window.headbook.load(`${window.headbook.root()}data/grid.js`, "grid");
+    for (const { value } of [...chooser.options]) {
+      chooser.value = value;
+      chooser.dispatchEvent(new Event("change"));
+      for (let n = 0; n < 3; n += 1) await new Promise((done) => setTimeout(done));
+      found[value] = {
+        texts: [...box.querySelectorAll("td")].map((cell) => cell.textContent),
+        links: [...files.querySelectorAll("a[href]")]
+          .filter(shown)
+          .map((a) => a.getAttribute("href")),
+        command: [...files.querySelectorAll("code")].filter(shown).map((c) => c.textContent).join(),
+      };
+    }
+    return found;
+  };
+  return walk();
+}"""
+
+
+def cells(file: Path, shape: tuple[int, int], *, share: bool) -> list[str]:
+    """Return what the cells of a heat map read for the numbers of a figure's CSV file."""
+    values = np.full(shape, np.nan)
+    rows = pd.read_csv(file)
+    assert not rows[["layer", "head"]].duplicated().any()
+    values[rows["layer"], rows["head"]] = rows["value"]
+    return [short(value, share=share) for value in values.ravel()]
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "pair"])
+def test_files_of_every_choice_hold_the_numbers_on_show(
+    request: pytest.FixtureRequest, open_page: Open, tmp_path: Path, kind: str
 ) -> None:
-    page = opened(open_page, encoder_site)
-    grid = page.locator("[data-grid=self]")
-    for key in [*data_of(encoder_site, "grid")["self"]][::7]:
-        page.locator("[data-metric]").select_option(key)
-        metric = key.partition("/")[0]
-        about = grid.locator("[data-about]")
-        expect(about).to_have_attribute("href", f"metrics/{metric}.html#{metric}-self")
-        for href in each(grid.locator("[data-files] a"), "href"):
-            assert (encoder_site.folder / href.partition("#")[0]).is_file(), href
+    """Where no stored file does, the page prints a command, and its file does."""
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    page, grids = opened(open_page, site), data_of(site, "grid")
+    stacks = {stack.name: stack for stack in site.study.manifest.stacks}
+    stored, asked = 0, []
+    for stack, choices in grids.items():
+        shape = stacks[stack].n_layers, stacks[stack].n_heads
+        walked = page.evaluate(WALKED, stack)
+        assert {*choices} <= {*walked}
+        for choice, seen in walked.items():
+            metric, _, label = choice.partition("/")
+            share = is_share(all_metrics()[metric])
+            tables = [href for href in seen["links"] if href.endswith(".csv")]
+            if choice not in choices:
+                assert seen == {"texts": ["–"] * len(seen["texts"]), "links": [], "command": ""}
+            elif tables:
+                assert seen["command"] == ""
+                (table,) = tables
+                files = [f"{table.removesuffix('csv')}{each}" for each in ("svg", "pdf", "csv")]
+                about = f"metrics/{metric}.html#{Path(table).stem}"
+                assert seen["links"] == [*files, about]
+                assert f'id="{Path(table).stem}"' in html_of(site.folder / about.partition("#")[0])
+                assert seen["texts"] == cells(site.folder / table, shape, share=share), choice
+                stored += 1
+            else:
+                assert seen["links"] == [f"metrics/{metric}.html"]
+                assert f"--only {metric} --label {shlex.quote(label)}" in seen["command"]
+                asked.append((stack, choice, seen, shape, share))
+    assert stored
+    for number, (stack, choice, seen, shape, share) in enumerate(asked[:: len(asked) // 2 + 1]):
+        made = drawn_by(seen["command"], site, tmp_path / f"{kind}-{number}")
+        (table,) = [file for file in made.glob(f"*-{stack}-*.csv") if "layers" not in file.stem]
+        assert seen["texts"] == cells(table, shape, share=share), choice
+
+
+def drawn_by(command: str, site: Site, out: Path) -> Path:
+    """Run a command that a page prints on the site's study."""
+    program, verb, study, *options = shlex.split(command)
+    assert (program, verb, study) == ("headbook", "figures", "STUDY")
+    result = runner.invoke(app, [verb, str(site.stored), *options, "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    return out
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "pair"])
+def test_without_scripts_links_are_those_of_the_choice_on_show(
+    request: pytest.FixtureRequest, open_page: Open, kind: str
+) -> None:
+    site: Site = request.getfixturevalue(f"{kind}_site")
+    page = open_page(site.folder / "index.html", java_script_enabled=False)
+    stacks = {stack.name: stack for stack in site.study.manifest.stacks}
+    checked = 0
+    for name in each(page.locator("[data-grid]"), "data-grid"):
+        grid, stack = page.locator(f"[data-grid={name}]"), stacks[name]
+        displayed = grid.locator("td").all_text_contents()
+        for table in each(grid.locator("a[href$='.csv']"), "href"):
+            share = is_share(all_metrics()[Path(table).stem.partition("-")[0]])
+            shape = stack.n_layers, stack.n_heads
+            assert displayed == cells(site.folder / table, shape, share=share)
+            checked += 1
+    assert checked
+    # Stored charts show other lines than the curves of the overview.
+    assert page.locator(".curve a[href*='figures/']").count() == 0
+
+
+def test_a_live_chart_links_no_file_of_another_choice(
+    encoder_site: Site, open_page: Open, tmp_path: Path
+) -> None:
+    page = open_page(encoder_site.folder / "metrics" / "relation_accuracy.html")
+    come_alive(page)
+    figure = page.locator("figure.chart").first
+    files, note = figure.locator("a[href*='figures/']"), figure.locator(".tools code")
+    expect(files).to_have_count(3)
+    chooser = figure.locator("select[name=label_shown]")
+    drawn, *others = each(chooser.locator("option"), "value")
+    if chooser.input_value() != drawn:
+        others[0] = drawn
+    usual = chooser.input_value()
+    chooser.select_option(others[0])
+    for link in files.all():
+        expect(link).to_be_hidden()
+    expect(figure.locator("details")).to_be_hidden()
+    made = drawn_by(note.text_content() or "", encoder_site, tmp_path / "made")
+    (table,) = made.glob("*.csv")
+    assert {*pd.read_csv(table)["label"]} == {others[0]}
+    for back in ("chosen", "still"):
+        chooser.select_option(others[0])
+        expect(note).to_have_count(1)
+        if back == "chosen":
+            chooser.select_option(usual)
+        else:
+            figure.get_by_role("button", name="Still picture").click()
+        expect(note).to_have_count(0)
+        for link in files.all():
+            expect(link).to_be_visible()
 
 
 def test_metrics_are_found_by_part_of_their_name(encoder_site: Site, open_page: Open) -> None:

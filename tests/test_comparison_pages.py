@@ -352,6 +352,29 @@ def test_figures_alone_are_those_of_the_site(compared: Make, tmp_path: Path) -> 
         write_comparison_figures(site.found, tmp_path / "none", ["sink-share"])
 
 
+@pytest.mark.parametrize("name", ["tuned", "apart"])
+def test_figures_show_the_label_that_is_asked_for(
+    compared: Make, tmp_path: Path, name: str
+) -> None:
+    site, out = compared(name), tmp_path / "out"
+    names = write_comparison_figures(site.found, out, ["attention_to"], label="self", view="nosink")
+    stack = site.found.sides.stacks[0].name
+    kinds = ("sides", "difference", "points") if name == "tuned" else ("depth",)
+    assert names == [f"attention_to-{stack}-self-nosink-{kind}" for kind in kinds]
+    for each in names:
+        table = pd.read_csv(out / f"{each}.csv")
+        assert {*table["label"]} == {"self"}
+        assert {*table["view"]} == {"nosink"}
+    if name == "tuned":
+        table = pd.read_csv(out / f"{names[1]}.csv").set_index(["layer", "head"])
+        wanted = site.found.differences.query(
+            "metric == 'attention_to' and label == 'self' and view == 'nosink'"
+        ).set_index(["layer", "head"])
+        np.testing.assert_allclose(table["value"], wanted["difference"], rtol=1e-5)
+    with pytest.raises(ConfigError, match="got 'nearest', expected a label of attention_to: "):
+        write_comparison_figures(site.found, tmp_path / "b", ["attention_to"], label="nearest")
+
+
 def test_pictures_of_many_heads_are_files(
     compared: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

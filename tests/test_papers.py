@@ -26,6 +26,8 @@ ONLY = ("attention_distance-*", "vocabulary_rank-self-layers")
 CHOSEN = [
     "attention_distance-self", "attention_distance-self-layers", "vocabulary_rank-self-layers"
 ]  # fmt: skip
+OBJECT = "obj:to_head"
+LABELLED = ["relation_accuracy"]
 COMMANDS = re.compile(r"\\[%&#_$,]|\\[a-z]+\{\}|\$[^$]*\$", re.IGNORECASE)
 HOSTILE = '100 % of a_b & #1 {x} \\end{figure} ~ ^ $\n" “q” 3 × √2 → −1 … < > | \u202f\xa0'
 
@@ -161,3 +163,62 @@ def test_attention_by_offset_of_a_head_is_drawn_where_it_is_asked_for(
     assert not any(
         figure.name.startswith("profile") for figure in study_figures(decoder_site.study)
     )
+
+
+def test_a_figure_shows_the_label_and_the_view_that_are_asked_for(
+    encoder_site: Site, tmp_path: Path
+) -> None:
+    out, heads = tmp_path / "figures", encoder_site.study.heads
+    (usual,) = {*pd.read_csv(encoder_site.folder / "figures" / "attention_to-self.csv")["view"]}
+    for label, asked in (
+        ("self", "self"),
+        ("same_token", "other occurrences of the token"),
+    ):
+        for view in ("", "raw", "renorm"):
+            names = write_figures(
+                encoder_site.stored, out, ["attention_to"], label=asked, view=view, force=True
+            )
+            ending = f"-{view}" if view and view != usual else ""
+            assert names[0] == f"attention_to-self-{label}{ending}"
+            table = pd.read_csv(out / f"{names[0]}.csv").sort_values(["layer", "head"])
+            wanted = heads[
+                (heads["metric"] == "attention_to")
+                & (heads["label"] == label)
+                & (heads["view"] == (view or usual))
+            ].sort_values(["layer", "head"])
+            assert len(table) == len(wanted) == 8
+            assert [*table["value"]] == pytest.approx([*wanted["value"]], rel=6e-6)
+            assert (
+                rf"\includegraphics{{{names[0]}-column.pdf}}" in (out / "figures.tex").read_text()
+            )
+
+
+def test_the_label_of_the_site_gives_the_file_of_the_site(
+    encoder_site: Site, tmp_path: Path
+) -> None:
+    out = tmp_path / "figures"
+    (name, *_) = write_figures(encoder_site.stored, out, ["relation_accuracy-self"], label=OBJECT)
+    file = f"{name}.csv"
+    assert (out / file).read_bytes() == (encoder_site.folder / "figures" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        (LABELLED, "case:to_hed", "", f"--label: got 'case:to_hed', expected a label of "
+         f"relation_accuracy: {OBJECT}, acl:to_head, amod:to_head, "),
+        (["attention_distance"], "x", "", "--label: got 'x', but attention_distance has no labels"),
+        (["vocabulary_rank-*"], "x", "", "'x', but vocabulary_rank-self-layers has no labels"),
+        (LABELLED, OBJECT, "all", "--view: got 'all', expected a view of relation_accuracy, label "
+         f"{OBJECT}: nosink"),
+        (["vocabulary_rank"], "", "raw", "'raw', but vocabulary_rank-self-layers has no views"),
+    ],
+)  # fmt: skip
+def test_a_label_or_view_that_no_figure_has_is_refused_with_those_there_are(
+    encoder_site: Site, tmp_path: Path, refused: tuple[list[str], str, str, str]
+) -> None:
+    only, label, view, message = refused
+    with pytest.raises(ConfigError, match=re.escape(message)) as e:
+        write_figures(encoder_site.stored, tmp_path / "out", only, label=label, view=view)
+    assert "\n" not in str(e.value)
+    assert not (tmp_path / "out").exists()

@@ -1,7 +1,7 @@
 "use strict";
 /* Live charts in the place of their pictures, and back. */
 (() => {
-  const { root, make, one, load, use } = window.headbook;
+  const { all, root, make, one, load, use } = window.headbook;
   /** @type {(given: Record<string, ChartColumn>) => Record<string, unknown>[]} */
   const rows = (given) => {
     /** @type {(column: ChartColumn) => unknown[]} */
@@ -27,10 +27,41 @@
     const code = await load(`${root()}assets/vega.js`, "vega");
     if (!window.vegaEmbed) document.head.append(make("script", {}, code));
   };
+  /* Files, caption and citation are of the picture. Where a reader chooses something else, the
+     links give way to the command that draws it, if any does. */
+  const ASKED = new Map([["label_shown", "--label"], ["view_shown", "--view"]]);
+  /** @type {(text: string) => string} */
+  const quoted = (text) =>
+    (/^[\w.:+-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+  /** @type {(figure: HTMLElement, spec: ChartSpec) => () => void} */
+  const tellFiles = (figure, spec) => {
+    const tools = one(".tools", figure), note = make("p", { class: "hint", "aria-live": "polite" });
+    const drawn = new Map((spec.params ?? []).map(({ name, value }) => [name, value]));
+    return () => {
+      const chosen = all(".vega-bindings select", figure).filter(
+        (each) => drawn.has(each.name) && each.value !== drawn.get(each.name),
+      );
+      const files = [...all("a[href*='figures/']", tools), ...all("details", tools)];
+      for (const each of files) each.hidden = chosen.length > 0;
+      note.remove();
+      if (!chosen.length || !files.length) return;
+      const { command } = figure.dataset;
+      const options = chosen.map(({ name, value }) => `${ASKED.get(name)} ${quoted(value)}`);
+      if (command && chosen.every(({ name }) => ASKED.has(name)))
+        note.replaceChildren(
+          "The caption is of the still picture. This choice as SVG, PDF, CSV with its citation: ",
+          make("code", {}, [command, ...options].join(" ")),
+        );
+      else note.textContent = "The caption is of the still picture; no file shows this choice.";
+      tools.append(note);
+    };
+  };
   /* The way from a chart's picture to the live chart and back. */
   /** @type {(button: HTMLButtonElement) => () => Promise<void>} */
   const turned = (button) => {
-    const box = one(".scroll", button.closest("figure") ?? document);
+    const figure = /** @type {HTMLElement} */ (button.closest("figure"));
+    const box = one(".scroll", figure);
+    let tell = () => {};
     const still = [...box.childNodes];
     const name = button.dataset.chart;
     const [begin, end] = box.querySelector("svg")
@@ -45,11 +76,14 @@
       const stage = make("div", { class: "live" });
       box.replaceChildren(stage);
       await window.vegaEmbed(stage, { ...spec, datasets }, OPTIONS);
+      tell = tellFiles(figure, spec);
+      stage.addEventListener("change", tell);
       button.textContent = end;
       button.disabled = false;
     };
     const stop = () => {
       box.replaceChildren(...still);
+      tell();
       button.textContent = begin;
       button.disabled = false;
     };

@@ -134,6 +134,8 @@
     high: "",
     steps: [],
     texts: [],
+    file: "",
+    command: "",
   };
   /** @type {(grid: HTMLElement) => (key: string, grids: Grids) => void} */
   const startGrid = (grid) => {
@@ -158,12 +160,18 @@
         each.setAttribute("aria-label", `${titles[n]}: ${each.textContent}`),
       );
       files.hidden = choice === ABSENT;
-      for (const each of all("a", files)) {
+      /* A link stands only where the file shows this very choice; else what makes the file. */
+      const page = `${root()}metrics/${metric}.html`;
+      const stored = one("[data-file]", files), asked = one("[data-command]", files);
+      stored.hidden = !choice.file;
+      asked.hidden = !choice.command;
+      one("code", asked).textContent = choice.command;
+      one("a", asked).setAttribute("href", page);
+      for (const each of all("a", stored)) {
         const format = each.textContent.toLowerCase();
-        each.href =
-          "about" in each.dataset
-            ? `${root()}metrics/${metric}.html#${metric}-${name}`
-            : `${root()}figures/${metric}-${name}.${format}`;
+        if (!choice.file) each.removeAttribute("href");
+        else if ("about" in each.dataset) each.setAttribute("href", `${page}#${choice.file}`);
+        else each.setAttribute("href", `${root()}figures/${choice.file}.${format}`);
       }
     };
   };

@@ -38,10 +38,10 @@ from headbook.cli.filming import OPTIONS as FILM_OPTIONS
 from headbook.cli.folders import check_kept, check_studies, checked_out
 from headbook.cli.options import (
     BUILDING,
+    CHOOSING,
     COLLECTING,
     DRAWING,
     MERGING,
-    ONLY,
     PACKING,
     RENDERING,
     Inputs,
@@ -171,8 +171,10 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
 
 
 @app.command(name="figures")
-@takes(DRAWING, "studies", OneOrTwo, ONLY)
-def figures_command(studies: list[Path], only: list[str] | None, **options: Any) -> None:
+@takes(DRAWING, "studies", OneOrTwo, *CHOOSING)
+def figures_command(
+    studies: list[Path], only: list[str] | None, label: str, view: str, **options: Any
+) -> None:
     """Write figures alone: SVG, PDF and CSV of each, with LaTeX and BibTeX."""
     config = _config(options)
     if len(studies) > 2:
@@ -181,7 +183,9 @@ def figures_command(studies: list[Path], only: list[str] | None, **options: Any)
     check_studies(*studies)
     from headbook.site.papers import figures  # noqa: PLC0415 - see steps
 
-    given: dict[str, Any] = {"only": only or (), "force": config.force}
+    given: dict[str, Any] = {
+        "only": only or (), "label": label, "view": view, "force": config.force,
+    }  # fmt: skip
     with steps.progress_of(config) as progress:
         if len(studies) == 1:
             names = figures.write_figures(studies[0], out, progress=progress, **given)

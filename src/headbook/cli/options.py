@@ -65,7 +65,27 @@ Named = Annotated[
         "--only",
         metavar="NAME",
         help="A figure's name, as in its file on the site, or a pattern with * and ?; may be "
-        "repeated. Default: all figures.",
+        "repeated. Default: all figures. The id of a metric stands for all of its figures.",
+    ),
+]
+Label = Annotated[
+    str,
+    typer.Option(
+        "--label",
+        metavar="LABEL",
+        help="Label that figures of heads show, such as case:to_head; those without it are left "
+        "out. [dim]\\[default: that of the site][/dim]",
+        show_default=False,
+    ),
+]
+Keys = Annotated[
+    str,
+    typer.Option(
+        "--view",
+        metavar="VIEW",
+        help="Keys that figures of heads count: raw (all), nosink (sink masked), renorm (sink "
+        "masked and renormalised). [dim]\\[default: those of the site][/dim]",
+        show_default=False,
     ),
 ]
 
@@ -118,4 +138,8 @@ def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 PACKING = (keyword("anonymous", Nameless, False), keyword("single_file", OneFile, False))
-ONLY = keyword("only", Named, None)
+CHOOSING = (
+    keyword("only", Named, None),
+    keyword("label", Label, ""),
+    keyword("view", Keys, ""),
+)

@@ -22,6 +22,7 @@ UNSEEN = re.compile(
     + "]"
 )
 UNBROKEN = re.compile(r"(?<=\d) (?=%|pp\b|MB\b|kB\b)")  # between a number and its unit
+LETTERLESS = re.compile(r"[^\w.+-]", re.ASCII)  # what names of files do not have
 UNITS = ("bytes", "kB", "MB", "GB")
 
 VIEWS = {
@@ -146,6 +147,12 @@ def head_file(head: HeadName) -> str:
 def sentence_file(sentence_number: int) -> str:
     """A sentence's page and data files, without suffix."""
     return f"{sentence_number:04d}"
+
+
+def choice_file(name: str, view: str = "", label: str = "") -> str:
+    """Return a figure's name with a view and a label; other signs than letters become hyphens."""
+    parts = [name, LETTERLESS.sub("-", label), view]
+    return "-".join(part for part in parts if part)
 
 
 def sentence_page(sentence_number: int) -> str:

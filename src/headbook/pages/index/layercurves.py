@@ -30,7 +30,8 @@ class LayerCurve:
         title: what is drawn.
         picture: the curve.
         metric: whose page has more.
-        files: name of the chart that is there as a file; empty without one.
+        files: name of the metric's own chart of layers, which shows other lines; empty without
+            one.
     """
 
     title: str

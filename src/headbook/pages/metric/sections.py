@@ -18,7 +18,15 @@ from headbook.pages.parts.table import Row, Table
 from headbook.pages.parts.twins import baseline_title
 from headbook.report.findings.finding import Link, head_link
 from headbook.report.numbers.results import Estimates, StackResults, descending
-from headbook.report.wording import STACKS, VIEWS, counted, is_share, label_name, unbroken
+from headbook.report.wording import (
+    STACKS,
+    VIEWS,
+    choice_file,
+    counted,
+    is_share,
+    label_name,
+    unbroken,
+)
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
@@ -61,27 +69,39 @@ def head_section(results: StackResults, metric: HeadMetric) -> MetricSection | N
     """What a metric says of the heads of one stack; None where it has no numbers there."""
     stack = results.stack
     metric = results.by_id.get(metric.id, metric)
-    labels = [x for x in metric.labels if any(results.has(metric.id, v, x) for v in metric.views)]
-    if not labels:
+    shown = results.drawn(metric)
+    if shown is None:
         return None
-    label = metric.headline if metric.headline in labels else labels[0]
-    view = results.view(metric, label)
-    drawn = _drawn(results, metric, labels, label)
+    labels, (view, label) = results.drawable(metric), shown
     about = f"{label_name(label)}, " if label else ""
     heads = _heads(results, metric, view, label)
     return MetricSection(
         title=STACKS[stack.name],
         drawn_text=f"{about}{VIEWS[view]}",
-        figures=(
-            _heat_map(results, metric, drawn, view, label),
-            *([_curve(results, metric, drawn, view, label)] if metric.layerwide else []),
-            *_ratio_curve(results, metric),
-        ),
+        figures=(*head_figures(results, metric, view, label), *_ratio_curve(results, metric)),
         layers=_layers(results, metric, label) if metric.layerwide else None,
         labels=_labels(results, metric, labels, view) if len(labels) > 1 else None,
         heads=tuple(heads[:MOST_HEADS]),
         left_out=max(0, len(heads) - MOST_HEADS),
     )
+
+
+def head_figures(
+    results: StackResults, metric: HeadMetric, view: View, label: str
+) -> tuple[Figure, ...]:
+    """Return the heat map and the curve of a metric, showing one view and label.
+
+    Names of figures that show another choice than the site's end with it.
+    """
+    labels = _drawn(results, metric, results.drawable(metric), label)
+    name = f"{metric.id}-{results.stack.name}"
+    usual_view, usual_label = results.drawn(metric) or (view, label)
+    other_view = "" if view == usual_view else str(view)
+    name = choice_file(name, other_view, "" if label == usual_label else label)
+    heat = _heat_map(results, metric, labels, view, label, name=name)
+    if not metric.layerwide:
+        return (heat,)
+    return heat, _curve(results, metric, labels, view, label, name=f"{name}-layers")
 
 
 def _layers(results: StackResults, metric: HeadMetric, label: str) -> Table:
@@ -97,9 +117,9 @@ def _drawn(
 ) -> list[str]:
     """The labels that charts offer, in their own order: near offsets, or those often seen."""
     if metric.chart is Chart.PROFILE:
-        return [x for x in labels if x in DRAWN_OFFSETS]
+        return [x for x in labels if x in DRAWN_OFFSETS or x == drawn_text]
     if metric.chart is Chart.DISTANCES:
-        return [x for x in labels if x in DRAWN_DISTANCES]
+        return [x for x in labels if x in DRAWN_DISTANCES or x == drawn_text]
     seen = {x: results.heads(metric.id, results.view(metric), x).events.max() for x in labels}
     most = sorted(labels, key=lambda x: (x != drawn_text, -seen[x]))[:MOST_DRAWN]
     return [x for x in labels if x in most]
@@ -159,7 +179,13 @@ def _rows(
 
 
 def _heat_map(
-    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View, label: str
+    results: StackResults,
+    metric: HeadMetric,
+    labels: Sequence[str],
+    view: View,
+    label: str,
+    *,
+    name: str,
 ) -> Figure:
     rows = _table(results, metric, labels, "heads")
     caption = (
@@ -167,7 +193,7 @@ def _heat_map(
         f"{_behind(results, metric, view, label)}. Rows: layers, columns: heads."
     )
     return heat_map(
-        f"{metric.id}-{results.stack.name}",
+        name,
         caption,
         rows,
         title=_unit_title(metric),
@@ -178,7 +204,13 @@ def _heat_map(
 
 
 def _curve(
-    results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View, label: str
+    results: StackResults,
+    metric: HeadMetric,
+    labels: Sequence[str],
+    view: View,
+    label: str,
+    *,
+    name: str,
 ) -> Figure:
     series = [_table(results, metric, labels, "layers").assign(series="model")]
     titles = []
@@ -195,7 +227,7 @@ def _curve(
         + (f" Baselines: {', '.join(titles)}." if titles else "")
     )
     return layer_curve(
-        f"{metric.id}-{results.stack.name}-layers",
+        name,
         caption,
         pd.concat(series, ignore_index=True),
         title=_unit_title(metric),
@@ -208,7 +240,8 @@ def _ratio_curve(results: StackResults, metric: HeadMetric) -> Iterator[Figure]:
     """The same as a ratio to uniform attention on the same sentences, where lengths cancel."""
     ratio = results.by_id.get(PAIRED.get(metric.id, ""))
     if ratio is not None:
-        yield _curve(results, ratio, [""], results.view(ratio, ""), "")
+        name = f"{ratio.id}-{results.stack.name}-layers"
+        yield _curve(results, ratio, [""], results.view(ratio, ""), "", name=name)
 
 
 def _behind(results: StackResults, metric: HeadMetric, view: View, label: str) -> str:

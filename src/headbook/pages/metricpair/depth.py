@@ -18,7 +18,7 @@ from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.groupvalues import difference_cell
 from headbook.pages.parts.table import Row, Table
 from headbook.report.numbers.results import Estimate, StackResults
-from headbook.report.wording import VIEWS, counted, interval, number, unbroken
+from headbook.report.wording import VIEWS, choice_file, counted, interval, number, unbroken
 from headbook.terms import Stack, View
 
 MOST_LABELS = 24
@@ -52,34 +52,64 @@ class DepthSection:
 
 def depth_section(both: BothStacks, metric: ComparedMetric) -> DepthSection | None:
     """Both models over relative depth; None where one of them has no numbers."""
-    known = both.a.by_id.get(metric.id)
-    if known is None or metric.id not in both.b.by_id:
+    choices = depth_choices(both, metric)
+    if not choices:
         return None
-    views = [view for view in known.views if _labels(both, known, view)]
-    if not views:
-        return None
-    view = _first(both, views)
-    labels = _labels(both, known, view)
-    label = metric.headline if metric.headline in labels else labels[0]
-    words = ", ".join(part for part in (metric.label(label), VIEWS[view]) if part)
-    rows = [*_rows(both, metric, views, labels[:MOST_LABELS])]
-    figure = depth_curves(
-        f"{metric.id}-{both.stack}-depth",
-        f"{metric.title} ({words}) over relative depth: points are heads, lines medians of layers, "
-        "bands the middle half of their heads.",
-        pd.concat(rows, ignore_index=True),
-        title=metric.unit_title,
-        show={"view": str(view), "label": metric.label(label)},
-    )
+    view, label = choices[0]
+    labels = [x for v, x in choices if v == view]
     named = [(metric.label(x) or metric.title, ComparedColumn(metric.id, view, x)) for x in labels]
     return DepthSection(
         title=both.title,
-        drawn_text=words,
-        figure=figure,
+        drawn_text=_words(metric, view, label),
+        figure=depth_figure(both, metric, view, label),
         medians=median_table(both, metric, named, "heads"),
         cells="heads",
         note=CUT if both.pair.a.causal != both.pair.b.causal else "",
     )
+
+
+def depth_choices(both: BothStacks, metric: ComparedMetric) -> list[tuple[View, str]]:
+    """Return the views and labels that both models have numbers for, the site's choice first."""
+    known = both.a.by_id.get(metric.id)
+    if known is None or metric.id not in both.b.by_id:
+        return []
+    labels = {view: _labels(both, known, view) for view in known.views}
+    views = [view for view in labels if labels[view]]
+    if not views:
+        return []
+    first = _first(both, views)
+    label = metric.headline if metric.headline in labels[first] else labels[first][0]
+    rest = [(view, x) for view in (first, *views) for x in labels[view]]
+    return [*dict.fromkeys([(first, label), *rest])]
+
+
+def depth_figure(both: BothStacks, metric: ComparedMetric, view: View, label: str) -> Figure:
+    """Return the chart of both models over relative depth, showing one view and label.
+
+    The name of a chart that shows another choice than the site's ends with it.
+    """
+    choices = depth_choices(both, metric)
+    usual_view, usual_label = choices[0]
+    labels = [x for v, x in choices if v == view]
+    labels = sorted(labels, key=lambda x: x not in {label, usual_label})[:MOST_LABELS]
+    rows = [*_rows(both, metric, [*dict.fromkeys(v for v, _ in choices)], labels)]
+    name = choice_file(
+        f"{metric.id}-{both.stack}",
+        "" if view == usual_view else str(view),
+        "" if label == usual_label else label,
+    )
+    return depth_curves(
+        f"{name}-depth",
+        f"{metric.title} ({_words(metric, view, label)}) over relative depth: points are heads, "
+        "lines medians of layers, bands the middle half of their heads.",
+        pd.concat(rows, ignore_index=True),
+        title=metric.unit_title,
+        show={"view": str(view), "label": metric.label(label)},
+    )
+
+
+def _words(metric: ComparedMetric, view: View, label: str) -> str:
+    return ", ".join(part for part in (metric.label(label), VIEWS[view]) if part)
 
 
 def depth(stack: Stack, layer: int) -> float:

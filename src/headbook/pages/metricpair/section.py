@@ -18,7 +18,7 @@ from headbook.pages.parts.both import BothStacks
 from headbook.pages.parts.cells import domain
 from headbook.pages.parts.table import Row, Table
 from headbook.report.findings.finding import Link, Parts, head_link
-from headbook.report.wording import VIEWS, head_name, unbroken
+from headbook.report.wording import VIEWS, choice_file, head_name, unbroken
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
@@ -75,26 +75,33 @@ class _Drawn(Compared[HeadDifferences]):
 
 def pair_section(both: BothStacks, metric: ComparedMetric) -> PairSection | None:
     """What differs in one stack; None where one of the models has no numbers there."""
-    found = both.found
-    columns = [c for c in found.columns if c.metric == metric.id] if found else []
-    columns = [c for c in columns if found and _known(found, found.columns.index(c))]
-    if found is None or not columns:
+    found, choices = both.found, pair_choices(both, metric)
+    if found is None or not choices:
         return None
-    views = [*dict.fromkeys(c.view for c in columns)]
-    default = str(both.pair.a.default_view)
-    view = default if default in views else views[0]
-    labels = [c.label for c in columns if c.view == view]
-    label = metric.headline if metric.headline in labels else labels[0]
+    view, label = choices[0]
+    labels = [x for v, x in choices if v == view]
     drawn = _Drawn(both, found, metric, view, label)
     return PairSection(
         title=both.title,
         drawn_text=drawn.words,
         summary=_summary(drawn),
         short=drawn.short(drawn.column, "head"),
-        figures=_figures(drawn, _offered(drawn, labels)),
+        figures=pair_figures(both, metric, view, label),
         labels=_labels(drawn, labels) if len(labels) > 1 and _differs(drawn) else None,
         heads=_heads(drawn),
     )
+
+
+def pair_choices(both: BothStacks, metric: ComparedMetric) -> list[tuple[str, str]]:
+    """Return the views and labels that both models have numbers for, the site's choice first."""
+    found = both.found
+    columns = [c for c in found.columns if c.metric == metric.id] if found else []
+    columns = [c for c in columns if found and _known(found, found.columns.index(c))]
+    default = str(both.pair.a.default_view)
+    views = sorted(dict.fromkeys(c.view for c in columns), key=lambda view: view != default)
+    ordered = [(v, c.label) for v in views for c in columns if c.view == v]
+    first = [each for each in ordered if each[0] == views[0]]
+    return sorted(ordered, key=lambda each: each not in first or each[1] != metric.headline)
 
 
 def _known(found: HeadDifferences, column: int) -> bool:
@@ -118,10 +125,23 @@ def _summary(drawn: _Drawn) -> Parts:
     return begin, _link(drawn, place), f": {drawn.stated(*place, at)}."
 
 
-def _figures(drawn: _Drawn, labels: Sequence[str]) -> tuple[Figure, ...]:
-    metric, names = drawn.metric, drawn.both.names
-    rows = _frame(drawn, labels)
-    name = f"{metric.id}-{drawn.both.stack}"
+def pair_figures(
+    both: BothStacks, metric: ComparedMetric, view: str, label: str
+) -> tuple[Figure, ...]:
+    """Return the maps and the points of a metric in both models, showing one view and label.
+
+    Names of figures that show another choice than the site's end with it.
+    """
+    assert both.found is not None
+    drawn, names = _Drawn(both, both.found, metric, view, label), both.names
+    choices = pair_choices(both, metric)
+    rows = _frame(drawn, _offered(drawn, [x for v, x in choices if v == view]))
+    usual_view, usual_label = choices[0]
+    name = choice_file(
+        f"{metric.id}-{both.stack}",
+        "" if view == usual_view else view,
+        "" if label == usual_label else label,
+    )
     about = f"{metric.title} ({drawn.words})" if drawn.words else metric.title
     sides = pd.concat([
         rows.assign(side=side, value=rows[column])[

@@ -130,6 +130,21 @@ class StackResults(Memo):
         view = view if view in metric.views else metric.views[0]
         return view if label is None or self.has(metric.id, view, label) else View.RAW
 
+    def drawn(self, metric: HeadMetric) -> tuple[View, str] | None:
+        """Return the view and label that the site's figures of a metric show, or None without any.
+
+        Only for this choice do files of the metric stand in ``figures/``.
+        """
+        labels = self.drawable(metric)
+        if not labels:
+            return None
+        label = metric.headline if metric.headline in labels else labels[0]
+        return self.view(metric, label), label
+
+    def drawable(self, metric: HeadMetric) -> list[str]:
+        """Return the labels that a metric has numbers for in any view."""
+        return [x for x in metric.labels if any(self.has(metric.id, v, x) for v in metric.views)]
+
     def band(self, baseline: Baseline, metric: str, view: View, label: str = "") -> Estimates:
         """A control's number for each layer, heads together. *Shape:* ``(layer,)``.
 

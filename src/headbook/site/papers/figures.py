@@ -14,6 +14,7 @@ from headbook.errors import ConfigError
 from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
 from headbook.listing import Kind
+from headbook.metrics import all_metrics
 from headbook.pages.head import offsets
 from headbook.pages.head.offsets import profile_name
 from headbook.pages.metric.page import metric_pages, study_metrics
@@ -24,8 +25,10 @@ from headbook.report.numbers.results import results as results_of
 from headbook.report.wording import counted, head_file
 from headbook.site import export, latex
 from headbook.site.comparisons.comparing import facts_of, manifest_of, pages_over_heads
+from headbook.site.papers.chosen import choosable_of_study, choosable_of_two, chosen_figures
 from headbook.site.papers.single import KINDS, pictures, single_name, singles
 from headbook.site.site import across_pages, exported
+from headbook.study.importancetables import EFFECT
 from headbook.study.sentencedata import heads_of
 from headbook.study.study import Study
 
@@ -42,6 +45,8 @@ def write_figures(
     out: str | Path,
     only: Sequence[str] = (),
     *,
+    label: str = "",
+    view: str = "",
     force: bool = False,
     progress: Progress | None = None,
 ) -> list[str]:
@@ -57,7 +62,11 @@ def write_figures(
         only: names of figures, ``*`` and ``?`` standing for any letters; without one, all figures
             that the site has as files. What single heads do is drawn where a name asks for it:
             attention by offset as ``profile-L02-H03``, the map and the lines of one sentence as
-            ``map-S0002-L02-H03`` and ``lines-S0002-L02-H03``.
+            ``map-S0002-L02-H03`` and ``lines-S0002-L02-H03``. The id of a metric asks for all
+            figures of the metric.
+        label: which label figures of metrics of heads show, as in tables; figures without it are
+            left out, and names of figures end with it unless the site shows it, too.
+        view: which keys these figures show: ``raw``, ``nosink`` or ``renorm``.
         force: replace the files of a folder of figures that stands there; others stay.
         progress: told how many figures are done.
 
@@ -65,7 +74,7 @@ def write_figures(
         The names of the figures, in the order of the site.
 
     Raises:
-        ConfigError: no figure has such a name.
+        ConfigError: no figure has such a name, label or view.
         StudyError: the stored study cannot be read.
         OutputError: ``out`` may not be replaced, or cannot be written.
     """
@@ -77,7 +86,9 @@ def write_figures(
     asked = [*_profiles(results, only), *_singles(results, only)]
     own = bool(only) and all(p.startswith(PROFILE) or SINGLE.match(p) for p in only)
     figures = [*(() if own else study_figures(study)), *asked]
-    chosen = _chosen(figures, only, partial(_expected, results))
+    chosen: Sequence[Picture] = _chosen(figures, only, partial(_expected, results))
+    if label or view:
+        chosen = chosen_figures(choosable_of_study(results), _groups(chosen, only), label, view)
     site = SiteFacts.of(study.manifest, sentence_pages=False)
     made = _Made(site, study.manifest.created[:4], study.manifest.to_json() + "\n")
     return _write(chosen, made, Path(out), force=force, progress=progress or Silent())
@@ -88,13 +99,18 @@ def write_comparison_figures(
     out: str | Path,
     only: Sequence[str] = (),
     *,
+    label: str = "",
+    view: str = "",
     force: bool = False,
     progress: Progress | None = None,
 ) -> list[str]:
     """Write the figures of two models held against each other; see `write_figures`."""
     check_replaceable(Path(out), Kind.FIGURES, force=force)
     check_room()
-    chosen = _chosen(exported(pages_over_heads(comparison)), only, _expected_of_two)
+    figures = exported(pages_over_heads(comparison))
+    chosen: Sequence[Picture] = _chosen(figures, only, _expected_of_two)
+    if label or view:
+        chosen = chosen_figures(choosable_of_two(comparison), _groups(chosen, only), label, view)
     year = comparison.sides.a.manifest.created[:4]
     made = _Made(facts_of(comparison), year, manifest_of(comparison))
     return _write(chosen, made, Path(out), force=force, progress=progress or Silent())
@@ -175,8 +191,17 @@ def _chosen(
     return [figure for figure in figures if _wanted(figure.name, only or ("*",))]
 
 
+def _groups(figures: Sequence[Picture], only: Sequence[str]) -> list[list[str]]:
+    """Return the names of figures that each pattern asks for."""
+    names = [figure.name for figure in figures]
+    return [[name for name in names if _wanted(name, [pattern])] for pattern in only or ("*",)]
+
+
 def _wanted(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    """Whether a pattern matches a figure's name, or is the metric that the name begins with."""
+    metric = name.partition("-")[0]
+    metrics = {metric} & {*all_metrics(), EFFECT}
+    return any(fnmatchcase(name, pattern) or pattern in metrics for pattern in patterns)
 
 
 def _expected_of_two(pattern: str, names: Sequence[str]) -> str:
