@@ -48,8 +48,9 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Compar
             models = str(place / "bert"), str(place / "noisy")
             drift = model_drift(first, other, models, Config(model=models[0]), trained=True)
             found = compare(
-                first, other, names=("before", "after"), rounded=rounded, null=other, drift=drift
-            )
+                first, other, names=("before", "after"), rounded=rounded, null=other, drift=drift,
+                twice=(first, rounded),
+            )  # fmt: skip
         else:
             found = compare(first, study("gpt2" if name == "apart" else "bert"))
         render_comparison(found, place / f"site-{name}")

@@ -147,7 +147,8 @@ def test_numbers_of_a_metric_are_those_of_the_tables(compared: Make) -> None:
         stored = own.loc[(row.layer, row.head)]
         assert row.value == pytest.approx(stored["difference"])
         assert row.p == pytest.approx(stored["p"], nan_ok=True)
-        apart = stored["low"] > 0 or stored["high"] < 0
+        apart = stored["low"] > stored["floor"] or stored["high"] < -stored["floor"]
+        assert apart == stored["beyond_floor"]
         assert row.supported == bool(stored["p"] < 0.05 and apart)
     points = drawn["attention_to-self-points"]
     assert points is not None
@@ -218,7 +219,8 @@ def test_paths_of_tokens_and_their_differences_are_drawn(compared: Make) -> None
     np.testing.assert_allclose(differences["p"], table["p"])
     sure = int(differences["supported"].sum())
     text = text_of(site.folder / "metrics" / "cosine_to_input.html").replace("&lt;", "<")
-    assert f"Of {len(table)} layers, {sure} differ (p < 0.05 family-wise)" in text
+    said = f"Of {len(table)} layers, {sure} differ (p < 0.05 family-wise, interval beyond the "
+    assert said + "rounding floor 0.0" in text
     assert f"{sure} of {len(table)} layers differ" in text_of(site.folder / "index.html")
 
 
@@ -268,7 +270,8 @@ def test_supported_differences_are_counted(compared: Make) -> None:
     assert sure
     heads = int((~np.isnan(found.value[..., place])).sum())
     text = text_of(site.folder / "metrics" / "sink_share.html")
-    assert f"Of {heads} heads, {sure} differ (p < 0.05 family-wise)" in text.replace("&lt;", "<")
+    said = f"Of {heads} heads, {sure} differ (p < 0.05 family-wise, interval beyond the rounding"
+    assert said in text.replace("&lt;", "<")
     assert f"{sure} of {heads} heads differ" in text_of(site.folder / "index.html")
 
 

@@ -51,6 +51,15 @@ Rounded = Annotated[
         help="The first model's study in bfloat16: what rounding alone does, as a floor.",
     ),
 ]
+Floor = Annotated[
+    str,
+    typer.Option(
+        "--rounding-floor",
+        metavar="on|off",
+        help="Count a head as different only if its interval lies beyond what rounding alone "
+        "does. With --models, on runs the first model twice more on up to 64 sentences.",
+    ),
+]
 Null = Annotated[
     Path | None,
     typer.Option(
@@ -73,11 +82,13 @@ Kept = Annotated[
         "--keep-studies", metavar="DIR", help="Folder to keep both studies in, as a and b."
     ),
 ]
+ROUNDED = keyword("rounded", Rounded, None)
 COMPARING: tuple[Parameter, ...] = (
     keyword("models", Models, None),
     keyword("dtypes", Formats, None),
     keyword("heads", Correspondence, "auto"),
-    keyword("rounded", Rounded, None),
+    ROUNDED,
+    keyword("rounding_floor", Floor, "on"),
     keyword("null", Null, None),
     keyword("trained_from", Trained, False),
     keyword("keep_studies", Kept, None),
@@ -108,6 +119,17 @@ def formats_of(formats: tuple[str, str] | None) -> tuple[str, str]:
         if name not in DTYPES:
             raise ConfigError(f"--dtypes: {name!r} came; expected two of {', '.join(DTYPES)}")
     return formats or ("float32", "float32")
+
+
+def floor_of(name: str) -> bool:
+    """Return whether rounding floors are wanted.
+
+    Raises:
+        ConfigError: the value is neither on nor off.
+    """
+    if name not in {"on", "off"}:
+        raise ConfigError(f"--rounding-floor: got {name!r}, expected on or off")
+    return name == "on"
 
 
 def heads_of(name: str) -> Heads:

@@ -21,7 +21,9 @@ from headbook.cli import steps
 from headbook.cli.comparing import (
     COMPARING,
     OPTIONS,
+    ROUNDED,
     Compared,
+    floor_of,
     formats_of,
     heads_of,
     studies_of,
@@ -171,16 +173,24 @@ def pack_command(site: Path, *, anonymous: bool, single_file: bool, **options: A
 
 
 @app.command(name="figures")
-@takes(DRAWING, "studies", OneOrTwo, *CHOOSING)
+@takes(DRAWING, "studies", OneOrTwo, *CHOOSING, ROUNDED)
 def figures_command(
-    studies: list[Path], only: list[str] | None, label: str, view: str, **options: Any
+    studies: list[Path],
+    *,
+    only: list[str] | None,
+    label: str,
+    view: str,
+    rounded: Path | None,
+    **options: Any,
 ) -> None:
     """Write figures alone: SVG, PDF and CSV of each, with LaTeX and BibTeX."""
     config = _config(options)
     if len(studies) > 2:
         raise ConfigError(f"figures: {len(studies)} folders came; expected one study, or two")
     out = checked_out(config, [*map(str, studies)], Kind.FIGURES)
-    check_studies(*studies)
+    if rounded is not None and len(studies) == 1:
+        raise ConfigError("--rounded: got a study beside one study; expected two to compare")
+    check_studies(*studies, rounded)
     from headbook.site.papers import figures  # noqa: PLC0415 - see steps
 
     given: dict[str, Any] = {
@@ -190,7 +200,7 @@ def figures_command(
         if len(studies) == 1:
             names = figures.write_figures(studies[0], out, progress=progress, **given)
         else:
-            found = steps.compared((*studies, None, None, None), Heads.AUTO)
+            found = steps.compared((*studies, rounded, None, None, None), Heads.AUTO)
             names = figures.write_comparison_figures(found, out, progress=progress, **given)
     _say(config, f"{out / 'figures.tex'}\nfigures: {len(names)}")
 
@@ -204,6 +214,7 @@ def compare_command(
     dtypes: tuple[str, str] | None,
     heads: str,
     rounded: Path | None,
+    rounding_floor: str,
     null: Path | None,
     trained_from: bool,
     keep_studies: Path | None,
@@ -212,20 +223,21 @@ def compare_command(
     """Write the site of two models on the same sentences."""
     start = time.monotonic()
     config, kind, formats = _config(options), heads_of(heads), formats_of(dtypes)
+    floor = floor_of(rounding_floor)
     checked_out(config, given, Kind.SITE)
     if models is None:
         stored_ones = (*studies_of(given), rounded, null)
         check_studies(*stored_ones)
-        summary = steps.compare((*stored_ones, None), kind, config)
+        summary = steps.compare((*stored_ones, None, None), kind, config, floor=floor)
     else:
         with steps.progress_of(config) as progress:
             found = steps.collect_pair(
-                given, config, models, formats, progress, trained=trained_from
+                given, config, models, formats, progress, trained=trained_from, floor=floor
             )
         if keep_studies is not None:
             found.a.save(keep_studies / "a", force=config.force)
             found.b.save(keep_studies / "b", force=config.force)
-        summary = steps.compare(found, kind, config)
+        summary = steps.compare(found, kind, config, floor=False)
     _finish(config, summary, start)
 
 

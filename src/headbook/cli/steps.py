@@ -87,6 +87,7 @@ def collect_pair(
     progress: Progress,
     *,
     trained: bool,
+    floor: bool = True,
 ) -> "Collected":
     """Both studies, and what tells how much their differences mean."""
     _check(inputs, config, *models)
@@ -95,35 +96,42 @@ def collect_pair(
 
         return run(
             inputs, config, models=models, dtypes=formats, folder=Path(folder), trained=trained,
-            progress=progress,
+            floor=floor, progress=progress,
         )  # fmt: skip
 
 
-def compare(given: "Sequence[Any]", heads: Heads, config: Config) -> "Summary":
+def compare(
+    given: "Sequence[Any]", heads: Heads, config: Config, *, floor: bool = True
+) -> "Summary":
     """Compare, and draw the site; see `compared`."""
     from headbook.site.comparisons.comparing import render_comparison  # noqa: PLC0415 - see above
 
     assert config.out is not None
-    found = compared(given, heads)
+    found = compared(given, heads, floor=floor)
     with progress_of(config) as progress:
         return render_comparison(
             found, config.out, base_url=config.base_url, force=config.force, progress=progress
         )
 
 
-def compared(given: "Sequence[Any]", heads: Heads) -> "Comparison":
+def compared(given: "Sequence[Any]", heads: Heads, *, floor: bool = True) -> "Comparison":
     """Compare two models.
 
     Args:
         given: what `Collected` holds; studies or their folders.
+        floor: whether the first model in another number format gives rounding floors.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # its threads only wait: systems are small
     from headbook.comparison.comparison import compare as run  # noqa: PLC0415 - see above
     from headbook.study.study import Study  # noqa: PLC0415 - see above
 
-    *studies, drift = given
-    a, b, rounded, null = (Study.load(each) if isinstance(each, Path) else each for each in studies)
-    return run(a, b, heads, rounded=rounded, null=null, drift=drift)
+    a, b, rounded, null = (
+        Study.load(each) if isinstance(each, Path) else each for each in given[:4]
+    )
+    drift, twice = given[4:]
+    if twice is None and floor and rounded is not None:
+        twice = a, rounded
+    return run(a, b, heads, rounded=rounded, null=null, drift=drift, twice=twice)
 
 
 def load(folder: Path) -> "Study":

@@ -25,7 +25,8 @@ from headbook.text.annotate import Annotator
 
 UNTRAINED = "untrained"  # instead of a second model: the first one's shape with random weights
 FEW = ids.ATTENTION_DISTANCE  # enough to keep maps, which is all that a floor takes
-ROUNDED = "bfloat16"
+ROUNDED, EXACT = "bfloat16", "float32"
+FLOOR_SENTENCES = 64  # that rounding floors are measured on
 
 
 class Collected(NamedTuple):
@@ -35,6 +36,8 @@ class Collected(NamedTuple):
         rounded: the first model in bfloat16; None where it is in that format already.
         null: the second with random weights; None where it has them already.
         drift: of weights and, where they come from one start, of outputs.
+        twice: the first model in its own number format and in another one, on the same few
+            sentences, for rounding floors; None if not asked for.
     """
 
     a: Study
@@ -42,6 +45,7 @@ class Collected(NamedTuple):
     rounded: Study | None
     null: Study | None
     drift: ModelDrift
+    twice: tuple[Study, Study] | None = None
 
 
 def collect_pair(
@@ -52,6 +56,7 @@ def collect_pair(
     dtypes: tuple[str, str],
     folder: Path,
     trained: bool = False,
+    floor: bool = True,
     progress: Progress | None = None,
 ) -> Collected:
     """Run two models over the same sentences, and what tells how much a difference means.
@@ -61,6 +66,7 @@ def collect_pair(
         dtypes: number formats of their weights.
         trained: whether the second was trained from the first.
         folder: an empty one, for the weights of an untrained model.
+        floor: whether the first model is run twice more, for rounding floors.
     """
     second = models[1]
     if second == UNTRAINED:
@@ -76,7 +82,33 @@ def collect_pair(
         twin = str(write_untrained(second, config, folder))
         null = collect_maps(inputs, config, twin, dtypes[1], progress)
     drift = model_drift(one, other, (models[0], second), config, trained=trained)
-    return Collected(one, other, rounded, null, drift)
+    twice = None
+    if floor and sides(one, other).same_heads:
+        twice = collect_twice(inputs, config, models[0], dtypes[0], progress)
+    return Collected(one, other, rounded, null, drift, twice)
+
+
+def collect_twice(
+    inputs: Sequence[str | Path],
+    config: Config,
+    model: str,
+    dtype: str,
+    progress: Progress | None = None,
+) -> tuple[Study, Study]:
+    """Run a model in its number format and in bfloat16 on up to `FLOOR_SENTENCES` sentences.
+
+    A model that is in bfloat16 already is run in float32: the difference is the same rounding.
+    """
+    config = replace(config, model=model, sentence_pages="0", control="none", exemplars=1)
+    if config.limit is not None:
+        config = replace(config, limit=min(config.limit, FLOOR_SENTENCES))
+    else:
+        config = replace(config, sample=min(config.sample or FLOOR_SENTENCES, FLOOR_SENTENCES))
+    other = ROUNDED if dtype != ROUNDED else EXACT
+    one, rounded = (
+        collect(inputs, replace(config, dtype=each), progress=progress) for each in (dtype, other)
+    )
+    return one, rounded
 
 
 def model_drift(

@@ -10,8 +10,8 @@ import pandas as pd
 from headbook.analysis.matching import NONE
 from headbook.comparison.depthmedians import DepthMedians, depth_medians
 from headbook.comparison.drift import drifts, floor
-from headbook.comparison.headdifferences import HeadDifferences, head_differences
-from headbook.comparison.layerdifferences import LayerDifferences, layer_differences
+from headbook.comparison.headdifferences import HeadDifferences, head_differences, head_floors
+from headbook.comparison.layerdifferences import LayerDifferences, layer_differences, layer_floors
 from headbook.comparison.losses import Losses, losses
 from headbook.comparison.matched import MatchedHeads, matched_heads
 from headbook.comparison.modeldifferences import ModelDifferences
@@ -22,7 +22,7 @@ from headbook.terms import Heads
 
 DIFFERENCES = (
     "stack", "layer", "head", "metric", "view", "label", "a", "b", "difference", "low", "high",
-    "p", "sentences",
+    "p", "sentences", "floor", "beyond_floor",
 )  # fmt: skip
 MEDIANS = (
     "stack", "metric", "view", "label", "a", "a_low", "a_high", "b", "b_low", "b_high",
@@ -50,6 +50,7 @@ class Comparison:
         matched: which heads attend alike, by the same name; not of cross-attention.
         losses: of both models, where both predict texts from left to right.
         missing: what could not be compared, and why, in words.
+        floor_sentences: sentences that rounding floors were measured on; 0 if they were not.
     """
 
     sides: Sides
@@ -59,6 +60,7 @@ class Comparison:
     missing: tuple[str, ...] = ()
     layers: Mapping[str, LayerDifferences] = field(default_factory=dict)
     depths: Mapping[str, DepthMedians] = field(default_factory=dict)
+    floor_sentences: int = 0
 
     @property
     def differences(self) -> pd.DataFrame:
@@ -106,6 +108,7 @@ def compare(
     rounded: Study | None = None,
     null: Study | None = None,
     drift: ModelDrift | None = None,
+    twice: tuple[Study, Study] | None = None,
 ) -> Comparison:
     """Compare two studies of the same sentences; differences are what ``b`` has more.
 
@@ -115,6 +118,8 @@ def compare(
         rounded: the first model in bfloat16, for what rounding alone does.
         drift: of weights and outputs, where the models themselves were compared.
         null: the second model with random weights, for how alike heads are that learned nothing.
+        twice: the first model as it is and in another number format, both on the same sentences,
+            for the rounding floor of every number.
 
     Raises:
         StudyError: the studies are of different sentences, or heads do not correspond although
@@ -133,11 +138,15 @@ def compare(
         return Comparison(both, {}, matched, losses(both), missing, depths=depths)
     below = sides(a, rounded, Heads.SAME) if rounded is not None else None
     drift = drift or ModelDrift()
-    found = {
-        pair.name: HeadDifferences.beside([*_heads(both, pair, below), *drift.of(pair.name)])
-        for pair in both.stacks
-    }
-    layers = {pair.name: layer_differences(both, pair) for pair in both.stacks}
+    formats = sides(*twice, Heads.SAME) if twice is not None else None
+    found, layers = {}, {}
+    for pair in both.stacks:
+        heads_found = HeadDifferences.beside([*_heads(both, pair, below), *drift.of(pair.name)])
+        tokens_found = layer_differences(both, pair)
+        if formats is not None:
+            heads_found = heads_found.above(head_floors(formats, pair))
+            tokens_found = tokens_found and tokens_found.above(layer_floors(formats, pair))
+        found[pair.name], layers[pair.name] = heads_found, tokens_found
     return Comparison(
         both,
         found,
@@ -145,6 +154,7 @@ def compare(
         losses(both),
         (*drift.missing, *_own_targets(both), *_token_states(both)),
         {name: each for name, each in layers.items() if each is not None},
+        floor_sentences=0 if formats is None else formats.sentences,
     )
 
 
@@ -211,10 +221,12 @@ def _numbers(
     parts = {
         "a": found.a, "b": found.b, "difference": found.value, "low": found.low,
         "high": found.high, "p": found.p, "sentences": found.sentences,
+        "floor": np.broadcast_to(found.floors, found.value.shape), "beyond_floor": found.beyond,
     }  # fmt: skip
     numbers = {name: part[present].reshape(-1) for name, part in parts.items()}
     table = pd.DataFrame({"stack": stack, **places, **names, **numbers})[[*DIFFERENCES]]
     table["head"] = table["head"].astype("Int64")
+    table["beyond_floor"] = table["beyond_floor"].astype("boolean").mask(table["floor"].isna())
     return table[table["difference"].notna()].reset_index(drop=True)
 
 

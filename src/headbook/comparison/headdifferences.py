@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 
 from headbook.analysis.arithmetic import Ints
 from headbook.analysis.paired import ClusterSums
-from headbook.comparison.modeldifferences import ComparedColumn, ModelDifferences, paired_buckets
+from headbook.comparison.modeldifferences import (
+    ComparedColumn,
+    ModelDifferences,
+    paired_buckets,
+    rounding_floors,
+)
 from headbook.comparison.sides import Sides, StackPair
 from headbook.metrics import all_metrics
 from headbook.metrics.base import SampledMetric
@@ -52,7 +57,18 @@ def head_differences(sides: Sides, pair: StackPair) -> HeadDifferences:
         if each.counted:
             found = replace(found, sentences=_sentences(sides, pair.a.name, each.counted))
         parts.append(found)
-    return HeadDifferences.beside([*parts, *_of_removals(sides, pair)])
+    parts += [HeadDifferences.of(*each[:3]) for each in _of_removals(sides, pair)]
+    return HeadDifferences.beside(parts)
+
+
+def head_floors(twice: Sides, pair: StackPair) -> dict[ComparedColumn, float]:
+    """Return the rounding floors of the numbers of heads.
+
+    Args:
+        twice: the first model in two number formats, as if they were two models.
+    """
+    found = (*head_sums(twice, pair), *_of_removals(twice, pair))
+    return rounding_floors(each[:3] for each in found)
 
 
 def head_sums(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
@@ -127,7 +143,7 @@ def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) ->
     return None
 
 
-def _of_removals(sides: Sides, pair: StackPair) -> Iterator[HeadDifferences]:
+def _of_removals(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
     """What each model loses without a head, where both were asked."""
     mine, theirs = (s.corpus_sums.removals for s in (sides.a, sides.b))
     if mine is None or theirs is None:
@@ -136,11 +152,11 @@ def _of_removals(sides: Sides, pair: StackPair) -> Iterator[HeadDifferences]:
     names = {(s.name, s.replacement) for s in mine.sets if s.kind is SetKind.HEAD}
     for replacement in sorted({replacement for _, replacement in names}):
         for target in (t for t in mine.changes if t in theirs.changes):
-            sums = [
+            one, another = (
                 _effects(each, at, pair, replacement, target)
                 for each, at in zip((mine, theirs), rows, strict=True)
-            ]
-            yield HeadDifferences.of([ComparedColumn(EFFECT, "", f"{replacement}/{target}")], *sums)
+            )
+            yield PairedSums([ComparedColumn(EFFECT, "", f"{replacement}/{target}")], one, another)
 
 
 def _effects(

@@ -11,7 +11,12 @@ import numpy as np
 
 from headbook.analysis.arithmetic import Ints
 from headbook.analysis.paired import ClusterSums
-from headbook.comparison.modeldifferences import ComparedColumn, ModelDifferences, paired_buckets
+from headbook.comparison.modeldifferences import (
+    ComparedColumn,
+    ModelDifferences,
+    paired_buckets,
+    rounding_floors,
+)
 from headbook.comparison.sides import Sides, StackPair
 from headbook.study.study import Study
 from headbook.study.summaries.columns import TokenColumn
@@ -29,10 +34,22 @@ def layer_differences(sides: Sides, pair: StackPair) -> LayerDifferences | None:
     """
     parts = []
     for columns, *sums in token_sums(sides, pair):
-        names = [ComparedColumn(c.metric, "", c.words) for c in columns]
-        found = LayerDifferences.of(names, *sums)
+        found = LayerDifferences.of(_names(columns), *sums)
         parts.append(replace(found, sentences=_sentences(sides, pair, columns)))
     return LayerDifferences.beside(parts) if parts else None
+
+
+def layer_floors(twice: Sides, pair: StackPair) -> dict[ComparedColumn, float]:
+    """Return the rounding floors of the numbers of tokens.
+
+    Args:
+        twice: the first model in two number formats, as if they were two models.
+    """
+    return rounding_floors((_names(columns), a, b) for columns, a, b in token_sums(twice, pair))
+
+
+def _names(columns: Sequence[TokenColumn]) -> list[ComparedColumn]:
+    return [ComparedColumn(c.metric, "", c.words) for c in columns]
 
 
 def token_sums(

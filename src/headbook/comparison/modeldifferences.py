@@ -1,6 +1,6 @@
 """Numbers of two models and how they differ: of heads, or of layers. No torch."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self, TypeVar
 
@@ -16,6 +16,7 @@ from headbook.study.summaries.buckets import BucketSums
 from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.terms import Spread, View
 
+FLOOR = 2.0  # of the largest difference by rounding, which other sentences may exceed
 Column = TypeVar("Column", HeadColumn, TokenColumn)
 
 
@@ -39,6 +40,9 @@ class ModelDifferences:
         p: family-wise over all cells and labels of a metric and view; NaN without interval, 1
             where both models are exactly equal.
         sentences: how many stand behind it, in the model where they are fewer.
+        floor: rounding floor of each column: twice the largest difference over cells that running
+            the first model in another number format makes; NaN if not measured. *Shape:*
+            ``(column,)``; None if no floor was measured at all.
     """
 
     columns: tuple[ComparedColumn, ...]
@@ -49,13 +53,34 @@ class ModelDifferences:
     high: Floats
     p: Floats
     sentences: Ints
+    floor: Floats | None = None
+
+    @property
+    def floors(self) -> Floats:
+        """Rounding floor of each column; NaN if not measured. *Shape:* ``(column,)``."""
+        return np.full(len(self.columns), np.nan) if self.floor is None else self.floor
+
+    @property
+    def beyond(self) -> NDArray[np.bool_]:
+        """Whether the interval lies above the rounding floor, or below minus the floor.
+
+        A floor that was not measured counts as 0.
+        """
+        least = np.nan_to_num(self.floors)
+        with np.errstate(invalid="ignore"):
+            found: NDArray[np.bool_] = (self.low > least) | (self.high < -least)
+        return found
 
     @property
     def supported(self) -> NDArray[np.bool_]:
-        """Where the models differ: family-wise p below `LEVEL`, and an interval without 0."""
+        """Whether the models differ: family-wise p below `LEVEL`, interval beyond the floor."""
         with np.errstate(invalid="ignore"):
-            found: NDArray[np.bool_] = (self.p < LEVEL) & ((self.low > 0) | (self.high < 0))
+            found: NDArray[np.bool_] = (self.p < LEVEL) & self.beyond
         return found
+
+    def above(self, floors: Mapping[ComparedColumn, float]) -> Self:
+        """Return the differences with the rounding floors of columns, those that are known."""
+        return replace(self, floor=np.array([floors.get(c, np.nan) for c in self.columns]))
 
     def column(self, metric: str, view: str = "", label: str = "") -> int | None:
         """Where a number stands; None where there is none."""
@@ -69,7 +94,7 @@ class ModelDifferences:
     @classmethod
     def beside(cls, parts: Sequence[Self]) -> Self:
         """Several, column by column."""
-        names = ("a", "b", "value", "low", "high", "p", "sentences")
+        names = ("a", "b", "value", "low", "high", "p", "sentences", "floors")
         return cls(
             tuple(column for part in parts for column in part.columns),
             *(np.concatenate([getattr(part, name) for part in parts], -1) for name in names),
@@ -89,6 +114,24 @@ class ModelDifferences:
         p = family_wise(a, b, found)
         values = found.a, found.b, found.value, found.low, found.high
         return cls(tuple(columns), *values, p, found.clusters)
+
+
+def rounding_floors(
+    sums: Iterable[tuple[Sequence[ComparedColumn], ClusterSums, ClusterSums]],
+) -> dict[ComparedColumn, float]:
+    """Return twice the largest difference over heads, or layers, of each number.
+
+    Args:
+        sums: columns with the sums of one model in two number formats, over the same sentences.
+            *Shape:* ``(cluster, *cells, column)``.
+    """
+    found: dict[ComparedColumn, float] = {}
+    for columns, exact, rounded in sums:
+        sizes = np.abs(differences(exact, rounded).value).reshape(-1, len(columns))
+        for column, size in zip(columns, sizes.T, strict=True):
+            if not np.isnan(size).all():
+                found[column] = FLOOR * float(np.nanmax(size))
+    return found
 
 
 def paired_buckets(

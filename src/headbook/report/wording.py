@@ -6,11 +6,14 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
+import numpy as np
+
 from headbook.metrics.base import Metric
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Space, State, View, relation_of
 
 MISSING = "–"
+MAYBE = "may be rounding"  # said of differences if no rounding floor was measured
 THIN = "\u202f"  # a narrow space that does not break
 FEW_WORDS = 30  # below which a part of speech, or rows two heads share, are greyed
 # What HTML may not hold: control characters, surrogates, and the last two of each plane.
@@ -244,6 +247,21 @@ def written(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} {UNITS[-1]}"
+
+
+def floor_text(floor: float, *, share: bool) -> str:
+    """Return a rounding floor in two digits: ``rounding floor 0.012 points``."""
+    digits = np.format_float_positional(
+        100 * floor if share else floor, precision=2, fractional=False, trim="-"
+    )
+    return f"rounding floor {digits}{' points' if share else ''}"
+
+
+def counted_if(floor: float, *, share: bool) -> str:
+    """Return when a difference counts, given its rounding floor; NaN if it was not measured."""
+    if math.isnan(floor):
+        return f"p < 0.05 family-wise; consistent across sentences; {MAYBE}"
+    return f"p < 0.05 family-wise, interval beyond the {floor_text(floor, share=share)}"
 
 
 def p_text(p: float) -> str:

@@ -20,6 +20,7 @@ class ComparingPage(Page):
         names: of the models.
         same: whether heads correspond by their numbers; ``apart``: why not.
         rounded: whether rounding was measured; ``moved``: whether weights were compared.
+        floors: sentences that rounding floors were measured on; 0 if they were not.
         tested: whether matches were tested against a model with random weights.
         sentences, mapped: how many both read, and of how many both keep maps.
         least: words that two heads need to be matched.
@@ -32,6 +33,7 @@ class ComparingPage(Page):
     apart: str
     rounded: bool
     moved: bool
+    floors: int
     tested: bool
     sentences: int
     mapped: int
@@ -52,6 +54,7 @@ def comparing_page(comparison: Comparison) -> ComparingPage:
         apart=sides.apart,
         rounded=any(c.metric == PATTERN_DRIFT and c.label == ROUNDED for c in columns),
         moved=any(c.metric == WEIGHT_DRIFT for c in columns),
+        floors=comparison.floor_sentences,
         tested=any(found.tested for found in comparison.matched.values()),
         sentences=sides.sentences,
         mapped=sum(1 for _ in sides.mapped()),

@@ -8,7 +8,7 @@ from headbook.pages.parts.groupvalues import difference_cell
 from headbook.pages.parts.table import Row, Table
 from headbook.report.findings.finding import head_link
 from headbook.report.numbers.results import Estimate, descending
-from headbook.report.wording import counted, number, p_text
+from headbook.report.wording import counted, counted_if, number, p_text
 from headbook.study.importancetables import EFFECT
 from headbook.study.sentencedata import HeadName
 
@@ -38,9 +38,9 @@ def importance_table(both: BothStacks) -> Table | None:
         style = "" if sure[place] else "weak"
         rows.append(Row(name, (*values, cell, p_text(float(found.p[*place, at]))), style))
     counts = f"{int(sure.sum()):,} of {counted(int((~np.isnan(value)).sum()), 'head')} differ"
-    label = metric.label(found.columns[at].label)
+    label, floor = metric.label(found.columns[at].label), float(found.floors[at]) * SCALE
     return Table(
         ("Head", *both.names, "difference", "p"),
         tuple(rows),
-        f"In thousandths: {label}. {counts} (p < 0.05 family-wise).",
+        f"In thousandths: {label}. {counts} ({counted_if(floor, share=False)}).",
     )

@@ -162,12 +162,13 @@ def _lead(paired: PairedStack, place: int, numbers: PairNumbers) -> Iterator[str
     if numbers.equal:
         yield f"All {numbers.total:,} numbers are exactly equal."
     elif not numbers.supported:
-        yield f"None of {numbers.total:,} numbers differs with p < 0.05 family-wise."
+        known = numbers.rule.partition("; ")[0]
+        yield f"None of {numbers.total:,} numbers differs {known}."
     else:
         verb = "differs" if numbers.supported == 1 else "differ"
         yield (
-            f"Of {counted(numbers.total, 'number')}, {numbers.supported:,} {verb} with p < 0.05 "
-            f"family-wise; largest in standard errors: {numbers.largest}."
+            f"Of {counted(numbers.total, 'number')}, {numbers.supported:,} {verb} {numbers.rule}; "
+            f"largest in standard errors: {numbers.largest}."
         )
 
 

@@ -17,6 +17,7 @@ from headbook.pages.parts.groupvalues import difference_cell
 from headbook.pages.parts.table import Mark, Row, Table, words
 from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.wording import (
+    MAYBE,
     MISSING,
     VIEWS,
     counted,
@@ -55,6 +56,7 @@ class PairNumbers:
         first: the differences with support that are largest in standard errors; None without any.
         largest: the first of them in words; empty without any.
         supported, total: how many differ with support, of how many.
+        rule: when a number counts as different.
         equal: whether every number of both is exactly equal.
         sections: all of them.
     """
@@ -63,23 +65,29 @@ class PairNumbers:
     largest: str
     supported: int
     total: int
+    rule: str
     equal: bool
     sections: tuple[SectionTable, ...]
 
 
 @dataclass(frozen=True)
 class _Number:
-    """One number of two heads."""
+    """One number of two heads.
+
+    Attributes:
+        column: metric, view and label.
+        a, b: value of each head.
+        difference: second minus first, with its interval.
+        p: family-wise.
+        supported: whether the heads count as different.
+    """
 
     column: ComparedColumn
     a: float
     b: float
     difference: Estimate
     p: float
-
-    @property
-    def supported(self) -> bool:
-        return self.p < LEAST
+    supported: bool
 
     @property
     def size(self) -> float:
@@ -101,7 +109,7 @@ class _Number:
 def pair_numbers(paired: PairedStack, pair: HeadPair) -> PairNumbers:
     """The numbers of a pair; of heads that do not correspond each by itself."""
     if paired.differences is None:
-        return PairNumbers(None, "", 0, 0, equal=False, sections=_by_themselves(paired, pair))
+        return PairNumbers(None, "", 0, 0, "", equal=False, sections=_by_themselves(paired, pair))
     found = [*_numbers(paired.differences, pair.a.layer, pair.a.head)]
     strong = sorted((each for each in found if each.supported), key=lambda each: -each.size)
     columns = ("Metric", *paired.names, "difference")
@@ -111,19 +119,27 @@ def pair_numbers(paired: PairedStack, pair: HeadPair) -> PairNumbers:
         largest=_in_words(strong[0]) if strong else "",
         supported=len(strong),
         total=len(found),
+        rule=_rule(paired.differences),
         equal=all(each.difference.value == 0 for each in found),
         sections=tuple(_sections(found, paired.names)),
     )
 
 
+def _rule(found: HeadDifferences) -> str:
+    """Return when a number counts as different; floors differ from number to number."""
+    if np.isnan(found.floors).all():
+        return f"with p < {LEAST} family-wise; consistent across sentences; {MAYBE}"
+    return f"with p < {LEAST} family-wise and an interval beyond the rounding floor"
+
+
 def _numbers(found: HeadDifferences, layer: int, head: int) -> Iterator[_Number]:
-    parts = (found.a, found.b, found.value, found.low, found.high, found.p)
-    a, b, value, low, high, p = (part[layer, head].tolist() for part in parts)
+    parts = (found.a, found.b, found.value, found.low, found.high, found.p, found.supported)
+    a, b, value, low, high, p, sure = (part[layer, head].tolist() for part in parts)
     behind = found.sentences[layer, head].tolist()
     for n, column in enumerate(found.columns):
         if column.metric not in BESIDE and not np.isnan(value[n]):
             difference = Estimate(value[n], low[n], high[n], behind[n], 0.0)
-            yield _Number(column, a[n], b[n], difference, p[n])
+            yield _Number(column, a[n], b[n], difference, p[n], sure[n])
 
 
 def _sections(found: list[_Number], names: tuple[str, str]) -> Iterator[SectionTable]:
@@ -134,7 +150,7 @@ def _sections(found: list[_Number], names: tuple[str, str]) -> Iterator[SectionT
             continue
         strong = sorted((each for each in own if each.supported), key=lambda each: -each.size)
         rest = [each for each in own if not each.supported]
-        about = f"{len(strong)} of {counted(len(own), 'number')} with p < {LEAST}"
+        about = f"{len(strong)} of {counted(len(own), 'number')} differ"
         rows = tuple(_row(each) for each in (*strong, *rest))
         yield SectionTable(section, about, Table(columns, rows, style=STYLE))
 

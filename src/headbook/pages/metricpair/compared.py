@@ -11,7 +11,7 @@ from headbook.pages.parts.both import BothStacks
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.groupvalues import difference_cell
 from headbook.report.numbers.results import Estimate
-from headbook.report.wording import counted, number, p_text
+from headbook.report.wording import MAYBE, counted, counted_if, floor_text, number, p_text
 
 WEAK = "weak"  # style of what is not supported
 Found = TypeVar("Found", bound=ModelDifferences)
@@ -55,12 +55,22 @@ class Compared(Generic[Found]):
         if not np.nan_to_num(value).any():
             return f"Both models are exactly equal in all {total}."
         if not sure.any():
-            return f"No clear difference in any of {total}."
-        return f"Of {total}, {int(sure.sum()):,} differ (p < 0.05 family-wise); most "
+            floor = float(self.found.floors[column])
+            known = "" if np.isnan(floor) else f" ({floor_text(floor, share=self.metric.share)})"
+            return f"No clear difference in any of {total}{known}."
+        return f"Of {total}, {int(sure.sum()):,} differ ({self.rule(column)}); most "
 
     def short(self, column: int, what: str) -> str:
         """The same in few words."""
         value, sure = self.found.value[..., column], self.found.supported[..., column]
         if not np.nan_to_num(value).any():
             return "exactly equal"
-        return f"{int(sure.sum()):,} of {int((~np.isnan(value)).sum()):,} {what}s differ"
+        unsure = sure.any() and np.isnan(self.found.floors[column])
+        return (
+            f"{int(sure.sum()):,} of {int((~np.isnan(value)).sum()):,} {what}s differ"
+            f"{f' ({MAYBE})' if unsure else ''}"
+        )
+
+    def rule(self, column: int) -> str:
+        """Return when a cell counts as different, with the rounding floor."""
+        return counted_if(float(self.found.floors[column]), share=self.metric.share)

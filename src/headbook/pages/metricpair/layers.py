@@ -136,7 +136,8 @@ def _figures(drawn: _Drawn) -> tuple[Figure, ...]:
         difference_curve(
             f"{name}-difference",
             f"{about}: {names[1]} minus {names[0]}. Band: 95 % interval, paired by sentence. "
-            "Filled: p < 0.05 family-wise over all layers and labels; hollow: no clear difference.",
+            f"Filled: {drawn.rule(drawn.at(drawn.first))} (family: all layers and labels); hollow: "
+            "no clear difference.",
             pd.concat([*_differences(drawn)], ignore_index=True),
             title=f"difference in {metric.unit_title}",
             show=show,

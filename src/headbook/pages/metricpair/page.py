@@ -22,6 +22,7 @@ class MetricPairPage(Page):
     Attributes:
         metric: what is compared.
         names: of the models.
+        rounded: whether rounding floors were measured.
         pairs: by kind of attention, where heads correspond.
         depths: the same where they do not.
         layers: metrics of tokens, by kind of attention, where layers correspond.
@@ -30,6 +31,7 @@ class MetricPairPage(Page):
     template: ClassVar[str] = "metricpair.html"
     metric: ComparedMetric
     names: tuple[str, str]
+    rounded: bool
     pairs: tuple[PairSection, ...]
     depths: tuple[DepthSection, ...]
     layers: tuple[LayerSection, ...]
@@ -68,6 +70,7 @@ def _page(metric: ComparedMetric, stacks: Sequence[BothStacks]) -> MetricPairPag
         description=metric.about,
         metric=metric,
         names=names,
+        rounded=any(both.found is not None and both.found.floor is not None for both in stacks),
         pairs=tuple(section for section in pairs if section),
         depths=tuple(section for section in depths if section),
         layers=tuple(section for section in layers if section),

@@ -149,6 +149,7 @@ def pair_figures(
         ]
         for side, column in zip(names, "ab", strict=True)
     ])  # fmt: skip
+    rule = drawn.rule(drawn.column)
     end = float(rows["value"].abs().max()) or 1.0
     return (
         side_maps(
@@ -161,8 +162,8 @@ def pair_figures(
         ),
         difference_map(
             f"{name}-difference",
-            f"{about}: {names[1]} minus {names[0]}. Star: p < 0.05 family-wise over all heads and "
-            "labels; pale: no clear difference.",
+            f"{about}: {names[1]} minus {names[0]}. Star: {rule} (family: all heads and "
+            "labels); pale: no clear difference.",
             rows,
             title=f"difference in {metric.unit_title}",
             end=end,
@@ -170,7 +171,7 @@ def pair_figures(
         ),
         pair_points(
             f"{name}-points",
-            f"{about}: each point is a head. Filled: p < 0.05 family-wise; hollow: no clear "
+            f"{about}: each point is a head. Filled: {rule}; hollow: no clear "
             "difference; dashed line: the same in both models.",
             rows,
             titles=names,

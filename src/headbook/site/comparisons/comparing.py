@@ -50,6 +50,10 @@ DIFFERENCES = Table(
         "p": "two-sided, family-wise over all heads (or layers) and labels of a metric and view; 1 "
         "where both models are exactly equal, empty where there is no interval",
         "sentences": "sentences behind it, in the model where they are fewer",
+        "floor": "rounding floor: twice the largest difference over heads (or layers) that another "
+        "number format of the first model makes in this number; empty if not measured",
+        "beyond_floor": "whether the interval lies above the floor, or below minus the floor; "
+        "empty if no floor was measured. Pages count rows with p < 0.05 that are beyond it",
     },
 )
 MEDIANS = Table(
