@@ -3,8 +3,7 @@
 import os
 from pathlib import Path
 
-from headbook.folders import written_whole
-from headbook.listing import Kind
+from headbook.output_folder import NOTE, OutputKind, replace_folder
 
 MANIFEST = '{"headbook": "0.1.0"}'
 
@@ -22,14 +21,14 @@ def fill(folder: Path, text: str = "new", *, more: bool = True) -> None:
 
 def ours(folder: Path, text: str = "old") -> Path:
     """A site that stands there."""
-    with written_whole(folder, Kind.SITE, force=False) as draft:
+    with replace_folder(folder, OutputKind.SITE, force=False) as draft:
         fill(draft, text, more=False)
     return folder
 
 
 def replaced(out: Path) -> None:
-    """The same with a new site in its place."""
-    with written_whole(out, Kind.SITE, force=True) as draft:
+    """Put a new site in the place of the one of `ours`."""
+    with replace_folder(out, OutputKind.SITE, force=True) as draft:
         fill(draft)
         assert (out / "page.html").read_text() == "old"
 
@@ -50,51 +49,35 @@ def left_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-FOREIGN = {
-    "a file": "CNAME",
-    "a hidden folder": ".git/objects/ab/cd",
-    "a file in a folder of ours": "heads/notes.txt",
-    "one deep in it": "data/heads/mine/notes.txt",
-    "one in a folder that goes": "groups/notes.txt",
-    "a folder that ours comes into": "neurons/mine.txt",
-    "a name that is not UTF-8": os.fsdecode(b"caf\xe9.txt"),
+FOREIGN = {  # what somebody may have put into a site, and how its name is told
+    "CNAME": "CNAME",
+    ".git/objects/ab/cd": ".git",
+    "heads/notes.txt": "heads/notes.txt",
+    "data/heads/mine/notes.txt": "data/heads/mine",
+    "groups/notes.txt": "groups/notes.txt",
+    "new.html": "new.html",
+    "importance.html": "importance.html",
+    "data/importance.csv": "data/importance.csv",
+    "assets/heads.js": "assets",
+    os.fsdecode(b"caf\xe9.txt"): os.fsdecode(b"caf\xe9.txt"),
 }
 
 
-def foreign(out: Path) -> None:
-    """What somebody may have put into a site."""
-    for text in FOREIGN.values():
-        (out / text).parent.mkdir(parents=True, exist_ok=True)
-        (out / text).write_text(f"years of work in {text!a}")
-    (out / "CNAME").chmod(0o400)
-    (out / ".git").chmod(0o500)
-    os.utime(out / "heads/notes.txt", (1, 1))
-    (out / "drafts/empty").mkdir(parents=True)
-    (out / "heads/empty").mkdir()
-    (out / "link").symlink_to("heads/notes.txt")
-    (out / "dangling").symlink_to("nowhere")
-    (out / "outside").symlink_to(out.parent, target_is_directory=True)
-    os.mkfifo(out / "pipe")
-
-
-def untouched(out: Path, old: set[str]) -> dict[str, object]:
-    """All but our files, as the disk has them: the same file, not a copy of it."""
+def disk(folder: Path) -> dict[str, object]:
+    """Return all that is below a folder as the disk has it: the same file, not a copy of it."""
     found: dict[str, object] = {}
-    for folder, folders, files in os.walk(out):
-        for name in (*folders, *files):
-            path = Path(folder, name)
-            stat = path.lstat()
-            place = path.relative_to(out).as_posix()
-            if place in old:
-                continue
-            content = path.read_bytes() if path.is_file() and not path.is_symlink() else None
-            link = path.readlink() if path.is_symlink() else None
-            times = None if path.is_dir() else (stat.st_mtime_ns, stat.st_ctime_ns)
-            found[place] = stat.st_ino, stat.st_mode, times, content, link
+    for path in [folder, *sorted(folder.rglob("*"))]:
+        status = path.lstat()
+        plain = path.is_file() and not path.is_symlink()
+        content = path.read_bytes() if plain else path.is_symlink() and path.readlink()
+        times = status.st_mtime_ns, status.st_ctime_ns
+        found[os.fspath(path)] = status.st_ino, status.st_mode, times, content
     return found
 
 
-def mine(out: Path) -> set[str]:
-    """What stands in a site, with the names of the new one."""
-    names = {path.relative_to(out).as_posix() for path in out.rglob("*")}
-    return names | {"neurons", "neurons/1.html", "new.html", "data/files.json"}
+def workspace(folder: Path, name: str, note: bytes = NOTE) -> Path:
+    """Make a folder beside an output that looks as if a killed run had left it."""
+    (folder / f".{name}.headbook-aaaaaaaa").mkdir()
+    owner = folder / f".{name}.headbook-aaaaaaaa/owner"
+    owner.write_bytes(note + name.encode())
+    return owner.parent

@@ -96,7 +96,9 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
 
 
 def test_nothing_that_is_imported_takes_signals() -> None:
-    code = "import signal, headbook.cli.main, headbook.folders; print(signal.getsignal(15) == 0)"
+    code = (
+        "import signal, headbook.cli.main, headbook.output_folder; print(signal.getsignal(15) == 0)"
+    )
     output = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True
     )

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headbook.listing import LIST
+from headbook.output_folder import FILE_LIST
 from headbook.site import export
 from headbook.site.letters import UNFIT, from_letters, letters
 from headbook.site.markup import LEGIBLE, script
@@ -121,7 +121,7 @@ def test_every_column_is_documented_in_order(any_site: Site, name: str) -> None:
 def test_the_data_page_explains_every_file_of_numbers(any_site: Site) -> None:
     page = written_html(any_site.folder / "data.html")
     for file in (any_site.folder / "data").iterdir():
-        if file.is_file() and file.suffix != ".js" and file.name != LIST:
+        if file.is_file() and file.suffix != ".js" and file.name != FILE_LIST:
             assert f'href="data/{file.name}"' in page
     for name, table in export.TABLES.items():
         if (any_site.folder / f"data/{name}.parquet").exists():

@@ -21,14 +21,14 @@ from disks import small_files
 from headbook.collection import record, shards
 from headbook.collection.collect import FEW, collect
 from headbook.collection.shards import SHARD, canonical, reduced
-from headbook.collection.work import SUFFIX, Work, working
+from headbook.collection.work import SUFFIX, Work, remove_store, working
 from headbook.errors import OutputError
+from headbook.output_folder import store_folder
 from headbook.study.study import Study
 from headbook.study.summaries.buckets import MOST, Buckets, bucket_of
 from headbook.study.summaries.columns import HeadColumn
 from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import View
-from headbook.workspace import forget, work_folder
 from printed import Lines
 
 SMALL = 100  # sentences of a shard where what happens in between is what counts
@@ -66,7 +66,7 @@ from pathlib import Path
 import headbook.collection.collect
 from headbook.cli.main import main
 from headbook.collection import record, shards
-from headbook.workspace import work_folder
+from headbook.output_folder import store_folder
 
 record.SHARD = shards.SHARD = int(sys.argv.pop(1))
 (out,) = [Path(each[6:]) for each in sys.argv if each.startswith("--out=")]
@@ -88,7 +88,7 @@ def begin():
         os._exit(0)
 
 def parts():
-    return len([*work_folder(out).rglob("*.part")])
+    return len([*store_folder(out).rglob("*.part")])
 
 def end(number):
     os.kill(number, signal.SIGKILL)
@@ -162,14 +162,14 @@ def test_a_run_that_dies_goes_on_and_ends_with_the_same_bytes(
     given = [sys.executable, "-c", DIES, str(part), *command(texts, model, out)]
     assert subprocess.run(given, check=False, capture_output=True).returncode == 9
     assert not out.exists()
-    shards = len([*work_folder(out).glob(f"model/corpus/*{SUFFIX}")])
+    shards = len([*store_folder(out).glob(f"model/corpus/*{SUFFIX}")])
     assert shards == min(part - 1, 2)
     progress = Lines()
-    study = collect(texts, model=model, work=work_folder(out), progress=progress, **OPTIONS)
+    study = collect(texts, model=model, work=store_folder(out), progress=progress, **OPTIONS)
     study.save(out)
     assert f"resuming: {shards} of 2 shards done" in progress.lines
     assert content(out) == whole
-    forget(work_folder(out))
+    remove_store(store_folder(out))
     assert [path.name for path in tmp_path.iterdir()] == ["study"]
 
 
@@ -243,7 +243,7 @@ def test_an_interrupt_says_how_to_go_on(texts: Path, model: str, tmp_path: Path)
     out = tmp_path / "study"
     given = [sys.executable, "-m", "headbook", *command(texts, model, out)]
     with subprocess.Popen(given, stderr=subprocess.PIPE, text=True) as process:
-        while not [*work_folder(out).rglob(f"*{SUFFIX}")]:
+        while not [*store_folder(out).rglob(f"*{SUFFIX}")]:
             time.sleep(0.02)
         process.terminate()  # as Ctrl-C does, which a shell may have told programs to ignore
         assert process.stderr is not None
@@ -267,7 +267,7 @@ def test_kills_at_any_moment_change_no_byte(
     assert all(run == sorted(run) for run in parts)  # what is done stays
     assert len({*chain.from_iterable(parts)}) > 2
     assert content(out) == content(whole)
-    assert not work_folder(out).exists()
+    assert not store_folder(out).exists()
 
 
 @pytest.mark.slow

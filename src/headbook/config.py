@@ -218,7 +218,7 @@ class Config:
     )
     force: bool = option(
         False,
-        "Replace the files of an existing Headbook folder; yours in it stay.",
+        "Replace an existing folder of Headbook's in which nothing else is.",
         "-f",
         place=True,
     )

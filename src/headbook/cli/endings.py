@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, NoReturn, TextIO
 
 from headbook.errors import HeadbookError, OutputError, ResourceError, out_of_memory
-from headbook.folders import DISKS
+from headbook.output_folder import DISK_ERRORS
 
 NEED_LESS = (
     "expected more of it; lower --batch-tokens, --max-length, --sentence-pages and --exemplars "
@@ -86,7 +86,7 @@ def expected_error(error: BaseException) -> HeadbookError | None:
         return ResourceError(f"out of memory; {NEED_LESS}")
     if isinstance(error, HeadbookError):
         return error
-    if not isinstance(error, OSError) or error.errno not in DISKS:
+    if not isinstance(error, OSError) or error.errno not in DISK_ERRORS:
         return None
     if error.filename is None:  # of folders and standard input Headbook has told itself
         return ResourceError(

@@ -11,7 +11,7 @@ import typer
 from headbook.cli.options import BUILDING, RESUMING, keyword
 from headbook.config import Config
 from headbook.errors import ConfigError, OutputError, StudyError
-from headbook.listing import MANIFEST
+from headbook.output_folder import MANIFEST
 
 USELESS = {"model", "revision", "keep_study", "max_site_size", "processes"} | RESUMING
 OPTIONS = tuple(name for name in BUILDING if name not in USELESS)

@@ -2,36 +2,34 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from headbook.config import Config
 from headbook.errors import ConfigError, OutputError
-from headbook.folders import check_replaceable, settle
-from headbook.listing import Kind
+from headbook.output_folder import OutputKind, check_output_folder, reserve
 from headbook.study.manifest import Manifest
 
+RESERVED = ExitStack()  # locks of the outputs of a command, until it ends
 
-def checked_out(config: Config, inputs: Sequence[str], kind: Kind) -> Path:
-    """The output folder, checked before anything slow begins.
+
+def checked_out(config: Config, inputs: Sequence[str], kind: OutputKind) -> Path:
+    """Return the output folder, checked before anything slow begins, and reserved for the command.
 
     Raises:
         ConfigError: there is none.
-        OutputError: it may not be replaced, or an input lies in it.
+        OutputError: it may not be replaced, an input is in it, or another run writes there.
     """
     if config.out is None:
         raise ConfigError("--out: nothing came; expected a folder to write, for example --out site")
     _check_apart(config.out, inputs)
-    names: list[str] = []
-    if kind is Kind.SITE and config.base_url is not None:
-        from headbook.site.publish import base, web_files  # noqa: PLC0415 - it loads Altair
-
-        names = [name for name, _ in web_files(base(config.base_url), ())]
-    check_replaceable(config.out, kind, force=config.force, names=names)
+    RESERVED.enter_context(reserve(config.out))
+    check_output_folder(config.out, kind, force=config.force)
     return config.out
 
 
 def check_kept(config: Config, inputs: Sequence[str]) -> None:
-    """The same for the folder in which a study is kept.
+    """Check and reserve the folder in which a study is kept.
 
     Raises:
         OutputError: it may not be replaced, or it lies in the site.
@@ -45,7 +43,8 @@ def check_kept(config: Config, inputs: Sequence[str]) -> None:
             f"--keep-study: {config.keep_study} came, which lies in --out {config.out}; expected a "
             "folder outside"
         )
-    check_replaceable(config.keep_study, Kind.STUDY, force=config.force)
+    RESERVED.enter_context(reserve(config.keep_study))
+    check_output_folder(config.keep_study, OutputKind.STUDY, force=config.force)
 
 
 def check_studies(*folders: Path | None) -> None:
@@ -53,11 +52,9 @@ def check_studies(*folders: Path | None) -> None:
 
     Raises:
         StudyError: one is none, or of another version.
-        OutputError: a run was killed while it replaced a study, which cannot be put back.
     """
     for folder in folders:
         if folder is not None:
-            settle(folder)
             Manifest.read(folder)
 
 

@@ -37,7 +37,7 @@ from headbook.cli.endings import (
 )
 from headbook.cli.filming import FILMING, Filmed, check_options, listed, stored
 from headbook.cli.filming import OPTIONS as FILM_OPTIONS
-from headbook.cli.folders import check_kept, check_studies, checked_out
+from headbook.cli.folders import RESERVED, check_kept, check_studies, checked_out
 from headbook.cli.options import (
     BUILDING,
     CHOOSING,
@@ -57,11 +57,10 @@ from headbook.config import DEMO_OUT, REPORT, SUPPLEMENT, Config
 from headbook.dates import today
 from headbook.errors import CheckError, ConfigError, MissingError
 from headbook.limits import check_room
-from headbook.listing import Kind
+from headbook.output_folder import OutputKind, store_folder
 from headbook.resources import folder
 from headbook.site.bundle.source import is_site
 from headbook.terms import Heads
-from headbook.workspace import forget, work_folder
 
 if TYPE_CHECKING:
     from headbook.comparison.film import Film
@@ -89,11 +88,13 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def headbook(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Take the options that stand before a command."""
+    context.call_on_close(RESERVED.close)
 
 
 @app.command()
@@ -118,7 +119,7 @@ def demo(**options: Any) -> None:
 def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
-    out = checked_out(config, inputs, Kind.STUDY)
+    out = checked_out(config, inputs, OutputKind.STUDY)
     with _resumable(out) as work, steps.progress_of(config, "pages") as progress:
         study = steps.collect(inputs, config, progress, work)
         study.save(out, force=config.force)
@@ -131,7 +132,7 @@ def collect(inputs: list[str], **options: Any) -> None:
 def merge_command(studies: list[Path], **options: Any) -> None:
     """Add up studies of parts of a corpus, in the order given, as one study."""
     config = _config(options)
-    out = checked_out(config, [*map(str, studies)], Kind.STUDY)
+    out = checked_out(config, [*map(str, studies)], OutputKind.STUDY)
     check_studies(*studies)
     from headbook.study.study import merged  # noqa: PLC0415 - it loads pandas
 
@@ -148,7 +149,7 @@ def render_command(study: Path, **options: Any) -> None:
     """Write the site of a stored study, without model or network."""
     config = _config(options)
     start = time.monotonic()
-    checked_out(config, [str(study)], Kind.SITE)
+    checked_out(config, [str(study)], OutputKind.SITE)
     check_studies(study)
     with steps.progress_of(config) as progress:
         summary = steps.render(study, config, progress)
@@ -187,7 +188,7 @@ def figures_command(
     config = _config(options)
     if len(studies) > 2:
         raise ConfigError(f"figures: {len(studies)} folders came; expected one study, or two")
-    out = checked_out(config, [*map(str, studies)], Kind.FIGURES)
+    out = checked_out(config, [*map(str, studies)], OutputKind.FIGURES)
     if rounded is not None and len(studies) == 1:
         raise ConfigError("--rounded: got a study beside one study; expected two to compare")
     check_studies(*studies, rounded)
@@ -224,7 +225,7 @@ def compare_command(
     start = time.monotonic()
     config, kind, formats = _config(options), heads_of(heads), formats_of(dtypes)
     floor = floor_of(rounding_floor)
-    checked_out(config, given, Kind.SITE)
+    checked_out(config, given, OutputKind.SITE)
     if models is None:
         stored_ones = (*studies_of(given), rounded, null)
         check_studies(*stored_ones)
@@ -259,7 +260,7 @@ def film_command(
         given, config, revisions=revisions, studies=studies, keep_studies=keep_studies,
         discard=discard,
     )  # fmt: skip
-    checked_out(config, given, Kind.SITE)
+    checked_out(config, given, OutputKind.SITE)
     if studies:
         kept = stored(given)
         check_studies(*kept.values())
@@ -292,7 +293,7 @@ def metrics() -> None:
 
 def _build(inputs: list[str], config: Config) -> None:
     start = time.monotonic()
-    out = checked_out(config, inputs, Kind.SITE)
+    out = checked_out(config, inputs, OutputKind.SITE)
     check_kept(config, inputs)
     check_room()
     with _resumable(out) as work, steps.progress_of(config) as progress:
@@ -307,14 +308,16 @@ def _build(inputs: list[str], config: Config) -> None:
 @contextmanager
 def _resumable(out: Path) -> Iterator[Path]:
     """Where finished parts of what is made are kept until all is in place."""
-    work = work_folder(out)
+    work = store_folder(out)
     try:
         yield work
     except (KeyboardInterrupt, typer.Abort):
         if work.exists():
             _leave(RESUMABLE, WRONG)
         raise
-    forget(work)
+    from headbook.collection.work import remove_store  # noqa: PLC0415 - it loads pandas
+
+    remove_store(work)
 
 
 def _judge(config: Config, failed: Sequence[str], lacking: Sequence[str]) -> None:

@@ -8,8 +8,8 @@ from headbook.collection.collect import collect
 from headbook.collection.revisions import ModelAt
 from headbook.config import Config
 from headbook.errors import StudyError
-from headbook.listing import MANIFEST
 from headbook.model import checkpoint
+from headbook.output_folder import MANIFEST
 from headbook.progress import Progress, Wordless
 from headbook.study.study import Study
 

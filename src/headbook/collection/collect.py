@@ -34,6 +34,7 @@ from headbook.model.passages import Passages, packed
 from headbook.model.sequences import ALIKE, RANDOM_TOKENS, probes
 from headbook.model.weights.offload import set_aside
 from headbook.model.weights.onednn import LinearLayers
+from headbook.output_folder import temporary_folder
 from headbook.passes.checks.ownattention import settle
 from headbook.progress import Progress, Silent
 from headbook.randomness import own_randomness
@@ -45,7 +46,6 @@ from headbook.text.annotate import Annotator
 from headbook.text.baselines import twins
 from headbook.text.rarity import Rarity
 from headbook.threads import own_threads
-from headbook.workspace import temporary
 
 FEW = 256  # sentences that are done again sooner than they are kept
 USUAL = 32  # tokens of a sentence, where none is looked at before the run begins
@@ -102,7 +102,7 @@ def _kept(stack: ExitStack, run: Run, files: Sequence[str | Path], work: Path | 
     if work is None:
         if not config.shared:
             return run
-        work = stack.enter_context(temporary("work"))
+        work = stack.enter_context(temporary_folder("work")) / "parts"
     plan = plan_of(run)
     run = replace(run, work=stack.enter_context(working(work, plan, restart=config.restart)))
     if not config.shared:

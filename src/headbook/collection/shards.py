@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from headbook.analysis.arithmetic import Ints
 from headbook.inputs import Sentence
 from headbook.inputs.sources import no_room
+from headbook.output_folder import temporary_folder
 from headbook.study.summaries.buckets import MOST, bucket_of
 from headbook.study.summaries.packing import Packed, pack, unpack
 from headbook.study.summaries.sums import CorpusSums
 from headbook.text.batch import WINDOW, text_hash
-from headbook.workspace import temporary
 
 SHARD = WINDOW  # sentences; fewer would be batches with more padding
 TOGETHER = 64  # shards that are added up before their sum goes to the others
@@ -85,7 +85,7 @@ def sharded(sentences: Iterable[Sentence], size: int, *, paired: bool) -> Iterat
         OutputError: there is no room for them.
     """
     digest, hashes = hashlib.blake2b(digest_size=16), np.zeros(size, np.uint64)
-    with temporary("sentences") as folder, (folder / "sentences.jsonl").open("w+b") as file:
+    with temporary_folder("sentences") as folder, (folder / "sentences.jsonl").open("w+b") as file:
         places = np.zeros(size + 1, np.int64)
         for index, sentence in enumerate(sentences):
             line = json.dumps(pack(sentence, "", Packed())).encode() + b"\n"

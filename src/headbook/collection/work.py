@@ -9,18 +9,22 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from headbook.errors import OutputError
-from headbook.folders import DISKS
 from headbook.memory import give_back_freed_memory
+from headbook.output_folder import (
+    DISK_ERRORS,
+    is_file,
+    lock_file,
+    read_object,
+)
 from headbook.sealed import read_sealed, write_sealed, write_whole
 from headbook.study.serial import deserialised, serialised
 from headbook.study.storage import arrays, write_arrays
 from headbook.study.summaries.packing import Packed, pack, unpack
-from headbook.workspace import LOCK, held
 
-PLAN, SUFFIX = "plan.json", ".part"
+LOCK, PLAN, SUFFIX = "lock", "plan.json", ".part"
 ASIDE = "aside.safetensors"
 MOST = 3  # differences that are named
 
@@ -99,7 +103,7 @@ class Work:
         try:
             yield
         except OSError as error:
-            if error.errno not in DISKS:
+            if error.errno not in DISK_ERRORS:
                 raise
             raise OutputError(
                 f"{self.folder}: {error.strerror}; expected room for what is done; all before it "
@@ -118,18 +122,11 @@ def working(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Iterator
     Raises:
         OutputError: another run works there, or it was begun with another plan.
     """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        owner = held(folder / LOCK)
-    except OSError as error:
-        raise OutputError(f"{folder}: {error.strerror}; expected a folder to work in") from error
-    if owner is None:
-        raise OutputError(f"{folder}: another run works here; wait for it, or choose another --out")
-    with owner:
+    with _locked(folder):
         if restart:
             _clear(folder)
-        known = _plan(folder)
-        if known is None or next(folder.rglob(f"*{SUFFIX}"), None) is None:
+        known = read_object(folder / PLAN)
+        if next(folder.rglob(f"*{SUFFIX}"), None) is None:
             _clear(folder)
             _write_plan(folder, plan)
         else:
@@ -150,12 +147,29 @@ def check_same(folder: Path, known: Mapping[str, str], plan: Mapping[str, str]) 
         )
 
 
-def _plan(folder: Path) -> dict[str, str] | None:
+def remove_store(folder: Path) -> None:
+    """Remove the folder of a run's finished parts, if there is one."""
+    if is_file(folder / LOCK) and not folder.is_symlink():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _locked(folder: Path) -> BinaryIO:
+    """Lock a folder for finished parts, which is made if it is missing.
+
+    Returns:
+        The lock file; the lock is released when it is closed.
+
+    Raises:
+        OutputError: another run works there.
+    """
     try:
-        known: dict[str, str] = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return known
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = lock_file(folder / LOCK)
+    except OSError as error:
+        raise OutputError(f"{folder}: {error.strerror}; expected a folder to work in") from error
+    if lock is None:
+        raise OutputError(f"{folder}: another run works here; wait for it, or choose another --out")
+    return lock
 
 
 def _write_plan(folder: Path, plan: Mapping[str, str]) -> None:
@@ -178,7 +192,7 @@ def _difference(known: Mapping[str, str], plan: Mapping[str, str]) -> str:
 
 def _clear(folder: Path) -> None:
     for entry in folder.iterdir():
-        if entry.name == LOCK:
+        if entry.name in {LOCK, PLAN}:
             continue
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

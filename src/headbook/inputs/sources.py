@@ -16,8 +16,8 @@ from headbook.inputs.parquet import read_parquet, rows_of
 from headbook.inputs.readers import read_csv, read_jsonl, read_text
 from headbook.inputs.records import Layout, Records
 from headbook.inputs.treebank import read_conllu
+from headbook.output_folder import temporary_folder
 from headbook.resources import sha256
-from headbook.workspace import temporary
 
 STDIN = "-"
 TREEBANK, PARQUET = ".conllu", ".parquet"  # the former brings its own words, tags and heads
@@ -185,7 +185,7 @@ def _spool(keep: ExitStack, room: int | None) -> Path:
     if sys.stdin is None or sys.stdin.closed:
         raise _stdin_fault("closed")
     try:
-        path = keep.enter_context(temporary("stdin")) / "stdin.txt"
+        path = keep.enter_context(temporary_folder("stdin")) / "stdin.txt"
         with path.open("wb") as file:
             taken = 0
             while (room is None or taken <= room) and (line := _read()):

@@ -9,7 +9,7 @@ from pathlib import Path
 from headbook.inputs.huggingface import DatasetSource
 from headbook.inputs.records import Blank, Record, Records
 from headbook.inputs.sources import Source, no_room
-from headbook.workspace import temporary
+from headbook.output_folder import temporary_folder
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def spooled(source: Source, room: int | None, keep: ExitStack) -> Source:
         return source
     lines = _first(source.records(), room)  # its faults are no faults of the disk
     try:
-        path = keep.enter_context(temporary("dataset")) / "rows.jsonl"
+        path = keep.enter_context(temporary_folder("dataset")) / "rows.jsonl"
         with path.open("wb") as file:
             file.writelines(map(line_of, lines))
     except OSError as error:

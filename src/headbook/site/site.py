@@ -14,9 +14,13 @@ from pathlib import Path
 
 from headbook import charts
 from headbook.charts import Figure
-from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
-from headbook.listing import Kind, Listing
+from headbook.output_folder import (
+    OutputKind,
+    check_output_folder,
+    replace_folder,
+    write_file_list,
+)
 from headbook.pages.about.page import about_page
 from headbook.pages.alignment.page import alignment_page
 from headbook.pages.context.page import context_page
@@ -113,7 +117,7 @@ def render(
         base_url: address where the folder will be published, if that is known.
         max_size: bytes that the site may have; detail is left out until it fits, see
             `headbook.site.detail`. None: no limit.
-        force: replace the files of a site of Headbook that stands there; others stay.
+        force: replace a site of Headbook that is there; one with foreign files is refused.
         processes: that draw pages, this one included; 0: one a core where there are many pages. A
             script that asks for several needs ``if __name__ == "__main__"``.
         progress: told how many pages are done.
@@ -123,13 +127,12 @@ def render(
         OutputError: ``out`` may not be replaced or written, or ``max_size`` is too small.
         ResourceError: the process may not use enough memory.
     """
-    names = [name for name, _ in publish.web_files(publish.base(base_url), ())]
-    check_replaceable(Path(out), Kind.SITE, force=force, names=names)
+    check_output_folder(Path(out), OutputKind.SITE, force=force)
     check_room()
     if not isinstance(study, Study):
         study = Study.load(study, mapped=True).condensed
     pages, sizes = 0, {}
-    with written_whole(Path(out), Kind.SITE, force=force) as draft, charts.unchecked():
+    with replace_folder(Path(out), OutputKind.SITE, force=force) as draft, charts.unchecked():
 
         def write(detail: Detail) -> Mapping[str, int]:
             nonlocal pages, sizes
@@ -138,7 +141,7 @@ def render(
             reduced, reporter = detail.of(study), progress or Silent()
             writer = _Writer(reduced, draft, reporter, publish.base(base_url), processes, left_out)
             pages = writer.write(without=() if detail.tables else TOKEN_TABLES)
-            Listing.write(draft, Kind.SITE)  # counted with the rest
+            write_file_list(draft, OutputKind.SITE)  # counted with the rest
             sizes = export.sizes(draft)
             return sizes
 

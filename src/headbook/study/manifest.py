@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headbook.errors import StudyError
-from headbook.listing import MANIFEST
+from headbook.output_folder import MANIFEST
 from headbook.study.gaps import Gap
 from headbook.terms import MILLION, Kind, Side, Stack
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
 from headbook.errors import StudyError
-from headbook.listing import MANIFEST
+from headbook.output_folder import MANIFEST
 from headbook.study import mappedarrays
 from headbook.study.manifest import Manifest
 from headbook.study.mapsample import MapSample

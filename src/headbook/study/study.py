@@ -12,8 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from headbook.errors import StudyError
-from headbook.folders import settle, written_whole
-from headbook.listing import Kind
+from headbook.output_folder import OutputKind, replace_folder
 from headbook.study import storage, tables
 from headbook.study.exemplars import choose
 from headbook.study.importancetables import (
@@ -192,7 +191,7 @@ class Study:
             StudyError: the study is condensed.
         """
         self._check_whole()
-        with written_whole(Path(folder), Kind.STUDY, force=force) as draft:
+        with replace_folder(Path(folder), OutputKind.STUDY, force=force) as draft:
             kept = self.corpus_sums, self.sentence_data, self.twins, self.sampled, self.map_sample
             storage.save(draft, self.manifest, storage.Parts(*kept))
 
@@ -206,9 +205,7 @@ class Study:
 
         Raises:
             StudyError: the folder holds no study, or one that cannot be read.
-            OutputError: a run was killed while it replaced the study, which cannot be put back.
         """
-        settle(Path(folder))
         manifest, kept = storage.load(Path(folder), mapped=mapped)
         return cls(manifest, **vars(kept))
 

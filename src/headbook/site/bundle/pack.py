@@ -3,12 +3,12 @@
 import hashlib
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from headbook.errors import OutputError
-from headbook.folders import settle
+from headbook.output_folder import replace_file, reserve, temporary_folder
 from headbook.progress import Progress
 from headbook.report.wording import written
 from headbook.resources import sha256
@@ -18,8 +18,6 @@ from headbook.site.export import walk
 from headbook.site.site import render
 from headbook.study import anonymous as names
 from headbook.study.study import Study
-from headbook.swap import NEW
-from headbook.workspace import temporary, workspace
 
 TOP = "supplement"  # the one folder in an archive; the site's own folder may name its author
 SUMS = "SHA256SUMS"
@@ -102,28 +100,27 @@ def pack(
         OutputError: ``out`` may not be replaced, or cannot be written.
     """
     out = Path(out)
-    _check_replaceable(out, source, single_file=single_file, force=force)
     write = _one_file if single_file else _packed
-    if not isinstance(source, Study) and is_site(Path(source), anonymous=anonymous):
-        return write(Path(source), out, ())
-    study = source if isinstance(source, Study) else Study.load(source)
-    with temporary("pack") as path:
+    if not isinstance(source, Study) and out.resolve().is_relative_to(Path(source).resolve()):
+        raise OutputError(f"{out}: lies in the folder that is packed; expected another place")
+    with reserve(out), ExitStack() as stack:
+        _check_replaceable(out, single_file=single_file, force=force)
+        if not isinstance(source, Study) and is_site(Path(source), anonymous=anonymous):
+            return write(Path(source), out, ())
+        study = source if isinstance(source, Study) else Study.load(source)
+        path = stack.enter_context(temporary_folder("pack"))
         site = path / "site"
         published = names.anonymous(study) if anonymous else study
         render(published, site, processes=processes, progress=progress)
         return write(site, out, tuple(names.left(published)) if anonymous else ())
 
 
-def _check_replaceable(
-    out: Path, source: Study | str | Path, *, single_file: bool, force: bool
-) -> None:
-    """Refuse places that are not ours to write.
+def _check_replaceable(out: Path, *, single_file: bool, force: bool) -> None:
+    """Refuse to replace a file that is not ours.
 
     Raises:
         OutputError: with what to do instead.
     """
-    if not isinstance(source, Study) and out.resolve().is_relative_to(Path(source).resolve()):
-        raise OutputError(f"{out}: lies in the folder that is packed; expected another place")
     if not out.exists():
         return
     if not (onefile.is_ours(out) if single_file else _is_archive(out)):
@@ -146,7 +143,7 @@ def _packed(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
     Hidden files, a version history among them, stay out.
     """
     files = dict(sorted((f"site/{name}", file) for name, file in _site_files(site)))
-    with _replacing(out) as draft, zipfile.ZipFile(draft, "w") as archive:
+    with replace_file(out) as draft, zipfile.ZipFile(draft, "w") as archive:
         sums = {"README.txt": hashlib.sha256(README.encode()).hexdigest()}
         sums |= {name: sha256(file) for name, file in files.items()}
         _add(archive, "README.txt", README.encode())
@@ -160,7 +157,7 @@ def _packed(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
 
 def _one_file(site: Path, out: Path, left: tuple[str, ...]) -> Packed:
     """The one file of a folder."""
-    with _replacing(out) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
+    with replace_file(out) as draft, draft.open("w", encoding="utf-8", newline="\n") as stream:
         stream.writelines(onefile.document(site))
     sizes = [file.stat().st_size for _, file in _site_files(site)]
     return Packed(out, len(sizes), out.stat().st_size, sum(sizes), left)
@@ -178,23 +175,3 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     entry = zipfile.ZipInfo(f"{TOP}/{name}", DATE)
     entry.create_system, entry.external_attr = UNIX, MODE << 16
     archive.writestr(entry, content, zipfile.ZIP_DEFLATED, compresslevel=9)
-
-
-@contextmanager
-def _replacing(out: Path) -> Iterator[Path]:
-    """A file to write that takes the place of ``out`` when the block ends well.
-
-    Raises:
-        OutputError: it cannot be written.
-    """
-    try:
-        path = out.resolve()  # where it is a link, that stays
-        path.parent.mkdir(parents=True, exist_ok=True)
-        settle(path)
-        with workspace(path.parent, path.name) as room:
-            draft = room / NEW
-            yield draft
-            draft.chmod(MODE & 0o777)
-            draft.replace(path)
-    except OSError as error:
-        raise OutputError(f"{out}: {error.strerror}; expected a file to write") from error

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from headbook.errors import StudyError
-from headbook.folders import settle
-from headbook.listing import Kind, is_ours
+from headbook.output_folder import OutputKind, has_manifest
 
 
 def is_site(source: Path, *, anonymous: bool) -> bool:
@@ -13,10 +12,9 @@ def is_site(source: Path, *, anonymous: bool) -> bool:
     Raises:
         StudyError: it holds neither, or a site that names its author.
     """
-    settle(source)
-    if is_ours(source / Kind.STUDY.mark):
+    if has_manifest(source, OutputKind.STUDY):
         return False
-    if not is_ours(source / Kind.SITE.mark):
+    if not has_manifest(source, OutputKind.SITE):
         raise StudyError(
             f"{source}: neither a site nor a study; expected a folder that Headbook has written"
         )

@@ -7,9 +7,13 @@ from typing import Any
 import pandas as pd
 
 from headbook import charts
-from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
-from headbook.listing import Kind, Listing
+from headbook.output_folder import (
+    OutputKind,
+    check_output_folder,
+    replace_folder,
+    write_file_list,
+)
 from headbook.pages.parts.menu import Entry, Menu
 from headbook.pages.parts.page import Page, SiteFacts
 from headbook.progress import Progress
@@ -34,12 +38,11 @@ def render_site(
         write: writes the site into a folder, for an address on the web; returns its pages' number.
     """
     base = publish.base(base_url)
-    names = [name for name, _ in publish.web_files(base, ())]
-    check_replaceable(out, Kind.SITE, force=force, names=names)
+    check_output_folder(out, OutputKind.SITE, force=force)
     check_room()
-    with written_whole(out, Kind.SITE, force=force) as draft, charts.unchecked():
+    with replace_folder(out, OutputKind.SITE, force=force) as draft, charts.unchecked():
         pages = write(draft, base)
-        Listing.write(draft, Kind.SITE)
+        write_file_list(draft, OutputKind.SITE)
         sizes = export.sizes(draft)
     return Summary(out / "index.html", pages, sum(sizes.values()))
 

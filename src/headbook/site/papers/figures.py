@@ -11,10 +11,9 @@ from typing import NamedTuple
 from headbook.charts import Drawing, Figure, Picture
 from headbook.comparison.comparison import Comparison
 from headbook.errors import ConfigError
-from headbook.folders import check_replaceable, written_whole
 from headbook.limits import check_room
-from headbook.listing import Kind
 from headbook.metrics import all_metrics
+from headbook.output_folder import OutputKind, check_output_folder, replace_folder
 from headbook.pages.head import offsets
 from headbook.pages.head.offsets import profile_name
 from headbook.pages.metric.page import metric_pages, study_metrics
@@ -35,7 +34,6 @@ from headbook.study.study import Study
 Results = Mapping[str, StackResults]
 PROFILE = "profile-"  # how names of attention by offset begin
 SINGLE = re.compile(rf"(?:{'|'.join(KINDS)})-|.*-S")  # how names of single sentences begin
-KINDS_OF_FILES = (".svg", ".pdf", "-column.svg", "-column.pdf", ".csv")
 NEAR = 3  # names that are offered for one that is not there
 ALIKE = 0.4  # from 0 to 1, how near they are at least
 
@@ -67,7 +65,7 @@ def write_figures(
         label: which label figures of metrics of heads show, as in tables; figures without it are
             left out, and names of figures end with it unless the site shows it, too.
         view: which keys these figures show: ``raw``, ``nosink`` or ``renorm``.
-        force: replace the files of a folder of figures that stands there; others stay.
+        force: replace a folder of figures that is there; one with foreign files is refused.
         progress: told how many figures are done.
 
     Returns:
@@ -78,7 +76,7 @@ def write_figures(
         StudyError: the stored study cannot be read.
         OutputError: ``out`` may not be replaced, or cannot be written.
     """
-    check_replaceable(Path(out), Kind.FIGURES, force=force)
+    check_output_folder(Path(out), OutputKind.FIGURES, force=force)
     check_room()
     if not isinstance(study, Study):
         study = Study.load(study)
@@ -105,7 +103,7 @@ def write_comparison_figures(
     progress: Progress | None = None,
 ) -> list[str]:
     """Write the figures of two models held against each other; see `write_figures`."""
-    check_replaceable(Path(out), Kind.FIGURES, force=force)
+    check_output_folder(Path(out), OutputKind.FIGURES, force=force)
     check_room()
     figures = exported(pages_over_heads(comparison))
     chosen: Sequence[Picture] = _chosen(figures, only, _expected_of_two)
@@ -129,9 +127,7 @@ def _write(
 ) -> list[str]:
     """Write a folder of figures; their names."""
     progress.stage("figures", len(chosen))
-    names = {f"{figure.name}{suffix}" for figure in chosen for suffix in KINDS_OF_FILES}
-    check_replaceable(out, Kind.FIGURES, force=force, names=names)
-    with written_whole(out, Kind.FIGURES, force=force) as draft:
+    with replace_folder(out, OutputKind.FIGURES, force=force) as draft:
         for figure in chosen:
             export.write_figure(figure, draft)
             progress.advance(1, 0)

@@ -1,0 +1,481 @@
+"""Output folders and files: written beside their place and renamed when they are complete.
+
+An output folder belongs to Headbook. A new one is written into a workspace, a hidden folder beside
+it, and takes the place of the old one by two renames: the old folder goes into the workspace, the
+new one comes out of it. Files of somebody else are never moved: a folder that holds one is refused.
+A lock file beside the folder keeps other runs away from the first check to the last rename. Systems
+release a lock when its process ends, however it ends, so a workspace that can be locked was left by
+a killed run; the next run that writes the same output removes it. Reading changes nothing.
+"""
+
+import errno
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from headbook import __version__
+from headbook.errors import OutputError
+
+MANIFEST, FILE_LIST = "manifest.json", "files.json"
+OWNER, NEW, OLD, GONE = "owner", "new", "old", "gone"  # in a workspace
+NOTE = b"Headbook works here; a later run removes this.\n"  # in lock files and owner files
+LONGEST = 200  # bytes of an output's name in the names beside it; file systems take 255
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# What disks and folders answer; any other error in a block that writes is a fault of the block.
+DISK_ERRORS = {*DISK_FULL, errno.EACCES, errno.EPERM, errno.EROFS, errno.EIO, errno.ENAMETOOLONG,
+               errno.EMFILE, errno.ENFILE, errno.ENODEV, errno.ESTALE}  # fmt: skip
+NAME_ERRORS = (OSError, ValueError, RuntimeError)  # of a path: a null in it, or a circle of links
+_reserved: ContextVar[frozenset[Path]] = ContextVar("reserved", default=frozenset())
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(stream: BinaryIO) -> None:
+        msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(stream: BinaryIO) -> None:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class OutputKind(StrEnum):
+    """Kind of output folder."""
+
+    SITE = "site"
+    STUDY = "study"
+    FIGURES = "figures"
+
+    @property
+    def manifest(self) -> str:
+        """Path of the manifest in a folder of this kind."""
+        return f"data/{MANIFEST}" if self is OutputKind.SITE else MANIFEST
+
+    @property
+    def file_list(self) -> str:
+        """Path of the list of all files in a folder of this kind."""
+        return f"data/{FILE_LIST}" if self is OutputKind.SITE else FILE_LIST
+
+
+@contextmanager
+def replace_folder(out: Path, kind: OutputKind, *, force: bool) -> Iterator[Path]:
+    """Yield a folder to write into, which takes the place of ``out`` when the block ends well.
+
+    Until then the old folder is untouched. After an error the new folder is removed.
+
+    Raises:
+        OutputError: ``out`` may not be replaced, or cannot be written.
+    """
+    with ExitStack() as stack:
+        try:
+            _checked_place(out).parent.mkdir(parents=True, exist_ok=True)
+            path = stack.enter_context(reserve(out))
+            _check(out, path, kind, force=force)
+            workspace = stack.enter_context(_workspace(path))
+            new = workspace / NEW
+            new.mkdir()
+            new.chmod(path.stat().st_mode & 0o7777 if path.exists() else 0o755)
+        except NAME_ERRORS as error:
+            raise _not_writable(out, error) from error
+        try:
+            yield new
+        except OSError as error:
+            if error.errno not in DISK_ERRORS:
+                raise
+            raise _not_writable(out, error) from error
+        try:
+            write_file_list(new, kind)
+            _check(out, path, kind, force=force)  # somebody may have added a file meanwhile
+            try:
+                if os.path.lexists(path):
+                    path.rename(workspace / OLD)
+                new.rename(path)
+            finally:
+                _finish(workspace, path)
+        except OSError as error:
+            raise _not_writable(out, error) from error
+
+
+@contextmanager
+def replace_file(out: Path) -> Iterator[Path]:
+    """Yield a file to write, which takes the place of ``out`` when the block ends well.
+
+    Raises:
+        OutputError: ``out`` cannot be written.
+    """
+    try:
+        _checked_place(out).parent.mkdir(parents=True, exist_ok=True)
+        with reserve(out) as path, _workspace(path) as workspace:
+            new = workspace / NEW
+            yield new
+            new.chmod(0o644)
+            new.replace(path)
+    except OSError as error:
+        raise OutputError(f"{out}: {error.strerror}; expected a file to write") from error
+
+
+@contextmanager
+def reserve(out: Path) -> Iterator[Path]:
+    """Keep other runs from writing an output, and tidy what killed runs have left beside it.
+
+    Inside a block that reserves the same output already, nothing is done. Where the folder above
+    the output is missing there is nothing to lock yet.
+
+    Yields:
+        The output's path without symbolic links.
+
+    Raises:
+        OutputError: nothing may be written there, or another run writes there, or the folder that
+            a killed run has moved away cannot be put back.
+    """
+    with ExitStack() as stack:
+        try:
+            path, outer = _checked_place(out), _reserved.get()
+            if path not in outer and path.parent.is_dir():
+                file = path.with_name(f"{_prefix(path)}lock")
+                lock = lock_file(file)
+                if lock is None:
+                    raise OutputError(
+                        f"{out}: another run writes here; wait for it, or choose another --out"
+                    )
+                stack.callback(remove_lock, lock, file)
+                _reserved.set(outer | {path})
+                stack.callback(_reserved.set, outer)
+                for workspace in _left_workspaces(path):
+                    _finish(workspace, path)
+        except NAME_ERRORS as error:
+            raise _not_writable(out, error) from error
+        yield path
+
+
+def check_output_folder(out: Path, kind: OutputKind, *, force: bool) -> None:
+    """Refuse a folder that may not be replaced, before anything slow begins.
+
+    Raises:
+        OutputError: with what to do instead.
+    """
+    with reserve(out) as path:
+        try:
+            _check(out, path, kind, force=force)
+        except OSError as error:
+            raise _not_writable(out, error) from error
+
+
+def write_file_list(folder: Path, kind: OutputKind) -> None:
+    """List all that is in a new output folder, in a file that is listed as well."""
+    (folder / kind.file_list).touch()
+    names: dict[str, list[str]] = {"files": [], "folders": []}
+    for name, entry in walk_entries(folder):
+        if entry in names:
+            names[entry].append(name)
+    text = json.dumps({"headbook": __version__, "kind": kind} | names, indent=1)
+    (folder / kind.file_list).write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+def has_manifest(folder: Path, kind: OutputKind) -> bool:
+    """Whether a folder holds a manifest that Headbook wrote, where this kind has it."""
+    return "headbook" in read_object(folder / kind.manifest)
+
+
+def _checked_place(out: Path) -> Path:
+    """Return an output's path without links above it, if anything may be written there.
+
+    Raises:
+        OSError, ValueError, RuntimeError: no file can have this name, or none can be written there.
+        OutputError: with what to do instead.
+    """
+    path, here = out.resolve(), Path.cwd().resolve()
+    if out.is_symlink():
+        raise OutputError(f"{out}: a symbolic link; expected a place of its own, not a link")
+    if path in {here, Path.home().resolve(), *here.parents} or path == path.parent:
+        raise OutputError(
+            f"{out}: the current folder, one above it or the home folder; "
+            "expected a folder of its own, for example --out site"
+        )
+    if os.path.ismount(path):
+        raise OutputError(f"{out}: mounted, so it cannot be renamed; expected a folder inside it")
+    above = next(parent for parent in path.parents if parent.exists())
+    if not above.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, f"{above} is a file")
+    for folder in (above, path) if path.is_dir() else (above,):
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    return path
+
+
+def _check(out: Path, path: Path, kind: OutputKind, *, force: bool) -> None:
+    """Refuse to replace anything but an empty folder or, with force, one that is ours alone.
+
+    Raises:
+        OSError: a folder cannot be read.
+        OutputError: with what to do instead.
+    """
+    if not os.path.lexists(path):
+        return
+    is_folder = path.is_dir() and not path.is_symlink()
+    if is_folder and not any(path.iterdir()):
+        return
+    found = _kind_of(path) if is_folder else None
+    if found is None:
+        raise OutputError(
+            f"{out}: holds something that Headbook did not write; expected a new folder"
+        )
+    if found is not kind:
+        raise OutputError(
+            f"{out}: holds Headbook's {found}; expected a new folder, or one with a {kind}"
+        )
+    if not force:
+        raise OutputError(f"{out}: exists already; pass --force to replace it")
+    if _file_list(path, kind) is None or not has_manifest(path, kind):
+        raise OutputError(
+            f"{out}: without a manifest or list of files that this Headbook can read; expected a "
+            "new folder; or move what is yours out of it and delete it"
+        )
+    foreign = _first_foreign(path)
+    if foreign is not None:
+        raise OutputError(
+            f"{out}: holds {foreign}, which Headbook did not write; expected nothing else in a "
+            "folder that --force replaces; move it elsewhere, or choose another --out; nothing was "
+            "changed"
+        )
+
+
+def _finish(workspace: Path, path: Path) -> None:
+    """End a replacement, in the run that began it or, if that was killed, in the next one.
+
+    Raises:
+        OSError: the old folder cannot be renamed.
+        OutputError: it stays in the workspace, since another folder is in its place, or somebody
+            has put a file into it.
+    """
+    old, unfinished = workspace / OLD, os.path.lexists(workspace / NEW)
+    if not os.path.lexists(old):
+        return
+    is_folder = old.is_dir() and not old.is_symlink()
+    if unfinished and is_folder and not os.path.lexists(path):
+        old.rename(path)
+    elif unfinished or not is_folder or _first_foreign(old) is not None:
+        raise OutputError(
+            f"{path}: a run was stopped while it replaced this folder; the folder from before is "
+            f"kept in {old}; move it elsewhere or delete it, then run the command again"
+        )
+    else:
+        old.rename(workspace / GONE)  # so that no run takes it for whole while it is deleted
+
+
+def _kind_of(folder: Path) -> OutputKind | None:
+    """Return the kind of an output folder, or None if Headbook did not write the folder."""
+    listed = [kind for kind in OutputKind if _file_list(folder, kind) is not None]
+    return next(iter(listed + [kind for kind in OutputKind if has_manifest(folder, kind)]), None)
+
+
+def _first_foreign(folder: Path) -> str | None:
+    """Return the first path in an output folder that is not in the folder's list, or None.
+
+    A listed name is foreign if it is a link now, or a folder instead of a file.
+
+    Raises:
+        OSError: a folder cannot be read.
+    """
+    kind = _kind_of(folder)
+    names = (_file_list(folder, kind) if kind else None) or {}
+    known = {(name, entry) for entry, listed in names.items() for name in listed}
+    return next((name for name, entry in walk_entries(folder) if (name, entry) not in known), None)
+
+
+def walk_entries(folder: Path, at: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the paths in a folder, in order, each with ``files``, ``folders`` or ``others``.
+
+    A folder comes before what is in it. Symbolic links are others and are not followed.
+    """
+    with os.scandir(folder / at) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        name = f"{at}/{entry.name}" if at else entry.name
+        if entry.is_dir(follow_symlinks=False):
+            yield name, "folders"
+            yield from walk_entries(folder, name)
+        else:
+            yield name, "files" if entry.is_file(follow_symlinks=False) else "others"
+
+
+def _file_list(folder: Path, kind: OutputKind) -> dict[str, list[str]] | None:
+    """Return the names in a folder's list of files, or None if it has no such list."""
+    table = read_object(folder / kind.file_list)
+    names = {entry: table.get(entry) for entry in ("files", "folders")}
+    if table.get("kind") != kind or "headbook" not in table:
+        return None
+    for listed in names.values():
+        if not isinstance(listed, list) or not all(isinstance(name, str) for name in listed):
+            return None
+    return names  # type: ignore[return-value]
+
+
+def read_object(file: Path) -> dict[str, Any]:
+    """Return the object in a JSON file, or an empty one if there is none."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _not_writable(out: Path, error: Exception) -> OutputError:
+    """Return the error to raise if an output cannot be written."""
+    why = (getattr(error, "strerror", None) or str(error)).rstrip(".")
+    if getattr(error, "errno", None) in DISK_FULL:
+        return OutputError(
+            f"{out}: {why}; expected room for all of it, beside what is there now; nothing was "
+            "changed"
+        )
+    return OutputError(f"{out}: {why}; expected a folder that can be written")
+
+
+def lock_file(file: Path) -> BinaryIO | None:
+    """Open and lock a lock file of ours, which is made if it is missing.
+
+    Returns:
+        The file, locked until it is closed, or None if another run holds the lock. A file system
+        without locks can keep nobody out; there the file is open only.
+
+    Raises:
+        OSError: the file cannot be made.
+        OutputError: the file is a link, or was not written by Headbook.
+    """
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    while not os.path.lexists(file) or is_file(file):
+        lock = os.fdopen(os.open(file, flags, 0o666), "r+b", buffering=0)
+        try:
+            _lock(lock)
+        except OSError as error:
+            if error.errno in {errno.EACCES, errno.EAGAIN, errno.EDEADLK}:
+                lock.close()
+                return None
+        content = lock.read(len(NOTE) + 1)
+        if not NOTE.startswith(content):
+            lock.close()
+            break
+        if os.path.lexists(file) and os.path.samestat(os.fstat(lock.fileno()), file.lstat()):
+            lock.write(NOTE[len(content) :])
+            return lock
+        lock.close()  # the run that held the lock has removed the file
+    raise OutputError(f"{file}: no lock of Headbook's; expected no such file, or another --out")
+
+
+def remove_lock(lock: BinaryIO, file: Path) -> None:
+    """Remove a lock file and release its lock, in the order that keeps other runs out."""
+    with lock, suppress(OSError):
+        if sys.platform == "win32":  # which removes no open file, and so no file of another run
+            lock.close()
+        file.unlink()
+
+
+@contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """Yield an empty folder where the system keeps temporary ones; it is removed afterwards.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    path = Path(tempfile.gettempdir(), name)
+    for _ in _left_workspaces(path):
+        pass
+    with _workspace(path) as folder:
+        yield folder
+
+
+@contextmanager
+def _workspace(path: Path) -> Iterator[Path]:
+    """Yield a new hidden folder beside an output; it is removed unless an old output is in it."""
+    folder = Path(tempfile.mkdtemp(prefix=_prefix(path), dir=path.parent))
+    try:
+        with (folder / OWNER).open("wb", buffering=0) as owner:
+            with suppress(OSError):  # without a lock, no run may take the folder for left
+                _lock(owner)
+                owner.write(NOTE + os.fsencode(path.name))  # after the lock: in use, or left
+            try:
+                yield folder
+            finally:
+                if not os.path.lexists(folder / OLD):
+                    clear_folder(folder, OWNER)
+    finally:
+        _remove_cleared(folder)
+
+
+def _left_workspaces(path: Path) -> Iterator[Path]:
+    """Yield the workspaces that killed runs have left beside an output; each is removed then.
+
+    A workspace is ours if it is a folder of this user, no link, with our note in its owner file.
+    """
+    form = re.compile(re.escape(_prefix(path)) + r"[a-z0-9_]{8}")
+    try:
+        found = [entry for entry in path.parent.iterdir() if form.fullmatch(entry.name)]
+    except OSError:  # a folder into which one may write, but not look
+        return
+    for folder in found:
+        file = folder / OWNER
+        try:
+            ours = is_own_folder(folder) and is_file(file)
+            if not ours or file.read_bytes() != NOTE + os.fsencode(path.name):
+                continue
+            owner = file.open("r+b")
+        except OSError:
+            continue
+        with owner:
+            try:
+                _lock(owner)
+            except OSError:  # in use, or on a file system without locks
+                continue
+            yield folder
+            clear_folder(folder, OWNER)
+        _remove_cleared(folder)
+
+
+def _prefix(path: Path) -> str:
+    """Return how the names of hidden files and folders beside an output begin."""
+    return f".{path.name.encode(errors='ignore')[:LONGEST].decode(errors='ignore')}.headbook-"
+
+
+def clear_folder(folder: Path, *keep: str) -> None:
+    """Remove what can be removed, but not the files that mark the folder as ours."""
+    for entry in [*os.scandir(folder)]:
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.name not in keep:
+            with suppress(OSError):
+                Path(entry).unlink()
+
+
+def _remove_cleared(folder: Path) -> None:
+    """Remove a workspace in which its owner file alone is left."""
+    with suppress(OSError):
+        if [entry.name for entry in folder.iterdir()] == [OWNER]:
+            (folder / OWNER).unlink()
+            folder.rmdir()
+
+
+def is_own_folder(path: Path) -> bool:
+    """Whether a path is a folder of this user, not a link to one."""
+    own = not hasattr(os, "getuid") or path.lstat().st_uid == os.getuid()
+    return own and path.is_dir() and not path.is_symlink()
+
+
+def is_file(path: Path) -> bool:
+    """Whether a path is a file, not a link to one."""
+    return path.is_file() and not path.is_symlink()
+
+
+def store_folder(out: Path) -> Path:
+    """Return the folder beside an output that keeps finished parts until the output is complete."""
+    path = out.resolve()
+    return path.with_name(f"{_prefix(path)}work")
