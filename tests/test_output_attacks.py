@@ -1,10 +1,12 @@
 """What lies on a disk may have been put there to do harm: nobody's files are lost by it."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import pytest
 import headbook
 from headbook.cli import main as cli
 from headbook.cli.folders import check_studies
-from headbook.errors import HeadbookError
+from headbook.collection.work import working
+from headbook.errors import HeadbookError, OutputError
 from headbook.site.bundle.pack import pack
 from outfolders import disk
 from pages import tree
@@ -94,6 +97,83 @@ def test_packing_a_site_changes_nothing_beside_it(packed: Path, small_site: Site
     before = disk(packed)
     pack(packed / "site", packed.parent / "site.zip")
     assert disk(packed) == before
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("kind", ["link", "folder", "folder with a lock", "link inside"])
+def test_a_work_folder_that_may_be_anothers_is_neither_used_nor_cleared(
+    tmp_path: Path, kind: str, restart: bool
+) -> None:
+    docs, folder = thesis(tmp_path / "docs"), tmp_path / ".site.headbook-work"
+    if kind == "link":
+        folder.symlink_to(docs, target_is_directory=True)
+    elif kind == "link inside":
+        with working(folder, {"input": "a"}, restart=False) as work:
+            work.kept(int, "model/x", lambda: 3)
+        (folder / "corpus").symlink_to(docs, target_is_directory=True)
+    else:
+        thesis(folder)
+        if kind == "folder with a lock":
+            (folder / "lock").write_text("mine")
+            (folder / "plan.json").write_text('{"chapter": "one"}')
+    before = disk(tmp_path)
+    with pytest.raises(OutputError) as caught, working(folder, {"input": "a"}, restart=restart):
+        pass
+    assert "so it is neither used nor cleared" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert disk(tmp_path) == before
+
+
+def test_a_work_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ".site.headbook-work"
+    with working(folder, {"input": "a"}, restart=False):
+        pass
+    monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+    with (
+        pytest.raises(OutputError, match="no folder of this user"),
+        working(folder, {"input": "a"}, restart=True),
+    ):
+        pass
+
+
+def test_a_work_folder_that_was_hardly_begun_is_used(tmp_path: Path) -> None:
+    """A run may be killed between any two files that it writes at first, and while it clears."""
+    folder = tmp_path / ".site.headbook-work"
+    with working(folder, {"input": "a"}, restart=False) as work:
+        work.kept(int, "model/x", lambda: 3)
+    (folder / "model/x.part").unlink()
+    with working(folder, {"input": "b"}, restart=False):
+        pass
+    (folder / "plan.json").rename(folder / "plan.json.123.new")
+    with working(folder, {"input": "c"}, restart=False):
+        pass
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "lock").touch()
+    with working(folder, {"input": "d"}, restart=False) as work:
+        assert work.kept(int, "model/x", lambda: 4) == 4
+
+
+@pytest.mark.parametrize("names", [("lock",), ("lock", "plan.json")])
+def test_a_run_that_ends_well_removes_no_folder_of_anothers(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tiny_folder: Callable[[str], Path],
+    names: tuple[str, ...],
+) -> None:
+    """Few sentences need no work folder; one of its name was removed at the end all the same."""
+    (tmp_path / "texts.txt").write_text("the cat sees a dog\n")
+    folder = thesis(tmp_path / ".study.headbook-work")
+    for name in names:
+        (folder / name).write_text('{"chapter": "one"}')
+    before = disk(folder)
+    given = ["collect", tmp_path / "texts.txt", "--out", tmp_path / "study", "-q"]
+    given += ["--model", tiny_folder("bert"), "--metrics=attention_distance", "--annotator=none"]
+    given += ["--importance=off", "--language=none", "--accept-checks"]
+    assert command(monkeypatch, *given) == 0
+    assert disk(folder) == before
 
 
 SAVES = """

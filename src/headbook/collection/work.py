@@ -1,12 +1,14 @@
 """What is done of a run, kept beside its output: a later run goes on from there.
 
 Files are the state. Each holds one finished part: one that is there is whole (`headbook.sealed`).
+The folder has a name that anybody can guess, so it is used or cleared only if it is ours.
 """
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,9 +17,14 @@ from headbook.errors import OutputError
 from headbook.memory import give_back_freed_memory
 from headbook.output_folder import (
     DISK_ERRORS,
+    NOTE,
+    clear_folder,
     is_file,
+    is_own_folder,
     lock_file,
     read_object,
+    remove_lock,
+    walk_entries,
 )
 from headbook.sealed import read_sealed, write_sealed, write_whole
 from headbook.study.serial import deserialised, serialised
@@ -25,6 +32,7 @@ from headbook.study.storage import arrays, write_arrays
 from headbook.study.summaries.packing import Packed, pack, unpack
 
 LOCK, PLAN, SUFFIX = "lock", "plan.json", ".part"
+BEGUN = re.compile(r"lock|plan\.json(?:\.\d+\.new)?")  # files that a run writes before its parts
 ASIDE = "aside.safetensors"
 MOST = 3  # differences that are named
 
@@ -120,7 +128,8 @@ def working(folder: Path, plan: Mapping[str, str], *, restart: bool) -> Iterator
         restart: whether what is there is thrown away.
 
     Raises:
-        OutputError: another run works there, or it was begun with another plan.
+        OutputError: another run works there, or it was begun with another plan; or the folder is
+            not ours.
     """
     with _locked(folder):
         if restart:
@@ -148,9 +157,14 @@ def check_same(folder: Path, known: Mapping[str, str], plan: Mapping[str, str]) 
 
 
 def remove_store(folder: Path) -> None:
-    """Remove the folder of a run's finished parts, if there is one."""
-    if is_file(folder / LOCK) and not folder.is_symlink():
-        shutil.rmtree(folder, ignore_errors=True)
+    """Remove the folder of a run's finished parts, if there is one and it is ours."""
+    with suppress(OutputError, OSError):
+        if is_file(folder / PLAN):
+            lock = _locked(folder)
+            clear_folder(folder, LOCK, PLAN)  # which go last, in case of a kill
+            (folder / PLAN).unlink()
+            remove_lock(lock, folder / LOCK)
+            folder.rmdir()
 
 
 def _locked(folder: Path) -> BinaryIO:
@@ -160,16 +174,37 @@ def _locked(folder: Path) -> BinaryIO:
         The lock file; the lock is released when it is closed.
 
     Raises:
-        OutputError: another run works there.
+        OutputError: another run works there, or the folder is not ours.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = lock_file(folder / LOCK)
+        if not folder.is_symlink():
+            folder.mkdir(parents=True, exist_ok=True)
+        why = _foreign(folder)
+        lock = None if why else lock_file(folder / LOCK)
     except OSError as error:
         raise OutputError(f"{folder}: {error.strerror}; expected a folder to work in") from error
+    if why:
+        raise OutputError(
+            f"{folder}: {why}, so it is neither used nor cleared; expected a folder that a run has "
+            "left, or none; move it elsewhere, or choose another --out"
+        )
     if lock is None:
         raise OutputError(f"{folder}: another run works here; wait for it, or choose another --out")
     return lock
+
+
+def _foreign(folder: Path) -> str:
+    """Return why a folder is not ours to use or clear; empty if it is ours, or nothing is in it."""
+    if not is_own_folder(folder):
+        return "a link, or no folder of this user"
+    marked = is_file(folder / LOCK) and (folder / LOCK).read_bytes() == NOTE
+    ours = marked and is_file(folder / PLAN) and bool(read_object(folder / PLAN))
+    for name, kind in walk_entries(folder):
+        if kind == "others":
+            return f"holds {name}, a link or no plain file"
+        if not ours and not BEGUN.fullmatch(name):
+            return f"holds {name} without the lock and the plan of a run"
+    return ""
 
 
 def _write_plan(folder: Path, plan: Mapping[str, str]) -> None:
@@ -191,6 +226,7 @@ def _difference(known: Mapping[str, str], plan: Mapping[str, str]) -> str:
 
 
 def _clear(folder: Path) -> None:
+    """Remove all parts; the plan stays, so that the folder is known as ours after a kill."""
     for entry in folder.iterdir():
         if entry.name in {LOCK, PLAN}:
             continue
