@@ -22,6 +22,7 @@ from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.study.summaries.sums import CorpusSums
 from headbook.terms import Side, State, View
 from headbook.text.batch import text_hash
+from sealed_studies import reseal
 
 Made = Callable[..., Study]
 COLUMN = HeadColumn("attention_distance", View.RAW, "")
@@ -183,6 +184,7 @@ def without_token_buckets(folder: Path) -> Path:
         layout = json.loads(opened.metadata()["layout"])
     del layout["corpus_sums"]["token_buckets"]
     write_arrays(file, arrays(file), json.dumps(layout))
+    reseal(folder)
     return folder
 
 

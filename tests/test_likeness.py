@@ -1,7 +1,6 @@
 """Studies add up in either order, and only where the same was measured in the same way."""
 
 import dataclasses
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from headbook.errors import StudyError
 from headbook.study.likeness import FREE
 from headbook.study.manifest import Check
 from headbook.study.study import Study
+from sealed_studies import edit_manifest
 
 TABLES = ("heads", "layers", "controls", "compared", "pairs", "groups", "geometry", "types",
           "minimal_pairs")  # fmt: skip
@@ -137,10 +137,11 @@ def test_an_older_study_that_does_not_record_an_option_still_adds(
 ) -> None:
     one, other = halves
     other.save(tmp_path / "old")
-    file = tmp_path / "old" / "manifest.json"
-    table = json.loads(file.read_text())
-    del table["options"]["seed"], table["options"]["control_seeds"]
-    file.write_text(json.dumps(table))
+
+    def without(table: dict[str, Any]) -> None:
+        del table["options"]["seed"], table["options"]["control_seeds"]
+
+    edit_manifest(tmp_path / "old", without)
     old = Study.load(tmp_path / "old")
     pd.testing.assert_frame_equal((one + old).heads, (one + other).heads)
 

@@ -1,19 +1,24 @@
 """What a study says about itself: how it was made, on what, and what was checked."""
 
 import dataclasses
+import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+from headbook.config import Config
 from headbook.errors import StudyError
 from headbook.output_folder import MANIFEST
 from headbook.study.gaps import Gap
+from headbook.study.json_values import read_value
 from headbook.terms import MILLION, Kind, Side, Stack
 
-SCHEMA = 4
+SCHEMA = 5
+SUMS = "sha256"  # key of the sums of a study's files in its manifest
 
 
 @dataclass(frozen=True)
@@ -209,65 +214,133 @@ class Manifest:
 
     def to_json(self) -> str:
         """The same bytes for the same content."""
-        return json.dumps(dataclasses.asdict(self), sort_keys=True, indent=1, ensure_ascii=True)
+        return _written(dataclasses.asdict(self))
+
+    def sealed(self, sums: Mapping[str, str]) -> str:
+        """Return the manifest of a stored study, with SHA-256 sums.
+
+        Args:
+            sums: sum of each other file of the study, by name.
+        """
+        own = {MANIFEST: hashlib.sha256(self.to_json().encode()).hexdigest()}
+        return _written(dataclasses.asdict(self) | {SUMS: {**sums, **own}})
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
         """Read that of a stored study.
 
         Raises:
-            StudyError: the folder holds none, or one that cannot be read.
+            StudyError: the folder holds none, or one that cannot be read or was changed.
         """
-        file = folder / MANIFEST
-        if not file.is_file():
-            raise StudyError(f"{folder}: no {MANIFEST}; expected a folder that collect has written")
-        try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise StudyError(f"{file}: {error}; expected a manifest") from error
-        return cls.from_json(text)
+        return read_sealed(folder)[0]
 
     @classmethod
-    def from_json(cls, text: str) -> "Manifest":
-        """Read what `to_json` wrote.
+    def from_json(cls, text: str, place: str = MANIFEST) -> "Manifest":
+        """Read what `to_json` or `sealed` wrote, without a look at sums.
+
+        Args:
+            place: the file, for messages.
 
         Raises:
             StudyError: it was written by another version, or is not a manifest.
         """
-        try:
-            table = json.loads(text)
-            if table["schema"] != SCHEMA:
-                raise StudyError(
-                    f"manifest.json: schema {table['schema']} came; this version reads {SCHEMA}; "
-                    "collect the study again"
-                )
-            model = table.pop("model")
-            model |= {name: tuple(model[name]) for name in ("missing", "unexpected")}
-            lists: dict[str, Any] = {
-                name: tuple(kind(**row) for row in table.pop(name))
-                for name, kind in (("inputs", InputFacts), ("checks", Check), ("gaps", Gap))
-            }
-            lists["set_aside"] = tuple(
-                SetAside(**(row | {"sentences": tuple(row["sentences"])}))
-                for row in table.pop("set_aside", ())
-            )
-            lists["fallbacks"] = tuple(table.pop("fallbacks", ()))
-            lists["roundings"] = tuple(Rounding(**row) for row in table.pop("roundings", ()))
-            stacks = tuple(_stack(row) for row in table.pop("stacks"))
-            facts = ModelFacts(**(model | {"kind": Kind(model["kind"])}))
-            return cls(model=facts, stacks=stacks, **lists, **table)
-        except (ValueError, KeyError, TypeError) as error:
-            raise StudyError(f"manifest.json: {error!r}; expected a manifest") from error
+        return _manifest(_parsed(text, place), place)
 
 
-def _stack(row: dict[str, Any]) -> Stack:
-    return Stack(
-        **(
-            row
-            | {
-                "attention_layers": tuple(row["attention_layers"]),
-                "queries": Side(row["queries"]),
-                "keys": Side(row["keys"]),
-            }
-        )
+def read_sealed(folder: Path) -> tuple[Manifest, dict[str, str]]:
+    """Return the manifest of a stored study and the SHA-256 sums of the study's other files.
+
+    Raises:
+        StudyError: the folder holds no manifest, or one that cannot be read or was changed.
+    """
+    file = folder / MANIFEST
+    if not file.is_file():
+        raise StudyError(f"{folder}: no {MANIFEST}; expected a folder that collect has written")
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudyError(f"{file}: {error}; expected a manifest") from error
+    table = _parsed(text, str(file))
+    sums = table.get(SUMS)
+    if not isinstance(sums, dict):
+        raise StudyError(f"{file}: no {SUMS} of the study's files; collect the study again")
+    unsealed = {name: part for name, part in table.items() if name != SUMS}
+    own = hashlib.sha256(_written(unsealed).encode()).hexdigest()
+    if sums.pop(MANIFEST, None) != own:
+        raise changed(file)
+    return _manifest(table, str(file)), sums
+
+
+def changed(file: Path) -> StudyError:
+    """Return the error of a file of a study that is not as it was written."""
+    return StudyError(
+        f"{file}: changed since the study was saved (another SHA-256 sum); expected the file as it "
+        "was written: copy the study again, or collect it again"
     )
+
+
+def _written(table: Mapping[str, Any]) -> str:
+    return json.dumps(table, sort_keys=True, indent=1, ensure_ascii=True)
+
+
+def _parsed(text: str, place: str) -> dict[str, Any]:
+    """Return the JSON object of a manifest that this version reads."""
+    try:
+        table = json.loads(text)
+    except ValueError as error:
+        raise StudyError(f"{place}: {error}; expected a manifest") from error
+    except RecursionError as error:
+        raise StudyError(f"{place}: nested too deeply; expected a manifest") from error
+    if not isinstance(table, dict) or "schema" not in table:
+        raise StudyError(f"{place}: no schema; expected a manifest")
+    if table["schema"] != SCHEMA:
+        raise StudyError(
+            f"{place}: schema {table['schema']!a:.20} came; this version reads {SCHEMA}; "
+            "collect the study again"
+        )
+    return table
+
+
+def _manifest(table: Mapping[str, Any], place: str) -> Manifest:
+    try:
+        unsealed = {name: part for name, part in table.items() if name != SUMS}
+        manifest: Manifest = read_value(Manifest, unsealed)
+        for name, expected in _faults(manifest):
+            raise ValueError(f"{name}, expected {expected}")
+    except ValueError as error:
+        raise StudyError(f"{place}: {error}") from error
+    return manifest
+
+
+def _faults(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Yield what types alone do not say and is not so, with what is expected."""
+    names = [stack.name for stack in manifest.stacks]
+    if not names or len({*names}) < len(names):
+        yield f"stacks: got {', '.join(names) or 'none'}", "one or more, each once"
+    for stack in manifest.stacks:
+        yield from _stack_faults(stack)
+    if manifest.model.limit < 1:
+        yield f"model/limit: got {manifest.model.limit}", "at least 1"
+    for name, count in {"sentences": -1, **manifest.counts}.items():
+        if count < 0:
+            yield f"counts/{name}: got {count}", "at least 0"
+    for name in ("sample_sentences", "vocabulary_precision"):
+        if name not in manifest.options:
+            yield f"options/{name}: got nothing", "its value"
+    kinds = get_type_hints(Config)
+    for name, value in manifest.options.items():
+        if name in kinds:
+            read_value(kinds[name], value, f"options/{name}")
+
+
+def _stack_faults(stack: Stack) -> Iterator[tuple[str, str]]:
+    place = f"stacks/{stack.name}"
+    least = {"n_layers": 1, "n_heads": 1, "n_key_heads": 0, "head_width": 0}  # 0: not known
+    for name, low in least.items():
+        if getattr(stack, name) < low:
+            yield f"{place}/{name}: got {getattr(stack, name)}", f"at least {low}"
+    layers = stack.attention_layers
+    in_order = all(one < other for one, other in pairwise(layers))
+    if not layers or not in_order or layers[0] < 0 or layers[-1] >= stack.n_layers:
+        found = f"{place}/attention_layers: got {layers!s:.40}"
+        yield found, f"layers below {stack.n_layers}, ascending"

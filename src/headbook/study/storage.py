@@ -1,6 +1,7 @@
 """A study's files: JSON for what it says, safetensors for arrays, Parquet for rows of tokens."""
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -19,7 +20,8 @@ from safetensors import SafetensorError, safe_open
 from headbook.errors import StudyError
 from headbook.output_folder import MANIFEST
 from headbook.study import mappedarrays
-from headbook.study.manifest import Manifest
+from headbook.study.array_checks import check_arrays
+from headbook.study.manifest import Manifest, changed, read_sealed
 from headbook.study.mapsample import MapSample
 from headbook.study.sentencedata import SentenceData
 from headbook.study.summaries.packing import Packed, pack, unpack
@@ -31,6 +33,11 @@ ARRAYS = "arrays.safetensors"
 AT_ONCE = 1 << 26  # bytes
 OS_ERROR = re.compile(r"os error (\d+)")  # as safetensors says it
 TABLES = ("tokens", "nearest", "demonstration")
+FILES = (ARRAYS, *(f"{name}.parquet" for name in TABLES))  # beside the manifest
+UNREADABLE = (
+    OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError, OverflowError,
+    RecursionError, NotImplementedError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,35 +58,49 @@ class Parts:
 
 
 def save(folder: Path, manifest: Manifest, parts: Parts) -> None:
-    """Write all files of a study into an empty folder."""
-    (folder / MANIFEST).write_text(manifest.to_json() + "\n", encoding="utf-8")
+    """Write all files of a study into an empty folder; the manifest holds the others' sums."""
     packed = Packed()
     layout = json.dumps(pack(parts, "study", packed))
     write_arrays(folder / ARRAYS, packed.arrays, layout)
-    shutil.copymode(folder / MANIFEST, folder / ARRAYS)  # else nobody else may read them
     for name, table in packed.tables.items():
         table.to_parquet(folder / f"{name}.parquet", index=False)
+    sums = {name: _sum(folder / name) for name in FILES}
+    (folder / MANIFEST).write_text(manifest.sealed(sums) + "\n", encoding="utf-8")
+    shutil.copymode(folder / MANIFEST, folder / ARRAYS)  # else nobody else may read them
 
 
 def load(folder: Path, *, mapped: bool = False) -> tuple[Manifest, Parts]:
-    """Read what `save` wrote.
+    """Read what `save` wrote, and check it: sums of files, arrays, indices.
 
     Args:
         mapped: large arrays stay in their file until they are looked at; it must stay, too.
 
     Raises:
-        StudyError: a file is missing or broken.
+        StudyError: a file is missing, broken or changed, or holds what cannot be.
     """
     try:
-        manifest = Manifest.read(folder)
+        manifest, sums = read_sealed(folder)
+        for name in FILES:
+            if _sum(folder / name) != sums.get(name):
+                raise changed(folder / name)
         with safe_open(folder / ARRAYS, framework="numpy") as file:
             layout = json.loads(file.metadata()["layout"])
         tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
         found = arrays(folder / ARRAYS, mapped=mapped)
-        return manifest, unpack(Parts, layout, Packed(found, tables))
-    except (OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError) as error:
-        came = (str(error) or type(error).__name__).splitlines()[0]
-        raise StudyError(f"{folder}: {came}; expected the files of a study, whole") from error
+        parts: Parts = unpack(Parts, layout, Packed(found, tables))
+        check_arrays(manifest, parts.sentence_data.sentences, parts, f"{folder / ARRAYS}: ")
+    except UNREADABLE as error:
+        found_instead = (str(error) or type(error).__name__).splitlines()[0]
+        raise StudyError(
+            f"{folder}: {found_instead}; expected the files of a study, whole"
+        ) from error
+    return manifest, parts
+
+
+def _sum(file: Path) -> str:
+    """Return the SHA-256 sum of a file."""
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_arrays(path: Path, found: dict[str, NDArray[Any]], layout: str) -> None:

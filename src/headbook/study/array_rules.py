@@ -1,0 +1,267 @@
+"""Rules for what a stored study holds: shape, bounds and gaps of every array.
+
+Each array field of the classes that a study is made of has its rule in `RULES`; what has to hold
+between several fields of a record is in `agreements`.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from headbook.analysis.accumulators import FIELDS, HALVES, Ratios, Reservoir, TopK
+from headbook.study.mapsample import MappedSentence
+from headbook.study.querykeys import QueriesAndKeys
+from headbook.study.sentencedata import Exemplar, SentenceData
+from headbook.study.summaries.affinities import ANY, Affinities
+from headbook.study.summaries.anchors import Anchors
+from headbook.study.summaries.buckets import MOST, Buckets, Texts, TokenBuckets
+from headbook.study.summaries.grouped import Group, Members
+from headbook.study.summaries.positions import PositionSums
+from headbook.study.summaries.removals import MissedAt, Removals
+from headbook.study.summaries.shapes import GeometrySums
+from headbook.study.summaries.sums import (
+    Alike,
+    Distances,
+    HeadSums,
+    HeadTable,
+    RelationHits,
+    SampleSums,
+    TokenSums,
+)
+from headbook.study.summaries.typesums import STATES, TypeSums
+from headbook.terms import RULES as END_RULES
+
+MOST_ENTRIES = 1 << 24  # vocabulary entries; no tokenizer has as many
+MOST_CHARACTERS = 10**8  # of the tokens of one sentence
+OF_A_STACK = {"layer", "head", "row", "state", "every_head"}  # sizes that the manifest fixes
+COUNTS = [FIELDS.index(name) for name in ("d", "sentences", "events", "present")]
+SQUARES = [FIELDS.index(name) for name in ("nn", "dd")]
+Sizes = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is expected of an array, a number, or the cells of a `Ratios`, `TopK` or `Reservoir`.
+
+    Attributes:
+        shape: names or numbers of the dimensions, separated by spaces. A name whose size is not
+            known takes the size found; ``a|1`` is one of two, ``*`` the cells of the owner's rule.
+        low, high: bounds of all values, both included; a name is an upper bound that depends on the
+            study.
+        gaps: whether NaN and infinite values have a meaning.
+        may_be_empty: whether an array without elements means "not measured".
+        ascending: whether each value is larger than the one before.
+    """
+
+    shape: str = ""
+    low: float = -math.inf
+    high: float | str = math.inf
+    gaps: bool = False
+    may_be_empty: bool = False
+    ascending: bool = False
+
+
+RULES: Mapping[type, Mapping[str, Rule]] = {
+    Ratios: {"sums": Rule(f"{len(FIELDS)} {HALVES}|1 *")},  # groups have both halves as one
+    TopK: {
+        "score": Rule("* rank", gaps=True),
+        "index": Rule("* rank", -1, "place"),
+        "content_hash": Rule("* rank"),
+    },
+    Reservoir: {
+        "content_hash": Rule("kept"),
+        "index": Rule("kept", 0, "place"),
+        "payload": Rule("kept *", gaps=True),
+    },
+    HeadTable: {
+        "heads": Rule("layer head column"),
+        "layers": Rule("layer column"),
+        "uniform": Rule("layer column"),
+    },
+    HeadSums: {
+        "strongest": Rule("layer head"),
+        "sample": Rule("layer head"),
+        "massive": Rule("layer head"),
+    },
+    Group: {
+        "sentences": Rule("", 0, "sentences"),
+        "heads": Rule("layer head column"),
+        "layers": Rule("layer column"),
+        "uniform": Rule("layer column"),
+    },
+    Members: {
+        "pair": Rule("kept"),
+        "index": Rule("kept", 0, "place"),
+        "values": Rule("kept layer head part", gaps=True),
+    },
+    RelationHits: {
+        "hits": Rule("layer head label", 0, "limit"),  # words of a sentence
+        "asked": Rule("label asked", 0, "limit"),
+    },
+    PositionSums: {
+        "total": Rule("layer head position position", 0),
+        "count": Rule("position position", 0, "sentences"),
+    },
+    SampleSums: {"stats": Rule("layer row statistic")},
+    Alike: {
+        "total": Rule("column every_head every_head", 0),
+        "rows": Rule("column every_head every_head", 0),
+    },
+    Distances: {
+        "total": Rule("column every_head every_head", 0),
+        "rows": Rule("column every_head every_head", 0),
+        "sentences": Rule("", 0, "sentences"),
+    },
+    TokenSums: {"layers": Rule("layer column")},
+    GeometrySums: {
+        "states": Rule("state column", gaps=True),
+        "products": Rule("state state", may_be_empty=True),
+        "minibatches": Rule("", 0),
+        "dimensions": Rule("state width"),
+        "weights": Rule("state", 0),
+        "sentences": Rule("", 0, "sentences"),
+        "tokens": Rule("", 0),
+    },
+    Anchors: {
+        "cell": Rule("entry", 0, "last_cell"),
+        "token": Rule("entry", 0, MOST_ENTRIES),
+        "count": Rule("entry", 1, "pairs"),
+    },
+    Affinities: {
+        "entries": Rule("entry", 0, MOST_ENTRIES, ascending=True),
+        "query": Rule("item", ANY, MOST_ENTRIES),
+        "key": Rule("item", ANY, MOST_ENTRIES),
+        "looked": Rule("", 0, "sentences"),
+        "counts": Rule("3 layer item", 0),
+        "chance": Rule("layer item", 0),
+        "sums": Rule("3 layer head item", 0),
+    },
+    TypeSums: {
+        "ids": Rule("type", 0, MOST_ENTRIES, ascending=True),
+        "count": Rule("type", 1, "tokens"),
+        "sentences": Rule("type", 1, "sentences"),
+        "total": Rule(f"type layer {len(STATES)}", gaps=True),
+        "squares": Rule(f"type layer {len(STATES)}", gaps=True),
+    },
+    Removals: {
+        "chosen": Rule("listed", 0, 2),
+        "content_hash": Rule("sentence"),
+        "counts": Rule("sentence", 0),
+        "full": Rule("sentence"),
+        "members": Rule("set listed"),
+        "changes": Rule("sentence set", gaps=True),
+        "direct": Rule("sentence listed", gaps=True),
+        "estimates": Rule("listed column"),
+        "top": Rule("3 sentence listed", gaps=True, may_be_empty=True),
+        "text_hash": Rule("sentence", may_be_empty=True),
+        "characters": Rule("sentence", 0, MOST_CHARACTERS, may_be_empty=True),
+    },
+    MissedAt: {
+        "head": Rule("", 0, "last_listed"),
+        "rank": Rule("", 1),
+        "sentence": Rule("", 0, "place"),
+        "position": Rule("", 0, "limit"),
+    },
+    Texts: {
+        "sentences": Rule(str(MOST), 0, "sentences"),
+        "prints": Rule(str(MOST)),
+        "smallest": Rule("0"),
+    },
+    Buckets: {
+        "size": Rule("", 1, MOST),
+        "keys": Rule("bucket", 0, "last_bucket", ascending=True),
+        "n": Rule("bucket layer head column"),
+        "d": Rule("bucket layer head|1 column"),
+    },
+    TokenBuckets: {
+        "size": Rule("", 1, MOST),
+        "keys": Rule("bucket", 0, "last_bucket", ascending=True),
+        "n": Rule("bucket layer column"),
+        "d": Rule("bucket layer|1 column"),
+    },
+    MappedSentence: {
+        "index": Rule("", 0, "place"),
+        "ids": Rule("own", 0, MOST_ENTRIES),
+        "maps": Rule("layer head query key", 0, 1.01),
+    },
+    Exemplar: {
+        "rank": Rule("", 1, "sentences"),
+        "query": Rule("", 0, "last_query"),
+        "key": Rule("", 0, "last_key"),
+        "attention": Rule("query key"),
+        "norms": Rule("key", 0, may_be_empty=True),
+        "written": Rule("2 counted counted", may_be_empty=True),
+    },
+    QueriesAndKeys: {
+        "queries": Rule("own_head query width"),  # layers of a stack may differ in heads
+        "keys": Rule("own_key_head key width"),
+        "scaling": Rule(""),
+        "added": Rule("own_head query key", gaps=True, may_be_empty=True),
+        "seen": Rule("query key", 0, 1),
+    },
+    SentenceData: {
+        "maps": Rule("layer head query key"),
+        "norms": Rule("layer head key", 0),
+        "ends": Rule(f"layer {len(END_RULES)} query", 0, 1),
+        "rollouts": Rule("query query"),
+    },
+}
+
+
+def sizes_of(value: Any) -> Sizes:
+    """Return the sizes and upper bounds that a record fixes by its other fields."""
+    sizes: Sizes = {"column": len(value.columns)} if hasattr(value, "columns") else {}
+    match value:
+        case HeadSums():  # of the groups in it
+            sizes["column"] = len(value.table.columns)
+        case SampleSums():
+            sizes["statistic"] = sum(column.width for column in value.columns)
+        case RelationHits():
+            sizes["label"] = len(value.labels)
+        case Members():
+            sizes["part"] = len(value.places)
+        case Affinities():
+            sizes["entry"] = len(value.names)
+        case TypeSums():
+            sizes["type"] = len(value.names)
+        case Anchors():
+            sizes["last_cell"] = math.prod(value.shape) - 1
+        case Buckets() | TokenBuckets():
+            sizes["last_bucket"] = value.size - 1
+        case Removals():
+            listed = len(value.heads)
+            sizes |= {"listed": listed, "last_listed": listed - 1, "set": len(value.sets)}
+    return sizes
+
+
+def agreements(value: Any, sizes: Sizes) -> Iterator[tuple[bool, str]]:
+    """Yield what must hold between the fields of a record, and it in words."""
+    if isinstance(value, Ratios):
+        yield not (value.sums[SQUARES] < 0).any(), "squares from 0"
+        yield bool((value.sums[COUNTS] >= 0).all()), "counts from 0"
+    elif isinstance(value, HeadSums | TokenSums):
+        ratios = value.table.heads if isinstance(value, HeadSums) else value.layers
+        most = sizes["sentences"]
+        yield ratios.sentences.max(initial=0) <= most, f"sums of at most {most} sentences"
+    elif isinstance(value, TopK):
+        yield not np.isnan(value.score).any(), "scores, or minus infinity without one"
+    elif isinstance(value, Reservoir):
+        yield len(value.index) <= value.size, f"at most {value.size} sentences"
+    elif isinstance(value, Exemplar):
+        yield value.written.shape[1] <= sizes["query"], f"at most {sizes['query']} tokens"
+    elif isinstance(value, Members):
+        yield {*value.places} <= {*range(sizes["column"])}, "columns of the table"
+        yield {*map(len, value.labels.values())} <= {len(value.index)}, "a label for each sentence"
+    elif isinstance(value, Affinities):
+        items = np.union1d(value.query, value.key)
+        yield bool(np.isin(items, [ANY, *value.entries]).all()), "items of known entries"
+    elif isinstance(value, Anchors):
+        shape = (len(value.columns), 2, sizes["layer"], sizes["head"])
+        yield value.shape == shape, f"shape {shape}"
+        yield not (np.diff(value.cell) < 0).any(), "cells in order"
+        yield {*map(str, np.unique(value.token))} <= {*value.names}, "names of all tokens"
+    elif isinstance(value, Buckets | TokenBuckets):
+        yield MOST % value.size == 0, f"a divisor of {MOST} as number of buckets"
