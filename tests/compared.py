@@ -9,7 +9,7 @@ from transformers import AutoModel, AutoTokenizer
 from headbook.comparison.comparison import Comparison
 
 METRICS = (
-    "sink_share,attention_distance,attention_to,type_shares,"
+    "sink_share,attention_distance,attention_to,type_shares,relative_entropy,"
     "cosine_to_input,vocabulary_rank,nearest_tokens"
 )
 CHANGED = 1  # layer whose queries are changed

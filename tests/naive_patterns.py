@@ -165,20 +165,24 @@ def type_shares(sentences: list[Viewed]) -> list[dict[str, Part]]:
 
 
 def _shares(v: Viewed) -> dict[str, Part]:
-    seeing = [row for row in v.rows if row.weights]
+    seeing = [row for row in v.rows if len(row.weights) > 1]
     rows = [row for row in seeing if row.trusted]
     n, aligned = len(rows), 0 if v.crosses else len(rows)
     mass: dict[str, float] = {}
+    even: dict[str, float] = {}
     for row in rows:
         for j, weight in row.weights.items():
             for kind in _kinds(v, row.query, j):
                 mass[kind] = mass.get(kind, 0.0) + weight
+                even[kind] = even.get(kind, 0.0) + 1 / len(row.weights)
     one = ("previous", "next", "self", "near", "repeated", "before", "after")
     far = [str(k) for k in range(-8, 9) if abs(k) > 1]
-    parts = {kind: Part(mass.get(kind, 0.0), aligned, aligned) for kind in (*one, *far)}
-    parts["punctuation"] = Part(mass.get("punctuation", 0.0), n, n)
     again = 0 if v.crosses else sum(any(_repeats(v, r.query, j) for j in r.weights) for r in rows)
-    parts["same_token"] = Part(mass.get("same", 0.0), again, again)
+    over = dict.fromkeys((*one, *far), aligned) | {"punctuation": n, "same_token": again}
+    parts = {}
+    for kind, count in over.items():
+        parts[kind] = Part(mass.get(kind, 0.0), count, count)
+        parts[f"{kind}_even"] = Part(even.get(kind, 0.0), count, count)
     parts["left_out"] = Part(len(seeing) - n, len(seeing), len(seeing))
     return parts | _own_sentence(v, rows) | _column(v, rows)
 
@@ -201,7 +205,7 @@ def _kinds(v: Viewed, i: int, j: int) -> list[str]:
         part = "repeated"
     if part is None:
         part = "before" if offset < 0 else "after"
-    return [part, str(offset), *(["same"] if _repeats(v, i, j) else [])]
+    return [part, str(offset), *(["same_token"] if _repeats(v, i, j) else [])]
 
 
 def _own_sentence(v: Viewed, rows: list[Row]) -> dict[str, Part]:

@@ -32,7 +32,8 @@ from sites import make_study
 from views import Marks, views_of
 
 METRICS = (
-    "pattern,block_ratio,variability,attention_to,type_shares,confidence,sink_share,sink_norm_share"
+    "pattern,block_ratio,variability,attention_to,type_shares,confidence,sink_share,"
+    "sink_norm_share,relative_entropy"
 )
 Make = Callable[..., Study]
 

@@ -10,7 +10,7 @@ import pytest
 
 import tiny
 import treebank
-from headbook.metrics.patterns.type_shares import PARTS
+from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.pages.patterns.patternfindings import Discussion, discussions
 from headbook.pages.patterns.withoutthem import without_them
 from headbook.report.numbers.headtypes import head_types
@@ -83,6 +83,8 @@ def chosen(study: Study) -> Callable[..., StackResults]:
             "after": [0.4, 0.4, 0.0, 0.4],
         }
         numbers = {("type_shares", part): share for part, share in shares.items()}
+        numbers |= {("type_shares", EVEN[part]): [0.1] * 4 for part in PARTS}
+        numbers["relative_entropy", ""] = [0.5] * 4
         numbers |= {("pattern", label): [0.2] * 4 for label in ("spread", "column", "offset")}
         numbers["attention_to", "first"] = [0.6, 0.1, 0.1, 0.1]
         numbers["attention_to", "separator"] = [0.1, 0.5, 0.0, 0.1]
@@ -156,7 +158,7 @@ def test_without_the_numbers_there_are_no_sentences(chosen: Callable[..., StackR
 def test_a_family_and_its_detail_say_what_the_name_says(
     chosen: Callable[..., StackResults],
 ) -> None:
-    types = head_types(chosen(sink_share=[0.8, 0.3, 0.1, 0.2]))
+    types = head_types(chosen(sink_share=[0.8, 0.35, 0.1, 0.2]))
     found = [types[0, head] for head in range(4)]
     assert [(head_type.family, head_type.detail) for head_type in found if head_type] == [
         ("sink", "80.0\u202f%"),

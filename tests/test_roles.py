@@ -7,7 +7,7 @@ import pytest
 
 from fakes import Fake, fake_results
 from headbook.attention.relations import LABELS
-from headbook.metrics.patterns.type_shares import PARTS
+from headbook.metrics.patterns.type_shares import EVEN, PARTS
 from headbook.report.numbers.inference import RelationTests
 from headbook.report.numbers.relationnames import ENDS, TAGS, ends_of, relation_words
 from headbook.report.numbers.results import Estimates, StackResults
@@ -42,6 +42,7 @@ def studied(
         column("type_shares", View.RENORM, "left_out"): Fake([[0.0]]),
         column("type_shares", View.RENORM, "column"): Fake([[0.5]]),
         **{column("type_shares", View.RENORM, n): Fake([[v]], 0.08) for n, v in parts.items()},
+        **{column("type_shares", View.RENORM, EVEN[n]): Fake([[0.08]], 0.08) for n in parts},
     }
     metrics = {"duplicate_score": column("duplicate_score")}
     tags = {"NOUN": column("pos_received", View.RENORM, "NOUN")}
@@ -79,10 +80,14 @@ def reported(found: Role) -> list[str]:
 
 def test_all_evidence_stands_in_one_order() -> None:
     more = {"duplicate_score": Fake([[0.45]], 0.01), "NOUN": Fake([[0.5]], 0.2)}
-    window = {"next": Fake([[0.3]]), "near": Fake([[0.3]])}
+    window = {"next": Fake([[0.3]]), "near": Fake([[0.4]])}
     found = role(studied(more | window), HEAD, relation())
     assert reported(found) == ["position", "relation", "class", "repetition", "sink"]
     assert found.text == " ".join(claim.text for claim in found.claims)
+    assert found.text.startswith(
+        "With special tokens masked, it keeps 70.0\u202f% of its attention within three tokens "
+        "(uniform attention: 32.0\u202f%)."
+    )
 
 
 def test_a_relation_is_said_with_its_offset_and_its_p() -> None:
@@ -133,8 +138,9 @@ def test_even_and_mixed_heads_say_what_they_are_made_of() -> None:
     assert even.claims[0].text.startswith("With special tokens masked, it has a normalised ")
     mixed = role(studied(rest), HEAD, None)
     assert (
-        "the largest distant later tokens 40.0\u202f% and next token 10.0" in mixed.claims[0].text
-    )
+        "furthest above uniform attention: distant later tokens 40.0\u202f% (uniform attention: "
+        "8.0\u202f%) and next token 10.0\u202f% (uniform attention: 8.0\u202f%)."
+    ) in mixed.claims[0].text
     assert mixed.short == "attends to distant later tokens and next token"
 
 

@@ -356,13 +356,20 @@ ALL = {**IN_TABLE, **UNKNOWN, **FALLBACK}
 
 
 def write(
-    name: str, folder: Path, seed: int = 0, *, head: bool = False, untied: bool = False
+    name: str,
+    folder: Path,
+    seed: int = 0,
+    *,
+    head: bool = False,
+    untied: bool = False,
+    untrained: bool = False,
 ) -> Path:
     """Write a tiny model and its tokenizer into a folder, and return it.
 
     Args:
         head: with the language-model head, which encoder-decoders always have.
         untied: with a head that has its own weights, whatever the family does.
+        untrained: with the weights that transformers starts training with, which are small.
     """
     tiny = {**ALL, **OTHERS}[name]
     tokenizer = _tokenizer(tiny)
@@ -380,7 +387,8 @@ def write(
         causal = type(config) not in MODEL_FOR_MASKED_LM_MAPPING
         loader = AutoModelForCausalLM if causal else AutoModelForMaskedLM
     model = loader.from_config(config)
-    _randomise(model)
+    if not untrained:
+        _randomise(model)
     model.save_pretrained(folder)
     return folder
 

@@ -114,7 +114,7 @@ def _of_samples(sides: Sides, pair: StackPair) -> Iterator[PairedSums]:
             for each, at in zip((mine, theirs), rows, strict=True)
         ]
         if sums[0] is not None and sums[1] is not None:
-            columns = [ComparedColumn(name, str(view), label) for label in metric.labels]
+            columns = [ComparedColumn(name, str(view), label) for label in metric.listed]
             yield PairedSums(columns, sums[0], sums[1])
 
 
@@ -134,8 +134,9 @@ def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) ->
                 metric.finish(each[:, :ABOUT], each[:, ABOUT])
                 for each in (stats[:, layer].astype(np.float64) for layer in range(stats.shape[1]))
             ]
+            listed = [metric.labels.index(label) for label in metric.listed]
             n, d = (
-                np.stack([getattr(layer, part)[:, :-1] for layer in layers], 1)
+                np.stack([getattr(layer, part)[:, :-1, listed] for layer in layers], 1)
                 for part in ("numerator", "denominator")
             )
             return ClusterSums(np.where(d > 0, n, 0), np.broadcast_to(d, n.shape))

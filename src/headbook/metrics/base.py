@@ -201,6 +201,8 @@ class HeadMetric(Metric):
             text; they are summed up for all metrics at once.
         examples: maps with known answers.
         layerwide: whether the heads of a layer together have a number worth showing.
+        baselines: labels that hold what uniform attention gives for another label: files have them,
+            pages do not list them.
     """
 
     views: tuple[View, ...] = tuple(View)
@@ -210,13 +212,19 @@ class HeadMetric(Metric):
     pairs: "Callable[[Frame], Pairs] | None" = None
     examples: Examples = field(default_factory=dict)
     layerwide: bool = True
+    baselines: frozenset[str] = frozenset()
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The labels that pages list."""
+        return tuple(label for label in self.labels if label not in self.baselines)
 
     @property
     def compared(self) -> tuple[str, ...]:
         """The labels that two models are compared by: not every offset, nor every distance."""
         if self.chart is Chart.PROFILE:
             return ()
-        return (self.headline,) if self.chart is Chart.DISTANCES else self.labels
+        return (self.headline,) if self.chart is Chart.DISTANCES else self.listed
 
     def applies(self, stack: Stack) -> bool:
         """Whether the metric makes sense for a stack."""

@@ -1,7 +1,7 @@
 """Shares of attention that decide the type of a head.
 
 Rows with the sink masked and renormalised. Rows with more than 90 % of their mass on the sink take
-no part; **left_out** is their share.
+no part; **left_out** is their share. Nor do queries with fewer than two keys outside the sink.
 
 - **previous**, **next**, **self**: mass on the token before, on the one after, on the token
   itself; **near**: on tokens two or three away; **-8** to **8**: on the token at one offset.
@@ -13,10 +13,11 @@ no part; **left_out** is their share.
   same keys. Sentences of more than 64 tokens take no part in it. **key_punctuation** and the like:
   in how many sentences the key of largest weight is of a class: punctuation, or else the first or
   the last key, or else a function or a content word, or none.
-- **own_sentence**: mass on the query's own sentence, in texts of several that separators divide;
-  **own_sentence_even**: the same under uniform attention.
+- **own_sentence**: mass on the query's own sentence, in texts of several that separators divide.
+- **previous_even** and the like: each of these shares under uniform attention over the keys outside
+  the sink, for the same queries.
 
-Taken on a sample of the sentences. Queries that see no key but the sink do not count.
+Taken on a sample of the sentences.
 """
 
 import math
@@ -50,15 +51,20 @@ OFFSETS = tuple(str(k) for k in range(-REACH, REACH + 1) if abs(k) > 1)
 KEYS = ("punctuation", "first", "last", "function", "content", "other")
 KEY_LABELS = tuple(f"key_{kind}" for kind in KEYS)
 PAIRS = (*PARTS, *OFFSETS, "same_token", "own_sentence")  # masses on pairs of query and key
-LABELS = (*PAIRS, "own_sentence_even", "left_out", "column", *KEY_LABELS)
+EVEN = {label: f"{label}_even" for label in PAIRS}  # the same under uniform attention
+LABELS = (*PAIRS, *EVEN.values(), "left_out", "column", *KEY_LABELS)
+FEWEST = 2  # keys outside the sink; of fewer, uniform attention gives all to the only one
 # Behind the sums of the labels: how many rows or sentences they are over.
 COUNTS = ("rows", "aligned", "repeating", "divided", "seeing", "fitted", "sentences")
-BELOW = {
+_OF_PAIRS = {
     **dict.fromkeys((*PARTS, *OFFSETS), "aligned"),
     "punctuation": "rows",
     "same_token": "repeating",
     "own_sentence": "divided",
-    "own_sentence_even": "divided",
+}
+BELOW = {
+    **_OF_PAIRS,
+    **{EVEN[label]: count for label, count in _OF_PAIRS.items()},
     "left_out": "seeing",
     "column": "fitted",
     **dict.fromkeys(KEY_LABELS, "sentences"),
@@ -115,13 +121,16 @@ def measure(layer: "LayerAttention") -> "torch.Tensor":
     *Shape:* ``(sentence, head, statistic)``, by `LABELS` and then `COUNTS`.
     """
     scope = layer.scope
-    seeing = (scope.n_visible > 0).unsqueeze(1)
-    kept = (layer.trusted > 0) & (layer.mass > 0)
+    seeing = (scope.n_visible >= FEWEST).unsqueeze(1)
+    kept = (layer.trusted > 0) & (layer.mass > 0) & seeing
     weights = layer.weights * kept.unsqueeze(-1)
     rows = kept.to(weights.dtype)
-    sums = weights.flatten(2) @ scope.once(kinds).flatten(1, 2)
+    members = scope.once(kinds)
+    sums = weights.flatten(2) @ members.flatten(1, 2)
     found = weights.new_zeros((*sums.shape[:2], len(LABELS) + len(COUNTS)))
     found[..., : len(PAIRS)] = sums
+    even = members.sum(2) / scope.n_visible.clamp(min=1).unsqueeze(-1)
+    found[..., len(PAIRS) : 2 * len(PAIRS)] = rows @ even
     _count(found, rows, seeing, scope)
     fitted = _fitted(weights, kept, scope)
     first = LABELS.index("column")
@@ -138,7 +147,7 @@ def _count_place(name: str) -> int:
 
 def _count(found: "torch.Tensor", rows: "torch.Tensor", seeing: "torch.Tensor",
            scope: "Scope") -> None:  # fmt: skip
-    """Numbers of rows, of all kinds, and what equal weights put into the own sentence."""
+    """Numbers of rows, of all kinds."""
     total, of_one_text = rows.sum(-1), not scope.frame.stack.crosses
     found[..., LABELS.index("left_out")] = seeing.sum(-1) - total
     found[..., _count_place("seeing")] = seeing.sum(-1).expand_as(total)
@@ -147,12 +156,10 @@ def _count(found: "torch.Tensor", rows: "torch.Tensor", seeing: "torch.Tensor",
         visible = scope.visible
         own = visible & scope.once(own_sentence)
         divided = own.any(-1).any(-1)[:, None].to(rows.dtype)
-        even = own.sum(-1) / scope.n_visible.clamp(min=1)
         repeating = (visible & repeats(scope.frame)).any(-1)
         found[..., _count_place("aligned")] = total
         found[..., _count_place("repeating")] = (rows * repeating.unsqueeze(1)).sum(-1)
         found[..., _count_place("divided")] = total * divided
-        found[..., LABELS.index("own_sentence_even")] = (rows * even.unsqueeze(1)).sum(-1) * divided
 
 
 def _fitted(weights: "torch.Tensor", kept: "torch.Tensor", scope: "Scope") -> "Floats":
@@ -215,13 +222,21 @@ METRIC = SampledMetric(
     chart=Chart.LABELS,
     labels=LABELS,
     headline="previous",
+    baselines=frozenset(EVEN.values()),
     views=(View.RENORM,),
     measure=measure,
     finish=finish,
     examples={
         "each of four tokens attends to the one before": (
             Example(previous_token(4)),
-            {"previous": 3 / 4, "self": 1 / 4, "next": 0.0, "before": 0.0, "left_out": 0.0},
+            {
+                "previous": 3 / 4,
+                "previous_even": 3 / 16,
+                "self": 1 / 4,
+                "next": 0.0,
+                "before": 0.0,
+                "left_out": 0.0,
+            },
         ),
         "all attend to the third of six, of which the first is the sink": (
             Example(to_token(6, 2), special=(0,)),
@@ -230,7 +245,13 @@ METRIC = SampledMetric(
         ),
         "even attention over eight, two of them special": (
             Example(uniform(8), special=(0, 7)),
-            {"self": 1 / 6, "previous": 5 / 36, "column": 0.0, "key_first": 1.0},
+            {
+                "self": 1 / 6,
+                "previous": 5 / 36,
+                "previous_even": 5 / 36,
+                "column": 0.0,
+                "key_first": 1.0,
+            },
         ),
         "half of the rows give all to the sink": (
             Example(((1.0, 0, 0), (1.0, 0, 0), (0, 0, 1.0)), special=(0,)),

@@ -10,8 +10,6 @@ from headbook.pages.parts.table import Content, Row, Table, words
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.wording import counted, number
 
-UNKNOWN = "unknown"
-
 
 @dataclass(frozen=True)
 class TypeChanges:
@@ -30,9 +28,9 @@ def type_changes(both: BothStacks) -> TypeChanges | None:
     """Types of heads in one model against those in the other; None where they are not known."""
     mine, theirs = head_types(both.a), head_types(both.b)
     pairs = [
-        (one.family or UNKNOWN, other.family or UNKNOWN)
+        (one.family, other.family)
         for place, one in mine.items()
-        if one is not None and (other := theirs.get(place)) is not None
+        if one is not None and one.family and (other := theirs.get(place)) and other.family
     ]
     if not pairs:
         return None

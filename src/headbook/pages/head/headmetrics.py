@@ -79,7 +79,7 @@ def _lines(results: StackResults) -> tuple[_Line, ...]:
     for metric in results.metrics:
         if metric.chart is Chart.PROFILE or metric.id in ELSEWHERE:
             continue  # these have a figure or a table of their own
-        for label in metric.labels:
+        for label in metric.listed:
             first = label == metric.headline or metric.id in WHOLE
             if metric.chart is Chart.DISTANCES and not first:
                 continue  # their distances are on the metric's page

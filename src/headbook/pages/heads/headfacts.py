@@ -10,7 +10,7 @@ from headbook.analysis.arithmetic import Floats
 from headbook.metrics import ids
 from headbook.pages.parts.ranked import METRIC, VIEW, hits_of, points, tests_of
 from headbook.report.numbers.headrelations import HeadRelation, HeadRelations, head_relations
-from headbook.report.numbers.headtypes import Types, head_types
+from headbook.report.numbers.headtypes import NOT_MEASURED, Types, head_types
 from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.typeshares import Place, share
@@ -90,7 +90,7 @@ def _of(
         head=head,
         name=head_name(head),
         href=head_page(head),
-        label=Fact(head_type.family, head_type.detail) if head_type else Fact(),
+        label=Fact(head_type.family or NOT_MEASURED, head_type.detail) if head_type else Fact(),
         looks=_looks(results, cell),
         relation=_relation(best, beats=beats) if best else Fact(),
         beats=beats,

@@ -117,7 +117,7 @@ def _stacks(results: Mapping[str, StackResults]) -> Iterator[str]:
     model = study_of(results).manifest.model.name
     clauses = []
     for r in results.values():
-        types = [head_kind for head_kind in head_types(r).values() if head_kind is not None]
+        types = [each for each in head_types(r).values() if each is not None and each.measured]
         if types:
             names = Counter(" + ".join(k.name for k in kinds_of(kind)) for kind in types)
             (name, number), total = names.most_common(1)[0], len(types)

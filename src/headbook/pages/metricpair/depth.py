@@ -128,7 +128,7 @@ def _first(both: BothStacks, views: Sequence[View]) -> View:
 def _labels(both: BothStacks, metric: HeadMetric, view: View) -> list[str]:
     return [
         x
-        for x in metric.labels
+        for x in metric.listed
         if both.a.has(metric.id, view, x) and both.b.has(metric.id, view, x)
     ]
 

@@ -203,7 +203,7 @@ def offered_labels(metric: HeadMetric) -> Sequence[str]:
     """Labels that readers choose from; a profile's offsets are left to the profile."""
     if metric.chart is Chart.PROFILE:
         return ()
-    return (metric.headline,) if metric.chart is Chart.DISTANCES else metric.labels
+    return (metric.headline,) if metric.chart is Chart.DISTANCES else metric.listed
 
 
 def _labels(results: StackResults, metric: HeadMetric) -> list[str]:

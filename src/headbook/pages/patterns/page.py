@@ -18,7 +18,7 @@ from headbook.pages.patterns.withoutthem import WithoutThem, without_them
 from headbook.pages.widgets.thumbs import pictures
 from headbook.report.findings.finding import head_link
 from headbook.report.numbers.claims import sink
-from headbook.report.numbers.headtypes import HeadType, Rest, Types, head_types
+from headbook.report.numbers.headtypes import NOT_MEASURED, HeadType, Rest, Types, head_types
 from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.numbers.typeshares import Place, share
 from headbook.report.wording import STACKS, counted, head_name, head_page, label_name, number
@@ -30,18 +30,19 @@ MOST_HEADS = 300  # of all groups of the page
 SHARES = ("spread", "column", "offset", *PARTS)
 COLUMNS = ("Head", "Type", *map(label_name, SHARES), "Sink")
 MEANING = {
-    "sink": "at least half of the attention on special tokens (causal: or on the first position)",
-    Rest.PREVIOUS: "at least half of the rest on the previous token",
-    Rest.NEXT: "at least half of the rest on the next token",
-    Rest.SELF: "at least half of the rest on the token itself",
-    Rest.OFFSET: "at least half of the rest at one offset",
-    Rest.SAME: "at least half of the rest on other occurrences of the token",
-    Rest.WINDOW: "at least half of the rest within three tokens",
-    Rest.UNIFORM: "normalised entropy of the rest at least 0.8",
+    "sink": "corrected share of special tokens (causal: and of the first position) at least "
+    "50\u202f%",
+    Rest.PREVIOUS: "corrected share of the previous token at least 50\u202f%",
+    Rest.NEXT: "corrected share of the next token at least 50\u202f%",
+    Rest.SELF: "corrected share of the token itself at least 50\u202f%",
+    Rest.OFFSET: "corrected share of one offset at least 50\u202f%",
+    Rest.SAME: "corrected share of other occurrences of the token at least 50\u202f%",
+    Rest.WINDOW: "corrected share of the tokens within three at least 50\u202f%",
+    Rest.UNIFORM: "normalised entropy at least 0.8, and no corrected share reaches 50\u202f%",
     Rest.KEYS: "the same keys from every query",
     Rest.OWN: "the query's own sentence",
-    Rest.MIXED: "none of these; the two largest shares are named",
-    "": "nothing but the sink",
+    Rest.MIXED: "none of these; the two largest corrected shares are named",
+    NOT_MEASURED: "the study lacks type_shares or relative_entropy",
 }
 
 
@@ -172,14 +173,12 @@ def _groups(results: StackResults, types: Types, most: int) -> Iterator[TypeGrou
     members: dict[str, list[tuple[Place, HeadType]]] = {}
     for cell, each in types.items():
         if each is not None:
-            members.setdefault(each.family, []).append((cell, each))
+            members.setdefault(each.family or NOT_MEASURED, []).append((cell, each))
     total = sum(map(len, members.values()))
     for family, heads in sorted(members.items(), key=lambda item: -len(item[1])):
         n_drawn = len(heads) if total <= most else max(len(heads) * most // total, 1)
         thumbs = tuple(_thumb(results, *head, pictured) for head in heads[:n_drawn])
-        yield TypeGroup(
-            family or "unknown", MEANING[family], len(heads), thumbs, len(heads) - n_drawn
-        )
+        yield TypeGroup(family, MEANING[family], len(heads), thumbs, len(heads) - n_drawn)
 
 
 def _thumb(

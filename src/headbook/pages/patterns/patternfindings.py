@@ -79,7 +79,8 @@ def _layers(results: StackResults, types: Types) -> Iterator[Finding]:
         size = sum(cell[0] == layer for cell in known)
         text += f", most of them in layer {layer} ({most:,} of {size:,} heads)"
     even = sum(kind.rest is Rest.UNIFORM and not kind.sink for kind in types.values() if kind)
-    yield Finding((f"{text}. Near-uniform heads: {even:,}.",), _sentences(results))
+    near = f" Near-uniform heads: {even:,}." if _measured(types) else ""
+    yield Finding((f"{text}.{near}",), _sentences(results))
 
 
 def _columns(results: StackResults, types: Types) -> Iterator[Finding]:
@@ -163,7 +164,7 @@ def _contributed(results: StackResults, types: Types) -> Iterator[Finding]:
 
 def _positions(results: StackResults, types: Types) -> Iterator[Finding]:
     """Which heads are positional, and of which type."""
-    positional, known = _positional(types), _known(types)
+    positional, known = _positional(types), _measured(types)
     if not known:
         return
     parts: Parts = [f"Positional heads: {len(positional):,} of {len(known):,}"]
@@ -246,6 +247,11 @@ QUESTIONS: dict[str, tuple[str, tuple[Rule, ...]]] = {
 
 def _known(types: Types) -> list[Place]:
     return [cell for cell, kind in types.items() if kind is not None]
+
+
+def _measured(types: Types) -> list[Place]:
+    """Return the heads whose type outside the sink is known."""
+    return [cell for cell, kind in types.items() if kind is not None and kind.measured]
 
 
 def _sinks(types: Types) -> list[Place]:

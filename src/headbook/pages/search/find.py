@@ -11,7 +11,7 @@ from headbook.pages.patterns.page import PatternsPage
 from headbook.pages.patterns.withoutthem import DEAD
 from headbook.pages.search.synonyms import KEYWORDS, SAME
 from headbook.pages.widgets.atlas import kinds_of
-from headbook.report.numbers.headtypes import head_types
+from headbook.report.numbers.headtypes import NOT_MEASURED, head_types
 from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import sentence_page, visible
 from headbook.study.sentencedata import StoredSentence, heads_of
@@ -105,7 +105,9 @@ def _types(results: StackResults) -> Iterator[str]:
     known = results.once(head_types)
     for head in heads_of(results.stack):
         head_type = known.get((head.layer, head.head))
-        yield f"{' + '.join(kind.name for kind in kinds_of(head_type))} head" if head_type else ""
+        kinds = kinds_of(head_type) if head_type else ()
+        names = [kind.name for kind in kinds if kind.name != NOT_MEASURED]
+        yield f"{' + '.join(names)} head" if names else ""
 
 
 def _line(page: Page) -> list[str]:

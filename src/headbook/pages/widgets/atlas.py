@@ -8,7 +8,7 @@ from headbook.analysis.arithmetic import Floats
 from headbook.charts.base import images
 from headbook.charts.base.ink import ink, ink_steps
 from headbook.pages.parts.page import StackSection
-from headbook.report.numbers.headtypes import HeadType, Rest, head_types
+from headbook.report.numbers.headtypes import NOT_MEASURED, HeadType, Rest, head_types
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.typeshares import Place
 from headbook.report.wording import counted, head_name, head_page
@@ -39,13 +39,15 @@ KINDS = {
     Rest.UNIFORM: Kind("uniform", "U", "near-uniform"),
     Rest.KEYS: Kind("keys", "C", "key-driven"),
     Rest.OWN: Kind("own", "O", "own sentence"),
-    "mixed": Kind("distant", "D", "distant tokens"),
+    "distant": Kind("distant", "D", "distant tokens"),
+    Rest.MIXED: Kind("distant", "M", "mixed"),
+    Rest.NOT_MEASURED: Kind("unmeasured", "–", NOT_MEASURED),
 }
 # Shares that a mixed head is named by, as the kinds that they belong to.
 OF_SHARE = {
     "previous": Rest.PREVIOUS, "next": Rest.NEXT, "self": Rest.SELF, "near": Rest.WINDOW,
-    "punctuation": "mixed", "repeated": Rest.SAME, "before": "mixed", "after": "mixed",
-    "words": "mixed",
+    "punctuation": "distant", "repeated": Rest.SAME, "before": "distant", "after": "distant",
+    "words": "distant",
 }  # fmt: skip
 
 

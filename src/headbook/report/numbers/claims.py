@@ -6,11 +6,18 @@ from typing import NamedTuple
 
 from headbook.analysis.intervals import FEW
 from headbook.metrics import ids
-from headbook.report.numbers.headtypes import KEY_NAMES, PART_NAMES, HeadType, Rest
+from headbook.metrics.patterns.type_shares import EVEN
+from headbook.report.numbers.headtypes import (
+    KEY_NAMES,
+    PART_NAMES,
+    SOME_SINK,
+    HeadType,
+    Rest,
+)
 from headbook.report.numbers.relationnames import TAGS
 from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.numbers.tagshares import TAG_VIEW
-from headbook.report.numbers.typeshares import METRIC, SOME_SINK, Place, share
+from headbook.report.numbers.typeshares import METRIC, Place, Share, share, sink_share
 from headbook.report.wording import THIN, capital, interval, number, percent
 from headbook.terms import View
 
@@ -93,16 +100,20 @@ def position(results: StackResults, place: Place, found: HeadType | None) -> Ite
         side = "back" if found.offset < 0 else "ahead"
         where = f"the token {abs(found.offset)} positions {side}"
     elif found.rest is Rest.WINDOW:
-        within = percent(found.shares.window)
-        text = f"{_it(results, found)} keeps {within} of its attention within three tokens."
-        value = Estimate(found.shares.window, math.nan, math.nan, 0, 0)
-        yield Claim("position", "attends to a local window, up to three tokens away",
-                    text, value)  # fmt: skip
+        within = found.shares.window
+        kept = f"{percent(within.value)} of its attention within three tokens"
+        yield Claim(
+            "position",
+            "attends to a local window, up to three tokens away",
+            f"{_it(results, found)} keeps {kept}{_uniform(within.even)}.",
+            Estimate(within.value, math.nan, math.nan, 0, 0),
+            within.even,
+        )
         return
     else:
         return
     value = share(results, METRIC, View.RENORM, label, place)
-    even = _even(results, METRIC, View.RENORM, label, place)
+    even = share(results, METRIC, View.RENORM, EVEN[label], place).value
     clause = f"{_it(results, found)} gives {estimate(value)} of its attention to {where}"
     yield Claim("position", f"attends to {where}", f"{clause}{_uniform(even)}.", value,
                 even)  # fmt: skip
@@ -195,17 +206,22 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
     elif found.rest is Rest.OWN:
         value = share(results, METRIC, View.RENORM, "own_sentence", place)
         clause = f"{it} keeps {estimate(value)} of its attention in the query's own sentence"
-        even = _even(results, METRIC, View.RENORM, "own_sentence", place)
+        even = found.shares.own_sentence.even
         yield Claim("shape", "attends within the query's own sentence",
                     f"{clause}{_uniform(even)}.", value, even)  # fmt: skip
-    elif found.rest is Rest.MIXED and len(parts) > 1:
-        first, second = found.shares.largest[:2]
-        clause = f"{it} mixes shares, the largest {PART_NAMES[first]} {percent(parts[first])} and "
+    elif found.rest is Rest.MIXED and found.shares.largest:
+        first, *others = found.shares.largest[:2]
+        listed = " and ".join(_beside_even(part, parts[part]) for part in (first, *others))
         value = share(results, METRIC, View.RENORM, first, place)
-        names = [PART_NAMES[part] for part in (first, second)]
+        names = [PART_NAMES[part] for part in (first, *others)]
         yield Claim("shape", "" if found.sink else f"attends to {' and '.join(names)}",
-                    f"{clause}{PART_NAMES[second]} {percent(parts[second])}.",
-                    value)  # fmt: skip
+                    f"{it} mixes shares; furthest above uniform attention: {listed}.",
+                    value, parts[first].even)  # fmt: skip
+
+
+def _beside_even(part: str, found: Share) -> str:
+    """A part's name with its share and the share under uniform attention."""
+    return f"{PART_NAMES[part]} {percent(found.value)}{_uniform(found.even)}"
 
 
 def sink(results: StackResults, place: Place, found: HeadType | None) -> Iterator[Claim]:
@@ -217,7 +233,8 @@ def sink(results: StackResults, place: Place, found: HeadType | None) -> Iterato
     even, what = _even(results, ids.SINK_SHARE, View.RAW, "", place), sink_words(results)
     text = f"{capital(what)} receive {estimate(given)} of its attention{_uniform(even)}"
     first = share(results, ids.ATTENTION_TO, View.RAW, "first", place).value
-    inserted = given.value >= SOME_SINK and first >= ALMOST_ALL * given.value
+    named = sink_share(results, place).corrected >= SOME_SINK
+    inserted = named and first >= ALMOST_ALL * given.value
     if inserted:
         text += ", almost all of it at the first position"
     if not math.isnan(brought.value):

@@ -28,7 +28,7 @@ def _groups(results: StackResults) -> Iterator[HeadGroup]:
             continue
         name = HeadName(stack.name, layer, head)
         of_type[head_kind.family].append(name)
-        if head_kind.shares.sink > HEAVY:
+        if head_kind.shares.sink.value > HEAVY:
             heavy.append(name)
     for family, heads in sorted(of_type.items()):
         if family:

@@ -1,32 +1,36 @@
 """The type of a head: one name of at most two parts, decided by shares of its attention.
 
-Simple shares of mass decide, not fits, so that a reader can check the name by eye:
+Shares of attention decide, not fits, so that a reader can check the name by eye. Wherever a share
+decides, it is corrected for chance (`Share.corrected`): 0 for uniform attention at any length, so
+that short sentences, in which every token is near, make no local window.
 
-1. *Sink*: at least `SINK` of all attention: the name begins with it. From `SOME_SINK` on it is one
-   of the two parts.
+1. *Sink*: the share of all attention on the sink. From `SOME_SINK` on the sink is one of the two
+   parts; from `SINK` on the name begins with it.
 2. *The rest*, from rows with the sink masked and renormalised (rows with more than 90 % on the sink
-   left out), is the first that holds: at least `HALF` at one offset (previous-token, next-token,
-   self, offset k), on other occurrences of the token where there are any, or within three tokens
-   either way; normalised entropy of at least `EVEN`; a fit of one weight per key that leaves at
-   most `KEYS_LEFT`; in texts of several sentences, odds of at least `ODDS` for the query's own.
-   Else it is mixed, and its two largest shares are named.
+   left out), is the first that holds: near-uniform, normalised entropy of at least `EVEN` and none
+   of the shares below reaches `HALF` (0.7 within three tokens still has an entropy of 0.84 in a
+   sentence of 20 tokens); key-driven, a fit of one weight per key leaves at most `KEYS_LEFT`; at
+   least `HALF` at one offset (previous-token, next-token, self, offset k), on other occurrences of
+   the token where there are any, or within three tokens either way; in texts of several sentences,
+   odds of at least `ODDS` for the query's own. Else the head is mixed, and its two largest positive
+   shares are named.
 
-The thresholds are conventions: a head within `MARGIN` of one is near the border of what it would be
-on the other side.
+The thresholds are conventions: a head within `MARGIN` of one is near the border of the type on the
+other side.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from headbook.report.numbers.results import StackResults
-from headbook.report.numbers.typeshares import SOME_SINK, Place, Shares, shares_of
+from headbook.report.numbers.typeshares import NO_SHARE, ROUNDING, Place, Shares, shares_of
 from headbook.report.wording import percent, signed
 
-SINK, HALF, EVEN, KEYS_LEFT, ODDS = 0.5, 0.5, 0.8, 0.15, 2.0
+SINK, SOME_SINK, HALF, EVEN, KEYS_LEFT, ODDS = 0.5, 0.25, 0.5, 0.8, 0.15, 2.0
 MARGIN = 0.1  # of a threshold
-ROUNDING = 1e-9  # sums that should be a half may fall short by as much
+NOT_MEASURED = "not measured"
 
 
 class Rest(StrEnum):
@@ -42,10 +46,13 @@ class Rest(StrEnum):
     KEYS = "key-driven"
     OWN = "own-sentence"
     MIXED = "mixed"
+    NOT_MEASURED = NOT_MEASURED
+    """The study lacks the shares, or the entropy that near-uniform heads have."""
     NONE = ""
     """All rows give more than 90 % to the sink."""
 
 
+UNNAMED = {Rest.NOT_MEASURED, Rest.NONE}  # no types that lists group by
 AT_ONE_OFFSET = {"previous": Rest.PREVIOUS, "next": Rest.NEXT, "self": Rest.SELF}
 PART_NAMES = {
     "previous": "previous token",
@@ -91,16 +98,18 @@ class HeadType:
     def parts(self) -> tuple[str, ...]:
         """One or two kinds, by which pages colour it: ``sink``, rests, and parts of a mixed one."""
         sink = ("sink",) if self.some_sink else ()
-        if self.rest is Rest.NONE or (self.sink and self.rest is Rest.MIXED):
-            return sink or ("mixed",)
+        if self.rest is Rest.NONE:
+            return sink or (NOT_MEASURED,)
+        if self.rest is Rest.MIXED and self.sink:
+            return sink
         if self.rest is Rest.MIXED:
-            return (*sink, *self.shares.largest[: 2 - len(sink)])
+            return (*sink, *self.shares.largest[: 2 - len(sink)]) or (str(Rest.MIXED),)
         return (*sink, str(self.rest))
 
     @property
     def name(self) -> str:
         """As readers meet it, shares of the sink beside."""
-        return self._named(f"sink ({percent(self.shares.sink)})")
+        return self._named(f"sink ({percent(self.shares.sink.value)})")
 
     @property
     def short(self) -> str:
@@ -110,25 +119,31 @@ class HeadType:
     def _named(self, sink: str) -> str:
         if self.sink:
             return sink + ("" if self.rest in {Rest.MIXED, Rest.NONE} else f" + {self._rest}")
-        if self.rest is Rest.MIXED:
+        if self.rest is Rest.MIXED and self.parts != (Rest.MIXED,):
             return "mixed: " + " + ".join(PART_NAMES.get(part, part) for part in self.parts)
-        return (f"{sink} + " if self.some_sink else "") + (self._rest or "unknown")
+        return (f"{sink} + " if self.some_sink else "") + (self._rest or NOT_MEASURED)
 
     @property
     def family(self) -> str:
-        """The first part of its name, by which lists group and filter; empty where unknown."""
-        return "sink" if self.sink else str(self.rest)
+        """First part of the name, by which lists group and filter; empty if not measured."""
+        return "sink" if self.sink else "" if self.rest in UNNAMED else str(self.rest)
+
+    @property
+    def measured(self) -> bool:
+        """Whether the study has the numbers that decide the type outside the sink."""
+        return self.rest is not Rest.NOT_MEASURED
 
     @property
     def detail(self) -> str:
         """What its name says beyond the family: a share, an offset, a second part."""
         if self.sink:
             rest = "" if self.rest in {Rest.MIXED, Rest.NONE} else f" + {self._rest}"
-            return f"{percent(self.shares.sink)}{rest}"
+            return f"{percent(self.shares.sink.value)}{rest}"
         if self.rest is Rest.MIXED:
-            return " + ".join(PART_NAMES.get(part, part) for part in self.parts)
+            parts = (part for part in self.parts if part != Rest.MIXED)
+            return " + ".join(PART_NAMES.get(part, part) for part in parts)
         about = self._rest.removeprefix(str(self.rest)).strip(" ()")
-        sink = f"sink {percent(self.shares.sink)}" if self.some_sink else ""
+        sink = f"sink {percent(self.shares.sink.value)}" if self.some_sink else ""
         return ", ".join(part for part in (about, sink) if part)
 
     @property
@@ -174,35 +189,38 @@ def head_type(shares: Shares) -> HeadType:
 
 
 def _decide(shares: Shares, holds: _Tests) -> HeadType:
-    sink = holds("sink", shares.sink, SINK)
-    some = sink or holds("some sink", shares.sink, SOME_SINK)
+    sink = holds("sink", shares.sink.corrected, SINK)
+    some = sink or holds("some sink", shares.sink.corrected, SOME_SINK)
     rest, offset = _rest(shares, holds)
     return HeadType(shares, sink, some, rest, offset)
 
 
 def _rest(shares: Shares, holds: _Tests) -> tuple[Rest, int]:
-    """The first that holds, and its offset."""
-    parts = shares.parts
-    if not any(value > 0 for value in parts.values()) and math.isnan(shares.entropy):
+    """Return the first type that holds, and its offset."""
+    if shares.left_out >= 1 - ROUNDING:
         return Rest.NONE, 0
+    reached = [rest for rest, value in _halves(shares) if holds(str(rest), value, HALF)]
+    missing = math.isnan(shares.entropy) and not reached
+    if not shares.parts or missing:
+        return Rest.NOT_MEASURED, 0
+    # Half of the attention in one sentence of two still has a high entropy.
+    apart = holds("own share", shares.own_sentence.corrected, HALF) or bool(reached)
+    if holds(Rest.UNIFORM, shares.entropy, EVEN) and not apart:
+        return Rest.UNIFORM, 0
+    if holds(Rest.KEYS, shares.column, KEYS_LEFT, most=True):
+        return Rest.KEYS, 0
+    if reached:
+        return reached[0], shares.best_offset if reached[0] is Rest.OFFSET else 0
+    return (Rest.OWN if holds(Rest.OWN, shares.odds, ODDS) else Rest.MIXED), 0
+
+
+def _halves(shares: Shares) -> Iterator[tuple[Rest, float]]:
+    """Yield the types that half of the attention decides, with their corrected shares."""
     for part, rest in AT_ONE_OFFSET.items():
-        if holds(part, parts.get(part, math.nan), HALF):
-            return rest, 0
-    if shares.offsets:
-        best = max(shares.offsets, key=lambda k: shares.offsets[k])
-        if holds("offset", shares.offsets[best], HALF):
-            return Rest.OFFSET, best
-    tests = (
-        (Rest.SAME, shares.same_token, HALF, False),
-        (Rest.WINDOW, shares.window, HALF, False),
-        (Rest.UNIFORM, shares.entropy, EVEN, False),
-        (Rest.KEYS, shares.column, KEYS_LEFT, True),
-        (Rest.OWN, shares.odds, ODDS, False),
-    )
-    for rest, value, limit, most in tests:
-        if holds(rest, value, limit, most=most):
-            return rest, 0
-    return Rest.MIXED if parts else Rest.NONE, 0
+        yield rest, shares.parts.get(part, NO_SHARE).corrected
+    yield Rest.OFFSET, shares.offsets.get(shares.best_offset, NO_SHARE).corrected
+    yield Rest.SAME, shares.same_token.corrected
+    yield Rest.WINDOW, shares.window.corrected
 
 
 Types = Mapping[Place, HeadType | None]
@@ -221,4 +239,4 @@ def _types(results: StackResults) -> Types:
 
 def _of(results: StackResults, place: Place) -> HeadType | None:
     shares = shares_of(results, place)
-    return None if math.isnan(shares.sink) else head_type(shares)
+    return None if math.isnan(shares.sink.value) else head_type(shares)

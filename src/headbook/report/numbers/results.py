@@ -143,7 +143,7 @@ class StackResults(Memo):
 
     def drawable(self, metric: HeadMetric) -> list[str]:
         """Return the labels that a metric has numbers for in any view."""
-        return [x for x in metric.labels if any(self.has(metric.id, v, x) for v in metric.views)]
+        return [x for x in metric.listed if any(self.has(metric.id, v, x) for v in metric.views)]
 
     def band(self, baseline: Baseline, metric: str, view: View, label: str = "") -> Estimates:
         """A control's number for each layer, heads together. *Shape:* ``(layer,)``.

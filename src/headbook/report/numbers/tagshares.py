@@ -8,9 +8,9 @@ the sink and the rest evenly would seem to avoid every part of speech.
 
 import math
 
-from headbook.metrics import ids
+from headbook.report.numbers.headtypes import SOME_SINK
 from headbook.report.numbers.results import StackResults
-from headbook.report.numbers.typeshares import SOME_SINK, Place, share
+from headbook.report.numbers.typeshares import Place, sink_share
 from headbook.report.wording import percent
 from headbook.terms import View
 
@@ -23,11 +23,8 @@ def much_to_sink(results: StackResults, place: Place) -> float:
     NaN below `SOME_SINK`, corrected for uniform attention as in the types of heads, and where the
     share is not measured.
     """
-    given = share(results, ids.SINK_SHARE, View.RAW, "", place).value
-    if math.isnan(given):
-        return math.nan
-    even = float(results.uniform(ids.SINK_SHARE, View.RAW).value[place[0]])
-    return given if given - even >= SOME_SINK * (1 - even) else math.nan
+    given = sink_share(results, place)
+    return given.value if given.corrected >= SOME_SINK else math.nan
 
 
 def sink_remark(results: StackResults, place: Place) -> str:
