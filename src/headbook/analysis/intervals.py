@@ -188,6 +188,22 @@ def at_most(found: int, of: int, level: float = 0.95) -> float:
     return float(betaincinv(found + 1, of - found, level)) if found < of else 1.0
 
 
+def share_bounds(found: Ints, of: Ints, level: float) -> tuple[Floats, Floats]:
+    """Exact one-sided lower and upper bounds of shares (Clopper & Pearson 1934).
+
+    Args:
+        found: observations with the property. *Shape:* ``(*cells)``.
+        of: all observations; cells without any have no bounds (NaN). *Shape:* ``(*cells)``.
+        level: confidence of each of the two bounds alone, such as 0.95.
+    """
+    k, n = (np.asarray(each, np.float64) for each in (found, of))
+    with np.errstate(invalid="ignore"):
+        low = np.where(k > 0, betaincinv(np.maximum(k, 1), n - k + 1, 1 - level), 0.0)
+        high = np.where(k < n, betaincinv(k + 1, np.maximum(n - k, 1), level), 1.0)
+    there = n > 0
+    return np.where(there, low, np.nan), np.where(there, high, np.nan)
+
+
 def of_signed(n: Floats, d: Floats, level: float = 0.95) -> tuple[Floats, Floats, Floats]:
     """Ratios of sums whose denominators may be negative, with intervals clustered by sentence.
 

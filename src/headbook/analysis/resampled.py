@@ -28,6 +28,58 @@ def draws(clusters: int) -> Floats:
     return np.random.default_rng(clusters).multinomial(clusters, even, DRAWS).astype(np.float64)
 
 
+def bootstrap_t(
+    n: Floats, d: Floats, limits: tuple[float, float], level: float = 0.95
+) -> tuple[Floats, Floats]:
+    """Return bootstrap-t confidence intervals of ratios of sums, sentences as clusters.
+
+    In each draw of sentences, the ratio's distance from the observed ratio is divided by the
+    standard error of that draw; the quantiles of these quotients take the place of Student's t
+    (Efron & Tibshirani 1993, section 12.5). A rare large effect, which a linearised interval
+    misses, then widens the upper end: draws without it have a small standard error.
+
+    Args:
+        n, d: numerators and denominators; sentences with denominator 0 take no part.
+            *Shape:* ``(sentence, cell)``.
+        limits: smallest and largest possible ratio, at which the ends are cut.
+
+    Returns:
+        Both ends, *shape* ``(cell,)``; NaN if nothing varies or an end would be infinite.
+    """
+    count = len(n)
+    drawn = draws(count)
+    low, high = (np.full(n.shape[1], np.nan) for _ in range(2))
+    tail = max(1, round(DRAWS * (1 - level) / 2))
+    step = max(1, ROOM // DRAWS)
+    for start in range(0, n.shape[1], step):
+        some = slice(start, start + step)
+        value, error = _ratio(np.ones((1, count)), n[:, some], d[:, some])
+        again, errors = _ratio(drawn, n[:, some], d[:, some])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            t = (again - value) / errors
+        t[np.isnan(t)] = 0.0  # 0 / 0: the draw equals the sample
+        t.sort(axis=0)
+        with np.errstate(invalid="ignore"):
+            found = value - t[[-tail, tail - 1]] * error
+        sure = np.isfinite(found).all(0) & (error[0] > 0)
+        for end, each in zip((low, high), found, strict=True):
+            end[some] = np.where(sure, np.clip(each, *limits), np.nan)
+    return low, high
+
+
+def _ratio(drawn: Floats, n: Floats, d: Floats) -> tuple[Floats, Floats]:
+    """Ratio of sums and its linearised standard error in each draw. *Shape:* ``(draw, cell)``."""
+    count = drawn @ (d != 0)
+    total = drawn @ d
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = drawn @ n / total
+        square = drawn @ n**2
+        spread = square - 2 * value * (drawn @ (n * d)) + value**2 * (drawn @ d**2)
+        spread = np.where(spread > ROUNDING * square, spread, 0.0)
+        error = np.sqrt(count / np.maximum(count - 1, 1) * spread) / total
+    return value, error
+
+
 def family_wise_above(values: Floats) -> Floats:
     """Family-wise p of each mean being above 0.
 
