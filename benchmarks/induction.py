@@ -80,7 +80,7 @@ def lost(
     means = reduce(add, map(ablator.means, batches), Means())
     heads = [head for stack in architecture.stacks.values() for head in heads_of(stack)]
     group = HeadGroup(whole.read, "induction", chosen, (replacement,), banded=True)
-    sets = [group.heads, *(each.heads for each in random_alike(group, heads, seed))]
+    sets = [group.heads, *(each.heads for each in random_alike(group, heads, seed, 20))]
     parts = [ablator.effects(batch, sets, replacement, means) for batch in batches]
     return {"heads": [f"L{head.layer}-H{head.head}" for head in chosen]} | summarised(
         Effects.together(parts)

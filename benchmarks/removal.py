@@ -64,7 +64,9 @@ def sweep(corpus: str, name: str, sentences: int) -> dict[str, float]:
     whole = intervened(model, architecture, sample.batches[0])
     side = architecture.stacks[whole.read].queries
     known = lens if isinstance(lens, Lens) else None
-    ablator = Ablator(whole, judge_of(known, side, model.tokenizer.mask_token_id))
+    ablator = Ablator(
+        whole, judge_of(known, side, model.tokenizer.mask_token_id, pooling=model.pooling)
+    )
     costs = costs_of(ablator, *parameters_of(model))
     heads = [[head] for head in Importance(ablator, costs, FULL, sample, 0).heads]
     means = reduce(add, map(ablator.means, sample.batches), Means())

@@ -1,4 +1,4 @@
-"""What heads are needed for: tables of the pass, against one sentence and one hook at a time."""
+"""What is lost without heads: tables of the pass, against one sentence and one hook at a time."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,6 +15,7 @@ import tiny
 from bare import Bare
 from headbook.attention.replacements import Sums
 from headbook.passes.ablation import importance as module
+from headbook.passes.ablation import margins
 from headbook.passes.ablation.importance import FAST, FULL, Importance, NoRoom, Sample, costs_of
 from headbook.passes.ablation.removed import HeadGroup, random_alike
 from headbook.passes.ablation.slopes import slopes
@@ -226,13 +227,13 @@ def test_where_the_other_half_has_no_sentences_means_are_those_of_their_own() ->
 def test_random_sets_have_as_many_heads_in_each_layer() -> None:
     heads = [HeadName("self", layer, head) for layer in range(3) for head in range(6)]
     group = HeadGroup("self", "some", (*heads[:3], heads[7]), (Replacement.MEAN,), banded=True)
-    head_groups = random_alike(group, heads, seed=0)
+    head_groups = random_alike(group, heads, seed=0, sets=20)
     assert len(head_groups) == 20
     for each in head_groups:
         assert Counter(head.layer for head in each.heads) == {0: 3, 1: 1}
         assert len({*each.heads}) == 4
     assert len({head_group.heads for head_group in head_groups}) > 10
-    assert head_groups == random_alike(group, heads, seed=0)
+    assert head_groups == random_alike(group, heads, seed=0, sets=100)[:20]
 
 
 def test_the_fast_level_keeps_to_its_budget(
@@ -244,7 +245,7 @@ def test_the_fast_level_keeps_to_its_budget(
     monkeypatch.setattr(module, "BUDGET", few.costs.fixed + 4.2)
     removals = few.removals()
     exact = [HeadName(*h) for h, why in zip(removals.heads, removals.chosen, strict=True) if why]
-    assert few.passes <= module.BUDGET
+    assert few.passes <= module.BUDGET + margins.PASSES
     assert sum(few.costs.of([head]) for head in exact) <= 4.2
     assert {*removals.chosen} == {Chosen.NOT, Chosen.FIRST, Chosen.AUDIT}
     position = [c[:3] for c in removals.columns].index(("attribution_estimate", "mean", "kl"))
@@ -256,7 +257,8 @@ def test_the_fast_level_keeps_to_its_budget(
     alone = table[table["metric"] == "ablation_effect"]
     assert {*alone["replacement"]} == {"mean"}
     assert len(alone) == 2 * len(exact)
-    assert f"at most {np.ceil(module.BUDGET):.0f} forward passes over 5 sentences" in few.message
+    most = np.ceil(module.BUDGET + margins.PASSES)
+    assert f"at most {most:.0f} forward passes over 5 sentences" in few.message
 
 
 def test_nothing_depends_on_batches(case: Callable[..., Case]) -> None:

@@ -15,6 +15,7 @@ from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import words
 from headbook.pages.patterns.withoutthem import without_them
 from headbook.report.findings.importance import message, needed
+from headbook.report.numbers.changes import verdict_text
 from headbook.report.numbers.headgroups import HEAVY_NAME
 from headbook.report.numbers.headtypes import head_types
 from headbook.report.numbers.results import StackResults, results
@@ -38,21 +39,31 @@ def sentences(
 
 
 def test_verdicts_are_counted_and_the_largest_is_reported_on_the_other_half() -> None:
-    text = sentences(removals(around(0.05, 0.0, -0.05, 0.01)))
+    text = sentences(removals(around(0.05, 0.0, -0.05, 0.01, spread=0.003)))
     assert (
-        "Of 4 heads replaced one at a time, one is needed, one removable, one harmful and" in text
+        "Of 4 heads replaced one at a time, two change the output, one can go alone and one is "
+        "harmful: a sentence counts as changed from 0.50\u00a0% of the loss on, measured by loss "
+        "of the next token." in text
     )
-    assert "(margin: 0.50\u00a0% of the loss)" in text
     assert "Largest change: 2." in text
     assert "without L0·H0, which was chosen on the other half of the sentences." in text
     assert "The loss is lower without L0·H2 (p < 0.05 family-wise)." in text
 
 
 def test_nothing_is_said_of_what_is_not_shown() -> None:
-    text = sentences(removals(around(0.0, 0.001, spread=0.5)))
+    """A fifth of the sentences change: the bounds hold it."""
+    changes = np.zeros((SENTENCES, 2))
+    changes[::5] = 0.05
+    text = sentences(removals(changes))
+    assert text.startswith("Of 2 heads replaced one at a time, two are undecided: a sentence")
+    assert "needed" not in text
+
+
+def test_how_heads_were_chosen_is_said_beside_their_number() -> None:
+    given = replace(removals(around(0.05, 0.0, 0.0)), chosen=np.array([1, 2, 2]))
     assert (
-        text
-        == "Of 2 heads replaced one at a time, two are undecided (margin: 0.50\u00a0% of the loss)."
+        "Of 3 heads replaced one at a time (1 with the largest estimates, 2 picked at random), one "
+        "changes" in sentences(given)
     )
 
 
@@ -94,43 +105,55 @@ def test_how_many_heads_can_go_stands_beside_the_random_order() -> None:
     assert "removed" not in sentences(given, steps=steps([np.nan] * 4).assign(high=np.nan))
 
 
-def heavy(mean: float, without: float, zero: float, band: float) -> pd.DataFrame:
-    rows = [
-        ("self", HEAVY_NAME, 3, "group_effect", name, Target.LOSS, value, value - 0.001,
-         value + 0.001, value, 0.0, band)
-        for name, value in (("mean", mean), ("without_sink", without), ("zero", zero))
-    ]  # fmt: skip
+def heavy(mean: str, without: str, zero: float, band: float) -> pd.DataFrame:
+    """Three lines of a group, whose verdicts and change by zero are given."""
+    rows = []
+    for name, verdict, value in (
+        ("mean", mean, 0.05), ("without_sink", without, 0.001), ("zero", "changes", zero)
+    ):  # fmt: skip
+        rows.append({
+            "stack": "self", "group": HEAVY_NAME, "heads": 3, "metric": "group_effect",
+            "replacement": name, "target": Target.LOSS, "value": value, "low": value - 0.001,
+            "high": value + 0.001, "sentences": SENTENCES, "singles": value, "random_low": 0.0,
+            "random_high": band, "random_sets": 20, "rank": 1 + 20 * (value < band),
+            "margin": 0.01, "share_changed": 0.9, "share_low": 0.8, "share_high": 1.0,
+            "verdict": verdict,
+        })  # fmt: skip
     return pd.DataFrame(rows, columns=[*GROUPS])
+
+
+CHANGES, NONE_CHANGE, UNSURE = "changes", "no_change", "undecided"
 
 
 @pytest.mark.parametrize(
     ("numbers", "expected"),
     [
-        ((0.001, 0.001, 0.1, 0.2), "Dead by all three replacements: three heads with more than 90"),
-        ((0.001, 0.001, 0.5, 0.2), "A constant is all that is lost without three heads"),
-        ((0.05, 0.001, 0.5, 0.2), "Not dead: without three heads"),
-        ((0.0095, 0.001, 0.1, 0.2), ""),
-        ((0.001, 0.001, 0.1, 0.0), "A constant is all that is lost without three heads"),
-        ((0.001, 0.0095, 0.1, 0.2), ""),
+        ((NONE_CHANGE, NONE_CHANGE, 0.1, 0.2), "Dead by all three replacements: three heads with"),
+        ((NONE_CHANGE, NONE_CHANGE, 0.5, 0.2), "a bias and not a computation"),
+        ((CHANGES, NONE_CHANGE, 0.5, 0.2), "Not dead: without three heads"),
+        ((UNSURE, NONE_CHANGE, 0.1, 0.2), ""),
+        ((NONE_CHANGE, UNSURE, 0.1, 0.2), ""),
+        ((NONE_CHANGE, CHANGES, 0.1, 0.2), ""),
     ],
 )
 def test_heads_on_the_sink_are_dead_only_by_all_three(
-    numbers: tuple[float, float, float, float], expected: str
+    numbers: tuple[str, str, float, float], expected: str
 ) -> None:
-    text = sentences(removals(around(0.0, 0.001, spread=0.5)), heavy(*numbers))
+    text = sentences(removals(around(0.0, 0.001)), heavy(*numbers))
     assert (expected in text) if expected else ("ead" not in text.replace("heads", ""))
+    if expected.startswith(("Dead", "a bias")):
+        assert "by zero, 20 random sets with as many heads in each layer: 0.00 to 10.0" in text
 
 
 def test_a_group_that_fills_its_layers_is_its_own_random_set() -> None:
     """The band is then no comparison: a large change by zero is inside it whatever it is."""
-    rows = heavy(0.001, 0.001, 0.5, 0.5)
-    rows[["random_low", "random_high"]] = rows[["value", "value"]].to_numpy()
-    given = removals(around(0.0, 0.001, spread=0.5))
+    rows = heavy(NONE_CHANGE, NONE_CHANGE, 0.5, 0.5)
+    rows["random_low"] = rows["random_high"] = rows["value"]
+    given = removals(around(0.0, 0.001))
     assert "A constant is all that is lost" in sentences(given, rows)
-    rows.loc[rows["replacement"] == "zero", ["value", "low", "high"]] = 0.002, 0.001, 0.003
-    rows.loc[rows["replacement"] == "zero", ["random_low", "random_high"]] = 0.002
+    rows["verdict"] = NONE_CHANGE
     assert "Dead by all three replacements" in sentences(given, rows)
-    rows.loc[rows["replacement"] == "zero", ["high"]] = 0.02
+    rows.loc[rows["replacement"] == "zero", "verdict"] = UNSURE
     assert "ead by" not in sentences(given, rows)
 
 
@@ -144,18 +167,23 @@ def overview(of: Study, given: Removals | None, **tables: pd.DataFrame) -> str:
 
 def test_the_overview_says_what_can_go_and_whether_sinks_are_dead(study: Study) -> None:
     """And nothing of it where the numbers do not show it."""
-    given = removals(around(0.05, 0.0))
+    given = removals(around(0.05, 0.0, spread=0.003))
     text = overview(
-        study, given, pruning=steps([0, 0.01, 0.019, 0.03]), head_groups=heavy(0.05, 0, 0.5, 0.2)
+        study,
+        given,
+        pruning=steps([0, 0.01, 0.019, 0.03]),
+        head_groups=heavy(CHANGES, NONE_CHANGE, 0.5, 0.2),
     )
     parts = text.split(" | ")
-    assert parts[0].startswith("Of 2 heads replaced one at a time, one is needed and one removable")
+    assert parts[0].startswith("Of 2 heads replaced one at a time, one changes the output and one")
     assert parts[1].startswith("Not dead: without three heads")
     assert parts[2].startswith("Of all heads, 10.0")
     assert parts[3].startswith("Largest change: 2.")
-    unsure = removals(around(0.0, 0.001, spread=0.5))
+    unsure = removals(np.tile(np.resize([0.05, 0, 0, 0, 0], SENTENCES)[:, None], (1, 2)))
     unknown = steps([np.nan] * 4).assign(high=np.nan)
-    none = overview(study, unsure, pruning=unknown, head_groups=heavy(0.0095, 0, 0.1, 0.2))
+    none = overview(
+        study, unsure, pruning=unknown, head_groups=heavy(UNSURE, NONE_CHANGE, 0.1, 0.2)
+    )
     assert none.count(" | ") == 0
     assert "two are undecided" in none
     assert overview(study, None) == ""
@@ -169,13 +197,14 @@ def test_the_overview_leads_to_the_page(encoder_site: Site) -> None:
 
 
 def test_types_stand_in_where_no_head_rests_on_the_sink_wholly() -> None:
-    rows = heavy(0.05, 0.001, 0.5, 0.2).assign(group="sink")
-    text = sentences(removals(around(0.0, 0.001, spread=0.5)), rows)
+    rows = heavy(CHANGES, NONE_CHANGE, 0.5, 0.2).assign(group="sink")
+    text = sentences(removals(around(0.0, 0.001)), rows)
     assert (
         "Not dead: without three sink heads, the change is 2.50\u00a0% of the loss [2.45, 2.55]"
         in text
     )
-    assert "as many heads in each layer: 0.00 to 10.0." in text
+    assert "(changes 54 of 60 sentences); 20 random sets with as many heads in each layer" in text
+    assert "0.00 to 10.0 (rank of the group among them: 21 of 21)." in text
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +229,7 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
 ) -> None:
     page = page_of(study)
     verdicts = [row.cells[-1] for row in page.heads.rows]
-    assert verdicts == [words("needed"), words("removable")]
+    assert verdicts == [words("changes the output"), words("can go alone")]
     assert any("removed together" in finding.text for finding in page.findings)
     (curves,) = page.pruned
     assert curves.rows is not None
@@ -222,13 +251,16 @@ def test_vertical_heads_are_answered_by_three_lines_for_each_type(study: Study) 
     assert found.table is not None
     lines = [(row.name, *row.cells[1:2], row.cells[3]) for row in found.table.rows]
     previous = [line[1:] for line in lines if line[0] == "previous-token"]
-    assert previous == [
-        (words("mean"), words("above")),
-        (words("without sink"), words("below")),
-        (words("zero"), words("above")),
-    ]
+    assert [replaced for replaced, _ in previous] == [
+        words("mean"), words("without sink"), words("zero"),
+    ]  # fmt: skip
+    verdicts = study.head_groups.query("group == 'previous-token' and target == 'kl'")
+    assert [*verdicts["verdict"]] == ["changes"] * 3
+    for (_, said), each in zip(previous, verdicts.to_dict("records"), strict=True):
+        assert said == words(verdict_text(each, "layers and groups"))
     text = " ".join(finding.text for finding in found.findings)
-    assert "Not dead: without one previous-token head, the change is" in text
+    assert "Not dead: without one previous-token head, the KL divergence of predictions is" in text
+    assert "; 100 random sets with as many heads in each layer: " in text
     fast = replace(study.corpus_sums, removals=removals(around(0.0, 0.05)))
     single = StackResults(replace(study, corpus_sums=fast), own.stack)
     assert without_them(single, head_types(own)).table is None
@@ -262,15 +294,16 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
         without = ablated(stack, head)
         assert without is not None
         exact = study.importance.query(
-            "metric == 'ablation_effect' and target == 'loss' and replacement == 'mean'"
+            "metric == 'ablation_effect' and target == 'kl' and replacement == 'mean'"
             f" and head == {head.head}"
         ).iloc[0]
+        said = verdict_text(exact.to_dict())
+        assert said.startswith(("changes 56 of 56 sentences", "leaves 56 of 56 sentences as they"))
         change, verdict = without.instead.rows[0].cells
         assert isinstance(change, Cell)
-        assert verdict == words(exact["verdict"])
+        assert verdict == words(said)
         assert without.short == (
-            f"the loss changes by {change.text}\u00a0% {change.interval}; "
-            f"verdict: {exact['verdict']}"
+            f"the loss changes by {change.text}\u00a0% {change.interval}; verdict: {said}"
         )
         mine = table[table["head"] == head.head]
         assert mine["change"].is_monotonic_decreasing

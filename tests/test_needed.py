@@ -1,4 +1,4 @@
-"""Importance of a whole collection: a model whose heads are known, options, and what is stored."""
+"""Importance of a whole collection: a model whose heads are known, options, and storage."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -54,13 +54,13 @@ def verdict(study: Study, head: int, target: str, replacement: str = "mean") -> 
     return str(found)
 
 
-def test_a_head_that_copies_is_needed_and_an_idle_one_is_removable(full: Study) -> None:
+def test_a_head_that_copies_changes_the_output_and_an_idle_one_can_go(full: Study) -> None:
     """Whatever stands in its place; without the sink it only loses the first word."""
     for target in ("loss", "kl"):
         for replacement in ("mean", "zero", "uniform", "without_sink"):
-            assert verdict(full, wired.IDLE, target, replacement) == "removable"
+            assert verdict(full, wired.IDLE, target, replacement) == "no_change"
         for replacement in ("mean", "uniform"):
-            assert verdict(full, wired.COPIES, target, replacement) == "needed"
+            assert verdict(full, wired.COPIES, target, replacement) == "changes"
     table = full.importance
     lost = table[(table["head"] == wired.COPIES) & (table["target"] == "loss")]
     value = lost[(lost["replacement"] == "mean") & (lost["kind"] == "exact")]["value"].iloc[0]
@@ -87,6 +87,26 @@ def test_groups_are_types_and_layers(full: Study) -> None:
     removals = full.corpus_sums.removals
     assert removals is not None
     assert {each.kind for each in removals.sets} == {*SetKind}
+
+
+def test_the_fast_level_replaces_layers_and_compares_with_what_rounding_does(
+    collected: Callable[..., Study],
+) -> None:
+    study = collected(margin=0.7)
+    removals = study.corpus_sums.removals
+    assert removals is not None
+    (layer,) = study.head_groups.query("target == 'kl'").to_dict("records")
+    assert (layer["group"], layer["heads"], layer["replacement"]) == ("layer 0", 2, "mean")
+    copies = study.importance.query(
+        f"metric == 'ablation_effect' and target == 'kl' and head == {wired.COPIES}"
+    )
+    assert layer["value"] == pytest.approx(float(copies["value"].iloc[0]), abs=1e-5)
+    assert (study.importance.query("verdict != ''")["margin"] == 0.7).all()
+    # Weights of this model are 0, 1, 30 and 0.6, of which bfloat16 has all but the last.
+    assert {*removals.rounding} == {"loss", "kl", "logit"}
+    assert 0 < np.abs(removals.rounding["kl"]).max() < 1e-3
+    assert len(removals.rounding["kl"]) == len(removals.content_hash)
+    assert removals.apart == {}
 
 
 def test_the_sample_does_not_depend_on_the_order_of_the_input(
@@ -136,8 +156,8 @@ def test_studies_add_up(collected: Callable[..., Study], path: Path) -> None:
     top = both.importance["label"] == "top_2_percent"
     assert (both.importance[~top]["sentences"] == 56).all()
     assert (both.importance[top]["sentences"] < 56).all()
-    assert verdict(both, wired.COPIES, "loss") == "needed"
-    assert verdict(both, wired.IDLE, "loss") == "removable"
+    assert verdict(both, wired.COPIES, "loss") == "changes"
+    assert verdict(both, wired.IDLE, "loss") == "no_change"
 
 
 @pytest.mark.parametrize("family", ["xlnet", "mpnet", "albert", "t5"])
@@ -162,6 +182,7 @@ def test_other_models_have_it_or_say_why_not(
     [
         ({"importance": "some"}, "--importance: 'some' came; expected one of off, fast, full"),
         ({"importance_sentences": 1}, "--importance-sentences: 1 came; expected 2 to 2000"),
+        ({"margin": 0.0}, "--margin: 0.0 came; expected a number above 0"),
     ],
 )
 def test_wrong_options_are_one_line(

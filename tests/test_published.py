@@ -222,7 +222,7 @@ def test_figures_about_replaced_heads_are_those_of_the_tables() -> None:
     of = fake_results({HeadColumn("attention_to", View.RAW, "next"): Fake([[0.2, 0.6], [0.1, 0]])})
     rows = [
         ("self", layer, head, metric, "mean", "logit", label, value, value - 0.1, value + 0.1,
-         40, 400, "exact", "")
+         40, 400, "exact", *[math.nan] * 4, "")
         for metric, label, values in (
             ("ablation_effect", "", (-0.1, -0.5, 0.2, 0.0)), ("direct_effect", "", (0, 0, 0, 0.3)),
             ("self_repair", "", (0.9,) * 4), ("self_repair", "top_2_percent", (0.1, 0.2, 0.3, 0.4)),

@@ -1,13 +1,14 @@
-"""Verdicts on heads: tests of equivalence on numbers that do and do not support them."""
+"""Verdicts on heads: shares of changed sentences, on numbers that do and do not support them."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.intervals import at_most
-from headbook.analysis.resampled import family_wise_above
+from headbook.analysis.resampled import bootstrap_t, family_wise_above
 from headbook.study.importancetables import groups_table, importance_table
 from headbook.study.summaries import verdicts
 from headbook.study.summaries.removals import (
@@ -18,10 +19,18 @@ from headbook.study.summaries.removals import (
     RemovedSet,
     SetKind,
 )
-from headbook.study.summaries.verdicts import Verdict, audit, can_go, head_effects, margin
+from headbook.study.summaries.verdicts import (
+    Verdict,
+    audit,
+    can_go,
+    effect_interval,
+    head_effects,
+    margin,
+)
 from headbook.terms import Target
 
 SENTENCES, TOKENS, LOSS = 60, 10, 2.0  # the margin is 0.01 nats a token
+APART = 0.2  # distance between sentences: the margin of cosines is 0.002
 
 
 def removals(
@@ -46,6 +55,7 @@ def removals(
         direct=np.full(effects.shape, np.nan),
         columns=(EstimateColumn("attribution_estimate", "mean", target, ""),),
         estimates=Ratios.of(guess[None, :, None], d, d, np.zeros(1, np.int64)),
+        apart={target: APART} if target in {Target.STATE, Target.EMBEDDING} else {},
     )
 
 
@@ -56,30 +66,108 @@ def around(*means: float, spread: float = 0.01, seed: int = 0) -> np.ndarray:
     return found
 
 
-def test_verdicts_follow_from_intervals_and_the_margin() -> None:
-    effects = head_effects(removals(around(0.05, 0.0, -0.05, 0.01, 0.008)), Target.LOSS, "mean")
-    assert margin(removals(around(0.0)), Target.LOSS) == pytest.approx(0.01)
-    assert effects.verdict == (
-        Verdict.NEEDED, Verdict.REMOVABLE, Verdict.HARMFUL, Verdict.UNDECIDED, Verdict.UNDECIDED,
-    )  # fmt: skip
+def naive_verdict(own: list[float], margin: float, heads: int) -> tuple[int, float, float, str]:
+    """Count changed sentences, bound their share by quantiles of the beta distribution, decide."""
+    n, k = len(own), sum(abs(each) > margin for each in own)
+    error = 0.05 / heads
+    low = float(scipy.stats.beta.ppf(error, k, n - k + 1)) if k else 0.0
+    high = float(scipy.stats.beta.ppf(1 - error, k + 1, n - k)) if k < n else 1.0
+    if low > 0.2:
+        return k, low, high, "changes"
+    return k, low, high, "no_change" if high < 0.2 else "undecided"
 
 
-def test_what_is_not_shown_is_undecided() -> None:
-    """A wide interval around 0 is no proof that a head is for nothing."""
+def test_verdicts_follow_from_the_share_of_changed_sentences() -> None:
+    """Some sentences change much, the rest little; the mean alone would call them all needed."""
+    rng = np.random.default_rng(4)
+    changes = rng.normal(size=(SENTENCES, 9)) * 0.003
+    for head, changed in enumerate((0, 1, 2, 3, 8, 20, 30, 45, 60)):
+        changes[rng.permutation(SENTENCES)[:changed], head] = 0.05
+    given = removals(changes)
+    assert margin(given, Target.LOSS) == pytest.approx(0.01)
+    effects = head_effects(given, Target.LOSS, "mean")
+    for head in range(9):
+        k, low, high, verdict = naive_verdict([*changes[:, head]], 0.01, 9)
+        assert effects.changed[head] == k
+        assert effects.share_changed[head] == pytest.approx(k / SENTENCES)
+        assert effects.share_low[head] == pytest.approx(low, abs=1e-12)
+        assert effects.share_high[head] == pytest.approx(high, abs=1e-12)
+        assert effects.verdict[head] == verdict
+    assert {*effects.verdict} == {"changes", "no_change", "undecided"}
+
+
+def test_bounds_hold_for_all_heads_together() -> None:
+    """The more heads were replaced, the less is decided of one."""
+    one = np.zeros((SENTENCES, 1))
+    one[:3] = 0.05
+    many = np.concatenate([one, np.zeros((SENTENCES, 199))], 1)
+    alone, among = (head_effects(removals(each), Target.LOSS, "mean") for each in (one, many))
+    assert (alone.verdict[0], among.verdict[0]) == (Verdict.NO_CHANGE, Verdict.UNDECIDED)
+
+
+def test_changes_in_both_directions_do_not_cancel() -> None:
+    """A mean of 0 is no proof that a head is for nothing."""
     effects = head_effects(removals(around(0.0, 0.05, spread=0.5)), Target.LOSS, "mean")
-    assert {*effects.verdict} == {Verdict.UNDECIDED}
+    assert {*effects.verdict} == {Verdict.CHANGES}
 
 
-def test_harmful_holds_over_all_heads_at_once() -> None:
-    """A head that would be below 0 alone is removable, not harmful, among many."""
+def test_too_few_sentences_decide_nothing() -> None:
+    effects = head_effects(removals(np.zeros((13, 1))), Target.LOSS, "mean")
+    assert effects.verdict == (Verdict.UNDECIDED,)
+    effects = head_effects(removals(np.zeros((14, 1))), Target.LOSS, "mean")
+    assert effects.verdict == (Verdict.NO_CHANGE,)
+
+
+def test_harmful_changes_sentences_and_holds_over_all_heads_at_once() -> None:
     rng = np.random.default_rng(7)
-    noise = rng.normal(size=(SENTENCES, 400)) * 0.01
-    noise[:, 0] += -0.0027 - noise[:, 0].mean()  # z of about 2.1
+    noise = rng.normal(size=(SENTENCES, 400)) * 0.04
+    noise[:, 0] += -0.0108 - noise[:, 0].mean()  # z of about 2.1
     alone = head_effects(removals(noise[:, :1]), Target.LOSS, "mean")
     among = head_effects(removals(noise), Target.LOSS, "mean")
     assert alone.high[0] < 0
-    assert (alone.verdict[0], among.verdict[0]) == (Verdict.HARMFUL, Verdict.REMOVABLE)
+    assert (alone.verdict[0], among.verdict[0]) == (Verdict.HARMFUL, Verdict.CHANGES)
     assert among.p[0] > alone.p[0]
+    small = head_effects(removals(noise[:, :1] / 10), Target.LOSS, "mean")
+    assert small.p[0] < 0.05
+    assert small.verdict == (Verdict.NO_CHANGE,)
+
+
+def test_the_margin_is_never_below_ten_times_rounding() -> None:
+    given = removals(around(0.0))
+    counts = given.counts[Target.LOSS]
+    rounded = np.resize([0.003, -0.005], SENTENCES) * counts
+    coarse = replace(given, rounding={Target.LOSS: rounded})
+    assert margin(coarse, Target.LOSS) == pytest.approx(0.04)
+    fine = replace(given, rounding={Target.LOSS: rounded / 100})
+    assert margin(fine, Target.LOSS) == pytest.approx(0.01)
+    asked = replace(fine, asked_margin=0.3)
+    assert margin(asked, Target.LOSS) == 0.3
+    assert margin(replace(coarse, asked_margin=0.02), Target.LOSS) == pytest.approx(0.04)
+    assert np.isnan(margin(given, Target.LOGIT))
+
+
+def test_without_a_margin_there_is_no_verdict() -> None:
+    given = replace(removals(around(0.01), Target.STATE), apart={})
+    effects = head_effects(given, Target.STATE, "mean")
+    assert effects.verdict == ("",)
+    assert np.isnan(effects.share_changed).all()
+    table = importance_table(given)
+    assert {*table["verdict"]} == {""}
+    assert table[["margin", "share_changed", "share_low", "share_high"]].isna().all(axis=None)
+
+
+def test_intervals_of_effects_are_bootstrap_t_up_to_500_sentences() -> None:
+    rng = np.random.default_rng(8)
+    changes, counts = rng.lognormal(size=(501, 2)), rng.integers(5, 20, size=501).astype(float)
+    changes *= counts[:, None]
+    low, high = effect_interval(changes[:500], counts[:500], Target.LOSS)
+    tokens = np.broadcast_to(counts[:500, None], (500, 2))
+    ends = bootstrap_t(changes[:500], tokens, (-np.inf, np.inf))
+    np.testing.assert_array_equal((low, high), ends)
+    tokens = np.broadcast_to(counts[:, None], (501, 2))
+    ratios = Ratios.of(changes, tokens, tokens, np.zeros(501, np.int64))
+    found = effect_interval(changes, counts, Target.LOSS)
+    np.testing.assert_array_equal(found, ratios.interval())
 
 
 @pytest.mark.parametrize("skewed", [False, True])
@@ -107,14 +195,14 @@ def test_a_loss_below_0_is_found_among_many_heads() -> None:
     assert family_wise_above(np.zeros((20, 3))).tolist() == [1, 1, 1]
 
 
-def test_a_head_that_never_changes_anything_is_removable() -> None:
+def test_a_head_that_never_changes_anything_can_go() -> None:
     """Though an interval of nothing but zeros says nothing."""
     for target in (Target.LOSS, Target.KL, Target.STATE):
         still = removals(np.zeros((SENTENCES, 1)), target)
         if target is Target.KL:
             still = replace(still, full={Target.KL: still.counts[Target.KL] * LOSS})
         effects = head_effects(still, target, "mean")
-        assert effects.verdict == (Verdict.REMOVABLE,)
+        assert effects.verdict == (Verdict.NO_CHANGE,)
         assert (effects.low[0], effects.high[0]) == (0, 0)
     few = head_effects(removals(np.zeros((5, 1))), Target.LOSS, "mean")
     assert few.verdict == (Verdict.UNDECIDED,)
@@ -124,7 +212,8 @@ def test_cosines_have_a_margin_of_their_own() -> None:
     """They cannot be negative, so none is harmful."""
     each = np.abs(around(0.01, 0.0002, spread=0.0001))
     effects = head_effects(removals(each, Target.STATE), Target.STATE, "mean")
-    assert effects.verdict == (Verdict.NEEDED, Verdict.REMOVABLE)
+    assert margin(removals(each, Target.STATE), Target.STATE) == pytest.approx(0.01 * APART)
+    assert effects.verdict == (Verdict.CHANGES, Verdict.NO_CHANGE)
     assert np.isnan(effects.p).all()
 
 
@@ -137,7 +226,7 @@ def test_an_audit_tells_what_estimates_miss() -> None:
     given = replace(
         given, chosen=chosen, sets=given.sets[:7], members=given.members[:7],
         changes={Target.STATE: given.changes[Target.LOSS][:, :7]},
-        counts={Target.STATE: given.counts[Target.LOSS]}, full={},
+        counts={Target.STATE: given.counts[Target.LOSS]}, full={}, apart={Target.STATE: 0.1},
         columns=(EstimateColumn("attribution_estimate", "mean", Target.STATE, ""),),
     )  # fmt: skip
     found = audit(given, Target.STATE)
@@ -200,6 +289,12 @@ def test_groups_stand_beside_random_sets_and_their_singles() -> None:
     assert found["singles"] == pytest.approx(0.07)
     assert (found["random_low"], found["random_high"]) == pytest.approx((0.04, 0.06))
     assert (found["group"], found["heads"], found["metric"]) == ("some", 2, "group_effect")
+    assert (found["random_sets"], found["rank"]) == (2, 1)
+    k, low, high, verdict = naive_verdict([*more[:, 0]], 0.01, 1)
+    assert found["margin"] == pytest.approx(0.01)
+    assert found["share_changed"] == pytest.approx(k / SENTENCES)
+    assert (found["share_low"], found["share_high"]) == pytest.approx((low, high))
+    assert found["verdict"] == verdict == "changes"
 
 
 def test_nothing_makes_empty_tables() -> None:

@@ -141,10 +141,18 @@ class Config:
         "fast",
         "Whether heads are taken away to see what the model needs them for: off; fast (estimates "
         "for all heads, exact numbers for the 20 with the largest ones and 20 others, at most 40 "
-        "forward passes over a sample); or full (every head, groups, and pruning curves).",
+        "forward passes over a sample; and each layer, and the sink heads beside 20 random sets); "
+        "or full (every head, groups beside 100 random sets, and pruning curves).",
     )
     importance_sentences: int = option(
         100, "Sentences, chosen by a hash of their content, on which heads are taken away."
+    )
+    margin: float | None = option(
+        None,
+        "Change from which on a sentence counts as changed without a head, in the target's unit: 1 "
+        "minus a cosine, or nats per token. Default: 1 % of the mean distance between two "
+        "sentences, 0.5 % of the whole model's loss. At least 10 times the change by rounding "
+        "weights to bfloat16.",
     )
     metrics: str = option("all", "Metrics to compute, separated by commas; or 'all'.")
     facet: str = option(
@@ -249,6 +257,8 @@ class Config:
         self._check(self.importance in LEVELS, "importance", f"one of {', '.join(LEVELS)}")
         few = 2 <= self.importance_sentences <= 2000
         self._check(few, "importance_sentences", "2 to 2000")
+        sized = self.margin is None or 0 < self.margin < float("inf")
+        self._check(sized, "margin", "a number above 0")
         for name in ("language", "target_language"):
             well_formed = getattr(self, name).replace("-", "")
             self._check(well_formed.isalnum(), name, "a language code such as 'en', or 'none'")

@@ -1,4 +1,4 @@
-"""What heads are needed for: a map of all heads, estimates beside exact numbers, and pruning."""
+"""Importance of heads: a map of all heads, estimates beside exact numbers, and pruning."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ from headbook.charts.base.render import (
 CELL = 26  # pixels of a head in the map
 ENDS = (420, 240)  # width and height of curves
 SIDE = 300  # pixels of a plot of two numbers
-MARKS = {"removable": "○", "harmful": "×", "undecided": "?"}
+MARKS = {"no_change": "○", "harmful": "×", "undecided": "?"}
 INKS = (BLUE, ORANGE, GREEN, PURPLE)
 RANDOM = "random order"
 PLAIN = alt.Axis(labelFlush=False, labelOverlap=True, labelSeparation=4, tickCount=5)

@@ -17,7 +17,7 @@ OF_HEAD, AGAIN = 1.5e-5, 5e-6  # seconds for a head and a token of it
 LOOKUP = 1.35  # products with the vocabulary, in bare ones
 HEAD_PAGE, SENTENCE_PAGE, METRIC_PAGE = 0.04, 0.095, 0.24  # seconds
 OTHER_PAGE = 0.013  # seconds for a sentence that is an example of some heads alone
-TAKEN = {"off": 0.0, "fast": 40.0, "full": 700.0}  # bare passes in which heads are taken away
+TAKEN = {"off": 0.0, "fast": 80.0, "full": 1900.0}  # bare passes in which heads are taken away
 EACH = 3.0  # of them for each head, where all are
 FIRST, FIXED = 0.6, 0.8  # what is done once at the beginning, and checks
 

@@ -1,4 +1,4 @@
-"""A study with what its heads are needed for."""
+"""Adds to a study what the model loses without its heads."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -10,8 +10,8 @@ from headbook.model.intervention import intervened
 from headbook.model.vocabulary.judges import judge_of
 from headbook.model.vocabulary.lens import Lens, read_lens
 from headbook.passes.ablation.effects import Ablator
-from headbook.passes.ablation.importance import FULL, Importance, NoRoom, Sample, costs_of
-from headbook.report.numbers.headgroups import head_groups
+from headbook.passes.ablation.importance import FAST, Importance, NoRoom, Sample, costs_of
+from headbook.report.numbers.headgroups import head_groups, layers_and_sinks
 from headbook.report.numbers.results import results
 from headbook.study.gaps import Gap
 from headbook.study.study import Study
@@ -22,6 +22,7 @@ from headbook.text.tokens import Encoded
 
 OFF, STAGE = "off", "importance"
 ROOM = 3  # times the memory of a pass that slopes need
+FINE = 16  # batches for each that a pass has room for: copies of short ones fill it, not padding
 TRIED = 2  # sentences on which it is tried whether passes can begin at later layers
 MISSING = "importance of heads"
 
@@ -65,11 +66,16 @@ def _importance(run: Run, study: Study) -> Importance:
         run.architecture.stacks[heads.read].queries,
         run.model.tokenizer.mask_token_id,
         logits=True,
+        pooling=run.model.pooling,
     )
     ablator, level = Ablator(heads, judge), run.config.importance
-    groups = head_groups(results(study)) if level == FULL else ()
+    groups = head_groups(results(study))
+    if level == FAST:
+        groups = layers_and_sinks(groups)
     costs = costs_of(ablator, *parameters_of(run.model))
-    importance = Importance(ablator, costs, level, sample, run.config.seed, tuple(groups))
+    importance = Importance(
+        ablator, costs, level, sample, run.config.seed, tuple(groups), run.config.margin
+    )
     run.progress.stage(STAGE, importance.steps)
     return replace(importance, advanced=lambda steps: run.progress.advance(steps, 0))
 
@@ -94,5 +100,5 @@ def sample_of(
     def batches(some: Sequence[Encoded], tokens: int) -> list[Batch]:
         return [batch(group) for group in by_budget(some, tokens, alike=alike)]
 
-    small = batches(items, max(1, budget // ROOM))
-    return Sample(batches(items, budget), batches(reported, budget), small, batch)
+    small, fine = (max(1, budget // parts) for parts in (ROOM, FINE))
+    return Sample(batches(items, fine), batches(reported, fine), batches(items, small), batch)

@@ -10,6 +10,7 @@ from huggingface_hub.errors import CacheNotFound
 from headbook.errors import ModelError
 from headbook.model.gguf import Gguf, read_gguf
 from headbook.model.modelname import DEMO, DEMO_CAUSAL, GGUF, check_name, unknown
+from headbook.model.weights.pooling import CONFIG, FOLDER, MODULES
 from headbook.resources import DEMO_CAUSAL_SHA256, DEMO_SHA256, demo_causal, demo_model, sha256
 
 FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
@@ -81,6 +82,10 @@ def _downloaded(name: str, revision: str | None) -> Path:
         path = huggingface_hub.snapshot_download(
             name, revision=revision, allow_patterns=FILES, ignore_patterns=["*/*"]
         )
+        if (Path(path) / MODULES).is_file():  # of a sentence encoder, whose pooling is in a folder
+            huggingface_hub.snapshot_download(
+                name, revision=revision, allow_patterns=[f"{FOLDER}/{CONFIG}"]
+            )
     except (OSError, ValueError) as error:
         raise unknown(name, type(error).__name__) from error
     return Path(path)

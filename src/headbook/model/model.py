@@ -19,6 +19,7 @@ from headbook.model.checkpoint import Checkpoint, find
 from headbook.model.names import Names
 from headbook.model.weights.loading import with_head
 from headbook.model.weights.offload import Aside, parameter
+from headbook.model.weights.pooling import read_pooling
 from headbook.randomness import own_randomness
 
 DEFAULT_LIMIT = 512  # tokens; attention grows with the square
@@ -56,6 +57,8 @@ class Model:
         body: the part that is run: ``network`` without a head, where it has one.
         limit: longest sequence it takes by default, in tokens.
         headless: why there is no language-model head; empty where there is one.
+        pooling: how a sentence encoder pools states, as in `headbook.model.weights.pooling`; empty
+            for other checkpoints.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Model:
     device: torch.device
     weights: Weights
     headless: str = ""
+    pooling: str = ""
 
     @property
     def body(self) -> Any:
@@ -138,6 +142,7 @@ def load_model(
         device=place,
         weights=weights,
         headless=headless,
+        pooling=read_pooling(found.folder) if found.gguf is None else "",
     )
 
 

@@ -13,6 +13,20 @@ TARGET = (
     "or embedding (1 minus the cosine)"
 )
 
+JUDGED = {
+    "margin": "mean change from which on a sentence counts as changed: 1 % of the mean distance "
+    "between two sentences (embedding) or tokens of different sentences (state), 0.5 % of the "
+    "whole model's loss (losses, kl), or --margin; at least 10 times the change by rounding all "
+    "weights to bfloat16. Empty for logits",
+    "share_changed": "share of sentences whose own mean change exceeds the margin",
+    "share_low": "exact lower bound of this share (Clopper and Pearson), at 95 % over all heads "
+    "(or groups) with this replacement together",
+    "share_high": "exact upper bound",
+    "verdict": "changes: the lower bound is above 20 %; no_change: the upper bound is below 20 %; "
+    "harmful: changes, and the loss is surely lower without, tested over all at once; else "
+    "undecided. Empty without a margin, and for what was not replaced",
+}
+
 IMPORTANCE: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "importance": (
         "What the model loses without each head, on a sample: exact where the head was taken away, "
@@ -30,15 +44,13 @@ IMPORTANCE: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "absolute values by sentence. Of self_repair: top_2_percent, on the tokens for which "
             "the head says most (threshold from the other half); empty for all tokens",
             "value": "change of the target per scored token",
-            "low": "lower end of the 95 % confidence interval, clustered by sentence; empty for "
-            "estimates",
+            "low": "lower end of the 95 % confidence interval, clustered by sentence (bootstrap-t "
+            "of up to 500 sentences); empty for estimates",
             "high": "upper end",
             "sentences": "sentences that contribute",
             "events": "scored tokens",
             "kind": "exact or estimated",
-            "verdict": "needed: surely above 0.5 % of the whole model's loss (0.001 of a cosine); "
-            "removable: surely below; harmful: surely below 0 over all heads at once; undecided. "
-            "Empty where the head was not taken away",
+            **JUDGED,
         },
     ),
     "head_groups": (
@@ -52,11 +64,17 @@ IMPORTANCE: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "target": TARGET,
             "value": "change of the target per scored token; pairs on the second half of the "
             "sentences, for they were chosen on the first",
-            "low": "lower end of the 95 % confidence interval, clustered by sentence",
+            "low": "lower end of the 95 % confidence interval, clustered by sentence (bootstrap-t "
+            "of up to 500 sentences, of pairs linearised)",
             "high": "upper end",
+            "sentences": "sentences that contribute",
             "singles": "sum over its heads of what each alone loses",
-            "random_low": "least of 20 random sets with as many heads in each layer",
+            "random_low": "least of the random sets with as many heads in each layer",
             "random_high": "largest of them",
+            "random_sets": "how many there are: 100 with --importance full, 20 with fast, and for "
+            "sink heads alone",
+            "rank": "place of the group among itself and its random sets, 1 for the largest change",
+            **JUDGED,
         },
     ),
     "pruning": (

@@ -1,4 +1,4 @@
-"""What heads are needed for as tables: heads, groups of them, and pruning."""
+"""What the model loses without heads as tables: heads, groups of them, and pruning."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,12 +19,15 @@ EFFECT, GRADIENT, GROUP, INTERACTION, DIRECT, REPAIR = (
 )  # fmt: skip
 IMPORTANCE = (
     "stack", "layer", "head", "metric", "replacement", "target", "label", "value", "low", "high",
-    "sentences", "events", "kind", "verdict",
+    "sentences", "events", "kind", "margin", "share_changed", "share_low", "share_high", "verdict",
 )  # fmt: skip
 GROUPS = (
     "stack", "group", "heads", "metric", "replacement", "target", "value", "low", "high",
-    "singles", "random_low", "random_high",
+    "sentences", "singles", "random_low", "random_high", "random_sets", "rank", "margin",
+    "share_changed", "share_low", "share_high", "verdict",
 )  # fmt: skip
+SHARES = ("margin", "share_changed", "share_low", "share_high")
+UNJUDGED: dict[str, Any] = dict.fromkeys(SHARES, np.nan) | {"verdict": ""}
 TOKENS = (
     "stack", "layer", "head", "replacement", "target", "rank", "tokens", "sentence", "position",
     "token", "change", "before", "after",
@@ -56,8 +59,15 @@ def _exact(removals: Removals) -> Iterator[dict[str, Any]]:
                     "sentences": effects.sentences[k],
                     "events": effects.events[k],
                     "kind": EXACT,
-                    "verdict": "" if target == Target.LOGIT else str(effects.verdict[k]),
+                    **_judged(effects, k),
                 }
+
+
+def _judged(effects: verdicts.Effects, k: int) -> dict[str, Any]:
+    """Columns of the verdict on one set of heads."""
+    shares = effects.share_changed[k], effects.share_low[k], effects.share_high[k]
+    numbers = dict(zip(SHARES, (effects.margin, *shares), strict=True))
+    return numbers | {"verdict": effects.verdict[k]}
 
 
 def _direct(removals: Removals) -> Iterator[dict[str, Any]]:
@@ -101,7 +111,7 @@ def _of_logits(
         **dict(zip(("value", "low", "high"), numbers, strict=True)),
         **dict(zip(("sentences", "events"), about, strict=True)),
         "kind": EXACT,
-        "verdict": "",
+        **UNJUDGED,
     }
 
 
@@ -121,7 +131,7 @@ def _from_slopes(removals: Removals) -> Iterator[dict[str, Any]]:
             "sentences": ratios.sentences[position, k],
             "events": ratios.events[position, k],
             "kind": EXACT if exact else ESTIMATED,
-            "verdict": "",
+            **UNJUDGED,
         }  # fmt: skip
         yield row
         if exact and not column.label:
@@ -149,17 +159,18 @@ def groups_table(removals: Removals | None) -> pd.DataFrame:
 
 def _groups(removals: Removals) -> Iterator[dict[str, Any]]:
     for target in removals.targets:
-        ratios = removals.ratios(target, np.arange(len(removals.sets)))
-        low, high = ratios.interval(verdicts.limits_of(target))
-        alone = {replacement: _alone(removals, target, replacement) for replacement in Replacement}
+        values = removals.ratios(target, np.arange(len(removals.sets))).value
         random: dict[tuple[str, str, str], list[float]] = {}
-        for value, each in zip(ratios.value, removals.sets, strict=True):
+        for value, each in zip(values, removals.sets, strict=True):
             if each.kind == SetKind.RANDOM:
                 random.setdefault(_key(each), []).append(value)
-        for index, each in enumerate(removals.sets):
-            if each.kind == SetKind.GROUP:
-                members = removals.members[index]
-                band = random.get(_key(each), [np.nan])
+        for replacement in Replacement:
+            alone = _alone(removals, target, replacement)
+            effects = verdicts.group_effects(removals, target, replacement)
+            for k, place in enumerate(effects.place):
+                each, members = removals.sets[place], removals.members[place]
+                band = random.get(_key(each), [])
+                larger = sum(value > effects.value[k] for value in band)
                 yield {
                     "stack": each.stack,
                     "group": each.name,
@@ -167,12 +178,16 @@ def _groups(removals: Removals) -> Iterator[dict[str, Any]]:
                     "metric": GROUP,
                     "replacement": each.replacement,
                     "target": target,
-                    "value": ratios.value[index],
-                    "low": low[index],
-                    "high": high[index],
-                    "singles": alone[Replacement(each.replacement)][members].sum(),
-                    "random_low": min(band),
-                    "random_high": max(band),
+                    "value": effects.value[k],
+                    "low": effects.low[k],
+                    "high": effects.high[k],
+                    "sentences": effects.sentences[k],
+                    "singles": alone[members].sum(),
+                    "random_low": min(band, default=np.nan),
+                    "random_high": max(band, default=np.nan),
+                    "random_sets": len(band),
+                    "rank": larger + 1 if band else np.nan,
+                    **_judged(effects, k),
                 }
 
 
@@ -207,9 +222,13 @@ def _pairs(removals: Removals) -> Iterator[dict[str, Any]]:
                     "value": float(ratios.value),
                     "low": float(low),
                     "high": float(high),
+                    "sentences": int(ratios.sentences),
                     "singles": whole - float(ratios.value),
                     "random_low": np.nan,
                     "random_high": np.nan,
+                    "random_sets": 0,
+                    "rank": np.nan,
+                    **UNJUDGED,
                 }
 
 
@@ -252,7 +271,7 @@ def tokens_table(removals: Removals | None) -> pd.DataFrame:
 
 def _missed(removals: Removals) -> Iterator[dict[str, Any]]:
     """Losses as probabilities of the true token; of states the cosine afterwards."""
-    target = removals.targets[0]
+    target = verdicts.token_target(removals)
     for missed in removals.missed:
         before, after = np.nan, 1 - missed.change
         if target in removals.full:

@@ -1,20 +1,21 @@
-"""What of a model's answer is compared when heads are taken away, from its last states.
+"""Judges, which compare last states of passes with heads taken away with those of a whole pass.
 
-A judge prepares a batch, says which tokens it scores, and turns last states into the targets of
-`headbook.terms.Target`: sums over the scored tokens of each sentence, in double precision.
+`Words` compares what a language-model head says; `headbook.model.vocabulary.statetargets` has the
+judge of models without one.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from headbook.model.vocabulary.lens import Lens
+from headbook.model.vocabulary.statetargets import States
+from headbook.model.vocabulary.targets import DRAWS, Changes, Slope, Sums, Vectors, Weights, drawn
 from headbook.terms import Side, Target
 from headbook.text.batch import Batch
 from headbook.text.texts import Texts
@@ -22,96 +23,6 @@ from headbook.text.texts import Texts
 BLOCK = 1 << 24  # logits held at a time
 MASKED = 0.15  # share of the ordinary tokens
 BITS = 8  # bytes of a hash
-DRAWS = 4  # for targets that have no slope
-
-Sums = Mapping[Target, torch.Tensor]
-
-
-class Changes(NamedTuple):
-    """How targets change from the whole pass to others.
-
-    Attributes:
-        sums: over the scored tokens of each sentence. *Shape:* ``(pass, sentence)`` each.
-        tokens: of the first target at each scored token. *Shape:* ``(pass, scored token)``.
-        before: what the first target is there in the whole pass. *Shape:* ``(scored token,)``.
-        logits: of the true token's logit, above the mean of all; NaN without a language-model head.
-            The same shape as ``tokens``.
-    """
-
-    sums: Sums
-    tokens: torch.Tensor
-    before: torch.Tensor
-    logits: torch.Tensor
-
-
-class Slope(NamedTuple):
-    """A number of a batch whose slopes tell how a target changes.
-
-    Attributes:
-        value: a sum over the scored tokens of all sentences, with its graph.
-        squared: whether a target's change is half the square of what the slopes say, on average
-            over draws (targets that are smallest for the whole model have no slope of their own);
-            else it is what they say.
-    """
-
-    target: Target
-    value: torch.Tensor
-    squared: bool
-
-
-class Judge(Protocol):
-    """Compares last states of passes with heads taken away with those of a whole pass."""
-
-    @property
-    def side(self) -> Side:
-        """Whose tokens or states it compares."""
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """What it compares."""
-
-    @property
-    def speaks(self) -> bool:
-        """Whether it needs the language-model head."""
-
-    def prepared(self, batch: Batch) -> Batch:
-        """The batch that the model is to read."""
-
-    def counts(self, batch: Batch) -> torch.Tensor:
-        """Tokens of each sentence that are scored. *Shape:* ``(target, sentence)``."""
-
-    def full(self, batch: Batch, states: torch.Tensor) -> Sums:
-        """The targets of the whole pass that are sums of their own: losses.
-
-        Args:
-            states: *Shape:* ``(sentence, token, width)``.
-
-        Returns:
-            *Shape:* ``(sentence,)`` each.
-        """
-
-    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Changes:
-        """How the targets change.
-
-        Args:
-            batch: as it was before `prepared`.
-            states: of the whole pass. *Shape:* ``(sentence, token, width)``.
-            others: *Shape:* ``(pass, sentence, token, width)``.
-        """
-
-    def scored(self, batch: Batch) -> torch.Tensor:
-        """Sentence and position of each token that scores are about.
-
-        *Shape:* ``(scored token, 2)``, in the order of `Changes.tokens`.
-        """
-
-    def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
-        """What to differentiate in one pass; random draws come from the sentences' hashes.
-
-        Args:
-            model_output: what the model returned.
-            states: what left its last layer.
-        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +81,20 @@ class Words:
             logits[1:] - logits[0],
         )
 
+    def with_other_weights(
+        self, batch: Batch, states: torch.Tensor, others: torch.Tensor, weights: Weights
+    ) -> Sums:
+        """Of loss, divergence and logit; the language-model head has the other weights, too."""
+        by_token = self._by_token(batch, torch.stack([states, others]), weights)
+        loss, divergence, logit = self._by_sentence(batch, by_token)
+        sums = loss[1] - loss[0], divergence[1], logit[1] - logit[0]
+        return dict(zip(self.targets, sums, strict=False))
+
+    def vectors(self, batch: Batch, states: torch.Tensor) -> Mapping[Target, Vectors]:
+        """None: no target is a cosine."""
+        del batch, states
+        return {}
+
     def scored(self, batch: Batch) -> torch.Tensor:
         """Masked tokens, or those that follow a token."""
         places = (self._true(batch) >= 0).nonzero()
@@ -201,12 +126,12 @@ class Words:
         yield Slope(self.targets[0], loss, squared=False)
         shares = logs.detach().double().exp().cumsum(-1)
         for draw in range(DRAWS):
-            even = _drawn(batch, draw, lambda rng: rng.random(true.shape[1]))
+            even = drawn(batch, draw, lambda rng: rng.random(true.shape[1]))
             points = torch.from_numpy(even).to(shares)[chosen][:, None]
-            drawn = torch.searchsorted(shares, points * shares[:, -1:]).clamp(
+            said = torch.searchsorted(shares, points * shares[:, -1:]).clamp(
                 max=shares.shape[1] - 1
             )
-            yield Slope(Target.KL, logs.gather(-1, drawn).sum(), squared=True)
+            yield Slope(Target.KL, logs.gather(-1, said).sum(), squared=True)
 
     def _by_sentence(self, batch: Batch, by_token: torch.Tensor) -> torch.Tensor:
         """Sums over the scored tokens. *Shape:* ``(3, pass, sentence)``."""
@@ -214,21 +139,37 @@ class Words:
         sums = by_token.new_zeros((*by_token.shape[:2], len(chosen)))
         return sums.index_add_(2, chosen.nonzero()[:, 0], by_token)
 
-    def _by_token(self, batch: Batch, states: torch.Tensor) -> torch.Tensor:
-        """Loss, divergence from the first pass and logit. *Shape:* ``(3, pass, scored token)``."""
+    def _by_token(
+        self, batch: Batch, states: torch.Tensor, weights: Weights | None = None
+    ) -> torch.Tensor:
+        """Loss, divergence from the first pass and logit. *Shape:* ``(3, pass, scored token)``.
+
+        Args:
+            weights: a block inside which logits of all passes but the first are made.
+        """
         true = self._true(batch)
         chosen = true >= 0
         size = max(1, BLOCK // self.lens.size // len(states))
         blocks = zip(states[:, chosen].split(size, 1), true[chosen].split(size), strict=True)
         parts = [states.new_zeros((3, len(states), 0), dtype=torch.float64)]
         for rows, ids in blocks:
-            logits = self.lens.logits(rows.flatten(0, 1)).unflatten(0, rows.shape[:2])
+            if weights is None:
+                logits = self._logits(rows)
+            else:
+                logits = self._logits(rows[:1])
+                with weights():
+                    logits = torch.cat([logits, self._logits(rows[1:])])
             logs = logits.log_softmax(-1)
             loss = -logs.gather(-1, ids.expand(len(logs), -1)[..., None])[..., 0]
             divergence = (logs[:1].exp() * (logs[:1] - logs)).sum(-1)
             centred = _centred(logits, ids.expand(len(logs), -1))
             parts.append(torch.stack([loss, divergence, centred]).double())
         return torch.cat(parts, 2)
+
+    def _logits(self, rows: torch.Tensor) -> torch.Tensor:
+        """Logits of states. *Shapes:* ``(pass, row, width)``, ``(pass, row, entry)``."""
+        found: torch.Tensor = self.lens.logits(rows.flatten(0, 1)).unflatten(0, rows.shape[:2])
+        return found
 
     def _true(self, batch: Batch) -> torch.Tensor:
         """The tokens that are scored, where; -1 elsewhere. *Shape:* ``(sentence, token)``."""
@@ -238,74 +179,8 @@ class Words:
         return torch.where(_masked(batch, texts), texts.ids, -1)
 
 
-@dataclass(frozen=True, eq=False)
-class States:
-    """By the last states themselves, where there is no language-model head.
-
-    Attributes:
-        side: whose states they are.
-    """
-
-    side: Side
-
-    @property
-    def targets(self) -> tuple[Target, ...]:
-        """Tokens, and texts: the mean over their tokens."""
-        return (Target.STATE, Target.EMBEDDING)
-
-    @property
-    def speaks(self) -> bool:
-        """It does not."""
-        return False
-
-    def prepared(self, batch: Batch) -> Batch:
-        """The batch itself."""
-        return batch
-
-    def counts(self, batch: Batch) -> torch.Tensor:
-        """All tokens; one text."""
-        tokens = batch.texts[self.side].valid.sum(1)
-        return torch.stack([tokens, torch.ones_like(tokens)])
-
-    def full(self, batch: Batch, states: torch.Tensor) -> Sums:
-        """None."""
-        del batch, states
-        return {}
-
-    def changes(self, batch: Batch, states: torch.Tensor, others: torch.Tensor) -> Changes:
-        """1 minus cosines."""
-        there = batch.texts[self.side].valid
-        valid = there.to(torch.float64)
-        one, other = states.double(), others.double()
-        tokens = (1 - _cosine(one, other)) * valid
-        texts = [(each * valid[..., None]).sum(-2) for each in (one, other)]
-        sums = {Target.STATE: tokens.sum(-1), Target.EMBEDDING: 1 - _cosine(*texts)}
-        scored = tokens[:, there]
-        return Changes(
-            sums, scored, torch.zeros_like(scored[0]), torch.full_like(scored, torch.nan)
-        )
-
-    def scored(self, batch: Batch) -> torch.Tensor:
-        """All tokens."""
-        return batch.texts[self.side].valid.nonzero()
-
-    def slopes(self, batch: Batch, model_output: Any, states: torch.Tensor) -> Iterator[Slope]:
-        """Unit vectors in random directions: half their squared change is 1 minus the cosine."""
-        del model_output
-        valid = batch.texts[self.side].valid.to(states)[..., None]
-        tokens = torch.nn.functional.normalize(states, dim=-1) * valid
-        texts = torch.nn.functional.normalize((states * valid).sum(1, keepdim=True), dim=-1)
-        for draw in range(DRAWS):
-            for target, vectors in ((Target.STATE, tokens), (Target.EMBEDDING, texts)):
-                shape = vectors.shape[1:]
-                along = _drawn(batch, draw, lambda rng, shape=shape: rng.standard_normal(shape))  # type: ignore[misc]
-                yield Slope(
-                    target, (vectors * torch.from_numpy(along).to(vectors)).sum(), squared=True
-                )
-
-
 def judge_of(
-    lens: Lens | None, side: Side, mask: int | None, *, logits: bool = False
+    lens: Lens | None, side: Side, mask: int | None, *, logits: bool = False, pooling: str = ""
 ) -> Words | States:
     """The judge of a model.
 
@@ -314,26 +189,16 @@ def judge_of(
         side: of its last states.
         mask: its mask token; None where it has none.
         logits: whether logits of true tokens are compared, too, where there are any.
+        pooling: of a sentence encoder; see `States`.
     """
     if lens is None or (not lens.causal and mask is None):
-        return States(side)
+        return States(side, pooling)
     return Words(lens, side, None if lens.causal else mask, logits)
 
 
 def _centred(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
     """Logits of some entries above the mean of all."""
     return logits.gather(-1, ids[..., None])[..., 0] - logits.mean(-1)
-
-
-def _cosine(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return torch.nn.functional.cosine_similarity(one, other, dim=-1)
-
-
-def _drawn(
-    batch: Batch, draw: int, take: Callable[[np.random.Generator], NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    """Random numbers of each sentence, whatever batch it stands in and however it is padded."""
-    return np.stack([take(np.random.default_rng([int(key), draw])) for key in batch.content_hash])
 
 
 def _masked(batch: Batch, texts: Texts) -> torch.Tensor:

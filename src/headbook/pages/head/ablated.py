@@ -9,7 +9,16 @@ import pandas as pd
 
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import Row, Table, words
-from headbook.report.numbers.changes import COSINES, NAMES, primary, scale, unit
+from headbook.report.numbers.changes import (
+    COSINES,
+    NAMES,
+    judged_by,
+    margin_text,
+    primary,
+    scale,
+    unit,
+    verdict_text,
+)
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import (
     interval,
@@ -70,6 +79,7 @@ class Ablated:
         short: the change where its mean output stands in its place; may be empty.
         what: of the model's answer changes.
         margin: of verdicts, with its unit.
+        judged: target of verdicts, in words.
         instead: by what stands in its place.
         remarks: direct and total change, and heads that back it up, in sentences.
         tokens: where it is missed most; empty where the head was not replaced.
@@ -79,6 +89,7 @@ class Ablated:
     short: str
     what: str
     margin: str
+    judged: str
     instead: Table
     remarks: tuple[str, ...]
     tokens: tuple[MissedToken, ...]
@@ -94,17 +105,19 @@ def ablated(results: StackResults, head: HeadName) -> Ablated | None:
     rows = results.once(_by_head).get(head, {})
     target = Target(primary(removals))
     columns = ("In its place", f"Change, {unit(removals)}", "Verdict")
-    most = number(verdicts.margin(removals, target) * scale(removals))
     tokens = results.once(_tokens).get(head, ())
     backed = results.once(_backed_up).get(head)
     return Ablated(
         short=_short(removals, rows),
         what=NAMES[target],
-        margin=f"{most}\u00a0{unit(removals)}",
+        margin=margin_text(removals),
+        judged=judged_by(removals),
         instead=Table(columns, tuple(_instead(removals, rows))),
         remarks=(*_repaired(rows), *((backed,) if backed else ())),
         tokens=tokens,
-        scores="probability of the true token" if target in removals.full else "1 minus the cosine",
+        scores="probability of the true token"
+        if target in removals.full
+        else "1 minus the cosine of the token's last state",
     )
 
 
@@ -141,25 +154,28 @@ def _short(removals: Removals, rows: Rows) -> str:
         return ""
     cell = _cell(removals, row)
     ends = f" {cell.interval}" if cell.interval else ""
+    verdict = _verdict(removals, rows, Replacement.MEAN)
+    conclusion = f"; verdict: {verdict}" if row["kind"] == EXACT else " (estimated)"
     if primary(removals) in COSINES:
+        what = "sentence vectors" if primary(removals) == Target.EMBEDDING else "last states"
         value = f"{cell.text}\u00a0{unit(removals)}{ends}"
-        return f"last states change by {value} (1\u202f−\u202fcosine){_conclusion(row)}"
-    return f"the loss changes by {cell.text}\u00a0%{ends}{_conclusion(row)}"
+        return f"{what} change by {value} (1\u202f−\u202fcosine){conclusion}"
+    return f"the loss changes by {cell.text}\u00a0%{ends}{conclusion}"
 
 
-def _conclusion(row: Mapping[str, Any]) -> str:
-    return f"; verdict: {row['verdict']}" if row["kind"] == EXACT else " (estimated)"
-
-
-def _verdict(row: Mapping[str, Any]) -> str:
-    return str(row["verdict"]) if row["kind"] == EXACT else "estimated"
+def _verdict(removals: Removals, rows: Rows, replacement: Replacement) -> str:
+    """The verdict by the target that ranks heads; empty where the head was not replaced."""
+    row = rows.get((EFFECT, replacement, verdicts.ranked_target(removals)))
+    return verdict_text(row) if row else ""
 
 
 def _instead(removals: Removals, rows: Rows) -> Iterator[Row]:
     for replacement, what in INSTEAD.items():
         row = _change(removals, rows, replacement)
         if row is not None:
-            yield Row(what, (_cell(removals, row), words(_verdict(row))))
+            verdict = _verdict(removals, rows, replacement)
+            said = verdict if row["kind"] == EXACT else "estimated"
+            yield Row(what, (_cell(removals, row), words(said)))
 
 
 def _repaired(rows: Rows) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import pandas as pd
 
 from headbook.charts import Figure
@@ -11,14 +12,25 @@ from headbook.charts.importance import RANDOM, compared_effects, effect_map, pru
 from headbook.pages.parts.across import across
 from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page
-from headbook.pages.parts.removed import effect_cell, removed_table
+from headbook.pages.parts.removed import effect_cell, layers_table, removed_table
 from headbook.pages.parts.table import Row, Table, words
 from headbook.report.findings import Finding
 from headbook.report.findings.finding import head_link
 from headbook.report.findings.importance import message
-from headbook.report.numbers.changes import NAMES, drawn_unit, head_changes, primary, scale, unit
+from headbook.report.numbers.changes import (
+    NAMES,
+    choice_text,
+    drawn_unit,
+    head_changes,
+    judged_by,
+    margin_text,
+    primary,
+    scale,
+    short_verdict,
+    unit,
+)
 from headbook.report.numbers.results import StackResults, study_of
-from headbook.report.wording import STACKS, counted, head_name, number
+from headbook.report.wording import STACKS, counted, head_name
 from headbook.study.importancetables import DIRECT, EFFECT, EXACT
 from headbook.study.sentencedata import HeadName
 from headbook.study.summaries import verdicts
@@ -50,14 +62,17 @@ class ImportancePage(Page):
 
     Attributes:
         target, unit: what changes, and the unit of all numbers.
-        margin: below which a change counts as none.
+        margin: mean change from which on a sentence counts as changed, with its unit.
+        judged: target of the verdicts, in words.
+        chosen: how the heads that were replaced had been chosen; empty if all were.
         sample: sentences behind it.
         findings: what the numbers say.
         maps: of all heads, by stack.
         estimates: estimate against exact effect; none where all are exact.
         pruned: curves; none at the fast level.
         direct: direct against total change of the true token's logit; none without one.
-        groups: heads replaced together; none at the fast level.
+        groups: heads replaced together.
+        layers: whole layers replaced.
         sink: whether heads that rest on the sink are among them.
         heads, others: that were replaced, in sight and folded; the first `MOST`.
     """
@@ -66,6 +81,8 @@ class ImportancePage(Page):
     target: str
     unit: str
     margin: str
+    judged: str
+    chosen: str
     sample: str
     findings: tuple[Finding, ...]
     maps: tuple[StackMap, ...]
@@ -73,6 +90,7 @@ class ImportancePage(Page):
     pruned: tuple[Figure, ...]
     direct: tuple[Figure, ...]
     groups: Table | None
+    layers: Table | None
     sink: bool
     heads: Table
     others: Table | None
@@ -95,7 +113,9 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
         "mean output: every head, estimates and exact effects, and verdicts.",
         target=NAMES.get(primary(removals), primary(removals)),  # type: ignore[call-overload]
         unit=unit(removals),
-        margin=number(verdicts.margin(removals, primary(removals)) * scale(removals)),
+        margin=margin_text(removals),
+        judged=judged_by(removals),
+        chosen=choice_text(removals, np.flatnonzero(removals.chosen)),
         sample=counted(len(removals.content_hash), "sentence"),
         findings=tuple(message(removals, study.head_groups, study.pruning)),
         maps=tuple(_maps(results, removals)),
@@ -103,6 +123,7 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
         pruned=tuple(_pruned(removals, study.pruning)),
         direct=tuple(_direct(table)),
         groups=groups,
+        layers=layers_table(removals, study.head_groups),
         sink=groups is not None and any("sink" in row.name for row in groups.rows),
         heads=Table(titles, rows[:LISTED], "Largest change first, with 95 % intervals."),
         others=Table(titles, rows[LISTED:MOST], "Smaller changes.") if rows[LISTED:] else None,
@@ -118,7 +139,7 @@ def _maps(results: Mapping[str, StackResults], removals: Removals) -> Iterator[S
         rows = every[every["stack"] == stack].drop(columns="stack").reset_index(drop=True)
         caption = (
             f"Change without each head ({STACKS[stack]}), {unit(removals)}. A line across a cell: "
-            "estimated. ○ removable, × harmful, ? undecided; other exact ones are needed."
+            "estimated. ○ can go alone, × harmful, ? undecided; other exact ones change the output."
         )
         figure = effect_map(
             f"importance-{stack}",
@@ -193,4 +214,4 @@ def _heads(removals: Removals) -> Iterator[Row]:
     rows = rows[rows["kind"] == EXACT].sort_values("value", ascending=False, kind="stable")
     for each in rows.to_dict("records"):
         head = HeadName(each["stack"], int(each["layer"]), int(each["head"]))
-        yield Row(head_link(head), (effect_cell(each), words(each["verdict"])))
+        yield Row(head_link(head), (effect_cell(each), words(short_verdict(each["verdict"]))))

@@ -7,13 +7,13 @@ import pandas as pd
 
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import Row, Table, words
-from headbook.report.numbers.changes import primary, scale, unit
+from headbook.report.numbers.changes import scale, unit, verdict_text
 from headbook.report.numbers.headgroups import HEAVY_NAME, REPLACEMENTS
 from headbook.report.numbers.headtypes import Rest
-from headbook.report.wording import STACKS, interval, number
+from headbook.report.wording import MISSING, STACKS, interval, number
 from headbook.study.importancetables import GROUP
-from headbook.study.summaries import verdicts
 from headbook.study.summaries.removals import Removals
+from headbook.study.summaries.verdicts import ranked_target
 
 TYPES = ("sink", HEAVY_NAME, *map(str, Rest))
 
@@ -27,16 +27,45 @@ def removed_table(removals: Removals, groups: pd.DataFrame, stack: str = "") -> 
     """
     rows = tuple(_rows(removals, groups[groups["stack"] == stack] if stack else groups))
     titles = (
-        "Heads", "Number", "Replaced by", f"Change, {unit(removals)}", "Margin",
-        "Sum of single changes", "Random sets",
+        "Heads", "Number", "Replaced by", f"Change, {unit(removals)}", "Verdict",
+        "Sum of single changes", "Random sets", "Rank among them",
     )  # fmt: skip
     return Table(titles, rows, "Heads replaced together.") if rows else None
 
 
+def layers_table(removals: Removals, groups: pd.DataFrame) -> Table | None:
+    """A line for each layer without all of its heads; None where none was replaced."""
+    some = _judged(removals, groups)
+    some = some[some["group"].str.fullmatch(r"layer \d+")]
+    several, by = some["stack"].nunique() > 1, scale(removals)
+    rows = tuple(
+        Row(
+            each["group"] + (f" ({STACKS[each['stack']]})" if several else ""),
+            (
+                str(int(each["heads"])),
+                effect_cell(each, by),
+                words(verdict_text(each, "layers and groups")),
+                number(each["singles"] * by),
+            ),
+        )
+        for each in some.to_dict("records")
+    )
+    titles = (
+        "Layer", "Heads", f"Change, {unit(removals)}", "Verdict", "Sum of single changes"
+    )  # fmt: skip
+    return Table(titles, rows, "All heads of a layer replaced by their means.") if rows else None
+
+
+def _judged(removals: Removals, groups: pd.DataFrame) -> pd.DataFrame:
+    """Groups by the target whose verdicts pages show."""
+    target = groups["target"] == ranked_target(removals)
+    return groups[target & (groups["metric"] == GROUP)]
+
+
 def _rows(removals: Removals, groups: pd.DataFrame) -> Iterator[Row]:
-    by, most = scale(removals), verdicts.margin(removals, primary(removals))
-    rows = groups[(groups["target"] == primary(removals)) & (groups["metric"] == GROUP)]
-    rows = rows[rows["random_low"].notna()]
+    by = scale(removals)
+    rows = _judged(removals, groups)
+    rows = rows[rows["group"].isin(TYPES)]
     several = groups["stack"].nunique() > 1
     rows = rows.assign(
         type=rows["group"].map([*TYPES].index),
@@ -44,23 +73,21 @@ def _rows(removals: Removals, groups: pd.DataFrame) -> Iterator[Row]:
     ).sort_values(["stack", "type", "order"], kind="stable")
     for each in rows.to_dict("records"):
         where = f" ({STACKS[each['stack']]})" if several else ""
-        low, high = each["random_low"] * by, each["random_high"] * by
+        low, high, sets = (
+            each["random_low"] * by,
+            each["random_high"] * by,
+            int(each["random_sets"]),
+        )
         cells = (
             str(int(each["heads"])),
             words(str(each["replacement"]).replace("_", " ")),
             effect_cell(each, by),
-            words(_against(each, most)),
+            words(verdict_text(each, "layers and groups")),
             number(each["singles"] * by),
-            f"{number(low, like=high)} to {number(high)}",
+            f"{sets:,}: {number(low, like=high)} to {number(high)}" if sets else MISSING,
+            f"{int(each['rank'])} of {sets + 1:,}" if sets else MISSING,
         )
         yield Row(f"{each['group']}{where}", cells)
-
-
-def _against(row: Mapping[Any, Any], most: float) -> str:
-    """Where an interval lies; what holds the margin is undecided."""
-    if row["high"] < most:
-        return "below"
-    return "above" if row["low"] > most else "undecided"
 
 
 def effect_cell(row: Mapping[Any, Any], by: float = 1.0) -> Cell:

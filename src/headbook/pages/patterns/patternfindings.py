@@ -209,7 +209,7 @@ def without(results: StackResults, places: Sequence[Place], noun: str) -> Iterat
     if removals is None:
         return
     wanted = {(results.stack.name, *place) for place in places}
-    amount, verdicts = replaced(
+    amount, how, verdicts = replaced(
         removals, {k for k, head in enumerate(removals.heads) if tuple(head) in wanted}
     )
     if amount:
@@ -217,7 +217,7 @@ def without(results: StackResults, places: Sequence[Place], noun: str) -> Iterat
             (
                 f"Of {counted(amount, noun)} ",
                 Link("replaced one at a time", "importance.html#list"),
-                f", {verdicts}.",
+                f"{how}, {verdicts}.",
             ),
             len(removals.content_hash),
         )

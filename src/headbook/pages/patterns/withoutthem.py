@@ -8,11 +8,9 @@ from headbook.pages.parts.table import Table
 from headbook.pages.patterns.patternfindings import without
 from headbook.report.findings import Finding
 from headbook.report.findings.importance import answer
-from headbook.report.numbers.changes import primary, scale, unit
+from headbook.report.numbers.changes import margin_text
 from headbook.report.numbers.headtypes import Types
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import number
-from headbook.study.summaries import verdicts
 
 DEAD = "Are sink heads dead?"
 
@@ -39,10 +37,9 @@ def without_them(results: StackResults, types: Types) -> WithoutThem:
     removals = results.study.corpus_sums.removals
     if removals is None:
         return WithoutThem(measured=False, margin="", findings=(), table=None)
-    most = verdicts.margin(removals, primary(removals)) * scale(removals)
     return WithoutThem(
         measured=True,
-        margin=f"{number(most)}\u00a0{unit(removals)}",
+        margin=margin_text(removals),
         findings=tuple(_findings(results, types)),
         table=removed_table(removals, results.study.head_groups, results.stack.name),
     )

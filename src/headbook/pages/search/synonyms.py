@@ -35,7 +35,7 @@ KEYWORDS = MappingProxyType({
     "data.html": FILES,
     "heads.html": "list of heads table sort filter compare scatter",
     "patterns.html": f"{USELESS} {SINK} {POSITION} block heterogeneous types of heads",
-    "importance.html": f"{USELESS} ablation ablate causal knockout needed removable michel voita",
+    "importance.html": f"{USELESS} ablation ablate causal knockout removable prune michel voita",
     "syntax.html": "dependency parse tree grammar relations uas treebank dobj nsubj",
     "speech.html": "punctuation content function words pos tags upos part of speech nouns verbs",
     "similar.html": f"{USELESS} clusters near-duplicate heads jensen-shannon divergence mds",

@@ -29,7 +29,7 @@ from headbook.passes.ablation.resample import Others
 from headbook.passes.checks.ownattention import settle
 from headbook.randomness import own_randomness
 from headbook.study.sentencedata import HeadName
-from headbook.study.summaries.verdicts import limits_of
+from headbook.study.summaries.verdicts import effect_interval
 from headbook.terms import Replacement
 from headbook.text.annotate import NONE, Annotator
 from headbook.text.batch import Batch, by_budget, content_hash
@@ -110,6 +110,7 @@ def ablate(
             lens if isinstance(lens, Lens) else None,
             architecture.stacks[whole.read].queries,
             loaded.tokenizer.mask_token_id,
+            pooling=loaded.pooling,
         )
         ablator = Ablator(whole, judge)
         means = reduce(add, map(ablator.means, batches), Means())
@@ -127,7 +128,7 @@ def _rows(
     for target, changes in effects.changes.items():
         counts = np.broadcast_to(effects.counts[target][:, None], changes.shape)
         ratios = Ratios.of(changes, counts, counts, effects.half)
-        low, high = ratios.interval(limits_of(target))
+        low, high = effect_interval(changes, effects.counts[target], target)
         full = effects.full.get(target)
         for column, heads in enumerate(sets):
             yield {

@@ -18,7 +18,7 @@ from headbook.model.architecture import Call
 from headbook.model.capture import forward
 from headbook.model.intervention import Ablation, Intervened
 from headbook.model.intervention import Replacement as Replace
-from headbook.model.vocabulary.judges import Judge
+from headbook.model.vocabulary.targets import Judge
 from headbook.passes.ablation.resample import DRAWS, Others
 from headbook.passes.ablation.tokens import TokenChanges
 from headbook.study.sentencedata import HeadName

@@ -1,8 +1,9 @@
 """What heads are needed for: which of them are taken away, and what becomes of the answer.
 
 The *fast* level estimates all heads from slopes and takes few away: those whose estimates are
-largest, and others at random, which show what estimates miss. The *full* level takes away every
-head, groups of them beside random sets with as many heads in each layer, pairs, and ever more heads
+largest, and others at random, which show what estimates miss; besides, each layer, and the sink
+heads beside random sets with as many heads in each layer. The *full* level takes away every head,
+groups of them beside random sets with as many heads in each layer, pairs, and ever more heads
 in several orders. What is chosen by exact numbers is chosen on one half of the sentences and taken
 away on the other.
 """
@@ -18,7 +19,8 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import Floats, Ints
 from headbook.errors import out_of_memory
-from headbook.model.vocabulary.judges import DRAWS
+from headbook.model.vocabulary.targets import DRAWS
+from headbook.passes.ablation import margins
 from headbook.passes.ablation.direct import direct_tokens, has_direct
 from headbook.passes.ablation.effects import Ablator, Effects, Means
 from headbook.passes.ablation.removed import (
@@ -48,11 +50,12 @@ from headbook.text.batch import Batch
 from headbook.text.tokens import Encoded, Tokens
 
 FAST, FULL = "fast", "full"
-BUDGET = 40.0  # forward passes over the sample that the fast level may take
+BUDGET = 40.0  # forward passes over the sample that the fast level may take for single heads
+RANDOM_SETS = {FAST: 20, FULL: 100}  # beside a group; another draw of 20 gave other verdicts
+BANDED = {FAST: (Replacement.MEAN, Replacement.ZERO), FULL: tuple(Replacement)}  # by random sets
 CHOSEN = 20  # heads of largest estimates, and as many at random
 ALWAYS = (Replacement.MEAN, Replacement.ZERO, Replacement.UNIFORM, Replacement.WITHOUT_SINK)
-RANKED = (Target.KL, Target.STATE)  # heads are ranked by the first that there is
-UNASKED = {Target.EMBEDDING}  # no estimates: they would take as many passes as those of states
+COSINES = {Target.STATE, Target.EMBEDDING}
 GRADIENT = "gradient_importance"
 REPORTED = {SetKind.ORDER, SetKind.PAIR}  # kinds that were chosen on the other half
 
@@ -155,7 +158,8 @@ class Importance:
     """One level, on one sample.
 
     Attributes:
-        groups: heads that are taken away together at the full level.
+        groups: heads that are taken away together.
+        margin: of verdicts, in the target's unit; None for the default.
         advanced: told how many sets have been taken away from how many batches.
     """
 
@@ -165,6 +169,7 @@ class Importance:
     sample: Sample
     seed: int
     groups: Sequence[HeadGroup] = ()
+    margin: float | None = None
     advanced: Steps = field(default=lambda _: None)
     _small: list[Batch] = field(default_factory=list)  # batches for which memory suffices
 
@@ -182,11 +187,11 @@ class Importance:
     def passes(self) -> float:
         """Forward passes that it takes, or may take."""
         each = [self.costs.of([head]) for head in self.heads]
-        if self.level == FAST:
-            return min(self.costs.fixed + sum(sorted(each)[-2 * CHOSEN :]), BUDGET)
-        together = sum(
+        together = margins.PASSES + sum(
             self.costs.of(group.heads) * len(group.replacements) for group in self._with_random
         )
+        if self.level == FAST:
+            return together + min(self.costs.fixed + sum(sorted(each)[-2 * CHOSEN :]), BUDGET)
         return self.costs.fixed + len(ALWAYS) * sum(each) + together + self._n_later / 2
 
     @property
@@ -217,11 +222,12 @@ class Importance:
     @cached_property
     def _with_random(self) -> list[HeadGroup]:
         """Groups, and random sets like them."""
-        return [
-            head_group
-            for g in self.groups
-            for head_group in (g, *random_alike(g, self.heads, self.seed))
-        ]
+        found: list[HeadGroup] = []
+        for group in self.groups:
+            banded = tuple(r for r in group.replacements if r in BANDED[self.level])
+            alike = random_alike(group, self.heads, self.seed, RANDOM_SETS[self.level])
+            found += [group, *(replace(each, replacements=banded) for each in alike)]
+        return found
 
     def removals(self) -> Removals:
         """Take heads away."""
@@ -234,14 +240,21 @@ class Importance:
         else:
             chosen = np.full(len(self.heads), int(Chosen.FIRST))
             self._take(table, singles(self.heads, ALWAYS))
-            self._take(
-                table, [removed for group in self._with_random for removed in group.removed()]
-            )
+        self._take(table, [removed for group in self._with_random for removed in group.removed()])
+        if self.level == FULL:
             self._take(table, self._later(table, columns, estimates))
         removals = table.removals(self.level, self.heads, chosen, columns, estimates)
         found = self._with_direct(removals, table)
         texts = self.sample.texts(self.ablator.judge.side)
-        return replace(found, text_hash=texts[0], characters=texts[1])
+        apart, rounding = margins.measured_margins(self.ablator, self.sample.small)
+        return replace(
+            found,
+            text_hash=texts[0],
+            characters=texts[1],
+            apart=apart,
+            rounding=rounding,
+            asked_margin=float("nan") if self.margin is None else self.margin,
+        )
 
     def _chosen(self, columns: Sequence[EstimateColumn], estimates: Ratios) -> Ints:
         """Which heads are taken away at the fast level; see `Chosen`."""
@@ -261,8 +274,18 @@ class Importance:
 
     def _ranking(self, columns: Sequence[EstimateColumn]) -> int:
         """The place of the estimates that heads are ranked by."""
-        target = next(target for target in RANKED if target in self.ablator.judge.targets)
-        return columns.index(EstimateColumn(ATTRIBUTION, Replacement.MEAN, target, ""))
+        return columns.index(EstimateColumn(ATTRIBUTION, Replacement.MEAN, self._ranked, ""))
+
+    @property
+    def _ranked(self) -> Target:
+        """The target that heads are ranked by."""
+        targets = self.ablator.judge.targets
+        return Target.KL if Target.KL in targets else targets[0]
+
+    @property
+    def _unestimated(self) -> set[Target]:
+        """Targets without estimates, each of which would take as many backward passes again."""
+        return COSINES - {self._ranked}
 
     def _later(
         self, table: "_Table", columns: Sequence[EstimateColumn], estimates: Ratios
@@ -270,8 +293,7 @@ class Importance:
         """Orders and pairs, from what the first half of the sentences says."""
         if not self.sample.reported:
             return []
-        target = next(target for target in RANKED if target in self.ablator.judge.targets)
-        effect = table.first_half(target, Replacement.MEAN)
+        effect = table.first_half(self._ranked, Replacement.MEAN)
         loss = self.ablator.judge.targets[0]
         gradient = EstimateColumn(GRADIENT, "", loss, "")
         position = columns.index(gradient) if gradient in columns else self._ranking(columns)
@@ -334,7 +356,7 @@ class Importance:
         while waiting:
             batch = waiting.pop(0)
             try:
-                found = slopes(self.ablator, batch, ALWAYS, self._means, UNASKED)
+                found = slopes(self.ablator, batch, ALWAYS, self._means, self._unestimated)
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise

@@ -14,7 +14,7 @@ from headbook.study.sentencedata import HeadName
 from headbook.study.summaries.removals import RemovedSet, SetKind
 from headbook.terms import Replacement
 
-RANDOM = 20  # sets, and orders
+RANDOM = 20  # orders
 STEP = 5  # percent of the heads
 PAIRED = 10  # heads of largest effect
 ALL = "all"  # stacks
@@ -66,8 +66,13 @@ def singles(heads: Sequence[HeadName], replacements: Sequence[Replacement]) -> l
     ]
 
 
-def random_alike(group: HeadGroup, heads: Sequence[HeadName], seed: int) -> list[HeadGroup]:
-    """Random sets with as many heads in each layer as a group has; none where it has no band."""
+def random_alike(
+    group: HeadGroup, heads: Sequence[HeadName], seed: int, sets: int
+) -> list[HeadGroup]:
+    """Return random sets with as many heads in each layer as a group; none without a band.
+
+    The first sets are the same, however many there are.
+    """
     if not group.banded:
         return []
     rng = np.random.default_rng([seed, zlib.crc32(f"{group.stack} {group.name}".encode())])
@@ -76,7 +81,7 @@ def random_alike(group: HeadGroup, heads: Sequence[HeadName], seed: int) -> list
         place: [head for head in heads if (head.stack, head.layer) == place] for place in wanted
     }
     found = []
-    for number in range(RANDOM):
+    for number in range(sets):
         drawn = [
             layers[place][k]
             for place, n in wanted.items()

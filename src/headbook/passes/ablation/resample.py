@@ -18,7 +18,7 @@ from headbook.model import hook
 from headbook.model.architecture import Call
 from headbook.model.capture import forward
 from headbook.model.intervention import Intervened
-from headbook.model.vocabulary.judges import Judge
+from headbook.model.vocabulary.targets import Judge
 from headbook.text.batch import Batch
 
 DRAWS = 3  # sentences that each borrows from, one after the other

@@ -19,7 +19,7 @@ from headbook.model import hook
 from headbook.model.architecture import Call
 from headbook.model.capture import inputs
 from headbook.model.chains import first
-from headbook.model.vocabulary.judges import DRAWS, Slope
+from headbook.model.vocabulary.targets import DRAWS, Slope
 from headbook.passes.ablation.effects import Ablator, Known, Means, instead_of
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Replacement, Target, View

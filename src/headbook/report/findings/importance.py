@@ -1,6 +1,5 @@
 """What taking heads away says, in sentences, each printed only where the numbers support it."""
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
@@ -9,7 +8,18 @@ import pandas as pd
 
 from headbook.analysis.accumulators import CHOICE, REPORT
 from headbook.report.findings.finding import Finding, Link, Parts, head_link
-from headbook.report.numbers.changes import COSINES, primary, scale, unit, with_unit
+from headbook.report.numbers.changes import (
+    COSINES,
+    choice_text,
+    judged_by,
+    margin_text,
+    primary,
+    scale,
+    unit,
+    verdict_counts,
+    verdict_text,
+    with_unit,
+)
 from headbook.report.numbers.headgroups import HEAVY_NAME, REPLACEMENTS
 from headbook.report.wording import STACKS, counted, number, percent, small
 from headbook.study.sentencedata import HeadName
@@ -17,7 +27,7 @@ from headbook.study.study import Study
 from headbook.study.summaries import verdicts
 from headbook.study.summaries.removals import Removals
 from headbook.study.summaries.verdicts import TOGETHER, Verdict
-from headbook.terms import Replacement
+from headbook.terms import Replacement, Target
 
 HEAVY = (HEAVY_NAME, "sink")  # groups that rest on the sink, the heaviest first
 PAGE = "importance.html"
@@ -55,34 +65,33 @@ def _found(removals: Removals, *parts: str | Link, half: bool = False) -> Findin
     return Finding(parts, sentences)
 
 
-def replaced(removals: Removals, heads: Collection[int] | None = None) -> tuple[int, str]:
-    """How many heads were replaced one at a time, and how many of them have which verdict.
+def replaced(removals: Removals, heads: Collection[int] | None = None) -> tuple[int, str, str]:
+    """Return how many heads were replaced alone, how they were chosen, and their verdicts.
 
     Args:
         heads: places in `Removals.heads` to look among; all without it.
     """
-    effects = verdicts.head_effects(removals, primary(removals), Replacement.MEAN)
-    found = zip(effects.head, effects.verdict, strict=True)
-    counts = Counter(verdict for place, verdict in found if heads is None or place in heads)
-    parts = [f"{small(n)} {verdict}" for verdict in Verdict if (n := counts[verdict])]
-    if parts:
-        amount, _, rest = parts[0].partition(" ")
-        parts[0] = f"{amount} {'is' if amount == 'one' else 'are'} {rest}"
-    text = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + "".join(parts[-1:])
-    return counts.total(), text
+    target = verdicts.ranked_target(removals)
+    effects = verdicts.head_effects(removals, target, Replacement.MEAN)
+    found = {
+        int(place): verdict
+        for place, verdict in zip(effects.head, effects.verdict, strict=True)
+        if verdict and (heads is None or place in heads)
+    }
+    how = choice_text(removals, found)
+    return len(found), how and f" ({how})", verdict_counts(found.values())
 
 
 def _counts(removals: Removals) -> Iterator[Finding]:
-    heads, verdicts_of = replaced(removals)
+    heads, how, verdicts_of = replaced(removals)
     if not heads:
         return
-    most = number(verdicts.margin(removals, primary(removals)) * scale(removals))
-    what = ", of 1 minus the cosine of last states" if primary(removals) in COSINES else ""
     yield _found(
         removals,
         f"Of {counted(heads, 'head')} ",
         Link("replaced one at a time", f"{PAGE}#heads"),
-        f", {verdicts_of} (margin: {most}\u00a0{unit(removals)}{what}).",
+        f"{how}, {verdicts_of}: a sentence counts as changed from {margin_text(removals)} on, "
+        f"measured by {judged_by(removals)}.",
     )
 
 
@@ -92,17 +101,17 @@ def _largest(removals: Removals) -> Iterator[Finding]:
     effects = verdicts.head_effects(removals, target, Replacement.MEAN)
     if not len(effects.head):
         return
-    ratios = removals.ratios(target, verdicts.places(removals, Replacement.MEAN))
+    sets = verdicts.places(removals, Replacement.MEAN)
+    ratios = removals.ratios(target, sets)
     first = ratios.half(CHOICE).value
     if np.isnan(first).all():
         return
     position = int(np.nanargmax(first))
-    other = ratios.half(REPORT)[position]
-    low, high = (float(end) for end in other.interval(verdicts.limits_of(target)))
+    value, low, high = verdicts.held_out(removals, target, int(sets[position]))
     if low > verdicts.margin(removals, target):
         head = HeadName(*removals.heads[effects.head[position]])
-        reported = with_unit(removals, float(other.value), low, high)
-        of = " of last states (1 minus their cosine)" if target in COSINES else ""
+        reported = with_unit(removals, value, low, high)
+        of = f" of {judged_by(removals)}" if target in COSINES else ""
         yield _found(
             removals,
             f"Largest change{of}: {reported} without ",
@@ -185,7 +194,7 @@ def _heavy(removals: Removals, groups: pd.DataFrame) -> Iterator[Finding]:
 def answer(
     removals: Removals, groups: pd.DataFrame, stack: str, group: str, *, named: bool = True
 ) -> Iterator[Finding]:
-    """Whether the heads of a group are dead; nothing where the intervals hold the margin.
+    """Whether the heads of a group are dead; nothing where verdicts are undecided.
 
     Args:
         groups: `Study.head_groups`.
@@ -205,7 +214,7 @@ def group_rows(
     removals: Removals, groups: pd.DataFrame, stack: str, group: str
 ) -> Mapping[str, Any]:
     """What is lost without the heads of a group, by replacement."""
-    known = groups[groups["target"] == primary(removals)]
+    known = groups[groups["target"] == verdicts.ranked_target(removals)]
     rows = known[(known["stack"] == stack) & (known["group"] == group)]
     return {row["replacement"]: row for row in rows.to_dict("records")}
 
@@ -219,33 +228,46 @@ def group_name(group: str, heads: int) -> str:
 
 
 def _dead(removals: Removals, rows: Mapping[str, Any], about: Link) -> Iterator[Parts]:
-    """One sentence; none where the intervals hold the margin."""
-    most = verdicts.margin(removals, primary(removals))
+    """One sentence if three verdicts support one: dead, a bias, or not dead."""
     mean, without, zero = (rows[str(each)] for each in REPLACEMENTS)
-    by = scale(removals)
-    if mean["high"] < most and without["high"] < most:
-        if _inside(zero, most):
-            yield "Dead by all three replacements: ", about, "."
-        elif zero["value"] > most:
+    if all(row["verdict"] == Verdict.NO_CHANGE for row in (mean, without)):
+        if _inside(zero):
+            yield "Dead by all three replacements: ", about, f"{_beside(removals, zero)}."
+        elif zero["value"] > zero["random_high"] or zero["verdict"] == Verdict.CHANGES:
             yield (
-                "A constant is all that is lost without ", about,
-                ": their mean stands in for them.",
+                "A constant is all that is lost without ", about, ", a bias and not a computation: "
+                "their mean stands in for them, zero does not"
+                f"{_beside(removals, zero)}.",
             )  # fmt: skip
-    elif mean["low"] > most:
+    elif mean["verdict"] == Verdict.CHANGES:
         reported = with_unit(removals, *(float(mean[name]) for name in ("value", "low", "high")))
-        ends = f"{number(mean['random_low'] * by)} to {number(mean['random_high'] * by)}"
+        kl = verdicts.ranked_target(removals) == Target.KL
+        what = "the KL divergence of predictions" if kl else "the change"
         yield (
-            "Not dead: without ", about, f", the change is {reported}; random sets with as many "
-            f"heads in each layer: {ends}.",
+            "Not dead: without ", about, f", {what} is {reported} ({verdict_text(mean, 'groups')})"
+            f"{_beside(removals, mean)}.",
         )  # fmt: skip
 
 
-def _inside(zero: Mapping[str, Any], most: float) -> bool:
+def _beside(removals: Removals, row: Mapping[str, Any]) -> str:
+    """Random sets and the group's rank among them; empty without any."""
+    sets, by = int(row["random_sets"]), scale(removals)
+    if not sets:
+        return ""
+    ends = f"{number(row['random_low'] * by)} to {number(row['random_high'] * by)}"
+    what = "by zero, " if row["replacement"] == Replacement.ZERO else ""
+    return (
+        f"; {what}{sets:,} random sets with as many heads in each layer: {ends} "
+        f"(rank of the group among them: {int(row['rank'])} of {sets + 1:,})"
+    )
+
+
+def _inside(zero: Mapping[str, Any]) -> bool:
     """Whether heads lose no more to zero than others of their layers would.
 
-    A group of all heads of its layers has no others: then it must be surely nothing.
+    A group of all heads of its layers has no others: then the verdict has to be that of no change.
     """
     low, high = zero["random_low"], zero["random_high"]
-    if np.isclose(low, high, atol=0):
-        return bool(zero["high"] < most)
+    if np.isnan(low) or np.isclose(low, high, atol=0):
+        return bool(zero["verdict"] == Verdict.NO_CHANGE)
     return bool(low <= zero["value"] <= high)

@@ -124,6 +124,14 @@ class Removals:
         columns: what the last dimension of ``estimates`` holds.
         estimates: *Shape:* ``(head, column)``.
         missed: by head and rank, tokens at which a head that was taken away by itself is missed.
+        apart: by target that is a cosine, the mean distance (1 minus the cosine) between two
+            sentences' vectors, or between states of tokens of different sentences, in the whole
+            model.
+        rounding: by target, changes if all weights are rounded to bfloat16, sums over scored
+            tokens as in ``changes``; empty where that was not measured. *Shape:* ``(sentence,)``
+            each.
+        asked_margin: the margin of verdicts that ``--margin`` sets, in the target's unit; NaN
+            without.
     """
 
     level: str
@@ -142,6 +150,9 @@ class Removals:
     top: Floats = field(default_factory=lambda: np.zeros((3, 0, 0)))
     text_hash: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     characters: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    apart: Mapping[str, float] = field(default_factory=dict)
+    rounding: Mapping[str, Floats] = field(default_factory=dict)
+    asked_margin: float = float("nan")
 
     @property
     def half(self) -> Ints:
@@ -180,7 +191,8 @@ class Removals:
     def __add__(self, other: "Removals") -> "Removals":
         """Of the sentences of both, with the sets that both have taken away.
 
-        Means that stood in place of heads remain those of each part.
+        Means that stood in place of heads remain those of each part; so do mean distances between
+        sentences, of which the result has the mean, weighted by sentences.
         """
         theirs = {each: index for index, each in enumerate(other.sets)}
         same = [
@@ -201,6 +213,8 @@ class Removals:
         both = np.minimum(self.chosen, other.chosen) > 0
         tops = self.top, other.top
         known = all(top.size for top in tops)
+        sizes = len(self.content_hash), len(other.content_hash)
+        rounded = self.rounding.keys() == other.rounding.keys()
         return replace(
             self,
             chosen=np.where(both, np.minimum(self.chosen, other.chosen), 0),
@@ -215,6 +229,11 @@ class Removals:
             top=np.concatenate(tops, 1)[:, order] if known else np.zeros((3, 0, 0)),
             text_hash=_of_both(self.text_hash, other.text_hash, order),
             characters=_of_both(self.characters, other.characters, order),
+            apart={
+                target: float(np.average([self.apart[target], other.apart[target]], weights=sizes))
+                for target in self.apart.keys() & other.apart.keys()
+            },
+            rounding=joined(self.rounding, other.rounding) if rounded else {},
             missed=(),  # which token is in the middle of both is not known
         )
 

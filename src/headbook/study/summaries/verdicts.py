@@ -1,8 +1,9 @@
-"""Whether a model needs a head, from what is lost without it: tests of equivalence. No torch.
+"""Whether the model's answer changes without a head, from the share of sentences that change.
 
-*Removable* says that the loss is surely below a margin, *needed* that it is surely above, *harmful*
-that the answer is surely better without the head, tested over all heads at once. All else is
-*undecided*: a loss that is not shown is no proof that there is none.
+A margin says which change matters in practice. A sentence is *changed* if the absolute mean of its
+own change exceeds the margin. Exact bounds of the share of changed sentences, all heads together,
+decide: *changes* (surely more than a fifth), *no_change* (surely less), *harmful* (changes, and the
+loss is lower without the head, tested over all heads at once), else *undecided*. No torch.
 """
 
 from collections.abc import Sequence
@@ -16,17 +17,20 @@ from headbook.analysis import intervals
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import NOTHING, Floats, Ints, divide
 from headbook.analysis.flips import LEVEL
-from headbook.analysis.intervals import ANYTHING, Limits, at_most
-from headbook.analysis.resampled import family_wise_above
+from headbook.analysis.intervals import ANYTHING, Limits, at_most, share_bounds
+from headbook.analysis.resampled import bootstrap_t, family_wise_above
 from headbook.study.summaries.removals import Chosen, Removals, SetKind
 from headbook.terms import Replacement, Target
 
 ATTRIBUTION = "attribution_estimate"
-SHARE = 0.005  # of the whole model's loss: the margin of one head
-ANGLE = 0.001  # the same of targets that are cosines
+SHARE = 0.005  # margin of losses, as a share of the whole model's loss
+APART = 0.01  # margin of cosines, as a share of the mean distance between sentences
+ROUNDED = 10.0  # least margin, in changes by rounding weights to bfloat16
+FIFTH = 0.2  # share of sentences that decides
+RESAMPLED = 500  # sentences up to which intervals are bootstrap-t intervals
 TOGETHER = 2.0  # margins that many heads together may lose
 TOP = "top_2_percent"  # label of what is taken at tokens for which a head says most
-NOT_NEGATIVE: dict[str, Limits] = {
+NOT_NEGATIVE: dict[str, tuple[float, float]] = {
     Target.KL: (0, np.inf),
     Target.STATE: (0, 2),
     Target.EMBEDDING: (0, 2),
@@ -34,22 +38,32 @@ NOT_NEGATIVE: dict[str, Limits] = {
 
 
 class Verdict(StrEnum):
-    """What the interval of a head's effect supports."""
+    """What the share of changed sentences supports."""
 
-    NEEDED = "needed"
-    REMOVABLE = "removable"
+    CHANGES = "changes"
+    NO_CHANGE = "no_change"
     HARMFUL = "harmful"
     UNDECIDED = "undecided"
 
 
 class Effects(NamedTuple):
-    """Effects of heads that were taken away one by one; each of *shape* ``(head,)``.
+    """Effects of sets of heads that were replaced; arrays of *shape* ``(set,)``.
 
     Attributes:
-        head: places in `Removals.heads`.
-        p: family-wise p of an effect below 0; NaN where there can be none.
+        place: places in `Removals.sets`.
+        head: places in `Removals.heads` of each set's first head.
+        low, high: ends of the 95 % interval of the value.
+        sentences: sentences that contribute.
+        events: scored tokens.
+        p: family-wise p of an effect below 0; NaN for targets that cannot be negative.
+        margin: absolute mean change from which on a sentence is changed; NaN without a verdict.
+        changed: changed sentences.
+        share_low, share_high: bounds of the share of changed sentences; each errs in any of the
+            sets with a probability of at most 5 %.
+        verdict: a `Verdict`; empty without a margin.
     """
 
+    place: NDArray[np.intp]
     head: NDArray[np.intp]
     value: Floats
     low: Floats
@@ -57,7 +71,17 @@ class Effects(NamedTuple):
     sentences: Ints
     events: Floats
     p: Floats
-    verdict: tuple[Verdict, ...]
+    margin: float
+    changed: Ints
+    share_low: Floats
+    share_high: Floats
+    verdict: tuple[str, ...]
+
+    @property
+    def share_changed(self) -> Floats:
+        """Share of changed sentences; NaN without a margin."""
+        found = divide(self.changed.astype(np.float64), self.sentences.astype(np.float64))
+        return np.where(np.isnan(self.share_low), np.nan, found)
 
 
 class Audit(NamedTuple):
@@ -82,80 +106,152 @@ class Audit(NamedTuple):
     share: float
 
 
-def limits_of(target: str) -> Limits:
-    """Least and largest possible change."""
-    return NOT_NEGATIVE.get(target, ANYTHING)
+def limits_of(target: str) -> tuple[float, float]:
+    """Return the least and largest possible change of a target."""
+    return NOT_NEGATIVE.get(target, (-np.inf, np.inf))
 
 
 def margin(removals: Removals, target: str, *, reported: bool = False) -> float:
-    """The change of a target below which it counts as none; NaN of logits, which have no verdict.
+    """Return the change of a target from which on a sentence counts as changed.
+
+    1 % of the mean distance between sentences for cosines, 0.5 % of the whole model's loss for
+    losses and divergences, or what ``--margin`` sets; at least 10 times the mean absolute change
+    of a sentence by rounding weights to bfloat16. NaN for logits, and if the yardstick is missing.
 
     Args:
-        reported: on the second half of the sentences.
+        reported: take the loss of the second half of the sentences.
     """
-    if target in {Target.STATE, Target.EMBEDDING}:
-        return ANGLE
     if target == Target.LOGIT:
         return float("nan")
-    return SHARE * removals.loss(removals.targets[0], reported=reported)
+    found = removals.asked_margin
+    if np.isnan(found):
+        if target in {Target.STATE, Target.EMBEDDING}:
+            found = APART * removals.apart.get(target, float("nan"))
+        else:
+            found = SHARE * removals.loss(removals.targets[0], reported=reported)
+    return found if np.isnan(found) else max(found, ROUNDED * rounding_change(removals, target))
+
+
+def rounding_change(removals: Removals, target: str) -> float:
+    """Return the mean absolute change of a sentence by rounding weights; 0 if not measured."""
+    if target not in removals.rounding:
+        return 0.0
+    each = divide(removals.rounding[target], removals.counts[target])
+    return float(np.abs(each[removals.counts[target] > 0]).mean())
 
 
 def ranked_target(removals: Removals) -> str:
-    """The target that heads are compared by."""
-    return Target.KL if Target.KL in removals.targets else Target.STATE
+    """Return the target that ranks heads, and whose verdict lists show."""
+    return Target.KL if Target.KL in removals.targets else removals.targets[0]
+
+
+def token_target(removals: Removals) -> str:
+    """Return the target of single tokens (`Removals.missed`): the loss, else states."""
+    return next(target for target in removals.targets if target != Target.EMBEDDING)
 
 
 def head_effects(removals: Removals, target: str, replacement: str) -> Effects:
-    """What is lost without each head that was taken away."""
-    sets = places(removals, replacement)
+    """Return the effects of heads that were replaced one at a time."""
+    return set_effects(removals, target, places(removals, replacement))
+
+
+def group_effects(removals: Removals, target: str, replacement: str) -> Effects:
+    """Return the effects of groups of heads."""
+    return set_effects(removals, target, places(removals, replacement, SetKind.GROUP))
+
+
+def set_effects(removals: Removals, target: str, sets: NDArray[np.intp]) -> Effects:
+    """Return effects and verdicts of sets of heads, all of which are one family.
+
+    Args:
+        sets: places in `Removals.sets`.
+    """
     ratios = removals.ratios(target, sets)
-    low, high = _bounds(removals, target, sets, ratios)
+    changes, counts = removals.changes[target][:, sets], removals.counts[target]
+    low, high = effect_interval(changes, counts, target)
     p = np.full(len(sets), np.nan)
     if target not in NOT_NEGATIVE and len(sets):
-        p = family_wise_above(-removals.changes[target][:, sets])
+        p = family_wise_above(-changes)
     most = margin(removals, target)
-    verdicts = [_verdict(*each, most) for each in zip(low, high, p, strict=True)]
+    own = np.abs(divide(changes, np.broadcast_to(counts[:, None], changes.shape)))
+    changed = (own > most).sum(0)
+    bounds = np.full((2, len(sets)), np.nan)
+    if not np.isnan(most) and len(sets):
+        bounds[:] = share_bounds(changed, ratios.sentences, 1 - LEVEL / len(sets))
+    harmful = (ratios.value < 0) & (p < LEVEL)
     return Effects(
-        removals.members[sets].argmax(1),
-        ratios.value,
-        low,
-        high,
-        ratios.sentences,
-        ratios.events,
-        p,
-        tuple(verdicts),
+        place=sets,
+        head=removals.members[sets].argmax(1),
+        value=ratios.value,
+        low=low,
+        high=high,
+        sentences=ratios.sentences,
+        events=ratios.events,
+        p=p,
+        margin=most,
+        changed=changed,
+        share_low=bounds[0],
+        share_high=bounds[1],
+        verdict=tuple(_verdict(*each) for each in zip(*bounds, harmful, strict=True)),
     )
 
 
-def _bounds(
-    removals: Removals, target: str, sets: NDArray[np.intp], ratios: Ratios
-) -> tuple[Floats, Floats]:
-    """Intervals; where no sentence changes beyond rounding, the smallest and largest change."""
+def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Floats, Floats]:
+    """Return 95 % intervals of changes per scored token, clustered by sentence.
+
+    Bootstrap-t intervals of up to `RESAMPLED` sentences: linearised ones of rare large effects
+    are too narrow. If no sentence changes beyond rounding, the smallest and largest change of any
+    sentence. NaN below `intervals.FEW` effective sentences.
+
+    Args:
+        changes: sums over scored tokens; NaN if not measured. *Shape:* ``(sentence, set)``.
+        counts: scored tokens. *Shape:* ``(sentence,)``.
+    """
+    tokens = np.where(np.isnan(changes), 0.0, counts[:, None])
+    sums = np.nan_to_num(changes)
+    ratios = Ratios.of(sums, tokens, tokens, np.zeros(len(counts), np.int64))
     low, high = ratios.interval(limits_of(target))
-    changes, counts = removals.changes[target][:, sets], removals.counts[target][:, None]
-    still = (np.abs(changes) <= NOTHING).all(0) & (ratios.effective >= intervals.FEW)
-    each = divide(changes, counts)[removals.counts[target] > 0]
-    return (
-        np.where(still, each.min(0, initial=np.inf), low),
-        np.where(still, each.max(0, initial=-np.inf), high),
+    if len(counts) <= RESAMPLED:
+        there = intervals.enough(ratios.effective, ratios.sentences)
+        ends = bootstrap_t(sums, tokens, limits_of(target))
+        low, high = (np.where(there, end, np.nan) for end in ends)
+    still = (np.abs(sums) <= NOTHING).all(0) & (ratios.effective >= intervals.FEW)
+    each = np.where(tokens > 0, divide(sums, tokens), np.nan)
+    least, most = (
+        function(np.nan_to_num(each, nan=fill), axis=0, initial=fill)
+        for function, fill in ((np.min, np.inf), (np.max, -np.inf))
     )
+    return np.where(still, least, low), np.where(still, most, high)
 
 
-def _verdict(low: float, high: float, p: float, margin: float) -> Verdict:
-    if high < 0 and p < LEVEL:
-        return Verdict.HARMFUL
-    if high < margin:
-        return Verdict.REMOVABLE
-    return Verdict.NEEDED if low > margin else Verdict.UNDECIDED
+def held_out(removals: Removals, target: str, place: int) -> tuple[float, float, float]:
+    """Return the effect of one set on the second half of the sentences, with its interval.
+
+    Args:
+        place: of the set in `Removals.sets`.
+    """
+    rows = removals.half == 1
+    changes, counts = removals.changes[target][rows][:, [place]], removals.counts[target][rows]
+    low, high = effect_interval(changes, counts, target)
+    return float(changes.sum() / counts.sum()), float(low[0]), float(high[0])
 
 
-def places(removals: Removals, replacement: str) -> NDArray[np.intp]:
-    """Where sets of single heads stand in `Removals.sets`."""
+def _verdict(low: float, high: float, harmful: bool) -> str:
+    """Return the verdict of bounds of the share of changed sentences."""
+    if np.isnan(low):
+        return ""
+    if low > FIFTH:
+        return Verdict.HARMFUL if harmful else Verdict.CHANGES
+    return Verdict.NO_CHANGE if high < FIFTH else Verdict.UNDECIDED
+
+
+def places(removals: Removals, replacement: str, kind: SetKind = SetKind.HEAD) -> NDArray[np.intp]:
+    """Return where sets of a kind, by default single heads, stand in `Removals.sets`."""
     return np.array(
         [
             index
             for index, each in enumerate(removals.sets)
-            if each.kind == SetKind.HEAD and each.replacement == replacement
+            if each.kind == kind and each.replacement == replacement
         ],
         dtype=np.intp,
     )
