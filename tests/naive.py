@@ -6,7 +6,7 @@ found by the metric's id in `TWINS`.
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from looks import Row, Viewed
 from naive_patterns import block_ratio, pattern, type_shares
@@ -225,6 +225,58 @@ def relation_accuracy_far(v: Viewed) -> dict[str, Part]:
     return relation_accuracy(v, nearest=3)
 
 
+CONTENT = {"ADJ", "ADV", "INTJ", "NOUN", "NUM", "PROPN", "VERB"}
+RULE_CLASSES = {
+    **{tag: {tag} for tag in TAGS},
+    "content": CONTENT,
+    "NOUN_PRON_PROPN": {"NOUN", "PRON", "PROPN"},
+    "VERB_AUX": {"VERB", "AUX"},
+    "VERB_ADJ_NOUN": {"VERB", "ADJ", "NOUN"},
+}
+
+
+def rule_word(rule: str, word: int, words: set[int], tags: Mapping[int, str]) -> int | None:
+    """The word that a surface rule names for a word, among those that may be named."""
+    kind, name = rule.split(":")
+    if kind == "offset":
+        return word + int(name) if word + int(name) in words else None
+    if kind == "last":
+        run = sorted(w for w in words if w > word and tags[w] in {"NOUN", "PROPN"})
+        last = run[0] if run else None
+        while last is not None and last + 1 in run:
+            last += 1
+        return last
+    members = [w for w in words if w != word and tags[w] in RULE_CLASSES[name]]
+    if kind != "nearest":
+        members = [w for w in members if (w > word) == (kind == "next")]
+    return min(members, key=lambda w: (abs(w - word), w < word), default=None)
+
+
+RULES = [
+    *(f"offset:{k}" for k in range(-5, 6) if k),
+    *(f"{side}:{name}" for side in ("next", "previous", "nearest") for name in RULE_CLASSES),
+    "last:nouns",
+]
+
+
+def surface_rule(v: Viewed) -> dict[str, Part]:
+    attention = v.between_words()
+    tags = {t.word: t.tag for t in v.queries.tokens if t.word is not None}
+    keys = {w for row in attention.values() for w in row}
+    looking = [word for word, row in attention.items() if set(row) - {word}]
+    found = {}
+    for rule in RULES:
+        hits = 0
+        for word in looking:
+            others = {w: weight for w, weight in attention[word].items() if w != word}
+            best = max(others, key=lambda w: (others[w], -w))
+            may = {w for w in keys if not v.causal or w < word}
+            hits += others[best] > 0 and rule_word(rule, word, may, tags) == best
+        d = len(looking) * v.queries.tagged
+        found[rule] = Part(hits, d, d)
+    return found
+
+
 def variability(sentences: list[Viewed]) -> list[dict[str, Part]]:
     first = range(10)
     pairs = [
@@ -365,8 +417,8 @@ TWINS: dict[str, Twin] = {
         separator_attention,
         attention_to, offset_profile, pos_received, pos_received_ratio, pos_given,
         dependency_alignment,
-        relation_accuracy, relation_accuracy_far, confidence, positional_argmax, sink_rate,
-        sink_norm_share, rare_word_focus, piece_sensitivity, dependency_trees,
+        relation_accuracy, relation_accuracy_far, surface_rule, confidence, positional_argmax,
+        sink_rate, sink_norm_share, rare_word_focus, piece_sensitivity, dependency_trees,
     )
 }  # fmt: skip
 
@@ -403,10 +455,27 @@ def random_far_relation(v: Viewed) -> dict[str, Part]:
     return random_relation(v, nearest=3)
 
 
+def random_rule(v: Viewed) -> dict[str, Part]:
+    attention = v.between_words()
+    tags = {t.word: t.tag for t in v.queries.tokens if t.word is not None}
+    keys = {w for row in attention.values() for w in row}
+    looking = {word: set(row) - {word} for word, row in attention.items() if set(row) - {word}}
+    d = len(looking) * v.queries.tagged
+    found = {}
+    for rule in RULES:
+        hits = 0.0
+        for word, others in looking.items():
+            may = {w for w in keys if not v.causal or w < word}
+            hits += (rule_word(rule, word, may, tags) in others) / len(others)
+        found[rule] = Part(hits, d, d)
+    return found
+
+
 # What a head that picks a visible key at random would give, where the strongest key is asked for.
 CHANCES: dict[str, Twin] = {
     "positional_argmax": random_argmax,
     "rare_word_focus": random_word,
     "relation_accuracy": random_relation,
     "relation_accuracy_far": random_far_relation,
+    "surface_rule": random_rule,
 }

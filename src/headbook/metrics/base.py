@@ -201,6 +201,7 @@ class HeadMetric(Metric):
             text; they are summed up for all metrics at once.
         examples: maps with known answers.
         layerwide: whether the heads of a layer together have a number worth showing.
+        headline_compared: whether two models are compared by the headline alone, not by all labels.
         baselines: labels that hold what uniform attention gives for another label: files have them,
             pages do not list them.
     """
@@ -212,6 +213,7 @@ class HeadMetric(Metric):
     pairs: "Callable[[Frame], Pairs] | None" = None
     examples: Examples = field(default_factory=dict)
     layerwide: bool = True
+    headline_compared: bool = False
     baselines: frozenset[str] = frozenset()
 
     @property
@@ -224,7 +226,8 @@ class HeadMetric(Metric):
         """The labels that two models are compared by: not every offset, nor every distance."""
         if self.chart is Chart.PROFILE:
             return ()
-        return (self.headline,) if self.chart is Chart.DISTANCES else self.listed
+        one = self.headline_compared or self.chart is Chart.DISTANCES
+        return (self.headline,) if one else self.listed
 
     def applies(self, stack: Stack) -> bool:
         """Whether the metric makes sense for a stack."""

@@ -20,6 +20,7 @@ from headbook.terms import View
 
 ELSEWHERE = {ids.POS_RECEIVED, ids.POS_RECEIVED_RATIO, ids.POS_GIVEN}  # in tables of tags
 ELSEWHERE |= {ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR}  # in those of relations
+ELSEWHERE |= {ids.SURFACE_RULE}  # on the metric's own page: too many rules
 LONGEST = 98  # per cent of a bar's room; a mark at its end needs the rest
 WHOLE = {ids.ATTENTION_TO}  # all labels stand in the first table
 

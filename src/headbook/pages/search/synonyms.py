@@ -64,6 +64,7 @@ KEYWORDS = MappingProxyType({
     "metrics/output_norm_share.html": f"contribution value-weighted norm {USELESS}",
     "metrics/pattern.html": f"vertical diagonal stripes block types {SINK}",
     "metrics/relation_accuracy.html": "dependency dobj nsubj head dependent syntactic",
+    "metrics/surface_rule.html": "baseline next noun nearest verb offset heuristic word order",
     "metrics/dependency_trees.html": "parse uas maximum spanning tree",
     "metrics/phrase_trees.html": "constituency parse constituents",
     "metrics/rollout_self.html": "attention rollout abnar",

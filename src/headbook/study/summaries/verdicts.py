@@ -17,7 +17,7 @@ from headbook.analysis import intervals
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import NOTHING, Floats, Ints, divide
 from headbook.analysis.flips import LEVEL
-from headbook.analysis.intervals import ANYTHING, Limits, at_most, share_bounds
+from headbook.analysis.intervals import at_most, share_bounds
 from headbook.analysis.resampled import bootstrap_t, family_wise_above
 from headbook.study.summaries.removals import Chosen, Removals, SetKind
 from headbook.terms import Replacement, Target

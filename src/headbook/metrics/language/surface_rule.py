@@ -1,0 +1,91 @@
+r"""How often the strongest other word is the one that a surface rule names.
+
+A surface rule knows the order of words and their parts of speech, and no syntax:
+
+- **offset:k**: the word k words behind (below 0) or ahead, from 1 to 5 words away;
+- **next:C**, **previous:C**, **nearest:C**: the next, previous or nearest word of a class C, which
+  is a part of speech, content words (`content`), nouns and pronouns (`NOUN_PRON_PROPN`), verbs and
+  auxiliaries (`VERB_AUX`), or verbs, adjectives and nouns (`VERB_ADJ_NOUN`);
+- **last:nouns**: the last word of the next run of nouns (NOUN, PROPN).
+
+Share of all words that see another word; a word for which the rule names none counts as a
+disagreement, and of two words at the same distance the right one is the nearest. In causal
+attention rules name earlier words only. Attention to a word is the sum over its subword tokens,
+from a word the mean; special tokens and, in causal attention, the first position are never chosen,
+nor is the word itself.
+
+A head without a relation is named by the rule that explains it best, chosen on one half of the
+sentences: if the rule agrees with its strongest word in at least half of the cases of the other
+half, and more often than with that of the mean head. Uniform attention: a random choice among all
+other visible words.
+"""
+
+from typing import TYPE_CHECKING
+
+from headbook.attention.surfacerules import RULES, agreements, named, rule_names
+from headbook.attention.surfacerules import chance as even
+from headbook.metrics.base import AttentionMetric, Chart, Example, Need, Ratio, Section
+from headbook.metrics.examples import previous_token
+from headbook.terms import View
+
+if TYPE_CHECKING:
+    import torch
+
+    from headbook.attention.frame import Scope
+    from headbook.attention.layerattention import LayerAttention
+
+
+def words(scope: "Scope") -> "torch.Tensor":
+    """Return the number of tagged words that see another word. *Shape:* ``(sentence, 1, 1)``."""
+    looking = (scope.once(named).choices > 0).sum(1, keepdim=True)
+    return looking.to(scope.frame.dtype).unsqueeze(-1)
+
+
+def measure(layer: "LayerAttention") -> Ratio:
+    """Words that agree, and words that see another. *Shape:* ``(sentence, head, label)``."""
+    given = layer.scope.once(named).given
+    return Ratio(agreements(layer), layer.scope.once(words), labels=given)
+
+
+def chance(scope: "Scope") -> Ratio:
+    """Agreement of a random choice among other words. *Shape:* ``(sentence, 1, label)``."""
+    return Ratio(even(scope), scope.once(words), labels=scope.once(named).given)
+
+
+METRIC = AttentionMetric(
+    title="Agreement with surface rules",
+    formula=r"\frac{|\{w : \operatorname{argmax}_{v \ne w} A_{wv} = \mathrm{rule}(w)\}|}"
+    r"{|\{w\}|}",
+    reference="Strongest word as in Clark et al. (2019), section 4.2, arXiv:1906.04341; rules of "
+    "word order and part of speech",
+    bounds=lambda _: (0, 1),
+    section=Section.LANGUAGE,
+    chart=Chart.LABELS,
+    labels=RULES,
+    named=lambda scheme: rule_names(scheme.tags),
+    headline="next:NOUN_PRON_PROPN",
+    headline_compared=True,
+    views=(View.NOSINK,),
+    needs=frozenset({Need.ONE_TEXT, Need.WORDS, Need.TAGS}),
+    measure=measure,
+    chance=chance,
+    examples={
+        "each of four words looks one back": (
+            Example(previous_token(4), tags=("DET", "NOUN", "VERB", "NOUN")),
+            # The first word looks at itself, so it has no other strongest word.
+            {"offset:-1": 3 / 4, "previous:NOUN": 1 / 4, "nearest:VERB": 1 / 4, "next:NOUN": 0.0},
+        ),
+        "each word looks at the last of the nouns behind it": (
+            Example(
+                (
+                    (0.1, 0.2, 0.7, 0.0),
+                    (0.1, 0.2, 0.6, 0.1),
+                    (0.3, 0.1, 0.5, 0.1),
+                    (0.4, 0.3, 0.2, 0.1),
+                ),
+                tags=("DET", "NOUN", "NOUN", "VERB"),
+            ),
+            {"last:nouns": 2 / 4, "next:NOUN": 1 / 4, "next:content": 1 / 4},
+        ),
+    },
+)
