@@ -78,7 +78,7 @@ SHOTS = (
     ),
     Shot(
         "syntax", "syntax.html", "Syntax",
-        "For each relation the best head against the best fixed offset, with a family-wise test; "
+        "For each relation the best head against the best surface rule, with a family-wise test; "
         "trees induced from attention.",
     ),
     Shot(

@@ -15,7 +15,8 @@ from headbook.study.sentencedata import SentenceData
 from headbook.study.study import Study
 from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.study.summaries.positions import PositionSums
-from headbook.study.summaries.sums import CorpusSums, HeadSums, HeadTable, RelationHits, TokenSums
+from headbook.study.summaries.strongestwords import StrongestWords
+from headbook.study.summaries.sums import CorpusSums, HeadSums, HeadTable, TokenSums
 from headbook.terms import Kind, Stack, Twin, View
 from views import SELF
 
@@ -115,11 +116,21 @@ def fake_results(
     return StackResults(study, of)
 
 
-def _found(sentences: int) -> RelationHits:
-    """As many sentences as there are, without relations."""
-    keys, places = np.arange(sentences, dtype=np.uint64), np.arange(sentences)
-    kept = Reservoir(sentences, keys, places, np.zeros((sentences, 1, 1)))
-    return RelationHits(kept, kept)
+def _found(sentences: int) -> StrongestWords:
+    """As many sentences as there are, of one word each, without relations."""
+    nothing = np.full(sentences, -1, np.int16)
+    return StrongestWords(
+        size=sentences,
+        causal=False,
+        content_hash=np.arange(sentences, dtype=np.uint64),
+        index=np.arange(sentences),
+        lengths=np.ones(sentences, np.int64),
+        strongest=np.full((sentences, 1, 1), -1, np.int16),
+        tag=nothing,
+        relation=nothing,
+        head=nothing,
+        asked=np.zeros(sentences, np.uint8),
+    )
 
 
 def _tokens(

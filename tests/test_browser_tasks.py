@@ -55,10 +55,10 @@ def test_which_head_attends_to_the_previous_token(reader: Reader) -> None:
     reader.respond(reader.page.locator(".who li", has_text="previous token").locator("a"), "L")
 
 
-def test_direct_objects_and_whether_a_head_beats_an_offset(reader: Reader) -> None:
+def test_direct_objects_and_whether_a_head_beats_a_rule(reader: Reader) -> None:
     reader.search("dobj", "From a verb to its direct object")
     line = reader.page.locator("#questions ~ * li, ul.questions li", has_text="direct object (obj)")
-    reader.respond(line, re.compile("best fixed offset"))
+    reader.respond(line, re.compile("best surface rule"))
 
 
 @pytest.mark.parametrize("query", ["previous token", "direct object", "punctuation"])
@@ -67,7 +67,7 @@ def test_a_question_is_answered_where_it_is_found(reader: Reader, query: str) ->
     option = reader.page.locator("#found [role=option]").first
     reader.clicks += 1
     reader.page.get_by_role("combobox", name="Search this site").fill(query)
-    baseline = "best fixed offset" if query == "direct object" else "uniform attention"
+    baseline = "best surface rule" if query == "direct object" else "uniform attention"
     reader.respond(option, query)
     reader.respond(option.locator("small"), re.compile(rf"^L\d·H\d \d.*{baseline}"))
     reader.click(option)

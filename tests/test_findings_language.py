@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fakes import NO_ESTIMATES, Fake, fake_results, finding_texts
@@ -11,9 +10,10 @@ from headbook.metrics.base import Source
 from headbook.report.findings import find, language
 from headbook.report.findings.relations import relations
 from headbook.report.numbers.inference import RelationTests
-from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.numbers.results import StackResults
 from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import View
+from testedrelations import chosen_tests
 
 NAN = float("nan")
 EXCESS = HeadColumn("dependency_excess", View.NOSINK, "")
@@ -113,46 +113,37 @@ def test_the_rarest_word_is_looked_at_only_above_chance() -> None:
         assert not finding_texts(language.rare_words, fake_results({RARE: fake}))
 
 
-def outcomes(margins: list[float], p: list[float], behind: float = 10) -> RelationTests:
+LABELS, HEADS = ("obj:to_head", "nsubj:to_dependent"), ((0, 1), (1, 0))
+
+
+def outcomes(margins: list[float], p: list[float], **more: Any) -> RelationTests:
     """Two relations with their best heads."""
-
-    def numbers(values: list[float]) -> Estimates:
-        value = np.array(values)
-        counts = np.array([40, 40]), np.full(2, 60.0), np.full(2, behind)
-        return Estimates(value, value - 0.1, value + 0.1, *counts)
-
-    return RelationTests(
-        labels=("obj:to_head", "nsubj:to_dependent"),
-        head=np.array([[0, 1], [1, 0]]),
-        offset=np.array([-2, 1]),
-        accuracy=numbers([0.9, 0.8]),
-        at_offset=numbers([0.9 - margins[0], 0.8 - margins[1]]),
-        margin=numbers(margins),
-        p=np.array(p),
-        every=np.full((2, 2, 2), np.nan),
-        layer_head=np.zeros((2, 2), dtype=np.int64),
-        layer_margin=numbers(margins),
-        family=8,
-    )
+    return chosen_tests(LABELS, HEADS, [0.9, 0.8], margins, p, **more)
 
 
-def test_the_relation_is_named_that_is_found_most_beyond_an_offset() -> None:
+def test_the_relation_is_named_that_beat_its_rule_most_on_the_choice_half() -> None:
+    """Not the one with the largest reported margin."""
     of = fake_results(NO_ESTIMATES)
-    (finding,) = relations(of, outcomes([0.4, 0.5], [0.001, 0.0005]))
+    tests = outcomes([0.6, 0.5], [0.001, 0.0005], chosen=[0.4, 0.5])
+    (finding,) = relations(of, tests)
     assert finding.text.startswith("In two of 2 pairs of relation and direction, a head beats ")
+    assert "and does more than prefer a class of words. L1·H0" in finding.text
     assert "L1·H0 attends from a verb to its subject in 80.0" in finding.text
-    assert "+50.0 points [+40.0, +60.0] over the best fixed offset (+1)" in finding.text
+    assert "+50.0 points [+40.0, +60.0] over the best surface rule (the next noun" in finding.text
     assert finding.text.endswith("p < 0.001 family-wise.")
     assert finding.behind == "40 sentences of a sample of 100"
-    assert find(of, outcomes([0.4, 0.5], [0.001, 0.0005])) == [finding]
+    assert find(of, tests) == [finding]
 
 
 @pytest.mark.parametrize(
-    ("margins", "p", "behind"),
-    [([0.4, 0.5], [0.06, 0.2], 10), ([0.05, 0.0], [0.01, 0.01], 10),
-     ([0.4, 0.5], [NAN, NAN], 10), ([0.4, 0.5], [0.001, 0.001], 9)],
+    ("margins", "p", "more"),
+    [([0.4, 0.5], [0.06, 0.2], {}), ([0.05, 0.0], [0.01, 0.01], {}),
+     ([0.4, 0.5], [NAN, NAN], {}), ([0.4, 0.5], [0.001, 0.001], {"effective": 9}),
+     ([0.4, 0.5], [0.001, 0.001], {"preference": [0.05, 0.0]}),
+     ([0.4, 0.5], [0.001, 0.001], {"others": 29})],
 )  # fmt: skip
-def test_a_relation_needs_a_small_p_a_margin_above_nothing_and_enough_sentences(
-    margins: list[float], p: list[float], behind: float
+def test_a_relation_needs_a_small_p_margins_above_nothing_and_enough_words(
+    margins: list[float], p: list[float], more: dict[str, Any]
 ) -> None:
-    assert not [*relations(fake_results(NO_ESTIMATES), outcomes(margins, p, behind))]
+    """A margin over the rule, and a preference for the right class of words in the relation."""
+    assert not [*relations(fake_results(NO_ESTIMATES), outcomes(margins, p, **more))]

@@ -21,9 +21,9 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
 from headbook import collect
-from headbook.pages.parts.ranked import VIEW
-from headbook.pages.parts.ranked import tests_of as of_relations
 from headbook.pages.syntax.page import syntax_page
+from headbook.report.numbers.inference import VIEW
+from headbook.report.numbers.inference import tests_of as of_relations
 from headbook.report.numbers.results import StackResults
 
 PACKAGE = "rxnmapper"
@@ -148,11 +148,11 @@ def test_the_syntax_page_finds_the_head_that_maps_atoms(model: Path, treebank: P
     assert tests.labels == ("map:to_head", "map:to_dependent")
     layers = range(5, 12)
     for n, label in enumerate(tests.labels):
-        assert tests.supported[n]
+        assert tests.above_rule[n]
         assert tests.p[n] < 0.01  # family-wise, over all heads and both directions
         assert tests.layer_head[layers, n].tolist() == [5] * len(layers)
         assert tests.layer_supported[layers, n].all()
-        assert tests.at_offset.value[n] < 0.05
+        assert tests.at_rule.value[n] < 0.05
         accuracy = results.heads("relation_accuracy", VIEW, label).value
         others = np.delete(accuracy, 5, 1)
         assert accuracy[10, 5] > 0.7
@@ -163,7 +163,7 @@ def test_the_syntax_page_finds_the_head_that_maps_atoms(model: Path, treebank: P
     assert relations.figure is not None
     assert relations.figure.rows is not None
     assert set(relations.figure.rows["relation"]) == {MAP}
-    assert relations.verdict.startswith("In one of 1 relation, a head beats the best fixed offset")
+    assert relations.verdict.startswith("In one of 1 relation, a head beats the best surface rule")
 
 
 def test_atoms_of_the_products_were_atoms_of_the_same_kind(treebank: Path) -> None:

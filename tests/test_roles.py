@@ -1,20 +1,30 @@
 """What is said of a head: all evidence, in one order, each claim with its numbers."""
 
 import re
+from typing import Any
 
-import numpy as np
 import pytest
 
 from fakes import Fake, fake_results
 from headbook.attention.relations import LABELS
+from headbook.attention.surfacerules import RULES, SETS
 from headbook.metrics.patterns.type_shares import EVEN, PARTS
+from headbook.report.numbers.headrelations import HeadRule, head_rules
 from headbook.report.numbers.inference import RelationTests
-from headbook.report.numbers.relationnames import ENDS, TAGS, ends_of, relation_words
-from headbook.report.numbers.results import Estimates, StackResults
+from headbook.report.numbers.relationnames import (
+    ENDS,
+    ONE_OF,
+    TAGS,
+    ends_of,
+    relation_words,
+    rule_phrase,
+)
+from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.numbers.roles import Role, role
 from headbook.study.sentencedata import HeadName
 from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import RELATIONS, UPOS, View
+from testedrelations import chosen_tests
 
 HEAD = HeadName("self", 0, 0)
 RESIDUALS = ("vertical", "broad", "its maps are", "parks", "looks", "carries", "brings")
@@ -50,28 +60,12 @@ def studied(
     return fake_results(numbers | {known[n]: fake for n, fake in more.items() if n in known})
 
 
-def relation(p: float = 0.005, margin: float = 0.4) -> RelationTests:
+def relation(p: float = 0.005, margin: float = 0.4, others: int = 100) -> RelationTests:
     """One relation, which the head serves best."""
-
-    def one(value: float, reach: float = 0.1) -> Estimates:
-        middle, low, high = (np.array([value + step * reach]) for step in (0, -1, 1))
-        return Estimates(middle, low, high, np.array([36]), np.array([45.0]), np.array([30.0]))
-
-    none = np.zeros((1, 1))
-    nothing = Estimates(none, none, none, none.astype(int), none, none)
-    return RelationTests(
-        labels=("case:to_head",),
-        head=np.array([[0, 0]]),
-        offset=np.array([1]),
-        accuracy=one(0.844),
-        at_offset=one(0.444),
-        margin=one(margin),
-        p=np.array([p]),
-        every=np.full((1, 1, 1), p),
-        layer_head=np.zeros((1, 1), np.int64),
-        layer_margin=nothing,
-        family=72,
-    )
+    return chosen_tests(
+        ["case:to_head"], [(0, 0)], [0.844], [margin], [p],
+        shape=(1, 1), others=others, words=45, sentences=36,
+    )  # fmt: skip
 
 
 def reported(found: Role) -> list[str]:
@@ -90,25 +84,71 @@ def test_all_evidence_stands_in_one_order() -> None:
     )
 
 
-def test_a_relation_is_said_with_its_offset_and_its_p() -> None:
+def test_a_relation_is_said_with_its_rule_its_p_and_what_the_rule_misses() -> None:
     found = role(studied(), HEAD, relation())
     claim = found.claim("relation")
     assert claim is not None
     assert claim.text == (
         "It attends most from a case marker to its noun in 84.4\u202f% [74.4, 94.4] of 45 cases: "
-        "+40.0 points [+30.0, +50.0] over the best fixed offset (+1: 44.4\u202f%), p = 0.005 "
-        "family-wise."
+        "+40.0 points [+30.0, +50.0] over the best surface rule (the next noun or pronoun: "
+        "44.4\u202f%), p = 0.005 family-wise. It finds 50.0\u202f% of the 20 cases "
+        "that the rule misses."
     )
     assert found.short == "attends from a case marker to its noun (case)"
 
 
 @pytest.mark.parametrize(
-    "weak", [relation(p=0.2), relation(margin=-0.2), relation(p=float("nan")), None]
+    "weak",
+    [relation(p=0.2), relation(margin=-0.2), relation(p=float("nan")), relation(others=29), None],
 )
 def test_a_relation_that_is_not_supported_is_not_said(weak: RelationTests | None) -> None:
     found = role(studied(), HEAD, weak)
     assert found.claim("relation") is None
     assert found.short == "attends to the next token"
+
+
+def named_by(rule: str, agreement: float, mean: float, **more: Any) -> Role:
+    """The role of a head by the rule that explains it best."""
+    of = studied(more)
+    other = HeadRule(rule, *(Estimate(v, v - 0.02, v + 0.02, 30, 200, 30) for v in
+                             (agreement, agreement, mean, agreement - mean)))  # fmt: skip
+    of._made[head_rules] = {(0, 0): other}
+    return role(of, HEAD, None)
+
+
+def test_a_head_without_a_relation_is_named_by_the_rule_that_explains_it() -> None:
+    window = {"next": Fake([[0.3]]), "near": Fake([[0.3]])}
+    found = named_by("next:NOUN_PRON_PROPN", 0.7, 0.2, **window)
+    claim = found.claim("rule")
+    assert claim is not None
+    assert claim.short == "mostly attends to the next noun or pronoun"
+    assert claim.text == (
+        "Its strongest other word is the next noun or pronoun in 70.0\u202f% [68.0, 72.0] of 200 "
+        "words (mean over heads: 20.0\u202f%)."
+    )
+    assert claim.short in found.short
+    for rule, agreement, mean in (
+        ("next:NOUN", 0.49, 0.1),  # in less than half of the cases
+        ("next:NOUN", 0.7, 0.69),  # not clearly above the mean head
+        ("offset:1", 0.7, 0.2),  # its position was said already
+    ):
+        assert named_by(rule, agreement, mean).claim("rule") is None
+
+
+def test_a_relation_stands_before_a_rule() -> None:
+    of = studied()
+    of._made[head_rules] = {}
+    assert role(of, HEAD, relation()).claim("rule") is None
+
+
+def test_rules_have_names() -> None:
+    assert {*ONE_OF} >= {*UPOS, *SETS}
+    assert rule_phrase("offset:-1") == "the previous word"
+    assert rule_phrase("offset:3") == "the word 3 words ahead"
+    assert rule_phrase("nearest:VERB_AUX") == "the nearest verb or auxiliary"
+    assert rule_phrase("last:nouns") == "the last of the next nouns in a row"
+    assert rule_phrase("next:ATOM") == "the next word tagged ATOM"
+    assert all(rule_phrase(rule).startswith("the ") for rule in RULES)
 
 
 def test_a_positional_head_names_its_token_and_what_uniform_attention_gives() -> None:

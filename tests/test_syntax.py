@@ -1,4 +1,4 @@
-"""The page of syntax: the study's numbers, each head against the best fixed offset."""
+"""The page of syntax: the study's numbers, each head against the best surface rule."""
 
 import copy
 import random
@@ -15,31 +15,47 @@ import headbook
 import tiny
 import treebank
 from headbook.analysis.intervals import FEW
-from headbook.attention.relations import LABELS, OFFSETS
+from headbook.attention.relations import LABELS
 from headbook.metrics import all_metrics
 from headbook.pages.head.page import head_pages
 from headbook.pages.head.relationtable import found_relations
 from headbook.pages.heads.headfacts import head_facts
 from headbook.pages.heads.page import heads_page
 from headbook.pages.index.functions import functions
-from headbook.pages.parts import ranked as relations_view
 from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.ranked import points
 from headbook.pages.syntax.page import SyntaxPage, syntax_page
+from headbook.report.numbers import inference
 from headbook.report.numbers.inference import RelationTests
-from headbook.report.numbers.relationnames import relation_words
+from headbook.report.numbers.relationnames import relation_words, rule_phrase
+from headbook.report.numbers.relationrows import relation_rows
 from headbook.report.numbers.results import results
-from headbook.report.wording import DIRECTIONS, number, percent
+from headbook.report.wording import DIRECTIONS, counted, number, percent
 from headbook.report.wording import small as in_words
 from headbook.study.sentencedata import STEPS
 from headbook.study.study import Study
 from headbook.terms import View
+from naive_relations import (
+    Annotated,
+    Place,
+    chosen,
+    half,
+    head_hits,
+    n_others,
+    preference,
+    rule_hits,
+    where_wrong,
+)
 from pages import elements, html_of, text_of
+from ratios import ratio
 from sites import Site, make_study
 from tabled import lines, text
 from treebank import Gold
 
-METRICS = "relation_accuracy,relation_accuracy_far,phrase_trees,dependency_trees,attention_to"
+METRICS = (
+    "relation_accuracy,relation_accuracy_far,phrase_trees,dependency_trees,attention_to,"
+    "surface_rule"
+)
 NOUNS = ("dog", "bird", "house", "gardener", "fisherman")
 RARE = 2  # vocatives in the corpus
 VIEW = View.NOSINK
@@ -89,19 +105,36 @@ def page(study: Study) -> SyntaxPage:
 
 @pytest.fixture(scope="module")
 def ranked(study: Study) -> RelationTests:
-    tests = relations_view.tests_of(results(study)["self"])
+    tests = inference.tests_of(results(study)["self"])
     assert tests is not None
     return tests
 
 
-def totals(study: Study, half: int) -> tuple[np.ndarray, np.ndarray]:
-    """Words found ``(layer, head, label)`` and asked for ``(label, 1 + offset)`` in one half."""
-    relation_hits = study.corpus_sums.heads["self"].relation_hits
-    assert relation_hits is not None
-    chosen = [i for i, key in enumerate(relation_hits.hits.content_hash) if int(key) % 2 == half]
-    return sum(relation_hits.hits.payload[i].astype(int) for i in chosen), sum(
-        relation_hits.asked.payload[i].astype(int) for i in chosen
-    )
+def annotated(study: Study) -> list[Annotated]:
+    """The sentences of the corpus with the heads' strongest words, as the study keeps them."""
+    words = study.corpus_sums.heads["self"].strongest_words
+    assert words is not None
+    found = []
+    first = 0
+    for key, index, length in zip(words.content_hash, words.index, words.lengths, strict=True):
+        gold = corpus()[index]
+        assert len(gold) == length
+        strongest = words.strongest[first : first + length]
+        first += length
+        rows: dict[Place, list[int | None]] = {
+            place: [None if w < 0 else int(w) for w in strongest[:, *place]]
+            for place in np.ndindex(tiny.LAYERS, tiny.HEADS)
+        }
+        found.append(
+            Annotated(
+                int(key),
+                [word.tag for word in gold],
+                [word.head - 1 if word.head else None for word in gold],
+                [word.relation for word in gold],
+                rows,
+            )
+        )
+    return found
 
 
 def label_of(row: dict[str, Any]) -> str:
@@ -110,30 +143,36 @@ def label_of(row: dict[str, Any]) -> str:
 
 
 def test_every_row_has_the_numbers_of_the_study(study: Study, page: SyntaxPage) -> None:
-    """Head and offset are those that find most in one half; numbers are the other's."""
-    found = results(study)["self"]
-    (hits, asked), (_, reported) = totals(study, 0), totals(study, 1)
+    """Head and rule are those that find most in one half; numbers are the other's."""
+    found, sentences = results(study)["self"], annotated(study)
+    report = half(sentences, 1)
     assert page.sections[0].relations is not None
     rows = lines(page.sections[0].relations.table)
     assert len(rows) == 10
     for row in rows:
         label = label_of(row)
-        n = LABELS.index(label)
-        layer, head = np.unravel_index(hits[..., n].argmax(), hits.shape[:2])
-        finds = asked[n, 1:]
-        offset = min(range(len(OFFSETS)), key=lambda x: (-finds[x], abs(OFFSETS[x])))
+        (layer, head), rule = chosen(sentences, label)
         assert row["head"] == (f"L{layer}·H{head}", f"heads/L{layer:02}-H{head:02}.html")
-        accuracy = found.half(1, "relation_accuracy", VIEW, label).at(int(layer), int(head))
+        accuracy = found.half(1, "relation_accuracy", VIEW, label).at(layer, head)
         assert row["accuracy"] == Cell.of(accuracy, all_metrics()["relation_accuracy"])
-        assert row["words"] == str(reported[n, 0]) == str(int(accuracy.events))
-        at = reported[n, 1 + offset] / reported[n, 0]
-        assert row["best fixed offset"] == f"{OFFSETS[offset]:+d}".replace("-", "−")
+        words = sum(len([*s.cases(label)]) for s in report)
+        assert row["words"] == str(words) == str(int(accuracy.events))
+        at = sum(rule_hits(s, label, rule) for s in report) / words
+        assert row["best surface rule"] == rule_phrase(rule)
         assert row["its accuracy"] == number(at, share=True)
         assert row["difference (points)"].text == points(accuracy.value - at)
-        even = found.half(1, "relation_accuracy", VIEW, label, of="uniform").at(int(layer))
+        wrong = ratio(where_wrong(sentences, label, (layer, head), rule), (0, 1))
+        assert row["where the rule is wrong"].text == number(wrong.value, share=True)
+        others = n_others(report, label)
+        inside, outside = preference(report, [1] * len(report), label, (layer, head))
+        shares = f"{number(inside, share=True)}, {number(outside, share=True)}"
+        if others < 30:
+            shares = f"no comparison possible ({counted(others, 'other word')})"
+        assert row["right class, in the relation and elsewhere"].startswith(shares)
+        even = found.half(1, "relation_accuracy", VIEW, label, of="uniform").at(layer)
         assert row["uniform attention"] == number(even.value, share=True)
         if found.has("relation_accuracy_far", VIEW, label):
-            far = found.half(1, "relation_accuracy_far", VIEW, label).at(int(layer), int(head))
+            far = found.half(1, "relation_accuracy_far", VIEW, label).at(layer, head)
             assert row["accuracy at distance ≥ 3"] == Cell.of(
                 far, all_metrics()["relation_accuracy_far"]
             )
@@ -149,7 +188,7 @@ def test_rows_are_sorted_by_margin_and_bold_where_supported(
     table = page.sections[0].relations.table
     for row, line, n in zip(table.rows, lines(table), order, strict=True):
         assert ranked.labels[n] == label_of(line)
-        sure = ranked.p[n] < 0.05 and ranked.margin.low[n] > 0
+        sure = ranked.p[n] < 0.05 and ranked.margin.low[n] > 0 and ranked.preference.clear[n]
         assert row.style == ("sure" if sure else "weak")
         assert ('class="dot"' in line["chart"].svg) == sure
 
@@ -157,15 +196,20 @@ def test_rows_are_sorted_by_margin_and_bold_where_supported(
 def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: RelationTests) -> None:
     """Questions, list of heads, overview and head pages follow the rule of syntax.
 
-    Every other relation is given a small p, and of those every other one a margin below 0.
+    Every other relation is given a small p, of those every other one a margin below 0, and to one
+    of the rest no preference for the right class of words.
     """
     n = np.arange(len(ranked.labels))
     low = np.where(n % 4 == 0, 0.1, -0.1)
+    beyond = ranked.preference.difference._replace(low=np.where(n == 4, -0.1, 0.1))
     sure = replace(
-        ranked, p=np.where(n % 2 == 0, 0.01, 0.2), margin=ranked.margin._replace(low=low)
+        ranked,
+        p=np.where(n % 2 == 0, 0.01, 0.2),
+        margin=ranked.margin._replace(low=low),
+        preference=ranked.preference._replace(difference=beyond, others=np.full(len(n), 100)),
     )
     whole = copy.copy(results(study)["self"])
-    object.__setattr__(whole, "_made", {relations_view.tests_of: sure})
+    object.__setattr__(whole, "_made", {inference.tests_of: sure})
     found = {"self": whole}
     (section,) = syntax_page(found).sections
     assert section.relations is not None
@@ -174,14 +218,15 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
         label_of(line): (line["head"].text, row.style == "sure")
         for line, row in zip(lines(table), table.rows, strict=True)
     }
-    assert [rows[label][1] for label in sure.labels] == (n % 4 == 0).tolist()
+    assert [rows[label][1] for label in sure.labels] == ((n % 4 == 0) & (n != 4)).tolist()
     heads = heads_page(found)
     assert heads is not None
     asked = {parse_qs(q.view)["sort"][0].partition("/")[2]: q for q in heads.questions}
     for label in rows.keys() & asked.keys():
         (named_head,) = asked[label].heads
         assert (named_head.head.text, named_head.supported) == rows[label]
-        assert ("not clearly above" in named_head.behind) == (not named_head.supported)
+        weak = "not clearly above" in named_head.behind or "no more than" in named_head.behind
+        assert weak == (not named_head.supported)
         assert ("family-wise" in named_head.behind) == named_head.supported
     assert rows.keys() & asked.keys()
     by_words = {relation_words(label): row for label, row in rows.items()}
@@ -205,11 +250,65 @@ def test_pages_agree_on_what_heads_are_shown_to_find(study: Study, ranked: Relat
         assert served <= {relation_words(label) for name, label in displayed if name == facts.name}
 
 
+COLUMNS = {
+    "claim", "stack", "layer", "head", "metric", "view", "label", "split", "value", "low", "high",
+    "baseline", "baseline_value", "difference", "difference_low", "difference_high", "p",
+    "n_sentences", "n_observations",
+}  # fmt: skip
+
+
+def test_rows_of_tests_hold_every_number_of_relations_and_rules(
+    study: Study, ranked: RelationTests
+) -> None:
+    """Of both halves; against plain loops over the words."""
+    sentences, found = annotated(study), results(study)["self"]
+    rows = [*relation_rows(found)]
+    assert all({*row} == COLUMNS for row in rows)
+    by_key = {(r["claim"], r["label"], r["split"], r["layer"], r["head"]): r for r in rows}
+    assert len(by_key) == len(rows)
+    for n, label in enumerate(ranked.labels):
+        head, rule = chosen(sentences, label)
+        for split, which in (("choice", 0), ("held_out", 1)):
+            row = by_key["relation", label, split, *head]
+            part = half(sentences, which)
+            words = sum(len([*s.cases(label)]) for s in part)
+            own, other = (
+                sum(hits) / words
+                for hits in (
+                    [head_hits(s, label, head) for s in part],
+                    [rule_hits(s, label, rule) for s in part],
+                )
+            )
+            assert (row["baseline"], row["n_observations"]) == (rule, words)
+            assert row["n_sentences"] == sum(bool([*s.cases(label)]) for s in part)
+            numbers = [row["value"], row["baseline_value"], row["difference"]]
+            assert numbers == pytest.approx([own, other, own - other])
+            assert row["low"] <= row["value"] <= row["high"]
+        assert row["p"] == ranked.p[n]
+        share = by_key.get(("class_preference", label, "held_out", *head))
+        assert (share is not None) == (n_others(part, label) >= 30)
+        if share is not None:
+            wanted = preference(part, [1] * len(part), label, head)
+            assert [share["value"], share["baseline_value"]] == pytest.approx(wanted)
+    for place in np.ndindex(tiny.LAYERS, tiny.HEADS):
+        (own_rule,) = (
+            r for r in rows
+            if r["claim"] == "surface_rule" and r["split"] == "held_out"
+            and (r["layer"], r["head"]) == place
+        )  # fmt: skip
+        value = found.half(1, "surface_rule", VIEW, str(own_rule["label"])).at(*place)
+        assert own_rule["value"] == pytest.approx(value.value)
+        assert [own_rule["low"], own_rule["high"]] == pytest.approx([value.low, value.high])
+        heads = found.half(1, "surface_rule", VIEW, str(own_rule["label"])).value
+        assert own_rule["baseline_value"] == pytest.approx(heads.mean())
+
+
 def test_the_verdict_counts_relations_with_a_small_p(
     page: SyntaxPage, ranked: RelationTests
 ) -> None:
     names = {label.rpartition(":")[0] for label in ranked.labels}
-    small = {x.rpartition(":")[0] for x, p in zip(ranked.labels, ranked.p, strict=True) if p < 0.05}
+    beats = (ranked.p < 0.05) & (ranked.margin.low > 0)
+    small = {x.rpartition(":")[0] for x, b in zip(ranked.labels, beats, strict=True) if b}
     assert page.sections[0].relations is not None
     wins = ", a head beats " if small else " does a head beat "
     assert page.sections[0].relations.verdict.startswith(
@@ -333,16 +432,18 @@ def test_a_head_page_has_the_relations_that_it_finds_most(study: Study) -> None:
                 above[label] = cell.value - even.value
         wanted = sorted(above, key=lambda label: -above[label])[:8]
         assert [row.text for row in made.relations] == [relation_words(x) for x in wanted]
-        tests = relations_view.tests_of(found)
+        tests = inference.tests_of(found)
         assert tests is not None
         for row, label in zip(made.relations, wanted, strict=True):
             cell = found.heads("relation_accuracy", VIEW, label).at(layer, head)
             n = tests.labels.index(label) if label in tests.labels else None
             own = n is not None and tuple(tests.head[n]) == (layer, head)
-            assert ("p " in row.baseline) == own
+            assert ("family-wise" in row.baseline) == own
+            if n is not None:
+                assert f"best surface rule ({rule_phrase(tests.rule[n])}): " in row.baseline
             if n is not None and own:
                 cell = tests.accuracy.at(n)
-                assert row.supported == (tests.p[n] < 0.05 and tests.margin.low[n] > 0)
+                assert row.supported == bool(tests.claimed[n])
             assert row.value == percent(cell.value)
             assert row.behind == f"{cell.events:,.0f} words"
         assert not [row for row in made.numbers.rows if row.name.startswith("Relation accuracy")]

@@ -192,13 +192,11 @@ def test_annotation_that_is_not_universal_is_told(tmp_path: Path) -> None:
     assert any(text.startswith("tags ATOM: not among the 17 parts of speech") for text in texts)
     assert not any("relations" in text for text in texts)
     (stack,) = study.manifest.stacks
-    hits = study.corpus_sums.heads[stack.name].relation_hits
-    assert hits is not None
-    asked = dict(zip(hits.labels, hits.asked.payload[0, :, 0].tolist(), strict=True))
+    words = study.corpus_sums.heads[stack.name].strongest_words
+    assert words is not None
+    asked = {words.labels[n]: len(words.cases(n).query) for n in words.labels_asked()}
     directions = ("to_head", "to_dependent")
-    assert {label: n for label, n in asked.items() if n} == {
-        f"{name}:{way}": 1 for way in directions for name in ("dep", "arrow", "map")
-    }
+    assert asked == {f"{name}:{way}": 1 for way in directions for name in ("dep", "arrow", "map")}
 
 
 ARROW, ATOM = "<arrow> & co", "$,"  # names that would mean something in HTML, files or addresses
@@ -272,9 +270,10 @@ def test_studies_add_up_under_the_same_names_alone(own: Study, tmp_path: Path) -
     own.save(tmp_path / "study")
     loaded = Study.load(tmp_path / "study")
     (name,) = loaded.corpus_sums.heads
-    hits = loaded.corpus_sums.heads[name].relation_hits
-    assert hits is not None
-    assert hits.own == (ARROW,)
+    words = loaded.corpus_sums.heads[name].strongest_words
+    assert words is not None
+    assert words.own == (ARROW,)
+    assert words.own_tags == (ATOM,)
     other = collected(written(tmp_path, "b.conllu", 4, "bond"))
     with pytest.raises(StudyError, match=r"own tags and relations .*arrow.* and .*bond") as error:
         own + other

@@ -60,7 +60,7 @@
     }
     if (list.heads.some((head) => head.beats)) {
       const label = make("label");
-      label.append(input("beats", "checkbox"), " above the best fixed offset");
+      label.append(input("beats", "checkbox"), " above the best surface rule");
       parts.push(label);
     }
     return parts;

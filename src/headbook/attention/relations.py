@@ -7,6 +7,7 @@ are asked for: in a causal stack, those that come before.
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from headbook.attention.surfacerules import strongest_words
 from headbook.inputs import NO_HEAD
 from headbook.terms import Scheme
 
@@ -17,7 +18,11 @@ if TYPE_CHECKING:
     from headbook.attention.layerattention import LayerAttention
 
 LABELS = Scheme().labels
-OFFSETS = (-5, -4, -3, -2, -1, 1, 2, 3, 4, 5)  # what a head that knows no syntax could follow
+# What can be asked of a word, as bits.
+LOOKS = 1  # it sees another word
+SEEN = 2  # others see it
+TO_HEAD = 4  # it has a head, which it sees
+TO_DEPENDENT = 8  # it has a head, which sees it
 FAR = 3  # words apart: what is no matter of neighbourhood
 
 
@@ -68,13 +73,12 @@ def found(layer: "LayerAttention") -> "tuple[torch.Tensor, torch.Tensor]":
 
     *Shape:* ``(sentence, head, word)`` each, 0 or 1.
     """
-    _, strongest, word = layer.maps.words
-    word = word.masked_fill(strongest <= 0, NO_HEAD)
+    word = layer.once(strongest_words)
     head = layer.scope.once(asked).head.unsqueeze(1)
     up = word == head
     words = word.new_tensor(range(word.shape[-1]))
     down = word.gather(-1, head.expand_as(word)) == words
-    return up.to(strongest.dtype), down.to(strongest.dtype)
+    return up.to(layer.frame.dtype), down.to(layer.frame.dtype)
 
 
 def hits(layer: "LayerAttention") -> "torch.Tensor":
@@ -113,19 +117,15 @@ def chance(scope: "Scope", labels: "torch.Tensor") -> "torch.Tensor":
     return counts
 
 
-def offsets(scope: "Scope") -> "torch.Tensor":
-    """Words that are asked for, and of them those at each fixed offset from who looks.
+def asked_of_words(scope: "Scope") -> "torch.Tensor":
+    """Return what can be asked of each word, as bits.
 
-    *Shape:* ``(sentence, given, 1 + offset)``; offsets as in `OFFSETS`.
+    *Shape:* ``(sentence, word)``.
     """
-    questions = scope.once(asked)
-    half = len(questions.given) // 2
-    words = questions.head.new_tensor(range(questions.head.shape[1]))
-    away = (questions.head - words).unsqueeze(-1)  # from the word to its head
-    labels = questions.labels.mT
-    wanted = away.new_tensor(OFFSETS)
-    counts = labels.new_empty((*labels.shape[:2], 1 + len(OFFSETS)))
-    counts[..., 0] = labels.sum(-1)
-    counts[:, :half, 1:] = labels[:, :half] @ (away == wanted).to(labels.dtype)
-    counts[:, half:, 1:] = labels[:, half:] @ (away == -wanted).to(labels.dtype)
-    return counts
+    visible = scope.word_visible
+    words = visible.new_zeros(()).long().new_tensor(range(visible.shape[-1]))
+    others = (visible & (words[:, None] != words)).any(-1)
+    labels = scope.once(asked).labels
+    half = labels.shape[-1] // 2
+    up, down = (part.any(-1) for part in (labels[..., :half] > 0, labels[..., half:] > 0))
+    return LOOKS * others + SEEN * visible.any(1) + TO_HEAD * up + TO_DEPENDENT * down

@@ -1,4 +1,4 @@
-"""Heat map of relations: how much better than a fixed offset the best head of each layer is."""
+"""Heat map of relations: how much better than a surface rule the best head of each layer is."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -62,12 +62,12 @@ def _points(head: int, margin: float) -> str:
 
 
 def _cells(base: Any) -> Any:
-    """Orange: worse than the offset; blue: better."""
+    """Orange: worse than the rule; blue: better."""
     numbers = [alt.Tooltip(f"{n}:Q", format="+.1%") for n in ("margin", "low", "high")]
     about = [alt.Tooltip(f"{each}:N") for each in ("relation", "way", "head")]
     colour = alt.Color(
         "better:Q",
-        title="points above the best offset",
+        title="points above the best surface rule",
         scale=ramp((-END, END)),
         legend=alt.Legend(
             orient="top", labelExpr=POINTS, values=[-END, 0, END], gradientLength=200

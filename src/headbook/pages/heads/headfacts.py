@@ -8,13 +8,14 @@ import numpy as np
 
 from headbook.analysis.arithmetic import Floats
 from headbook.metrics import ids
-from headbook.pages.parts.ranked import METRIC, VIEW, hits_of, points, tests_of
+from headbook.pages.parts.ranked import points
 from headbook.report.numbers.headrelations import HeadRelation, HeadRelations, head_relations
 from headbook.report.numbers.headtypes import NOT_MEASURED, Types, head_types
-from headbook.report.numbers.relationnames import relation_words
+from headbook.report.numbers.inference import METRIC, VIEW, tests_of, words_of
+from headbook.report.numbers.relationnames import relation_words, rule_phrase
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.typeshares import Place, share
-from headbook.report.wording import head_name, head_page, number, signed
+from headbook.report.wording import head_name, head_page, number
 from headbook.study.sentencedata import HeadName, heads_of
 from headbook.terms import View
 
@@ -56,8 +57,9 @@ class HeadFacts:
         name, href: the head and its page.
         label: its type.
         looks: the kind of key that receives most beyond uniform attention.
-        relation: the one it serves best, with the best fixed offset beside it.
-        beats: whether it is above that offset, family-wise.
+        relation: the one it serves best, with the best surface rule beside it.
+        beats: whether the relation is claimed: above that rule family-wise, and more than a
+            preference for a class of words.
     """
 
     head: HeadName
@@ -85,7 +87,7 @@ def _of(
     cell = head.layer, head.head
     head_type, best = types.get(cell), relations.at(*cell) if relations else None
     tests = results.once(tests_of) if best else None
-    beats = best is not None and tests is not None and tests.beats(best.label, cell)
+    beats = best is not None and tests is not None and tests.claims(best.label, cell)
     return HeadFacts(
         head=head,
         name=head_name(head),
@@ -117,23 +119,23 @@ def _looks(results: StackResults, place: Place) -> Fact:
 
 
 def _relation(best: HeadRelation, *, beats: bool) -> Fact:
-    offset = f"offset {signed(best.offset)}"
-    other = number(best.at_offset.value, share=True)
+    rule = rule_phrase(best.rule)
+    other = number(best.at_rule.value, share=True)
     if beats:
         ends = f"[{points(best.margin.low)}, {points(best.margin.high)}]"
-        compared = f"{points(best.margin.value)} points {ends} over {offset} ({other})"
+        compared = f"{points(best.margin.value)} points {ends} over {rule} ({other})"
     else:
-        compared = f"not clearly above {offset} ({other})"
+        compared = f"not clearly above {rule} ({other})"
     accuracy = best.accuracy.value
     return Fact(relation_words(best.label), f"{number(accuracy, share=True)}, {compared}", accuracy)
 
 
 def _relations(results: StackResults) -> HeadRelations | None:
     """None where the study did not keep what the comparison needs."""
-    hits = hits_of(results)
-    if not hits:
+    words = words_of(results)
+    if not words:
         return None
-    return head_relations(*hits, np.stack([*_uniform(results, hits[0].labels)], -1))
+    return head_relations(*words, np.stack([*_uniform(results, words[0].labels)], -1))
 
 
 def _uniform(results: StackResults, labels: tuple[str, ...]) -> Iterator[Floats]:

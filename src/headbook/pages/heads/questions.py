@@ -7,14 +7,15 @@ from urllib.parse import urlencode
 
 from headbook.metrics import ids
 from headbook.pages.heads.headvalues import Column, Results
-from headbook.pages.parts.ranked import place_of, tests_of
+from headbook.pages.parts.ranked import place_of
 from headbook.report.findings import Link
 from headbook.report.findings.finding import chosen, head_link, uniform
 from headbook.report.numbers.claims import value_and_interval
-from headbook.report.numbers.relationnames import relation_words
+from headbook.report.numbers.inference import tests_of
+from headbook.report.numbers.relationnames import relation_words, rule_phrase
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import sink_words
-from headbook.report.wording import capital, is_share, percent, signed, tested
+from headbook.report.wording import capital, is_share, percent, tested
 
 RELATION = ids.RELATION_ACCURACY
 # What is asked, and the metric, its label and whether its lowest value answers; the sink's name is
@@ -128,17 +129,22 @@ def _described(results: StackResults, column: Column, *, lowest: bool) -> Answer
 
 
 def _tested(results: StackResults, label: str) -> AnsweringHead | None:
-    """The best head for a relation beside the best fixed offset on the same words."""
+    """The best head for a relation beside the best surface rule on the same words."""
     tests = results.once(tests_of)
     if tests is None or label not in tests.labels:
         return None
     n = tests.labels.index(label)
-    other = percent(float(tests.at_offset.value[n]))
-    offset = signed(int(tests.offset[n]))
-    if tests.supported[n]:
-        behind = f"best fixed offset ({offset}): {other}, {tested(float(tests.p[n]))}"
+    other = percent(float(tests.at_rule.value[n]))
+    rule = rule_phrase(tests.rule[n])
+    if tests.claimed[n]:
+        behind = f"best surface rule ({rule}): {other}, {tested(float(tests.p[n]))}"
+    elif tests.above_rule[n]:
+        behind = (
+            f"above the best surface rule ({rule}), {other}, but no more than a preference for a "
+            "class of words"
+        )
     else:
-        behind = f"not clearly above the best fixed offset ({offset}), {other}"
+        behind = f"not clearly above the best surface rule ({rule}), {other}"
     head = head_link(place_of(tests, n, results.stack.name))
     value, ends = value_and_interval(tests.accuracy.at(n))
-    return AnsweringHead(head, value, ends, behind, supported=bool(tests.supported[n]))
+    return AnsweringHead(head, value, ends, behind, supported=bool(tests.claimed[n]))

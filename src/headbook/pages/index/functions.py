@@ -6,12 +6,13 @@ import numpy as np
 
 from headbook.metrics import ids
 from headbook.pages.parts.measured import Measured, measured
-from headbook.pages.parts.ranked import place_of, tests_of
+from headbook.pages.parts.ranked import place_of
 from headbook.report.findings.finding import chosen, uniform
-from headbook.report.numbers.relationnames import relation_words
+from headbook.report.numbers.inference import tests_of
+from headbook.report.numbers.relationnames import relation_words, rule_phrase
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import sink_words
-from headbook.report.wording import percent, signed, tested
+from headbook.report.wording import percent, tested
 
 # Words, metric and label; the sink's name is put in.
 ASKED = (
@@ -35,22 +36,22 @@ def functions(results: StackResults) -> tuple[Measured, ...]:
 
 
 def _relations(results: StackResults) -> Iterator[Measured]:
-    """Relations and directions by margin over the best fixed offset."""
+    """Relations and directions by margin over the best surface rule on the choice half."""
     tests = results.once(tests_of)
     if tests is None:
         return
-    order = np.argsort(-tests.margin.value, kind="stable")
+    order = np.argsort(-tests.choice.margin.value, kind="stable")
     for n in order[:MOST_RELATIONS]:
-        p, offset = float(tests.p[n]), signed(int(tests.offset[n]))
-        value, other = tests.accuracy.at(n), float(tests.at_offset.value[n])
+        p, rule = float(tests.p[n]), rule_phrase(tests.rule[n])
+        value, other = tests.accuracy.at(n), float(tests.at_rule.value[n])
         yield measured(
             relation_words(tests.labels[n]),
-            f"best fixed offset ({offset}): {percent(other)}, "
+            f"best surface rule ({rule}): {percent(other)}, "
             + ("not tested" if np.isnan(p) else tested(p)),
             value,
             other,
             behind=place_of(tests, int(n), results.stack.name),
-            supported=bool(tests.supported[n]),
+            supported=bool(tests.claimed[n]),
         )
 
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from headbook.metrics import ids
-from headbook.pages.parts.ranked import tests_of
 from headbook.pages.widgets.atlas import kinds_of
 from headbook.pages.widgets.inspector import roles_of
 from headbook.report.findings import Link
 from headbook.report.findings.finding import Parts
 from headbook.report.numbers.headtypes import Rest, head_types
+from headbook.report.numbers.inference import tests_of
 from headbook.report.numbers.relationnames import ends_of
 from headbook.report.numbers.results import StackResults, study_of
-from headbook.report.numbers.roles import Role, point_estimate, sink_words
+from headbook.report.numbers.roles import Role, point_estimate, served, sink_words
 from headbook.report.wording import STACKS, counted, head_name, head_page
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
@@ -156,7 +156,7 @@ def _much(known: Role, kind: str) -> float:
     claim = known.claim("position" if kind in {"previous", "next"} else kind)
     if claim is None:
         return 0.0
-    return claim.value.value - (claim.baseline if kind == "relation" else 0.0)
+    return claim.chosen if kind == "relation" else claim.value.value
 
 
 def _role_text(results: StackResults, known: Role, kind: str) -> str:
@@ -167,9 +167,8 @@ def _role_text(results: StackResults, known: Role, kind: str) -> str:
         return claim.short
     tests = results.once(tests_of)
     assert tests is not None
-    place = [known.head.layer, known.head.head]
-    own = (tests.head == place).all(1) & (tests.accuracy.value == claim.value.value)
-    n = int(np.flatnonzero(own)[0])
+    n = served(tests, (known.head.layer, known.head.head))
+    assert n is not None
     margin, ends = tests.margin.at(n), ends_of(tests.labels[n])
     text = f"attends from {ends.query} to {ends.key}"
-    return f"{text} ({point_estimate(margin)} over the best fixed offset)"
+    return f"{text} ({point_estimate(margin)} over the best surface rule)"

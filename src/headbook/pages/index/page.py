@@ -14,12 +14,12 @@ from headbook.pages.parts.coverage import coverage, input_rows
 from headbook.pages.parts.grid import Grids, grids
 from headbook.pages.parts.measured import Measured
 from headbook.pages.parts.page import Page
-from headbook.pages.parts.ranked import tests_of
 from headbook.pages.widgets.atlas import Atlas, atlas, many_heads
 from headbook.pages.widgets.inspector import Inspected, notable
 from headbook.report.findings import Finding, find
 from headbook.report.findings.finding import Parts
 from headbook.report.findings.importance import needed
+from headbook.report.numbers.inference import tests_of
 from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import STACKS, counted, percent, small
 from headbook.study.manifest import Manifest

@@ -1,8 +1,7 @@
-"""Relations that heads find, in the order in which heads beat fixed offsets: table and map."""
+"""Relations that heads find, in the order in which heads beat surface rules: table and map."""
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from headbook.analysis.flips import LEVEL
 from headbook.charts import Drawing, Figure, relation_layers
@@ -12,7 +11,8 @@ from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.table import Mark, Row, Table, words
 from headbook.report.findings import REPORT
 from headbook.report.findings.finding import Link, head_link
-from headbook.report.numbers.inference import RelationTests, relation_tests
+from headbook.report.numbers.inference import METRIC, VIEW, RelationTests
+from headbook.report.numbers.relationnames import rule_phrase
 from headbook.report.numbers.results import NO_ESTIMATE, Estimate, StackResults
 from headbook.report.wording import (
     DIRECTIONS,
@@ -21,15 +21,12 @@ from headbook.report.wording import (
     head_name,
     number,
     p_text,
-    signed,
     small,
 )
 from headbook.study.sentencedata import HeadName
-from headbook.study.summaries.sums import RelationHits
-from headbook.terms import View, relation_of
+from headbook.terms import relation_of
 
-METRIC, FAR = ids.RELATION_ACCURACY, ids.RELATION_ACCURACY_FAR
-VIEW = View.NOSINK
+FAR = ids.RELATION_ACCURACY_FAR
 MINUS = "−"
 
 
@@ -40,32 +37,16 @@ COLUMNS = (
     "head",
     Link("accuracy", f"metrics/{METRIC}.html"),
     words(Mark("chart", "hidden")),
-    "best fixed offset",
+    "best surface rule",
     "its accuracy",
     "uniform attention",
     "difference (points)",
+    "where the rule is wrong",
+    "right class, in the relation and elsewhere",
     "accuracy at distance ≥ 3",
     "p family-wise",
 )
-SURE, WEAK = "sure", "weak"  # styles of rows: whether the head beats the offset family-wise
-
-
-def hits_of(results: StackResults) -> tuple[RelationHits, NDArray[np.bool_]] | None:
-    """Which relations the heads of a stack find, and which heads there are; None without any.
-
-    *Shape* of the second: ``(layer, head)``.
-    """
-    hits = results.study.corpus_sums.heads[results.stack.name].relation_hits
-    there = [x for x in results.labels(METRIC) if results.has(METRIC, VIEW, x)]
-    if results.stack.crosses or hits is None or not there:
-        return None
-    return hits, ~np.isnan(results.heads(METRIC, VIEW, there[0]).value)
-
-
-def tests_of(results: StackResults) -> RelationTests | None:
-    """The tests of a stack; None where the study did not keep what they need."""
-    hits = hits_of(results)
-    return relation_tests(*hits) if hits else None
+SURE, WEAK = "sure", "weak"  # styles of rows: whether the relation is claimed
 
 
 def place_of(tests: RelationTests, label: int, stack: str) -> HeadName:
@@ -75,27 +56,34 @@ def place_of(tests: RelationTests, label: int, stack: str) -> HeadName:
 
 
 def verdict(tests: RelationTests) -> str:
-    """How many relations have a head that beats the best offset, in a sentence."""
+    """Return how many relations have a head that beats the best rule, and how many are claimed."""
     if not tests.labels:
         return ""
     asked = {relation_of(label)[0] for label in tests.labels}
-    found = {relation_of(tests.labels[n])[0] for n in np.flatnonzero(tests.supported)}
-    some, either = ", a head beats", "at least one"
-    if not found:
-        some, either = " does a head beat", "either"
-    return (
-        f"In {small(len(found))} of {counted(len(asked), 'relation')}{some} the best fixed offset "
-        f"in {either} direction (p < {LEVEL} family-wise, over {tests.family:,} pairs "
-        "of a head and a relation with its direction)."
+    above, claimed = (
+        {relation_of(tests.labels[n])[0] for n in np.flatnonzero(flags)}
+        for flags in (tests.above_rule, tests.claimed)
     )
+    some, either = ", a head beats", "at least one"
+    if not above:
+        some, either = " does a head beat", "either"
+    text = (
+        f"In {small(len(above))} of {counted(len(asked), 'relation')}{some} the best surface rule "
+        f"in {either} direction (p < {LEVEL} family-wise, over {tests.family:,} pairs "
+        "of a head and a relation with its direction)"
+    )
+    if not above:
+        return f"{text}."
+    return f"{text}; in {small(len(claimed))}, the head does more than prefer a class of words."
 
 
 def relation_table(results: StackResults, tests: RelationTests, behind: str) -> Table:
     """The relations by margin, each with the head that finds it best; ``behind``: sentences."""
     order = np.argsort(-tests.margin.value, kind="stable")
     caption = (
-        f"Relations by difference; {behind}. Filled and bold: above the offset at p < {LEVEL} "
-        "family-wise; hollow and grey: not. Dots on a scale from 0 to 1, the tick is the offset."
+        f"Relations by difference; {behind}. Filled and bold: above the rule at p < {LEVEL} "
+        "family-wise, and the right class of words more often in the relation than elsewhere; "
+        "hollow and grey: not. Dots on a scale from 0 to 1, the tick is the rule."
     )
     rows = tuple(_row(results, tests, int(n)) for n in order)
     return Table(COLUMNS, rows, caption, "numbers relations")
@@ -113,19 +101,37 @@ def _row(results: StackResults, tests: RelationTests, n: int) -> Row:
         head_link(head),
         Cell.of(accuracy, all_metrics()[METRIC]),
         _dot(tests, n),
-        signed(int(tests.offset[n])),
-        number(float(tests.at_offset.value[n]), share=True),
+        rule_phrase(tests.rule[n]),
+        number(float(tests.at_rule.value[n]), share=True),
         number(float(even), share=True),
         _margin(tests.margin.at(n)),
+        Cell.of(tests.where_wrong.at(n), all_metrics()[METRIC]),
+        preference_words(tests, n),
         Cell.of(_far(results, label, head), all_metrics()[FAR]),
         p_text(float(tests.p[n])),
     )
-    return Row(relation, cells, SURE if tests.supported[n] else WEAK)
+    return Row(relation, cells, SURE if tests.claimed[n] else WEAK)
+
+
+def preference_words(tests: RelationTests, n: int) -> str:
+    """Return how often the strongest word is of the right class, in a relation and elsewhere."""
+    found = tests.preference
+    if not found.comparable[n]:
+        return f"no comparison possible ({counted(int(found.others[n]), 'other word')})"
+    inside, outside = (
+        number(float(part[n]), share=True) for part in (found.share, found.elsewhere)
+    )
+    difference = found.difference.at(n)
+    ends = "" if np.isnan(difference.low) else (
+        f" ({points(difference.value)} points [{points(difference.low)}, "
+        f"{points(difference.high)}])"
+    )  # fmt: skip
+    return f"{inside}, {outside}{ends}"
 
 
 def _dot(tests: RelationTests, n: int) -> Drawing:
-    value, other = tests.accuracy.at(n), float(tests.at_offset.value[n])
-    sure = bool(tests.supported[n])
+    value, other = tests.accuracy.at(n), float(tests.at_rule.value[n])
+    sure = bool(tests.claimed[n])
     dot = interval_dot(value.value, value.low, value.high, other, supported=sure)
     return Drawing(f"dot-{tests.labels[n]}", tests.labels[n], dot)
 
@@ -172,9 +178,9 @@ def layer_figure(results: StackResults, tests: RelationTests) -> Figure:
     rows["supported"] = tests.layer_supported[layer, label]
     order = rows.groupby("relation")["words"].max().sort_values(ascending=False, kind="stable")
     caption = (
-        "Relation accuracy of the best head of each layer minus that of the best fixed offset; "
+        "Relation accuracy of the best head of each layer minus that of the best surface rule; "
         "both are chosen on one half of the sentences and compared on the other; "
-        f"{STACKS[stack.name]}. Blue: above the offset, orange: below; with a stroke: "
+        f"{STACKS[stack.name]}. Blue: above the rule, orange: below; with a stroke: "
         f"not clearly above (p ≥ {LEVEL} family-wise). Relations by number of words."
     )
     return relation_layers(

@@ -9,16 +9,14 @@ from headbook.metrics import ids
 from headbook.pages.parts.menu import ANALYSES
 from headbook.pages.parts.page import Page, StackSection, gap_text
 from headbook.pages.parts.ranked import (
-    VIEW,
     layer_figure,
     relation_table,
-    tests_of,
     verdict,
 )
 from headbook.pages.parts.table import Table
 from headbook.pages.syntax.treeexample import Example, example_of
 from headbook.pages.syntax.treetables import KINDS, Pieces, Trees, pieces_of, trees_of
-from headbook.report.numbers.inference import RelationTests
+from headbook.report.numbers.inference import VIEW, RelationTests, tests_of
 from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.wording import DIRECTIONS, counted
 from headbook.study.gaps import Lack
@@ -34,7 +32,7 @@ class Relations:
 
     Attributes:
         behind: how many sentences stand behind the choice and the report, in words.
-        verdict: how many relations have a head that beats the best offset.
+        verdict: how many relations have a head that beats the best surface rule.
         table: by margin.
         left_out: relations with too few words, in words; may be empty.
         figure: margins by layer; None without rows.
@@ -87,7 +85,7 @@ def syntax_page(results: Mapping[str, StackResults]) -> SyntaxPage:
         path="syntax.html",
         title=ANALYSES["syntax.html"],
         description=f"Which heads of {manifest.model.name} attend along dependency relations more "
-        "often than a fixed offset, and trees induced from their attention.",
+        "often than the best surface rule, and trees induced from their attention.",
         sections=tuple(s for s in sections if s.relations or s.trees or s.pieces),
         remarks=tuple(dict.fromkeys(remark for r in within for remark in _remarks(manifest, r))),
     )
@@ -114,10 +112,10 @@ def _section(results: StackResults) -> SyntaxSection:
 
 
 def _relations(results: StackResults, tests: RelationTests) -> Relations:
-    relation_hits = results.study.corpus_sums.heads[results.stack.name].relation_hits
-    assert relation_hits is not None, "there are tests"
-    second = int((relation_hits.hits.content_hash & 1).sum())
-    first = len(relation_hits.hits.content_hash) - second
+    sample = results.study.corpus_sums.heads[results.stack.name].strongest_words
+    assert sample is not None, "there are tests"
+    second = int(sample.half.sum())
+    first = len(sample.half) - second
     behind = f"{counted(first, 'sentence')} to choose, {counted(second, 'sentence')} to report"
     return Relations(
         behind=behind,

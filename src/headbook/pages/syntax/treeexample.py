@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.flips import LEVEL
 from headbook.analysis.phrases import best_trees, equalised, gold_phrases, phrase_scores
 from headbook.charts import Arc, Drawing, arc_diagram, bracket_diagram
 from headbook.metrics import ids
@@ -89,14 +88,16 @@ def example_of(results: StackResults, tests: RelationTests) -> Example | None:
     listed = list(_listed(results))
     if not tests.labels or not listed:
         return None
-    clear = tests.supported
-    number = int(np.argmax(np.where(clear == clear.any(), tests.margin.value, -np.inf)))
+    clear = tests.claimed
+    number = tests.first(clear if clear.any() else np.ones_like(clear))
+    assert number is not None
     label, head = tests.labels[number], place_of(tests, number, results.stack.name)
     seen = [(each, _links(each, head, label, results)) for each in listed]
     best, found = max(seen, key=lambda each: sum(link.found for link in each[1]))
-    which = f" among those with p < {LEVEL}" if clear.any() else ""
+    which = " among those that are claimed" if clear.any() else ""
     return Example(
-        rule=f"the relation and direction with the largest difference{which}, its best head, and "
+        rule=f"the relation and direction with the largest difference on the choice half{which}, "
+        "its best head, and "
         f"the listed sentence of at most {MOST_WORDS} words (else of any length) with the highest "
         "accuracy of that head; the first of equals.",
         sentence=best.sentence.number,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from headbook.metrics import ids
-from headbook.pages.parts.ranked import tests_of
 from headbook.pages.parts.text import Token, running_text
 from headbook.pages.widgets.atlas import mean_maps, style_of
+from headbook.report.numbers.inference import tests_of
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import Role, role, sink_words
 from headbook.report.numbers.typeshares import Place, share

@@ -25,7 +25,7 @@ from headbook.study.summaries.sums import HeadSums, HeadTable
 from headbook.terms import Stack, View
 from headbook.text.batch import Batch
 
-RELATION_METRIC = ids.RELATION_ACCURACY
+WORD_METRICS = (ids.RELATION_ACCURACY, ids.SURFACE_RULE)  # whose tests need words one by one
 MOST_HEADS = 144  # that are measured together
 MOST_BYTES = 1 << 26  # of maps that wait for that
 MEDIANS = 2000  # sentences among which quantiles of the ranking are found
@@ -119,8 +119,8 @@ class LayerTable:
         self._strongest = np.full((len(batch.items), *cells), -np.inf)
         self._massive = np.full((len(batch.items), *cells), -np.inf)
         self._waiting: dict[int, _Layers] = {}
-        asks = any(metric.id == RELATION_METRIC for metric in self._metrics)
-        self._relation_hits = RelationHitsTable(stack, batch) if asks else None
+        asks = any(metric.id in WORD_METRICS for metric in self._metrics)
+        self._strongest_words = RelationHitsTable(stack, batch) if asks else None
         self._corners = PositionTable(stack, batch)
         self._selections = [
             _Selection(stack, len(self.columns)),
@@ -172,8 +172,8 @@ class LayerTable:
             self._strongest[here] = best[:, heads]
             self._massive[here] = np.where(queries > 0, mass[:, heads], -np.inf)
         if self._metrics:
-            if self._relation_hits is not None:
-                self._relation_hits.add(waiting.layers, views[View.NOSINK])
+            if self._strongest_words is not None:
+                self._strongest_words.add(waiting.layers, views[View.NOSINK])
             ratios = [m.measure(views[view]) for m in self._metrics for view in m.views]
             self._add_up(waiting, Parts.of(ratios, self._n_labels, waiting.n_heads))
         waiting.layers.clear()
@@ -239,7 +239,9 @@ class LayerTable:
             sample=Reservoir.of(
                 MEDIANS, batch.content_hash, batch.index, scores.astype(np.float32)
             ),
-            relation_hits=self._relation_hits.sums() if self._relation_hits is not None else None,
+            strongest_words=self._strongest_words.sums()
+            if self._strongest_words is not None
+            else None,
             groups=together(selection.group() for selection in groups),
             members=self._kept() if self._places else None,
             positions=self._corners.sums(),

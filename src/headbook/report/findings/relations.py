@@ -1,18 +1,16 @@
-"""Which relations heads serve beyond the best fixed offset."""
+"""Which relations heads serve beyond the best surface rule."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from headbook.analysis.flips import LEVEL
 from headbook.metrics import ids
 from headbook.metrics.base import Source
 from headbook.report.findings.finding import Finding, begun, head_link, metric_link
 from headbook.report.numbers.claims import estimate, point_estimate
-from headbook.report.numbers.relationnames import ends_of
+from headbook.report.numbers.relationnames import ends_of, rule_phrase
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import signed, small, tested
+from headbook.report.wording import small, tested
 from headbook.study.sentencedata import HeadName
 
 if TYPE_CHECKING:
@@ -20,22 +18,25 @@ if TYPE_CHECKING:
 
 
 def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding]:
-    """In how many relations a head beats the best fixed offset, and which one most."""
-    found = np.flatnonzero(tests.supported)
-    if not len(found):
+    """Yield in how many relations a head beats the best surface rule, and one of them.
+
+    The one with the largest margin on the choice half.
+    """
+    at = tests.first(tests.claimed)
+    if at is None:
         return
-    at = int(found[np.argmax(tests.margin.value[found])])
     head = HeadName(results.stack.name, *map(int, tests.head[at]))
-    ends, offset = ends_of(tests.labels[at]), signed(int(tests.offset[at]))
+    ends, rule = ends_of(tests.labels[at]), rule_phrase(tests.rule[at])
+    number = int(tests.claimed.sum())
     yield Finding(
         (
-            begun(results, f"In {small(len(found))} of {len(tests.labels):,} pairs of relation "),
+            begun(results, f"In {small(number)} of {len(tests.labels):,} pairs of relation "),
             "and direction, a head beats the ",
-            metric_link(ids.RELATION_ACCURACY, "best fixed offset"),
-            f" (p ≤ {LEVEL:g} family-wise). ",
+            metric_link(ids.RELATION_ACCURACY, "best surface rule"),
+            f" (p ≤ {LEVEL:g} family-wise) and does more than prefer a class of words. ",
             head_link(head),
             f" attends from {ends.query} to {ends.key} in {estimate(tests.accuracy.at(at))} of "
-            f"cases: {point_estimate(tests.margin.at(at))} over the best fixed offset ({offset}), "
+            f"cases: {point_estimate(tests.margin.at(at))} over the best surface rule ({rule}), "
             f"{tested(float(tests.p[at]))}.",
         ),
         int(tests.accuracy.sentences[at]),
@@ -45,6 +46,6 @@ def relations(results: StackResults, tests: "RelationTests") -> Iterator[Finding
 
 
 def _sampled(results: StackResults) -> int:
-    """How many sentences the relations of a stack were looked for in."""
-    relation_hits = results.study.corpus_sums.heads[results.stack.name].relation_hits
-    return len(relation_hits.hits.content_hash) if relation_hits else 0
+    """Return the number of sentences of a stack in which relations were tested."""
+    words = results.study.corpus_sums.heads[results.stack.name].strongest_words
+    return len(words.index) if words else 0

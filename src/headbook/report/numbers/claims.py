@@ -30,13 +30,15 @@ class Claim(NamedTuple):
     """One piece of evidence.
 
     Attributes:
-        kind: ``position``, ``relation``, ``class``, ``repetition``, ``shape`` or ``sink``.
+        kind: ``position``, ``relation``, ``rule``, ``class``, ``repetition``, ``shape`` or
+            ``sink``.
         short: what the head does, to stand after its name; empty where it decides no role.
         text: a whole sentence.
         value: the number behind it.
         baseline: what it is set against; NaN without one.
         against: name of that.
         p: family-wise, where it was tested; else NaN.
+        chosen: for relations, the margin on the choice half, by which the most telling is chosen.
     """
 
     kind: str
@@ -46,6 +48,7 @@ class Claim(NamedTuple):
     baseline: float = math.nan
     against: str = "uniform attention"
     p: float = math.nan
+    chosen: float = math.nan
 
 
 def estimate(value: Estimate, *, share: bool = True) -> str:

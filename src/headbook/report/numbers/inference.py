@@ -1,22 +1,29 @@
-"""Which heads find a relation more often than a fixed offset does, tested over all heads at once.
+"""Which heads find a relation more often than the best surface rule, tested for all heads at once.
 
-For each relation and direction, the best head and the best offset are chosen on one half of the
-sentences and compared on the other, word for word on the same words. Sentences are the clusters.
+For each relation and direction, the best head and the best surface rule are chosen on one half of
+the sentences and compared on the other, word for word on the same words. Sentences are the
+clusters. A rule knows the order of words and their parts of speech
+(`headbook.attention.surfacerules`).
 
-*Null hypothesis* of the test: in each sentence, the differences between what the heads find and
-what the offsets find, all heads and all labels together, are as likely as the same with the
-opposite sign. So the signs of whole sentences are flipped at random, and the largest statistic
-among all heads and labels is noted each time. A head's p is the share of flips whose largest
-statistic reaches the head's own: family-wise over all heads and labels, not only the chosen ones
-(Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058).
+*Null hypothesis* of the test: in each sentence, or bucket of sentences, the differences between
+what the heads find and what the rules find, all heads and all labels together, are as likely as the
+same with the opposite sign. So the signs of whole sentences are flipped at random, and the largest
+statistic among all heads and labels is noted each time. A head's p is the share of flips whose
+largest statistic reaches the head's own: family-wise over all heads and labels, not only the chosen
+ones (Westfall & Young 1993; Nichols & Holmes 2002, doi:10.1002/hbm.1058). From `SENTENCES`
+sentences on, signs of `BUCKETS` groups of sentences are flipped, whose sums are closer to
+symmetric.
 
-*Limits.* The statistic of each head alone needs symmetry about 0, which is more than a mean of 0; a
-head that wins often by a little and loses seldom by much is not symmetric. Sentences count as
-independent, though those of one document may not be; equal ones are flipped together. A small p
-says that a head beats the best fixed offset on this corpus; it does not say that the model uses
-the head for it.
+*A claim* needs more than the margin. A head that always attends to nouns finds the head of many
+words. So the strongest key of the relation's querying words has to be of the right answer's part of
+speech more often than that of other words of the same part of speech.
+
+*Limits.* Sentences count as independent, though those of one document may not be; equal ones are
+flipped together. A small p says that a head beats the best of these rules on this corpus; it does
+not say that the model uses the head for the relation.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,15 +34,22 @@ from headbook.analysis.accumulators import CHOICE, REPORT, Ratios
 from headbook.analysis.arithmetic import Floats, Ints, divide
 from headbook.analysis.flips import LEVEL, family_wise
 from headbook.analysis.intervals import FEW
-from headbook.attention.relations import OFFSETS
-from headbook.report.numbers.results import Estimates
-from headbook.study.summaries.sums import RelationHits
+from headbook.attention.surfacerules import OFFSETS
+from headbook.metrics import ids
+from headbook.report.numbers.classpreference import Preference, preference
+from headbook.report.numbers.results import Estimates, StackResults
+from headbook.study.summaries.strongestwords import Cases, StrongestWords
+from headbook.terms import View
+
+SENTENCES = 200  # in both halves, from which on groups of sentences are flipped
+BUCKETS = 256  # groups of sentences, by their hashes; half of them report
+METRIC, VIEW = ids.RELATION_ACCURACY, View.NOSINK
 
 
 def supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
-    """What every page takes as shown: family-wise p below `LEVEL`, and an interval above 0.
+    """Return where family-wise p lies below `LEVEL` and the interval above 0.
 
-    The one rule of the site. All else is drawn hollow and written grey.
+    The rule of the site for every number that is tested family-wise.
 
     Args:
         p: family-wise; NaN where there was no test.
@@ -46,32 +60,52 @@ def supported(p: Floats, margin: Estimates) -> NDArray[np.bool_]:
     return found
 
 
+class HalfScores(NamedTuple):
+    """A head and a rule on the same words of one half of the sentences.
+
+    Attributes:
+        accuracy: share of the words that the head finds; ``events`` are the words asked for.
+            *Shape:* ``(label,)``.
+        at_rule: share of the same words that the rule finds. *Shape:* ``(label,)``.
+        margin: ``accuracy`` minus ``at_rule``. *Shape:* ``(label,)``.
+    """
+
+    accuracy: Estimates
+    at_rule: Estimates
+    margin: Estimates
+
+
 @dataclass(frozen=True, eq=False)
 class RelationTests:
-    """Labels with enough words, each with its best head and its best fixed offset.
+    """Labels with enough words, each with its best head and its best surface rule.
 
     Attributes:
         labels: relation and direction, as in `headbook.terms.Scheme.labels`.
         head: layer and number of the best head. *Shape:* ``(label, 2)``.
-        offset: the best offset, in words from who looks. *Shape:* ``(label,)``.
-        accuracy: share of the words that the head finds; ``events`` are the words asked for.
-            *Shape:* ``(label,)``.
-        at_offset: share of the same words that the offset finds; the same shape.
-        margin: difference of the two; the same shape.
+        rule: name of the best rule of each label.
+        accuracy, at_rule, margin: numbers of the reporting half, see `HalfScores`.
+        choice: numbers of the choice half, of the same heads and rules.
+        where_wrong: share of the words of the reporting half that the head finds, of those that
+            the rule does not find. *Shape:* ``(label,)``.
+        preference: whether the head does more than prefer a class of words.
         p: family-wise p of the head; NaN with fewer than two sentences. *Shape:* ``(label,)``.
-        every: the same of every head and label; NaN where there is no head. *Shape:*
+        every: p of every head and label; NaN where there is no head. *Shape:*
             ``(layer, head, label)``.
         layer_head: the best head of each layer, chosen likewise. *Shape:* ``(layer, label)``.
-        layer_margin: its margin; NaN in layers without attention. *Shape:* ``(layer, label)``.
+        layer_margin: margin of that head; NaN in layers without attention. *Shape:*
+            ``(layer, label)``.
         family: how many heads and labels the p hold for.
     """
 
     labels: tuple[str, ...]
     head: Ints
-    offset: Ints
+    rule: tuple[str, ...]
     accuracy: Estimates
-    at_offset: Estimates
+    at_rule: Estimates
     margin: Estimates
+    choice: HalfScores
+    where_wrong: Estimates
+    preference: Preference
     p: Floats
     every: Floats
     layer_head: Ints
@@ -79,28 +113,98 @@ class RelationTests:
     family: int
 
     @property
-    def supported(self) -> NDArray[np.bool_]:
-        """Whether the best head beats the best offset. *Shape:* ``(label,)``."""
+    def above_rule(self) -> NDArray[np.bool_]:
+        """Whether the best head beats the best rule family-wise. *Shape:* ``(label,)``."""
         return supported(self.p, self.margin)
 
     @property
+    def claimed(self) -> NDArray[np.bool_]:
+        """Whether pages may say that the best head serves the relation. *Shape:* ``(label,)``."""
+        return self.above_rule & self.preference.clear
+
+    @property
     def layer_supported(self) -> NDArray[np.bool_]:
-        """The same of the best head of each layer. *Shape:* ``(layer, label)``."""
+        """Whether the best head of each layer beats the rule. *Shape:* ``(layer, label)``."""
         p = np.take_along_axis(self.every, self.layer_head[:, None], 1)[:, 0]
         return supported(p, self.layer_margin)
 
-    def beats(self, label: str, place: tuple[int, int]) -> bool:
-        """Whether a head, by layer and number, is the best one of a label and supported."""
+    def claims(self, label: str, place: tuple[int, int]) -> bool:
+        """Whether a head, by layer and number, is the best one of a label and claimed."""
         return any(
             name == label and (int(layer), int(head)) == place and bool(sure)
-            for name, (layer, head), sure in zip(
-                self.labels, self.head, self.supported, strict=True
-            )
+            for name, (layer, head), sure in zip(self.labels, self.head, self.claimed, strict=True)
         )
 
+    def first(self, among: NDArray[np.bool_]) -> int | None:
+        """Return the label with the largest margin on the choice half; None without any.
 
-def relation_tests(found: RelationHits, present: NDArray[np.bool_]) -> RelationTests:
-    """Choose heads and offsets on one half of the sentences, compare them on the other.
+        The reported margin decides nothing: the largest of several overstates.
+        """
+        places = np.flatnonzero(among)
+        if not len(places):
+            return None
+        return int(places[np.argmax(self.choice.margin.value[places])])
+
+
+class Counts(NamedTuple):
+    """What heads and rules find of one label, sentence by sentence.
+
+    Attributes:
+        label: its place.
+        cases: the words.
+        sentences: places of the sentences that have any, ascending. *Shape:* ``(sentence,)``.
+        words: number of cases in each. *Shape:* ``(sentence,)``.
+        heads: number of cases that each head finds. *Shape:* ``(sentence, layer, head)``.
+        rules: number of cases that each rule finds. *Shape:* ``(sentence, rule)``.
+    """
+
+    label: int
+    cases: Cases
+    sentences: Ints
+    words: Ints
+    heads: Ints
+    rules: Ints
+
+
+def counted(found: StrongestWords, named: NDArray[np.int32], label: int) -> Counts:
+    """Return what heads and rules find of one label.
+
+    Args:
+        named: the word that each rule names, see `StrongestWords.named`.
+    """
+    cases = found.cases(label)
+    sentences, starts, words = np.unique(cases.sentence, return_index=True, return_counts=True)
+    by_head = found.strongest[cases.query] == cases.right[:, None, None]
+    by_rule = (named[:, cases.query] == cases.right).T
+    heads, rules = (
+        np.add.reduceat(hits, starts, dtype=np.int64)
+        if len(starts)
+        else np.zeros((0, *hits.shape[1:]), np.int64)
+        for hits in (by_head, by_rule)
+    )
+    return Counts(label, cases, sentences, words, heads, rules)
+
+
+def tests_of(results: StackResults) -> RelationTests | None:
+    """Return the tests of a stack; None if the study did not keep what the tests need."""
+    hits = words_of(results)
+    return relation_tests(*hits) if hits else None
+
+
+def words_of(results: StackResults) -> tuple[StrongestWords, NDArray[np.bool_]] | None:
+    """Return the strongest words of a stack, and which heads there are; None without relations.
+
+    *Shape* of the second: ``(layer, head)``.
+    """
+    words = results.study.corpus_sums.heads[results.stack.name].strongest_words
+    there = [x for x in results.labels(METRIC) if results.has(METRIC, VIEW, x)]
+    if results.stack.crosses or words is None or not there:
+        return None
+    return words, ~np.isnan(results.heads(METRIC, VIEW, there[0]).value)
+
+
+def relation_tests(found: StrongestWords, present: NDArray[np.bool_]) -> RelationTests:
+    """Choose heads and rules on one half of the sentences, compare them on the other.
 
     Labels take part whose words in the reporting half stand in at least `FEW` effective sentences,
     and any in the other.
@@ -108,53 +212,117 @@ def relation_tests(found: RelationHits, present: NDArray[np.bool_]) -> RelationT
     Args:
         present: which heads there are. *Shape:* ``(layer, head)``.
     """
-    choice = _choose(found, present)
-    half = found.hits.half == REPORT
-    hits = found.hits.payload[half][..., choice.labels].astype(np.float32)
-    asked = found.asked.payload[half][:, choice.labels].astype(np.float32)
-    each = np.arange(len(choice.labels))
-    by_offset, words = asked[:, each, 1 + choice.offset], asked[..., 0]
-    ahead = hits - by_offset[:, None, None]
-    best = choice.head[:, 0], choice.head[:, 1], each
-    margin = reported(ahead[:, *best], words, (-1.0, 1.0))
-    every = family_wise(ahead, present, found.hits.content_hash[half])
-    every = np.where(margin.sentences >= 2, every, np.nan)
-    of_layers = np.take_along_axis(ahead, choice.layer_head[None, :, None], 2)[:, :, 0]
+    halves = [found.of(half) for half in (CHOICE, REPORT)]
+    named = [half.named() for half in halves]
+    tested = []
+    for label in sorted({*halves[CHOICE].labels_asked()} & {*halves[REPORT].labels_asked()}):
+        choice, report = map(counted, halves, named, (label, label))
+        if effective_sentences(report.words) >= FEW:
+            tested.append(_Test.of((choice, report), halves[REPORT], named[REPORT], present))
+    return _together(halves[REPORT], len(found.index), present, tested)
+
+
+class _Test(NamedTuple):
+    """One label: what the choice half chose, and what was counted in both halves.
+
+    Attributes:
+        head, rule: places of the best head and the best rule.
+        layer_head: the best head of each layer. *Shape:* ``(layer,)``.
+        counts: by half.
+        wrong: in each sentence that reports, the words that the rule does not find, and how many of
+            these the head finds. *Shape:* ``(sentence,)`` each.
+    """
+
+    head: tuple[int, int]
+    rule: int
+    layer_head: Ints
+    counts: tuple[Counts, Counts]
+    wrong: tuple[Ints, Ints]
+
+    @classmethod
+    def of(
+        cls,
+        counts: tuple[Counts, Counts],
+        report: StrongestWords,
+        named: NDArray[np.int32],
+        present: NDArray[np.bool_],
+    ) -> "_Test":
+        hits = np.where(present, counts[CHOICE].heads.sum(0), -1)  # absent heads come last
+        layer, head = (int(x) for x in np.unravel_index(hits.argmax(), present.shape))
+        rule = best_rule(counts[CHOICE].rules.sum(0))
+        cases, sentences = counts[REPORT].cases, counts[REPORT].sentences
+        right = report.strongest[cases.query, layer, head] == cases.right
+        missed = named[rule, cases.query] != cases.right
+        place, size = np.searchsorted(sentences, cases.sentence), len(sentences)
+        wrong = tuple(
+            np.bincount(place[flags], minlength=size) for flags in (missed, right & missed)
+        )
+        return cls((layer, head), rule, hits.argmax(1), counts, (wrong[0], wrong[1]))
+
+
+def _together(
+    report: StrongestWords, sentences: int, present: NDArray[np.bool_], tested: list[_Test]
+) -> RelationTests:
+    keys, clusters = sign_clusters(report, sentences)
+    shape, layers = present.shape, np.arange(len(present))
+    ahead = np.zeros((len(keys), *shape, len(tested)), np.float32)
+    layer_margins = []
+    for place, test in enumerate(tested):
+        counts = test.counts[REPORT]
+        beyond = counts.heads - counts.rules[:, test.rule, None, None]
+        np.add.at(ahead[..., place], clusters[counts.sentences], beyond)
+        layer_margins.append(ratios_of(beyond[:, layers, test.layer_head], counts.words[:, None]))
+    reported, choice = _scores(tested, REPORT), _scores(tested, CHOICE)
+    every = family_wise(ahead, present, keys) if tested else np.zeros((*shape, 0))
+    every = np.where(reported.margin.sentences >= 2, every, np.nan)
+    head = np.array([test.head for test in tested], np.int64).reshape(-1, 2)
+    wrong = [ratios_of(found, words) for words, found in (test.wrong for test in tested)]
+    layer_head = np.array([test.layer_head for test in tested], np.int64).reshape(-1, shape[0]).T
     return RelationTests(
-        labels=tuple(found.labels[label] for label in choice.labels),
-        head=choice.head,
-        offset=np.array(OFFSETS)[choice.offset],
-        accuracy=reported(hits[:, *best], words, (0.0, 1.0)),
-        at_offset=reported(by_offset, words, (0.0, 1.0)),
-        margin=margin,
-        p=every[best],
+        labels=tuple(report.labels[test.counts[REPORT].label] for test in tested),
+        head=head,
+        rule=tuple(report.rules[test.rule] for test in tested),
+        accuracy=reported.accuracy,
+        at_rule=reported.at_rule,
+        margin=reported.margin,
+        choice=choice,
+        where_wrong=_estimates(wrong, (0.0, 1.0)),
+        preference=Preference.of(
+            [preference(report, t.counts[REPORT].label, t.head) for t in tested]
+        ),
+        p=every[head[:, 0], head[:, 1], np.arange(len(tested))],
         every=every,
-        layer_head=choice.layer_head,
-        layer_margin=_where(present, reported(of_layers, words[:, None], (-1.0, 1.0))),
-        family=int(present.sum()) * len(choice.labels),
+        layer_head=layer_head,
+        layer_margin=_where(present, _estimates(layer_margins, (-1.0, 1.0), shape[:1])),
+        family=int(present.sum()) * len(tested),
     )
 
 
-class _Choice(NamedTuple):
-    """What the choice half says: labels, best heads and best offsets as places."""
+def _scores(tested: list[_Test], half: int) -> HalfScores:
+    """Return what heads and rules find on one half."""
+    parts: list[list[Ratios]] = [[], [], []]
+    for test in tested:
+        counts = test.counts[half]
+        hits, at = counts.heads[:, *test.head], counts.rules[:, test.rule]
+        for part, n in zip(parts, (hits, at, hits - at), strict=True):
+            part.append(ratios_of(n, counts.words))
+    limits = (0.0, 1.0), (0.0, 1.0), (-1.0, 1.0)
+    return HalfScores(*map(_estimates, parts, limits))
 
-    labels: Ints
-    head: Ints
-    layer_head: Ints
-    offset: Ints
 
+def sign_clusters(
+    report: StrongestWords, sentences: int
+) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return what signs are flipped of: keys of the clusters, and the cluster of each sentence.
 
-def _choose(found: RelationHits, present: NDArray[np.bool_]) -> _Choice:
-    half = found.hits.half
-    words = found.asked.payload[..., 0]
-    enough = effective_sentences(words[half == REPORT]) >= FEW
-    labels = np.flatnonzero(enough & words[half == CHOICE].any(0))
-    hits = found.hits.payload[half == CHOICE][..., labels].sum(0, dtype=np.int64)
-    at_offsets = found.asked.payload[half == CHOICE][:, labels, 1:].sum(0, dtype=np.int64)
-    hits = np.where(present[..., None], hits, -1)  # heads that are not there come last
-    best = hits.reshape(present.size, len(labels)).argmax(0)
-    head = np.stack(np.divmod(best, present.shape[1]), -1)
-    return _Choice(labels, head, hits.argmax(1), best_places(at_offsets))
+    Args:
+        sentences: number of sentences in both halves.
+    """
+    hashes = report.content_hash
+    if sentences < SENTENCES:
+        return hashes, np.arange(len(hashes))
+    keys, cluster = np.unique(hashes % np.uint64(BUCKETS), return_inverse=True)
+    return keys, cluster
 
 
 def effective_sentences(words: NDArray[np.generic]) -> Floats:
@@ -167,46 +335,68 @@ def effective_sentences(words: NDArray[np.generic]) -> Floats:
     return np.nan_to_num(divide(words.sum(0) ** 2, (words**2).sum(0)))
 
 
-def best_offsets(found: RelationHits) -> tuple[Ints, Floats]:
-    """The offset that finds most words of each label, and the share that it finds.
+def best_rule(counts: NDArray[np.generic]) -> int:
+    """Return the place of the rule that finds most; of equals the simplest.
+
+    Offsets come first, of these the nearest, so that a direction and its mirror image, whose counts
+    are the same the other way round, get the same answer.
+
+    Args:
+        counts: number of words that each rule finds. *Shape:* ``(rule,)``.
+    """
+    order = np.arange(len(counts))
+    order[: len(OFFSETS)] = np.argsort(np.abs(OFFSETS), kind="stable")
+    return int(order[counts[order].argmax()])
+
+
+def best_offsets(found: StrongestWords) -> tuple[Ints, Floats]:
+    """Return the offset that finds most words of each label, and the share that it finds.
 
     Over all sentences, labels as in `headbook.terms.Scheme.labels`.
 
     Returns:
-        Offsets in words from who looks, and shares, NaN without words. *Shape:* ``(label,)`` both.
+        Offsets in words from the query, and shares, NaN without words. *Shape:* ``(label,)`` both.
     """
-    counts = found.asked.payload.sum(0, dtype=np.float64)
-    words, hits = counts[:, 0], counts[:, 1:].max(-1)
-    return np.array(OFFSETS)[best_places(counts[:, 1:])], divide(hits, words)
+    offsets, shares = np.zeros(len(found.labels), np.int64), np.full(len(found.labels), np.nan)
+    named = found.named()
+    for label in found.labels_asked():
+        counts = counted(found, named, label)
+        hits = counts.rules[:, : len(OFFSETS)].sum(0)
+        place = best_rule(hits)
+        offsets[label], shares[label] = OFFSETS[place], hits[place] / counts.words.sum()
+    return offsets, shares
 
 
-def best_places(counts: NDArray[np.generic]) -> Ints:
-    """The place of the largest count among `OFFSETS`, of equals the nearest.
-
-    A direction and its mirror image, whose counts are the same the other way round, get the same
-    answer.
+def ratios_of(n: NDArray[np.generic], words: NDArray[np.generic]) -> Ratios:
+    """Return ratios of sums over the sentences of one half.
 
     Args:
-        counts: what each offset finds. *Shape:* ``(..., offset)``.
+        n: what is counted. *Shape:* ``(sentence, …)``.
+        words: of how many; broadcast to the shape of ``n``.
     """
-    order = np.argsort(np.abs(OFFSETS), kind="stable")
-    found: Ints = order[counts[..., order].argmax(-1)]
-    return found
+    d = np.broadcast_to(words, n.shape).astype(np.float64)
+    return Ratios.of(n.astype(np.float64), d, d, np.full(len(n), REPORT))
+
+
+def _estimates(
+    ratios: Sequence[Ratios], limits: tuple[float, float], cells: tuple[int, ...] = ()
+) -> Estimates:
+    """Return values with intervals, labels side by side in the last dimension."""
+    sums = np.stack([each.sums for each in ratios], -1) if ratios else Ratios.zero(*cells, 0).sums
+    return Estimates.of(Ratios(sums), limits)
 
 
 def reported(
     n: NDArray[np.generic], words: NDArray[np.generic], limits: tuple[float, float]
 ) -> Estimates:
-    """Ratios of sums over the sentences of the reporting half, with intervals.
+    """Return ratios of sums over the sentences of the reporting half, with intervals.
 
     Args:
         n: what is counted. *Shape:* ``(sentence, …)``.
         words: of how many; broadcast to the shape of ``n``.
         limits: least and largest possible ratio.
     """
-    d = np.broadcast_to(words, n.shape).astype(np.float64)
-    ratios = Ratios.of(n.astype(np.float64), d, d, np.full(len(n), REPORT))
-    return Estimates.of(ratios, limits)
+    return Estimates.of(ratios_of(n, words), limits)
 
 
 def _where(present: NDArray[np.bool_], numbers: Estimates) -> Estimates:

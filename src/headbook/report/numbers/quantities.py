@@ -172,11 +172,12 @@ class AtOffset(OfColumn):
     def compute(self, results: StackResults) -> Estimate:
         """The share, without an interval; NaN where the study kept no relations."""
         sums = results.study.corpus_sums.heads[results.stack.name]
-        if sums.relation_hits is None:
+        words = sums.strongest_words
+        if words is None:
             return NO_ESTIMATE
-        _, shares = best_offsets(sums.relation_hits)
-        share = float(shares[sums.relation_hits.labels.index(self.column.label)])
-        return Estimate(share, math.nan, math.nan, len(sums.relation_hits.asked.index), math.nan)
+        _, shares = best_offsets(words)
+        share = float(shares[words.labels.index(self.column.label)])
+        return Estimate(share, math.nan, math.nan, len(words.index), math.nan)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,14 @@
 """What a head does, from all evidence in one order.
 
-Position, then a relation beyond the best fixed offset, then classes of tokens, then repetition,
-then evenness or a mixture, and last the sink. Each claim is one sentence with its numbers:
-estimate, interval, baseline. What was tested family-wise says so; the rest describes.
+Position, then a relation beyond the best surface rule or the rule that explains the head best,
+then classes of tokens, then repetition, then evenness or a mixture, and last the sink. Each claim
+is one sentence with its numbers: estimate, interval, baseline. What was tested family-wise says so;
+the rest describes.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from headbook.report.numbers.claims import (
     Claim,
@@ -22,11 +21,12 @@ from headbook.report.numbers.claims import (
     sink_words,
     token_class,
 )
+from headbook.report.numbers.headrelations import head_rules
 from headbook.report.numbers.headtypes import HeadType, head_types
-from headbook.report.numbers.relationnames import ends_of, relation_words
+from headbook.report.numbers.relationnames import ends_of, relation_words, rule_phrase
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.typeshares import Place
-from headbook.report.wording import counted, percent, signed, tested
+from headbook.report.wording import counted, percent, tested
 from headbook.study.sentencedata import HeadName
 
 if TYPE_CHECKING:
@@ -78,9 +78,11 @@ def role(results: StackResults, head: HeadName, tests: "RelationTests | None") -
     """
     cell = head.layer, head.head
     head_type = head_types(results).get(cell)
+    at = [*position(results, cell, head_type)]
+    serves = [*relation(tests, cell)]
     claims = (
-        *position(results, cell, head_type),
-        *relation(tests, cell),
+        *at,
+        *(serves or rule(results, cell, positional=bool(at))),
         *token_class(results, cell, head_type),
         *repetition(results, cell),
         *shape(results, cell, head_type),
@@ -90,29 +92,55 @@ def role(results: StackResults, head: HeadName, tests: "RelationTests | None") -
 
 
 def served(tests: "RelationTests | None", place: Place) -> int | None:
-    """Number of the relation in which a head beats the best fixed offset most, family-wise."""
+    """Return the number of the relation that a head serves most, by the choice half."""
     if tests is None or not len(tests.labels):
         return None
-    own = np.flatnonzero(tests.supported & (tests.head == place).all(1))
-    return int(own[tests.margin.value[own].argmax()]) if len(own) else None
+    return tests.first(tests.claimed & (tests.head == place).all(1))
 
 
 def relation(tests: "RelationTests | None", place: Place) -> Iterator[Claim]:
-    """The relation that a head serves beyond the best fixed offset."""
+    """Yield the relation that a head serves beyond the best surface rule."""
     n = served(tests, place)
     if tests is None or n is None:
         return
     ends, label = ends_of(tests.labels[n]), tests.labels[n]
-    found, offset = tests.accuracy.at(n), signed(int(tests.offset[n]))
-    other, p = float(tests.at_offset.value[n]), float(tests.p[n])
+    found, phrase = tests.accuracy.at(n), rule_phrase(tests.rule[n])
+    other, p = float(tests.at_rule.value[n]), float(tests.p[n])
+    wrong = tests.where_wrong.at(n)
+    cases = counted(round(wrong.events), "case")
+    beside = f" It finds {percent(wrong.value)} of the {cases} that the rule misses."
     yield Claim(
         "relation",
         f"attends {relation_words(label)}",
         f"It attends most from {ends.query} to {ends.key} in {estimate(found)} of "
         f"{counted(round(found.events), 'case')}: {point_estimate(tests.margin.at(n))} over the "
-        f"best fixed offset ({offset}: {percent(other)}), {tested(p)}.",
+        f"best surface rule ({phrase}: {percent(other)}), {tested(p)}."
+        + (beside if wrong.events else ""),
         found,
         other,
-        f"best fixed offset ({offset})",
+        f"best surface rule ({phrase})",
         p,
+        float(tests.choice.margin.value[n]),
+    )
+
+
+def rule(results: StackResults, place: Place, *, positional: bool) -> Iterator[Claim]:
+    """Yield the surface rule that explains a head without a relation.
+
+    Args:
+        positional: whether a position was said already, so that an offset says nothing new.
+    """
+    found = results.once(head_rules).get(place)
+    if found is None or not found.names or (positional and found.rule.startswith("offset:")):
+        return
+    phrase = rule_phrase(found.rule)
+    yield Claim(
+        "rule",
+        f"mostly attends to {phrase}",
+        f"Its strongest other word is {phrase} in {estimate(found.agreement)} of "
+        f"{counted(round(found.agreement.events), 'word')} (mean over heads: "
+        f"{percent(found.mean.value)}).",
+        found.agreement,
+        found.mean.value,
+        "mean over heads",
     )

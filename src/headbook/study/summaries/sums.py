@@ -18,8 +18,9 @@ from headbook.study.summaries.grouped import Group, Members, together
 from headbook.study.summaries.positions import PositionSums
 from headbook.study.summaries.removals import Removals
 from headbook.study.summaries.shapes import GeometrySums
+from headbook.study.summaries.strongestwords import StrongestWords
 from headbook.study.summaries.typesums import TypeSums
-from headbook.terms import RELATIONS, Scheme, View
+from headbook.terms import View
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,34 +54,6 @@ class HeadTable:
 
 
 @dataclass(frozen=True, eq=False)
-class RelationHits:
-    """Which relations each head found in each sentence of a sample; see `relations`.
-
-    Attributes:
-        hits: words found. *Shape* of the payload: ``(kept, layer, head, label)``.
-        asked: words asked for, and those at each fixed offset. *Shape* of the payload:
-            ``(kept, label, 1 + offset)``.
-        own: the corpus's own relations, which come after those of Universal Dependencies.
-    """
-
-    hits: Reservoir
-    asked: Reservoir
-    own: tuple[str, ...] = ()
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Relation and direction of each label."""
-        return Scheme(relations=(*RELATIONS, *self.own)).labels
-
-    def __add__(self, other: "RelationHits") -> "RelationHits":
-        return RelationHits(self.hits + other.hits, self.asked + other.asked, self.own)
-
-    def shifted(self, by: int) -> "RelationHits":
-        """The same for sentences that come ``by`` places later."""
-        return RelationHits(self.hits.shifted(by), self.asked.shifted(by), self.own)
-
-
-@dataclass(frozen=True, eq=False)
 class HeadSums:
     """The attention of one stack over all sentences.
 
@@ -90,7 +63,8 @@ class HeadSums:
         sample: that weight for a sample of sentences, from which quantiles are taken.
         positions: attention between the first positions.
         massive: sentences by the mean of what queries give to keys off the sink.
-        relation_hits: in a sample of sentences, or None where nothing asks for relations.
+        strongest_words: of a sample of sentences, or None if neither relations nor surface rules
+            are asked for.
         groups: sums of the metrics by metadata column and value.
         members: values of single sentences that form pairs, or None where none do.
     """
@@ -100,7 +74,7 @@ class HeadSums:
     sample: Reservoir
     positions: PositionSums
     massive: TopK
-    relation_hits: RelationHits | None = None
+    strongest_words: StrongestWords | None = None
     groups: tuple[Group, ...] = ()
     members: Members | None = None
 
@@ -111,8 +85,8 @@ class HeadSums:
             self.sample + other.sample,
             self.positions + other.positions,
             self.massive + other.massive,
-            self.relation_hits + other.relation_hits
-            if self.relation_hits and other.relation_hits
+            self.strongest_words + other.strongest_words
+            if self.strongest_words and other.strongest_words
             else None,
             together([*self.groups, *other.groups]),
             self.members + other.members
@@ -127,6 +101,7 @@ class HeadSums:
             strongest=self.strongest.shifted(by),
             massive=self.massive.shifted(by),
             sample=self.sample.shifted(by),
+            strongest_words=self.strongest_words and self.strongest_words.shifted(by),
             members=self.members and self.members.shifted(by),
         )
 
