@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from headbook.analysis.accumulators import FIELDS, HALVES, Ratios, Reservoir, TopK
+from headbook.attention.relations import LOOKS, SEEN, TO_DEPENDENT, TO_HEAD
+from headbook.attention.surfacerules import NOTHING as NO_WORD
 from headbook.study.mapsample import MappedSentence
 from headbook.study.querykeys import QueriesAndKeys
 from headbook.study.sentencedata import Exemplar, SentenceData
@@ -22,12 +24,12 @@ from headbook.study.summaries.grouped import Group, Members
 from headbook.study.summaries.positions import PositionSums
 from headbook.study.summaries.removals import MissedAt, Removals
 from headbook.study.summaries.shapes import GeometrySums
+from headbook.study.summaries.strongestwords import LONGEST, StrongestWords
 from headbook.study.summaries.sums import (
     Alike,
     Distances,
     HeadSums,
     HeadTable,
-    RelationHits,
     SampleSums,
     TokenSums,
 )
@@ -97,9 +99,16 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "index": Rule("kept", 0, "place"),
         "values": Rule("kept layer head part", gaps=True),
     },
-    RelationHits: {
-        "hits": Rule("layer head label", 0, "limit"),  # words of a sentence
-        "asked": Rule("label asked", 0, "limit"),
+    StrongestWords: {
+        "size": Rule("", 1),
+        "content_hash": Rule("kept"),
+        "index": Rule("kept", 0, "place"),
+        "lengths": Rule("kept", 0, LONGEST),
+        "strongest": Rule("word layer head", NO_WORD, LONGEST),
+        "tag": Rule("word", high="last_tag"),
+        "relation": Rule("word", high="last_relation"),
+        "head": Rule("word"),
+        "asked": Rule("word", 0, LOOKS | SEEN | TO_HEAD | TO_DEPENDENT),
     },
     PositionSums: {
         "total": Rule("layer head position position", 0),
@@ -158,6 +167,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "top": Rule("3 sentence listed", gaps=True, may_be_empty=True),
         "text_hash": Rule("sentence", may_be_empty=True),
         "characters": Rule("sentence", 0, MOST_CHARACTERS, may_be_empty=True),
+        "rounding": Rule("sentence", gaps=True),
     },
     MissedAt: {
         "head": Rule("", 0, "last_listed"),
@@ -219,8 +229,9 @@ def sizes_of(value: Any) -> Sizes:
             sizes["column"] = len(value.table.columns)
         case SampleSums():
             sizes["statistic"] = sum(column.width for column in value.columns)
-        case RelationHits():
-            sizes["label"] = len(value.labels)
+        case StrongestWords():
+            sizes["last_tag"] = len(value.scheme.tags) - 1
+            sizes["last_relation"] = len(value.scheme.relations) - 1
         case Members():
             sizes["part"] = len(value.places)
         case Affinities():
@@ -237,7 +248,9 @@ def sizes_of(value: Any) -> Sizes:
     return sizes
 
 
-def agreements(value: Any, sizes: Sizes) -> Iterator[tuple[bool, str]]:
+def agreements(  # noqa: C901 - one branch for each kind of record
+    value: Any, sizes: Sizes
+) -> Iterator[tuple[bool, str]]:
     """Yield what must hold between the fields of a record, and it in words."""
     if isinstance(value, Ratios):
         yield not (value.sums[SQUARES] < 0).any(), "squares from 0"
@@ -250,6 +263,11 @@ def agreements(value: Any, sizes: Sizes) -> Iterator[tuple[bool, str]]:
         yield not np.isnan(value.score).any(), "scores, or minus infinity without one"
     elif isinstance(value, Reservoir):
         yield len(value.index) <= value.size, f"at most {value.size} sentences"
+    elif isinstance(value, StrongestWords):
+        words = len(value.strongest)
+        yield int(value.lengths.sum()) == words, f"lengths that sum to {words} words"
+        most = np.repeat(value.lengths, value.lengths)[:, None, None]
+        yield bool((value.strongest < most).all()), "words of the same sentence"
     elif isinstance(value, Exemplar):
         yield value.written.shape[1] <= sizes["query"], f"at most {sizes['query']} tokens"
     elif isinstance(value, Members):
