@@ -50,3 +50,13 @@ def affinities(looks: Sequence[Look]) -> dict[Item, Values]:
         limits = (0.0, float("inf") if item[0] == "key" else 1.0)
         found[item] = ratio(parts, limits), sum(total for total, _ in chances) / number
     return found
+
+
+def texts_with(looks: Sequence[Look]) -> dict[Item, int]:
+    """By item the number of different sentences in which it occurs."""
+    found: dict[Item, set[tuple[int, ...]]] = {}
+    for look in looks:
+        text = (*(t.id for t in look.queries.tokens), -1, *(t.id for t in look.keys.tokens))
+        for item in _given(look):
+            found.setdefault(item, set()).add(text)
+    return {item: len(texts) for item, texts in found.items()}

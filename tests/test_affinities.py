@@ -11,12 +11,15 @@ import pytest
 import treebank
 from bare import Bare, Given, given
 from headbook.collection.collect import collect
+from headbook.pages.head.toptokens import top_tokens
 from headbook.passes.tables import affinitytable
+from headbook.report.numbers.results import results
+from headbook.study.sentencedata import HeadName
 from headbook.study.study import Study
-from headbook.study.summaries.affinities import ANY, Affinities
-from headbook.study.toptokens import LEAST, TOP_TOKENS
+from headbook.study.summaries.affinities import ANY, DISTINCT, Affinities
+from headbook.study.toptokens import TOP_TOKENS
 from looks import Look
-from naive_affinities import Values, affinities
+from naive_affinities import Item, Values, affinities, texts_with
 
 Folder = Callable[[str], Path]
 OPTIONS: dict[str, Any] = {
@@ -31,14 +34,19 @@ TREES = (*treebank.TREES, treebank.TREES[1])
 TIMES = 3  # each sentence comes, so that there are enough for intervals
 
 
-def naive(folder: Path, texts: list[tuple[Given, ...]], *, times: int = 1) -> dict[Any, Any]:
-    """By stack, layer and head what loops find, each text coming several times."""
+def naive(
+    folder: Path, texts: list[tuple[Given, ...]], *, times: int = 1
+) -> dict[Any, tuple[dict[Item, Values], dict[Item, int]]]:
+    """By stack, layer and head what loops find, each text coming several times.
+
+    With it, the number of different sentences of each item.
+    """
     bare = Bare.load(folder, pairs=len(texts[0]) > 1)
     looks: dict[Any, list[Look]] = {}
     for sides in texts:
         for stack, layer, head, look in bare.looks(*sides):
             looks.setdefault((stack, layer, head), []).append(look)
-    return {place: affinities(each * times) for place, each in looks.items()}
+    return {place: (affinities(each * times), texts_with(each)) for place, each in looks.items()}
 
 
 def item_of(sums: Affinities, place: int) -> tuple[str, int | None, int | None]:
@@ -48,10 +56,10 @@ def item_of(sums: Affinities, place: int) -> tuple[str, int | None, int | None]:
 
 
 def check(sums: Affinities, stack: str, expected: dict[Any, Any], *, ends: bool = False) -> None:
-    """Every item of every head, with uniform attention, and with the ends of its interval."""
+    """Every item of every head, with its baselines, and with the ends of its interval."""
     places = [place for place in expected if place[0] == stack]
     for _, layer, head in places:
-        wanted: dict[Any, Values] = expected[stack, layer, head]
+        wanted, texts = expected[stack, layer, head]
         ratios, items = sums.ratios(layer), [item_of(sums, n) for n in range(len(sums.query))]
         limits = np.array([[0, np.inf if key[0] == "key" else 1] for key in items]).T
         low, high = ratios.interval((limits[0], limits[1]))
@@ -62,6 +70,9 @@ def check(sums: Affinities, stack: str, expected: dict[Any, Any], *, ends: bool 
             assert ratios.sentences[head, n] == number.sentences
             assert sums.counts[0, layer, n] == number.events
             assert sums.even[layer, n] == pytest.approx(chance, abs=1e-9)
+            every = [expected[place][0][item][0].value for place in places]
+            assert sums.mean_head[n] == pytest.approx(sum(every) / len(every), abs=1e-9)
+            assert sums.distinct(layer)[n] == (texts[item] >= DISTINCT)
             if ends:
                 both = pytest.approx([number.low, number.high], abs=1e-7, nan_ok=True)
                 assert [low[head, n], high[head, n]] == both
@@ -106,34 +117,76 @@ def test_any_split_and_any_padding_give_the_same(tiny_folder: Folder, tmp_path: 
         assert other.corpus_sums.affinities["self"].looked == len(TREES)
 
 
-def test_the_table_holds_frequent_items_those_above_chance_first(
+def test_a_page_says_that_nothing_occurs_in_five_sentences(
     tiny_folder: Folder, tmp_path: Path
 ) -> None:
-    file = treebank.write_trees(tmp_path / "trees.conllu", TREES * TIMES)
+    (tmp_path / "few.txt").write_text("the dog sees the bird\nthe bird sings\nthe dog runs\n")
+    study = collect(tmp_path / "few.txt", model=str(tiny_folder("bert")), **OPTIONS)
+    top = top_tokens(results(study)["self"], HeadName("self", 0, 0))
+    assert top is not None
+    assert top.tables == ()
+    assert top.nothing == "No token and no pair of tokens occurs in 5 different sentences."
+    assert top.about == "3 sentences"
+
+
+def pairs_in(table: pd.DataFrame) -> set[tuple[str, str]]:
+    rows = table[table["what"] == "pair"]
+    return {*zip(rows["query"], rows["key"], strict=True)}
+
+
+def test_one_sentence_makes_no_top_token_however_often_it_comes(
+    tiny_folder: Folder, tmp_path: Path
+) -> None:
+    """Nor do four; five do. Equal sentences count once, also those of two studies."""
+    model = str(tiny_folder("bert"))
+    often = "the bird, the bird, the bird, the bird, the bird"
+    others = [f"the dog {what}" for what in ("sees", "sleeps", "sings", "runs", "sees water")]
+    (tmp_path / "four.txt").write_text("\n".join([*[often] * 6, *others[:4], *others[:4]]))
+    (tmp_path / "fifth.txt").write_text("\n".join([often, others[4], others[0]]))
+    four, fifth = (
+        collect(tmp_path / f"{name}.txt", model=model, **OPTIONS) for name in ("four", "fifth")
+    )
+    pairs = pairs_in(four.top_tokens)
+    assert not {("the", "bird"), ("the", "dog")} & pairs
+    pairs = pairs_in((four + fifth).top_tokens)
+    assert ("the", "dog") in pairs
+    assert ("the", "bird") not in pairs
+
+
+def test_the_table_holds_items_of_many_sentences_those_above_both_baselines_first(
+    tiny_folder: Folder, tmp_path: Path
+) -> None:
+    file = treebank.write_trees(tmp_path / "trees.conllu", treebank.MANY)
     table = collect(file, model=str(tiny_folder("bert")), **OPTIONS).top_tokens
     assert tuple(table.columns) == TOP_TOKENS
-    assert (table["count"] >= LEAST).all()
+    assert (table["sentences"] >= DISTINCT).all()
+    assert (table["count"] >= table["sentences"]).all()
     assert set(table["what"]) == {"query", "key", "pair"}
     assert ((table["query"] == "") == (table["what"] == "key")).all()
     np.testing.assert_allclose(table["ratio"], table["mean"] / table["chance"])
+    np.testing.assert_allclose(table["mean_head_ratio"], table["mean"] / table["mean_head"])
+    seen = set()
     for _, rows in table.groupby(["layer", "head", "what"]):
-        clear = rows["low"] > rows["chance"]
+        clear = (rows["low"] > rows["chance"]) & (rows["low"] > rows["mean_head"])
+        seen |= {*clear}
         assert clear.is_monotonic_decreasing
         assert rows[clear]["ratio"].is_monotonic_decreasing
+    assert seen == {True, False}
 
 
-def test_where_not_all_have_room_the_frequent_ones_are_kept(
+def test_where_not_all_have_room_those_of_most_sentences_are_kept(
     tiny_folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Said by the least number of occurrences, and by the sentences that were looked at."""
+    """Said by the least number of sentences, and by the sentences that were looked at."""
     file = treebank.write_trees(tmp_path / "trees.conllu", TREES)
     model = str(tiny_folder("bert"))
     every = collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"]
-    monkeypatch.setattr(affinitytable, "MOST_BYTES", 20 * 2 * 4 * affinitytable.CELL)
+    cell = 4 * affinitytable.CELL + affinitytable.TEXTS
+    monkeypatch.setattr(affinitytable, "MOST_BYTES", 20 * 2 * cell)
     few = collect(file, model=model, **OPTIONS).corpus_sums.affinities["self"]
     assert len(few.query) <= 20 < len(every.query)
     assert few.floor > 1
-    often = every.counts[0, 0] >= few.floor
+    often = every.counts[2, 0] >= few.floor
     np.testing.assert_array_equal(few.query, every.query[often])
     np.testing.assert_allclose(few.sums, every.sums[..., often], atol=1e-12)
     monkeypatch.setattr(affinitytable, "MOST_PAIRS", 500)

@@ -10,7 +10,7 @@ from headbook.charts.drawn.strips import MARGIN, RangeStrip, ranking_histogram
 from headbook.pages.head.page import HeadPage, head_pages
 from headbook.pages.head.toptokens import KINDS
 from headbook.report.numbers.results import results
-from headbook.report.wording import ordinal
+from headbook.report.wording import number, ordinal
 from headbook.study.exemplars import weights_of
 from headbook.study.sentencedata import HeadName, Ranking
 from headbook.terms import Side
@@ -158,14 +158,19 @@ def test_top_tokens_are_those_of_the_table(pages: list[HeadPage], encoder_site: 
     for page in pages:
         own = table[(table.layer == name_of(page).layer) & (table["head"] == name_of(page).head)]
         assert page.top is not None
+        assert bool(page.top.nothing) != bool(page.top.tables)
         for displayed in page.top.tables:
             what = next(what for what, (title, _) in KINDS.items() if title in displayed.caption)
-            rows = own[(own.what == what) & (own.ratio > 1)].head(8)
+            rows = own[(own.what == what) & (own.ratio > 1) & (own.mean_head_ratio > 1)].head(8)
             assert [row.name for row in displayed.rows] == [
                 " → ".join(filter(None, each))
                 for each in zip(rows["query"], rows["key"], strict=True)
             ]
-            assert [row.cells[2] for row in displayed.rows] == [f"{n:,}" for n in rows["count"]]
+            for place, column in ((3, "count"), (4, "sentences")):
+                numbers = [f"{number:,}" for number in rows[column]]
+                assert [row.cells[place] for row in displayed.rows] == numbers
+            for row, ratio in zip(displayed.rows, rows["mean_head_ratio"], strict=True):
+                assert row.cells[1] == f"{number(ratio)}×"
 
 
 def test_every_head_of_two_texts_has_its_page(pair_site: Site) -> None:

@@ -158,8 +158,9 @@ TABLES = {
     ),
     "top_tokens": Table(
         "Query tokens, key tokens and pairs of both to which each head gives most against uniform "
-        "attention, the sink masked: up to 50 of each that occur at least 5 times in the sample. "
-        "Those whose interval lies above uniform attention come first, then the larger ratio.",
+        "attention, the sink masked: up to 50 of each that occur in at least 5 different sentences "
+        "of the sample. Those whose interval lies above uniform attention and above the mean head "
+        "come first, then the larger ratio.",
         PLACE
         | {
             "head": "counted from 0",
@@ -174,6 +175,8 @@ TABLES = {
             "high": "upper end",
             "chance": "the same on uniform attention",
             "ratio": "mean over chance",
+            "mean_head": "the same of the mean over all heads",
+            "mean_head_ratio": "mean over mean_head",
         },
     ),
     "tokens": Table(

@@ -12,10 +12,9 @@ from headbook.study.summaries.affinities import ANY, Affinities
 
 TOP_TOKENS = (
     "stack", "layer", "head", "what", "query", "key",
-    "count", "sentences", "mean", "low", "high", "chance", "ratio",
+    "count", "sentences", "mean", "low", "high", "chance", "ratio", "mean_head", "mean_head_ratio",
 )  # fmt: skip
 QUERY, KEY, PAIR = KINDS = ("query", "key", "pair")
-LEAST = 5  # occurrences
 MOST = 50  # rows of each kind and head
 
 
@@ -25,8 +24,10 @@ class Favoured:
 
     Attributes:
         item: places among the items of the sums. *Shape:* ``(head, row)``.
-        count, sentences, chance: the same shape.
+        count, sentences: occurrences, and sentences with at least one; the same shape.
         mean, low, high: attention and its interval; the same shape.
+        chance, mean_head: attention under uniform attention, and the mean over all heads; the same
+            shape.
     """
 
     item: Ints
@@ -36,42 +37,42 @@ class Favoured:
     low: Floats
     high: Floats
     chance: Floats
+    mean_head: Floats
 
     @property
     def ratio(self) -> Floats:
-        """To uniform attention."""
+        """Ratio to uniform attention."""
         return divide(self.mean, self.chance)
 
     @property
+    def mean_head_ratio(self) -> Floats:
+        """Ratio to the mean head."""
+        return divide(self.mean, self.mean_head)
+
+    @property
     def clear(self) -> NDArray[np.bool_]:
-        """Whether the whole interval lies above uniform attention."""
+        """Whether the whole interval lies above uniform attention and above the mean head."""
         with np.errstate(invalid="ignore"):
-            return np.asarray(self.low > self.chance)
+            return np.asarray((self.low > self.chance) & (self.low > self.mean_head))
 
 
 def favoured(sums: Affinities, layer: int, what: str) -> Favoured:
-    """The items of a kind that occur often enough, for all heads of a layer.
+    """Return the items of a kind that occur in enough sentences, for all heads of a layer.
 
-    Those whose interval lies above uniform attention come first, then the larger ratio to it; ties
-    in the order of entries.
+    Those whose interval lies above uniform attention and above the mean head come first, then the
+    larger ratio to uniform attention; ties in the order of entries.
     """
     named = {QUERY: (True, False), KEY: (False, True), PAIR: (True, True)}[what]
     kind = ((sums.query != ANY) == named[0]) & ((sums.key != ANY) == named[1])
-    chosen = np.flatnonzero(kind & (sums.counts[0, layer] >= LEAST))
+    chosen = np.flatnonzero(kind & sums.distinct(layer))
     ratios = sums.ratios(layer)[:, chosen]
     low, high = ratios.interval((0.0, np.inf if what == KEY else 1.0))
-    chance = np.broadcast_to(sums.even[layer, chosen], low.shape)
-    with np.errstate(invalid="ignore"):
-        unclear = ~(low > chance)
-    ratio = divide(ratios.value, chance)
-    order = np.lexsort((-np.nan_to_num(ratio, nan=-1).round(9), unclear), axis=-1)[:, :MOST]
-
-    def taken(part: NDArray[np.generic]) -> NDArray[np.generic]:
-        return np.take_along_axis(np.broadcast_to(part, low.shape), order, -1)
-
     parts = (chosen, ratios.events.round().astype(int), ratios.sentences, ratios.value, low, high,
-             chance)  # fmt: skip
-    return Favoured(*map(taken, parts))  # type: ignore[arg-type]
+             sums.even[layer, chosen], sums.mean_head[chosen])  # fmt: skip
+    every = Favoured(*(np.broadcast_to(part, low.shape) for part in parts))
+    ratio = np.nan_to_num(every.ratio, nan=-1).round(9)
+    order = np.lexsort((-ratio, ~every.clear), axis=-1)[:, :MOST]
+    return Favoured(*(np.take_along_axis(part, order, -1) for part in vars(every).values()))
 
 
 def top_tokens_table(

@@ -8,10 +8,11 @@ from headbook.pages.parts.table import Mark, Row, Table, words
 from headbook.report.numbers.results import StackResults
 from headbook.report.wording import counted, interval, number, percent, visible
 from headbook.study.sentencedata import HeadName
-from headbook.study.summaries.affinities import Affinities
-from headbook.study.toptokens import KEY, LEAST, PAIR, QUERY, Favoured, favoured
+from headbook.study.summaries.affinities import DISTINCT, Affinities
+from headbook.study.toptokens import KEY, PAIR, QUERY, Favoured, favoured
 
 MOST_ROWS = 8
+COLUMNS = ("ratio to uniform", "to the mean head", "mean attention", "count", "sentences")
 KINDS = {
     QUERY: ("Query tokens", "what the token gives to all keys off the sink"),
     KEY: ("Key tokens", "what the token receives from all queries of its sentence"),
@@ -21,28 +22,42 @@ KINDS = {
 
 @dataclass(frozen=True)
 class TopTokens:
-    """All kinds, and what they were taken on."""
+    """The tokens and pairs that a head favours.
+
+    Attributes:
+        tables: by kind; none where nothing qualifies.
+        about: the sentences that they were taken on.
+        nothing: why there is no table; empty where there is one.
+    """
 
     tables: tuple[Table, ...]
     about: str
+    nothing: str
 
 
 def top_tokens(results: StackResults, head: HeadName) -> TopTokens | None:
-    """What a head favours; None where the study has not summed it or nothing occurs enough."""
+    """Return the tokens and pairs that a head favours; None if the study has no sums of them."""
     sums = results.study.corpus_sums.affinities.get(results.stack.name)
     if sums is None:
         return None
     layers = results.once(_of_layers)
-    tables = []
+    tables, occurring = [], 0
     for what, (title, about) in KINDS.items():
         found = layers[head.layer][what]
-        above = np.flatnonzero(found.ratio[head.head] > 1)[:MOST_ROWS]
+        occurring += found.item.size
+        more = (found.ratio[head.head] > 1) & (found.mean_head_ratio[head.head] > 1)
+        above = np.flatnonzero(more)[:MOST_ROWS]
         rows = tuple(_row(sums, found, head.head, int(place)) for place in above)
         if rows:
-            columns = ("Pair" if what == PAIR else "Token", "ratio", "mean attention", "count")
+            columns = ("Pair" if what == PAIR else "Token", *COLUMNS)
             caption = f"{title}: {about}."
             tables.append(Table(columns, rows, caption, "numbers top-tokens"))
-    return TopTokens(tuple(tables), _about(results, sums)) if tables else None
+    nothing = (
+        f"No token and no pair of tokens occurs in {DISTINCT} different sentences."
+        if not occurring
+        else "No token or pair receives more than under uniform attention and from the mean head."
+    )
+    return TopTokens(tuple(tables), _about(results, sums), "" if tables else nothing)
 
 
 def _of_layers(results: StackResults) -> dict[int, dict[str, Favoured]]:
@@ -52,7 +67,7 @@ def _of_layers(results: StackResults) -> dict[int, dict[str, Favoured]]:
 
 
 def _row(sums: Affinities, found: Favoured, head: int, place: int) -> Row:
-    """A token or a pair; grey where the interval does not lie above uniform attention."""
+    """Return a token or a pair; grey where the interval reaches a baseline."""
     at = head, place
     item = found.item[at]
     query, key = (str(sums.named(np.array(each[item]))) for each in (sums.query, sums.key))
@@ -63,8 +78,10 @@ def _row(sums: Affinities, found: Favoured, head: int, place: int) -> Row:
         words(Mark(visible(query), "bdi"), arrow, Mark(visible(key), "bdi")),
         (
             f"{number(float(found.ratio[at]))}×",
+            f"{number(float(found.mean_head_ratio[at]))}×",
             words(percent(mean), ends and " ", Mark(ends, "small"), style="number"),
             f"{int(found.count[at]):,}",
+            f"{int(found.sentences[at]):,}",
         ),
         "" if found.clear[at] else "thin",
     )
@@ -75,8 +92,8 @@ def _about(results: StackResults, sums: Affinities) -> str:
     every = results.study.manifest.counts["sentences"]
     of = "" if sums.looked == every else f" of {every:,} (those with the smallest hashes)"
     kept = (
-        f"; tokens and pairs with fewer than {sums.floor} occurrences were not kept"
-        if sums.floor > LEAST
+        f"; tokens and pairs in fewer than {sums.floor} sentences were not kept"
+        if sums.floor > DISTINCT
         else ""
     )
     return f"{counted(sums.looked, 'sentence')}{of}{kept}"

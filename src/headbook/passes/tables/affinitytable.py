@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from headbook.analysis.arithmetic import Ints
 from headbook.attention.frame import Scope
 from headbook.model.names import Names
-from headbook.study.summaries.affinities import ANY, Affinities
+from headbook.study.summaries.affinities import ANY, DISTINCT, NO_TEXT, Affinities
 from headbook.terms import Stack
 from headbook.text.batch import Batch, content_hash
 from headbook.text.tokens import Encoded, Tokens
@@ -17,6 +18,7 @@ from headbook.text.tokens import Encoded, Tokens
 MOST_PAIRS = 4_000_000  # pairs of positions that are looked at
 MOST_BYTES = 8_000_000  # of the sums of a stack
 CELL = 3 * np.dtype(np.float64).itemsize  # bytes of those of a head and an item
+TEXTS = DISTINCT * np.dtype(np.uint64).itemsize  # bytes of the hashes of a layer and an item
 KEYS = 1 << 31  # beyond every vocabulary
 
 
@@ -26,7 +28,7 @@ class Items:
 
     Attributes:
         query, key: entries, `ANY` in the place of all; in order. *Shape:* ``(item,)``.
-        floor: occurrences below which an item is left out.
+        floor: sentences below which an item is left out.
         sentences: indices of those that are looked at.
     """
 
@@ -44,7 +46,7 @@ class Items:
 
 
 def items_of(stack: Stack, sample: Sequence[Encoded]) -> Items:
-    """Tokens and pairs of tokens of a sample; the most frequent where not all have room.
+    """Tokens and pairs of tokens of a sample; those of most sentences where not all have room.
 
     Only of the sentences with the smallest hashes, where these have too many pairs of positions.
     """
@@ -58,7 +60,7 @@ def items_of(stack: Stack, sample: Sequence[Encoded]) -> Items:
         chosen.add(item.sentence.index)
         codes.append(_occurring(stack, queries, keys))
     found, number = np.unique(np.concatenate(codes), return_counts=True)
-    room, floor = MOST_BYTES // (stack.n_layers * stack.n_heads * CELL), 1
+    room, floor = MOST_BYTES // (stack.n_layers * (stack.n_heads * CELL + TEXTS)), 1
     while (number >= floor).sum() > room:
         floor += 1
     kept = found[number >= floor]
@@ -71,7 +73,7 @@ def _code(query: "Ints | int", key: "Ints | int") -> Ints:
 
 
 def _occurring(stack: Stack, queries: Tokens, keys: Tokens) -> Ints:
-    """A sentence's items by their codes, each as often as it occurs off the sink."""
+    """A sentence's items off the sink, by their codes."""
     here, there = (~tokens.special.astype(bool) for tokens in (queries, keys))
     if stack.causal:
         here[:1], there[:1] = False, False
@@ -79,11 +81,11 @@ def _occurring(stack: Stack, queries: Tokens, keys: Tokens) -> Ints:
     if stack.causal:
         i, j = i[j <= i], j[j <= i]
     first, second = queries.ids[here].astype(np.int64), keys.ids[there].astype(np.int64)
-    return np.concatenate([
+    return np.unique(np.concatenate([
         _code(first, np.full_like(first, ANY)),
         _code(np.full_like(second, ANY), second),
         _code(queries.ids[i].astype(np.int64), keys.ids[j].astype(np.int64)),
-    ])  # fmt: skip
+    ]))  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,12 +97,14 @@ class _Groups:
         group: number of the sentence's item that each belongs to; the same shape.
         item: of each group. *Shape:* ``(group,)``.
         size: cells of each group; the same shape.
+        sentence: of each group; the same shape.
     """
 
     cells: torch.Tensor
     group: torch.Tensor
     item: torch.Tensor
     size: torch.Tensor
+    sentence: Ints
 
     @classmethod
     def of(cls, there: torch.Tensor, place: Ints) -> "_Groups":
@@ -121,6 +125,7 @@ class _Groups:
             torch.as_tensor(group.reshape(-1), device=device),
             torch.as_tensor(each[:, 1], device=device),
             torch.as_tensor(size, dtype=torch.float64, device=device),
+            each[:, 0],
         )
 
     def add(self, weights: torch.Tensor, into: torch.Tensor) -> None:
@@ -152,7 +157,8 @@ class AffinityTable:
                                  device=device)  # fmt: skip
         self._counts = torch.zeros(3, stack.n_layers, size, dtype=torch.float64, device=device)
         self._chance = torch.zeros(stack.n_layers, size, dtype=torch.float64, device=device)
-        self._made: dict[int, tuple[_Groups, _Groups, _Groups]] = {}
+        self._texts = np.full((DISTINCT, stack.n_layers, size), NO_TEXT)
+        self._made: dict[int, tuple[tuple[_Groups, _Groups, _Groups], NDArray[np.uint64]]] = {}
 
     def add(self, layer: int, weights: torch.Tensor, scope: Scope) -> None:
         """Take in one layer, weights as the model computed them: ``(sentence, head, query, key)``.
@@ -164,8 +170,9 @@ class AffinityTable:
             return
         key = id(scope)
         if key not in self._made:
-            self._made[key] = self._groups(scope)
-        groups, mask = self._made[key], scope.visible.unsqueeze(1)
+            made = self._groups(scope)
+            self._made[key] = made, self._smallest(made)
+        (groups, self._texts[:, layer]), mask = self._made[key], scope.visible.unsqueeze(1)
         kept = torch.where(mask, weights, 0)
         self._spread(groups, kept, self._sums[:, layer, : kept.shape[1]])
         share = 1 / scope.frame.seen.sum(-1, keepdim=True).clamp(min=1).double()
@@ -176,6 +183,24 @@ class AffinityTable:
         for group in groups:
             for number, part in enumerate((group.size, group.size**2, group.size > 0)):
                 self._counts[number, layer].index_add_(0, group.item, part.double())
+
+    def _smallest(self, groups: Sequence[_Groups]) -> NDArray[np.uint64]:
+        """Return the smallest different hashes of the sentences of each item.
+
+        *Shape:* ``(DISTINCT, item)``.
+        """
+        found = np.full((DISTINCT, self._chance.shape[1]), NO_TEXT)
+        for group in groups:
+            item, texts = group.item.cpu().numpy(), self._batch.content_hash[group.sentence]
+            order = np.lexsort((texts, item))
+            item, texts = item[order], texts[order]
+            new = np.ones(len(item), bool)
+            new[1:] = (item[1:] != item[:-1]) | (texts[1:] != texts[:-1])
+            item, texts = item[new], texts[new]
+            rank = np.arange(len(item)) - np.searchsorted(item, item)
+            kept = rank < DISTINCT
+            found[rank[kept], item[kept]] = texts[kept]
+        return found
 
     @staticmethod
     def _spread(
@@ -213,4 +238,5 @@ class AffinityTable:
             counts=self._counts.cpu().numpy(),
             chance=self._chance.cpu().numpy(),
             sums=self._sums.cpu().numpy(),
+            texts=self._texts,
         )

@@ -10,6 +10,8 @@ from headbook.analysis.accumulators import FIELDS, HALVES, Ratios
 from headbook.analysis.arithmetic import Floats, Ints, divide
 
 ANY = -1  # in the place of a token: all of them
+DISTINCT = 5  # different sentences that an item must occur in to be printed
+NO_TEXT = np.uint64(np.iinfo(np.uint64).max)  # in the place of a hash
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +26,7 @@ class Affinities:
         names: of the vocabulary entries in ``entries``, as pages print them.
         entries: ascending. *Shape:* ``(entry,)``.
         query, key: entries of each item, `ANY` in the place of all. *Shape:* ``(item,)``.
-        floor: occurrences below which an item was not kept in a part of the sample; 1: all are.
+        floor: sentences below which an item was not kept in a part of the sample; 1: all are.
         looked: sentences that were looked at.
         counts: occurrences, squares of those of each sentence, and sentences that have any.
             *Shape:* ``(3, layer, item)``; a layer with a window may see fewer pairs.
@@ -32,6 +34,9 @@ class Affinities:
             item)``.
         sums: attention, its squares by sentence, and its products with the sentence's occurrences.
             *Shape:* ``(3, layer, head, item)``.
+        texts: the smallest hashes of the sentences that an item occurs in, `NO_TEXT` in the place
+            of those that are missing: equal sentences count once, whatever studies are added up.
+            *Shape:* ``(DISTINCT, layer, item)``.
     """
 
     names: tuple[str, ...]
@@ -43,6 +48,7 @@ class Affinities:
     counts: Floats
     chance: Floats
     sums: Floats
+    texts: NDArray[np.uint64]
 
     def __add__(self, other: "Affinities") -> "Affinities":
         """The sums of both; items that only one has kept count for that one alone."""
@@ -52,6 +58,7 @@ class Affinities:
             return Affinities(
                 self.names, self.entries, self.query, self.key, floor, looked,
                 self.counts + other.counts, self.chance + other.chance, self.sums + other.sums,
+                smallest(self.texts, other.texts),
             )  # fmt: skip
         kept, place = np.unique(np.concatenate(items), axis=0, return_inverse=True)
         place = place.reshape(-1)
@@ -66,6 +73,11 @@ class Affinities:
             found[..., own[1]] += another
             return found
 
+        def placed(texts: NDArray[np.uint64], places: Ints) -> NDArray[np.uint64]:
+            found = np.full((*texts.shape[:-1], len(kept)), NO_TEXT)
+            found[..., places] = texts
+            return found
+
         return Affinities(
             tuple(named[entry] for entry in entries.tolist()),
             entries,
@@ -76,12 +88,25 @@ class Affinities:
             added(self.counts, other.counts),
             added(self.chance, other.chance),
             added(self.sums, other.sums),
+            smallest(placed(self.texts, own[0]), placed(other.texts, own[1])),
         )
 
     @cached_property
     def even(self) -> Floats:
         """Mean of uniform attention. *Shape:* ``(layer, item)``."""
         return divide(self.chance, self.counts[0])
+
+    @cached_property
+    def mean_head(self) -> Floats:
+        """Mean attention over all heads; NaN for items that no head sees. *Shape:* ``(item,)``."""
+        means = divide(self.sums[0], self.counts[0][:, None])
+        there = self.sums[0].any(-1)  # a layer may have fewer heads, or none
+        known = there[..., None] & ~np.isnan(means)
+        return divide(np.where(known, means, 0).sum((0, 1)), known.sum((0, 1)))
+
+    def distinct(self, layer: int) -> NDArray[np.bool_]:
+        """Whether each item occurs in at least `DISTINCT` different sentences."""
+        return np.asarray((self.texts[:, layer] != NO_TEXT).all(0))
 
     def ratios(self, layer: int) -> Ratios:
         """Mean attention of a layer's heads. Cells: ``(head, item)``."""
@@ -99,3 +124,14 @@ class Affinities:
         place = np.searchsorted(self.entries, entries)
         found: NDArray[np.object_] = names[np.where(entries == ANY, len(self.names), place)]
         return found
+
+
+def smallest(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the smallest different hashes of both.
+
+    Args:
+        one, other: *Shape:* ``(DISTINCT, *cells)``; `NO_TEXT` where there are fewer.
+    """
+    both = np.sort(np.concatenate([one, other]), 0)
+    both[1:][both[1:] == both[:-1]] = NO_TEXT
+    return np.sort(both, 0)[:DISTINCT]
