@@ -1,6 +1,7 @@
 """A model and its tokenizer from a hub id or a folder: the door to loading with transformers."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from headbook.model.weights.pooling import read_pooling
 from headbook.randomness import own_randomness
 
 DEFAULT_LIMIT = 512  # tokens; attention grows with the square
+RIGHT_ON_MPS = (2, 9)  # version of torch; those before give wrong numbers there
 UNLIMITED = 1_000_000  # tokenizers without a limit name an astronomical one
 
 WEIGHTS = ("missing", "unexpected")  # what transformers reports of loading
@@ -212,13 +214,21 @@ def pick_device(device: str) -> torch.device:
     """The device for a name; ``auto`` is the best there is.
 
     Raises:
-        ModelError: the device is not on this machine.
+        ModelError: the device is not on this machine, or torch is known to compute wrongly there.
     """
     there = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
+    wrong = there["mps"] and _version(torch.__version__) < RIGHT_ON_MPS
+    if wrong and torch.device("cpu" if device == "auto" else device).type == "mps":
+        least = ".".join(map(str, RIGHT_ON_MPS))
+        raise ModelError(
+            f"device '{device}': torch {torch.__version__} computes wrong numbers there without an "
+            f"error; expected torch {least} or later, or --device cpu"
+        )
+    there["mps"] &= not wrong
     if device == "auto":
         return torch.device(next(name for name, present in there.items() if present))
     place = torch.device(device)
@@ -226,6 +236,11 @@ def pick_device(device: str) -> torch.device:
     if not there[place.type] or beyond:
         raise ModelError(f"device '{device}': torch does not see one; use --device auto")
     return place
+
+
+def _version(text: str) -> tuple[int, ...]:
+    """Return major and minor number of a version such as ``2.9.0+cpu``."""
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from headbook.model.architecture import Architecture, Call, examine
 from headbook.model.capture import check_shape, forward, inputs, returned
 from headbook.model.model import Model
 from headbook.model.probe import own_code
+from headbook.passes.checks.accelerator import check_accelerator
 from headbook.text.batch import Batch
 from headbook.text.tokens import Encoded
 
@@ -34,8 +35,10 @@ def settle(model: Model, architecture: Architecture, items: Sequence[Encoded]) -
         items: texts of different lengths, and among them several of one length.
 
     Raises:
-        ModelError: none does; with the layer, and what came.
+        ModelError: none does; with the layer, and what came. Or an accelerator computes other
+            numbers than the processor.
     """
+    check_accelerator(model, items)
     batches = [Batch.of([item], model.device) for item in items]
     alone = [_seen(model, architecture, batch) for batch in batches]
     if architecture.hooked:
