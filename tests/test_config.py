@@ -4,10 +4,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from headbook.config import Config, flag
-from headbook.errors import ConfigError
+import headbook
+from headbook.config import Config, flag, read_notes
+from headbook.errors import ConfigError, HeadbookError
 
 
 def written(folder: Path, text: str) -> Path:
@@ -59,13 +61,13 @@ def test_an_unknown_key_comes_with_a_suggestion(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('exemplars = "three"', "headbook.toml: exemplars = 'three' came; expected int"),
-        ("exemplars = 3.5", "headbook.toml: exemplars = 3.5 came; expected int"),
-        ("exemplars = true", "headbook.toml: exemplars = True came; expected int"),
-        ("model = 1", "headbook.toml: model = 1 came; expected str"),
-        ("quiet = 1", "headbook.toml: quiet = 1 came; expected bool"),
-        ("notes = 1", "headbook.toml: notes = 1 came; expected Path"),
-        ("max-length = [1]", "headbook.toml: max-length = [1] came; expected int"),
+        ('exemplars = "three"', "headbook.toml: exemplars: got 'three', expected a whole number"),
+        ("exemplars = 3.5", "headbook.toml: exemplars: got 3.5, expected a whole number"),
+        ("exemplars = true", "headbook.toml: exemplars: got True, expected a whole number"),
+        ("model = 1", "headbook.toml: model: got 1, expected text"),
+        ("quiet = 1", "headbook.toml: quiet: got 1, expected true or false"),
+        ("notes = 1", "headbook.toml: notes: got 1, expected a path"),
+        ("max-length = [1]", "headbook.toml: max-length: got [1], expected a whole number"),
         ("exemplars = 0", "--exemplars: 0 came; expected at least 1"),
         (
             'device = "tpu"',
@@ -143,3 +145,72 @@ def test_a_config_cannot_be_changed() -> None:
 def test_a_base_address_is_one_of_a_folder_on_the_web(url: str) -> None:
     with pytest.raises(ConfigError, match="--base-url"):
         Config(base_url=url)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"sentence_pages": 5}, {"sentence_pages": "5"}),
+        ({"sentence_pages": np.int64(5)}, {"sentence_pages": "5"}),
+        ({"exemplars": np.int64(3)}, {"exemplars": 3}),
+        ({"metrics": ["sink_share", "attention_to"]}, {"metrics": "sink_share,attention_to"}),
+        ({"facet": ("genre", "label")}, {"facet": "genre,label"}),
+        ({"control": ["untrained", "shuffled"]}, {"control": "untrained,shuffled"}),
+        ({"device": ["cpu", "cpu"]}, {"device": "cpu,cpu"}),
+        ({"model": Path("some/folder")}, {"model": "some/folder"}),
+        ({"notes": "notes.md"}, {"notes": Path("notes.md")}),
+    ],
+)
+def test_lists_numbers_and_paths_are_taken_where_they_make_sense(
+    given: dict[str, Any], meant: dict[str, Any]
+) -> None:
+    """In Python; all but numbers of numpy in TOML, too."""
+    for config in (Config.of(**given), Config(**given)):
+        assert {name: getattr(config, name) for name in meant} == meant
+
+
+def test_lists_are_taken_in_a_file_too(tmp_path: Path) -> None:
+    lines = 'metrics = ["sink_share", "attention_to"]\nfacet = ["genre"]\nsentence-pages = 5\n'
+    config = Config.of(written(tmp_path, lines))
+    assert (config.metrics, config.facet) == ("sink_share,attention_to", "genre")
+    assert config.sentence_pages == "5"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"metrics": [1]}, "--metrics: got [1], expected text or a list of texts"),
+        ({"metrics": []}, "--metrics: got [], expected text or a list of texts"),
+        ({"metrics": 5}, "--metrics: got 5, expected text or a list of texts"),
+        ({"sentence_pages": 2.5}, "--sentence-pages: got 2.5, expected text"),
+        ({"sentence_pages": True}, "--sentence-pages: got True, expected text"),
+        ({"exemplars": "3"}, "--exemplars: got '3', expected a whole number"),
+        ({"title": 5}, "--title: got 5, expected text"),
+        ({"model": ["a"]}, "--model: got ['a'], expected text"),
+        ({"quiet": 1}, "--quiet: got 1, expected true or false"),
+        ({"notes": 5}, "--notes: got 5, expected a path"),
+        ({"seed": -1}, "--seed: -1 came; expected 0 to 4294967295"),
+        ({"seed": 99999999999999999999999},
+         "--seed: got 99999999999999999999999, expected at most 4,294,967,295"),
+        ({"limit": 10**30}, f"--limit: got {10**30}, expected at most 1,000,000,000"),
+        ({"metrix": "all"}, "unknown option 'metrix'; did you mean 'metrics'?"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_one_line(given: dict[str, Any], message: str) -> None:
+    assert fault(**given) == message
+
+
+def test_the_library_refuses_wrong_options_as_it_promises() -> None:
+    for wrong in ({"sentence_pages": 2.5}, {"metrics": [1]}, {"metrix": "all"}, {"seed": -1}):
+        with pytest.raises(HeadbookError):
+            headbook.collect("no.txt", **wrong)
+
+
+def test_files_that_cannot_be_read_are_named_without_words_of_python(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_notes(tmp_path / "no.md")
+    expected = f"--notes: {tmp_path / 'no.md'}: No such file or directory; expected a Markdown file"
+    assert str(caught.value) == f"{expected} in UTF-8"
+    assert "No such file or directory; expected" in fault(tmp_path / "no.toml")
+    deep = written(tmp_path, "model = " + "[" * 100_000)
+    assert fault(deep) == "headbook.toml: nested too deeply; expected a TOML file of options"

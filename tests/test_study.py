@@ -16,6 +16,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import safe_open
 
+import headbook
 from disks import small_files
 from headbook.cli.main import main
 from headbook.collection.collect import collect
@@ -81,6 +82,22 @@ def stored(first: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copied(stored: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(stored, tmp_path / "study"))
+
+
+def test_a_study_is_three_lines_of_text(whole: Study) -> None:
+    model, sentences, made = repr(whole).splitlines()
+    assert model == "Study of all-MiniLM-L6-v2 (encoder-only): self 6 × 12 heads"
+    assert sentences == "5 sentences of first.txt, second.jsonl"
+    assert made.startswith(f"collected {whole.manifest.created} by Headbook ")
+    assert made.endswith("float32 on cpu")
+    inputs = whole.manifest.inputs * 3
+    more = replace(whole, manifest=replace(whole.manifest, inputs=inputs))
+    assert "first.txt, second.jsonl, first.txt and 3 more" in str(more)
+
+
+def test_the_package_lists_its_public_names_alone() -> None:
+    assert dir(headbook) == sorted(headbook.__all__)
+    assert all(hasattr(headbook, name) for name in dir(headbook))
 
 
 def exemplars(study: Study) -> list[tuple[object, ...]]:

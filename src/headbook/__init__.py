@@ -36,3 +36,8 @@ def __getattr__(name: str) -> object:
     if name not in homes:
         raise AttributeError(f"module 'headbook' has no attribute {name!r}")
     return getattr(import_module(homes[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, without modules that an import has left here."""
+    return sorted(__all__)

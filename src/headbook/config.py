@@ -6,10 +6,11 @@ import re
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from headbook.errors import ConfigError
+from headbook.option_values import MOST, option_value
 from headbook.terms import Baseline
 
 FACETS = ("label", "language", "genre", "split")  # columns that group sentences unasked
@@ -25,6 +26,9 @@ UNITS = {"kb": 1e3, "mb": 1e6, "gb": 1e9}  # of sizes, in bytes
 SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kmg]b)", re.IGNORECASE)
 OFFLOADS = ("off", "auto", "disk")
 DTYPES = ("float32", "float64", "float16", "bfloat16")
+LISTS = {"metrics", "facet", "control", "device"}  # options of several values, with commas between
+COUNTS = {"sentence_pages"}  # options of a number or a word
+MOST_SEED = 2**32 - 1  # that all generators take
 
 
 def option(default: Any, text: str, *flags: str, place: bool = False) -> Any:
@@ -239,6 +243,7 @@ class Config:
     def __post_init__(self) -> None:
         """Check what types alone do not say."""
         for each in dataclasses.fields(self):
+            self._convert(each)
             self._check_letters(each.name)
         there = all(DEVICE.fullmatch(each) for each in self.devices)
         self._check(there, "device", f"one of {', '.join(DEVICES)}, cuda:0, or several with commas")
@@ -283,8 +288,18 @@ class Config:
         self._check(
             bool(well_formed), "base_url", "an address such as 'https://somebody.github.io/heads/'"
         )
+        self._check(self.seed >= 0, "seed", f"0 to {MOST_SEED}")
         pages = self.sentence_pages
         self._check(pages == "all" or pages.isdecimal(), "sentence_pages", "a number or 'all'")
+
+    def _convert(self, each: "dataclasses.Field[Any]") -> None:
+        """Convert an option to its type where that makes sense."""
+        value = getattr(self, each.name)
+        try:
+            fitting = _fitting(each, value)
+        except ValueError as error:
+            raise ConfigError(f"{flag(each.name)}: got {value!r:.100}, expected {error}") from error
+        object.__setattr__(self, each.name, fitting)
 
     def _check_part(self) -> None:
         """A part of the input is the first sentences or a sample; the latter's stand alone."""
@@ -356,10 +371,12 @@ class Config:
             given: options by name; None means "not given".
 
         Raises:
-            ConfigError: the file cannot be read, or holds an unknown key or a value that does
-                not fit.
+            ConfigError: the file cannot be read, or it or ``given`` holds an unknown name or a
+                value that does not fit.
         """
         values = {} if file is None else read_toml(file)
+        for name in given:
+            _check_known(name, "")
         return cls(**(values | {k: v for k, v in given.items() if v is not None}))
 
 
@@ -382,8 +399,8 @@ def read_toml(file: Path) -> dict[str, Any]:
     """
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"{file.name}: {error}; expected a TOML file of options") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{file.name}: {_why(error)}; expected a TOML file of options") from error
     return dict(_entry(file, key, value) for key, value in table.items())
 
 
@@ -396,23 +413,55 @@ def read_notes(file: Path | None) -> str:
     try:
         return "" if file is None else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--notes: {error}; expected a Markdown file in UTF-8") from error
+        raise ConfigError(
+            f"--notes: {file}: {_why(error)}; expected a Markdown file in UTF-8"
+        ) from error
+
+
+def _why(error: Exception) -> str:
+    """Return why a file cannot be read, without its name and without the words of Python."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return str(getattr(error, "strerror", None) or error)
 
 
 def _entry(file: Path, key: str, value: object) -> tuple[str, object]:
     fields = {f.name: f for f in dataclasses.fields(Config)}
     name = key.replace("-", "_")
-    if name not in fields:
-        near = difflib.get_close_matches(name, fields, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else f"; options are {', '.join(fields)}"
-        raise ConfigError(f"{file.name}: unknown option '{key}'{hint}")
-    kind = fields[name].type
-    if name == "sentence_pages":
-        value = str(value)
-    wanted = get_args(kind) or (kind,)
-    if Path in wanted and isinstance(value, str):
-        return name, (file.parent / value)  # paths are relative to the file that names them
-    if type(value) not in wanted:
-        names = " or ".join(k.__name__ for k in wanted if k is not type(None))
-        raise ConfigError(f"{file.name}: {key} = {value!r} came; expected {names}")
+    _check_known(name, f"{file.name}: ", key)
+    try:
+        value = _fitting(fields[name], value)
+    except ValueError as error:
+        raise ConfigError(f"{file.name}: {key}: got {value!r:.100}, expected {error}") from error
+    if isinstance(value, Path):
+        value = file.parent / value  # paths are relative to the file that names them
     return name, value
+
+
+def _check_known(name: str, place: str, written: str | None = None) -> None:
+    """Refuse the name of an option that does not exist.
+
+    Args:
+        place: where it was given, for the message.
+        written: how it was written there.
+    """
+    names = [f.name for f in dataclasses.fields(Config)]
+    if name not in names:
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else f"; options are {', '.join(names)}"
+        raise ConfigError(f"{place}unknown option '{written or name}'{hint}")
+
+
+def _fitting(each: "dataclasses.Field[Any]", value: Any) -> Any:
+    """Return a value as its option takes it.
+
+    Raises:
+        ValueError: it does not fit; the message says what is expected.
+    """
+    return option_value(
+        each.type,
+        value,
+        listed=each.name in LISTS,
+        counted=each.name in COUNTS,
+        most=MOST_SEED if each.name == "seed" else MOST,
+    )

@@ -34,6 +34,8 @@ from headbook.study.summaries.sums import CorpusSums, HeadTable
 from headbook.study.toptokens import top_tokens_table
 from headbook.terms import Twin
 
+NAMED = 3  # inputs that the text of a study names
+
 
 @dataclass(frozen=True, eq=False)
 class Study:
@@ -57,6 +59,23 @@ class Study:
     made: Mapping[str, HeadTable] | None = None
     fitted: Mapping[str, HeadTable] | None = None
     map_sample: MapSample = field(default_factory=MapSample)
+
+    def __repr__(self) -> str:
+        """Three lines: the model and its heads, the sentences, and what made the study."""
+        manifest = self.manifest
+        heads = ", ".join(
+            f"{stack.name} {len(stack.attention_layers)} × {stack.n_heads} heads"
+            for stack in manifest.stacks
+        )
+        names = ", ".join(file.name for file in manifest.inputs[:NAMED])
+        more = len(manifest.inputs) - NAMED
+        return (
+            f"Study of {manifest.model.name} ({manifest.model.kind}): {heads}\n"
+            f"{manifest.counts['sentences']:,} sentences of {names}"
+            f"{f' and {more:,} more' if more > 0 else ''}\n"
+            f"collected {manifest.created or 'on a day not told'} by Headbook {manifest.headbook}, "
+            f"{manifest.model.dtype} on {manifest.model.device}"
+        )
 
     @cached_property
     def head_tables(self) -> Mapping[str, HeadTable]:
