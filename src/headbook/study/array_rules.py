@@ -17,7 +17,7 @@ from headbook.attention.surfacerules import NOTHING as NO_WORD
 from headbook.study.mapsample import MappedSentence
 from headbook.study.querykeys import QueriesAndKeys
 from headbook.study.sentencedata import Exemplar, SentenceData
-from headbook.study.summaries.affinities import ANY, Affinities
+from headbook.study.summaries.affinities import ANY, DISTINCT, Affinities
 from headbook.study.summaries.anchors import Anchors
 from headbook.study.summaries.buckets import MOST, Buckets, Texts, TokenBuckets
 from headbook.study.summaries.grouped import Group, Members
@@ -147,6 +147,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "counts": Rule("3 layer item", 0),
         "chance": Rule("layer item", 0),
         "sums": Rule("3 layer head item", 0),
+        "texts": Rule(f"{DISTINCT} layer item"),
     },
     TypeSums: {
         "ids": Rule("type", 0, MOST_ENTRIES, ascending=True),
