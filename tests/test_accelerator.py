@@ -118,9 +118,11 @@ def test_a_collection_on_such_a_device_ends_in_one_line(
     with pytest.raises(SystemExit) as stopped:
         main()
     assert stopped.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("headbook: device 'cpu:1': it computes other numbers than the processor")
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert message.startswith(
+        "headbook: device 'cpu:1': it computes other numbers than the processor"
+    )
+    assert message.count("\n") == 1
     assert not (tmp_path / "s").exists()
 
 

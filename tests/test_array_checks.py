@@ -30,7 +30,7 @@ from headbook.study.summaries.packing import Packed, unpack
 from sealed_studies import edit_arrays, edit_manifest, reseal
 
 # Hashes take all values, and whether there is a limit nobody knows.
-HASHES = ("content_hash", "prints", "text_hash", "pair")
+HASHES = ("content_hash", "prints", "text_hash", "pair", "texts")
 # Arrays in which NaN says that a number is not known.
 GAPS = {
     "corpus_sums/heads/members/values",
@@ -247,11 +247,11 @@ def test_a_broken_manifest_is_one_line_with_its_folder(
     monkeypatch.setattr(sys, "argv", ["headbook", "render", str(copied), "--out", out])
     with pytest.raises(SystemExit) as stopped:
         main()
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert stopped.value.code == 2
-    assert said.startswith(f"headbook: {copied / 'manifest.json'}: ")
-    assert said.count("\n") == 1
-    assert "Error(" not in said
+    assert message.startswith(f"headbook: {copied / 'manifest.json'}: ")
+    assert message.count("\n") == 1
+    assert "Error(" not in message
 
 
 def test_arrays_of_somebody_else_end_with_one_line(

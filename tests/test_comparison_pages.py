@@ -219,8 +219,8 @@ def test_paths_of_tokens_and_their_differences_are_drawn(compared: Make) -> None
     np.testing.assert_allclose(differences["p"], table["p"])
     sure = int(differences["supported"].sum())
     text = text_of(site.folder / "metrics" / "cosine_to_input.html").replace("&lt;", "<")
-    said = f"Of {len(table)} layers, {sure} differ (p < 0.05 family-wise, interval beyond the "
-    assert said + "rounding floor 0.0" in text
+    sentence = f"Of {len(table)} layers, {sure} differ (p < 0.05 family-wise, interval beyond the "
+    assert sentence + "rounding floor 0.0" in text
     assert f"{sure} of {len(table)} layers differ" in text_of(site.folder / "index.html")
 
 
@@ -270,8 +270,10 @@ def test_supported_differences_are_counted(compared: Make) -> None:
     assert sure
     heads = int((~np.isnan(found.value[..., place])).sum())
     text = text_of(site.folder / "metrics" / "sink_share.html")
-    said = f"Of {heads} heads, {sure} differ (p < 0.05 family-wise, interval beyond the rounding"
-    assert said in text.replace("&lt;", "<")
+    sentence = (
+        f"Of {heads} heads, {sure} differ (p < 0.05 family-wise, interval beyond the rounding"
+    )
+    assert sentence in text.replace("&lt;", "<")
     assert f"{sure} of {heads} heads differ" in text_of(site.folder / "index.html")
 
 

@@ -83,9 +83,9 @@ def test_force_replaces_all_that_is_ours(tmp_path: Path) -> None:
     assert left_in(tmp_path) == ["site"]
 
 
-@pytest.mark.parametrize(("name", "told"), FOREIGN.items())
+@pytest.mark.parametrize(("name", "named"), FOREIGN.items())
 def test_a_folder_with_a_foreign_file_is_refused_and_stays_as_it_is(
-    tmp_path: Path, name: str, told: str
+    tmp_path: Path, name: str, named: str
 ) -> None:
     """Before anything slow begins, whatever the file is called."""
     out = ours(tmp_path / "site")
@@ -93,7 +93,7 @@ def test_a_folder_with_a_foreign_file_is_refused_and_stays_as_it_is(
     (out / name).write_text("years of work")
     before = disk(out)
     message = refusal(out)
-    assert message.startswith(f"{out}: holds {told}, which Headbook did not write; ")
+    assert message.startswith(f"{out}: holds {named}, which Headbook did not write; ")
     with pytest.raises(OutputError, match="which Headbook did not write"):
         replaced(out)
     assert disk(out) == before
@@ -396,10 +396,10 @@ def test_many_runs_at_once_leave_the_pages_of_one(tmp_path: Path) -> None:
         )
         for n in range(4)
     ]  # fmt: skip
-    said = [line for run in runs for line in run.communicate()[0].splitlines()]
+    lines = [line for run in runs for line in run.communicate()[0].splitlines()]
     assert {run.returncode for run in runs} == {0}
-    assert said.count("done") > 4
-    assert {*said} <= {
+    assert lines.count("done") > 4
+    assert {*lines} <= {
         "done", f"{out}: another run writes here; wait for it, or choose another --out"
     }  # fmt: skip
     assert len({*pages(out).values()}) == 1

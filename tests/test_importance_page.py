@@ -256,8 +256,8 @@ def test_vertical_heads_are_answered_by_three_lines_for_each_type(study: Study) 
     ]  # fmt: skip
     verdicts = study.head_groups.query("group == 'previous-token' and target == 'kl'")
     assert [*verdicts["verdict"]] == ["changes"] * 3
-    for (_, said), each in zip(previous, verdicts.to_dict("records"), strict=True):
-        assert said == words(verdict_text(each, "layers and groups"))
+    for (_, verdict_words), each in zip(previous, verdicts.to_dict("records"), strict=True):
+        assert verdict_words == words(verdict_text(each, "layers and groups"))
     text = " ".join(finding.text for finding in found.findings)
     assert "Not dead: without one previous-token head, the KL divergence of predictions is" in text
     assert "; 100 random sets with as many heads in each layer: " in text
@@ -297,13 +297,15 @@ def test_each_head_says_what_is_lost_without_it(study: Study) -> None:
             "metric == 'ablation_effect' and target == 'kl' and replacement == 'mean'"
             f" and head == {head.head}"
         ).iloc[0]
-        said = verdict_text(exact.to_dict())
-        assert said.startswith(("changes 56 of 56 sentences", "leaves 56 of 56 sentences as they"))
+        verdict_words = verdict_text(exact.to_dict())
+        assert verdict_words.startswith(
+            ("changes 56 of 56 sentences", "leaves 56 of 56 sentences as they")
+        )
         change, verdict = without.instead.rows[0].cells
         assert isinstance(change, Cell)
-        assert verdict == words(said)
+        assert verdict == words(verdict_words)
         assert without.short == (
-            f"the loss changes by {change.text}\u00a0% {change.interval}; verdict: {said}"
+            f"the loss changes by {change.text}\u00a0% {change.interval}; verdict: {verdict_words}"
         )
         mine = table[table["head"] == head.head]
         assert mine["change"].is_monotonic_decreasing

@@ -143,8 +143,8 @@ def test_a_site_with_a_foreign_file_is_refused_before_it_is_drawn(
     (out / name).parent.mkdir(exist_ok=True)
     (out / name).write_text(MINE.get(name, "mine"))
     before = tree(out)
-    told = ".git" if name == ".git/HEAD" else re.escape(name)
-    with pytest.raises(OutputError, match=f"holds {told}, which Headbook did not write"):
+    named = ".git" if name == ".git/HEAD" else re.escape(name)
+    with pytest.raises(OutputError, match=f"holds {named}, which Headbook did not write"):
         headbook.render(tmp_path / "no", out, force=True)
     assert tree(out) == before
     assert os.listdir(tmp_path) == ["site"]  # noqa: PTH208 - hidden ones too

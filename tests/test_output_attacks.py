@@ -235,10 +235,10 @@ def test_several_renders_of_one_site_at_once_leave_the_pages_of_one(
     for folder in studies:
         runs.append(subprocess.Popen([*given, str(folder)], stderr=subprocess.PIPE, text=True))
         time.sleep(0.3)
-    said = [run.communicate()[1] for run in runs]
+    outputs = [run.communicate()[1] for run in runs]
     codes = [run.returncode for run in runs]
     assert sorted(codes) == [0, 2, 2]
-    for code, text in zip(codes, said, strict=True):
+    for code, text in zip(codes, outputs, strict=True):
         line = f"headbook: {out}: another run writes here; wait for it, or choose another --out\n"
         assert text == (line if code else "")
     pages = [content for name, content in tree(out).items() if name.endswith(".html")]

@@ -111,14 +111,14 @@ def test_a_real_difference_is_still_counted(
         float(heads.floors[heads.column("attention_distance", str(both.pair.a.default_view))]),
         precision=2, fractional=False, trim="-",
     )  # fmt: skip
-    said = f"differ (p < 0.05 family-wise, interval beyond the rounding floor {floor}); most "
-    assert said in str(section.summary[0])
+    sentence = f"differ (p < 0.05 family-wise, interval beyond the rounding floor {floor}); most "
+    assert sentence in str(section.summary[0])
     assert "rounding floor" in section.figures[1].caption
     (both,) = both_stacks(of(given, floor=False))
     section = pair_section(both, metric)
     assert section is not None
-    said = "differ (p < 0.05 family-wise; consistent across sentences; may be rounding); most "
-    assert said in str(section.summary[0])
+    sentence = "differ (p < 0.05 family-wise; consistent across sentences; may be rounding); most "
+    assert sentence in str(section.summary[0])
 
 
 def test_floors_are_twice_the_largest_difference_over_heads(

@@ -168,7 +168,7 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "top": Rule("3 sentence listed", gaps=True, may_be_empty=True),
         "text_hash": Rule("sentence", may_be_empty=True),
         "characters": Rule("sentence", 0, MOST_CHARACTERS, may_be_empty=True),
-        "rounding": Rule("sentence", gaps=True),
+        "rounding": Rule("sentence"),
     },
     MissedAt: {
         "head": Rule("", 0, "last_listed"),

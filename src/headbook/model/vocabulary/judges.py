@@ -128,10 +128,10 @@ class Words:
         for draw in range(DRAWS):
             even = drawn(batch, draw, lambda rng: rng.random(true.shape[1]))
             points = torch.from_numpy(even).to(shares)[chosen][:, None]
-            said = torch.searchsorted(shares, points * shares[:, -1:]).clamp(
+            sampled = torch.searchsorted(shares, points * shares[:, -1:]).clamp(
                 max=shares.shape[1] - 1
             )
-            yield Slope(Target.KL, logs.gather(-1, said).sum(), squared=True)
+            yield Slope(Target.KL, logs.gather(-1, sampled).sum(), squared=True)
 
     def _by_sentence(self, batch: Batch, by_token: torch.Tensor) -> torch.Tensor:
         """Sums over the scored tokens. *Shape:* ``(3, pass, sentence)``."""

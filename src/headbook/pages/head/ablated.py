@@ -174,8 +174,8 @@ def _instead(removals: Removals, rows: Rows) -> Iterator[Row]:
         row = _change(removals, rows, replacement)
         if row is not None:
             verdict = _verdict(removals, rows, replacement)
-            said = verdict if row["kind"] == EXACT else "estimated"
-            yield Row(what, (_cell(removals, row), words(said)))
+            outcome = verdict if row["kind"] == EXACT else "estimated"
+            yield Row(what, (_cell(removals, row), words(outcome)))
 
 
 def _repaired(rows: Rows) -> Iterator[str]:

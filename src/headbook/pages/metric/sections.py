@@ -69,10 +69,10 @@ def head_section(results: StackResults, metric: HeadMetric) -> MetricSection | N
     """What a metric says of the heads of one stack; None where it has no numbers there."""
     stack = results.stack
     metric = results.by_id.get(metric.id, metric)
-    shown = results.drawn(metric)
-    if shown is None:
+    drawn = results.drawn(metric)
+    if drawn is None:
         return None
-    labels, (view, label) = results.drawable(metric), shown
+    labels, (view, label) = results.drawable(metric), drawn
     about = f"{label_name(label)}, " if label else ""
     heads = _heads(results, metric, view, label)
     return MetricSection(
