@@ -12,7 +12,7 @@ from headbook.attention.scopes import Scopes
 from headbook.model.architecture import Call
 from headbook.model.hook import Attention
 from headbook.model.intervention import Ablation
-from headbook.model.vocabulary import judges
+from headbook.model.vocabulary import judges, statetargets
 from headbook.passes.ablation import slopes as module
 from headbook.passes.ablation.effects import Known, instead_of
 from headbook.passes.ablation.slopes import Slopes, slopes
@@ -85,8 +85,8 @@ def test_divergences_are_halves_of_squares_on_average(
 ) -> None:
     """To second order, over many draws."""
     draws = 600
-    monkeypatch.setattr(judges, "DRAWS", draws)
-    monkeypatch.setattr(module, "DRAWS", draws)
+    for each in (judges, statetargets, module):
+        monkeypatch.setattr(each, "DRAWS", draws)
     it = case(family, head=head)
     found = estimated(it, 0)
     square = [

@@ -35,7 +35,7 @@ from headbook.study.importancetables import DIRECT, EFFECT, EXACT
 from headbook.study.sentencedata import HeadName
 from headbook.study.summaries import verdicts
 from headbook.study.summaries.removals import Chosen, Removals
-from headbook.terms import Replacement
+from headbook.terms import Replacement, Target
 
 ORDERS = {
     "ablation_effect": "smallest effect first",
@@ -62,6 +62,7 @@ class ImportancePage(Page):
 
     Attributes:
         target, unit: what changes, and the unit of all numbers.
+        each: what a change is counted by: scored tokens or sentences.
         margin: mean change from which on a sentence counts as changed, with its unit.
         judged: target of the verdicts, in words.
         chosen: how the heads that were replaced had been chosen; empty if all were.
@@ -79,6 +80,7 @@ class ImportancePage(Page):
 
     template: ClassVar[str] = "importance.html"
     target: str
+    each: str
     unit: str
     margin: str
     judged: str
@@ -112,6 +114,7 @@ def importance_page(results: Mapping[str, StackResults]) -> ImportancePage:
         description=f"What {study.manifest.model.name} loses when heads are replaced by their "
         "mean output: every head, estimates and exact effects, and verdicts.",
         target=NAMES.get(primary(removals), primary(removals)),  # type: ignore[call-overload]
+        each="sentence" if primary(removals) == Target.EMBEDDING else "scored token",
         unit=unit(removals),
         margin=margin_text(removals),
         judged=judged_by(removals),
