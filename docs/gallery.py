@@ -109,7 +109,8 @@ scaled down. Built by `make gallery`, which also writes this page.
 def subjects(site: Path) -> dict[str, str]:
     """The head and the sentence that are shown: addresses of their pages, the head's name."""
     heads = pd.read_csv(site / "data" / "heads.csv")
-    best = heads[heads["metric"] == CHOSEN_BY].nlargest(1, "value").to_dict("records")[0]
+    ranked = heads[(heads["metric"] == CHOSEN_BY) & (heads["label"] == "surface")]
+    best = ranked.nlargest(1, "value").to_dict("records")[0]
     head = HeadName(best["stack"], best["layer"], best["head"])
     sentences = sorted((site / "sentences").glob("[0-9]*.html"))
     sentence = sentences[:3][-1].relative_to(site).as_posix()

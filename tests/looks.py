@@ -40,6 +40,7 @@ class Look:
         brought: by key, that itself.
         values: by key, what it is before the output projection.
         learned: whether what a row lacks went to a sink that is no key.
+        half: the half of the sentences that it belongs to.
     """
 
     weights: Sequence[Sequence[float]]
@@ -52,6 +53,7 @@ class Look:
     brought: Sequence[Sequence[float]] = ()
     values: Sequence[Sequence[float]] = ()
     learned: bool = False
+    half: int = 0
 
 
 class Row(NamedTuple):

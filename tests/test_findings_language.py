@@ -16,7 +16,7 @@ from headbook.terms import View
 from testedrelations import chosen_tests
 
 NAN = float("nan")
-EXCESS = HeadColumn("dependency_excess", View.NOSINK, "")
+EXCESS = HeadColumn("dependency_excess", View.NOSINK, "surface")
 RARE = HeadColumn("rare_word_focus", View.NOSINK, "")
 
 

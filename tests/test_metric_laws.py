@@ -15,8 +15,10 @@ from latex2mathml.converter import convert
 
 import headbook.metrics
 import treebank
+from headbook.analysis.accumulators import Reservoir
 from headbook.attention.layerattention import LayerAttention
 from headbook.attention.outputs import HeadOutputs
+from headbook.attention.paircells import linked_cells, mass_by_cell, pairs_in_cells
 from headbook.collection.collect import collect
 from headbook.metrics import all_metrics, chosen_metrics, head_metrics, pair_metrics, token_metrics
 from headbook.metrics.base import (
@@ -36,6 +38,7 @@ from headbook.metrics.base import (
     TokenMetric,
 )
 from headbook.study.study import Study
+from headbook.study.summaries.paircells import PairCells
 from headbook.terms import UPOS, Kind, View
 from views import Marks, example_layer, views_of
 
@@ -135,11 +138,20 @@ def whole(metric: HeadMetric, layer: LayerAttention, place: int) -> torch.Tensor
 
 def finished(metric: SampledMetric, layers: Sequence[LayerAttention]) -> Finished:
     """A sampled metric of some sentences."""
-    stats = np.concatenate([metric.measure(layer).numpy() for layer in layers])
+    stats = np.concatenate([metric.measure(layer).numpy() for layer in layers]).astype(float)
+    if metric.expected_at is not None:  # as if all of these sentences were of the choice half
+        every, place = np.ones(1, bool), np.arange(len(layers))
+        links = np.concatenate([linked_cells(layer.scope) for layer in layers])
+        cells = PairCells(
+            np.sum([mass_by_cell(layer, every) for layer in layers], 0)[None],
+            np.sum([pairs_in_cells(layer.scope, every) for layer in layers], 0)[None],
+            Reservoir(len(place), place.astype(np.uint64), place, links[:, None]),
+        )
+        stats[..., metric.expected_at] = cells.expected(0)
     reported = [np.zeros((1, 0)) for _ in layers]
     if metric.about is not None:
         reported = [metric.about(layer.scope).numpy() for layer in layers]
-    return metric.finish(stats.astype(np.float64), np.concatenate(reported))
+    return metric.finish(stats, np.concatenate(reported))
 
 
 class Layer(NamedTuple):

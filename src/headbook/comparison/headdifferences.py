@@ -24,7 +24,7 @@ from headbook.metrics import all_metrics
 from headbook.metrics.base import SampledMetric
 from headbook.study.importancetables import EFFECT
 from headbook.study.summaries.columns import HeadColumn
-from headbook.study.summaries.finish import ABOUT
+from headbook.study.summaries.finish import ABOUT, statistics
 from headbook.study.summaries.removals import Removals, RemovedSet, SetKind
 from headbook.study.summaries.sums import SampleSums
 
@@ -129,11 +129,12 @@ def _finished(sums: SampleSums, rows: Ints, metric: SampledMetric, view: str) ->
     start = 0
     for name, its_view, width in sums.columns:
         if (name, str(its_view)) == (metric.id, view):
-            stats = sums.stats.payload[rows][..., start : start + width]
-            layers = [
-                metric.finish(each[:, :ABOUT], each[:, ABOUT])
-                for each in (stats[:, layer].astype(np.float64) for layer in range(stats.shape[1]))
-            ]
+            place = slice(start, start + width)
+            each_layer = (
+                statistics(sums, metric, place, layer)[rows]
+                for layer in range(sums.stats.payload.shape[1])
+            )
+            layers = [metric.finish(each[:, :ABOUT], each[:, ABOUT]) for each in each_layer]
             listed = [metric.labels.index(label) for label in metric.listed]
             n, d = (
                 np.stack([getattr(layer, part)[:, :-1, listed] for layer in layers], 1)

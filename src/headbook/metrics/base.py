@@ -276,11 +276,14 @@ class SampledMetric(HeadMetric):
         finish: from the statistics of all sampled sentences in one layer, ``(sentence, head,
             statistic)``, and those about the sentences, to ratios; both may have zeros behind
             them. Heads do not influence each other.
+        expected_at: place of the statistic that is filled in before ``finish``, if there is one:
+            what a head would give to linked pairs by parts of speech and distance alone.
     """
 
     measure: "Callable[[LayerAttention], torch.Tensor]"
     about: "Callable[[Scope], torch.Tensor] | None" = None
     finish: "Callable[[Floats, Floats], Finished]"
+    expected_at: int | None = None
     source: Source = Source.SAMPLE
 
 

@@ -6,14 +6,22 @@ and two samples merge into the sample of both.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Reservoir
+from headbook.analysis.accumulators import CHOICE, Reservoir
 from headbook.attention.frame import Scope
 from headbook.attention.layerattention import LayerAttention, layer_attentions
 from headbook.attention.maps import Maps
+from headbook.attention.paircells import (
+    NO_CELL,
+    linked_cells,
+    mass_by_cell,
+    pairs_by_surface,
+    pairs_in_cells,
+)
 from headbook.attention.scopes import Scopes
 from headbook.metrics.base import SampledMetric
 from headbook.model import hook
@@ -23,6 +31,7 @@ from headbook.passes.tables.affinitytable import AffinityTable, Items
 from headbook.passes.tables.headtable import uniform
 from headbook.passes.watch import PassResults, Watch
 from headbook.study.summaries.finish import ABOUT, UNIFORM
+from headbook.study.summaries.paircells import PairCells
 from headbook.study.summaries.sums import CorpusSums, SampleColumn, SampleSums
 from headbook.terms import Stack, View
 from headbook.text.batch import Batch
@@ -70,6 +79,7 @@ class Sampler:
                         name: SampleSums(
                             tuple(table.columns),
                             Reservoir.of(self.size, batch.content_hash, batch.index, table.whole),
+                            table.cells(self.size),
                         )
                         for name, table in stacks.items()
                         if table.columns
@@ -80,14 +90,24 @@ class Sampler:
         return Watch(found, attend)
 
 
+class _Cells(NamedTuple):
+    """Parts of `PairCells` of one layer and one batch."""
+
+    mass: NDArray[np.float64]
+    pairs: NDArray[np.float64]
+    links: NDArray[np.uint16]
+
+
 class _Statistics:
     """The statistics of one stack over one batch, filled layer by layer."""
 
     def __init__(self, stack: Stack, metrics: Sequence[SampledMetric], batch: Batch) -> None:
-        self._stack, self._sentences = stack, len(batch.items)
+        self._stack, self._batch, self._sentences = stack, batch, len(batch.items)
         self._asked = [(m, view) for m in metrics if m.applies(stack) for view in m.views]
         self._even: dict[int, list[Floats]] = {}
         self._filled: dict[int, Floats] = {}
+        self._cells: dict[int, _Cells] = {}
+        self._even_mass: dict[int, Floats] = {}
         self.columns: list[SampleColumn] = []
 
     def add(self, layer: int, attention: hook.Attention, scopes: Scopes) -> None:
@@ -95,10 +115,17 @@ class _Statistics:
         if not self._asked:
             return
         found = scopes.get(self._stack.name, attention)
-        heads = self._measure(scopes.views(self._stack.name, attention))
+        views = scopes.views(self._stack.name, attention)
+        heads = self._measure(views)
         if id(found) not in self._even:
             maps = Maps(found[View.NOSINK], uniform(found))
-            self._even[id(found)] = self._measure(layer_attentions(found, maps))
+            even_views = layer_attentions(found, maps)
+            self._even[id(found)] = self._measure(even_views)
+            if self._asks_cells:
+                even_mass = mass_by_cell(even_views[View.NOSINK], self._choice(found))
+                self._even_mass[id(found)] = even_mass
+        if self._asks_cells:
+            self._cells[layer] = self._cells_of(found, views[View.NOSINK])
         about, even = self._about(found), self._even[id(found)]
         tables = [self._table(*parts) for parts in zip(heads, even, about, strict=True)]
         self.columns = [
@@ -106,6 +133,40 @@ class _Statistics:
             for (metric, view), table in zip(self._asked, tables, strict=True)
         ]
         self._filled[layer] = np.concatenate(tables, -1)
+
+    @property
+    def _asks_cells(self) -> bool:
+        return any(metric.expected_at is not None for metric, _ in self._asked)
+
+    def _choice(self, scopes: Mapping[View, Scope]) -> NDArray[np.bool_]:
+        """Return the sentences from which attention by surface is estimated."""
+        counted = scopes[View.NOSINK].once(pairs_by_surface).counted.cpu().numpy()
+        chosen: NDArray[np.bool_] = (self._batch.half == CHOICE) & counted
+        return chosen
+
+    def _cells_of(self, scopes: Mapping[View, Scope], view: LayerAttention) -> "_Cells":
+        choice, scope = self._choice(scopes), scopes[View.NOSINK]
+        mass = np.zeros((self._stack.n_heads + 1, self._even_mass[id(scopes)].shape[1]))
+        own = mass_by_cell(view, choice)
+        mass[: len(own)], mass[-1] = own, self._even_mass[id(scopes)][0]
+        return _Cells(mass, pairs_in_cells(scope, choice), linked_cells(scope))
+
+    def cells(self, size: int) -> PairCells | None:
+        """Return attention by parts of speech and distance; None if no metric asks for it.
+
+        Args:
+            size: number of sentences in the sample.
+        """
+        if not self._cells:
+            return None
+        one = next(iter(self._cells.values()))
+        nothing = np.full_like(one.links, NO_CELL)
+        empty = _Cells(np.zeros_like(one.mass), np.zeros_like(one.pairs), nothing)
+        layers = [self._cells.get(layer, empty) for layer in range(self._stack.n_layers)]
+        mass, pairs, links = (np.stack(parts) for parts in zip(*layers, strict=True))
+        batch = self._batch
+        links = np.moveaxis(links, 0, 1)
+        return PairCells(mass, pairs, Reservoir.of(size, batch.content_hash, batch.index, links))
 
     @property
     def whole(self) -> Floats:

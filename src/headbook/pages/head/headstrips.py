@@ -29,7 +29,7 @@ KINDS = {
 LEAST_HEADS = 3
 # Metrics and labels that say what a head does; the first come first where two are as extreme.
 ASKED = (
-    (ids.DEPENDENCY_EXCESS, "either"),
+    (ids.DEPENDENCY_EXCESS, "surface"),
     (ids.DEPENDENCY_ALIGNMENT, "either"),
     (ids.DEPENDENCY_TREES, ""),
     (ids.PHRASE_TREES, ""),

@@ -105,12 +105,12 @@ def _near(results: StackResults, best: Best, view: View) -> str:
 
 
 def beyond_distance(results: StackResults) -> Iterator[Finding]:
-    """The head most aligned with dependencies above a distance-matched baseline, if any is."""
+    """The head most aligned with dependencies above a surface baseline, if any is."""
     name, view = ids.DEPENDENCY_EXCESS, View.NOSINK
-    best = chosen(results, name, view)
+    best = chosen(results, name, view, "surface")
     if best is None or np.isnan(best.value.low):
         return
-    link = metric_link(name, "a baseline with the same distances")
+    link = metric_link(name, "a baseline by parts of speech and distance")
     parts: Parts
     if best.value.low > 0:
         parts = (

@@ -23,14 +23,14 @@ def finished(sums: SampleSums) -> HeadTable:
     tables = []
     start = 0
     for name, view, width in sums.columns:
-        stats = payload[..., start : start + width]
+        place = slice(start, start + width)
         start += width
         metric = all_metrics()[name]
         assert isinstance(metric, SampledMetric)
         columns = tuple(HeadColumn(name, view, label) for label in metric.labels)
         layers = [  # one at a time: all of them in double precision are large
-            _layer(metric, stats[:, layer].astype(np.float64), sums.stats.half)
-            for layer in range(stats.shape[1])
+            _layer(metric, statistics(sums, metric, place, layer), sums.stats.half)
+            for layer in range(payload.shape[1])
         ]
         heads, together, even = (
             Ratios(np.stack([getattr(layer, part).sums for layer in layers], 2))
@@ -38,6 +38,23 @@ def finished(sums: SampleSums) -> HeadTable:
         )
         tables.append(HeadTable(columns, heads, together, even))
     return beside(tables)
+
+
+def statistics(
+    sums: SampleSums, metric: SampledMetric, place: slice, layer: int
+) -> NDArray[np.float64]:
+    """Return the statistics of a metric in one layer, expectations by surface filled in.
+
+    Args:
+        place: where the metric's columns stand.
+
+    Returns:
+        *Shape:* ``(kept, head + 2, statistic)``.
+    """
+    found = sums.stats.payload[:, layer, :, place].astype(np.float64)
+    if metric.expected_at is not None and sums.cells is not None:
+        found[:, :ABOUT, metric.expected_at] = sums.cells.expected(layer)
+    return found
 
 
 def contributions(sums: SampleSums) -> NDArray[np.float64] | None:

@@ -15,6 +15,7 @@ from headbook.study.summaries.buckets import Buckets, Kind, Texts, TokenBuckets
 from headbook.study.summaries.buckets import together as buckets_together
 from headbook.study.summaries.columns import HeadColumn, TokenColumn
 from headbook.study.summaries.grouped import Group, Members, together
+from headbook.study.summaries.paircells import PairCells
 from headbook.study.summaries.positions import PositionSums
 from headbook.study.summaries.removals import Removals
 from headbook.study.summaries.shapes import GeometrySums
@@ -122,17 +123,21 @@ class SampleSums:
         columns: what the last dimension holds, side by side.
         stats: *Shape* of the payload: ``(kept, layer, head + 2, statistic)``; after the heads
             come uniform attention and the sentence itself.
+        cells: attention by parts of speech and distance, or None if no metric asks for it.
     """
 
     columns: tuple[SampleColumn, ...]
     stats: Reservoir
+    cells: PairCells | None = None
 
     def __add__(self, other: "SampleSums") -> "SampleSums":
-        return SampleSums(self.columns, self.stats + other.stats)
+        cells = self.cells + other.cells if self.cells and other.cells else None
+        return SampleSums(self.columns, self.stats + other.stats, cells)
 
     def shifted(self, by: int) -> "SampleSums":
         """The same for sentences that come ``by`` places later."""
-        return replace(self, stats=self.stats.shifted(by))
+        cells = self.cells and self.cells.shifted(by)
+        return replace(self, stats=self.stats.shifted(by), cells=cells)
 
 
 class PairColumn(NamedTuple):
