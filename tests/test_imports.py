@@ -71,7 +71,7 @@ DOORS = {
     "ray": {"collection.engines.ray"},
     "regex": {"text.annotate"},
     "rich": {"cli.console", "cli.steps"},
-    "safetensors": {"study.serial", "study.storage"},
+    "safetensors": {"model.weights.checkpoint_checks", "study.serial", "study.storage"},
     "scipy": {
         "analysis.divergence",
         "analysis.intervals",

@@ -82,6 +82,8 @@ def is_closed_pipe(error: BaseException) -> bool:
 
 def expected_error(error: BaseException) -> HeadbookError | None:
     """What the person at the keyboard can mend of an error that is not Headbook's own."""
+    if isinstance(error, ResourceError):  # it says itself what needs less
+        return error
     if any(out_of_memory(each) for each in _chain(error)):
         return ResourceError(f"out of memory; {NEED_LESS}")
     if isinstance(error, HeadbookError):

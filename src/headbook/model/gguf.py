@@ -22,6 +22,7 @@ from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, PreTrainedToke
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from headbook.errors import ModelError
+from headbook.model.weights.checkpoint_checks import check_layers
 
 PACKAGES = ("gguf", "accelerate")  # transformers wants both for these files
 ROTATIONS = "rope_freqs.weight"  # by what each frequency of a rotation is divided
@@ -223,6 +224,7 @@ def _check(path: Path, fields: Mapping[str, Any], names: set[str]) -> None:
         )
     if not architecture or not names:
         raise ModelError(f"{name}: it holds no model; expected architecture and weights")
+    check_layers(path.name, fields.get(f"{architecture}.block_count"), len(names))
     scaling = fields.get(f"{architecture}.rope.scaling.type", "none")
     factors = {"rope_factors_long.weight", "rope_factors_short.weight"} & names
     if architecture not in OWN_SCALING and (scaling != "none" or factors):

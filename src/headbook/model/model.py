@@ -11,13 +11,15 @@ from typing import Any
 
 import huggingface_hub
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
 from transformers.utils import logging
 
-from headbook.errors import ModelError
+from headbook.errors import ModelError, ResourceError, out_of_memory
 from headbook.model import hook
 from headbook.model.checkpoint import Checkpoint, find
 from headbook.model.names import Names
+from headbook.model.weights.checkpoint_checks import check_folder
 from headbook.model.weights.loading import with_head
 from headbook.model.weights.offload import Aside, parameter
 from headbook.model.weights.pooling import read_pooling
@@ -58,6 +60,7 @@ class Model:
             encoder-decoders always).
         body: the part that is run: ``network`` without a head, where it has one.
         limit: longest sequence it takes by default, in tokens.
+        positions: longest sequence that it has positions for, in tokens; None without a limit.
         headless: why there is no language-model head; empty where there is one.
         pooling: how a sentence encoder pools states, as in `headbook.model.weights.pooling`; empty
             for other checkpoints.
@@ -72,6 +75,7 @@ class Model:
     weights: Weights
     headless: str = ""
     pooling: str = ""
+    positions: int | None = None
 
     @property
     def body(self) -> Any:
@@ -126,6 +130,8 @@ def load_model(
     place = pick_device(device)
     with _quiet(verbose):
         found = find(name, revision)
+        if found.gguf is None:
+            check_folder(found.folder, found.name)
         with _explained(found.name, gguf=found.gguf is not None):
             words = _tokenizer(found, tokenizer)
             network, weights, headless = _network(found, getattr(torch, dtype), place, offload)
@@ -135,16 +141,18 @@ def load_model(
     network.eval().requires_grad_(requires_grad=False)
     if offload is None:
         network.to(place)
+    positions = _positions(network)
     return Model(
         name=found.name,
         revision=found.revision,
         network=network,
         tokenizer=words,
-        limit=_limit(network, words),
+        limit=_limit(positions, words),
         device=place,
         weights=weights,
         headless=headless,
         pooling=read_pooling(found.folder) if found.gguf is None else "",
+        positions=positions,
     )
 
 
@@ -248,8 +256,18 @@ def _explained(name: str, *, gguf: bool) -> Iterator[None]:
     """Turn what transformers raises while loading into one line."""
     try:
         yield
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError, AttributeError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    except (
+        OSError, ValueError, KeyError, ImportError, RuntimeError, AttributeError, TypeError,
+        ArithmeticError, IndexError, RecursionError, MemoryError, StrictDataclassError,
+    ) as error:  # fmt: skip
+        if out_of_memory(error):
+            raise ResourceError(
+                f"model '{name}': out of memory while it is loaded; expected more of it; --dtype "
+                "bfloat16 takes half of it, --offload auto leaves layers on the disk"
+            ) from error
+        lines = (str(error).strip() or type(error).__name__).splitlines()
+        told = lines if isinstance(error, StrictDataclassError) else lines[:1]
+        first = " ".join(line.strip() for line in told).rstrip(".")
         expected = (
             "a GGUF file whose architecture and quantisation transformers can read"
             if gguf
@@ -289,18 +307,25 @@ def text_config(config: Any) -> Any:
         return config
 
 
-def _limit(network: Any, tokenizer: Any) -> int:
-    """Longest sequence that tokenizer and position embeddings allow, at most the default limit."""
+def _positions(network: Any) -> int | None:
+    """Return the longest sequence that position embeddings allow; None without a limit."""
+    positions = getattr(text_config(network.config), "max_position_embeddings", None)
+    if not positions or positions < 0:
+        return None
+    # RoBERTa and its relatives start counting after their padding index.
+    padded = [
+        module.padding_idx + 1
+        for name, module in network.named_modules()
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None)
+    ]
+    return int(positions - max(padded, default=0))
+
+
+def _limit(positions: int | None, tokenizer: Any) -> int:
+    """Return the longest sequence that positions and tokenizer allow, at most the default limit."""
     limits = [DEFAULT_LIMIT]
     if tokenizer.model_max_length < UNLIMITED:
         limits.append(tokenizer.model_max_length)
-    positions = getattr(text_config(network.config), "max_position_embeddings", None)
-    if positions and positions > 0:
-        # RoBERTa and its relatives start counting after their padding index.
-        padded = [
-            module.padding_idx + 1
-            for name, module in network.named_modules()
-            if name.endswith("position_embeddings") and getattr(module, "padding_idx", None)
-        ]
-        limits.append(positions - max(padded, default=0))
+    if positions is not None:
+        limits.append(positions)
     return int(min(limits))
