@@ -1,8 +1,9 @@
 """Several inputs as one stream of sentences."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -23,7 +24,11 @@ class Corpus:
 
     Attributes:
         files: the inputs, as they were given.
+        shorten: cuts a very long text before anything else is done with it; None leaves all whole.
+            Sentences that come with their own words stay whole.
     """
+
+    shorten: Callable[[str], str] | None = None
 
     def __init__(
         self,
@@ -41,7 +46,20 @@ class Corpus:
     def __iter__(self) -> Iterator[Sentence]:
         records = self._read() if self._sample is None else self._sample
         for index, (file, record) in enumerate(records):
-            yield _sentence(record, index, self.files[file].name)
+            yield self._shortened(_sentence(record, index, self.files[file].name))
+
+    def _shortened(self, sentence: Sentence) -> Sentence:
+        if self.shorten is None or sentence.words is not None:
+            return sentence
+        text = self.shorten(sentence.text)
+        target = None if sentence.target is None else self.shorten(sentence.target)
+        return replace(
+            sentence,
+            text=text,
+            target=target,
+            left_out=len(sentence.text) - len(text),
+            target_left_out=len(sentence.target or "") - len(target or ""),
+        )
 
     def _read(self) -> Iterator[tuple[int, Record]]:
         for number, file in enumerate(self.files):

@@ -38,6 +38,8 @@ class Sentence:
         metadata: the input's other columns.
         origin: file and line, for messages.
         parts: where the sentences of a passage begin and end; empty where it is all one.
+        left_out, target_left_out: characters at the end of a very long text, or of its target, that
+            were left out before it was tokenized.
     """
 
     index: int
@@ -48,6 +50,8 @@ class Sentence:
     metadata: Mapping[str, str] = field(default_factory=dict)
     origin: str = ""
     parts: tuple[tuple[int, int], ...] = ()
+    left_out: int = 0
+    target_left_out: int = 0
 
 
 def joined_words(parts: Iterable[tuple[int, tuple[Word, ...]]]) -> tuple[Word, ...]:

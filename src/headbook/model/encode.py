@@ -21,6 +21,8 @@ from headbook.text.tokens import NO_WORD, Encoded, Tokens, align, is_punctuation
 
 CHUNK = 64  # sentences tokenised, or targets generated, at a time
 GENERATED = 64  # most tokens of a generated target
+PLENTY = 32  # characters a token, beyond which a text may be cut before it is tokenized
+SPARE = 64  # tokens behind those that are read
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Encoder:
             replace(
                 self._tokens(s.text, ids, spans, s.words or (), lost, side=Side.SOURCE),
                 parts=s.parts,
+                left_out=s.left_out,
             )
             for s, (ids, spans, lost) in zip(chunk, rows, strict=True)
         ]
@@ -108,10 +111,11 @@ class Encoder:
             texts.append(text)
             drafts.append((ids, spans, lost, s.target is None))
         words = self.targets.words(texts)
-        return [
+        found = [
             self._tokens(text, ids, spans, word, lost, side=Side.TARGET, generated=generated)
             for text, word, (ids, spans, lost, generated) in zip(texts, words, drafts, strict=True)
         ]
+        return [replace(t, left_out=s.target_left_out) for t, s in zip(found, chunk, strict=True)]
 
     def _shift(self, ids: list[int]) -> list[int]:
         """Decoder input for a target: the start token, then all but the last."""
@@ -221,6 +225,26 @@ class Encoder:
         kept = np.unique(word[word != NO_WORD]).tolist()
         position = self.rarities[side].rarest([text[words[i].start : words[i].end] for i in kept])
         return NO_WORD if position is None else kept[position]
+
+
+def shortened(text: str, tokenizer: Any, limit: int) -> str:
+    """Cut a very long text to about what the model takes, before it is tokenized.
+
+    The first ``limit`` tokens are those of the whole text: it is cut at a space, and `SPARE` tokens
+    further on than they reach, for the end of a text decides about tokens near to it alone. A text
+    of a few long words stays longer.
+
+    Args:
+        limit: longest sequence, in tokens.
+    """
+    size = limit * PLENTY
+    while size < len(text):
+        start = text[:size]
+        kept = (start.rsplit(maxsplit=1) or [""])[0] if any(map(str.isspace, start)) else start
+        if kept and len(tokenizer(kept, verbose=False)["input_ids"]) >= limit + SPARE:
+            return kept
+        size *= 4
+    return text
 
 
 def start_token(model: Model) -> int:

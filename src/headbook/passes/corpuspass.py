@@ -153,5 +153,6 @@ def count(batch: Batch) -> Counter[str]:
             tokens = item.tokens[side]
             counts[f"{side}.cut_sentences"] += tokens.lost > 0
             counts[f"{side}.cut_tokens"] += tokens.lost
+            counts[f"{side}.left_out"] += tokens.left_out
             counts[f"{side}.generated"] += tokens.generated
     return counts

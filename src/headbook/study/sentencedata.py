@@ -65,6 +65,7 @@ class StoredText:
         words: the word of each token, -1 without one.
         tags: part of speech of each token's word, empty without one.
         lost: tokens cut off at the end.
+        left_out: characters behind those tokens, which were not tokenized.
         generated: whether the model wrote the text.
         heads, relations: by word, the index of its head, `NO_HEAD` without one, and the relation to
             it; both empty for a text without a tree.
@@ -82,6 +83,7 @@ class StoredText:
     heads: tuple[int, ...] = ()
     relations: tuple[str, ...] = ()
     parts: tuple[tuple[int, int], ...] = ()
+    left_out: int = 0
 
     @classmethod
     def of(cls, tokens: Tokens) -> "StoredText":
@@ -100,6 +102,7 @@ class StoredText:
             heads=tuple(w.head for w in annotated),
             relations=tuple(w.relation for w in annotated),
             parts=tokens.parts,
+            left_out=tokens.left_out,
         )
 
     def sink(self, *, causal: bool) -> NDArray[np.bool_]:

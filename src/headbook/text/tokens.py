@@ -32,6 +32,7 @@ class Tokens:
         lost: tokens cut off because the text is longer than the model takes.
         generated: whether the model wrote this text itself.
         parts: character offsets of the sentences of a passage, as in `headbook.inputs.Sentence`.
+        left_out: characters at the end of the text that came, which were not tokenized.
     """
 
     text: str
@@ -47,6 +48,7 @@ class Tokens:
     lost: int = 0
     generated: bool = False
     parts: tuple[tuple[int, int], ...] = ()
+    left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.ids)

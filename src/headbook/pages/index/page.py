@@ -211,10 +211,11 @@ def _warnings(manifest: Manifest) -> Iterator[str]:
     for side in Side:
         cut = manifest.count(side, "cut_sentences")
         if cut:
-            lost = manifest.count(side, "cut_tokens")
+            lost, left_out = manifest.count(side, "cut_tokens"), manifest.count(side, "left_out")
+            more = f" and {counted(left_out, 'character')} after them" if left_out else ""
             yield (
                 f"{counted(cut, f'{side} text')} longer than {model.limit:,} tokens: cut at the "
-                f"end, {counted(lost, 'token')} lost. Their pages say so."
+                f"end, {counted(lost, 'token')}{more} lost. Their pages say so."
             )
     unread = manifest.counts.get("unread_targets", 0)
     if unread:

@@ -111,8 +111,12 @@ def _texts(sentence: StoredSentence) -> Iterator[TextOfSentence]:
     for side, text in sentence.texts.items():
         remarks = []
         if text.lost:
+            behind = (
+                f", and {counted(text.left_out, 'character')} after them" if text.left_out else ""
+            )
             remarks.append(
-                f"Longer than the model takes: {counted(text.lost, 'token')} at the end were cut."
+                f"Longer than the model takes: {counted(text.lost, 'token')} at the end{behind} "
+                "were cut."
             )
         if text.generated:
             remarks.append("Written by the model itself (greedy decoding).")

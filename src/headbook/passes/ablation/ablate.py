@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from headbook.config import Config
 from headbook.errors import ConfigError
 from headbook.inputs import Layout, Selection, open_corpus
 from headbook.model.architecture import Architecture, Call, examine
-from headbook.model.encode import Encoder
+from headbook.model.encode import Encoder, shortened
 from headbook.model.intervention import intervened
 from headbook.model.model import load_model
 from headbook.model.sequences import probes
@@ -98,6 +98,7 @@ def ablate(
         )
         stack.enter_context(LinearLayers(loaded.network))
         limit = config.max_length or loaded.limit
+        corpus.shorten = partial(shortened, tokenizer=loaded.tokenizer, limit=limit)
         encoder = Encoder(loaded, limit=limit, targets=Annotator.load(NONE))
         architecture = settle(loaded, examine(loaded), probes(encoder))
         sets = [_set(head, architecture) for head in heads]
