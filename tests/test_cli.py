@@ -23,6 +23,7 @@ from headbook.cli import options
 from headbook.config import Config, flag
 from headbook.metrics import all_metrics
 from headbook.site import site
+from headbook.workspace import work_folder
 from pages import differing, tree
 from sites import EPOCH, Site
 
@@ -182,6 +183,36 @@ def test_an_interrupt_is_one_line(
     monkeypatch.setattr(site, "render", stopped)
     output = run("render", small_site.stored, "--out", tmp_path / "s", "-q")
     assert output == Output(2, "", "headbook: stopped; nothing is half done\n")
+
+
+@pytest.mark.parametrize(("measured", "message"), [
+    (False, "stopped; nothing is half done"),
+    (True, "stopped; what is done is kept, the same command goes on from there; --restart begins "
+           "anew"),
+])  # fmt: skip
+def test_an_interrupt_says_what_is_kept_only_where_something_is(
+    run: Run,
+    small_site: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    message: str,
+    *,
+    measured: bool,
+) -> None:
+    """Beside parts of an earlier run, which one of few sentences does not read."""
+    parts = work_folder(tmp_path / "study") / "corpus"
+    parts.mkdir(parents=True)
+    (parts / "000000.part").write_bytes(b"of an earlier run")
+
+    def stopped(*_: object, **__: object) -> None:
+        if measured:
+            (parts / "000001.part").write_bytes(b"of this run")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headbook.cli.steps.collect", stopped)
+    given = ("collect", small_site.place / "trees.conllu", f"--model={small_site.model}", "-q")
+    output = run(*given, "--out", tmp_path / "study")
+    assert output == Output(2, "", f"headbook: {message}\n")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "arrays.safetensors", "tokens.parquet"])

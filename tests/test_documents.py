@@ -37,6 +37,7 @@ FAMILIES = {  # what stands for the models of documents
     "SmolLM2-135M-Instruct.Q4_1.gguf": "llama",
     "gpt2": "gpt2",
     "Helsinki-NLP/opus-mt-en-de": "marian",
+    "answerdotai/ModernBERT-base": "modernbert",
 }
 CHEAP = {
     "--metrics": "attention_distance",
@@ -51,6 +52,8 @@ NOT_HERE = {  # words of commands that are left out or replaced, and why
     "en_core_web_trf": ("embedded", "a pipeline that the reader installs"),
     "cuda": ("cpu", "a machine may have no GPU"),
     "main": ("", "folders have no revisions"),
+    "256": ("64", "tiny models have positions for 72 tokens"),
+    "4000": ("64", "tiny models have positions for 72 tokens"),
     "cuda:0,cuda:1": ("cpu,cpu", "there is no GPU"),
     "ray": ("local", "no cluster"),
     "--address": ("", "no cluster"),

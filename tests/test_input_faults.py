@@ -38,6 +38,11 @@ FAULTS = {
     "an open quote": ("a.csv", b'text,n\n"a,1\nb,2\n', "a.csv:3: "),
     "a row without text": ("a.csv", b"text,n\n,1\n", "a.csv:2: text = ''"),
     "a line that is not JSON": ("a.jsonl", b'{"text": "a"}\n{"text"\n', "a.jsonl:2: Expecting"),
+    "JSON nested deeply": (
+        "a.jsonl", b'{"text": "a"}\n' + b"[" * 100_000, "a.jsonl:2: JSON nested too deeply; ",
+    ),
+    "a header alone": ("a.csv", b"text,n\n", "a.csv: a header and no row; expected at"),
+    "a header and blank rows": ("a.tsv", b"text\tn\n\n", "a.tsv: a header and no row; expected"),
     "a number without end": ("a.jsonl", b'{"text": "a", "n": ' + b"1" * 5000 + b"}", "a.jsonl:1: "),
     "JSON that is no object": ("a.jsonl", b'["a"]\n', "a.jsonl:1: a JSON list"),
     "an object without text": ("a.jsonl", b'\n{"words": "a"}\n', "a.jsonl:2: keys 'words'"),
@@ -121,6 +126,13 @@ def test_a_date_that_python_has_is_metadata(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "a.parquet")
     [sentence] = open_corpus([tmp_path / "a.parquet"])
     assert sentence.metadata == {"written": '"9999-12-31"'}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other devices")
+def test_a_device_is_no_missing_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.txt")
+    for name in (os.devnull, str(tmp_path / "pipe.txt")):
+        assert fault(name).startswith(f"{name}: a device or pipe, not a file; expected a file, ")
 
 
 @pytest.mark.parametrize(

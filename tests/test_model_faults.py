@@ -139,6 +139,20 @@ def said(
     return run
 
 
+def test_options_that_the_model_does_not_take_are_one_line(said: Said) -> None:
+    assert "--max-length: got 999999999, expected at most 72, the positions that" in said(
+        "--max-length", "999999999"
+    )
+    assert "--max-length: got 1, expected at least 4: 2 tokens of a text, and 2 that" in said(
+        "--max-length", "1"
+    )
+    assert "--revision: got 'x' with the model" in said("--revision", "x")
+    assert "--seed: -1 came; expected 0 to 4294967295" in said("--seed", "-1")
+    assert "--seed: got 99999999999999999999999, expected at most" in said(
+        "--seed", "99999999999999999999999"
+    )
+
+
 def test_a_command_says_of_such_a_model_one_line(
     said: Said, tiny_folder: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -309,10 +309,11 @@ def _build(inputs: list[str], config: Config) -> None:
 def _resumable(out: Path) -> Iterator[Path]:
     """Where finished parts of what is made are kept until all is in place."""
     work = store_folder(out)
+    before = {*work.rglob("*.part")}  # of an earlier run, which this one may not need
     try:
         yield work
     except (KeyboardInterrupt, typer.Abort):
-        if work.exists():
+        if {*work.rglob("*.part")} - before:
             _leave(RESUMABLE, WRONG)
         raise
     from headbook.collection.work import remove_store  # noqa: PLC0415 - it loads pandas

@@ -7,7 +7,20 @@ from headbook.dates import today
 from headbook.errors import ConfigError
 from headbook.inputs.sources import STDIN, file_of
 from headbook.metrics import chosen_metrics
-from headbook.model.modelname import check_name
+from headbook.model.modelname import check_name, is_local
+
+
+def check_revision(revision: str | None, models: Sequence[str]) -> None:
+    """Refuse a revision if no model is one of the hub: folders and files have none.
+
+    Raises:
+        ConfigError: with the first of the models.
+    """
+    if revision is not None and models and all(map(is_local, models)):
+        raise ConfigError(
+            f"--revision: got {revision!r} with the model {models[0]}, which is not of the hub; "
+            "expected a hub id, or no revision"
+        )
 
 
 def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None:
@@ -28,6 +41,7 @@ def check_arguments(inputs: Sequence[str], config: Config, *models: str) -> None
     today()
     if config.shared and STDIN in inputs:
         raise ConfigError("--workers: standard input came, which is read once; expected files")
+    check_revision(config.revision, models)
     for name in inputs:
         file_of(name)
     for name in models:

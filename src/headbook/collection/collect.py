@@ -28,7 +28,7 @@ from headbook.inputs import Corpus, Layout, Selection, open_corpus
 from headbook.metrics import attention_metrics, chosen_metrics, token_metrics
 from headbook.metrics.base import Source
 from headbook.model.architecture import examine
-from headbook.model.encode import Encoder, shortened
+from headbook.model.encode import Encoder, sequence_limit, shortened
 from headbook.model.model import Model, load_model
 from headbook.model.passages import Passages, packed
 from headbook.model.sequences import ALIKE, RANDOM_TOKENS, probes
@@ -163,7 +163,7 @@ def _prepared(
         offload=stack.enter_context(set_aside(config.offload)),
     )
     stack.enter_context(LinearLayers(model.network))
-    limit = config.max_length or model.limit
+    limit = sequence_limit(model, config.max_length)
     corpus.shorten = partial(shortened, tokenizer=model.tokenizer, limit=limit)
     texts: Corpus | Passages = corpus
     if config.pack is not None:

@@ -13,6 +13,7 @@ from headbook.metrics import ids
 from headbook.model.architecture import Architecture, examine
 from headbook.model.encode import Encoder
 from headbook.model.model import Model, load_model, untrained
+from headbook.model.modelname import is_local
 from headbook.model.sequences import probes
 from headbook.model.weightdrift import weight_drift
 from headbook.passes.checks.ownattention import settle
@@ -72,7 +73,7 @@ def collect_pair(
     if second == UNTRAINED:
         second = str(write_untrained(models[0], config, folder))
     one, other = (
-        collect(inputs, replace(config, model=model, dtype=dtype), progress=progress)
+        collect(inputs, _with_model(config, model, dtype), progress=progress)
         for model, dtype in zip((models[0], second), dtypes, strict=True)
     )
     rounded = null = None
@@ -169,6 +170,12 @@ def _settled(model: Model) -> Architecture:
     return settle(model, examine(model), probes(encoder))
 
 
+def _with_model(config: Config, model: str, dtype: str) -> Config:
+    """Return the options of one of two models; a revision is that of a hub model alone."""
+    revision = None if is_local(model) else config.revision
+    return replace(config, model=model, dtype=dtype, revision=revision)
+
+
 def collect_maps(
     inputs: Sequence[str | Path],
     config: Config,
@@ -178,7 +185,7 @@ def collect_maps(
 ) -> Study:
     """Little more than a model's maps: to tell what rounding or random weights do."""
     few = replace(
-        config, model=model, dtype=dtype, metrics=FEW, importance="off", sentence_pages="0",
+        _with_model(config, model, dtype), metrics=FEW, importance="off", sentence_pages="0",
         control="none",
     )  # fmt: skip
     return collect(inputs, few, progress=progress)

@@ -12,7 +12,7 @@ from headbook.inputs.check import InputFile, checked
 from headbook.inputs.records import Layout, Record
 from headbook.inputs.selection import Selection, Smallest
 from headbook.inputs.sentence import Sentence
-from headbook.inputs.sources import TABLES, Source, source_of
+from headbook.inputs.sources import TABLES, WITH_HEADER, Source, source_of
 from headbook.inputs.spool import spooled
 from headbook.terms import Scheme
 
@@ -116,11 +116,14 @@ def open_corpus(
         _check_layout(layout, sources)
         files, sample = _check_all(sources, selection, keep)
         if not any(file.sentences for file in files):
+            rows = all(source.kind in WITH_HEADER for source in sources)
             raise InputError(
                 ", ".join(file.name for file in files) or "input",
                 None,
-                came="no text at all",
-                expected="at least one line that is not blank",
+                came="a header and no row" if rows else "no text at all",
+                expected="at least one row with text"
+                if rows
+                else "at least one line that is not blank",
             )
         return Corpus(files, keep.pop_all(), sample)
 

@@ -30,7 +30,9 @@ def read_jsonl(path: Path, file_name: str, column: str | None = None) -> Records
         try:
             row = json.loads(line)
         except (ValueError, RecursionError) as error:  # ValueError: numbers beyond all limits, too
-            raise InputError(file_name, number, came=str(error), expected="a JSON object") from None
+            deep = isinstance(error, RecursionError)
+            came = "JSON nested too deeply" if deep else str(error)
+            raise InputError(file_name, number, came=came, expected="a JSON object") from None
         if not isinstance(row, dict):
             raise InputError(
                 file_name, number, came=f"a JSON {type(row).__name__}", expected="a JSON object"

@@ -32,6 +32,7 @@ TABLES: dict[str, TableReader] = {
     PARQUET: read_parquet,
 }
 KINDS = (*LINES, *TABLES)
+WITH_HEADER = {".csv", ".tsv"}
 
 
 class Source(Protocol):
@@ -131,7 +132,12 @@ def file_of(name: str) -> Path | None:
             return None
         if not is_file:
             path.stat()
-            raise InputError(name, None, came="no such file", expected="a file that exists")
+            raise InputError(
+                name,
+                None,
+                came="a device or pipe, not a file",
+                expected=f"a file, which is read more than once, or {STDIN} for standard input",
+            )
     except FileNotFoundError:
         raise InputError(name, None, came="no such file", expected="a file that exists") from None
     except OSError as error:

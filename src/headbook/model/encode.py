@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headbook.errors import InputError, ModelError
+from headbook.errors import ConfigError, InputError, ModelError
 from headbook.inputs import Sentence, Word
 from headbook.model.model import Model, text_config
 from headbook.model.probe import own_code
@@ -21,6 +21,7 @@ from headbook.text.tokens import NO_WORD, Encoded, Tokens, align, is_punctuation
 
 CHUNK = 64  # sentences tokenised, or targets generated, at a time
 GENERATED = 64  # most tokens of a generated target
+LEAST = 2  # tokens of a text, without which there is no attention from one to another
 PLENTY = 32  # characters a token, beyond which a text may be cut before it is tokenized
 SPARE = 64  # tokens behind those that are read
 
@@ -225,6 +226,31 @@ class Encoder:
         kept = np.unique(word[word != NO_WORD]).tolist()
         position = self.rarities[side].rarest([text[words[i].start : words[i].end] for i in kept])
         return NO_WORD if position is None else kept[position]
+
+
+def sequence_limit(model: Model, wanted: int | None) -> int:
+    """Return the longest sequence of a run, in tokens.
+
+    Args:
+        wanted: what ``--max-length`` says; None for the model's own limit.
+
+    Raises:
+        ConfigError: the model has no positions for as many, or nothing would be left of a text.
+    """
+    if wanted is None:
+        return model.limit
+    added = model.tokenizer.num_special_tokens_to_add()
+    if wanted < added + LEAST:
+        raise ConfigError(
+            f"--max-length: got {wanted}, expected at least {added + LEAST}: {LEAST} tokens of a "
+            f"text, and {added} that the tokenizer adds"
+        )
+    if model.positions is not None and wanted > model.positions:
+        raise ConfigError(
+            f"--max-length: got {wanted}, expected at most {model.positions}, the positions that "
+            f"{model.name} has"
+        )
+    return wanted
 
 
 def shortened(text: str, tokenizer: Any, limit: int) -> str:

@@ -9,13 +9,18 @@ DEMO, DEMO_CAUSAL = "demo", "demo-causal"
 GGUF = ".gguf"
 
 
+def is_local(name: str) -> bool:
+    """Whether a model is a file or folder of this machine, or comes with a package."""
+    return name in {DEMO, DEMO_CAUSAL} or os.path.exists(name)  # noqa: PTH110 - for any letters
+
+
 def check_name(name: str) -> None:
     """Refuse a name that nothing can stand behind: no folder, no file and no id of the hub.
 
     Raises:
         ModelError: in one line, what may be given.
     """
-    if os.path.exists(name) or name in {DEMO, DEMO_CAUSAL}:  # noqa: PTH110 - for any letters
+    if is_local(name):
         return
     if Path(name).suffix.lower() == GGUF:
         raise ModelError(f"model '{name}': there is no such file")

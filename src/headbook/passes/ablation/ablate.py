@@ -16,7 +16,7 @@ from headbook.config import Config
 from headbook.errors import ConfigError
 from headbook.inputs import Layout, Selection, open_corpus
 from headbook.model.architecture import Architecture, Call, examine
-from headbook.model.encode import Encoder, shortened
+from headbook.model.encode import Encoder, sequence_limit, shortened
 from headbook.model.intervention import intervened
 from headbook.model.model import load_model
 from headbook.model.sequences import probes
@@ -97,7 +97,7 @@ def ablate(
             offload=offload,
         )
         stack.enter_context(LinearLayers(loaded.network))
-        limit = config.max_length or loaded.limit
+        limit = sequence_limit(loaded, config.max_length)
         corpus.shorten = partial(shortened, tokenizer=loaded.tokenizer, limit=limit)
         encoder = Encoder(loaded, limit=limit, targets=Annotator.load(NONE))
         architecture = settle(loaded, examine(loaded), probes(encoder))
