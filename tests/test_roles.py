@@ -13,14 +13,13 @@ from headbook.report.numbers.headrelations import HeadRule, head_rules
 from headbook.report.numbers.inference import RelationTests
 from headbook.report.numbers.relationnames import (
     ENDS,
-    ONE_OF,
     TAGS,
     ends_of,
     relation_words,
-    rule_phrase,
 )
 from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.numbers.roles import Role, role
+from headbook.report.wording import ONE_OF, rule_phrase
 from headbook.study.sentencedata import HeadName
 from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import RELATIONS, UPOS, View
@@ -133,6 +132,8 @@ def test_a_head_without_a_relation_is_named_by_the_rule_that_explains_it() -> No
         ("offset:1", 0.7, 0.2),  # its position was said already
     ):
         assert named_by(rule, agreement, mean).claim("rule") is None
+    near = named_by("offset:1", 0.7, 0.2, **window)  # more exact than the window
+    assert near.short.endswith("three tokens away, and mostly attends to the next word")
 
 
 def test_a_relation_stands_before_a_rule() -> None:

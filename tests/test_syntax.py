@@ -27,10 +27,10 @@ from headbook.pages.parts.ranked import points
 from headbook.pages.syntax.page import SyntaxPage, syntax_page
 from headbook.report.numbers import inference
 from headbook.report.numbers.inference import RelationTests
-from headbook.report.numbers.relationnames import relation_words, rule_phrase
+from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.relationrows import relation_rows
 from headbook.report.numbers.results import results
-from headbook.report.wording import DIRECTIONS, counted, number, percent
+from headbook.report.wording import DIRECTIONS, counted, number, percent, rule_phrase
 from headbook.report.wording import small as in_words
 from headbook.study.sentencedata import STEPS
 from headbook.study.study import Study

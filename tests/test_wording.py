@@ -28,6 +28,9 @@ def test_each_label_of_a_metric_has_a_name_of_its_own(metric: object) -> None:
     ("label", "name"),
     [
         ("obj:to_head", "obj (dependent → head)"),
+        ("offset:-1", "the previous word"),
+        ("next:NOUN_PRON_PROPN", "the next noun or pronoun"),
+        ("nearest:X", "the nearest other word (X)"),
         ("acl:relcl:to_dependent", "acl:relcl (head → dependent)"),
         ("alignment:sum", "alignment, subword tokens summed"),
         ("head_found:unsplit", "accuracy, unsplit words"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from headbook.attention.surfacerules import LAST_NOUN, SIDES
 from headbook.metrics.base import Metric
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Space, State, View, relation_of
@@ -163,12 +164,53 @@ def sentence_page(sentence_number: int) -> str:
     return f"sentences/{sentence_file(sentence_number)}.html"
 
 
+RULE_KINDS = {"offset", "last", *SIDES}
+ONE_OF = {  # a word of a class, as rules name it
+    "ADJ": "adjective",
+    "ADP": "adposition",
+    "ADV": "adverb",
+    "AUX": "auxiliary",
+    "CCONJ": "coordinating conjunction",
+    "DET": "determiner",
+    "INTJ": "interjection",
+    "NOUN": "noun",
+    "NUM": "numeral",
+    "PART": "particle",
+    "PRON": "pronoun",
+    "PROPN": "proper noun",
+    "PUNCT": "punctuation mark",
+    "SCONJ": "subordinating conjunction",
+    "SYM": "symbol",
+    "VERB": "verb",
+    "X": "other word (X)",
+    "content": "content word",
+    "NOUN_PRON_PROPN": "noun or pronoun",
+    "VERB_AUX": "verb or auxiliary",
+    "VERB_ADJ_NOUN": "verb, adjective or noun",
+}
+
+
+def rule_phrase(rule: str) -> str:
+    """Return the word that a surface rule names: ``the next noun or pronoun``."""
+    kind, _, name = rule.partition(":")
+    if rule == LAST_NOUN:
+        return "the last of the next nouns in a row"
+    if kind != "offset":
+        return f"the {kind} {ONE_OF.get(name, f'word tagged {name}')}"
+    offset = int(name)
+    if abs(offset) == 1:
+        return "the next word" if offset > 0 else "the previous word"
+    return f"the word {abs(offset)} words {'ahead' if offset > 0 else 'back'}"
+
+
 def label_name(label: str) -> str:
     """A label as words: ``obj (dependent → head)``, ``F1 by similarity``."""
     relation, direction = relation_of(label)
     if relation and direction in DIRECTIONS:
         return f"{relation} ({DIRECTIONS[direction]})"
     measure, _, rule = label.partition(":")
+    if rule and measure in RULE_KINDS:
+        return rule_phrase(label)
     if rule and measure in MEASURES:
         return f"{MEASURES[measure]} by {rule}"
     return LABELS.get(label) or DIRECTIONS.get(label) or label.replace("_", " ")

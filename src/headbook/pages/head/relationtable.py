@@ -8,9 +8,9 @@ from headbook.analysis.intervals import FEW
 from headbook.metrics import ids
 from headbook.pages.parts.measured import Measured, measured
 from headbook.report.numbers.inference import VIEW, RelationTests, tests_of
-from headbook.report.numbers.relationnames import relation_words, rule_phrase
+from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.results import Estimate, StackResults
-from headbook.report.wording import percent, tested
+from headbook.report.wording import percent, rule_phrase, tested
 from headbook.study.sentencedata import HeadName
 
 METRIC = ids.RELATION_ACCURACY

@@ -12,10 +12,10 @@ from headbook.pages.parts.ranked import points
 from headbook.report.numbers.headrelations import HeadRelation, HeadRelations, head_relations
 from headbook.report.numbers.headtypes import NOT_MEASURED, Types, head_types
 from headbook.report.numbers.inference import METRIC, VIEW, tests_of, words_of
-from headbook.report.numbers.relationnames import relation_words, rule_phrase
+from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.typeshares import Place, share
-from headbook.report.wording import head_name, head_page, number
+from headbook.report.wording import head_name, head_page, number, rule_phrase
 from headbook.study.sentencedata import HeadName, heads_of
 from headbook.terms import View
 

@@ -12,10 +12,10 @@ from headbook.report.findings import Link
 from headbook.report.findings.finding import chosen, head_link, uniform
 from headbook.report.numbers.claims import value_and_interval
 from headbook.report.numbers.inference import tests_of
-from headbook.report.numbers.relationnames import relation_words, rule_phrase
+from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import sink_words
-from headbook.report.wording import capital, is_share, percent, tested
+from headbook.report.wording import capital, is_share, percent, rule_phrase, tested
 
 RELATION = ids.RELATION_ACCURACY
 # What is asked, and the metric, its label and whether its lowest value answers; the sink's name is

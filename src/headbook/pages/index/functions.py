@@ -9,10 +9,10 @@ from headbook.pages.parts.measured import Measured, measured
 from headbook.pages.parts.ranked import place_of
 from headbook.report.findings.finding import chosen, uniform
 from headbook.report.numbers.inference import tests_of
-from headbook.report.numbers.relationnames import relation_words, rule_phrase
+from headbook.report.numbers.relationnames import relation_words
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import sink_words
-from headbook.report.wording import percent, tested
+from headbook.report.wording import percent, rule_phrase, tested
 
 # Words, metric and label; the sink's name is put in.
 ASKED = (

@@ -12,7 +12,6 @@ from headbook.pages.parts.table import Mark, Row, Table, words
 from headbook.report.findings import REPORT
 from headbook.report.findings.finding import Link, head_link
 from headbook.report.numbers.inference import METRIC, VIEW, RelationTests
-from headbook.report.numbers.relationnames import rule_phrase
 from headbook.report.numbers.results import NO_ESTIMATE, Estimate, StackResults
 from headbook.report.wording import (
     DIRECTIONS,
@@ -21,6 +20,7 @@ from headbook.report.wording import (
     head_name,
     number,
     p_text,
+    rule_phrase,
     small,
 )
 from headbook.study.sentencedata import HeadName

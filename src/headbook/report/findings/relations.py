@@ -8,9 +8,9 @@ from headbook.metrics import ids
 from headbook.metrics.base import Source
 from headbook.report.findings.finding import Finding, begun, head_link, metric_link
 from headbook.report.numbers.claims import estimate, point_estimate
-from headbook.report.numbers.relationnames import ends_of, rule_phrase
+from headbook.report.numbers.relationnames import ends_of
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import small, tested
+from headbook.report.wording import rule_phrase, small, tested
 from headbook.study.sentencedata import HeadName
 
 if TYPE_CHECKING:

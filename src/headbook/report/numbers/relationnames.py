@@ -1,8 +1,7 @@
-"""Dependency relations and surface rules in words: who attends to whom."""
+"""Dependency relations in words: who attends to whom. Names of the Universal Dependencies."""
 
 from typing import NamedTuple
 
-from headbook.attention.surfacerules import LAST_NOUN
 from headbook.terms import relation_of
 
 
@@ -71,44 +70,6 @@ TAGS = {  # without punctuation, which is known without tags
     "X": "other words",
 }
 TAG_NAMES = {**TAGS, "PUNCT": "punctuation"}
-
-
-ONE_OF = {  # a word of a class, as rules name it
-    "ADJ": "adjective",
-    "ADP": "adposition",
-    "ADV": "adverb",
-    "AUX": "auxiliary",
-    "CCONJ": "coordinating conjunction",
-    "DET": "determiner",
-    "INTJ": "interjection",
-    "NOUN": "noun",
-    "NUM": "numeral",
-    "PART": "particle",
-    "PRON": "pronoun",
-    "PROPN": "proper noun",
-    "PUNCT": "punctuation mark",
-    "SCONJ": "subordinating conjunction",
-    "SYM": "symbol",
-    "VERB": "verb",
-    "X": "other word (X)",
-    "content": "content word",
-    "NOUN_PRON_PROPN": "noun or pronoun",
-    "VERB_AUX": "verb or auxiliary",
-    "VERB_ADJ_NOUN": "verb, adjective or noun",
-}
-
-
-def rule_phrase(rule: str) -> str:
-    """Return the word that a surface rule names: ``the next noun or pronoun``."""
-    kind, _, name = rule.partition(":")
-    if rule == LAST_NOUN:
-        return "the last of the next nouns in a row"
-    if kind != "offset":
-        return f"the {kind} {ONE_OF.get(name, f'word tagged {name}')}"
-    offset = int(name)
-    if abs(offset) == 1:
-        return "the next word" if offset > 0 else "the previous word"
-    return f"the word {abs(offset)} words {'ahead' if offset > 0 else 'back'}"
 
 
 class RelationEnds(NamedTuple):

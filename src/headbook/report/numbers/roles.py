@@ -22,11 +22,11 @@ from headbook.report.numbers.claims import (
     token_class,
 )
 from headbook.report.numbers.headrelations import head_rules
-from headbook.report.numbers.headtypes import HeadType, head_types
-from headbook.report.numbers.relationnames import ends_of, relation_words, rule_phrase
+from headbook.report.numbers.headtypes import HeadType, Rest, head_types
+from headbook.report.numbers.relationnames import ends_of, relation_words
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.typeshares import Place
-from headbook.report.wording import counted, percent, tested
+from headbook.report.wording import counted, percent, rule_phrase, tested
 from headbook.study.sentencedata import HeadName
 
 if TYPE_CHECKING:
@@ -79,10 +79,11 @@ def role(results: StackResults, head: HeadName, tests: "RelationTests | None") -
     cell = head.layer, head.head
     head_type = head_types(results).get(cell)
     at = [*position(results, cell, head_type)]
+    window = head_type is not None and head_type.rest is Rest.WINDOW
     serves = [*relation(tests, cell)]
     claims = (
         *at,
-        *(serves or rule(results, cell, positional=bool(at))),
+        *(serves or rule(results, cell, positional=bool(at) and not window)),
         *token_class(results, cell, head_type),
         *repetition(results, cell),
         *shape(results, cell, head_type),
@@ -128,7 +129,7 @@ def rule(results: StackResults, place: Place, *, positional: bool) -> Iterator[C
     """Yield the surface rule that explains a head without a relation.
 
     Args:
-        positional: whether a position was said already, so that an offset says nothing new.
+        positional: whether one offset was named already, so that an offset says nothing new.
     """
     found = results.once(head_rules).get(place)
     if found is None or not found.names or (positional and found.rule.startswith("offset:")):
