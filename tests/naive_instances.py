@@ -112,5 +112,5 @@ def fewest(row: Sequence[float], share: float) -> list[int]:
 
 
 def written(value: float) -> str:
-    """A weight as pages print it."""
-    return f"{value:.3f}" if seen(value) else "–"
+    """Return a weight as pages print it: in two digits, a half upwards."""
+    return f"{math.floor(100 * value + 0.5) / 100:.2f}" if seen(value) else "–"

@@ -17,7 +17,7 @@ import tiny
 from headbook.report.numbers.alignment import alignments, f1, kendall, on_diagonal
 from headbook.report.numbers.alignmenttable import alignment_table
 from headbook.report.numbers.results import Estimate, results
-from headbook.report.wording import number, percent
+from headbook.report.wording import number, stored_weight
 from headbook.study.study import Study
 from headbook.terms import Side
 from pages import html_of
@@ -258,7 +258,7 @@ def test_the_links_on_the_page_are_the_strongest_sources(pair_site: Site) -> Non
     for target, row in zip(h.targets, displayed, strict=True):
         assert row[0] == pieces[Side.TARGET][target]
         source = h.chosen[target]
-        weight = percent(int(maps[layer, head, target, source]) / 255)
+        weight = stored_weight(int(maps[layer, head, target, source]))
         assert row[1] == f"{pieces[Side.SOURCE][source]} {' '.join(weight.split())}"
 
 

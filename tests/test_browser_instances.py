@@ -1,5 +1,6 @@
 """An exemplar's attention in a browser: every number on screen is the study's own."""
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -59,8 +60,8 @@ def expected_table(head_map: Map, view: str, units: str, query: int) -> Iterator
         cells += [written(raw[key])] if view != "raw" else []
         lengths = view == "norm" and units == "pieces"
         # What a file holds has four digits.
-        cells += [written(float(f"{head_map.norms[key]:.4g}"))] if lengths else []
-        yield [*cells, f"{100 * so_far / whole:.1f} %"]
+        cells += [f"{float(f'{head_map.norms[key]:.4g}'):.3f}"] if lengths else []
+        yield [*cells, f"{math.floor(100 * so_far / whole + 0.5)} %"]
 
 
 def close(seen: list[list[str]], wanted: list[list[str]]) -> None:
@@ -69,7 +70,7 @@ def close(seen: list[list[str]], wanted: list[list[str]]) -> None:
     for row, other in zip(sorted(seen), sorted(wanted), strict=True):
         assert row[0] == other[0]
         for cell, number in zip(row[1:], other[1:], strict=True):
-            step = 0.11 if "%" in number and len(row) > 3 else 0.0011
+            step = 1.1 if "%" in number and len(row) > 3 else 0.011
             assert abs(float(cell.removesuffix(" %")) - float(number.removesuffix(" %"))) < step
 
 

@@ -33,7 +33,7 @@ def longest(exemplars: list[Exemplar]) -> int:
 
 def written(step: Any) -> str:
     """A stored weight as pages print it."""
-    return f"{int(step) / 255:.3f}"
+    return f"{int(step) / 255:.2f}"
 
 
 def strongest(pieces: Sequence[str], row: Any) -> str:

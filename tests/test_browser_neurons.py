@@ -91,7 +91,7 @@ def test_numbers_are_those_of_queries_and_keys(
         expect(view.locator(".how")).to_contain_text(f"({key}) with {displayed(row.weights[key])}.")
         check_steps(view, row, key, kept.queries.shape[2])
         assert abs(row.weights[key] * 255 - steps[query, key]) < 0.51
-        stored = f"{steps[query, key]}/255 = {steps[query, key] / 255:.3f}"
+        stored = f"{steps[query, key]}/255 = {steps[query, key] / 255:.2f}"
         expect(view.get_by_text("Stored with 8 bits as")).to_contain_text(stored)
         for name in ("Every dimension", "Every key"):
             details = view.locator("details").filter(has_text=name)

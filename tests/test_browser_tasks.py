@@ -92,7 +92,7 @@ def test_the_largest_weight_of_a_head_in_a_sentence(encoder_site: Site, reader: 
     ready(reader.page)
     reader.click(tile(reader.page, "L1·H3"))
     weight = int(encoder_site.study.sentence_data.maps["self", 1][1, 3].max()) / 255
-    reader.respond(reader.page.locator("[data-largest]"), f"{weight:.3f}")
+    reader.respond(reader.page.locator("[data-largest]"), f"{weight:.2f}")
 
 
 def test_a_function_word_against_content_words(reader: Reader) -> None:

@@ -5,7 +5,17 @@ import re
 import pytest
 
 from headbook.metrics import all_metrics, head_metrics
-from headbook.report.wording import THIN, interval, label_name, number, percent, unbroken
+from headbook.pages.sentence import workpanel
+from headbook.report.wording import (
+    THIN,
+    interval,
+    label_name,
+    number,
+    percent,
+    stored_weight,
+    unbroken,
+)
+from headbook.study.sentencedata import STEPS
 from pages import elements, html_of, text_of
 from sites import Site
 
@@ -70,3 +80,15 @@ def test_pages_hold_neither_broken_units_nor_ids_of_labels(encoder_site: Site) -
         for e in elements(html_of(encoder_site.folder / "index.html"), "option")
     ]
     assert any("obj" in value for value in options)
+
+
+def test_a_stored_weight_has_no_more_digits_than_8_bits_hold() -> None:
+    """Weights that are stored alike print alike, and two per cent apart differently."""
+    texts = [stored_weight(steps) for steps in range(STEPS + 1)]
+    assert texts[0] == "0\u202f%"
+    assert texts[1] == "<\u202f1\u202f%"
+    assert texts[-1] == "100\u202f%"
+    for steps, text in enumerate(texts[2:], 2):
+        assert abs(float(text.removesuffix("\u202f%")) - 100 * steps / STEPS) <= 0.5
+    for steps in (0, 1, 33, 255):
+        assert workpanel.weight(steps) == f"{steps / STEPS:.2f}"

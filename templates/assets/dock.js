@@ -226,7 +226,7 @@
       );
       const difference =
         views.length > 1 && !Number.isNaN(found[0] - found[1])
-          ? `; difference ${(found[0] - found[1]).toFixed(3).replace("-", "−")}`
+          ? `; difference ${(found[0] - found[1]).toFixed(2).replace("-", "−")}`
           : "";
       this.status.replaceChildren(
         `${q} `,

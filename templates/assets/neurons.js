@@ -270,7 +270,7 @@
       this.steps.replaceChildren(caption, headings(["Step", "value", "how"]), bodyOf(lines));
       const stored = map.steps[q * map.keys.pieces.length + k];
       this.check.textContent =
-        `Stored with 8 bits as ${stored}/${STEPS} = ${(stored / STEPS).toFixed(3)}. Queries and ` +
+        `Stored with 8 bits as ${stored}/${STEPS} = ${(stored / STEPS).toFixed(2)}. Queries and ` +
         "keys are those that the model multiplies, after any rotation for positions, in 32 bits.";
       this.lists.forEach(({ show }) => show());
       this.look(null);

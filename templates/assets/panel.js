@@ -9,6 +9,7 @@
     later: "the causal mask hides later keys", sink: "this key is a sink, which is masked",
     none: "no key of its row is left",
   };
+  const NORMS = "‖vW_O‖"; // lengths, which are no weights stored with 8 bits
   let count = 0;
 
   class Panel {
@@ -227,8 +228,10 @@
         name.append(make("small", {}, `${key} `), apart(first.columns[key]));
         const cells = [
           written(value),
-          ...others.map(([, values]) => written(values[key])),
-          Number.isNaN(sofar) ? "–" : `${(100 * sofar).toFixed(1)} %`,
+          ...others.map(([title, values]) =>
+            title === NORMS ? values[key].toFixed(3) : written(values[key]),
+          ),
+          Number.isNaN(sofar) ? "–" : `${(100 * sofar).toFixed(0)} %`,
         ];
         row.append(name, ...cells.map((text) => make("td", { class: "number" }, text)));
         return row;
@@ -246,7 +249,7 @@
       /** @type {[string, ArrayLike<number>]} */
       const raw = ["all keys", seen(map, "raw", units).row(q)];
       const norms = view === "norm" && units === "pieces" && map.norms.length > 0;
-      return norms ? [raw, ["‖vW_O‖", map.norms]] : [raw];
+      return norms ? [raw, [NORMS, map.norms]] : [raw];
     }
 
     /** @param {number} q */
@@ -254,13 +257,13 @@
       const { view, units } = switches.state, [{ map, rows, row }] = this.instance.views;
       const summary = ["Where “", apart(rows[q]), `” (${q}) attends, largest weight first.`];
       if (view === "raw")
-        summary.push(` Stored weights of the row add up to ${total(row(q)).toFixed(3)}.`);
+        summary.push(` Stored weights of the row add up to ${total(row(q)).toFixed(2)}.`);
       if (view !== "nosink" && view !== "renorm") return summary;
       const raw = total(seen(map, "raw", units).row(q));
       const kept = total(seen(map, "nosink", units).row(q));
       return [
         ...summary,
-        ` Attention to the sink, which is masked: ${((100 * (raw - kept)) / raw).toFixed(1)} %.`,
+        ` Attention to the sink, which is masked: ${((100 * (raw - kept)) / raw).toFixed(0)} %.`,
       ];
     }
 

@@ -114,7 +114,8 @@
     return Math.min(1, scale === "root" ? Math.sqrt(value) : value);
   };
   /** @type {Weights["written"]} */
-  const written = (value) => (known(value) ? value.toFixed(3) : "–");
+  const written = (value) => /* in two digits, as many as 8 bits hold; no minus before 0 */
+    known(value) ? (Math.round(100 * value) / 100 + 0).toFixed(2) : "–";
 
   window.headbook.weights = { mapOf, viewOf, seen, sorted, most, shade, written, total };
 })();

@@ -10,7 +10,7 @@ import numpy as np
 
 from headbook.attention.surfacerules import LAST_NOUN, SIDES
 from headbook.metrics.base import Metric
-from headbook.study.sentencedata import HeadName
+from headbook.study.sentencedata import STEPS, HeadName
 from headbook.terms import Space, State, View, relation_of
 
 MISSING = "–"
@@ -104,6 +104,12 @@ def number(value: float, *, share: bool = False, like: float | None = None) -> s
 def percent(value: float) -> str:
     """A share of 1 in per cent, one decimal."""
     return f"{in_hundred(value)}{THIN}%"
+
+
+def stored_weight(steps: int) -> str:
+    """Return an attention weight stored with 8 bits in whole per cent: it is exact to ± 0.2 %."""
+    share = 100 * steps / STEPS
+    return f"<{THIN}1{THIN}%" if 0 < share < 0.5 else f"{share:.0f}{THIN}%"
 
 
 def in_hundred(value: float) -> str:

@@ -14,9 +14,9 @@ from headbook.report.numbers.results import StackResults
 from headbook.report.wording import (
     head_name,
     head_page,
-    percent,
     sentence_page,
     shortened,
+    stored_weight,
     visible,
 )
 from headbook.study.sentencedata import STEPS, HeadName, StoredSentence
@@ -143,7 +143,7 @@ def _label(made: Links, head: HeadName, row: int, sources: Sequence[str]) -> str
     if position == NO_SOURCE:
         return "none"
     name = sources[position] if position < len(sources) else "a later token"
-    return f"{name} {percent(int(made.weight[head.layer, head.head, row]) / STEPS)}"
+    return f"{name} {stored_weight(int(made.weight[head.layer, head.head, row]))}"
 
 
 def _drawn(results: StackResults, sentence: StoredSentence, made: Links, head: HeadName) -> Drawn:
@@ -169,7 +169,7 @@ def _drawn(results: StackResults, sentence: StoredSentence, made: Links, head: H
         image=images.preview((cells / most * (COLOURS - 1)).astype(np.uint8), ink(COLOURS)),
         width=min(LINE, PIXELS // len(columns)) * len(columns),
         tall=LINE * len(rows),
-        most=percent(most / STEPS),
+        most=stored_weight(most),
     )
 
 
@@ -185,6 +185,7 @@ def _strokes(
         position = int(made.best[head.layer, head.head, row])
         if position == NO_SOURCE or position >= len(sources):
             continue
-        weight = int(made.weight[head.layer, head.head, row]) / STEPS
-        note = f"“{name}” attends to “{sources[position]}”: {percent(weight)}"
+        steps = int(made.weight[head.layer, head.head, row])
+        weight = steps / STEPS
+        note = f"“{name}” attends to “{sources[position]}”: {stored_weight(steps)}"
         yield Stroke(LINE * (position + 0.5), LINE * (row + 0.5), round(0.5 + 4 * weight, 2), note)

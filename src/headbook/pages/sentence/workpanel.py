@@ -10,7 +10,7 @@ from headbook.pages.widgets.exemplars import GROUPS
 from headbook.pages.widgets.inspector import roles_of
 from headbook.pages.widgets.instance import weight_picture
 from headbook.report.numbers.results import StackResults
-from headbook.report.wording import head_name, head_page, number
+from headbook.report.wording import head_name, head_page
 from headbook.study.sentencedata import STEPS, Exemplar, HeadName, Ranking, StoredSentence
 
 RANKED = 12  # rows of each list
@@ -191,8 +191,8 @@ def _others(
 
 
 def weight(steps: int) -> str:
-    """A stored weight in three digits."""
-    return f"{steps / STEPS:.3f}" if steps else number(0.0)
+    """Return a stored weight in two digits, as many as 8 bits hold."""
+    return f"{steps / STEPS:.2f}"
 
 
 def _ranking(ranking: Ranking) -> str:

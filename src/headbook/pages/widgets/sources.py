@@ -11,8 +11,8 @@ from headbook.charts.base import images
 from headbook.charts.base.ink import ink
 from headbook.pages.parts.table import Row, Table, Words, words
 from headbook.pages.parts.text import distinct
-from headbook.report.wording import THIN, visible
-from headbook.study.sentencedata import STEPS, StoredText
+from headbook.report.wording import stored_weight, visible
+from headbook.study.sentencedata import StoredText
 from headbook.terms import Rollout
 
 COLOURS = 32  # of a picture; it carries its palette
@@ -117,7 +117,7 @@ def _mixture(kind: Rollout, steps: Steps, names: list[str], text: StoredText) ->
         title=NAMES[kind],
         sentences=tuple(_sentences(steps, _quoted(text), text.special)),
         note="Rows: states after the last layer, columns: inputs. Background: 0, strongest colour: "
-        f"{_share(most)}, the largest share here.",
+        f"{stored_weight(most)}, the largest share here.",
         image=images.preview(scaled, ink(COLOURS)),
         side=CELL * len(corner),
         left=6 * longest + 10,
@@ -151,22 +151,17 @@ def _sentences(steps: Steps, names: list[str], special: tuple[bool, ...]) -> Ite
 
 def _sentence(shares: Steps, place: int, names: list[str]) -> str:
     others = ", ".join(_others(shares, place, names))
-    return f"{names[place]}, {_share(shares[place])}" + (f" ({others})." if others else ".")
+    own = stored_weight(int(shares[place]))
+    return f"{names[place]}, {own}" + (f" ({others})." if others else ".")
 
 
 def _cells(shares: Steps, place: int, names: list[str]) -> tuple[str, Words]:
     others = ", ".join(_others(shares, place, names))
-    return _share(shares[place]), words(others, foreign=True)
+    return stored_weight(int(shares[place])), words(others, foreign=True)
 
 
 def _others(shares: Steps, place: int, names: list[str]) -> Iterator[str]:
     """The largest sources but the token itself; the first of equals."""
     order = np.argsort(-shares.astype(int), kind="stable")
     for other in [i for i in order if i != place and shares[i] > 0][:OTHERS]:
-        yield f"{_share(shares[other])} {names[other]}"
-
-
-def _share(steps: int | np.uint8) -> str:
-    """A share in whole per cent, which is as exact as 8 bits are."""
-    percent = 100 * int(steps) / STEPS
-    return f"<{THIN}1{THIN}%" if 0 < percent < 0.5 else f"{percent:.0f}{THIN}%"
+        yield f"{stored_weight(int(shares[other]))} {names[other]}"
