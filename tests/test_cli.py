@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from headbook.workspace import work_folder
 
 import headbook
 from disks import small_files
@@ -23,7 +24,6 @@ from headbook.cli import options
 from headbook.config import Config, flag
 from headbook.metrics import all_metrics
 from headbook.site import site
-from headbook.workspace import work_folder
 from pages import differing, tree
 from sites import EPOCH, Site
 

@@ -38,9 +38,9 @@ from headbook.output_folder import temporary_folder
 from headbook.passes.checks.ownattention import settle
 from headbook.progress import Progress, Silent
 from headbook.randomness import own_randomness
+from headbook.report.tables import Study
 from headbook.room import longest, room
 from headbook.study.facets import facets
-from headbook.study.study import Study
 from headbook.terms import Baseline, Side
 from headbook.text.annotate import Annotator
 from headbook.text.baselines import twins

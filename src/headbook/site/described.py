@@ -1,4 +1,4 @@
-"""What the tables on importance hold, for the page of files."""
+"""What the tables on importance, tests and words hold, for the page of files."""
 
 from collections.abc import Mapping
 
@@ -113,3 +113,63 @@ IMPORTANCE: Mapping[str, tuple[str, Mapping[str, str]]] = {
         },
     ),
 }
+
+BEHIND = {
+    "n_sentences": "sentences that contribute",
+    "n_observations": "observations behind the value, for example words or query tokens",
+}
+ENDS = {
+    "low": "lower end of the 95 % confidence interval, clustered by sentence; empty without one"
+}
+ENDS |= {"high": "upper end"}
+
+TESTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "tests": (
+        "What pages claim, with baseline, difference and p: relations, effects of heads, the "
+        "evidence on each head's role, and heads and layers that were chosen on one half of the "
+        "sentences and reported on the other.",
+        {
+            "claim": "what is claimed; of the highest head of many, chosen on the choice half",
+            "stack": f"{STACK}; all where heads of all are taken together",
+            "layer": "counted from 0; empty for several layers",
+            "head": "counted from 0; empty for several heads",
+            "metric": "as in the addresses of the metrics' pages, or in the tables on importance",
+            "view": "keys: raw (all), nosink (sink masked) or renorm (sink masked and "
+            "renormalised); of effects of heads what stands in place of their outputs",
+            "label": "what the value is about where a metric has several; of types the type; of "
+            "effects of heads the target",
+            "split": "choice: the half of the sentences on which heads, layers and baselines are "
+            "chosen; held_out: the other half; all: all sentences",
+            "value": "in the metric's unit; shares from 0 to 1",
+            **ENDS,
+            "baseline": "the rule's name, for example uniform attention or fixed offset +1",
+            "baseline_value": "what the baseline reaches on the same sentences",
+            "difference": "value minus baseline",
+            "difference_low": "lower end of its 95 % confidence interval, paired by sentence; "
+            "empty where it was not tested",
+            "difference_high": "upper end",
+            "p": "family-wise over all heads, relations and directions, or over all heads; empty "
+            "where it was not tested",
+            **BEHIND,
+        },
+    ),
+}
+WORDS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "words": (
+        "Token metrics by class of words, averaged over the tokens of a layer; classes without a "
+        "token are left out.",
+        {
+            "class": "all, content, function, initial or continuation subword tokens, special "
+            "tokens, or a part of speech (UPOS)",
+            "stack": STACK,
+            "layer": "counted from 0",
+            "state": "mid: after attention; out: after the layer",
+            "metric": "as in the addresses of the metrics' pages",
+            "space": "positional (token + position embedding), raw (token embedding), or empty",
+            "value": "mean over tokens; of ranks the mean of log10(1 + rank)",
+            **ENDS,
+            **BEHIND,
+        },
+    ),
+}
+DESCRIBED = {**IMPORTANCE, **TESTS, **WORDS}

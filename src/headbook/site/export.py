@@ -19,16 +19,16 @@ from headbook import charts
 from headbook.memory import give_back_freed_memory
 from headbook.report.numbers.alignmenttable import alignment_table
 from headbook.report.numbers.results import results
+from headbook.report.tables import Study
 from headbook.report.wording import visible
-from headbook.site.described import IMPORTANCE
-from headbook.study.sentencedata import Exemplar
-from headbook.study.study import Study
+from headbook.site.described import DESCRIBED
+from headbook.study.sentencedata import STEPS, Exemplar
 from headbook.study.tables import MOST_OF, MOST_ROWS, UNCOMPRESSED
 from headbook.terms import Side
 
 MOST_CSV = 10_000_000  # bytes of a CSV file; above that there is the Parquet file alone
 # The same of the most used.
-UNCOMPRESSED_ONES = dict.fromkeys(("heads", "layers", "differences"), 5_000_000)
+UNCOMPRESSED_ONES = dict.fromkeys(("heads", "layers", "differences", "tests", "words"), 5_000_000)
 AT_ONCE = 20_000  # rows of a CSV file that are written before it is looked whether it is too large
 LEVEL = 12  # of compression: a seventh of the time of 19, a hundredth more bytes
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so would run in a spreadsheet
@@ -213,7 +213,7 @@ TABLES = {
         },
     ),
 }
-TABLES |= {name: Table(*pair) for name, pair in IMPORTANCE.items()}
+TABLES |= {name: Table(*pair) for name, pair in DESCRIBED.items()}
 # Columns of texts from outside.
 TEXTS = (
     "token", "query", "key", "neighbour", "column", "group", "first_member", "second_member",
@@ -230,8 +230,10 @@ OPTIONAL = {
     "minimal_pairs",
     "pairs",
     "pruning",
+    "tests",
     "top_tokens",
     "types",
+    "words",
 }
 EXEMPLARS = {
     "stack, layer, head": "the head",
@@ -241,6 +243,7 @@ EXEMPLARS = {
     "the head's attention variability",
     "sentence, id": "number in the input, counted from 1, and the input's own name for it",
     "score": "number of the ranking",
+    "weight": "the largest weight, sink masked, in steps of 1/255",
     "query, key": "positions of query and key of the largest weight, sink masked",
     "query_token, key_token": "the same in letters",
     "texts": "the sentence's texts by side",
@@ -380,6 +383,7 @@ def _exemplar(study: Study, exemplar: Exemplar) -> dict[str, Any]:
         "sentence": sentence.number,
         "id": sentence.id,
         "score": float(f"{exemplar.score:.6g}"),
+        "weight": round(int(exemplar.attention[exemplar.query, exemplar.key]) / STEPS, 6),
         "query": exemplar.query,
         "key": exemplar.key,
         "query_token": sentence.texts[stack.queries].pieces[exemplar.query],

@@ -30,7 +30,7 @@ from headbook.study.summaries.contrasts import PairDifferences, pair_differences
 from headbook.study.summaries.finish import beside, finished, summed
 from headbook.study.summaries.packing import Packed, pack
 from headbook.study.summaries.shapes import shape_table
-from headbook.study.summaries.sums import CorpusSums, HeadTable
+from headbook.study.summaries.sums import CorpusSums, HeadTable, TokenSums
 from headbook.study.toptokens import top_tokens_table
 from headbook.terms import Twin
 
@@ -112,8 +112,23 @@ class Study:
     @cached_property
     def layers(self) -> pd.DataFrame:
         """A row for each layer, metric, view and label; columns as in ``layers.csv``."""
-        tokens = [self.corpus_sums.tokens, self.corpus_sums.lookups, self.corpus_sums.flows]
-        return tables.layers_table(self.head_tables, tokens, self._layers)
+        return tables.layers_table(self.head_tables, self._token_sums, self._layers)
+
+    @cached_property
+    def words(self) -> pd.DataFrame:
+        """A row for each token metric, layer, state and class; columns as in ``words.csv``."""
+        return tables.words_table(self._token_sums)
+
+    @cached_property
+    def tests(self) -> pd.DataFrame:
+        """A row for each claim, with baseline, difference and p; columns as in ``tests.csv``.
+
+        Raises:
+            StudyError: `headbook.report.tables`, which computes the table, was not imported.
+        """
+        if "tests" not in tables.COMPUTED:
+            raise StudyError("study.tests: import headbook.report.tables, or use headbook.Study")
+        return tables.COMPUTED["tests"](self)
 
     @cached_property
     def controls(self) -> pd.DataFrame:
@@ -197,6 +212,10 @@ class Study:
     def nearest(self) -> pd.DataFrame:
         """The nearest vocabulary entries of each state; columns as in ``nearest.csv``."""
         return self.sentence_data.nearest
+
+    @property
+    def _token_sums(self) -> list[Mapping[str, TokenSums]]:
+        return [self.corpus_sums.tokens, self.corpus_sums.lookups, self.corpus_sums.flows]
 
     @property
     def _layers(self) -> dict[str, tuple[int, ...]]:

@@ -1,6 +1,7 @@
 """The sums of a study as tables: one row a number, with its interval and what stands behind it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,9 @@ from headbook.study.summaries.contrasts import PairDifferences
 from headbook.study.summaries.sums import Distances, HeadSums, HeadTable, TokenSums
 from headbook.study.summaries.typesums import STATES, TypeSums
 from headbook.terms import HEADLINES, Spread, Twin
+
+if TYPE_CHECKING:
+    from headbook.study.study import Study
 
 NUMBERS = ("value", "low", "high", "sentences", "events")
 HEADS = ("stack", "layer", "head", "metric", "view", "label", *NUMBERS)
@@ -30,6 +34,13 @@ PAIRS = (
 TYPES = (
     "stack", "entry", "token", "layer", "state", "value", "spread", "count", "sentences",
 )  # fmt: skip
+WORDS = (
+    "class", "stack", "layer", "state", "metric", "space", "value", "low", "high", "n_sentences",
+    "n_observations",
+)  # fmt: skip
+# Tables that code above this folder computes from a study, by name; `headbook.report.tables` enters
+# its own.
+COMPUTED: dict[str, Callable[["Study"], pd.DataFrame]] = {}
 UNIFORM = "uniform attention"
 HELLINGER = "squared Hellinger distance"  # of heads, in the table of pairs
 MOST_ROWS = 2_000_000  # of the table of groups
@@ -76,6 +87,32 @@ def layers_table(
             present = range(token_sums.layers.sums.shape[2])
             frames.append(_of_layers(stack, token_sums.layers, columns, present))
     return pd.concat(frames, ignore_index=True)
+
+
+def words_table(tokens: Sequence[Mapping[str, TokenSums]]) -> pd.DataFrame:
+    """Return the table of token metrics by class of words, state and vocabulary space.
+
+    Classes without a token are left out.
+    """
+    frames = [_of_words(stack, sums) for by_stack in tokens for stack, sums in by_stack.items()]
+    if not frames:
+        return pd.DataFrame(columns=[*WORDS])
+    table = pd.concat(frames, ignore_index=True)
+    return table[table["value"].notna()].reset_index(drop=True)
+
+
+def _of_words(stack: str, sums: TokenSums) -> pd.DataFrame:
+    columns, n_layers = sums.columns, sums.layers.sums.shape[2]
+    frame = _numbers(sums.layers, [_as_head_column(column) for column in columns])
+    named = {
+        "class": [column.label for column in columns],
+        "state": [str(column.state) for column in columns],
+        "space": [str(column.space or "") for column in columns],
+    }
+    frame = frame.assign(**{name: n_layers * values for name, values in named.items()})
+    frame["layer"] = np.repeat(np.arange(n_layers), len(columns))
+    frame = frame.rename(columns={"sentences": "n_sentences", "events": "n_observations"})
+    return frame.assign(stack=stack)[[*WORDS]]
 
 
 def uniform_table(

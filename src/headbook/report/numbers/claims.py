@@ -19,6 +19,7 @@ from headbook.report.numbers.results import Estimate, StackResults
 from headbook.report.numbers.tagshares import TAG_VIEW
 from headbook.report.numbers.typeshares import METRIC, Place, Share, share, sink_share
 from headbook.report.wording import THIN, capital, interval, number, percent
+from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import View
 
 REPEATED = 0.4  # of the attention on repeated random tokens, by convention
@@ -39,6 +40,7 @@ class Claim(NamedTuple):
         against: name of that.
         p: family-wise, where it was tested; else NaN.
         chosen: for relations, the margin on the choice half, by which the most telling is chosen.
+        column: metric, view and label of ``value``; None if no single metric gives the value.
     """
 
     kind: str
@@ -49,6 +51,7 @@ class Claim(NamedTuple):
     against: str = "uniform attention"
     p: float = math.nan
     chosen: float = math.nan
+    column: HeadColumn | None = None
 
 
 def estimate(value: Estimate, *, share: bool = True) -> str:
@@ -111,6 +114,7 @@ def position(results: StackResults, place: Place, found: HeadType | None) -> Ite
             f"{_it(results, found)} keeps {kept}{_uniform(within.even)}.",
             Estimate(within.value, math.nan, math.nan, 0, 0),
             within.even,
+            column=HeadColumn(METRIC, View.RENORM, "window"),
         )
         return
     else:
@@ -119,7 +123,7 @@ def position(results: StackResults, place: Place, found: HeadType | None) -> Ite
     even = share(results, METRIC, View.RENORM, EVEN[label], place).value
     clause = f"{_it(results, found)} gives {estimate(value)} of its attention to {where}"
     yield Claim("position", f"attends to {where}", f"{clause}{_uniform(even)}.", value,
-                even)  # fmt: skip
+                even, column=HeadColumn(METRIC, View.RENORM, label))  # fmt: skip
 
 
 def _uniform(even: float) -> str:
@@ -149,9 +153,9 @@ def token_class(results: StackResults, place: Place, found: HeadType | None) -> 
         clear = value.effective >= FEW and value.low >= TWICE * even > 0
         if clear and (best is None or value.value / even > best[0]):
             of = "attention outside the sink" if metric == ids.POS_RECEIVED else "attention"
-            best = value.value / even, value, even, name, of
+            best = value.value / even, value, even, name, of, HeadColumn(metric, view, label)
     if best is not None:
-        times, value, even, name, of = best
+        times, value, even, name, of, column = best
         yield Claim(
             "class",
             f"attends to {name}",
@@ -160,6 +164,7 @@ def token_class(results: StackResults, place: Place, found: HeadType | None) -> 
                                                             "receives"),
             value,
             even,
+            column=column,
         )  # fmt: skip
 
 
@@ -182,6 +187,7 @@ def repetition(results: StackResults, place: Place) -> Iterator[Claim]:
                 f"{where} (threshold 40{THIN}%; uniform attention: {percent(even)}).",
                 value,
                 even,
+                column=HeadColumn(metric, View.RAW, ""),
             )
 
 
@@ -194,7 +200,8 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
         value = share(results, ids.RELATIVE_ENTROPY, View.RENORM, "", place)
         clause = f"{it} has a normalised entropy of {estimate(value, share=False)}, where 1 is "
         yield Claim("shape", "spreads its attention almost evenly",
-                    f"{clause}uniform attention.", value, 1.0)  # fmt: skip
+                    f"{clause}uniform attention.", value, 1.0,
+                    column=HeadColumn(ids.RELATIVE_ENTROPY, View.RENORM, ""))  # fmt: skip
     elif found.rest is Rest.KEYS:
         value = share(results, METRIC, View.RENORM, "column", place)
         best = max(found.shares.keys, key=lambda kind: found.shares.keys[kind], default="other")
@@ -205,21 +212,26 @@ def shape(results: StackResults, place: Place, found: HeadType | None) -> Iterat
         clause = f"{it} attends to the same keys from every query: one weight per key leaves "
         yield Claim("shape", "attends to the same keys from every query",
                     f"{clause}{estimate(value, share=False)} unexplained (scale 0 to 1)"
-                    f"{often}.", value)  # fmt: skip
+                    f"{often}.", value,
+                    column=HeadColumn(METRIC, View.RENORM, "column"))  # fmt: skip
     elif found.rest is Rest.OWN:
         value = share(results, METRIC, View.RENORM, "own_sentence", place)
         clause = f"{it} keeps {estimate(value)} of its attention in the query's own sentence"
         even = found.shares.own_sentence.even
         yield Claim("shape", "attends within the query's own sentence",
-                    f"{clause}{_uniform(even)}.", value, even)  # fmt: skip
+                    f"{clause}{_uniform(even)}.", value, even,
+                    column=HeadColumn(METRIC, View.RENORM, "own_sentence"))  # fmt: skip
     elif found.rest is Rest.MIXED and found.shares.largest:
         first, *others = found.shares.largest[:2]
         listed = " and ".join(_beside_even(part, parts[part]) for part in (first, *others))
         value = share(results, METRIC, View.RENORM, first, place)
+        if math.isnan(value.value):  # across two texts, words are what punctuation leaves
+            value = Estimate(parts[first].value, math.nan, math.nan, 0, 0)
         names = [PART_NAMES[part] for part in (first, *others)]
         yield Claim("shape", "" if found.sink else f"attends to {' and '.join(names)}",
                     f"{it} mixes shares; furthest above uniform attention: {listed}.",
-                    value, parts[first].even)  # fmt: skip
+                    value, parts[first].even,
+                    column=HeadColumn(METRIC, View.RENORM, first))  # fmt: skip
 
 
 def _beside_even(part: str, found: Share) -> str:
@@ -244,4 +256,5 @@ def sink(results: StackResults, place: Place, found: HeadType | None) -> Iterato
         joined = ", but" if brought.high < given.low else ", and" if inserted else " and"
         text += f"{joined} contribute {estimate(brought)} of its output norm"
     short = f"attends mostly to {what}" if found is not None and found.sink else ""
-    yield Claim("sink", short, f"{text}.", given, even)
+    column = HeadColumn(ids.SINK_SHARE, View.RAW, "")
+    yield Claim("sink", short, f"{text}.", given, even, column=column)

@@ -1,0 +1,61 @@
+"""The table of tests: every claim of pages with its value, baseline, difference and p.
+
+Numbers of all sentences stand in the tables of heads and layers, too. Those of the held-out half,
+on which a chosen head or layer is reported, stand here alone.
+
+To add claims, write a function that yields rows (`headbook.report.tables.rows.row`) and enter it in
+`OF_STACK` or `OF_STUDY`.
+"""
+
+from collections.abc import Callable, Iterator
+
+import pandas as pd
+
+from headbook.report.numbers.results import StackResults, results
+from headbook.report.tables.ablations import (
+    audit,
+    effects,
+    largest_effect,
+    removed_together,
+    whole_model,
+)
+from headbook.report.tables.heads import evidence, medians, quantiles, types
+from headbook.report.tables.heldout import (
+    extreme_heads,
+    heads_beyond,
+    layer_runs,
+    pieces_of_words,
+    trees_of_layers,
+)
+from headbook.report.tables.relations import beside_relations, tested_relations
+from headbook.report.tables.rows import COLUMNS, Row
+from headbook.study.study import Study
+
+OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
+    tested_relations,
+    beside_relations,
+    types,
+    evidence,
+    layer_runs,
+    trees_of_layers,
+    heads_beyond,
+    pieces_of_words,
+    extreme_heads,
+    medians,
+    quantiles,
+)
+OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
+    whole_model,
+    effects,
+    largest_effect,
+    audit,
+    removed_together,
+)
+WHOLE = ("layer", "head", "n_sentences")
+
+
+def tests_table(study: Study) -> pd.DataFrame:
+    """Return the table of a study; columns as in ``tests.csv``."""
+    rows = [row for each in results(study).values() for make in OF_STACK for row in make(each)]
+    rows += [row for make in OF_STUDY for row in make(study)]
+    return pd.DataFrame(rows, columns=[*COLUMNS]).astype(dict.fromkeys(WHOLE, "Int64"))

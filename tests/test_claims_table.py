@@ -1,0 +1,115 @@
+"""The tables `tests` and `words` hold what a naive computation gives."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import headbook.report.tables
+from headbook.analysis.accumulators import CHOICE, REPORT, Ratios
+from headbook.analysis.arithmetic import Floats
+from headbook.analysis.intervals import FEW
+from headbook.metrics import all_metrics
+from headbook.report.tables.rows import COLUMNS
+from headbook.study.study import Study
+from headbook.study.tables import COMPUTED, WORDS
+from sites import Site
+
+ISSUED = (
+    "claim, stack, layer, head, metric, view, label, split, value, low, high, baseline, "
+    "baseline_value, difference, difference_low, difference_high, p, n_sentences, n_observations"
+)
+
+
+@pytest.fixture(scope="module")
+def study(encoder_site: Site) -> Study:
+    return encoder_site.study
+
+
+def test_columns_are_those_that_are_documented(study: Study) -> None:
+    assert [*study.tests] == [*COLUMNS] == ISSUED.split(", ")
+    assert [*study.words] == [*WORDS]
+    assert {*study.tests["split"]} == {"choice", "held_out", "all"}
+    assert headbook.report.tables.Study is Study
+
+
+def test_a_chosen_head_is_the_best_of_one_half_with_its_value_on_the_other(study: Study) -> None:
+    """Sums over the sentences of a half, by hand, for every metric and label of the table."""
+    table = study.head_tables["self"]
+    n, d, effective = (  # (half, layer, head, column)
+        np.stack([sums_of(table.heads.half(half), name) for half in (CHOICE, REPORT)])
+        for name in ("n", "d", "effective")
+    )
+    rows = study.tests.query("claim == 'highest of all heads'")
+    columns = {tuple(map(str, column)): k for k, column in enumerate(table.columns)}
+    asked = 0
+    for row in rows.to_dict("records"):
+        k = columns[row["metric"], row["view"], row["label"]]
+        half = {"choice": CHOICE, "held_out": REPORT}[row["split"]]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values = n[..., k] / d[..., k]
+        trusted = np.where(effective[CHOICE, ..., k] >= FEW, values[CHOICE], -np.inf)
+        best = np.unravel_index(int(trusted.argmax()), trusted.shape)
+        assert (row["layer"], row["head"]) == best
+        np.testing.assert_allclose(row["value"], values[half][best], rtol=1e-12)
+        asked += 1
+    assert asked > 300
+    assert len(rows) == 2 * len(rows[rows["split"] == "held_out"])
+
+
+def sums_of(ratios: Ratios, name: str) -> Floats:
+    return ratios.effective if name == "effective" else ratios.total[name]
+
+
+def test_differences_are_values_minus_baselines(study: Study) -> None:
+    table = study.tests
+    both = table.dropna(subset=["value", "baseline_value", "difference"])
+    tested = both["difference_low"].notna()
+    assert len(both) > 300
+    np.testing.assert_allclose(
+        both["difference"], both["value"] - both["baseline_value"], atol=1e-12
+    )
+    ends = both[tested]
+    assert ((ends["difference_low"] <= ends["difference"] + 1e-12)
+            & (ends["difference"] <= ends["difference_high"] + 1e-12)).all()  # fmt: skip
+    assert (table["baseline"] != "").where(table["baseline_value"].notna(), other=True).all()
+
+
+def test_words_are_the_token_metrics_of_layers_taken_apart(study: Study) -> None:
+    words, layers = study.words, study.layers
+    spaces = words["space"].map(lambda space: f"{space}/" if space else "")
+    keys = words.assign(label=words["state"] + "/" + spaces + words["class"], view="")
+    found = keys.merge(
+        layers, on=["stack", "layer", "metric", "view", "label"], suffixes=("", "_of_layer")
+    )
+    assert len(found) == len(words) > 100
+    for name in ("value", "low", "high"):
+        np.testing.assert_array_equal(found[name], found[f"{name}_of_layer"])
+    np.testing.assert_array_equal(found["n_sentences"], found["sentences"])
+    assert {*words["class"]} >= {"all", "content", "function", "NOUN"}
+    assert {*words["metric"]} <= {*all_metrics()}
+
+
+def test_every_study_that_a_reader_gets_has_the_table(encoder_site: Site) -> None:
+    """By the public door, in a process of its own; without the report there is one clear line."""
+    public = f"import headbook; print(len(headbook.Study.load({str(encoder_site.stored)!r}).tests))"
+    private = (
+        "from headbook.study.study import Study; from headbook.errors import StudyError\n"
+        f"try:\n    Study.load({str(encoder_site.stored)!r}).tests\n"
+        "except StudyError as error:\n    print(error)"
+    )
+    lines = [
+        subprocess.check_output([sys.executable, "-c", code], text=True).strip()
+        for code in (public, private)
+    ]
+    assert lines[0] == str(len(encoder_site.study.tests))
+    assert lines[1] == "study.tests: import headbook.report.tables, or use headbook.Study"
+    assert {*COMPUTED} == {"tests"}
+
+
+def test_relation_rows_are_tested_against_a_named_rule(any_site: Site) -> None:
+    table = any_site.study.tests.query("claim == 'relation'")
+    assert table["p"].dropna().between(0, 1).all()
+    assert (table["baseline"] != "").all()
+    assert {*table["split"]} <= {"choice", "held_out"}
