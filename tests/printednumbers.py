@@ -106,29 +106,29 @@ class Node:
 
     @property
     def elements(self) -> list["Node"]:
-        """Its children without texts."""
+        """Child elements, without texts."""
         return [child for child in self.children if isinstance(child, Node)]
 
     def up(self) -> Iterator["Node"]:
-        """This element and those that it lies in, the innermost first."""
+        """Yield this element and those that it lies in, the innermost first."""
         node: Node | None = self
         while node is not None:
             yield node
             node = node.parent
 
     def inside(self, *tags: str) -> "Node | None":
-        """The innermost element with one of the tags."""
+        """Return the innermost element with one of the tags."""
         return next((node for node in self.up() if node.tag in tags), None)
 
     def every(self, tag: str = "") -> Iterator["Node"]:
-        """This element and all below it, in order; those with a tag alone, if one is given."""
+        """Yield this element and all below it, in order; only those with a tag, if one is given."""
         if tag in {"", self.tag}:
             yield self
         for child in self.elements:
             yield from child.every(tag)
 
     def texts(self, *, own: bool = False) -> Iterator[str]:
-        """Its texts; its own are those outside of blocks below it."""
+        """Yield the texts of the element; its own are those outside of blocks below it."""
         for child in self.children:
             if isinstance(child, str):
                 yield child
@@ -137,11 +137,11 @@ class Node:
                 yield from child.texts(own=own)
 
     def text(self, *, own: bool = False) -> str:
-        """The same as one."""
+        """Return all texts of the element as one."""
         return plain("".join(self.texts(own=own)))
 
     def leave_out(self, apart: frozenset[str]) -> None:
-        """Forget all elements below it of some tags or classes."""
+        """Remove all elements below this one that have some tag or class."""
         for child in self.elements:
             if apart & {child.tag, *child.attributes.get("class", "").split()}:
                 self.children.remove(child)
@@ -149,13 +149,13 @@ class Node:
 
     @cached_property
     def whole(self) -> str:
-        """Its text, labels and titles."""
+        """Text, labels and titles of the element."""
         labels = (node.attributes.get(name, "") for node in self.every() for name in ATTRIBUTES)
         return " ".join([self.text(), *filter(None, labels)])
 
 
 def plain(text: str) -> str:
-    """A text with one kind of blank, and none before punctuation that a link parted from it."""
+    """Return a text with single blanks, and none before punctuation that follows a link."""
     return re.sub(r" ([,.;:)])", r"\1", " ".join(text.split()))
 
 
@@ -183,7 +183,7 @@ class _Tree(HTMLParser):
 
 
 def tree_of(html: str) -> Node:
-    """The elements of a page."""
+    """Parse a page."""
     reader = _Tree()
     reader.feed(html)
     return reader.root
@@ -202,7 +202,7 @@ class Rules(NamedTuple):
 
 
 def printed_numbers(page: str, html: str, rules: Rules) -> list[Printed]:
-    """Every printed number of a page."""
+    """Return every printed number of a page."""
     main = next(tree_of(html).every("main"))
     main.leave_out(rules.apart)
     title = next((node.text() for node in main.every("h1")), "")
@@ -231,7 +231,10 @@ class _Place:
     title: str
 
     def numbers(self, rules: Rules, last: Sequence[Printed]) -> Iterator[Printed]:
-        """Its numbers; an interval in a cell of its own belongs to the last number before it."""
+        """Yield the numbers of the sentence.
+
+        An interval in a cell of its own belongs to the last number before it.
+        """
         text = self.text
         for each in rules.exempt:
             if each.tag in {"", self.node.tag}:
@@ -247,7 +250,7 @@ class _Place:
             yield from self._in_words(rules, text)
 
     def _in_words(self, rules: Rules, text: str) -> Iterator[Printed]:
-        """The numbers of running text, and of cells with more than an interval."""
+        """Yield the numbers of running text, and of cells with more than an interval."""
         for match in P_VALUE.finditer(text):
             yield self._printed(rules, match, match[1].removeprefix("= "), role="p")
         text = P_VALUE.sub(TAKEN, text)
@@ -280,7 +283,7 @@ class _Place:
 
     @cached_property
     def _near(self) -> list[str]:
-        """What stands together with the text, the nearest first."""
+        """Texts that stand together with the sentence, the nearest first."""
         cell = self.node.inside("td", "th", "a")
         unit = self.node.inside("tr", "li", "article", "figure", "p")
         wider = (each.whole if each else "" for each in (cell, unit))
@@ -288,7 +291,7 @@ class _Place:
 
     @cached_property
     def _heads(self) -> frozenset[Head]:
-        """The heads that are named nearest to it."""
+        """Heads that are named nearest to the sentence."""
         for text in self._near:
             if found := HEAD.findall(text):
                 return frozenset((stack or "self", int(x), int(y)) for stack, x, y in found)
@@ -296,20 +299,20 @@ class _Place:
 
     @cached_property
     def _layers(self) -> frozenset[int]:
-        """The layers that are named in the text, or in the first cell of its row."""
+        """Layers that are named in the sentence, or in the first cell of its row."""
         named = re.findall(r"\b[Ll]ayers? (\d+)(?:–(\d+))?", self.text)
         named += re.findall(r"^L(\d+)($)", self._first)
         return frozenset(n for a, b in named for n in range(int(a), int(b or a) + 1))
 
     @cached_property
     def _first(self) -> str:
-        """The first cell of its row."""
+        """Text of the first cell of the row."""
         row = self.node.inside("tr")
         return row.elements[0].text() if row and row.elements else ""
 
     @cached_property
     def column(self) -> str:
-        """The title of its column; empty outside of tables."""
+        """Title of the column; empty outside of tables."""
         cell, row, table = (self.node.inside(*tags) for tags in (("td", "th"), ("tr",), ("table",)))
         if cell is None or row is None or table is None:
             return ""
@@ -319,7 +322,7 @@ class _Place:
 
     @cached_property
     def _named(self) -> dict[str, frozenset[str]]:
-        """Metrics, views and labels that stand beside it."""
+        """Metrics, views, labels and replacements that are named beside the sentence."""
         unit, table = self.node.inside("tr", "li", "figure", "p"), self.node.inside("table")
         row, caption = self.node.inside("tr"), next(table.every("caption"), None) if table else None
         titles = [self._first, caption.text() if caption else ""]
@@ -348,7 +351,7 @@ def _before(match: re.Match[str]) -> str:
 
 
 def titled(text: str) -> Iterator[tuple[str, str]]:
-    """Metric and label of a text that begins with the title of a metric."""
+    """Yield metric and label of a text that begins with the title of a metric."""
     metrics = [metric for metric in all_metrics().values() if text.startswith(metric.title)]
     for metric in sorted(metrics, key=lambda each: -len(each.title))[:1]:
         about = text.removeprefix(metric.title).removeprefix(": ")
@@ -361,7 +364,7 @@ def titled(text: str) -> Iterator[tuple[str, str]]:
 
 @cache
 def _words() -> dict[str, str]:
-    """Words of pages for labels of metrics: kinds of keys."""
+    """Return labels of metrics by the words that pages have for kinds of keys."""
     asked = {words: label for words, _, label in ASKED}
     kinds = {words: label for label, words in KINDS.items()}
     return asked | kinds
@@ -374,7 +377,7 @@ def _relations() -> tuple[str, ...]:
 
 
 def _is_relation(label: str, row: Node | None, around: str) -> bool:
-    """Whether a text names a relation and its direction."""
+    """Check whether a text names a relation and its direction."""
     relation, direction = relation_of(label)
     if row is not None:
         return [each.text() for each in row.elements[:2]] == [relation, DIRECTIONS[direction]]

@@ -48,7 +48,7 @@ class Tables:
         self._scales = SCALES | {"loss": loss / 100}
 
     def holding(self, number: Printed) -> pd.DataFrame:
-        """The values that give a printed number, of what it is printed for."""
+        """Return the values that give a printed number, of the head and metric beside it."""
         columns, scale = self._columns, self._scales.get(number.unit, 1.0)
         found = rounds_to(columns["value"], number.value, scale)
         for end, text in zip(("low", "high"), number.ends or (), strict=False):
@@ -61,7 +61,7 @@ class Tables:
 
 
 def _of_heads(facts: pd.DataFrame, number: Printed) -> "pd.Series[bool]":
-    """Which facts are of the heads that a number stands beside, their layers, or a named layer."""
+    """Mark the facts about the heads that a number stands beside, their layers, or named layers."""
     layer, head = facts["layer"], facts["head"]
     whole = (layer < 0) & (head < 0)
     if number.layers:
@@ -73,7 +73,7 @@ def _of_heads(facts: pd.DataFrame, number: Printed) -> "pd.Series[bool]":
 
 
 def rounds_to(values: NDArray[Any], text: str, scale: float) -> NDArray[np.bool_]:
-    """Which values a page would print so."""
+    """Mark the values that a page would print as a given text."""
     digits = text.lstrip("<> ").replace(",", "").replace("−", "-")
     value, places = float(digits), len(digits.partition(".")[2])
     numbers = values.astype(float) / scale
@@ -87,7 +87,7 @@ def rounds_to(values: NDArray[Any], text: str, scale: float) -> NDArray[np.bool_
 
 
 def _exemplars(data: Path) -> pd.DataFrame:
-    """The exemplars of heads; the label is the sentence."""
+    """Return the exemplars of heads; the label is the sentence."""
     file, packed = data / "exemplars.jsonl", data / "exemplars.jsonl.gz"
     content = gzip.decompress(packed.read_bytes()) if packed.exists() else file.read_bytes()
     table = pd.DataFrame([json.loads(line) for line in content.splitlines()])
@@ -95,7 +95,7 @@ def _exemplars(data: Path) -> pd.DataFrame:
 
 
 def _facts(name: str, table: pd.DataFrame) -> pd.DataFrame:
-    """A row for each value of a table."""
+    """Return a row for each value of a table."""
     table = _labelled(name, table)
     frames = []
     for column, (low, high, role) in VALUES.items():
@@ -117,7 +117,7 @@ def _facts(name: str, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _labelled(name: str, table: pd.DataFrame) -> pd.DataFrame:
-    """A table with a label that says what pages say beside its values."""
+    """Return a table with a label as pages print it beside the values."""
     if name == "pairs":  # a pair belongs to both heads, the label is the other one
         names = [_names(table, which) for which in ("other_", "")]
         turned = table.assign(layer=table["other_layer"], head=table["other_head"], label=names[1])
@@ -141,7 +141,7 @@ def _names(table: pd.DataFrame, which: str) -> list[str]:
 
 
 def missing_numbers(numbers: Sequence[Printed], tables: Tables) -> list[str]:
-    """Printed numbers that no table holds, with page and context."""
+    """Return the printed numbers that no table holds, with page and context."""
     return [str(number) for number in numbers if tables.holding(number).empty]
 
 

@@ -106,7 +106,7 @@ RULES = Rules(EXEMPT, HINTS, frozenset({"script", "style"}.union(*APART.values()
 
 @pytest.fixture(scope="module")
 def demo_site(once: Once) -> Path:
-    """The site of the demo model on the sample sentences."""
+    """Build the site of the demo model on the sample sentences."""
 
     def fill(draft: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -151,14 +151,14 @@ def test_every_number_of_a_small_site_is_in_a_table(any_site: Site) -> None:
 
 
 def altered(text: str) -> str:
-    """A number with another last digit."""
+    """Return a number with another last digit."""
     place = max(n for n, letter in enumerate(text) if letter.isdigit())
     return f"{text[:place]}{(int(text[place]) + 3) % 10}{text[place + 1 :]}"
 
 
 @pytest.mark.slow
 def test_nine_of_ten_altered_numbers_are_missed(demo_site: Path) -> None:
-    """What the rules let through by chance: a number of the same head, metric and label."""
+    """Bound what is found by chance: a number of the same head, metric and label."""
     numbers = [
         number
         for page in looked_at(demo_site, HEADS)
@@ -178,7 +178,7 @@ def test_nine_of_ten_altered_numbers_are_missed(demo_site: Path) -> None:
 
 
 def test_a_number_altered_on_a_page_is_missed(encoder_site: Site) -> None:
-    """The whole way from HTML: values, ends of intervals, p values, titles and labels."""
+    """Alter the HTML: values, ends of intervals, p values, titles and labels."""
     tables, missed = tables_of(encoder_site.folder), list[bool]()
     thin = "\u202f"
     printed = re.compile(rf"(?<=\[)\d+\.\d+(?=, \d)|\d\d\.\d(?={thin}%)|(?<=p = )0\.\d\d\d")
@@ -209,7 +209,7 @@ def spelt(words: str) -> int:
 
 
 def kinds_of(label: str) -> str:
-    """The name of a type as the legend of the atlas has it."""
+    """Return the name of a type as the legend of the atlas has it."""
     kinds = {name.replace("-", " "): kind.name for name, kind in KINDS.items()}
     kinds |= {PART_NAMES[part]: KINDS[kind].name for part, kind in OF_SHARE.items()}
     parts = re.sub(r" \([^()]*\)", "", label).removeprefix("mixed: ").split(" + ")
@@ -218,7 +218,7 @@ def kinds_of(label: str) -> str:
 
 
 def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
-    """What the overview counts, as printed and as counted."""
+    """Yield the counts of the overview."""
     text, tests = main.text(), data["tests"]
     types = tests[tests["claim"] == "type"]
     legend = [
@@ -245,7 +245,7 @@ def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count
 
 
 def verdict_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
-    """How many heads were replaced, with which verdict, as printed and as counted."""
+    """Yield how many heads were replaced, and with which verdicts."""
     table = data["importance"]
     effects = table[(table["metric"] == "ablation_effect") & (table["replacement"] == "mean")]
     text = main.text()
@@ -274,7 +274,7 @@ def verdict_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]
 
 
 def syntax_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
-    """How many relations have a head that beats the baseline."""
+    """Yield how many relations have a head that beats the baseline."""
     tests = data["tests"]
     relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]
     clear = relations[(relations["p"] < 0.05) & (relations["difference_low"] > 0)]
@@ -286,7 +286,7 @@ def syntax_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
 
 
 def ranks(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
-    """The place of a head among all in some metrics."""
+    """Yield whether ranks of a head among all heads are right."""
     heads = data["heads"]
     layer, head = map(int, re.findall(r"\d+", next(main.every("h1")).text()))
     lists = (ul for ul in main.every("ul") if ul.attributes.get("class") == "strips")
@@ -309,7 +309,7 @@ def ranks(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
 
 
 def percentiles(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
-    """The places of a head in the tables of all its numbers, in per cent."""
+    """Yield the percentiles of a head in the tables of all its numbers."""
     layer, head = map(int, re.findall(r"\d+", next(main.every("h1")).text()))
     for row in (tr for table in main.every("table") for tr in table.every("tr")):
         cells = [cell.text() for cell in row.elements]
