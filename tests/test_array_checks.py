@@ -135,7 +135,8 @@ def test_numbers_that_cannot_be_are_refused_in_each_array(arrays: Arrays, stored
     tried = 0
     for kind, name, array in kinds_of(arrays):
         whole = array.dtype.kind in "iu" and array.dtype.itemsize > 1
-        if whole and kind.rpartition("/")[2] not in HASHES:
+        no_pair = kind.endswith("links/payload")  # the largest number says so
+        if whole and not no_pair and kind.rpartition("/")[2] not in HASHES:
             tried += 1
             most = min(10**9, np.iinfo(array.dtype).max)
             message = message_of(arrays, stored, name, np.full_like(array, most))

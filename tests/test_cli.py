@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from headbook.workspace import work_folder
 
 import headbook
 from disks import small_files
@@ -23,6 +22,7 @@ from headbook.cli import main as cli
 from headbook.cli import options
 from headbook.config import Config, flag
 from headbook.metrics import all_metrics
+from headbook.output_folder import store_folder as work_folder
 from headbook.site import site
 from pages import differing, tree
 from sites import EPOCH, Site

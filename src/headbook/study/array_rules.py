@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from headbook.analysis.accumulators import FIELDS, HALVES, Ratios, Reservoir, TopK
+from headbook.attention.paircells import NO_CELL
 from headbook.attention.relations import LOOKS, SEEN, TO_DEPENDENT, TO_HEAD
 from headbook.attention.surfacerules import NOTHING as NO_WORD
 from headbook.study.mapsample import MappedSentence
@@ -21,6 +22,7 @@ from headbook.study.summaries.affinities import ANY, DISTINCT, Affinities
 from headbook.study.summaries.anchors import Anchors
 from headbook.study.summaries.buckets import MOST, Buckets, Texts, TokenBuckets
 from headbook.study.summaries.grouped import Group, Members
+from headbook.study.summaries.paircells import PairCells
 from headbook.study.summaries.positions import PositionSums
 from headbook.study.summaries.removals import MissedAt, Removals
 from headbook.study.summaries.shapes import GeometrySums
@@ -115,6 +117,11 @@ RULES: Mapping[type, Mapping[str, Rule]] = {
         "count": Rule("position position", 0, "sentences"),
     },
     SampleSums: {"stats": Rule("layer row statistic")},
+    PairCells: {
+        "mass": Rule("layer weighed cell", 0),
+        "pairs": Rule("layer cell", 0),
+        "links": Rule("layer link"),
+    },
     Alike: {
         "total": Rule("column every_head every_head", 0),
         "rows": Rule("column every_head every_head", 0),
@@ -269,6 +276,11 @@ def agreements(  # noqa: C901 - one branch for each kind of record
         yield int(value.lengths.sum()) == words, f"lengths that sum to {words} words"
         most = np.repeat(value.lengths, value.lengths)[:, None, None]
         yield bool((value.strongest < most).all()), "words of the same sentence"
+    elif isinstance(value, PairCells):
+        heads, cells = value.mass.shape[1:]
+        yield heads == sizes["head"] + 1, "a row for each head and one for uniform attention"
+        known = (value.links.payload < cells) | (value.links.payload == NO_CELL)
+        yield bool(known.all()), f"pairs in {cells} cells"
     elif isinstance(value, Exemplar):
         yield value.written.shape[1] <= sizes["query"], f"at most {sizes['query']} tokens"
     elif isinstance(value, Members):

@@ -47,6 +47,22 @@ def ablation_tests(study: Study) -> Iterator[dict[str, Any]]:
     yield from _pruned(removals, study.pruning)
 
 
+def whole_model(study: Study) -> Iterator[dict[str, Any]]:
+    """Yield the loss of the whole model, of which pages print effects in per cent."""
+    removals = study.corpus_sums.removals
+    for target in removals.targets if removals else ():
+        assert removals is not None
+        if target in removals.full:
+            counts = removals.counts[target]
+            yield EMPTY | {
+                "claim": "whole model",
+                "metric": target,
+                "value": removals.loss(target),
+                "n_sentences": len(removals.content_hash),
+                "n_observations": float(counts.sum()),
+            }
+
+
 def _heads(removals: Removals, table: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """Exact numbers of single heads, with the family-wise p of effects below 0."""
     p = {

@@ -24,7 +24,7 @@ def types(results: StackResults) -> Iterator[Row]:
     for (layer, head), found in head_types(results).items():
         if found is not None:
             numbers = results.heads(ids.SINK_SHARE, View.RAW).at(layer, head)
-            share = without_interval(found.shares.sink, numbers.sentences, numbers.events)
+            share = without_interval(found.shares.sink.value, numbers.sentences, numbers.events)
             yield row(TYPE, results.stack.name, (ids.SINK_SHARE, View.RAW, found.short),
                       layer=layer, head=head, value=share)  # fmt: skip
 

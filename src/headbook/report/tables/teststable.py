@@ -11,14 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
+from headbook.report.numbers.ablationtests import NO_HEAD, ablation_tests, whole_model
+from headbook.report.numbers.relationrows import relation_rows
 from headbook.report.numbers.results import StackResults, results
-from headbook.report.tables.ablations import (
-    audit,
-    effects,
-    largest_effect,
-    removed_together,
-    whole_model,
-)
 from headbook.report.tables.heads import evidence, medians, quantiles, types
 from headbook.report.tables.heldout import (
     extreme_heads,
@@ -27,12 +22,13 @@ from headbook.report.tables.heldout import (
     pieces_of_words,
     trees_of_layers,
 )
-from headbook.report.tables.relations import beside_relations, tested_relations
+from headbook.report.tables.relations import beside_relations, relations_by_layer
 from headbook.report.tables.rows import COLUMNS, Row
 from headbook.study.study import Study
 
 OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
-    tested_relations,
+    relation_rows,
+    relations_by_layer,
     beside_relations,
     types,
     evidence,
@@ -46,10 +42,7 @@ OF_STACK: tuple[Callable[[StackResults], Iterator[Row]], ...] = (
 )
 OF_STUDY: tuple[Callable[[Study], Iterator[Row]], ...] = (
     whole_model,
-    effects,
-    largest_effect,
-    audit,
-    removed_together,
+    ablation_tests,
 )
 WHOLE = ("layer", "head", "n_sentences")
 
@@ -58,4 +51,6 @@ def tests_table(study: Study) -> pd.DataFrame:
     """Return the table of a study; columns as in ``tests.csv``."""
     rows = [row for each in results(study).values() for make in OF_STACK for row in make(each)]
     rows += [row for make in OF_STUDY for row in make(study)]
-    return pd.DataFrame(rows, columns=[*COLUMNS]).astype(dict.fromkeys(WHOLE, "Int64"))
+    table = pd.DataFrame(rows, columns=[*COLUMNS]).astype(dict.fromkeys(WHOLE, "Int64"))
+    places = table[["layer", "head"]]
+    return table.assign(**places.mask(places == NO_HEAD))
