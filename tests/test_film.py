@@ -26,6 +26,7 @@ from headbook.comparison.film import Film, Shot, film, steps_of
 from headbook.config import Config
 from headbook.errors import ConfigError, ModelError, StudyError
 from headbook.model import checkpoint
+from headbook.pages.film.page import FilmPage, film_page
 from headbook.pages.film.parts import DrawnFilm
 from headbook.pages.filmmeasure import page as filmmeasure
 from headbook.progress import Silent
@@ -383,6 +384,39 @@ def test_a_film_shows_when_a_training_makes_an_induction_head(filmed: Path) -> N
     assert step >= 512
     text = (filmed / "site" / "index.html").read_text(encoding="utf-8")
     assert f"step {step}" in text
+
+
+def test_a_lead_tells_a_change_only_where_the_table_below_has_a_clear_rise(filmed: Path) -> None:
+    """Once as measured, once with intervals that reach down to 0 at the last step."""
+    found = film(shots(filmed / "studies"))
+    *before, last = found.frames
+    wide = {
+        name: replace(stack, numbers={
+            column: replace(each, report=each.report._replace(low=np.zeros_like(each.report.low)))
+            for column, each in stack.numbers.items()
+        })
+        for name, stack in last.stacks.items()
+    }  # fmt: skip
+    clear = film_page(DrawnFilm(found), "clear")
+    unclear = film_page(
+        DrawnFilm(replace(found, frames=(*before, replace(last, stacks=wide)))), "unclear"
+    )
+    for page in (clear, unclear):
+        told = told_of(page)
+        rows = {(row.does.text, row.head.text): row for row in page.stacks[0].learnt}
+        named = [row for (does, head), row in rows.items() if f"{head} {does}" in told]
+        assert all(row.learnt for row in named)
+        assert told.count("half of the change") == len(named)
+    assert "half of the change" in told_of(clear)
+    assert "appears between steps" in told_of(clear)
+    assert {row.when for row in unclear.stacks[0].learnt} <= {"no clear rise"}
+    assert "half of the change" not in told_of(unclear)
+    assert "appears" not in told_of(unclear)
+
+
+def told_of(page: FilmPage) -> str:
+    """The words of a film's lead."""
+    return "".join(part if isinstance(part, str) else part.text for part in page.lead)
 
 
 def peak(number: int, study: Path) -> int:

@@ -1,9 +1,7 @@
 """The first sentences of a film: when which head changed most."""
 
-import math
 from collections.abc import Iterator
 
-from headbook.comparison.film import Leader
 from headbook.comparison.headlines import INDUCTION, FilmColumn
 from headbook.metrics import ids
 from headbook.pages.film.parts import DrawnFilm, estimate_text, head_link, value_text
@@ -53,13 +51,18 @@ def _induction(reel: DrawnFilm, stack: Stack) -> Iterator[list[str | Link]]:
         ]  # fmt: skip
         return
     turn = reel.turn(stack.name, column, best.place)
-    first = reel.film.numbers(stack.name, column)[0].report.value[best.place]
-    when = f"appears {_steps(turn.between)}" if turn.between else "is there from the first step on"
+    first = reel.first(stack.name, column, best.place)
+    if reel.rises(stack.name, column, best) and turn.between:
+        when = f"appears {_steps(turn.between)}"
+    elif first >= INDUCTION:
+        when = "is there from the first step on"
+    else:
+        when = f"is there at {reel.at(-1)}, after no clear rise"
     yield [f"An induction head {when}: ", head_link(head), f", in layer {head.layer}."]
     yield [
         "On repeated random tokens it gives ", estimate_text(column, best.value),
         f" of its attention to the token after the earlier occurrence at {reel.at(-1)}, "
-        f"{value_text(column, float(first))} at {reel.at(0)} "
+        f"{value_text(column, first)} at {reel.at(0)} "
         f"(uniform attention: {value_text(column, best.uniform)}).",
     ]  # fmt: skip
 
@@ -71,25 +74,19 @@ def _others(reel: DrawnFilm, stack: Stack) -> Iterator[list[str | Link]]:
         best = reel.film.leaders(stack.name, column)[-1]
         if not column.does or column.metric == ids.INDUCTION_SCORE or best.place is None:
             continue
-        rise = _rise(reel, stack, column, best)
-        if rise >= LEAST and reel.turn(stack.name, column, best.place).between:
+        rise = best.value.value - reel.first(stack.name, column, best.place)
+        turn = reel.turn(stack.name, column, best.place)
+        if rise >= LEAST and turn.between and reel.rises(stack.name, column, best):
             found.append((rise, column, best))
     for _, column, best in sorted(found, key=lambda each: -each[0])[:OTHERS]:
         assert best.place is not None
         turn = reel.turn(stack.name, column, best.place)
-        first = float(reel.film.numbers(stack.name, column)[0].report.value[best.place])
+        first = reel.first(stack.name, column, best.place)
         yield [
             head_link(HeadName(stack.name, *best.place)),
             f" {column.does}: {estimate_text(column, best.value)}, {value_text(column, first)} at "
             f"{reel.at(0)}; half of the change is reached {_steps(turn.between)}.",
         ]
-
-
-def _rise(reel: DrawnFilm, stack: Stack, column: FilmColumn, best: Leader) -> float:
-    assert best.place is not None
-    first = float(reel.film.numbers(stack.name, column)[0].report.value[best.place])
-    rise = best.value.value - first
-    return -math.inf if math.isnan(rise) else rise
 
 
 def _steps(between: str) -> str:

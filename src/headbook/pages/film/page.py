@@ -214,10 +214,10 @@ def _learnt(reel: DrawnFilm, stack: str) -> list[Learnt]:
 
 def _learnt_one(reel: DrawnFilm, stack: str, column: FilmColumn, best: Leader) -> Learnt:
     assert best.place is not None
-    first = float(reel.film.numbers(stack, column)[0].report.value[best.place])
+    first = reel.first(stack, column, best.place)
     even = "" if np.isnan(best.uniform) else value_text(column, best.uniform)
     turn = reel.turn(stack, column, best.place)
-    learnt = turn.place is not None and bool(best.value.low > np.fmax(first, best.uniform))
+    learnt = reel.rises(stack, column, best)
     when = turn.text if learnt else "no clear rise"
     if not learnt and turn.place is not None and best.value.value < first:
         when = f"falls, {turn.text}"

@@ -9,7 +9,7 @@ from headbook.analysis.arithmetic import Floats
 from headbook.charts import Drawing
 from headbook.charts.drawn.lines import Axis
 from headbook.charts.drawn.steps import spark, step_axis
-from headbook.comparison.film import Film
+from headbook.comparison.film import Film, Leader
 from headbook.comparison.headlines import FilmColumn
 from headbook.metrics import all_metrics
 from headbook.report.findings.finding import Link
@@ -97,6 +97,21 @@ class DrawnFilm:
         between = f"between {before} and {self.step(step)}" if before else ""
         ends = "" if low == high else f"{self.step(low)}–{self.step(high)}"
         return Turn(int(step), self.at(int(step)), between, ends)
+
+    def rises(self, stack: str, column: FilmColumn, best: Leader) -> bool:
+        """Whether a head's number clearly rose: it has a half-rise step, and ends above its start.
+
+        The lower end of the last value's interval must lie above the first value and above uniform
+        attention.
+        """
+        assert best.place is not None
+        least = np.fmax(self.first(stack, column, best.place), best.uniform)
+        turn = self.turn(stack, column, best.place)
+        return turn.place is not None and bool(best.value.low > least)
+
+    def first(self, stack: str, column: FilmColumn, place: Place) -> float:
+        """A head's number at the first step, on the held-out half."""
+        return float(self.film.numbers(stack, column)[0].report.value[place])
 
     def last(self, stack: str, column: FilmColumn, place: Place) -> str:
         """A head's number at the last step, written."""
