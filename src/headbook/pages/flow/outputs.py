@@ -1,6 +1,6 @@
 """Which heads a layer's output comes from."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,9 +10,9 @@ from headbook.analysis.arithmetic import effective_number
 from headbook.charts import Figure, heat_map
 from headbook.metrics import all_metrics, ids
 from headbook.pages.parts.cells import Cell, domain
-from headbook.pages.parts.table import DASH, Content, Row, Table
-from headbook.report.findings import CHOICE, REPORT
+from headbook.pages.parts.table import DASH, Content, Row, Table, words
 from headbook.report.findings.finding import head_link
+from headbook.report.numbers.extremes import quoted, tie_note, tied_places
 from headbook.report.numbers.results import Estimates, StackResults
 from headbook.report.wording import STACKS, head_name, number, percent
 from headbook.study.sentencedata import HeadName
@@ -31,8 +31,7 @@ class Outputs:
         sentences: what the numbers say, in sentences.
         n_heads: heads of a layer.
         figure: share of every head.
-        table: by layer, the heads chosen on one half of the sentences, with their shares on the
-            other.
+        table: by layer, the heads with the largest and the smallest share.
     """
 
     sentences: tuple[str, ...]
@@ -59,21 +58,26 @@ def outputs(results: StackResults) -> Outputs | None:
 
 
 def _row(results: StackResults, layer: int, count: float) -> Row:
-    chosen = results.half(CHOICE, OUTPUT, VIEW).value[layer]
+    values = results.heads(OUTPUT, VIEW).value[layer]
     heads: tuple[Content, ...] = (DASH,) * 4
-    if not np.isnan(chosen).all():
+    if not np.isnan(values).all():
         heads = tuple(
             each
-            for place in (np.nanargmax(chosen), np.nanargmin(chosen))
-            for each in _head(results, layer, int(place))
+            for lowest in (False, True)
+            for each in _extreme(results, layer, tied_places(values, percent, lowest=lowest))
         )
     return Row(f"L{layer}", (number(count), *heads))
 
 
-def _head(results: StackResults, layer: int, head: int) -> tuple[Content, Content]:
-    share = results.half(REPORT, OUTPUT, VIEW).at(layer, head)
-    name = HeadName(results.stack.name, layer, head)
-    return head_link(name), Cell.of(share, all_metrics()[OUTPUT])
+def _extreme(
+    results: StackResults, layer: int, heads: Sequence[tuple[int, ...]]
+) -> tuple[Content, Content]:
+    """Return the cells of the head of a layer with an extreme share, and of that share."""
+    (first,), *others = heads
+    name = HeadName(results.stack.name, layer, first)
+    note = tie_note([head_name(name._replace(head=other)) for (other,) in others])
+    share = Cell.of(results.heads(OUTPUT, VIEW).at(layer, first), all_metrics()[OUTPUT])
+    return words(head_link(name), note), share
 
 
 def _sentences(results: StackResults, numbers: Estimates) -> Iterator[str]:
@@ -81,23 +85,18 @@ def _sentences(results: StackResults, numbers: Estimates) -> Iterator[str]:
     counts = np.array([effective_number(shares) for shares in numbers.value])
     if np.isnan(counts).all() or stack.n_heads < 2:
         return
-    least, most = int(np.nanargmin(counts)), int(np.nanargmax(counts))
-    yield (
-        f"Effective heads: fewest in layer {least} ({number(counts[least])}), most in layer {most} "
-        f"({number(counts[most])}), of {stack.n_heads} heads per layer."
+    fewest, most = (
+        quoted(counts, number, lambda layer: f"layer {layer}", lowest=lowest)
+        for lowest in (True, False)
     )
-    chosen, report = (results.half(half, OUTPUT, VIEW).value for half in (CHOICE, REPORT))
-    if np.isnan(chosen).all() or np.isnan(report).all():
-        return
-    strongest, weakest = (
-        np.unravel_index(int(pick(chosen)), chosen.shape) for pick in (np.nanargmax, np.nanargmin)
-    )
-    ends = [
-        f"{head_name(HeadName(stack.name, int(at[0]), int(at[1])))}, {percent(report[at])}"
-        for at in (strongest, weakest)
-    ]
+    yield f"Effective heads: fewest in {fewest}; most in {most}; {stack.n_heads} heads per layer."
+
+    def head(layer: int, head: int) -> str:
+        return head_name(HeadName(stack.name, layer, head))
+
+    largest, smallest = (quoted(numbers.value, percent, head, lowest=low) for low in (False, True))
     yield (
-        f"Largest share of a layer's output norm: {ends[0]}; smallest: {ends[1]}; equal heads: "
+        f"Largest share of a layer's output norm: {largest}; smallest: {smallest}; equal heads: "
         f"{percent(1 / stack.n_heads)} each."
     )
 

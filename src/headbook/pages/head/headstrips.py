@@ -13,7 +13,7 @@ from headbook.metrics import ids
 from headbook.metrics.base import HeadMetric
 from headbook.report.numbers.results import StackResults
 from headbook.report.numbers.roles import estimate
-from headbook.report.wording import VIEWS, is_share, label_name, number, ordinal
+from headbook.report.wording import VIEWS, is_share, label_name, number, ordinal, small
 from headbook.study.sentencedata import HeadName
 from headbook.terms import View
 
@@ -94,6 +94,10 @@ class _Asked:
     strip: RangeStrip
     median: str
 
+    def written(self, value: float) -> str:
+        """A value as pages print it."""
+        return number(value, share=is_share(self.metric))
+
     def below(self, own: float) -> int:
         """How many values are less."""
         return int(np.searchsorted(self.strip.there, own, "left"))
@@ -167,7 +171,15 @@ def _strip(results: StackResults, head: HeadName, asked: _Asked) -> Strip:
 
 
 def _place(asked: _Asked, own: float) -> str:
-    """``highest of 72``, ``2nd lowest of 72``."""
-    above, below = asked.above(own), asked.below(own)
+    """Return the rank of a head in words: ``highest of 72``, ``2nd lowest of 72``.
+
+    Heads whose values are equal or printed alike are tied, and share the rank.
+    """
+    there, text = asked.strip.there, asked.written(own)
+    alike = there[[asked.written(each) == text for each in there.tolist()]]
+    above, below = asked.above(float(alike.max())), asked.below(float(alike.min()))
     rank, end = (above + 1, "highest") if above <= below else (below + 1, "lowest")
-    return f"{ordinal(rank) + ' ' if rank > 1 else ''}{end} of {len(asked.strip.there):,}"
+    place = f"{ordinal(rank) + ' ' if rank > 1 else ''}{end} of {len(there):,}"
+    others = len(alike) - 1
+    note = f" (tied with {small(others)} other{'s' * (others > 1)})" if others else ""
+    return place + note

@@ -125,6 +125,7 @@ def _described(results: StackResults, column: Column, *, lowest: bool) -> Answer
     clear = value.high < even.value if lowest else value.low > even.value
     other = percent(even.value) if share else f"{even.value:.3g}"
     behind = "" if math.isnan(even.value) else f"uniform attention: {other}"
+    behind = (behind + best.tied).strip()
     return AnsweringHead(head_link(best.head), value_text, ends, behind, supported=bool(clear))
 
 

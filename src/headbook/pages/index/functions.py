@@ -68,7 +68,7 @@ def _shares(results: StackResults) -> Iterator[Measured]:
         even = uniform(results, metric, view, label, best.head.layer).value
         yield measured(
             text.format(sink=sink_words(results)),
-            f"uniform attention: {percent(float(even))}",
+            f"uniform attention: {percent(float(even))}{best.tied}",
             best.value,
             float(even),
             behind=best.head,

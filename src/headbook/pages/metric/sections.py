@@ -14,17 +14,20 @@ from headbook.metrics import ids
 from headbook.metrics.base import Chart, HeadMetric, Metric, Source
 from headbook.pages.parts.cells import Cell, domain
 from headbook.pages.parts.rows import layer_table
-from headbook.pages.parts.table import Row, Table
+from headbook.pages.parts.table import Row, Table, words
 from headbook.pages.parts.twins import baseline_title
 from headbook.report.findings.finding import Link, head_link
+from headbook.report.numbers.extremes import tie_note, tied_places
 from headbook.report.numbers.results import Estimates, StackResults, descending
 from headbook.report.wording import (
     STACKS,
     VIEWS,
     choice_file,
     counted,
+    head_name,
     is_share,
     label_name,
+    number,
     unbroken,
 )
 from headbook.study.sentencedata import HeadName
@@ -141,14 +144,16 @@ def _head(
 
 
 def _labels(results: StackResults, metric: HeadMetric, labels: Sequence[str], view: View) -> Table:
-    rows = []
+    rows, written = [], partial(number, share=is_share(metric))
     for label in labels:
         numbers = results.heads(metric.id, view, label)
         if not np.isnan(numbers.value).all():
-            layer, head = descending(numbers.value)[0]
-            best = _head(results, metric, numbers, layer, head)
+            (layer, head), *others = tied_places(numbers.value, written)
+            link, best = _head(results, metric, numbers, layer, head)
+            note = tie_note([head_name(HeadName(results.stack.name, *each)) for each in others])
             even = Cell.of(results.uniform(metric.id, view, label).at(layer), metric)
-            rows.append(Row(unbroken(label_name(label)), (*best, even)))
+            cells = (words(link, note) if note else link, best, even)
+            rows.append(Row(unbroken(label_name(label)), cells))
     caption = "The head with the highest value for each label, and uniform attention in its layer."
     return Table(("Label", "Head", "value", "uniform attention"), tuple(rows), caption)
 

@@ -29,12 +29,13 @@ from headbook.pages.speech.tagattention import (
     side_of,
     tags_of,
 )
-from headbook.report.findings import CHOICE, REPORT, highest
+from headbook.report.findings import CHOICE, REPORT
 from headbook.report.findings.finding import head_link
+from headbook.report.numbers.extremes import tie_note, tied_places
 from headbook.report.numbers.relationnames import TAG_NAMES
 from headbook.report.numbers.results import StackResults, study_of
 from headbook.report.numbers.tagshares import much_to_sink
-from headbook.report.wording import FEW_WORDS, MISSING, number, percent
+from headbook.report.wording import FEW_WORDS, MISSING, head_name, number, percent
 from headbook.study.gaps import Lack
 from headbook.study.manifest import Manifest
 from headbook.study.sentencedata import HeadName
@@ -179,17 +180,19 @@ def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Conten
     first, other = (partial(results.half, half) for half in (CHOICE, REPORT))
     evens = [partial(half, of="uniform") for half in (first, other)]
     count = n_words(results, direction, tag)
-    cell = highest(cautious(over_chance(direction, first, evens[0], tag), count))
-    if cell is None:
+    ratios = cautious(over_chance(direction, first, evens[0], tag), count).trusted
+    heads = [HeadName(results.stack.name, *place) for place in tied_places(ratios, number)]
+    if not heads:
         return (DASH,) * 4
-    head = HeadName(results.stack.name, *cell)
+    head, *others = heads
+    cell, note = (head.layer, head.head), tie_note([head_name(other) for other in others])
     if direction is Direction.LOOKED_AT:
         beside, sink = other(SHARE, View.RAW, tag).at(*cell), much_to_sink(results, cell)
     else:
         beside, sink = evens[1](GIVEN, VIEW[direction], tag).at(cell[0]), np.nan
     apart = "" if np.isnan(sink) else f" (sink {percent(sink)})"
     return (
-        head_link(head),
+        words(head_link(head), note),
         Cell.of(over_chance(direction, other, evens[1], tag).at(*cell), all_metrics()[RATIO]),
         Cell.of(share(direction, other, tag).at(*cell), all_metrics()[SHARE]),
         number(beside.value, share=True) + apart,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from headbook.analysis.accumulators import CHOICE, REPORT
 from headbook.analysis.intervals import FEW
 from headbook.metrics import all_metrics
 from headbook.metrics.base import HeadMetric, Metric, Source
+from headbook.report.numbers.extremes import tie_note, tied_places
 from headbook.report.numbers.results import Estimate, Estimates, StackResults
 from headbook.report.wording import (
     STACKS,
@@ -70,10 +72,15 @@ class Finding:
 
 
 class Best(NamedTuple):
-    """A head that was chosen on one half of the sentences, and its number on the other."""
+    """A head that was chosen on one half of the sentences, and its number on the other.
+
+    Attributes:
+        tied: note on heads that the choosing half does not tell apart; empty without one.
+    """
 
     head: HeadName
     value: Estimate
+    tied: str = ""
 
     @property
     def place(self) -> tuple[int, int]:
@@ -163,11 +170,17 @@ def chosen(
     """The head with the highest value, or the lowest; None without enough observations."""
     if not results.has(name, view, label):
         return None
-    cell = highest(results.half(CHOICE, name, view, label), lowest=lowest)
-    if cell is None:
+    written = partial(number, share=is_share(all_metrics()[name]))
+    values = results.half(CHOICE, name, view, label).trusted
+    heads = [
+        HeadName(results.stack.name, *place)
+        for place in tied_places(values, written, lowest=lowest)
+    ]
+    if not heads:
         return None
-    value = results.half(REPORT, name, view, label).at(*cell)
-    return Best(HeadName(results.stack.name, *cell), value)
+    head, *others = heads
+    value = results.half(REPORT, name, view, label).at(head.layer, head.head)
+    return Best(head, value, tie_note([head_name(each) for each in others]))
 
 
 def uniform(results: StackResults, name: str, view: View, label: str, layer: int) -> Estimate:

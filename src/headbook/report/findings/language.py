@@ -42,7 +42,7 @@ def parts_of_speech(results: StackResults) -> Iterator[Finding]:
             name,
             (
                 head_link(best.head),
-                " attends most to ",
+                f"{best.tied} attends most to ",
                 metric_link(
                     ids.POS_RECEIVED,
                     f"{TAG_NAMES[tag]} ({tag})" if tag in TAG_NAMES else f"words tagged {tag}",
@@ -82,7 +82,7 @@ def dependencies(results: StackResults) -> Iterator[Finding]:
             name,
             (
                 head_link(best.head),
-                " gives most attention along ",
+                f"{best.tied} gives most attention along ",
                 metric_link(name, "dependencies"),
                 f": {stated(best.value, name)} of its attention, uniform attention: "
                 f"{number(even.value, share=True)}.{_near(results, best, view)}",
@@ -115,7 +115,7 @@ def beyond_distance(results: StackResults) -> Iterator[Finding]:
     if best.value.low > 0:
         parts = (
             head_link(best.head),
-            f" aligns most with dependencies: {point_estimate(best.value)} over ",
+            f"{best.tied} aligns most with dependencies: {point_estimate(best.value)} over ",
             link,
             ".",
         )
@@ -125,7 +125,7 @@ def beyond_distance(results: StackResults) -> Iterator[Finding]:
             link,
             "; the best, ",
             head_link(best.head),
-            f": {point_estimate(best.value)}.",
+            f"{best.tied}: {point_estimate(best.value)}.",
         )
     yield finding(results, name, parts, best.value.sentences)
 
@@ -174,7 +174,12 @@ def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
         yield finding(
             results,
             of.metric,
-            (link, " induced from ", head_link(best.head), f" reach {reached}; {against}."),
+            (
+                link,
+                " induced from ",
+                head_link(best.head),
+                f"{best.tied} reach {reached}; {against}.",
+            ),
             best.value.sentences,
         )
     elif _all_below(results, of):
@@ -183,7 +188,7 @@ def _trees(results: StackResults, of: _Trees) -> Iterator[Finding]:
             of.metric,
             (
                 begun(results, f"No head beats {of.beaten} in "), link, "; the best, ",
-                head_link(best.head), f": {reached}; {against}.",
+                head_link(best.head), f"{best.tied}: {reached}; {against}.",
             ),
             best.value.sentences,
         )  # fmt: skip
@@ -212,7 +217,7 @@ def rare_words(results: StackResults) -> Iterator[Finding]:
 def _rarest(best: Best, chance: Estimate, name: str) -> Parts:
     return (
         head_link(best.head),
-        " attends most to the ",
+        f"{best.tied} attends most to the ",
         metric_link(name, "rarest word"),
         f" of a sentence: the strongest key of {stated(best.value, name)} of words "
         f"(random choice: {number(chance.value, share=True)}).",

@@ -156,7 +156,7 @@ def neighbours(results: StackResults) -> Iterator[Finding]:
                     metric_link(name, f"{label} token"),
                     ": ",
                     head_link(best.head),
-                    f", {stated(best.value, name)} (uniform attention: "
+                    f"{best.tied}, {stated(best.value, name)} (uniform attention: "
                     f"{number(chance.value, share=True)}).",
                 ),
                 best.value.sentences,
@@ -178,9 +178,9 @@ def variability(results: StackResults) -> Iterator[Finding]:
             metric_link(name, "Attention variability"),
             " (0: position only) is lowest in ",
             head_link(least.head),
-            f", {stated(least.value, name)}, and highest in ",
+            f"{least.tied}, {stated(least.value, name)}, and highest in ",
             head_link(most.head),
-            f", {stated(most.value, name)}; uniform attention: "
+            f"{most.tied}, {stated(most.value, name)}; uniform attention: "
             f"{number(chance.value, share=is_share(metric(name)))}.",
         ),
         min(least.value.sentences, most.value.sentences),
