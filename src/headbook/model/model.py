@@ -27,6 +27,8 @@ from headbook.randomness import own_randomness
 
 DEFAULT_LIMIT = 512  # tokens; attention grows with the square
 RIGHT_ON_MPS = (2, 9)  # version of torch; those before give wrong numbers there
+# Names that modules with a vector for each position have in transformers.
+POSITION_TABLES = {"position_embeddings", "position_embedding", "embed_positions", "wpe"}
 UNLIMITED = 1_000_000  # tokenizers without a limit name an astronomical one
 
 WEIGHTS = ("missing", "unexpected")  # what transformers reports of loading
@@ -60,7 +62,8 @@ class Model:
             encoder-decoders always).
         body: the part that is run: ``network`` without a head, where it has one.
         limit: longest sequence it takes by default, in tokens.
-        positions: longest sequence that it has positions for, in tokens; None without a limit.
+        positions: longest sequence that its table of positions has room for, in tokens; None if it
+            has no table, such as with rotations.
         headless: why there is no language-model head; empty where there is one.
         pooling: how a sentence encoder pools states, as in `headbook.model.weights.pooling`; empty
             for other checkpoints.
@@ -152,7 +155,7 @@ def load_model(
         weights=weights,
         headless=headless,
         pooling=read_pooling(found.folder) if found.gguf is None else "",
-        positions=positions,
+        positions=positions if _has_position_table(network) else None,
     )
 
 
@@ -308,7 +311,7 @@ def text_config(config: Any) -> Any:
 
 
 def _positions(network: Any) -> int | None:
-    """Return the longest sequence that position embeddings allow; None without a limit."""
+    """Return the longest sequence that the configuration names; None without one."""
     positions = getattr(text_config(network.config), "max_position_embeddings", None)
     if not positions or positions < 0:
         return None
@@ -319,6 +322,14 @@ def _positions(network: Any) -> int | None:
         if name.endswith("position_embeddings") and getattr(module, "padding_idx", None)
     ]
     return int(positions - max(padded, default=0))
+
+
+def _has_position_table(network: Any) -> bool:
+    """Whether the model has a vector for each position; rotations and sums of sines have no end."""
+    return any(
+        name.rpartition(".")[2] in POSITION_TABLES and hasattr(module, "weight")
+        for name, module in network.named_modules()
+    )
 
 
 def _limit(positions: int | None, tokenizer: Any) -> int:
