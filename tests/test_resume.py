@@ -346,6 +346,36 @@ def test_a_damaged_part_is_made_again(damage: Callable[[bytes], bytes], tmp_path
     assert work.kept(np.ndarray, "x", lambda: np.zeros(10)).sum() == 0
 
 
+def test_a_part_under_the_name_of_another_is_made_again(tmp_path: Path) -> None:
+    """Else a file that somebody copied would count one shard twice, and nobody would know."""
+    work = Work(tmp_path)
+    for name in ("corpus/000000", "corpus/000001"):
+        work.kept(str, name, lambda name=name: name)
+    first, second = sorted(tmp_path.rglob(f"*{SUFFIX}"))
+    second.write_bytes(first.read_bytes())
+    assert work.kept(str, "corpus/000001", lambda: "measured again") == "measured again"
+    assert work.kept(str, "corpus/000000", lambda: "measured again") == "corpus/000000"
+
+
+@pytest.mark.parametrize("body", [b"", b"rubbish" * 9, (1 << 62).to_bytes(8, "little") + b"x" * 9])
+def test_a_whole_part_without_a_value_is_made_again(tmp_path: Path, body: bytes) -> None:
+    """It is no fault of the sentences that it was made of, which are not set aside."""
+    work = Work(tmp_path)
+    work._write("x", body)
+    assert work.kept(int, "x", lambda: 3) == 3
+    assert work.kept(int, "x", lambda: 4) == 3
+
+
+def test_a_folder_in_the_place_of_a_part_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / f"x{SUFFIX}").mkdir()
+    (tmp_path / "corpus").write_text("")
+    for name, place in (("x", f"x{SUFFIX}"), ("corpus/000000", "corpus")):
+        with pytest.raises(OutputError, match="--restart begins anew") as caught:
+            Work(tmp_path).kept(int, name, lambda: 3)
+        assert str(caught.value).startswith(f"{tmp_path / place}: ")
+        assert "\n" not in str(caught.value)
+
+
 def simulated(keys: np.ndarray) -> CorpusSums:
     """A shard of a model with few heads."""
     column, there = HeadColumn("m", View.RAW, ""), np.unique(keys)

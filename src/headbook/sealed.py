@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all, and begin with a hash of what follows.
+"""Files that are there whole or not at all, and begin with a hash of their label and content.
 
 They are written under a temporary name, forced to the disk and renamed: one that is there and fits
-its hash is whole.
+its hash is whole. The label is in the hash, so that a copy under another label does not fit.
 """
 
 import hashlib
@@ -12,24 +12,24 @@ from pathlib import Path
 DIGEST = 16  # bytes
 
 
-def read_sealed(file: Path) -> bytes | None:
-    """What was written; None where it is not there, or not whole."""
+def read_sealed(file: Path, label: str = "") -> bytes | None:
+    """Return the content of a sealed file, or None if missing, damaged or of another label."""
     try:
         data = file.read_bytes()
     except OSError:
         return None
     body = data[DIGEST:]
-    return body if data[:DIGEST] == _digest(body) else None
+    return body if data[:DIGEST] == _digest(label, body) else None
 
 
-def write_sealed(file: Path, body: bytes) -> None:
-    """Write a file that `read_sealed` reads, and the folders above it.
+def write_sealed(file: Path, body: bytes, label: str = "") -> None:
+    """Write a file that `read_sealed` reads with the same label, and the folders above it.
 
     Raises:
         OSError: there is no room for it, or it may not be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(file, _digest(body), body)
+    write_whole(file, _digest(label, body), body)
 
 
 def write_whole(file: Path, *parts: bytes) -> None:
@@ -62,5 +62,7 @@ def _settle(folder: Path) -> None:
             os.close(number)
 
 
-def _digest(body: bytes) -> bytes:
-    return hashlib.blake2b(body, digest_size=DIGEST).digest()
+def _digest(label: str, body: bytes) -> bytes:
+    found = hashlib.blake2b(label.encode() + b"\0", digest_size=DIGEST)
+    found.update(body)
+    return found.digest()

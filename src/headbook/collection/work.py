@@ -4,7 +4,9 @@ Files are the state. Each holds one finished part: one that is there is whole (`
 The folder has a name that anybody can guess, so it is used or cleared only if it is ours.
 """
 
+import errno
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -28,13 +30,14 @@ from headbook.output_folder import (
 )
 from headbook.sealed import read_sealed, write_sealed, write_whole
 from headbook.study.serial import deserialised, serialised
-from headbook.study.storage import arrays, write_arrays
+from headbook.study.storage import UNREADABLE, arrays, write_arrays
 from headbook.study.summaries.packing import Packed, pack, unpack
 
 LOCK, PLAN, SUFFIX = "lock", "plan.json", ".part"
 BEGUN = re.compile(r"lock|plan\.json(?:\.\d+\.new)?")  # files that a run writes before its parts
 ASIDE = "aside.safetensors"
 MOST = 3  # differences that are named
+MISPLACED = {errno.EISDIR, errno.ENOTDIR, errno.EEXIST}  # a folder instead of a file, or reversed
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,11 @@ class Work:
             OutputError: there is no room for it.
         """
         body = self._body(name)
-        if body is None:
-            value = make()
-            body = serialised(value)
-            self._write(name, body)
+        if body is not None:
+            with suppress(*UNREADABLE, MemoryError):  # whole, but no value: made again
+                return deserialised(kind, body)
+        body = serialised(make())
+        self._write(name, body)
         return deserialised(kind, body)
 
     def put_by(self, kind: Any, value: Any) -> Callable[[], Any]:
@@ -100,17 +104,23 @@ class Work:
 
     def _body(self, name: str) -> bytes | None:
         """What was written; None where it is not there, or not whole."""
-        return read_sealed(self.folder / (name + SUFFIX))
+        return read_sealed(self.folder / (name + SUFFIX), name)
 
     def _write(self, name: str, body: bytes) -> None:
         with self._written():
-            write_sealed(self.folder / (name + SUFFIX), body)
+            write_sealed(self.folder / (name + SUFFIX), body, name)
 
     @contextmanager
     def _written(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
+            if error.errno in MISPLACED:
+                place = error.filename2 or error.filename or self.folder
+                raise OutputError(
+                    f"{os.fsdecode(place)}: {error.strerror}; expected files and folders as a run "
+                    "has left them; --restart begins anew"
+                ) from error
             if error.errno not in DISK_ERRORS:
                 raise
             raise OutputError(
