@@ -118,6 +118,14 @@ def test_too_few_sentences_decide_nothing() -> None:
     assert effects.verdict == (Verdict.NO_CHANGE,)
 
 
+def test_an_empty_half_has_no_effect_and_no_interval() -> None:
+    """One sentence or two may all be in the half on which heads are chosen."""
+    few = removals(around(0.5)[:2])
+    few = replace(few, content_hash=np.zeros(2, np.uint64))
+    assert not (few.half == 1).any()
+    assert np.isnan(verdicts.held_out(few, Target.LOSS, 0)).all()
+
+
 def test_harmful_changes_sentences_and_holds_over_all_heads_at_once() -> None:
     rng = np.random.default_rng(7)
     noise = rng.normal(size=(SENTENCES, 400)) * 0.04

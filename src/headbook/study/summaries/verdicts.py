@@ -6,6 +6,7 @@ decide: *changes* (surely more than a fifth), *no_change* (surely less), *harmfu
 loss is lower without the head, tested over all heads at once), else *undecided*. No torch.
 """
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
@@ -227,11 +228,15 @@ def effect_interval(changes: Floats, counts: Floats, target: str) -> tuple[Float
 def held_out(removals: Removals, target: str, place: int) -> tuple[float, float, float]:
     """Return the effect of one set on the second half of the sentences, with its interval.
 
+    All three are NaN if that half is empty, as it may be with one sentence or two.
+
     Args:
         place: of the set in `Removals.sets`.
     """
     rows = removals.half == 1
     changes, counts = removals.changes[target][rows][:, [place]], removals.counts[target][rows]
+    if not counts.sum():
+        return math.nan, math.nan, math.nan
     low, high = effect_interval(changes, counts, target)
     return float(changes.sum() / counts.sum()), float(low[0]), float(high[0])
 
