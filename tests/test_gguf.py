@@ -206,6 +206,27 @@ def test_other_files_are_refused(file: Path, content: bytes) -> None:
         load_model(str(file))
 
 
+@pytest.mark.parametrize("offset", [0, (1 << 64) - 32])
+def test_tensors_that_lie_on_each_other_are_refused(folder: Path, file: Path, offset: int) -> None:
+    """Else one of them would be made of the numbers of another, or of the header, silently."""
+    import gguf
+
+    ggufs.write(folder, file)
+    reader = gguf.GGUFReader(file)
+    (query,) = (each for each in reader.tensors if each.name == "blk.0.attn_q.weight")
+    place = query.field.parts[-1].ctypes.data - reader.data.ctypes.data
+    whole = file.read_bytes()
+    file.write_bytes(whole[:place] + offset.to_bytes(8, "little") + whole[place + 8 :])
+    with pytest.raises(ModelError, match=r"damaged: tensor .* begins inside (tensor|the header)"):
+        load_model(str(file))
+
+
+def test_more_layers_than_the_file_has_tensors_of_are_not_built(folder: Path, file: Path) -> None:
+    ggufs.write(folder, file, llama__block_count=99)
+    with pytest.raises(ModelError, match="that it has 99 layers and holds tensors of 2; get it"):
+        load_model(str(file))
+
+
 def test_layers_of_a_file_do_not_stay_on_disk(folder: Path, file: Path) -> None:
     ggufs.write(folder, file)
     with set_aside("disk") as aside, pytest.raises(ModelError, match="GGUF files are read whole"):

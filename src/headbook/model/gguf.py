@@ -36,6 +36,7 @@ TAKEN = {
     "attn_logit_softcapping": ("attn_logit_softcapping",),
     "final_logit_softcapping": ("final_logit_softcapping",),
 }
+LAYER = re.compile(r"(?:^|\.)blk\.(\d+)\.")  # in names of tensors
 BITS = re.compile(r"(?:I?Q|TQ|FP|MXFP|NVFP)(\d+)")  # in names of quantisations
 
 # Names of ways to split a text before byte pairs are merged. Others transformers knows, or nobody.
@@ -185,6 +186,7 @@ def read_gguf(path: Path) -> Gguf:
         if len(field.types) == 1  # lists, of all vocabulary entries for example, have two
     }
     _check(path, fields, {tensor.name for tensor in reader.tensors})
+    _check_places(path, reader)
     kinds: Counter[str] = Counter()
     for tensor in reader.tensors:
         kinds[tensor.tensor_type.name] += int(tensor.n_elements)
@@ -204,7 +206,8 @@ def _reader(path: Path) -> Any:
 
     make: Callable[[Path], Any] = GGUFReader
     try:
-        return make(path)
+        with np.errstate(over="ignore"):  # of offsets beyond 2^64, which `_check_places` finds
+            return make(path)
     except (ValueError, IndexError, KeyError, OverflowError, MemoryError, OSError) as error:
         raise ModelError(
             f"model '{path.name}': cut, damaged or no GGUF file ({_first(error)}); get it again"
@@ -225,6 +228,12 @@ def _check(path: Path, fields: Mapping[str, Any], names: set[str]) -> None:
     if not architecture or not names:
         raise ModelError(f"{name}: it holds no model; expected architecture and weights")
     check_layers(path.name, fields.get(f"{architecture}.block_count"), len(names))
+    layers, held = fields.get(f"{architecture}.block_count"), _layers(names)
+    if isinstance(layers, int) and held and layers > held:  # transformers would build all of them
+        raise ModelError(
+            f"{name}: it says that it has {layers:,} layers and holds tensors of {held:,}; get it "
+            "again"
+        )
     scaling = fields.get(f"{architecture}.rope.scaling.type", "none")
     factors = {"rope_factors_long.weight", "rope_factors_short.weight"} & names
     if architecture not in OWN_SCALING and (scaling != "none" or factors):
@@ -233,6 +242,28 @@ def _check(path: Path, fields: Mapping[str, Any], names: set[str]) -> None:
             f"{name}: its rotations are scaled ({kind}), which transformers does not read; "
             f"{ORIGINAL}"
         )
+
+
+def _layers(names: set[str]) -> int:
+    """Return how many layers the names of a file's tensors count."""
+    return max((int(found[1]) + 1 for name in names if (found := LAYER.search(name))), default=0)
+
+
+def _check_places(path: Path, reader: Any) -> None:
+    """Refuse a file whose tensors overlap or begin before its data: one offset of them is wrong.
+
+    Raises:
+        ModelError: two tensors would be made of the same bytes.
+    """
+    before, end = "the header", int(reader.data_offset)
+    for tensor in sorted(reader.tensors, key=lambda each: int(each.data_offset)):
+        start = int(tensor.data_offset)
+        if start < end and tensor.n_bytes:
+            raise ModelError(
+                f"model '{path.name}': damaged: tensor {tensor.name} begins inside {before}; get "
+                "it again"
+            )
+        before, end = f"tensor {tensor.name}", start + int(tensor.n_bytes)
 
 
 def _scale(name: str, config: Any, factors: npt.NDArray[np.float32]) -> None:
