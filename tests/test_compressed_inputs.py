@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headbook.errors import InputError
-from headbook.inputs import ending, open_corpus
+from headbook.inputs import ending, open_corpus, records
 
 CONTENTS = {
     "a.txt": "one\n\nzwei – Wörter\n",
@@ -114,3 +114,39 @@ def test_kinds_that_cannot_be_packed_are_refused(tmp_path: Path, suffix: str) ->
 def test_an_ending_is_what_tells_the_kind() -> None:
     names = ("a.txt", "b.JSONL.gz", "c.v2.conllu.zst", "owner/name (train)", "d.zip", "e.gz", "txt")
     assert [*map(ending, names)] == [".txt", ".JSONL.gz", ".conllu.zst", "", "", "", ""]
+
+
+@both
+def test_an_archive_that_inflates_beyond_all_text_is_refused(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blank lines and one text for ever; a plain file of as many is read."""
+    monkeypatch.setattr(records, "FREE", 1 << 16)
+    for line in (b"\n", b"the cat sees the dog\n"):
+        content = b"one\n" + line * (1 << 21)
+        file = tmp_path / f"a.txt{suffix}"
+        file.write_bytes(PACKERS[suffix](content))
+        assert len(content) > 410 * file.stat().st_size or suffix == ".gz"
+        if suffix == ".zst" or line == b"\n":
+            message = fault(file)
+            assert ": an archive that inflates to more than 400 times its size; expected" in message
+            assert message.startswith(f"a.txt{suffix}:")
+    (tmp_path / "a.txt").write_bytes(b"one\n" + b"\n" * (1 << 21))
+    with open_corpus([tmp_path / "a.txt"]) as corpus:
+        assert len(corpus) == 1
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.jsonl", "a.csv", "a.conllu"])
+def test_a_line_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At its limit, not at its end."""
+    monkeypatch.setattr(records, "LONGEST", 1 << 20)
+    file = tmp_path / name
+    content = b"text\nthe cat " + b"x" * (1 << 20)
+    file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    if name in {"a.txt", "a.txt.gz", "a.csv"}:
+        assert fault(file).startswith(f"{name}:2: a line of more than 1 MiB; expected one sentence")
+    else:
+        file.write_bytes(content.replace(b"\n", b" "))
+        assert fault(file).startswith(f"{name}:1: a line of more than 1 MiB; expected one sentence")

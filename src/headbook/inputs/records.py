@@ -1,13 +1,20 @@
 """What a file reader yields, and the lines it reads."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from headbook.config import Config
 from headbook.errors import InputError
 from headbook.inputs.packed import DAMAGE, is_packed, opened
 from headbook.inputs.sentence import Word
+
+
+LONGEST = 64 << 20  # bytes of a line, which is held in memory; models take a few thousand tokens
+INFLATED = 400  # times its size that an archive may inflate to; text does so 3 to 30 times
+FREE = 64 << 20  # bytes that any archive may inflate to
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +65,17 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
     Lines end at ``\n`` alone: other Unicode separators are part of the text.
 
     Raises:
-        InputError: bytes that are not UTF-8, with their line; an archive that is damaged.
+        InputError: bytes that are not UTF-8, with their line; an archive that is damaged; a line
+            longer than `LONGEST`, or an archive that inflates beyond `INFLATED`.
     """
-    number = 0  # how far it could be read
+    number, taken = 0, 0  # lines and bytes that could be read
     try:
+        most = max(FREE, INFLATED * path.stat().st_size) if is_packed(path) else math.inf
         with opened(path) as stream:
-            for number, raw in enumerate(stream, start=1):
+            for number, raw in enumerate(iter(partial(stream.readline, LONGEST + 1), b""), start=1):
+                taken += len(raw)
+                if len(raw) > LONGEST or taken > most:
+                    raise _too_large(file_name, number, line=len(raw) > LONGEST)
                 yield _decoded(raw, number, file_name)
     except DAMAGE as error:
         if not is_packed(path) or getattr(error, "errno", None) is not None:
@@ -75,6 +87,23 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
             came=f"an archive that is damaged ({' '.join(str(error).split())})",
             expected=f"a whole {kind} file; copy it again, or give the file that it was made from",
         ) from None
+
+
+def _too_large(file_name: str, number: int, *, line: bool) -> InputError:
+    """Return the error to raise if a file would fill the memory, or be read for ever."""
+    if line:
+        return InputError(
+            file_name,
+            number,
+            came=f"a line of more than {LONGEST >> 20} MiB",
+            expected="one sentence or passage a line",
+        )
+    return InputError(
+        file_name,
+        number,
+        came=f"an archive that inflates to more than {INFLATED} times its size",
+        expected="text, which compresses less; if that is meant, unpack it",
+    )
 
 
 def _decoded(raw: bytes, number: int, file_name: str) -> str:
