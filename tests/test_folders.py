@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from disks import small_files
 from headbook import output_folder
 from headbook.errors import OutputError
 from headbook.output_folder import (
@@ -412,6 +413,12 @@ def test_a_foreign_file_with_the_name_of_the_lock_is_kept(tmp_path: Path, conten
     before = disk(tmp_path)
     assert "no lock of Headbook's" in refusal(tmp_path / "site")
     assert disk(tmp_path) == before
+
+
+def test_a_lock_that_a_full_disk_does_not_take_is_removed(tmp_path: Path) -> None:
+    with small_files(0):
+        assert "File too large" in refusal(tmp_path / "site")
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 - hidden ones too
 
 
 def test_a_lock_is_not_written_through_a_link(tmp_path: Path) -> None:

@@ -366,7 +366,11 @@ def lock_file(file: Path) -> BinaryIO | None:
             lock.close()
             break
         if os.path.lexists(file) and os.path.samestat(os.fstat(lock.fileno()), file.lstat()):
-            lock.write(NOTE[len(content) :])
+            try:
+                lock.write(NOTE[len(content) :])
+            except OSError:  # the disk is full
+                remove_lock(lock, file)
+                raise
             return lock
         lock.close()  # the run that held the lock has removed the file
     raise OutputError(f"{file}: no lock of Headbook's; expected no such file, or another --out")
