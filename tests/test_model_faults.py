@@ -15,6 +15,7 @@ from headbook.cli.endings import expected_error
 from headbook.cli.main import main
 from headbook.errors import ModelError, ResourceError
 from headbook.model import model
+from headbook.model.encode import sequence_limit
 from headbook.model.model import load_model
 from headbook.model.weights.checkpoint_checks import check_folder, check_layers
 
@@ -151,6 +152,13 @@ def test_options_that_the_model_does_not_take_are_one_line(said: Said) -> None:
     assert "--seed: got 99999999999999999999999, expected at most" in said(
         "--seed", "99999999999999999999999"
     )
+
+
+@pytest.mark.parametrize("family", ["llama", "t5"])
+def test_rotations_and_distances_have_no_last_position(
+    tiny_folder: Callable[[str], Path], family: str
+) -> None:
+    assert sequence_limit(load_model(str(tiny_folder(family)), device="cpu"), 1500) == 1500
 
 
 def test_a_command_says_of_such_a_model_one_line(
