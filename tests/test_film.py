@@ -402,19 +402,19 @@ def test_a_lead_tells_a_change_only_where_the_table_below_has_a_clear_rise(filme
         DrawnFilm(replace(found, frames=(*before, replace(last, stacks=wide)))), "unclear"
     )
     for page in (clear, unclear):
-        told = told_of(page)
+        lead = lead_text(page)
         rows = {(row.does.text, row.head.text): row for row in page.stacks[0].learnt}
-        named = [row for (does, head), row in rows.items() if f"{head} {does}" in told]
+        named = [row for (does, head), row in rows.items() if f"{head} {does}" in lead]
         assert all(row.learnt for row in named)
-        assert told.count("half of the change") == len(named)
-    assert "half of the change" in told_of(clear)
-    assert "appears between steps" in told_of(clear)
+        assert lead.count("half of the change") == len(named)
+    assert "half of the change" in lead_text(clear)
+    assert "appears between steps" in lead_text(clear)
     assert {row.when for row in unclear.stacks[0].learnt} <= {"no clear rise"}
-    assert "half of the change" not in told_of(unclear)
-    assert "appears" not in told_of(unclear)
+    assert "half of the change" not in lead_text(unclear)
+    assert "appears" not in lead_text(unclear)
 
 
-def told_of(page: FilmPage) -> str:
+def lead_text(page: FilmPage) -> str:
     """The words of a film's lead."""
     return "".join(part if isinstance(part, str) else part.text for part in page.lead)
 

@@ -108,21 +108,21 @@ def test_memory_that_ends_while_a_model_is_loaded_is_no_matter_of_batches(
     monkeypatch.setattr(model, "_network", full)
     with pytest.raises(ResourceError, match="'bert': out of memory while it is loaded") as caught:
         load_model(str(tiny_folder("bert")), device="cpu")
-    told = str(expected_error(caught.value))
-    assert "--offload auto" in told
-    assert "batch" not in told
+    message = str(expected_error(caught.value))
+    assert "--offload auto" in message
+    assert "batch" not in message
 
 
-Said = Callable[..., str]
+Refused = Callable[..., str]
 
 
 @pytest.fixture
-def said(
+def refused(
     tiny_folder: Callable[[str], Path],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-) -> Said:
+) -> Refused:
     """Run ``collect`` with a tiny model, and return the line with which it is refused."""
 
     def run(*options: str, folder: Path | None = None) -> str:
@@ -140,16 +140,16 @@ def said(
     return run
 
 
-def test_options_that_the_model_does_not_take_are_one_line(said: Said) -> None:
-    assert "--max-length: got 999999999, expected at most 72, the positions that" in said(
+def test_options_that_the_model_does_not_take_are_one_line(refused: Refused) -> None:
+    assert "--max-length: got 999999999, expected at most 72, the positions that" in refused(
         "--max-length", "999999999"
     )
-    assert "--max-length: got 1, expected at least 4: 2 tokens of a text, and 2 that" in said(
+    assert "--max-length: got 1, expected at least 4: 2 tokens of a text, and 2 that" in refused(
         "--max-length", "1"
     )
-    assert "--revision: got 'x' with the model" in said("--revision", "x")
-    assert "--seed: -1 came; expected 0 to 4294967295" in said("--seed", "-1")
-    assert "--seed: got 99999999999999999999999, expected at most" in said(
+    assert "--revision: got 'x' with the model" in refused("--revision", "x")
+    assert "--seed: -1 came; expected 0 to 4294967295" in refused("--seed", "-1")
+    assert "--seed: got 99999999999999999999999, expected at most" in refused(
         "--seed", "99999999999999999999999"
     )
 
@@ -162,8 +162,9 @@ def test_rotations_and_distances_have_no_last_position(
 
 
 def test_a_command_says_of_such_a_model_one_line(
-    said: Said, tiny_folder: Callable[[str], Path], tmp_path: Path
+    refused: Refused, tiny_folder: Callable[[str], Path], tmp_path: Path
 ) -> None:
     folder = Path(shutil.copytree(tiny_folder("bert"), tmp_path / "model"))
     config(num_hidden_layers=10**9)(folder)
-    assert said(folder=folder).startswith("headbook: model 'model': config.json: num_hidden_layers")
+    message = refused(folder=folder)
+    assert message.startswith("headbook: model 'model': config.json: num_hidden_layers")

@@ -9,6 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -350,7 +351,7 @@ def test_a_part_under_the_name_of_another_is_made_again(tmp_path: Path) -> None:
     """Else a file that somebody copied would count one shard twice, and nobody would know."""
     work = Work(tmp_path)
     for name in ("corpus/000000", "corpus/000001"):
-        work.kept(str, name, lambda name=name: name)
+        work.kept(str, name, partial(str, name))
     first, second = sorted(tmp_path.rglob(f"*{SUFFIX}"))
     second.write_bytes(first.read_bytes())
     assert work.kept(str, "corpus/000001", lambda: "measured again") == "measured again"

@@ -11,7 +11,6 @@ from headbook.errors import InputError
 from headbook.inputs.packed import DAMAGE, is_packed, opened
 from headbook.inputs.sentence import Word
 
-
 LONGEST = 64 << 20  # bytes of a line, which is held in memory; models take a few thousand tokens
 INFLATED = 400  # times its size that an archive may inflate to; text does so 3 to 30 times
 FREE = 64 << 20  # bytes that any archive may inflate to

@@ -269,8 +269,8 @@ def _explained(name: str, *, gguf: bool) -> Iterator[None]:
                 "bfloat16 takes half of it, --offload auto leaves layers on the disk"
             ) from error
         lines = (str(error).strip() or type(error).__name__).splitlines()
-        told = lines if isinstance(error, StrictDataclassError) else lines[:1]
-        first = " ".join(line.strip() for line in told).rstrip(".")
+        kept = lines if isinstance(error, StrictDataclassError) else lines[:1]
+        first = " ".join(line.strip() for line in kept).rstrip(".")
         expected = (
             "a GGUF file whose architecture and quantisation transformers can read"
             if gguf
