@@ -45,7 +45,7 @@ RETIRED = (
     Retired(r"(?:what heads|what a head|what is) (?:writes?|written)", "head outputs"),
     Retired(r"(?<!context-)mixing ratios?", "context-mixing ratio"),
     Retired(r"stacks?", "attention type"),
-    Retired(r"heads together", "all heads of a layer"),
+    Retired(r"(?<!all )heads together", "all heads of a layer"),
     Retired(r"by length", "by norm"),
     Retired(r"percentage points|pp", "points"),
     Retired(r"found far away|relations found", "relation accuracy, at distance ≥ 3"),

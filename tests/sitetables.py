@@ -24,12 +24,13 @@ VALUES = {
     "value": ("low", "high", "value"), "mean": ("low", "high", "value"),
     "difference": ("difference_low", "difference_high", "difference"),
     "baseline_value": ("", "", "baseline"), "p": ("", "", "p"), "ratio": ("", "", "value"),
+    "mean_head": ("", "", "baseline"), "mean_head_ratio": ("", "", "value"),
     "chance": ("", "", "baseline"), "change": ("", "", "value"), "before": ("", "", "value"),
     "after": ("", "", "value"), "score": ("", "", "value"), "singles": ("", "", "value"),
     "random_low": ("", "", "value"), "random_high": ("", "", "value"),
     "even": ("", "", "baseline"), "weight": ("", "", "value"), "first": ("", "", "value"),
     "second": ("", "", "value"), "margin": ("", "", "value"),
-    "share_changed": ("share_low", "share_high", "value"),
+    "share_high": ("", "", "value"), "share_changed": ("share_low", "share_high", "value"),
 }  # fmt: skip
 TEXTS = ("stack", "metric", "view", "label", "claim", "split", "target", "replacement")
 LARGE = {"nearest", "tokens", "types"}  # of single tokens, which no page of heads prints
@@ -126,7 +127,9 @@ def _labelled(name: str, table: pd.DataFrame) -> pd.DataFrame:
         return table.rename(columns={"class": "label", "state": "view"})
     if name == "tests":  # "3.1 times uniform attention" is of two cells of a row
         ratio = table["value"] / table["baseline_value"].replace(0, np.nan)
-        return table.assign(ratio=ratio, replacement=table["view"])
+        parts = table["label"].str.split("/")  # of ablations: group, replacement, target
+        replaced = parts.str[-2].where(table["claim"] == "ablation")
+        return table.assign(ratio=ratio, replacement=replaced.fillna(table["view"]))
     if name == "top_tokens":
         ends = zip(table["query"], table["key"], strict=True)
         return table.assign(label=[" → ".join(filter(None, each)) for each in ends])

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from fakes import Fake, fake_results
-from headbook.report.numbers.ablationtests import EMPTY, ablation_tests
+from headbook.report.tables.ablationtests import EMPTY, ablation_tests
 from headbook.study.study import Study
 from headbook.study.summaries.columns import HeadColumn
 from headbook.study.summaries.removals import Removals, RemovedSet, SetKind

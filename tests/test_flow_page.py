@@ -144,16 +144,17 @@ def test_without_any_share_no_number_of_heads() -> None:
     assert math.isnan(effective_number(np.array([0.0, math.nan])))
 
 
-def test_strongest_and_weakest_are_chosen_on_one_half_and_reported_on_the_other() -> None:
+def test_strongest_and_weakest_are_those_of_all_sentences() -> None:
+    """As on the picture and in the files, whatever one half of the sentences has."""
     first, second = [[0.5, 0.3, 0.2]], [[0.1, 0.8, 0.1]]
     found = outputs(fake_results({SHARE: Fake(first, second=second)}))
     assert found is not None
     (line,) = found.table.rows
     _, strongest, first_share, weakest, last_share = map(text_of_cell, line.cells)
-    assert (strongest, weakest) == ("L0·H0", "L0·H2")
-    assert first_share == last_share == percent(0.1)
-    assert "norm: L0·H0, 10.0" in found.sentences[1]
-    assert "smallest: L0·H2, 10.0" in found.sentences[1]
+    assert (strongest, weakest) == ("L0·H1", "L0·H2")
+    assert (first_share, last_share) == (percent(0.55), percent(0.15))
+    assert "norm: L0·H1, 55.0" in found.sentences[1]
+    assert "smallest: L0·H2, 15.0" in found.sentences[1]
 
 
 def test_without_values_heads_are_left_out() -> None:

@@ -10,7 +10,7 @@ from headbook.charts.drawn.strips import MARGIN, RangeStrip, ranking_histogram
 from headbook.pages.head.page import HeadPage, head_pages
 from headbook.pages.head.toptokens import KINDS
 from headbook.report.numbers.results import results
-from headbook.report.wording import number, ordinal
+from headbook.report.wording import number, ordinal, small
 from headbook.study.exemplars import weights_of
 from headbook.study.sentencedata import HeadName, Ranking
 from headbook.terms import Side
@@ -92,12 +92,18 @@ def test_the_histogram_counts_every_sentence_once(encoder_site: Site) -> None:
 
 
 def test_strips_are_the_most_extreme_metrics(pages: list[HeadPage], encoder_site: Site) -> None:
-    """Those of which the head is the first of all heads come before those of which it is not."""
+    """Those of which the head is the first of all heads come before those of which it is not.
+
+    Heads that are tied share the middle of their ranks.
+    """
+    shape = re.compile(r"(?:(\d+)\w+ )?(?:high|low)est of 8(?: \(tied with (\w+) others?\))?")
+    count = {small(n): n for n in range(8)}
     for page in pages:
-        ranks = [int((re.match(r"\d+", s.place) or [1])[0]) for s in page.strips]
-        assert len(page.strips) == 6
+        parts = [shape.fullmatch(s.place) for s in page.strips]
+        assert len(parts) == 6
+        assert all(parts)
+        ranks = [int(part[1] or 1) + count[part[2] or small(0)] / 2 for part in parts if part]
         assert ranks == sorted(ranks)
-        assert all(s.place.endswith("of 8") for s in page.strips)
         assert len({s.title for s in page.strips}) == 6
 
 

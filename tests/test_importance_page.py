@@ -142,7 +142,8 @@ def test_heads_on_the_sink_are_dead_only_by_all_three(
     text = sentences(removals(around(0.0, 0.001)), heavy(*numbers))
     assert (expected in text) if expected else ("ead" not in text.replace("heads", ""))
     if expected.startswith(("Dead", "a bias")):
-        assert "by zero, 20 random sets with as many heads in each layer: 0.00 to 10.0" in text
+        band = "0.00\u00a0% of the loss to 10.0\u00a0% of the loss"
+        assert f"by zero, 20 random sets with as many heads in each layer: {band}" in text
 
 
 def test_a_group_that_fills_its_layers_is_its_own_random_set() -> None:
@@ -204,7 +205,7 @@ def test_types_stand_in_where_no_head_rests_on_the_sink_wholly() -> None:
         in text
     )
     assert "(changes 54 of 60 sentences); 20 random sets with as many heads in each layer" in text
-    assert "0.00 to 10.0 (rank of the group among them: 21 of 21)." in text
+    assert "to 10.0\u00a0% of the loss (rank of the group among them: 21 of 21)." in text
 
 
 @pytest.fixture(scope="module")

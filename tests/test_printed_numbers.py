@@ -52,6 +52,7 @@ EXEMPT = (
     Exempt(SENTENCES, r"[\d,]+ of [\d,]+ \([\d.]+ %\)"),  # words of several subword tokens
     Exempt(SENTENCES, r"^[\d.]+ to [\d.]+: \d+$", "title"),  # whose largest weight lies there
     Exempt(CONSTANTS, r"95 % (?:intervals?|confidence)|p [<≤≥] 0\.05|at least (?:40|90) %"),
+    Exempt(CONSTANTS, r"\(95 %, all [a-z ]+ together\)"),
     Exempt(CONSTANTS, r"threshold 40 %|± 0\.002|0 to 0\.69 nats|top [15] %|cosine ≥ 0\.9"),
     Exempt(CONSTANTS, r"margin[^:;]*: [\d.]+ (?:× 10⁻³|% of the loss)|equal shares: [\d.]+ %"),
     Exempt(CONSTANTS, r"at least \d+ times|weights under 10%"),
@@ -64,7 +65,10 @@ APART = {
     "weights of single tokens in the map of one sentence: no estimates": {"links", "t"},
     "names of metrics to choose from": {"select"},
 }
-OTHERS = r"(?:uniform attention|random choice|random key|offset \([^()]*\)|offset \([−+\d]+): »"
+OTHERS = (
+    r"(?:best surface rule \([^»]*\)|uniform attention|random choice|random key|"
+    r"offset \([^()]*\)|offset \([−+\d]+): »"
+)
 HINTS = (
     Hint("", OTHERS, {"role": ("baseline",)}),
     Hint("uniform attention$|uniform$|its accuracy$", "", {"role": ("baseline",)}),
@@ -94,10 +98,12 @@ HINTS = (
     Hint("Similar heads", "", {"table": ("pairs",)}),
     Hint("Tokens that change most", "", {"table": ("effect_tokens",)}),
     Hint("Top tokens", "", {"table": ("top_tokens",)}),
-    Hint("Top tokens.*ratio$", "", {"part": ("ratio",)}),
-    Hint("Top tokens.*attention$", "", {"part": ("mean",)}),
+    Hint("Top tokens.*ratio to uniform$", "", {"part": ("ratio",), "role": ("value",)}),
+    Hint("Top tokens.*to the mean head$", "", {"part": ("mean_head_ratio",)}),
+    Hint("Top tokens.*mean attention$", "", {"part": ("mean",)}),
     Hint("part of speech.*ratio$", "", {"metric": ("pos_received_ratio",)}),
     Hint("part of speech.*(share|attention)$", "", {"metric": ("pos_received",)}),
+    Hint("right class, in the relation and elsewhere$", "%, »", {"role": ("baseline",)}),
     Hint("syntax.html.*Relations", "", {"metric": ("relation_accuracy", "relation_accuracy_far")}),
     Hint("Syntactic relations", "", {"metric": ("relation_accuracy",)}),
 )
@@ -199,8 +205,8 @@ def test_a_number_altered_on_a_page_is_missed(encoder_site: Site) -> None:
 
 Count = tuple[str, object, object]
 VERDICTS = {
-    "needed": "needed", "removable": "removable", "harmful": "harmful", "undecided": "undecided",
-    "changes the output": "changes", "change the output": "changes", "can go alone": "no_change",
+    "harmful": "harmful", "undecided": "undecided", "changes the output": "changes",
+    "change the output": "changes", "can go alone": "no_change",
 }  # fmt: skip
 
 
@@ -265,11 +271,11 @@ def verdict_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]
                    if "Smaller changes" in table.text())  # fmt: skip
         yield "next", (spelt(match[1]), rest), (rest, spelt(match[1]))
         assert len([*listed.every("tr")]) > 1
-    audit = data["tests"].query("claim == 'estimates against exact effects'").set_index("label")
+    audit = data["tests"].query("metric.str.startswith('audit')").set_index("metric")
     if match := re.search(r"On (\d+) heads picked at random", text):
         yield "audited", int(match[1]), round(audit["n_observations"].max())
     if match := re.search(r"Of these, (\w+) exceeds? the margin", text):
-        missed = (audit["value"] * audit["n_observations"])[audit.index == "missed"]
+        missed = (audit["value"] * audit["n_observations"])[audit.index == "audit: missed"]
         yield "missed", spelt(match[1]), round(missed.sum())
 
 

@@ -9,7 +9,7 @@
     later: "the causal mask hides later keys", sink: "this key is a sink, which is masked",
     none: "no key of its row is left",
   };
-  const NORMS = "‖vW_O‖"; // lengths, which are no weights stored with 8 bits
+  const NORMS = "‖vW_O‖"; /* lengths, which are no weights stored with 8 bits */
   let count = 0;
 
   class Panel {

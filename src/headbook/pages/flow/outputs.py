@@ -77,7 +77,7 @@ def _extreme(
     name = HeadName(results.stack.name, layer, first)
     note = tie_note([head_name(name._replace(head=other)) for (other,) in others])
     share = Cell.of(results.heads(OUTPUT, VIEW).at(layer, first), all_metrics()[OUTPUT])
-    return words(head_link(name), note), share
+    return words(head_link(name), note) if note else head_link(name), share
 
 
 def _sentences(results: StackResults, numbers: Estimates) -> Iterator[str]:

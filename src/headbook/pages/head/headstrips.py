@@ -1,7 +1,7 @@
 """Where a head stands among all heads: the metrics in which it is most extreme."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,6 +83,7 @@ class _Asked:
         title: its name on pages.
         values: *Shape:* ``(layer, head)``.
         strip: of all of them.
+        alike: values of all heads by what pages print of them.
         median: of all heads, in words.
     """
 
@@ -92,19 +93,16 @@ class _Asked:
     title: str
     values: Floats
     strip: RangeStrip
+    alike: Mapping[str, Floats]
     median: str
 
-    def written(self, value: float) -> str:
-        """A value as pages print it."""
-        return number(value, share=is_share(self.metric))
-
-    def below(self, own: float) -> int:
-        """How many values are less."""
-        return int(np.searchsorted(self.strip.there, own, "left"))
-
-    def above(self, own: float) -> int:
-        """How many values are more."""
-        return len(self.strip.there) - int(np.searchsorted(self.strip.there, own, "right"))
+    def rank(self, own: float) -> tuple[int, int, int]:
+        """Return how many heads have more, less, and a value that is equal or printed alike."""
+        there = self.strip.there
+        tied = self.alike[_written(self.metric, own)]
+        below = int(np.searchsorted(there, tied.min(), "left"))
+        above = len(there) - int(np.searchsorted(there, tied.max(), "right"))
+        return above, below, len(there) - above - below
 
 
 def strips(results: StackResults, head: HeadName) -> tuple[Strip, ...]:
@@ -135,9 +133,22 @@ def _there(results: StackResults) -> Iterator[_Asked]:
             values = results.heads(name, view, label).value
             there = values[~np.isnan(values)]
             if len(there) >= LEAST_HEADS and np.ptp(there) > 0:
-                median = number(float(np.median(there)), share=is_share(metric))
+                median = _written(metric, float(np.median(there)))
                 strip, title = RangeStrip.of(values), _title(metric, label)
-                yield _Asked(metric, label, view, title, values, strip, median)
+                alike = _alike(metric, there)
+                yield _Asked(metric, label, view, title, values, strip, alike, median)
+
+
+def _written(metric: HeadMetric, value: float) -> str:
+    return number(value, share=is_share(metric))
+
+
+def _alike(metric: HeadMetric, values: Floats) -> dict[str, Floats]:
+    """Group values by what pages print of them."""
+    found: dict[str, list[float]] = {}
+    for value in values.tolist():
+        found.setdefault(_written(metric, value), []).append(value)
+    return {text: np.array(group) for text, group in found.items()}
 
 
 def _title(metric: HeadMetric, label: str) -> str:
@@ -148,8 +159,7 @@ def _title(metric: HeadMetric, label: str) -> str:
 def _extreme(asked: _Asked, own: float) -> tuple[float, float]:
     """How far from the middle: by rank, then in quartile ranges."""
     there, (first, middle, third) = asked.strip.there, asked.strip.quarters
-    below = asked.below(own)
-    equal = len(there) - asked.above(own) - below
+    _, below, equal = asked.rank(own)
     away = abs(own - middle) / max(third - first, float(there[-1] - there[0]) / 100)
     return round(abs((below + equal / 2) / len(there) - 0.5), 3), away
 
@@ -175,11 +185,9 @@ def _place(asked: _Asked, own: float) -> str:
 
     Heads whose values are equal or printed alike are tied, and share the rank.
     """
-    there, text = asked.strip.there, asked.written(own)
-    alike = there[[asked.written(each) == text for each in there.tolist()]]
-    above, below = asked.above(float(alike.max())), asked.below(float(alike.min()))
+    above, below, equal = asked.rank(own)
     rank, end = (above + 1, "highest") if above <= below else (below + 1, "lowest")
-    place = f"{ordinal(rank) + ' ' if rank > 1 else ''}{end} of {len(there):,}"
-    others = len(alike) - 1
+    place = f"{ordinal(rank) + ' ' if rank > 1 else ''}{end} of {above + below + equal:,}"
+    others = equal - 1
     note = f" (tied with {small(others)} other{'s' * (others > 1)})" if others else ""
     return place + note

@@ -28,7 +28,8 @@ def removed_table(removals: Removals, groups: pd.DataFrame, stack: str = "") -> 
     rows = tuple(_rows(removals, groups[groups["stack"] == stack] if stack else groups))
     titles = (
         "Heads", "Number", "Replaced by", f"Change, {unit(removals)}", "Verdict",
-        "Sum of single changes", "Random sets", "Rank among them",
+        f"Sum of single changes, {unit(removals)}",
+        f"Random sets, {unit(removals)}", "Rank among them",
     )  # fmt: skip
     return Table(titles, rows, "Heads replaced together.") if rows else None
 
@@ -51,7 +52,8 @@ def layers_table(removals: Removals, groups: pd.DataFrame) -> Table | None:
         for each in some.to_dict("records")
     )
     titles = (
-        "Layer", "Heads", f"Change, {unit(removals)}", "Verdict", "Sum of single changes"
+        "Layer", "Heads", f"Change, {unit(removals)}", "Verdict",
+        f"Sum of single changes, {unit(removals)}",
     )  # fmt: skip
     return Table(titles, rows, "All heads of a layer replaced by their means.") if rows else None
 

@@ -192,7 +192,7 @@ def _best(results: StackResults, direction: Direction, tag: str) -> tuple[Conten
         beside, sink = evens[1](GIVEN, VIEW[direction], tag).at(cell[0]), np.nan
     apart = "" if np.isnan(sink) else f" (sink {percent(sink)})"
     return (
-        words(head_link(head), note),
+        words(head_link(head), note) if note else head_link(head),
         Cell.of(over_chance(direction, other, evens[1], tag).at(*cell), all_metrics()[RATIO]),
         Cell.of(share(direction, other, tag).at(*cell), all_metrics()[SHARE]),
         number(beside.value, share=True) + apart,

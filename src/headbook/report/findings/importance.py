@@ -254,7 +254,9 @@ def _beside(removals: Removals, row: Mapping[str, Any]) -> str:
     sets, by = int(row["random_sets"]), scale(removals)
     if not sets:
         return ""
-    ends = f"{number(row['random_low'] * by)} to {number(row['random_high'] * by)}"
+    ends = " to ".join(
+        f"{number(row[end] * by)}\u00a0{unit(removals)}" for end in ("random_low", "random_high")
+    )
     what = "by zero, " if row["replacement"] == Replacement.ZERO else ""
     return (
         f"; {what}{sets:,} random sets with as many heads in each layer: {ends} "

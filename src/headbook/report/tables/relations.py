@@ -6,11 +6,10 @@ import numpy as np
 
 from headbook.analysis.accumulators import REPORT
 from headbook.metrics import ids
-from headbook.report.numbers.inference import METRIC, VIEW, best_offsets, tests_of, words_of
+from headbook.report.numbers.inference import METRIC, VIEW, tests_of
 from headbook.report.numbers.relationrows import RELATION
 from headbook.report.numbers.results import StackResults
 from headbook.report.tables.rows import HELD_OUT, UNIFORM, Row, row
-from headbook.report.wording import signed
 
 FAR = ids.RELATION_ACCURACY_FAR
 
@@ -33,8 +32,8 @@ def relations_by_layer(results: StackResults) -> Iterator[Row]:
 def beside_relations(results: StackResults) -> Iterator[Row]:
     """Yield the best head of every tested relation beside uniform attention and on far words.
 
-    The best fixed offset over all sentences stands on pages of heads that were not tested for a
-    relation.
+    The best surface rule has a row without a head, too: pages of heads that were not tested for a
+    relation print it.
     """
     tests, stack = results.once(tests_of), results.stack.name
     for n, label in enumerate(tests.labels if tests else ()):
@@ -50,11 +49,5 @@ def beside_relations(results: StackResults) -> Iterator[Row]:
             value = results.half(REPORT, FAR, VIEW, label).at(layer, head)
             yield row(f"{RELATION}, at distance 3 or more", stack, (FAR, VIEW, label), layer=layer,
                       head=head, split=HELD_OUT, value=value)  # fmt: skip
-    found = results.once(words_of)
-    if found is not None:
-        words, _ = found
-        for label, offset, share in zip(words.labels, *best_offsets(words), strict=True):
-            if not np.isnan(share):
-                yield row(f"{RELATION}, best fixed offset", stack, (METRIC, VIEW, label),
-                          baseline=f"fixed offset {signed(int(offset))}",
-                          baseline_value=float(share))  # fmt: skip
+        yield row(f"{RELATION}, best surface rule", stack, (METRIC, VIEW, label), split=HELD_OUT,
+                  baseline=tests.rule[n], baseline_value=float(tests.at_rule.value[n]))  # fmt: skip

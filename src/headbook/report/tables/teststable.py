@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
-from headbook.report.numbers.ablationtests import NO_HEAD, ablation_tests, whole_model
 from headbook.report.numbers.relationrows import relation_rows
 from headbook.report.numbers.results import StackResults, results
+from headbook.report.tables.ablationtests import NO_HEAD, ablation_tests, whole_model
 from headbook.report.tables.heads import evidence, medians, quantiles, types
 from headbook.report.tables.heldout import (
     extreme_heads,
