@@ -35,6 +35,7 @@ OTHER: dict[str, object] = {
     "tokenizer": "other",
     "importance": "full",
     "importance_sentences": 9,
+    "margin": 0.5,
     "metrics": "attention_to",
     "facet": "kind",
     "pair_member": "kind",

@@ -223,6 +223,13 @@ def kinds_of(label: str) -> str:
     return " + ".join(dict.fromkeys(kinds.get(part.replace("-", " "), part) for part in parts))
 
 
+def claimed(tests: pd.DataFrame, relations: pd.DataFrame) -> pd.DataFrame:
+    """Return the relations above the best rule whose head does more than prefer a class."""
+    above = relations[(relations["p"] < 0.05) & (relations["difference_low"] > 0)]
+    preferring = tests[(tests["claim"] == "class_preference") & (tests["difference_low"] > 0)]
+    return above[above["label"].isin(preferring["label"])]
+
+
 def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
     """Yield the counts of the overview."""
     text, tests = main.text(), data["tests"]
@@ -245,7 +252,7 @@ def overview_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count
         even = there["label"].str.endswith("near-uniform") & (there["value"] < 0.5)
         yield "near-uniform", (near, of), (int(even.sum()), len(there))
     relations = tests[(tests["claim"] == "relation") & (tests["split"] == "held_out")]
-    clear = relations[(relations["p"] < 0.05) & (relations["difference_low"] > 0)]
+    clear = claimed(tests, relations)
     if match := re.search(r"In (\w+) of ([\d,]+) pairs of relation and direction", text):
         yield "relations", (spelt(match[1]), spelt(match[2])), (len(clear), len(relations))
 
