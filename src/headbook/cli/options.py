@@ -83,8 +83,7 @@ Keys = Annotated[
     typer.Option(
         "--view",
         metavar="VIEW",
-        help="Keys that figures of heads count: raw (all), nosink (sink masked), renorm (sink "
-        "masked and renormalised). [dim]\\[default: those of the site][/dim]",
+        help="Keys that figures of heads count, by their name in the column view of heads.csv.",
         show_default=False,
     ),
 ]
