@@ -1,12 +1,15 @@
 """What pages quote as highest or lowest is so, and ties are said."""
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fakes import Fake, fake_results
 from headbook.metrics import ids
+from headbook.pages.comparison.moved import Moved, moved_lead
 from headbook.pages.flow.outputs import outputs
 from headbook.pages.head.headstrips import strips
 from headbook.pages.heads.headvalues import columns
@@ -130,3 +133,11 @@ def test_the_place_of_a_head_says_that_it_is_tied() -> None:
         *["2nd lowest of 8 (tied with three others)"] * 4,
         "lowest of 8",
     ]
+
+
+def test_a_comparison_says_which_largest_changes_are_tied() -> None:
+    both: Any = SimpleNamespace(pair=SimpleNamespace(a=SimpleNamespace(name="self")))
+    moves = Moved("weights", np.array([[0.1, 0.3001], [0.3004, np.nan]]), None, percent)
+    (parts,) = moved_lead(both, [moves])
+    text = "".join(part if isinstance(part, str) else part.text for part in parts)
+    assert text.endswith("outputs: weights in L1·H0 (tied with L0·H1) by 30.0\u202f%.")

@@ -19,8 +19,8 @@ from headbook.pages.comparison.nats import nats
 from headbook.pages.parts.both import BothStacks
 from headbook.pages.parts.table import Content, Row, Table
 from headbook.report.findings.finding import Parts, head_link
-from headbook.report.numbers.results import descending
-from headbook.report.wording import MISSING, percent
+from headbook.report.numbers.extremes import tie_note, tied_places
+from headbook.report.wording import MISSING, head_name, percent
 from headbook.study.sentencedata import HeadName
 
 KINDS = (  # metric, label, how pages call it, how they write it
@@ -87,9 +87,11 @@ def moved_lead(both: BothStacks, every: Sequence[Moved]) -> Iterator[Parts]:
         return
     parts: list[Parts] = []
     for each in every:
-        place = descending(each.value)[0]
-        name = head_link(HeadName(both.pair.a.name, *place))
-        parts.append((f"{each.title} in ", name, f" by {_beside(each, place)}"))
+        heads = [HeadName(both.pair.a.name, *at) for at in tied_places(each.value, each.written)]
+        first, *others = heads
+        by = f"by {_beside(each, (first.layer, first.head))}"
+        note = tie_note([head_name(head) for head in others])
+        parts.append((f"{each.title} in ", head_link(first), f"{note} {by}"))
     joined = [piece for n, part in enumerate(parts) for piece in (("; ",) * bool(n) + part)]
     yield ("Largest changes of weights and outputs: ", *joined, ".")
 
