@@ -262,12 +262,13 @@ def verdict_counts(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]
     table = data["importance"]
     effects = table[(table["metric"] == "ablation_effect") & (table["replacement"] == "mean")]
     text = main.text()
-    match = re.search(r"Of ([\d,]+) heads replaced one at a time, ([^(.]*)", text)
+    match = re.search(
+        r"Of ([\d,]+) heads replaced one at a time(?: \([^)]*\))?, ([^:]*):"
+        r".*?measured by (last states|sentence vectors|predictions)", text,
+    )  # fmt: skip
     if match:
-        target = effects["target"].iloc[0] if effects["target"].nunique() == 1 else ""
-        names = {"last states": "state", "sentence vectors": "embedding", "next token": "loss"}
-        target = target or next((t for words, t in names.items() if words in text), "state")
-        exact = effects[effects["target"] == target]
+        names = {"last states": "state", "sentence vectors": "embedding", "predictions": "kl"}
+        exact = effects[effects["target"] == names[match[3]]]
         phrases = re.findall(rf"(\w+) (?:is |are )?({'|'.join(VERDICTS)})", match[2])
         counts = {VERDICTS[words]: spelt(n) for n, words in phrases}
         yield "replaced", spelt(match[1]), len(exact)
@@ -305,7 +306,8 @@ def ranks(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
     lists = (ul for ul in main.every("ul") if ul.attributes.get("class") == "strips")
     for strip in (li for ul in lists for li in ul.every("li")):
         place = re.search(
-            r"(?:(\d+)\w\w )?(highest|lowest) of ([\d,]+)(.*?)(?: \[| ·)", strip.text()
+            r"(?:(\d+)\w\w )?(highest|lowest) of ([\d,]+)(?: \(tied with [^)]*\))?(.*?)(?: \[| ·)",
+            strip.text(),
         )
         metric = next(a.attributes["href"] for a in strip.every("a")).split("/")[-1].split(".")[0]
         assert place
@@ -317,6 +319,7 @@ def ranks(main: Node, data: dict[str, pd.DataFrame]) -> Iterator[Count]:
             digits, scale = printed.strip(" %"), 0.01 if "%" in printed else 1.0
             if rounds_to(np.array([own]), digits, scale).all():
                 beyond = values > own if end == "highest" else values < own
+                beyond &= ~rounds_to(values.to_numpy(), digits, scale)  # printed alike: tied
                 found.add((int(beyond.sum()) + 1, len(values)))
         yield strip.text(), (int(rank or 1), spelt(of)) in found, True
 
