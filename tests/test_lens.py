@@ -366,3 +366,18 @@ def test_a_random_head_counts_as_absent_even_where_the_configuration_names_it(
     assert model.headless.endswith("(cls.predictions.transform.dense.weight is missing)")
     assert type(model.network).__name__ == "BertModel"
     assert isinstance(read_lens(model, examine(model)), NoLens)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_a_head_without_numbers_is_called_so(tmp_path: Path, value: float) -> None:
+    """A head that reads its last layer alone is not said to read more than that."""
+    from safetensors.torch import load_file, save_file
+
+    path = tiny.write("bert", tmp_path, head=True)
+    weights = load_file(path / "model.safetensors")
+    weights["cls.predictions.bias"][:] = value
+    save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+    model = load_model(str(path))
+    lens = read_lens(model, examine(model))
+    assert isinstance(lens, NoLens)
+    assert lens.why.startswith("the head of 'bert' gives infinite or missing numbers: see that")

@@ -185,6 +185,11 @@ def read_lens(model: Model, architecture: Architecture) -> Lens | NoLens:
         first_line = str(error).partition("\n")[0]
         return NoLens(f"the head of '{model.config.model_type}' does not run alone ({first_line})")
     if not _reads_last_layer(lens):
+        if not logits.isfinite().all():
+            return NoLens(
+                f"the head of '{model.config.model_type}' gives infinite or missing numbers: see "
+                "that its weights are whole"
+            )
         return NoLens(f"the head of '{model.config.model_type}' reads more than its last layer")
     return replace(lens, size=logits.shape[-1])
 
