@@ -122,6 +122,7 @@ def test_an_archive_that_inflates_beyond_all_text_is_refused(
 ) -> None:
     """Blank lines and one text for ever; a plain file of as many is read."""
     monkeypatch.setattr(records, "FREE", 1 << 16)
+    monkeypatch.setattr(records, "BLANKS", 1 << 30)
     for line in (b"\n", b"the cat sees the dog\n"):
         content = b"one\n" + line * (1 << 21)
         file = tmp_path / f"a.txt{suffix}"
@@ -150,3 +151,18 @@ def test_a_line_that_would_fill_the_memory_is_refused(
     else:
         file.write_bytes(content.replace(b"\n", b" "))
         assert fault(file).startswith(f"{name}:1: a line of more than 1 MiB; expected one sentence")
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz", "a.csv"])
+def test_blank_lines_without_end_are_refused(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blank lines between sentences do not add up."""
+    monkeypatch.setattr(records, "BLANKS", 100)
+    file = tmp_path / name
+    content = b"text\n" + b"\n" * 101 + b"one\n"
+    file.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert fault(file).startswith(f"{name}:102: more than 100 blank lines in a row; expected one")
+    (tmp_path / "b.txt").write_bytes((b"\n" * 99 + b"one\n") * 3)
+    with open_corpus([tmp_path / "b.txt"]) as corpus:
+        assert len(corpus) == 3

@@ -13,6 +13,7 @@ from headbook.inputs.sentence import Word
 
 LONGEST = 64 << 20  # bytes of a line, which is held in memory; models take a few thousand tokens
 INFLATED = 400  # times its size that an archive may inflate to; text does so 3 to 30 times
+BLANKS = 1 << 20  # blank lines in a row; more would be read for minutes, without a sentence
 FREE = 64 << 20  # bytes that any archive may inflate to
 
 
@@ -65,16 +66,30 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
 
     Raises:
         InputError: bytes that are not UTF-8, with their line; an archive that is damaged; a line
-            longer than `LONGEST`, or an archive that inflates beyond `INFLATED`.
+            longer than `LONGEST`, more than `BLANKS` blank lines in a row, or an archive that
+            inflates beyond `INFLATED`.
     """
-    number, taken = 0, 0  # lines and bytes that could be read
+    number, taken, blank = 0, 0, 0  # lines and bytes that could be read; blank lines in a row
     try:
         most = max(FREE, INFLATED * path.stat().st_size) if is_packed(path) else math.inf
         with opened(path) as stream:
             for number, raw in enumerate(iter(partial(stream.readline, LONGEST + 1), b""), start=1):
                 taken += len(raw)
-                if len(raw) > LONGEST or taken > most:
-                    raise _too_large(file_name, number, line=len(raw) > LONGEST)
+                blank = blank + 1 if raw.isspace() else 0
+                if len(raw) > LONGEST:
+                    came = f"a line of more than {LONGEST >> 20} MiB"
+                    raise _too_large(file_name, number, came)
+                if blank > BLANKS:
+                    raise _too_large(
+                        file_name, number, f"more than {BLANKS:,} blank lines in a row"
+                    )
+                if taken > most:
+                    raise InputError(
+                        file_name,
+                        number,
+                        came=f"an archive that inflates to more than {INFLATED} times its size",
+                        expected="text, which compresses less; if that is meant, unpack it",
+                    )
                 yield _decoded(raw, number, file_name)
     except DAMAGE as error:
         if not is_packed(path) or getattr(error, "errno", None) is not None:
@@ -88,21 +103,9 @@ def decoded_lines(path: Path, file_name: str) -> Iterator[str]:
         ) from None
 
 
-def _too_large(file_name: str, number: int, *, line: bool) -> InputError:
-    """Return the error to raise if a file would fill the memory, or be read for ever."""
-    if line:
-        return InputError(
-            file_name,
-            number,
-            came=f"a line of more than {LONGEST >> 20} MiB",
-            expected="one sentence or passage a line",
-        )
-    return InputError(
-        file_name,
-        number,
-        came=f"an archive that inflates to more than {INFLATED} times its size",
-        expected="text, which compresses less; if that is meant, unpack it",
-    )
+def _too_large(file_name: str, number: int, came: str) -> InputError:
+    """Return the error to raise if a file would fill the memory, or keep its reader for minutes."""
+    return InputError(file_name, number, came=came, expected="one sentence or passage a line")
 
 
 def _decoded(raw: bytes, number: int, file_name: str) -> str:
