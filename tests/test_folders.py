@@ -415,6 +415,28 @@ def test_a_foreign_file_with_the_name_of_the_lock_is_kept(tmp_path: Path, conten
     assert disk(tmp_path) == before
 
 
+def test_a_lock_that_goes_while_it_is_looked_at_is_not_called_foreign(tmp_path: Path) -> None:
+    """As where another run ends at that moment."""
+    file, over = tmp_path / "lock", threading.Event()
+
+    def other_runs() -> None:
+        while not over.is_set():
+            file.write_bytes(b"")
+            with suppress(FileNotFoundError):
+                file.unlink()
+
+    thread = threading.Thread(target=other_runs)
+    thread.start()
+    try:
+        for _ in range(3000):
+            lock = output_folder.lock_file(file)
+            if lock is not None:
+                lock.close()
+    finally:
+        over.set()
+        thread.join()
+
+
 def test_a_lock_that_a_full_disk_does_not_take_is_removed(tmp_path: Path) -> None:
     with small_files(0):
         assert "File too large" in refusal(tmp_path / "site")

@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -208,9 +209,15 @@ def _checked_place(out: Path) -> Path:
     if not above.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, f"{above} is a file")
     for folder in (above, path) if path.is_dir() else (above,):
-        if not os.access(folder, os.W_OK | os.X_OK):
+        if not _writable(folder):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return path
+
+
+def _writable(folder: Path) -> bool:
+    """Whether a folder may be written. One that another run replaces at this moment may be."""
+    mode = os.W_OK | os.X_OK
+    return os.access(folder, mode) or not folder.exists() or os.access(folder, mode)
 
 
 def _check(out: Path, path: Path, kind: OutputKind, *, force: bool) -> None:
@@ -353,7 +360,7 @@ def lock_file(file: Path) -> BinaryIO | None:
         OutputError: the file is a link, or was not written by Headbook.
     """
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-    while not os.path.lexists(file) or is_file(file):
+    while _is_file_or_missing(file):
         lock = os.fdopen(os.open(file, flags, 0o666), "r+b", buffering=0)
         try:
             _lock(lock)
@@ -365,7 +372,7 @@ def lock_file(file: Path) -> BinaryIO | None:
         if not NOTE.startswith(content):
             lock.close()
             break
-        if os.path.lexists(file) and os.path.samestat(os.fstat(lock.fileno()), file.lstat()):
+        if _is_open(lock, file):
             try:
                 lock.write(NOTE[len(content) :])
             except OSError:  # the disk is full
@@ -374,6 +381,22 @@ def lock_file(file: Path) -> BinaryIO | None:
             return lock
         lock.close()  # the run that held the lock has removed the file
     raise OutputError(f"{file}: no lock of Headbook's; expected no such file, or another --out")
+
+
+def _is_file_or_missing(file: Path) -> bool:
+    """Whether a path is a file or nothing, by one look: another run may remove it meanwhile."""
+    try:
+        return stat.S_ISREG(file.lstat().st_mode)
+    except FileNotFoundError:
+        return True
+
+
+def _is_open(lock: BinaryIO, file: Path) -> bool:
+    """Whether an open file is still the one of this name."""
+    try:
+        return os.path.samestat(os.fstat(lock.fileno()), file.lstat())
+    except FileNotFoundError:
+        return False
 
 
 def remove_lock(lock: BinaryIO, file: Path) -> None:
