@@ -106,7 +106,7 @@ def parts(desk: Desk) -> Iterator[Line]:
     out = place / "study"
     with small_shards():
         yield trial("undisturbed", desk.command(texts, place / "whole", OFF), wanted=(0,))
-        for name, change in WAYS.items():
+        for name, change in CHANGES.items():
             work = desk.stopped(texts, out)
             change(work)
             line = trial(name, desk.command(texts, out, OFF), wanted=(0, 2))
@@ -155,7 +155,7 @@ def _plan(text: bytes) -> Change:
     return lambda work: (work / "plan.json").write_bytes(text)
 
 
-WAYS: dict[str, Change] = {
+CHANGES: dict[str, Change] = {
     "cut by a byte": _every(lambda body: body[:-1]),
     "empty": _every(lambda _: b""),
     "a bit flipped": _every(lambda body: body[:-9] + bytes([body[-9] ^ 1]) + body[-8:]),

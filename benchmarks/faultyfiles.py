@@ -94,9 +94,9 @@ def _changed(desk: Desk, body: bytes) -> dict[str, bytes]:
     def put(at: int, form: str, value: int) -> bytes:
         return body[:at] + struct.pack(form, value) + body[at + struct.calcsize(form) :]
 
-    ways = {f"{n}: {k}": put(at, "<Q", v) for n, at in long.items() for k, v in HUGE.items()}
-    ways |= {f"{n}: {k}": put(at, "<I", v) for n, at in short.items() for k, v in LARGE.items()}
-    return ways | {"format of a tensor: 99": put(place(query.parts[4]), "<I", 99)}
+    changes = {f"{n}: {k}": put(at, "<Q", v) for n, at in long.items() for k, v in HUGE.items()}
+    changes |= {f"{n}: {k}": put(at, "<I", v) for n, at in short.items() for k, v in LARGE.items()}
+    return changes | {"format of a tensor: 99": put(place(query.parts[4]), "<I", 99)}
 
 
 def models(desk: Desk) -> Iterator[Line]:
