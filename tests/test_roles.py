@@ -116,7 +116,7 @@ def named_by(rule: str, agreement: float, mean: float, **more: Any) -> Role:
 
 
 def test_a_head_without_a_relation_is_named_by_the_rule_that_explains_it() -> None:
-    window = {"next": Fake([[0.3]]), "near": Fake([[0.3]])}
+    window = {"next": Fake([[0.3]]), "near": Fake([[0.45]])}
     found = named_by("next:NOUN_PRON_PROPN", 0.7, 0.2, **window)
     claim = found.claim("rule")
     assert claim is not None
