@@ -1,7 +1,7 @@
 """Confidence intervals of ratios of sums, from the sums that are kept of all sentences.
 
 Sentences are clusters; the variance is the linearised one. What goes beyond it is there because
-coverage was measured (`benchmarks/coverage.py`):
+coverage was measured (`benchmarks/interval_coverage.py`):
 
 - Long sentences count for more than short ones. Student's t has the degrees of freedom of the
   *effective number of sentences* (Kish 1965, section 8.2), (sum d)^2 / (sum d^2).

@@ -1,4 +1,4 @@
-"""How often 95 % intervals hold the truth: ``python benchmarks/coverage.py CORPUS``.
+"""How often 95 % intervals hold the truth: ``python benchmarks/interval_coverage.py CORPUS``.
 
 The corpus is taken for the whole world. Studies of some of its sentences, drawn with replacement,
 give intervals; the share of them that hold the whole corpus's value is their coverage. Every
