@@ -39,7 +39,6 @@ from headbook.study.sentencedata import HeadName, heads_of
 from headbook.terms import Replacement, View
 from headbook.text.annotate import NONE, Annotator
 from headbook.text.batch import Batch, by_budget
-from headbook.threads import torch_threads
 
 HEADS, SEED, BATCH_TOKENS = 5, 0, 2048
 
@@ -142,7 +141,7 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=HEADS)
     parser.add_argument("--replacement", choices=[*Replacement], default=Replacement.MEAN)
     given = parser.parse_args()
-    with torch_threads(), torch.inference_mode():
+    with torch.inference_mode():
         found = lost(load_model(given.model), given.heads, Replacement(given.replacement))
         print(json.dumps({"model": given.model} | found))  # noqa: T201
 

@@ -36,7 +36,6 @@ from headbook.model.encode import Encoder
 from headbook.model.model import Model, load_model
 from headbook.model.vocabulary.embedding import read_embedding
 from headbook.model.vocabulary.vocabulary import Vocabulary
-from headbook.model.weights.onednn import LinearLayers
 from headbook.passes.corpuspass import CorpusPass
 from headbook.resources import demo_model
 from headbook.terms import Side, Space, State
@@ -44,7 +43,6 @@ from headbook.text.annotate import Annotator
 from headbook.text.batch import Batch, by_budget
 from headbook.text.texts import Texts
 from headbook.text.tokens import Encoded
-from headbook.threads import torch_threads
 
 BATCH_TOKENS = 2048
 REPEATS = 5
@@ -86,38 +84,25 @@ def batches_of(model: Model, items: list[Encoded]) -> list[Batch]:
 
 
 def attention(corpus: str, name: str, sentences: int) -> dict[str, float]:
-    """All attention metrics in the hook, over the bare forward pass of the same batches.
-
-    And what a run takes for them, whose linear layers are multiplied by oneDNN.
-    """
+    """All attention metrics in the hook, over the bare forward pass of the same batches."""
     model, items = prepared(corpus, name, sentences)
     architecture, batches = examine(model), batches_of(model, items)
     metrics = tuple(attention_metrics(all_metrics().values(), Source.ALL))
     corpus_pass = CorpusPass(model, architecture, metrics, (), 10)
     corpus_pass.corpus_sums(batches[0])  # compiles its loops
-    layers = LinearLayers(model.network)
-
-    def by_onednn(batch: Batch) -> None:
-        with layers:
-            corpus_pass.corpus_sums(batch)
-
-    by_onednn(batches[0])  # copies the weights
     # Batch by batch: what else the machine does seldom hits every repetition of one.
     each = [
         fastest(
             partial(forward, model, architecture, batch),
             partial(corpus_pass.corpus_sums, batch),
-            partial(by_onednn, batch),
         )
         for batch in batches
     ]
-    bare, corpus_sums, fast = (sum(seconds) for seconds in zip(*each, strict=True))
+    bare, corpus_sums = (sum(seconds) for seconds in zip(*each, strict=True))
     return {
         "bare forward pass, s": bare,
         "corpus, s": corpus_sums,
         "ratio": corpus_sums / bare,
-        "corpus by oneDNN, s": fast,
-        "its ratio": fast / bare,
     }
 
 
@@ -349,8 +334,7 @@ def main() -> None:
     keep_freed_memory()  # as the command line does
     for name in given.only:
         part = (PARTS | {"peak": peak, "load": load})[name]
-        with torch_threads():
-            numbers = part(given.corpus, given.model, given.sentences)
+        numbers = part(given.corpus, given.model, given.sentences)
         print(json.dumps({name: {key: round(value, 3) for key, value in numbers.items()}}))  # noqa: T201
 
 

@@ -33,7 +33,6 @@ from headbook.passes.ablation.importance import FULL, Importance, costs_of
 from headbook.passes.ablation.slopes import slopes
 from headbook.terms import Replacement
 from headbook.text.batch import Batch
-from headbook.threads import torch_threads
 from measure import BATCH_TOKENS, prepared
 
 REPEATS = 3
@@ -136,10 +135,9 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=[*PARTS])
     given = parser.parse_args()
     keep_freed_memory()
-    with torch_threads():
-        for part in given.only:
-            numbers = PARTS[part](given.corpus, given.model, given.sentences)
-            print(json.dumps({"part": part} | {k: round(v, 3) for k, v in numbers.items()}))  # noqa: T201
+    for part in given.only:
+        numbers = PARTS[part](given.corpus, given.model, given.sentences)
+        print(json.dumps({"part": part} | {k: round(v, 3) for k, v in numbers.items()}))  # noqa: T201
 
 
 if __name__ == "__main__":

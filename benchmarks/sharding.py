@@ -33,15 +33,13 @@ RUN = """
 import os, sys, time
 from pathlib import Path
 from headbook.collection import collect as module, shards
-from headbook.threads import torch_threads
 corpus, model, work, workers, one = sys.argv[1:]
 if one == "one shard":
     shards.SHARD = 10**9
-with torch_threads():
-    clock, spent = time.monotonic(), sum(os.times()[:4])
-    module.collect(corpus, model=model, importance="off", annotator="none", metrics="all",
-        workers=int(workers), work=Path(work) if work else None)
-    print(time.monotonic() - clock, sum(os.times()[:4]) - spent)
+clock, spent = time.monotonic(), sum(os.times()[:4])
+module.collect(corpus, model=model, importance="off", annotator="none", metrics="all",
+    workers=int(workers), work=Path(work) if work else None)
+print(time.monotonic() - clock, sum(os.times()[:4]) - spent)
 """
 MILLION = 1_000_000
 

@@ -1,5 +1,6 @@
 """Compiled loops give what tensor operations give, whatever the maps and however shared out."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -14,7 +15,6 @@ from headbook.inputs import Word
 from headbook.terms import Side, Stack, View
 from headbook.text.texts import Texts
 from headbook.text.tokens import Tokens
-from headbook.threads import own_threads
 from views import SELF, Marks
 
 HEADS = 3
@@ -72,8 +72,7 @@ def threads(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(compiled, "WORTH_IT", 0)
     before = torch.get_num_threads()
     torch.set_num_threads(request.param)
-    with own_threads():
-        yield request.param
+    yield request.param
     torch.set_num_threads(before)
 
 
@@ -101,3 +100,30 @@ def test_compiled_sums_of_pairs_are_those_of_tensor_operations(dtype: torch.dtyp
     one, other = (sums.pair_sums(weights, mass, pairs) for sums in (compiled, plain))
     torch.testing.assert_close(one, other, rtol=TIGHT[dtype], atol=TIGHT[dtype])
     assert len(one.unique()) > len(weights)
+
+
+def test_a_range_is_shared_out_whole(threads: int) -> None:
+    for size in (0, 1, 2, 5, 64):
+        done: list[int] = []
+        compiled._share_out(lambda first, last: done.extend(range(first, last)), size, work=1)  # noqa: B023 - called here
+        assert sorted(done) == [*range(size)]
+    numbers: set[int] = set()
+    meeting = threading.Barrier(threads, timeout=20)
+
+    def meet(*_: int) -> None:
+        """Wait for the other threads, which alone would be in vain."""
+        numbers.add(threading.get_ident())
+        meeting.wait()
+
+    compiled._share_out(meet, threads, work=1)
+    assert len(numbers) == threads
+
+
+@pytest.mark.usefixtures("threads")
+def test_an_error_in_any_part_of_a_range_is_raised() -> None:
+    def fail(_: int, last: int) -> None:
+        if last == 4:
+            raise ValueError("in the last part")
+
+    with pytest.raises(ValueError, match="in the last part"):
+        compiled._share_out(fail, 4, work=1)

@@ -85,7 +85,6 @@ DOORS = {
         "model.gguf",
         "model.hook",
         "model.weights.loading",
-        "model.weights.onednn",
         "model.model",
         "model.search.projection",
     },

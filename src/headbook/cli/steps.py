@@ -74,9 +74,7 @@ def _torch(config: Config) -> Iterator[None]:
     keep_freed_memory()
     with nothing_collected():
         import headbook.collection.collect  # noqa: F401, PLC0415 - see above
-        from headbook.threads import torch_threads  # noqa: PLC0415 - see above
-    with torch_threads():
-        yield
+    yield
 
 
 def collect_pair(

@@ -33,7 +33,6 @@ from headbook.model.model import Model, load_model
 from headbook.model.passages import Passages, packed
 from headbook.model.sequences import ALIKE, RANDOM_TOKENS, probes
 from headbook.model.weights.offload import set_aside
-from headbook.model.weights.onednn import LinearLayers
 from headbook.output_folder import temporary_folder
 from headbook.passes.checks.ownattention import settle
 from headbook.progress import Progress, Silent
@@ -45,7 +44,6 @@ from headbook.terms import Baseline, Side
 from headbook.text.annotate import Annotator
 from headbook.text.baselines import twins
 from headbook.text.rarity import Rarity
-from headbook.threads import own_threads
 
 FEW = 256  # sentences that are done again sooner than they are kept
 USUAL = 32  # tokens of a sentence, where none is looked at before the run begins
@@ -150,7 +148,6 @@ def _prepared(
     """A run that can begin, and the tokens of the first sentences by side."""
     opened = open_corpus(files, Selection.of(config), Layout.of(config))
     stack.enter_context(own_randomness(config.seed, _gpu(config.devices[0])))
-    stack.enter_context(own_threads())
     corpus = stack.enter_context(opened)
     columns = facets(corpus, config.facet, config.pair_member)
     model = load_model(
@@ -162,7 +159,6 @@ def _prepared(
         verbose=config.verbose,
         offload=stack.enter_context(set_aside(config.offload)),
     )
-    stack.enter_context(LinearLayers(model.network))
     limit = sequence_limit(model, config.max_length)
     corpus.shorten = partial(shortened, tokenizer=model.tokenizer, limit=limit)
     texts: Corpus | Passages = corpus

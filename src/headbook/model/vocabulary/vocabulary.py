@@ -20,7 +20,6 @@ from typing import NamedTuple
 import torch
 
 from headbook.model.vocabulary.nearest import Comparison, compared
-from headbook.model.weights.onednn import packed, product
 from headbook.terms import Space
 from headbook.text.texts import Texts
 
@@ -164,19 +163,12 @@ class Vocabulary:
         return scores.addmm_(torch.stack([shift, bias], 1), torch.stack([scale, inverse_norm]))
 
     @cached_property
-    def _packed(self) -> torch.Tensor | None:
-        """The embedding as oneDNN takes it, if it does. *Shape:* ``(entry, width)``."""
-        return None if self.coarse else packed(self.embedding)
-
-    @cached_property
     def _rounded(self) -> torch.Tensor:
         """The embedding in the format of the product. *Shape:* ``(entry, width)``."""
         return self.embedding.to(self.coarse or self.embedding.dtype)
 
     def _product(self, x: torch.Tensor) -> torch.Tensor:
         """Scalar products with all embeddings. *Shapes:* ``(row, width)``, ``(row, entry)``."""
-        if self._packed is not None:
-            return product(x, self._packed)
         return (x.to(self._rounded.dtype) @ self._rounded.T).to(x.dtype)
 
     def factors(self, place: int | None) -> Factors:

@@ -23,7 +23,6 @@ from headbook.model.sequences import probes
 from headbook.model.vocabulary.judges import judge_of
 from headbook.model.vocabulary.lens import Lens, read_lens
 from headbook.model.weights.offload import set_aside
-from headbook.model.weights.onednn import LinearLayers
 from headbook.passes.ablation.effects import Ablator, Effects, Means
 from headbook.passes.ablation.resample import Others
 from headbook.passes.checks.ownattention import settle
@@ -34,7 +33,6 @@ from headbook.terms import Replacement
 from headbook.text.annotate import NONE, Annotator
 from headbook.text.batch import Batch, by_budget, content_hash
 from headbook.text.tokens import Encoded
-from headbook.threads import own_threads
 
 NAME = re.compile(r"(?:([a-z]+)-)?L?(\d+)\W*H?(\d+)")
 SENTENCES = 100
@@ -86,7 +84,7 @@ def ablate(
     files = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     opened = open_corpus(files, Selection.of(config), Layout.of(config))
     aside = set_aside(config.offload)
-    with own_randomness(config.seed), own_threads(), ExitStack() as stack:
+    with own_randomness(config.seed), ExitStack() as stack:
         offload, corpus = stack.enter_context(aside), stack.enter_context(opened)
         loaded = load_model(
             config.model,
@@ -96,7 +94,6 @@ def ablate(
             tokenizer=config.tokenizer,
             offload=offload,
         )
-        stack.enter_context(LinearLayers(loaded.network))
         limit = sequence_limit(loaded, config.max_length)
         corpus.shorten = partial(shortened, tokenizer=loaded.tokenizer, limit=limit)
         encoder = Encoder(loaded, limit=limit, targets=Annotator.load(NONE))
