@@ -63,6 +63,9 @@ def joined_words(parts: Iterable[tuple[int, tuple[Word, ...]]]) -> tuple[Word, .
     found: list[Word] = []
     for start, words in parts:
         before = len(found)
+        if start == before == 0:  # no word moves
+            found.extend(words)
+            continue
         for word in words:
             head = word.head if word.head == NO_HEAD else word.head + before
             found.append(replace(word, start=word.start + start, end=word.end + start, head=head))

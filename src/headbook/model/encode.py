@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -72,6 +73,16 @@ class Encoder:
     def of_ids(self, ids: list[int]) -> Tokens:
         """Tokens that stand for no text."""
         return self._tokens("", ids, [(0, 0)] * len(ids), (), 0, side=Side.SOURCE)
+
+    @cached_property
+    def _special(self) -> frozenset[int]:
+        """Ids of tokens that stand for no text, which a tokenizer takes long to list."""
+        return frozenset(special_ids(self.model.tokenizer))
+
+    @cached_property
+    def _separators(self) -> frozenset[int]:
+        """Ids of special tokens that end a sentence."""
+        return frozenset(_ids(self.model.tokenizer, "sep", "eos"))
 
     def _sources(self, chunk: list[Sentence]) -> list[Tokens]:
         rows = self._tokenise([s.text for s in chunk], target=False)
@@ -193,22 +204,23 @@ class Encoder:
         side: Side,
         generated: bool = False,
     ) -> Tokens:
-        tokenizer = self.model.tokenizer
-        array = np.asarray(ids, dtype=np.int64)
-        special = np.isin(array, special_ids(tokenizer))
+        # Python's sets and lists throughout: NumPy takes longer to begin than a text has tokens.
+        special = [token in self._special for token in ids]
         trimmed = [
             (0, 0) if is_special else trim(text, start, end)
             for (start, end), is_special in zip(spans, special, strict=True)
         ]
-        names = tokenizer.convert_ids_to_tokens(ids)
+        # Only tokens without letters need their names.
+        name = self.model.tokenizer.convert_ids_to_tokens
+        names = [name(token) if s == e else "" for token, (s, e) in zip(ids, trimmed, strict=True)]
         word = align(text, trimmed, words)
         return Tokens(
             text=text,
             pieces=spell(text, trimmed, names),
-            ids=array,
+            ids=np.asarray(ids, dtype=np.int64),
             spans=np.asarray(trimmed, dtype=np.int64).reshape(-1, 2),
-            special=special,
-            separator=np.isin(array, _ids(tokenizer, "sep", "eos")),
+            special=np.array(special, dtype=bool),
+            separator=np.array([token in self._separators for token in ids], dtype=bool),
             punctuation=np.array([is_punctuation(text[s:e]) for s, e in trimmed], dtype=bool),
             word=word,
             words=words,
@@ -223,7 +235,7 @@ class Encoder:
         """The rarest of the words that have a token."""
         if side not in self.rarities:
             return NO_WORD
-        kept = np.unique(word[word != NO_WORD]).tolist()
+        kept = sorted({*word.tolist()} - {NO_WORD})
         position = self.rarities[side].rarest([text[words[i].start : words[i].end] for i in kept])
         return NO_WORD if position is None else kept[position]
 

@@ -4,6 +4,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,6 +139,7 @@ def spell(text: str, spans: list[tuple[int, int]], names: list[str]) -> tuple[st
     return tuple(pieces)
 
 
+@lru_cache(maxsize=1 << 16)  # most pieces come again and again
 def is_punctuation(piece: str) -> bool:
     """Whether a piece is nothing but punctuation."""
     return bool(piece) and all(unicodedata.category(c).startswith("P") for c in piece)
@@ -145,12 +147,12 @@ def is_punctuation(piece: str) -> bool:
 
 def align(text: str, spans: list[tuple[int, int]], words: tuple[Word, ...]) -> NDArray[np.int64]:
     """The word that each token overlaps most, the first of equals."""
-    owner = np.full(len(text), NO_WORD)
+    owner = [NO_WORD] * len(text)
     for index, word in enumerate(words):
-        owner[word.start : word.end] = index
+        owner[word.start : word.end] = [index] * (word.end - word.start)
     found = np.full(len(spans), NO_WORD, dtype=np.int64)
     for place, (start, end) in enumerate(spans):
-        inside = [int(o) for o in owner[start:end] if o != NO_WORD]
+        inside = [index for index in owner[start:end] if index != NO_WORD]
         if inside:
-            found[place] = Counter(inside).most_common(1)[0][0]
+            found[place] = max(dict.fromkeys(inside), key=inside.count)
     return found
