@@ -179,13 +179,17 @@ class Gathered(Maps):
             on = [torch.cat([layer.on(pair) for layer in layers], 2) for pair in pairs]
         every, kept = _heads_of([layer.entropies for layer in layers])
         self.entropies = every, kept
-        self.value_norms = _norms_of(layers)
         self._on = {id(p): (p, found) for p, found in zip(pairs, on, strict=True)}
-        self._layers = tuple(maps)
+        self._layers = tuple(layers)
 
     @cached_property
     def _together(self) -> torch.Tensor:
-        return torch.cat(self._layers, 1)
+        return torch.cat([layer.attention for layer in self._layers], 1)
+
+    @cached_property
+    def value_norms(self) -> torch.Tensor | None:
+        """See `Maps.value_norms`; 0 for layers that have none, None if no layer has any."""
+        return _norms_of(self._layers)
 
     @property
     def attention(self) -> torch.Tensor:
