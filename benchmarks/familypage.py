@@ -33,7 +33,6 @@ SHORT = {  # gaps of a run, as a table has room for them
     "importance of heads": "importance",
 }
 EVERYWHERE = (
-    "a sentence as the public demonstration",
     "comparison with token",
     "Attention rollout with measured ratios",
 )  # for a few only
@@ -65,9 +64,9 @@ between what heads give and the output projection; without them or without atten
 there is no rollout with measured ratios. Models that do not ask transformers for their attention
 are read in [their own products of matrices](../src/headbook/model/products.py) where the weights
 follow from these; *q, k, v* are out of reach where weights come through `output_attentions`. Not
-listed are the demonstration's computation and comparisons of tokens with their own embedding,
-which few architectures allow. Layers without softmax attention are named on the site, and layers
-keep the model's numbers.
+listed are comparisons of tokens with their own embedding and rollout with measured ratios, which
+few architectures allow. Layers without softmax attention are named on the site, and layers keep
+the model's numbers.
 
 *Not tried* are types that no tiny configuration could be made of; nothing is known of them. A
 tiny random model says how attention is computed, not that a large one fits into memory.

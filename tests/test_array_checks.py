@@ -23,7 +23,7 @@ from headbook.errors import StudyError
 from headbook.study.anonymous import anonymous
 from headbook.study.array_checks import check_arrays
 from headbook.study.array_rules import RULES
-from headbook.study.manifest import Manifest
+from headbook.study.manifest import SCHEMA, Manifest
 from headbook.study.storage import TABLES, Parts
 from headbook.study.study import Study, merged
 from headbook.study.summaries.packing import Packed, unpack
@@ -42,7 +42,7 @@ GAPS = {
     "corpus_sums/types/squares",
     "corpus_sums/types/total",
 }
-FILES = ("arrays.safetensors", "tokens.parquet", "nearest.parquet", "demonstration.parquet")
+FILES = ("arrays.safetensors", "tokens.parquet", "nearest.parquet")
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -233,9 +233,9 @@ BROKEN = {
     "nested deeply": "[" * 100_000,
     "a list": "[]",
     "null": "null",
-    "half an object": '{"schema": 5,',
+    "half an object": '{"schema": 6,',
     "a schema that is an object": '{"schema": {}}',
-    "sums that are a list": '{"schema": 5, "sha256": []}',
+    "sums that are a list": f'{{"schema": {SCHEMA}, "sha256": []}}',
 }
 
 

@@ -24,6 +24,7 @@ from headbook.config import Config, flag
 from headbook.metrics import all_metrics
 from headbook.output_folder import store_folder as work_folder
 from headbook.site import site
+from headbook.study.manifest import SCHEMA
 from pages import differing, tree
 from sites import EPOCH, Site
 
@@ -230,8 +231,15 @@ def test_a_study_of_another_version_is_one_line(run: Run, small_site: Site, tmp_
     study = tmp_path / "study"
     shutil.copytree(small_site.stored, study)
     manifest = json.loads((study / "manifest.json").read_text())
-    (study / "manifest.json").write_text(json.dumps(manifest | {"schema": 999}))
-    refused(run("render", study, "--out", tmp_path / "s"), "schema 999 came; this version reads")
+    for version, reader in (
+        ("0.0.9", "Headbook '0.0.9'"),
+        (headbook.__version__, "another build of"),
+    ):
+        changed = manifest | {"schema": SCHEMA - 1, "headbook": version}
+        (study / "manifest.json").write_text(json.dumps(changed))
+        found = run("render", study, "--out", tmp_path / "s")
+        refused(found, f"schema {SCHEMA - 1}, expected {SCHEMA}; collect it again, or")
+        refused(found, f"read it with {reader}")
 
 
 @pytest.mark.slow

@@ -52,7 +52,6 @@ DOORS = {
         "charts.vega.similar",
         "charts.vega.steps",
         "charts.vega.tags",
-        "charts.vega.trajectories",
     },
     "conllu": {"inputs.treebank"},
     "datasets": {"inputs.huggingface"},

@@ -10,7 +10,6 @@ import pytest
 
 import headbook
 import tiny
-from headbook.charts import trajectories
 from headbook.pages.sentence import workpanel
 from headbook.pages.sentence.entries import ENTRIES
 from headbook.pages.sentence.page import SentencePage, sentence_pages
@@ -23,7 +22,6 @@ from pages import data_file
 from sites import Site
 from tabled import text
 
-AXIS_NAME = re.compile(r'<text x="([\d.]+)" y="16">(\w+)</text>')
 CITED = re.compile(r'href="?\.\./(sentences/\d+\.html)')
 
 
@@ -201,20 +199,3 @@ def test_nearest_tokens_of_the_first_chosen_token_stand_there(encoder_site: Site
     displayed = [tuple(text(cell).split(" ")) for cell in cells]
     values = zip(near["neighbour"], map(number, near["cosine"]), strict=True)
     assert displayed == [*values]
-
-
-@pytest.mark.parametrize(("layers", "named"), [(6, 1), (12, 1), (24, 2), (32, 2), (48, 3)])
-def test_names_of_layers_stand_apart(layers: int, named: int) -> None:
-    """All of them, or every second or third."""
-    steps = ["input", *map(str, range(layers))]
-    values = np.linspace(1, 0, len(steps))
-    rows = pd.DataFrame(
-        {"position": 0, "token": "0 a", "kind": "other", "step": steps, "value": values}
-    ).assign(state="out")
-    figure = trajectories(
-        f"paths-{layers}", "", rows, title="", steps=steps, show={"state": "out"}, ranks=False
-    )
-    found = AXIS_NAME.findall(figure.svg)
-    assert [name for _, name in found] == steps[::named]
-    places = [float(place) for place, _ in found]
-    assert min(np.diff(places)) >= 20

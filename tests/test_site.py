@@ -61,7 +61,6 @@ def expected_pages(site: Site) -> set[str]:
     pages |= {"flow.html"} if flow & metrics else set()
     metrics |= {"anchor_token"} if study.corpus_sums.anchors else set()
     pages |= {"context.html"} if {"context_similarity", "row_similarity"} <= metrics else set()
-    pages |= {"demonstration.html"} if len(study.sentence_data.demonstration) else set()
     pages |= {f"metrics/{metric}.html" for metric in metrics}
     return pages | {
         f"sentences/{sentence.number:04}.html" for sentence in study.sentence_data.paged

@@ -15,10 +15,8 @@ from headbook.charts.vega.patterns import mixture_bars
 from headbook.charts.vega.relations import relation_layers
 from headbook.charts.vega.similar import head_points
 from headbook.charts.vega.tags import tag_heads, tag_layers
-from headbook.charts.vega.trajectories import BASELINE, trajectories
 
 __all__ = [
-    "BASELINE",
     "Arc",
     "AttentionLine",
     "Bar",
@@ -43,6 +41,5 @@ __all__ = [
     "state_matrix",
     "tag_heads",
     "tag_layers",
-    "trajectories",
     "unchecked",
 ]

@@ -12,7 +12,6 @@ from headbook.collection.texts import tokens_of
 from headbook.metrics import context_metrics, token_metrics
 from headbook.model.vocabulary.embedding import Embedding, read_embedding
 from headbook.model.vocabulary.lens import Lens, NoLens
-from headbook.passes.demonstration import NEEDED, demonstrate, refusal
 from headbook.passes.mapsample import MapSampler
 from headbook.passes.sentencepass import SentencePass
 from headbook.passes.trajectories import Tracker
@@ -131,18 +130,7 @@ def findings(
             found = run.look(run.texts.batches(items, some), watchers)
             sums += found.corpus_sums
             parts += found.sentence_data_parts
-    if chosen.first in listed:
-        parts.append(_demonstration(run, items[chosen.first], embeddings[Side.SOURCE]))
     return SentenceFindings(sums, SentenceData.join(parts).sorted(), maps.sample())
-
-
-def _demonstration(run: "Run", item: Encoded, embedding: Embedding) -> SentenceData:
-    """A sentence as a public demonstration computes it, where that fits model and metrics."""
-    asked = {metric.id for metric in run.metrics}.issuperset(NEEDED)
-    own = embedding.vocabulary
-    if not asked or own is None or own.positions is None or refusal(run.model, run.architecture):
-        return SentenceData()
-    return demonstrate(run.model, run.architecture, run.texts.batch([item]), own)
 
 
 def embeddings_of(run: "Run", items: Iterable[Encoded]) -> dict[Side, Embedding]:

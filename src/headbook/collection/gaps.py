@@ -9,7 +9,6 @@ from headbook.model.architecture import Architecture
 from headbook.model.model import Model
 from headbook.model.vocabulary.embedding import Embedding
 from headbook.model.vocabulary.lens import Lens, NoLens
-from headbook.passes.demonstration import NEEDED, refusal
 from headbook.report.wording import SPACES, STATES
 from headbook.study.gaps import Gap, Lack
 from headbook.terms import Side, Space, State
@@ -42,7 +41,6 @@ def find_gaps(
         *_rarity(architecture, metrics, rarities),
         *_two_texts(architecture, metrics),
         *_flow(architecture, metrics),
-        *_demonstration(model, architecture, metrics),
     )
 
 
@@ -214,11 +212,3 @@ def _flow(architecture: Architecture, metrics: Iterable[Metric]) -> Iterator[Gap
             elif metric.id == ROLLOUT_SELF_MEASURED and len(layers) < stack.n_layers:
                 why = "what layers without attention bring to a token is not measured"
                 yield Gap(metric.title, name, why, metric.id)
-
-
-def _demonstration(
-    model: Model, architecture: Architecture, metrics: Iterable[Metric]
-) -> Iterator[Gap]:
-    why = refusal(model, architecture)
-    if why and {metric.id for metric in metrics}.issuperset(NEEDED):
-        yield Gap("a sentence as the public demonstration computes it", "", why)

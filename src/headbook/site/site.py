@@ -25,7 +25,6 @@ from headbook.pages.about.page import about_page
 from headbook.pages.alignment.page import alignment_page
 from headbook.pages.context.page import context_page
 from headbook.pages.data.page import DataFile, DataPage
-from headbook.pages.demonstration.page import demonstration_page
 from headbook.pages.flow.page import flow_page
 from headbook.pages.geometry.page import geometry_page
 from headbook.pages.groups.page import groups_page
@@ -71,7 +70,6 @@ ACROSS: tuple[Across[Page], ...] = (
     similar_page,
     types_page,
     flow_page,
-    demonstration_page,
     geometry_page,
     context_page,
     groups_page,

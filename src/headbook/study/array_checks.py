@@ -22,11 +22,11 @@ from headbook.study.array_rules import OF_A_STACK, RULES, Rule, Sizes, agreement
 from headbook.study.manifest import Manifest
 from headbook.study.mappedarrays import leave
 from headbook.study.mapsample import MappedSentence
-from headbook.study.sentencedata import DEMONSTRATION, NEAREST, TOKENS, Exemplar, StoredSentence
+from headbook.study.sentencedata import NEAREST, TOKENS, Exemplar, StoredSentence
 from headbook.study.summaries.removals import MissedAt, Removals
 from headbook.terms import Side, Twin
 
-TABLES = (TOKENS, NEAREST, DEMONSTRATION)  # columns of each
+TABLES = (TOKENS, NEAREST)  # columns of each
 
 
 def check_arrays(
@@ -175,7 +175,7 @@ class _Walk:
             rule = Rule("", low, most)
             known = self.bounds | {"layers": layers - 1}
             self._check_bounds(values.min(), values.max(), f"{path}/{name}", known, rule)
-        if "stack" in columns and not {*table["stack"].unique()} <= {*self._stacks}:
+        if not {*table["stack"].unique()} <= {*self._stacks}:
             raise _wrong(f"{path}/stack", "got another stack", " or ".join(self._stacks))
 
     def _sizes_of_key(self, key: Any, path: str, sizes: Sizes) -> Sizes:

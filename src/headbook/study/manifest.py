@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from headbook import __version__
 from headbook.config import Config
 from headbook.errors import StudyError
 from headbook.output_folder import MANIFEST
@@ -17,7 +18,7 @@ from headbook.study.gaps import Gap
 from headbook.study.json_values import read_value
 from headbook.terms import MILLION, Kind, Side, Stack
 
-SCHEMA = 5
+SCHEMA = 6  # version of the layout of stored studies
 SUMS = "sha256"  # key of the sums of a study's files in its manifest
 
 
@@ -294,9 +295,11 @@ def _parsed(text: str, place: str) -> dict[str, Any]:
     if not isinstance(table, dict) or "schema" not in table:
         raise StudyError(f"{place}: no schema; expected a manifest")
     if table["schema"] != SCHEMA:
+        writer = table.get("headbook")
+        build = "another build of " if writer == __version__ else ""
         raise StudyError(
-            f"{place}: schema {table['schema']!a:.20} came; this version reads {SCHEMA}; "
-            "collect the study again"
+            f"{place}: got a study of schema {table['schema']!a:.20}, expected {SCHEMA}; collect "
+            f"it again, or read it with {build}Headbook {writer!a:.20}, which wrote it"
         )
     return table
 

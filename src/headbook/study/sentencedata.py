@@ -17,9 +17,6 @@ STEPS = 255  # an attention map's weights are stored in steps of 1/255
 OF_A_STATE = ("sentence", "position", "token", "stack", "layer", "state")
 TOKENS = (*OF_A_STATE, "metric", "space", "value")
 NEAREST = (*OF_A_STATE, "space", "rank", "neighbour", "cosine")
-PUBLIC, OWN = "demonstration", "model"  # the two computations of `DEMONSTRATION`
-AROUND = 100  # nearest entries of which it tells how many stayed
-DEMONSTRATION = ("sentence", "computation", "measure", "layer", "position", "token", "value")
 # What tables of tokens are sorted by, each by those that it has.
 ORDER = ("sentence", "stack", "position", "layer", "state", "metric", "space", "rank")
 LOGITS = "logits"  # the space of entries that the logit lens gives; their number is a probability
@@ -187,7 +184,6 @@ class SentenceData:
             *Shape:* ``(layer, rule, token)``, 0 or 1, rules as in `headbook.terms.RULES`.
         rollouts: what the last state of each token of a listed sentence is made of, by stack,
             index and kind of `Rollout`; *Shape:* ``(token, token)``, in steps of 1/255.
-        demonstration: the first sentence computed in two ways; columns `DEMONSTRATION`.
         queries_and_keys: queries and keys of the first listed sentences, by stack, index and layer.
     """
 
@@ -199,9 +195,6 @@ class SentenceData:
     norms: Mapping[tuple[str, int], NDArray[np.float32]] = field(default_factory=dict)
     ends: Mapping[tuple[str, int], NDArray[np.uint8]] = field(default_factory=dict)
     rollouts: Mapping[tuple[str, int, str], NDArray[np.uint8]] = field(default_factory=dict)
-    demonstration: pd.DataFrame = field(
-        default_factory=lambda: pd.DataFrame(columns=[*DEMONSTRATION])
-    )
     queries_and_keys: Mapping[Place, QueriesAndKeys] = field(default_factory=dict)
 
     @property
@@ -247,8 +240,7 @@ def _joined(held: list[Any]) -> Any:
 def _in_order(held: Any) -> Any:
     """One field with its rows, exemplars or keys in order."""
     if isinstance(held, pd.DataFrame):
-        order = DEMONSTRATION[:5] if "computation" in held.columns else ORDER
-        columns = [name for name in order if name in held.columns]
+        columns = [name for name in ORDER if name in held.columns]
         return held.sort_values(columns, kind="stable", ignore_index=True)
     if isinstance(held, tuple):
         return tuple(sorted(held, key=lambda e: (e.head, [*Ranking].index(e.ranking), e.rank)))

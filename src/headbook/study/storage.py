@@ -32,7 +32,7 @@ Tables = Mapping[str, HeadTable]
 ARRAYS = "arrays.safetensors"
 AT_ONCE = 1 << 26  # bytes
 OS_ERROR = re.compile(r"os error (\d+)")  # as safetensors says it
-TABLES = ("tokens", "nearest", "demonstration")
+TABLES = ("tokens", "nearest")
 FILES = (ARRAYS, *(f"{name}.parquet" for name in TABLES))  # beside the manifest
 UNREADABLE = (
     OSError, SafetensorError, LookupError, ValueError, TypeError, AttributeError, OverflowError,

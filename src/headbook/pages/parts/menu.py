@@ -39,7 +39,6 @@ WITHIN = {
     "metrics/": ALL_METRICS,
     "data.html": "methods.html",
     "reproducing.html": "methods.html",
-    "demonstration.html": "methods.html",
     "about.html": "methods.html",
 }
 

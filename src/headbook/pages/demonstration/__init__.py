@@ -1,1 +1,0 @@
-"""The page of one sentence beside a public demonstration."""
