@@ -73,7 +73,7 @@ ALLOWED_CLASSES = {
     "sentences": "sentences of the input",
     "compared": "occurrences of a token, quoted with their sentences",
     "facts": "columns of files, options and their values",
-    "reproducing": "what papers print, in their words",
+    "published": "what papers print, in their words",
 }
 ALLOWED_DIRECTED = 'dir="auto" marks words of the input'
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "wbr"}

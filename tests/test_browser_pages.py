@@ -44,7 +44,6 @@ PARTS = {
     ("encoder", "tokens.html"): ("section > div > table.numbers",),
     ("encoder", "context.html"): ("figure.chart svg", "section > div > table.numbers"),
     ("encoder", "flow.html"): ("figure.chart svg", "section > div > table.numbers"),
-    ("encoder", "reproducing.html"): ("table.reproducing", "pre"),
     ("encoder", "methods.html"): ("table.numbers", "math"),
     ("encoder", "data.html"): ("h2 a", "main details"),
     ("encoder", "about.html"): ("pre",),

@@ -275,8 +275,8 @@ def test_a_site_says_what_was_quantised(folder: Path, file: Path) -> None:
     manifest = Manifest.from_json(study.manifest.to_json())
     assert manifest.model == study.manifest.model
     assert manifest.options["tokenizer"] == folder.name  # not where it is
-    assert dict(methods_page(manifest, []).model)["Weights"] == "GGUF, Q4_1 100 %, dequantised"
     found = {stack.name: StackResults(study, stack) for stack in manifest.stacks}
+    assert dict(methods_page(found, []).model)["Weights"] == "GGUF, Q4_1 100 %, dequantised"
     warnings = " ".join(overview_page(found, ()).warnings)
     assert "Weights are dequantised from four bits (GGUF, Q4_1 100 %)" in warnings
     assert not manifest.failed

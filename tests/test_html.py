@@ -21,7 +21,6 @@ KINDS = (
     "similar.html",
     "alignment.html",
     "flow.html",
-    "reproducing.html",
     "methods.html",
     "data.html",
     "about.html",

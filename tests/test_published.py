@@ -1,6 +1,7 @@
-"""Published figures: what is computed for each, and the page that sets the two side by side."""
+"""Published figures: what is computed for each, on the methods page, and in their document."""
 
 import math
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,23 +13,28 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from typer.main import get_command
 
+import headbook
 import tiny
 import treebank
 from bare import Bare, given
+from documents import ROOT, blocks, commands, read
 from fakes import Fake, fake_results
-from headbook.cli import main as cli
-from headbook.config import Config
 from headbook.metrics import all_metrics
-from headbook.pages.reproducing.page import reproducing_page
-from headbook.report.numbers.published import CLARK, GROUPS, RELATIONS, VIG, Group, Published
-from headbook.report.numbers.publishedcausal import (
-    CAUSAL,
-    EVERY,
-    SELF_REPAIR,
+from headbook.pages.methods.page import computed_from, methods_page
+from headbook.pages.parts.table import words
+from headbook.report.numbers.published import (
+    BERT,
+    CLARK,
+    GPT2,
+    GROUPS,
+    RELATIONS,
+    VIG,
     AtReplaced,
     CanGo,
+    Group,
+    OfImportance,
+    Published,
     RankReplaced,
 )
 from headbook.report.numbers.quantities import (
@@ -46,7 +52,7 @@ from headbook.study.study import Study
 from headbook.study.summaries.columns import HeadColumn
 from headbook.terms import View
 from looks import Look, Viewed
-from pages import elements, html_of, text_of
+from pages import data_file, elements, html_of, text_of
 from sites import Site, make_study
 from tabled import lines
 from test_verdicts import around, removals
@@ -55,7 +61,16 @@ from treebank import Gold
 pytestmark = pytest.mark.slow
 
 SIZE = 12  # layers and heads of the published models
-FIGURES = [(group, figure) for group in GROUPS for figure in group.figures]
+NAMES = {GPT2: "gpt2", BERT: "bert-base-uncased"}
+FIGURES = [
+    (group, figure)
+    for group in GROUPS
+    for figure in group.figures
+    if not isinstance(figure.quantity, OfImportance)
+]
+# Figures of the document that no study computes, by how their last cell begins.
+ELSEWHERE = ("not computed", "what the command prints")
+DOCUMENT = read(ROOT / "docs" / "published-results.md")
 GARDEN = tuple(
     Gold(form, tag, int(head), relation)
     for form, tag, head, relation in map(str.split, (
@@ -87,6 +102,11 @@ SIZES = {
 }  # fmt: skip
 
 
+def metrics_of(group: Group) -> set[str]:
+    """The metrics that the figures of a group are computed from."""
+    return {column.metric for figure in group.figures for column in figure.quantity.columns}
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
     """Tiny models with as many layers and heads as the published ones, on a few trees."""
@@ -100,7 +120,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
             patch.setitem(tiny.ALL, family, large)
             model = tiny.write(family, folder / name)
         inputs = treebank.write_trees(folder / "trees.conllu", TREES)
-        metrics = ",".join({m for group in GROUPS if group.model == name for m in group.metrics})
+        metrics = ",".join(
+            {m for group in GROUPS if name in group.names for m in metrics_of(group)}
+        )
         return Made(model, make_study(inputs, model, metrics=metrics, sentence_pages="0"))
 
     return of
@@ -122,7 +144,7 @@ def looks(model: Path, tree: tuple[Gold, ...]) -> Iterator[tuple[int, int, Look]
 def test_every_figure_has_a_number(
     made: Callable[[str], Made], group: Group, figure: Published
 ) -> None:
-    number = figure.quantity.number(made(group.model).results)
+    number = figure.quantity.number(made(NAMES[group.names]).results)
     assert math.isfinite(number.value)
     assert number.sentences > 1
     assert figure.quantity.written(number.value) != MISSING
@@ -174,7 +196,7 @@ def test_a_relation_is_found_by_the_head_of_the_paper_as_often_as_by_hand(
                     if word.relation == "det":
                         others = {w: a for w, a in words[number].items() if w != number}
                         hits.append(max(others, key=lambda w: others[w]) == word.head)
-    (figure,) = [f for f in RELATIONS.figures if f.what.startswith("det:")]
+    (figure,) = [f for f in RELATIONS.figures if f.what == "det: accuracy, dependent → head"]
     assert figure.quantity.number(study.results).value == pytest.approx(np.mean(hits))
 
 
@@ -259,73 +281,91 @@ def test_what_can_go_is_the_share_of_its_order() -> None:
     assert CanGo("type").written(1.0) == "100.0\u202f%"
 
 
-def test_commands_about_replaced_heads_are_taken() -> None:
-    for group in CAUSAL:
-        program, *words = shlex.split(group.command)
-        if program == "headbook":
-            command: Any = get_command(cli.app)
-            found = command.commands["build"].make_context("build", words[1:]).params
-            assert found["importance"] == "full"
-            assert found["model"] == group.model
-        else:
-            assert (Path(__file__).parent.parent / words[0]).is_file()
-    assert SELF_REPAIR.metrics == ()
+def plain(text: str) -> str:
+    """A text with plain blanks between its words, without links of Markdown."""
+    return " ".join(re.sub(r"\[([^]]+)\]\([^)]+\)", r"\1", text).split())
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=lambda group: str(group.title))
-def test_a_command_is_one_that_headbook_takes(group: Group) -> None:
-    """Parsed as the program parses it; all of its metrics exist."""
-    program, *words = shlex.split(group.command)
-    assert (program, words[0]) == ("headbook", "build")
-    command: Any = get_command(cli.app)
-    given_ = command.commands["build"].make_context("build", words[1:]).params
-    given_ = {k: v for k, v in given_.items() if v is not None and v is not False}
-    config = Config.of(
-        **{k: v for k, v in given_.items() if k not in {"inputs", "study", "config"}}
-    )
-    assert config.model in group.names
-    assert set(config.metrics.split(",")) <= set(all_metrics())
-    for figure in group.figures:
-        for column in figure.quantity.columns:
-            assert column.label in all_metrics()[column.metric].labels
+def test_the_document_has_the_figures_of_the_program(group: Group) -> None:
+    """Source, figures and differences word by word; a command that measures what they need."""
+    section = DOCUMENT.partition(f"\n## {group.title}\n")[2].partition("\n## ")[0]
+    assert f"Published by {group.source}." in plain(section)
+    table = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    rows = [[plain(cell) for cell in line.strip("| ").split(" | ")] for line in table]
+    assert [row for row in rows if not row[-1].startswith(ELSEWHERE)] == [
+        [
+            plain(f"{figure.what}. {figure.differs}" if figure.differs else figure.what),
+            plain(figure.value),
+            plain(figure.where),
+            plain(words(*computed_from(figure, set())).text),
+        ]
+        for figure in group.figures
+    ]
+    found = section.rpartition("What differs from the paper:")[2].split("\n- ")[1:]
+    assert [*map(plain, found)] == [*map(plain, group.differs)]
+    (command,) = commands(blocks(section, "sh")[0][1])
+    given_ = shlex.split(command)
+    assert given_[given_.index("--model") + 1] in group.names
+    if needed := metrics_of(group):
+        assert set(given_[given_.index("--metrics") + 1].split(",")) == needed
+    else:
+        assert given_[given_.index("--importance") + 1] == "full"
+
+
+def test_every_label_of_a_figure_is_one_of_its_metric() -> None:
+    columns = [c for _, figure in FIGURES for c in figure.quantity.columns]
+    assert len(columns) > 20
+    assert all(column.label in all_metrics()[column.metric].labels for column in columns)
+
+
+def published(of: StackResults, name: str) -> dict[str, list[dict[str, Any]]]:
+    """Rows of the tables on the methods page of a model with this name, by title."""
+    manifest = of.study.manifest
+    named = replace(manifest, model=replace(manifest.model, name=name))
+    found = results(replace(of.study, manifest=named))
+    return {each.title: lines(each.table) for each in methods_page(found, ()).published}
 
 
 @pytest.mark.parametrize("name", sorted(CLARK.names))
-def test_values_stand_beside_the_figures_of_the_same_model_only(name: str) -> None:
+def test_only_figures_with_a_value_stand_on_the_page_of_their_model(name: str) -> None:
     column = HeadColumn("attention_to", View.RAW, "next")
-    of = fake_results({column: Fake([[0.7, 0.6]])}, model=name)
-    page = reproducing_page({"self": of})
-    assert [group.same for group in page.groups] == [False, True, True, True, False, False]
-    values = {
-        row["Quantity"].parts[0]: row["this study"].text
-        for group in page.groups
-        for row in lines(group.table)
-    }
-    assert values.pop("Heads that give most of it to the next token") == "2"
-    assert set(values.values()) == {MISSING}
-    other = reproducing_page({"self": fake_results({column: Fake([[0.7]])}, model="my/gpt2")})
-    assert not any(group.same for group in other.groups)
+    of = fake_results({column: Fake([[0.7, 0.6]])})
+    ((title, (row,)),) = published(of, name).items()
+    assert title == CLARK.title
+    assert row["Figure"].text == "Heads that give most of their attention to the next token"
+    assert (row["published"], row["this study"].text) == ("5", "2")
+    assert published(of, "my/gpt2") == published(of, "gpt2") == {}
 
 
-def test_the_page_says_that_a_study_is_of_another_model(any_site: Site) -> None:
-    html = html_of(any_site.folder / "reproducing.html")
-    text = text_of(html)
-    assert text.count("This study is of another model than") == len(EVERY)
-    for group in EVERY:
-        assert group.command in text
-        assert all(figure.value in text for figure in group.figures)
-    for page in ("methods.html", "metrics/index.html"):
-        links = [e.attributes["href"] for e in elements(html_of(any_site.folder / page), "a")]
-        assert [link for link in links if link.endswith("reproducing.html")]
+def test_sites_of_other_models_have_no_section(any_site: Site) -> None:
+    html = html_of(any_site.folder / "methods.html")
+    ids = {e.attributes["id"] for e in elements(html, "h2") if "id" in e.attributes}
+    assert {"rules", "metrics", "run"} <= ids
+    assert "published" not in ids
 
 
-def test_the_page_of_the_model_itself_has_its_numbers(made: Callable[[str], Made]) -> None:
-    study = made("gpt2").study
-    named = replace(study.manifest, model=replace(study.manifest.model, name="gpt2"))
-    page = reproducing_page(results(replace(study, manifest=named)))
-    assert [group.same for group in page.groups] == [True, False, False, False, True, True]
-    for figure, row in zip(VIG.figures, lines(page.groups[0].table), strict=True):
+def test_every_figure_of_the_model_itself_has_its_number(made: Callable[[str], Made]) -> None:
+    ((title, rows),) = published(made("gpt2").results, "gpt2").items()
+    assert title == VIG.title
+    for figure, row in zip(VIG.figures, rows, strict=True):
         number, own = figure.quantity.number(made("gpt2").results), row["this study"]
         assert own.text == figure.quantity.written(number.value)
         assert bool(own.interval) == math.isfinite(number.low)
         assert own.note == f"{number.sentences} sentences"
+
+
+def test_a_site_of_the_model_itself_has_the_section(small_site: Site, tmp_path: Path) -> None:
+    """With a link to the paper and what differs; the search leads to it."""
+    study = small_site.study
+    model = replace(study.manifest.model, name="bert-base-uncased")
+    headbook.render(replace(study, manifest=replace(study.manifest, model=model)), tmp_path / "s")
+    html = html_of(tmp_path / "s" / "methods.html")
+    assert "published" in {e.attributes.get("id") for e in elements(html, "h2")}
+    links = {e.attributes.get("href") for e in elements(html, "a")}
+    assert "https://arxiv.org/abs/1906.04341" in links
+    text = plain(text_of(html))
+    assert all(plain(each) in text for each in CLARK.differs)
+    assert RELATIONS.title not in text
+    found = data_file(tmp_path / "s" / "data" / "find.js")[1]["pages"]
+    assert "methods.html#published" in {address for _, address, *_ in found}

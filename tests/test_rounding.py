@@ -13,6 +13,7 @@ from headbook.collection.collect import collect
 from headbook.errors import ConfigError
 from headbook.model.vocabulary.vocabulary import Vocabulary
 from headbook.pages.methods.page import methods_page
+from headbook.report.numbers.results import results
 from headbook.study.manifest import Rounding
 from headbook.study.study import Study
 from headbook.terms import Space
@@ -65,10 +66,11 @@ def test_the_methods_page_prints_the_effect_and_stored_studies_keep_it(
 ) -> None:
     found = study(tiny_folder("gpt2"), tmp_path, vocabulary_precision="bfloat16")
     found.save(tmp_path / "study")
-    manifest = Study.load(tmp_path / "study").manifest
+    stored = Study.load(tmp_path / "study")
+    manifest = stored.manifest
     assert manifest.roundings == found.manifest.roundings
     first = manifest.roundings[0]
-    text = methods_page(manifest, []).roundings[0]
+    text = methods_page(results(stored), []).roundings[0]
     assert "bfloat16" in text
     assert f"Of {first.states:,} ranks" in text
     assert text.endswith(f"largest difference: {first.largest:,}.")

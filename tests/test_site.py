@@ -44,7 +44,7 @@ def expected_pages(site: Site) -> set[str]:
     """The pages that follow from what was studied."""
     study = site.study
     pages = {"index.html", "methods.html", "data.html", "about.html", "404.html"}
-    pages |= {"metrics/index.html", "sentences/index.html", "speech.html", "reproducing.html"}
+    pages |= {"metrics/index.html", "sentences/index.html", "speech.html"}
     pages |= {"syntax.html", "heads.html", "importance.html"}
     pages |= {"tokens.html"} if len(study.types) else set()
     pages |= {"similar.html"} if len(study.pairs) else set()

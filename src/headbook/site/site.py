@@ -41,7 +41,6 @@ from headbook.pages.parts.across import Across, always
 from headbook.pages.parts.menu import menu
 from headbook.pages.parts.page import EVERY, Page, SiteFacts
 from headbook.pages.patterns.page import patterns_page
-from headbook.pages.reproducing.page import reproducing_page
 from headbook.pages.sentence.page import sentence_pages
 from headbook.pages.sentences.page import sentences_page
 from headbook.pages.similar.page import similar_page
@@ -73,7 +72,6 @@ ACROSS: tuple[Across[Page], ...] = (
     geometry_page,
     context_page,
     groups_page,
-    Across("reproducing.html", always, reproducing_page),
 )
 # Pages from which on several processes are worth their start: each takes as long for it as to draw
 # about a hundred.
@@ -277,7 +275,7 @@ class _Writer:
         yield from self._across
         if self._facts.sentence_pages:
             yield sentences_page(self.study)
-        yield methods_page(self.study.manifest, metrics)
+        yield methods_page(self._results, metrics)
         yield self._data_page(figures, left_out)
         yield about_page(self.study.manifest, self._bibtex())
         yield missing_page()

@@ -1,15 +1,48 @@
-"""How the numbers of a site were made, and what was checked."""
+"""How the numbers of a site were made, what was checked, and what papers print for the model."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from headbook.metrics import all_metrics
 from headbook.metrics.base import Metric
+from headbook.pages.parts.cells import Cell
 from headbook.pages.parts.page import Page, gap_texts
-from headbook.pages.parts.table import Row, Table, words
-from headbook.report.wording import MISSING, SPACES, STACKS, VIEWS, percent
+from headbook.pages.parts.table import Mark, Part, Row, Table, words
+from headbook.report.findings.finding import metric_link
+from headbook.report.numbers.published import GROUPS, Group, Published
+from headbook.report.numbers.results import StackResults, study_of
+from headbook.report.wording import (
+    MISSING,
+    SPACES,
+    STACKS,
+    VIEWS,
+    counted,
+    interval,
+    label_name,
+    percent,
+    unbroken,
+)
 from headbook.study.manifest import Check, Manifest, Rounding
 from headbook.terms import Space, View
+
+
+@dataclass(frozen=True)
+class PublishedFigures:
+    """Figures that one paper prints about the model of the study.
+
+    Attributes:
+        title: what the figures are about.
+        source: the paper with its identifier.
+        differs: what differs between the setting of the paper and that of the study.
+        table: the figures for which the study has a value, with that value.
+    """
+
+    title: str
+    source: str
+    differs: tuple[str, ...]
+    table: Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +59,7 @@ class MethodsPage(Page):
         roundings: what a coarser product with the vocabulary did to ranks.
         views: the three treatments of the sink, as names and explanations.
         metrics: all metrics with formula and source.
+        published: figures of papers beside values of the study; empty if the study has none.
         versions: of libraries.
         causal: whether some stack is causal.
     """
@@ -42,6 +76,7 @@ class MethodsPage(Page):
     roundings: tuple[str, ...]
     views: tuple[tuple[str, str], ...]
     metrics: tuple[Metric, ...]
+    published: tuple[PublishedFigures, ...]
     versions: tuple[tuple[str, str], ...]
     causal: bool
 
@@ -54,10 +89,17 @@ KEYS = {
 CHECKED = ("Identity", "where", "largest difference", "tolerance", "holds")
 LISTED = 8  # sentences that are named
 DIFFERENCE = "Largest absolute difference, relative to the largest value compared."
+PUBLISHED = ("Figure", "published", "this study", "computed from", "in the source")
 
 
-def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
-    """How a study's numbers were made."""
+def methods_page(results: Mapping[str, StackResults], metrics: Sequence[Metric]) -> MethodsPage:
+    """Return the page that says how a study's numbers were made.
+
+    Args:
+        results: by stack.
+        metrics: those that the page lists.
+    """
+    manifest = study_of(results).manifest
     return MethodsPage(
         path="methods.html",
         title="Methods",
@@ -75,6 +117,7 @@ def methods_page(manifest: Manifest, metrics: Sequence[Metric]) -> MethodsPage:
         roundings=tuple(_rounding(rounding, manifest) for rounding in manifest.roundings),
         views=tuple((VIEWS[view], f"{text} (in files: {view})") for view, text in KEYS.items()),
         metrics=tuple(metrics),
+        published=tuple(published_figures(results)),
         versions=tuple(sorted(manifest.versions.items())),
         causal=any(stack.causal for stack in manifest.stacks),
     )
@@ -127,3 +170,55 @@ def _check(check: Check) -> Row:
     where = STACKS[check.stack] if check.stack else "whole model"
     numbers = f"{check.error:.1e}", f"{check.tolerance:.0e}"
     return Row(check.name, (words(where), *numbers, words("yes" if check.passed else "NO")))
+
+
+def published_figures(results: Mapping[str, StackResults]) -> Iterator[PublishedFigures]:
+    """Yield the papers with figures about the study's model for which the study has a value."""
+    name = study_of(results).manifest.model.name
+    for group in GROUPS:
+        if name not in group.names or "self" not in results:
+            continue
+        if rows := tuple(_rows(group, results["self"])):
+            table = Table(PUBLISHED, rows, style="numbers published")
+            yield PublishedFigures(group.title, group.source, group.differs, table)
+
+
+def _rows(group: Group, results: StackResults) -> Iterator[Row]:
+    measured = {metric.id for metric in results.metrics}
+    for figure in group.figures:
+        estimate, quantity = figure.quantity.number(results), figure.quantity
+        if math.isnan(estimate.value):
+            continue
+        own = Cell(
+            quantity.written(estimate.value),
+            interval(estimate.low, estimate.high, share=quantity.share),
+            counted(estimate.sentences, "sentence"),
+            thin=False,
+        )
+        differs = unbroken(figure.differs)
+        yield Row(
+            words(figure.what, differs and " ", Mark(differs, "small")),
+            (figure.value, own, words(*computed_from(figure, measured)), words(figure.where)),
+        )
+
+
+def computed_from(figure: Published, measured: set[str]) -> Iterator[Part]:
+    """Yield what a figure is computed from: each metric with its view and label, then how.
+
+    Args:
+        measured: metrics that have a page to link.
+    """
+    labels: dict[tuple[str, str], list[str]] = {}
+    for column in figure.quantity.columns:
+        labels.setdefault((column.metric, column.view), []).append(column.label)
+    for n, ((metric, view), names) in enumerate(labels.items()):
+        written = label_name(names[0]) if len(names) == 1 else "every tag"
+        about = VIEWS[View(view)] + (f", {written}" if written else "")
+        title = all_metrics()[metric].title
+        yield " and " if n else ""
+        yield metric_link(metric, title) if metric in measured else title
+        yield " "
+        yield Mark(f"({about})", "small")
+    if labels:
+        yield ": "
+    yield figure.quantity.how

@@ -28,7 +28,6 @@ ANALYSES = {
 METHODS = {"methods.html": "Methods"}
 FOOT = {
     "data.html": "Data",
-    "reproducing.html": "Published results",
     "about.html": "About",
 }
 ALWAYS = ("index.html", ALL_METRICS, "methods.html", "data.html", "about.html")
@@ -38,7 +37,6 @@ WITHIN = {
     "sentences/": "sentences/index.html",
     "metrics/": ALL_METRICS,
     "data.html": "methods.html",
-    "reproducing.html": "methods.html",
     "about.html": "methods.html",
 }
 

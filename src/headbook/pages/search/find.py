@@ -5,6 +5,7 @@ from itertools import chain, islice
 from typing import Any
 
 from headbook.pages.heads.page import HeadsPage
+from headbook.pages.methods.page import published_figures
 from headbook.pages.metric.page import MetricPage
 from headbook.pages.parts.page import Page
 from headbook.pages.patterns.page import PatternsPage
@@ -33,6 +34,11 @@ ALWAYS = (
     ("Methods: self-checks", "methods.html#checks", "What was read is what the model computes."),
     ("Data", "data.html", "Every number of this site as a file."),
     ("About", "about.html", "How to cite this site; versions and licences."),
+)
+PUBLISHED = (
+    "Methods: published results",
+    "methods.html#published",
+    "Figures that papers print about this model, beside this study's values.",
 )
 # Universal dependency relations in words that readers know, for those who do not know the labels.
 RELATION_WORDS = {
@@ -90,7 +96,14 @@ def find_data(results: Mapping[str, StackResults], pages: Sequence[Page]) -> dic
         "questions": [*_answered(pages), *_questions(pages)],
         "metrics": [_line(page) for page in pages if isinstance(page, MetricPage)],
         "pages": [_line(page) for page in pages if not isinstance(page, MetricPage)]
-        + [_words(*each) for each in (*ALWAYS, *([SENTENCES] if chosen else []))],
+        + [
+            _words(*each)
+            for each in (
+                *ALWAYS,
+                *([SENTENCES] if chosen else []),
+                *([PUBLISHED] if any(published_figures(results)) else []),
+            )
+        ],
         "sentences": [_sentence(sentence) for sentence in searched],
         "total": len(chosen),
         "tokens": _tokens(study, searched),

@@ -1,16 +1,23 @@
-"""Published figures about heads, and what a study computes for each.
+"""Figures that papers print about heads of a model, and how a study of that model computes each.
 
-None is a target that a run must meet: corpora, annotation and details of the definitions differ,
-and each group says how. Heads and layers count from 0.
+None is a target that a study must meet: texts, annotation and details of definitions differ, and
+each group says how. Heads and layers count from 0. `docs/published-results.md` has the figures as
+well, with commands, and those that no study computes.
 """
 
+import math
 from dataclasses import dataclass
+from typing import ClassVar
+
+import pandas as pd
 
 from headbook.metrics import ids
+from headbook.report.numbers.changes import primary
 from headbook.report.numbers.quantities import (
     AtHead,
     AtOffset,
     Correlation,
+    Count,
     HeadsAbove,
     Largest,
     MeanOver,
@@ -18,8 +25,14 @@ from headbook.report.numbers.quantities import (
     SpreadOver,
     TagsAbove,
 )
+from headbook.report.numbers.results import NO_ESTIMATE, Estimate, StackResults
+from headbook.report.wording import head_name, number, percent
+from headbook.study.importancetables import DIRECT, EFFECT, GRADIENT, REPAIR
+from headbook.study.sentencedata import HeadName
+from headbook.study.summaries import verdicts
 from headbook.study.summaries.columns import HeadColumn
-from headbook.terms import View
+from headbook.study.summaries.verdicts import TOP
+from headbook.terms import Replacement, Target, View
 
 
 @dataclass(frozen=True)
@@ -42,39 +55,134 @@ class Published:
 
 @dataclass(frozen=True)
 class Group:
-    """Figures of one paper about one model, from one run.
+    """Figures of one paper about one model.
 
     Attributes:
         title, source: of the group; the paper, with its identifier.
-        model, names: what the run is told to load, and what it is called on the hub.
-        inputs: what stands for the reader's own file in the command.
+        names: names of the model on the hub.
         differs: what differs between the paper and this site.
         figures: the rows.
-        asked: options of the run in place of metrics; or a whole command, where there is no input.
     """
 
     title: str
     source: str
-    model: str
     names: frozenset[str]
-    inputs: str
     differs: tuple[str, ...]
     figures: tuple[Published, ...]
-    asked: str = ""
+
+
+IN_WORDS = {
+    EFFECT: "change of the true token's logit",
+    DIRECT: "change of the true token's logit by the residual path alone",
+    REPAIR: "self-repair over direct effect",
+}
+
+
+class OfImportance(Quantity):
+    """What is computed from heads that were replaced by their mean."""
+
+    share = False
+    columns: ClassVar[tuple[HeadColumn, ...]] = ()  # it is made of no metric
+
+    def written(self, value: float) -> str:
+        """A plain number."""
+        return number(value)
+
+
+@dataclass(frozen=True)
+class AtReplaced(OfImportance):
+    """A number of one head, on the logit of the true token; counted from 0."""
+
+    metric: str
+    layer: int
+    head: int
+    label: str = ""
 
     @property
-    def metrics(self) -> tuple[str, ...]:
-        """The metrics that the figures need, in order."""
-        columns = (column for figure in self.figures for column in figure.quantity.columns)
-        return tuple(dict.fromkeys(column.metric for column in columns))
+    def how(self) -> str:
+        """What of which head."""
+        name = head_name(HeadName("self", self.layer, self.head))
+        return f"{IN_WORDS[self.metric]}, {name} replaced by its mean"
+
+    def compute(self, results: StackResults) -> Estimate:
+        """The head's number; NaN where it was not replaced or has none."""
+        rows = _logits(results, self.metric, self.label)
+        rows = rows[(rows["layer"] == self.layer) & (rows["head"] == self.head)]
+        if rows.empty:
+            return NO_ESTIMATE
+        row = rows.iloc[0]
+        ends = float(row["value"]), float(row["low"]), float(row["high"])
+        return Estimate(*ends, int(row["sentences"]), float(row["events"]))
+
+
+@dataclass(frozen=True)
+class RankReplaced(Count, OfImportance):
+    """The place of a head when all are sorted by how much the true token's logit falls."""
+
+    layer: int
+    head: int
 
     @property
-    def command(self) -> str:
-        """The command whose site, or whose output, has the numbers."""
-        if not self.inputs:
-            return self.asked
-        asked = self.asked or f"--sample-sentences 2000 --metrics {','.join(self.metrics)}"
-        return f"headbook build {self.inputs} --model {self.model} {asked} --out site-{self.model}"
+    def how(self) -> str:
+        """Of which head."""
+        name = head_name(HeadName("self", self.layer, self.head))
+        return f"rank of {name} by the {IN_WORDS[EFFECT]}, largest fall first"
+
+    def compute(self, results: StackResults) -> Estimate:
+        """From 1; NaN where not all heads were replaced."""
+        rows = _logits(results, EFFECT, "")
+        own = rows[(rows["layer"] == self.layer) & (rows["head"] == self.head)]["value"]
+        stack = results.stack
+        if len(rows) < len(stack.attention_layers) * stack.n_heads or own.empty:
+            return NO_ESTIMATE
+        rank = float((rows["value"] < own.iloc[0]).sum() + 1)
+        return Estimate(rank, math.nan, math.nan, int(rows["sentences"].max()), math.nan)
+
+
+@dataclass(frozen=True)
+class CanGo(OfImportance):
+    """How many heads can be removed together at 1 % of the loss.
+
+    Attributes:
+        order: in which they go, as in ``pruning.csv``.
+    """
+
+    order: str
+
+    @property
+    def how(self) -> str:
+        """In which order, with which limit."""
+        return (
+            f"share of heads that can be removed, {self.order.replace('_', ' ')} in ascending "
+            "order, before the loss may rise by more than 1\u00a0%"
+        )
+
+    def written(self, value: float) -> str:
+        """In per cent."""
+        return number(value) if math.isnan(value) else percent(value)
+
+    def compute(self, results: StackResults) -> Estimate:
+        """The share; NaN where heads were not removed in that order."""
+        removals, steps = results.study.corpus_sums.removals, results.study.pruning
+        steps = steps[(steps["order"] == self.order)]
+        if removals is None or steps.empty:
+            return NO_ESTIMATE
+        steps = steps[steps["target"] == primary(removals)]
+        most = verdicts.TOGETHER * verdicts.margin(removals, primary(removals), reported=True)
+        share = verdicts.can_go([*steps["share"]], [*steps["high"]], most)
+        return Estimate(share, math.nan, math.nan, int((removals.half == 1).sum()), math.nan)
+
+
+def _logits(results: StackResults, metric: str, label: str) -> pd.DataFrame:
+    """The rows of one number on the logit of the true token, means in place of heads."""
+    table = results.study.importance
+    return table[
+        (table["stack"] == results.stack.name)
+        & (table["metric"] == metric)
+        & (table["target"] == Target.LOGIT)
+        & (table["replacement"] == Replacement.MEAN)
+        & (table["label"] == label)
+    ]
 
 
 GPT2 = frozenset({"gpt2", "openai-community/gpt2"})
@@ -90,9 +198,7 @@ TAGS = "Of the 17 universal tags here, those that the texts have."
 VIG = Group(
     title="GPT-2 small on Wikipedia",
     source="Vig & Belinkov (2019), arXiv:1906.04284",
-    model="gpt2",
     names=GPT2,
-    inputs="YOUR_WIKIPEDIA_SENTENCES.txt",
     differs=(
         "Texts: 10,000 sentences of English Wikipedia, 27.7 tokens long on average. Distance and "
         "entropy grow with the length of the texts.",
@@ -105,9 +211,16 @@ VIG = Group(
     ),
     figures=(
         Published("Attention to the first token, all heads", "57 %", "section 5", MeanOver(FIRST)),
-        Published("Attention to it, the highest", "over 97 %", "section 5", Largest(FIRST)),
-        Published("Attention to nouns, the highest", "43 %", "section 5", AtHead(NOUN, 9, 0)),
-        Published("The same, mean head", "21 %", "section 5", MeanOver(NOUN)),
+        Published(
+            "Attention to the first token, the highest of all heads",
+            "over 97 %",
+            "section 5",
+            Largest(FIRST),
+        ),
+        Published(
+            "Attention to nouns, the highest of all heads", "43 %", "section 5", AtHead(NOUN, 9, 0)
+        ),
+        Published("Attention to nouns, mean head", "21 %", "section 5", MeanOver(NOUN)),
         Published(
             "Tags that receive from some head twice the attention of the mean head",
             "13 of 16",
@@ -129,15 +242,28 @@ VIG = Group(
             AtHead(ALIGNMENT, 4, 11),
         ),
         Published(
-            "Attention variability of the same head, the lowest of all",
+            "Attention variability of the head with most attention along dependencies, the lowest "
+            "of all",
             "0.004 (0.4 %)",
             "section 5",
             AtHead(HeadColumn(ids.VARIABILITY, View.NOSINK, ""), 4, 11),
             "Here on at most 2,000 sentences.",
         ),
-        Published("Longest mean distance", "14.2 tokens", "section 5", AtHead(DISTANCE, 5, 1)),
-        Published("Entropy of the same head", "0.41", "section 5", AtHead(ENTROPY, 5, 1)),
-        Published("Spread of the mean distance", "3.6 tokens", "section 5", SpreadOver(DISTANCE)),
+        Published(
+            "Longest mean distance of all heads", "14.2 tokens", "section 5", AtHead(DISTANCE, 5, 1)
+        ),
+        Published(
+            "Entropy of the head with the longest mean distance",
+            "0.41",
+            "section 5",
+            AtHead(ENTROPY, 5, 1),
+        ),
+        Published(
+            "Spread of the mean distance over heads",
+            "3.6 tokens",
+            "section 5",
+            SpreadOver(DISTANCE),
+        ),
         Published("Distance and entropy", "r = 0.61", "section 5", Correlation(DISTANCE, ENTROPY)),
         Published(
             "Distance and attention along dependencies",
@@ -151,9 +277,7 @@ VIG = Group(
 CLARK = Group(
     title="BERT-base on Wikipedia",
     source="Clark et al. (2019), arXiv:1906.04341",
-    model="bert-base-uncased",
     names=BERT,
-    inputs="YOUR_WIKIPEDIA_SENTENCES.txt",
     differs=(
         "Texts: 1,000 segments of Wikipedia of at most 128 tokens, two paragraphs each, so with "
         "two [SEP]; here one text with one [SEP].",
@@ -176,7 +300,7 @@ CLARK = Group(
             HeadsAbove(HeadColumn(ids.ATTENTION_TO, View.RAW, "previous"), 0.5),
         ),
         Published(
-            "Heads that give most of it to the next token",
+            "Heads that give most of their attention to the next token",
             "5",
             "section 3.1",
             HeadsAbove(HeadColumn(ids.ATTENTION_TO, View.RAW, "next"), 0.5),
@@ -192,9 +316,7 @@ def _found(relation: str) -> HeadColumn:
 RELATIONS = Group(
     title="BERT-base on a treebank",
     source="Clark et al. (2019), arXiv:1906.04341",
-    model="bert-base-uncased",
     names=BERT,
-    inputs="YOUR_TREEBANK.conllu",
     differs=(
         "Texts and trees: the Penn Treebank's development set in Stanford Dependencies; here, the "
         "study's trees in Universal Dependencies. Numbers do not compare across the two. dobj, "
@@ -203,7 +325,7 @@ RELATIONS = Group(
         "Published heads were chosen among 144 heads and two directions on the very sentences on "
         "which they are reported, offsets among −3 to +2; here the head is the published one.",
         "The paper takes the mean over a word's subword tokens as the attention from the word, as "
-        "does this site; the released code takes the first one, and gives a word before 's what "
+        "here; the released code takes the first one, and gives a word before 's what "
         "the 's predicts.",
     ),
     figures=(
@@ -211,7 +333,10 @@ RELATIONS = Group(
             "det: accuracy, dependent → head", "94.3 %", "table 1", AtHead(_found("det"), 7, 10)
         ),
         Published(
-            "The same with the best fixed offset", "51.7 % (+1)", "table 1", AtOffset(_found("det"))
+            "det: accuracy of the best fixed offset, dependent → head",
+            "51.7 % (+1)",
+            "table 1",
+            AtOffset(_found("det")),
         ),
         Published(
             "dobj: accuracy, dependent → head",
@@ -220,7 +345,7 @@ RELATIONS = Group(
             AtHead(_found("obj"), 7, 9),
         ),
         Published(
-            "The same with the best fixed offset",
+            "dobj: accuracy of the best fixed offset, dependent → head",
             "40.0 % (−2)",
             "table 1",
             AtOffset(_found("obj")),
@@ -246,4 +371,72 @@ RELATIONS = Group(
     ),
 )
 
-GROUPS = (VIG, CLARK, RELATIONS)
+MICHEL = Group(
+    title="How many heads can go, BERT-base",
+    source="Michel et al. (2019), arXiv:1905.10650",
+    names=BERT,
+    differs=(
+        "Models: a Transformer for translation (WMT, English–French) and BERT-base fine-tuned on "
+        "MNLI. The paper has no figure about GPT-2, nor about BERT before fine-tuning.",
+        "Measured: BLEU and accuracy, read off a curve without intervals; here the loss of masked "
+        "tokens, with an upper bound of 1\u00a0%.",
+        "Heads are replaced by zero there, by their mean here; order by gradient importance in "
+        "both, there normalised in each layer.",
+    ),
+    figures=(
+        Published(
+            "Heads that can be removed together, MNLI", "40 %", "section 4.2", CanGo(GRADIENT)
+        ),
+    ),
+)
+
+
+def _repaired(layer: int, head: int, printed: str) -> Published:
+    return Published(
+        f"L{layer}·H{head}: self-repair over direct effect, its top 2\u00a0% of tokens",
+        printed,
+        STORED,
+        AtReplaced(REPAIR, layer, head, TOP),
+    )
+
+
+def _changed(layer: int, head: int, printed: str, metric: str = EFFECT) -> Published:
+    what = "total" if metric == EFFECT else "direct"
+    return Published(
+        f"L{layer}·H{head}: {what} change of the true token's logit",
+        printed,
+        STORED,
+        AtReplaced(metric, layer, head),
+    )
+
+
+STORED = "values stored with the authors' code"
+SELF_REPAIR = Group(
+    title="Self-repair in GPT-2 small",
+    source="Rushing & Nanda (2024), arXiv:2402.15390",
+    names=GPT2,
+    differs=(
+        "Texts: the Pile in prompts of 128 tokens. Expect signs and ranks, not decimals.",
+        "A head's output is replaced by that in another text there (resample), by its mean here.",
+        "Self-repair: there means of each head's tokens, here sums over sums; ratios of the "
+        "authors' means are printed.",
+    ),
+    figures=(
+        Published(
+            "L4·H11: rank by the fall of the true token's logit", "1", STORED, RankReplaced(4, 11)
+        ),
+        _changed(4, 11, "−0.58"),
+        _changed(4, 11, "−0.02", DIRECT),
+        _changed(8, 10, "+0.27"),
+        _changed(0, 8, "+0.21"),
+        _changed(10, 7, "+0.13"),
+        _changed(10, 7, "+0.14", DIRECT),
+        _changed(11, 10, "+0.07"),
+        _repaired(9, 9, "0.86 (1.47 of 1.70)"),
+        _repaired(7, 10, "0.85 (0.99 of 1.17)"),
+        _repaired(11, 3, "0.41 (0.58 of 1.40)"),
+        _repaired(11, 8, "0.28 (0.44 of 1.55)"),
+    ),
+)
+
+GROUPS = (VIG, CLARK, RELATIONS, MICHEL, SELF_REPAIR)
