@@ -1,18 +1,26 @@
-"""Work shared out among processes."""
+"""Work shared among processes, and sites that several of them draw."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from headbook.errors import OutputError, ResourceError
+import headbook
+from headbook.errors import OutputError, ResourceError, StudyError
+from headbook.pages.index.page import overview_page
+from headbook.site import site as writer
 from headbook.site.parallel import Shares
+from pages import differing
 from shares import dies, is_killed, mumbles, refuses, squares
+from sites import Site
 
 pytestmark = pytest.mark.slow  # each process imports Python's libraries afresh
 
@@ -49,11 +57,10 @@ def test_an_error_that_cannot_travel_is_told_all_the_same() -> None:
 
 PARENT = """
 import sys
-from pathlib import Path
 from headbook.site.parallel import Shares
 from shares import waits
 if __name__ == "__main__":
-    with Shares(waits, (sys.argv[1],), 2, Path(sys.argv[1])) as found:
+    with Shares(waits, (sys.argv[1],), 2) as found:
         list(found)
 """
 
@@ -77,3 +84,57 @@ def test_processes_end_when_their_parent_is_killed(tmp_path: Path, number: int) 
             break
         time.sleep(0.02)
     assert not any(map(psutil.pid_exists, workers))
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of temporary files, empty."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_several_processes_write_the_bytes_of_one(
+    small_site: Site, tmp_path: Path, temporary: Path, stored: bool
+) -> None:
+    """Of a study in its folder, and of one in memory, of which no copy is left."""
+    study = small_site.stored if stored else small_site.study
+    headbook.render(study, tmp_path / "site", processes=3)
+    assert differing(small_site.folder, tmp_path / "site") == []
+    assert [*temporary.iterdir()] == []
+
+
+@pytest.mark.parametrize("fault", [ValueError("a bug"), KeyboardInterrupt()])
+def test_a_fault_leaves_no_copy_of_a_study(
+    small_site: Site,
+    tmp_path: Path,
+    temporary: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: BaseException,
+) -> None:
+    def broken(_: object) -> None:
+        assert [*temporary.rglob("arrays.safetensors")]
+        raise fault
+
+    monkeypatch.setattr(writer, "metrics_page", broken)
+    with pytest.raises(type(fault)):
+        headbook.render(small_site.study, tmp_path / "site", processes=2)
+    assert [*temporary.iterdir()] == []
+
+
+def test_pages_of_two_studies_are_never_mixed(
+    small_site: Site, encoder_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another study takes the place of the one whose pages are drawn."""
+    shutil.copytree(small_site.stored, tmp_path / "study")
+
+    def replaced(*given: Any) -> Any:  # after this process has read it, before others do
+        encoder_site.study.save(tmp_path / "study", force=True)
+        return overview_page(*given)
+
+    monkeypatch.setattr(writer, "overview_page", replaced)
+    with pytest.raises(StudyError, match="another study was saved here"):
+        headbook.render(tmp_path / "study", tmp_path / "site", processes=2)
+    assert not (tmp_path / "site").exists()

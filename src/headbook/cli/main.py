@@ -65,6 +65,7 @@ from headbook.terms import Heads
 if TYPE_CHECKING:
     from headbook.comparison.film import Film
     from headbook.site.site import Summary
+    from headbook.study.study import Study
 
 DONE, BUG, WRONG, CHECKED = 0, 1, 2, 3
 STOPPED = "stopped; nothing is half done"  # it may have come when all was in place already
@@ -297,12 +298,15 @@ def _build(inputs: list[str], config: Config) -> None:
     check_kept(config, inputs)
     check_room()
     with _resumable(out) as work, steps.progress_of(config) as progress:
-        study = steps.collect(inputs, config, progress, work)
+        study: Study | Path = (collected := steps.collect(inputs, config, progress, work))
+        manifest = collected.manifest
         if config.keep_study is not None:
-            study.save(config.keep_study, force=config.force)
+            collected.save(config.keep_study, force=config.force)
+            study = config.keep_study
+        del collected  # else two copies of a kept study are in memory
         summary = steps.render(study, config, progress)
     _finish(config, summary, start)
-    _judge(config, study.manifest.failed, study.manifest.lacking)
+    _judge(config, manifest.failed, manifest.lacking)
 
 
 @contextmanager

@@ -1,18 +1,15 @@
-"""Work shared out among processes, which hand on what they make as they make it."""
+"""Work shared among processes, each of which sends its results as it makes them."""
 
 import os
 import pickle
 import signal
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context, parent_process
-from pathlib import Path
 from queue import Empty
 from typing import Any, Self
 
 from headbook.errors import ResourceError
-from headbook.site.mappedpickle import MappedPickle
 
 MOST = 8  # processes
 WAIT = 1.0  # seconds after which to look whether a process has died
@@ -35,27 +32,19 @@ class Shares:
     Args:
         work: a function of a module, called as ``work(*given, share)``; what it yields must be
             picklable, and so must ``given``.
+        given: small, since each process gets a copy; large values are read from files instead.
         processes: how many; each gets every so many-th piece of work.
-        folder: where a file with the arrays of ``given`` stands meanwhile; else where the system
-            has such files.
     """
 
     def __init__(
-        self,
-        work: Callable[..., Iterator[Any]],
-        given: tuple[Any, ...],
-        processes: int,
-        folder: Path | None = None,
+        self, work: Callable[..., Iterator[Any]], given: tuple[Any, ...], processes: int
     ) -> None:
         context = get_context("spawn")
-        number, name = tempfile.mkstemp(dir=folder, prefix=".handed-")
-        os.close(number)
-        self._file = Path(name)
-        mapped = MappedPickle.of((work, given), self._file)
+        pickled = pickle.dumps((work, given))
         self._found = context.Queue()
         shares = [slice(number, None, processes) for number in range(processes)]
         self._processes = [
-            context.Process(target=_do, args=(self._found, mapped, share), daemon=True)
+            context.Process(target=_do, args=(self._found, pickled, share), daemon=True)
             for share in shares
         ]
 
@@ -68,7 +57,6 @@ class Shares:
         for process in self._processes:
             process.terminate()
             process.join()
-        self._file.unlink(missing_ok=True)
 
     def __iter__(self) -> Iterator[Any]:
         """What the processes yield, as it comes.
@@ -103,15 +91,16 @@ class Shares:
             raise RuntimeError("a process that draws pages has died")
 
 
-def _do(found: Any, mapped: MappedPickle, share: slice) -> None:
-    """One process: everything that work yields, then None.
+def _do(found: Any, pickled: bytes, share: slice) -> None:
+    """Send everything that the work yields, then None; runs in a process of its own.
 
-    What the work needs is imported where it is taken up, when the process is watched already.
+    The work is unpickled here, not by `multiprocessing`: that imports what it needs, which takes
+    seconds, during which the process must already end with its parent.
     """
     threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted as well, and ends this
     try:
-        work, given = mapped.taken()
+        work, given = pickle.loads(pickled)  # noqa: S301 - our own
         for each in work(*given, share):
             found.put((False, each))
         found.put((False, None))

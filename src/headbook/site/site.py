@@ -6,19 +6,21 @@ Nothing here imports torch, transformers or spaCy.
 import json
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
 from headbook import charts
 from headbook.charts import Figure
+from headbook.errors import StudyError
 from headbook.limits import check_room
 from headbook.output_folder import (
     OutputKind,
     check_output_folder,
     replace_folder,
+    temporary_folder,
     write_file_list,
 )
 from headbook.pages.about.page import about_page
@@ -115,7 +117,8 @@ def render(
             `headbook.site.detail`. None: no limit.
         force: replace a site of Headbook that is there; one with foreign files is refused.
         processes: that draw pages, this one included; 0: one a core where there are many pages. A
-            script that asks for several needs ``if __name__ == "__main__"``.
+            script that asks for several needs ``if __name__ == "__main__"``. Each loads the study
+            from its folder; one that has none is saved to a temporary folder meanwhile.
         progress: told how many pages are done.
 
     Raises:
@@ -125,8 +128,9 @@ def render(
     """
     check_output_folder(Path(out), OutputKind.SITE, force=force)
     check_room()
+    stored = None if isinstance(study, Study) else Path(study)
     if not isinstance(study, Study):
-        study = Study.load(study, mapped=True).condensed
+        study = Study.load(study)
     pages, sizes = 0, {}
     with replace_folder(Path(out), OutputKind.SITE, force=force) as draft, charts.unchecked():
 
@@ -135,7 +139,8 @@ def render(
             _empty(draft)
             left_out = _detail_note(detail, max_size)
             reduced, reporter = detail.of(study), progress or Silent()
-            writer = _Writer(reduced, draft, reporter, publish.base(base_url), processes, left_out)
+            base = publish.base(base_url)
+            writer = _Writer(reduced, draft, reporter, base, processes, left_out, stored, detail)
             pages = writer.write(without=() if detail.tables else TOKEN_TABLES)
             write_file_list(draft, OutputKind.SITE)  # counted with the rest
             sizes = export.sizes(draft)
@@ -161,7 +166,12 @@ def _detail_note(detail: Detail, most: float | None) -> str:
 
 @dataclass
 class _Writer:
-    """One site while it is being written."""
+    """One site while it is being written.
+
+    Attributes:
+        stored: folder of the study, or None if it has none.
+        detail: how much of that study the site shows.
+    """
 
     study: Study
     folder: Path
@@ -169,6 +179,8 @@ class _Writer:
     base: str
     processes: int
     left_out: str
+    stored: Path | None = None
+    detail: Detail = field(default_factory=Detail)
 
     def write(self, without: Collection[str] = ()) -> int:
         """Write every file, some tables as Parquet alone; returns the number of pages."""
@@ -178,7 +190,6 @@ class _Writer:
         with self._many_drawn() as many:
             write_runtime(self.folder)
             left_out = self._write_data(without)
-            self.study.leave()  # for who draws beside: little of it is looked at again
             export.let_go()
             figures = self._write_exported()
             self.progress.stage("pages", self._expected)
@@ -206,17 +217,23 @@ class _Writer:
             self.progress.say(f"overview, while the rest is made: {self.folder / page.path}")
         return page.path
 
-    def _many_drawn(self) -> AbstractContextManager[Iterable[str]]:
-        """Writes the pages of heads and sentences, and gives their paths.
+    @contextmanager
+    def _many_drawn(self) -> Iterator[Iterable[str]]:
+        """Write the pages of heads and sentences, and yield an iterable of their paths.
 
-        Where there are many, other processes write them while this one makes everything else.
+        If there are many, other processes write them while this one makes everything else.
         """
         processes = self.processes or (cores() if self._expected >= MANY else 1)
         if processes == 1:
-            return nullcontext(_draw(self._page_writer, _many_pages(self._results)))
-        _ = self.study.head_tables  # made once, not in each process
-        given = (self.study, replace(self._page_writer))
-        return Shares(_draw_share, given, processes - 1, self.folder)
+            yield _draw(self._page_writer, _many_pages(self._results))
+            return
+        with ExitStack() as stack:
+            stored = self.stored
+            if stored is None:
+                stored = stack.enter_context(temporary_folder("study")) / "study"
+                self.study.save(stored)
+            given = stored, self.detail, self._page_writer
+            yield stack.enter_context(Shares(_draw_share, given, processes - 1))
 
     @cached_property
     def _results(self) -> Mapping[str, StackResults]:
@@ -336,8 +353,24 @@ def _draw(page_writer: PageWriter, pages: Iterable[Page]) -> Iterator[str]:
         yield page.path
 
 
-def _draw_share(study: Study, page_writer: PageWriter, share: slice) -> Iterator[str]:
-    """The same for a process of its own."""
+def _draw_share(
+    stored: Path, detail: Detail, page_writer: PageWriter, share: slice
+) -> Iterator[str]:
+    """Write a share of the pages of heads and sentences; runs in a process of its own.
+
+    Yields:
+        Paths of the pages.
+
+    Raises:
+        StudyError: the folder does not hold the study of this site any more.
+    """
+    study = Study.load(stored)
+    if study.manifest.to_json() != page_writer.frame["manifest"].to_json():
+        raise StudyError(
+            f"{stored}: another study was saved here while its site was written; expected the "
+            "same one to the end; render it again"
+        )
+    study = detail.of(study)
     with charts.unchecked():
         yield from _draw(page_writer, _many_pages(results_of(study), share))
 

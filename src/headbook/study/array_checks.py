@@ -20,7 +20,6 @@ from headbook.errors import StudyError
 from headbook.inputs import NO_HEAD
 from headbook.study.array_rules import OF_A_STACK, RULES, Rule, Sizes, agreements, sizes_of
 from headbook.study.manifest import Manifest
-from headbook.study.mappedarrays import leave
 from headbook.study.mapsample import MappedSentence
 from headbook.study.sentencedata import NEAREST, TOKENS, Exemplar, StoredSentence
 from headbook.study.summaries.removals import MissedAt, Removals
@@ -141,7 +140,6 @@ class _Walk:
             return
         smallest, largest = (np.fmin, np.fmax) if gaps else (np.minimum, np.maximum)
         low, high = smallest.reduce(array, axis=None), largest.reduce(array, axis=None)
-        leave(array)  # else all arrays of a mapped study would stay in memory
         if not gaps and not (math.isfinite(low) and math.isfinite(high)):
             raise _wrong(path, "got NaN or an infinite number", "finite numbers")
         self._check_bounds(low, high, path, sizes, rule)

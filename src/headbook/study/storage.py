@@ -19,7 +19,6 @@ from safetensors import SafetensorError, safe_open
 
 from headbook.errors import StudyError
 from headbook.output_folder import MANIFEST
-from headbook.study import mappedarrays
 from headbook.study.array_checks import check_arrays
 from headbook.study.manifest import Manifest, changed, read_sealed
 from headbook.study.mapsample import MapSample
@@ -69,11 +68,8 @@ def save(folder: Path, manifest: Manifest, parts: Parts) -> None:
     shutil.copymode(folder / MANIFEST, folder / ARRAYS)  # else nobody else may read them
 
 
-def load(folder: Path, *, mapped: bool = False) -> tuple[Manifest, Parts]:
+def load(folder: Path) -> tuple[Manifest, Parts]:
     """Read what `save` wrote, and check it: sums of files, arrays, indices.
-
-    Args:
-        mapped: large arrays stay in their file until they are looked at; it must stay, too.
 
     Raises:
         StudyError: a file is missing, broken or changed, or holds what cannot be.
@@ -86,8 +82,8 @@ def load(folder: Path, *, mapped: bool = False) -> tuple[Manifest, Parts]:
         with safe_open(folder / ARRAYS, framework="numpy") as file:
             layout = json.loads(file.metadata()["layout"])
         tables = {name: pd.read_parquet(folder / f"{name}.parquet") for name in TABLES}
-        found = arrays(folder / ARRAYS, mapped=mapped)
-        parts: Parts = unpack(Parts, layout, Packed(found, tables))
+        found = Packed(arrays(folder / ARRAYS), tables)
+        parts: Parts = unpack(Parts, layout, found)
         check_arrays(manifest, parts.sentence_data.sentences, parts, f"{folder / ARRAYS}: ")
     except UNREADABLE as error:
         found_instead = (str(error) or type(error).__name__).splitlines()[0]
@@ -117,16 +113,15 @@ def write_arrays(path: Path, found: dict[str, NDArray[Any]], layout: str) -> Non
         raise OSError(code, os.strerror(code)) from error
 
 
-def arrays(path: Path, *, mapped: bool = False) -> dict[str, NDArray[Any]]:
-    """All arrays of a file; with ``mapped`` the large ones stay there.
+def arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Read all arrays of a file.
 
     The file is opened anew after every `AT_ONCE` bytes: what was read of it stays in memory, beside
     the arrays, as long as it is open. So the largest, which is twice there, comes first.
     """
-    found = mappedarrays.large(path) if mapped else {}
+    found: dict[str, NDArray[Any]] = {}
     with safe_open(path, framework="numpy") as file:
-        left = {*file.keys()} - found.keys()
-        waiting = iter(sorted(left, key=lambda n: -math.prod(file.get_slice(n).get_shape())))
+        waiting = iter(sorted(file.keys(), key=lambda n: -math.prod(file.get_slice(n).get_shape())))
     while True:
         with safe_open(path, framework="numpy") as file:
             room = AT_ONCE

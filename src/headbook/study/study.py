@@ -5,11 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from headbook.errors import StudyError
 from headbook.output_folder import OutputKind, replace_folder
@@ -23,12 +21,10 @@ from headbook.study.importancetables import (
 )
 from headbook.study.likeness import check_alike
 from headbook.study.manifest import Check, Manifest, Rounding
-from headbook.study.mappedarrays import leave
 from headbook.study.mapsample import MapSample
 from headbook.study.sentencedata import Exemplar, HeadName, SentenceData
 from headbook.study.summaries.contrasts import PairDifferences, pair_differences
-from headbook.study.summaries.finish import beside, finished, summed
-from headbook.study.summaries.packing import Packed, pack
+from headbook.study.summaries.finish import beside, finished
 from headbook.study.summaries.shapes import shape_table
 from headbook.study.summaries.sums import CorpusSums, HeadTable, TokenSums
 from headbook.study.toptokens import top_tokens_table
@@ -47,7 +43,6 @@ class Study:
         sentence_data: what pages show of single sentences.
         map_sample: attention maps by which models are compared.
         twins: numbers of heads of what the model is compared with, by stack.
-        made: the numbers of all heads, where nothing is left to make them of; see `condensed`.
         fitted: sampled metrics by stack, as they were stored; None where that is still to be done:
             before a study is saved, and in merged ones.
     """
@@ -56,7 +51,6 @@ class Study:
     corpus_sums: CorpusSums
     sentence_data: SentenceData
     twins: Mapping[Twin, Mapping[str, HeadTable]] = field(default_factory=dict)
-    made: Mapping[str, HeadTable] | None = None
     fitted: Mapping[str, HeadTable] | None = None
     map_sample: MapSample = field(default_factory=MapSample)
 
@@ -80,29 +74,12 @@ class Study:
     @cached_property
     def head_tables(self) -> Mapping[str, HeadTable]:
         """The numbers of all heads, by stack."""
-        return head_tables(self.corpus_sums, self.sampled) if self.made is None else self.made
+        return head_tables(self.corpus_sums, self.sampled)
 
     @cached_property
     def sampled(self) -> Mapping[str, HeadTable]:
         """The sampled metrics by stack: as stored, else from the statistics of each sentence."""
         return sampled_tables(self.corpus_sums) if self.fitted is None else self.fitted
-
-    @property
-    def condensed(self) -> "Study":
-        """The same numbers for pages, with less behind them: cannot be saved or merged."""
-        sampled = {stack: summed(sums) for stack, sums in self.corpus_sums.sampled.items()}
-        return replace(
-            self,
-            corpus_sums=replace(
-                self.corpus_sums, sampled=sampled, buckets={}, token_buckets={}, texts=None
-            ),
-            made=self.head_tables,
-            map_sample=MapSample(),
-        )
-
-    def leave(self) -> None:
-        """Let what was looked at of a mapped study stand in its file alone again; see `load`."""
-        pack((self.corpus_sums, self.sentence_data, self.twins, self.fitted), "study", _Left())
 
     @cached_property
     def heads(self) -> pd.DataFrame:
@@ -226,35 +203,27 @@ class Study:
 
         Raises:
             OutputError: the folder may not be replaced, or cannot be written.
-            StudyError: the study is condensed.
         """
-        self._check_whole()
         with replace_folder(Path(folder), OutputKind.STUDY, force=force) as draft:
             kept = self.corpus_sums, self.sentence_data, self.twins, self.sampled, self.map_sample
             storage.save(draft, self.manifest, storage.Parts(*kept))
 
     @classmethod
-    def load(cls, folder: str | Path, *, mapped: bool = False) -> "Study":
+    def load(cls, folder: str | Path) -> "Study":
         """Read what `save` wrote.
-
-        Args:
-            mapped: large arrays stay in their file until they are looked at: the folder must stay
-                as it is as long as the study is used.
 
         Raises:
             StudyError: the folder holds no study, or one that cannot be read.
         """
-        manifest, kept = storage.load(Path(folder), mapped=mapped)
+        manifest, kept = storage.load(Path(folder))
         return cls(manifest, **vars(kept))
 
     def __add__(self, other: "Study") -> "Study":
         """The study of both corpora, this one's sentences first.
 
         Raises:
-            StudyError: the two were not made in the same way, or one is condensed.
+            StudyError: the two were not made in the same way.
         """
-        self._check_whole()
-        other._check_whole()
         check_alike(self, other)
         shift = self.manifest.places
         corpus_sums = self.corpus_sums + other.corpus_sums.shifted(shift)
@@ -286,19 +255,6 @@ class Study:
                 sentence_data, exemplars=_chosen_again(corpus_sums, sentence_data)
             ).sorted(),
         )
-
-    def _check_whole(self) -> None:
-        if self.made is not None:
-            raise StudyError("a condensed study came, expected a whole one; save or merge that")
-
-
-class _Left(Packed):
-    """Lets go of arrays in place of keeping them."""
-
-    def array(self, value: NDArray[Any], path: str) -> str:
-        """As in `Packed`, but nothing is kept, nor copied."""
-        leave(value)
-        return path
 
 
 def merged(folders: Sequence[str | Path]) -> Study:

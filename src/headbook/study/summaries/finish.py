@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from headbook.analysis.accumulators import Ratios, Reservoir
+from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import divide
 from headbook.metrics import all_metrics, ids
 from headbook.metrics.base import Finished, SampledMetric
@@ -81,15 +81,6 @@ def _numerators(metric: SampledMetric, stats: NDArray[np.float64]) -> NDArray[np
     """What sentences add to a sampled metric, as parts of the whole. *Shape:* ``(kept, head)``."""
     above = metric.finish(stats[:, :ABOUT], stats[:, ABOUT]).numerator[:, :-1, 0]
     return divide(above, above.sum(0))
-
-
-def summed(sums: SampleSums) -> SampleSums:
-    """The same added up, as if of a single sentence: for means, but not for intervals."""
-    stats = sums.stats
-    total = stats.payload.sum(0, dtype=np.float64)[None]
-    return SampleSums(
-        sums.columns, Reservoir(stats.size, stats.content_hash[:1], stats.index[:1], total)
-    )
 
 
 def _layer(metric: SampledMetric, stats: NDArray[np.float64], half: NDArray[np.int64]) -> HeadTable:
