@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 Row = Sequence[float]
-Map = Sequence[Row]
 
 
 def divergence(p: Row, q: Row) -> float:
@@ -19,10 +18,3 @@ def divergence(p: Row, q: Row) -> float:
 def affinity(p: Row, q: Row) -> float:
     """Bhattacharyya's coefficient of two rows."""
     return sum(math.sqrt(a * b) for a, b in zip(p, q, strict=True))
-
-
-def cosine(one: Map, other: Map) -> float:
-    """Cosine of two maps as vectors."""
-    pairs = [(a, b) for p, q in zip(one, other, strict=True) for a, b in zip(p, q, strict=True)]
-    sizes = (math.sqrt(sum(pair[k] ** 2 for pair in pairs)) for k in range(2))
-    return sum(a * b for a, b in pairs) / math.prod(sizes)

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headbook.analysis import divergence
-from headbook.analysis.divergence import flat_cosine, jensen_shannon, pattern_drift
+from headbook.analysis.divergence import jensen_shannon, pattern_drift
 from headbook.analysis.rows import Rows, in_view
 from headbook.metrics.attention import head_distance
 from headbook.terms import View
-from naive_comparison import cosine
 from naive_comparison import divergence as slowly
 from views import Marks, views_of
 
@@ -109,17 +108,6 @@ def test_rows_without_a_common_key_are_ln_2_apart_and_small_differences_keep_the
     step = 2.0**-30
     near = jensen_shannon(np.array([0.5 + step, 0.5 - step]), np.array([0.5, 0.5]))
     assert near == pytest.approx(step**2 / 2, rel=1e-6)
-
-
-def test_flat_cosine_is_that_of_maps_as_vectors() -> None:
-    a, b = (rows_of(maps(seed), View.NOSINK) for seed in (7, 8))
-    found = flat_cosine(a, b)
-    for head in range(HEADS):
-        expected = cosine(a.weights[head].tolist(), b.weights[head].tolist())
-        assert found[head] == pytest.approx(expected)
-    assert (flat_cosine(a, a) == 1).all()
-    none = Rows(np.zeros_like(a.weights), a.counted)
-    assert np.isnan(flat_cosine(a, none)).all()
 
 
 def test_blocks_of_heads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

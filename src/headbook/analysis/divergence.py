@@ -8,8 +8,6 @@ in nats: 0 if both rows are the same and ln 2 if no key has weight in both. Each
 least 0, for rows that do not sum to 1, too. So without the sink, not renormalised, it is the part
 of the whole divergence that is not the sink's, and at most ln 2 times the mean of both sums. The
 number is that of `headbook.metrics.attention.head_distance`, which compares heads of one model.
-
-The *flat cosine* is that of whole maps as vectors (Kovaleva et al. 2019, doi:10.18653/v1/D19-1445).
 """
 
 from typing import NamedTuple
@@ -18,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlog1py
 
-from headbook.analysis.arithmetic import Floats, divide
+from headbook.analysis.arithmetic import Floats
 from headbook.analysis.rows import Rows
 
 ROOM = 2**19  # weights that are compared at a time
@@ -66,20 +64,3 @@ def pattern_drift(a: Rows, b: Rows) -> Drift:
         at = slice(start, start + step)
         apart[at] = jensen_shannon(a.weights[at], b.weights[at])
     return Drift((apart * both).sum(-1), both.sum(-1).astype(np.float64))
-
-
-def flat_cosine(a: Rows, b: Rows) -> Floats:
-    """Cosine of each head's maps in two models, of rows that count in both.
-
-    Returns:
-        *Shape:* ``(head,)``, 0 to 1 and exactly 1 of equal maps; NaN where either is all 0.
-    """
-    both = (a.counted & b.counted)[..., None]
-    one, other = a.weights * both, b.weights * both
-    found = divide((one * other).sum((1, 2)), np.sqrt(_square(one) * _square(other)))
-    return np.minimum(found, 1)
-
-
-def _square(maps: Floats) -> Floats:
-    found: Floats = (maps * maps).sum((1, 2))
-    return found
