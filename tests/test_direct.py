@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from headbook.model.vocabulary.judges import Words
-from headbook.passes.ablation.direct import direct_effects, has_direct
+from headbook.passes.ablation.direct import direct_tokens, has_direct
 from headbook.passes.ablation.effects import Ablator
 from headbook.passes.ablation.importance import FULL
 from headbook.passes.ablation.toptokens import top_sums
 from headbook.study.importancetables import importance_table
 from headbook.study.sentencedata import HeadName
 from headbook.terms import Replacement, Target
+from headbook.text.batch import Batch
 from test_ablation import KEYS, SMALL, TEXTS, Case, Naive, case, scored
 from test_importance import asked, only
 
@@ -91,14 +92,21 @@ def centred(logits: np.ndarray, true: dict[int, int]) -> float:
     return float(sum(logits[i, t] - logits[i].mean() for i, t in true.items()))
 
 
+def by_sentence(it: Case, batch: Batch) -> np.ndarray:
+    """Direct effects of heads, each summed over the scored tokens of a sentence."""
+    tokens = direct_tokens(it.ablator, batch, Replacement.ZERO, it.means)
+    rows = it.ablator.judge.scored(batch)[:, 0].numpy()
+    return np.stack([tokens[rows == row].sum(0) for row in range(len(batch.index))])
+
+
 @pytest.mark.parametrize("family", [*BLOCKS])
 def test_direct_effects_equal_passes_in_which_all_else_is_held(
     family: str, case: Callable[..., Case]
 ) -> None:
     it = with_logits(case(family))
     assert has_direct(it.ablator.heads)
-    batch, means, true = it.batches[0], it.means, scored(it)
-    found = direct_effects(it.ablator, batch, Replacement.ZERO, means)
+    batch, true = it.batches[0], scored(it)
+    found = by_sentence(it, batch)
     held = Held(it, [[*row] if family == "bert" else [] for row in true])
     heads = asked(it, FULL).heads
     step = STEP if family == "bert" else 1.0
@@ -120,7 +128,7 @@ def test_parts_sum_to_the_logit(case: Callable[..., Case]) -> None:
     """Of a causal model: what all heads say, and what is left when none of them says anything."""
     it = with_logits(case("gpt2"))
     true = scored(it)
-    found = direct_effects(it.ablator, it.batches[0], Replacement.ZERO, it.means)
+    found = by_sentence(it, it.batches[0])
     held = Held(it, [[] for _ in true])
     number = int(it.batches[0].index[0])
     whole, z = held.run(number, {})

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 
 from headbook.analysis.arithmetic import Floats
@@ -63,22 +62,10 @@ def _residual_path(architecture: Architecture) -> bool:
     return True
 
 
-def direct_effects(
-    ablator: Ablator, batch: Batch, replacement: Replacement, means: Means
-) -> Floats:
-    """Change of the true tokens' centred logits by the residual path alone.
-
-    Returns:
-        Sums over scored tokens. *Shape:* ``(sentence, head)``, heads as in `slopes`.
-    """
-    tokens = direct_tokens(ablator, batch, replacement, means)
-    found = np.zeros((len(batch.content_hash), tokens.shape[1]))
-    np.add.at(found, ablator.judge.scored(batch)[:, 0].cpu().numpy(), tokens)
-    return found
-
-
 def direct_tokens(ablator: Ablator, batch: Batch, replacement: Replacement, means: Means) -> Floats:
-    """The same for each scored token: a head's output reaches no logit but that of its own place.
+    """Compute the change of each scored token's centred logit by the residual path alone.
+
+    A head's output reaches no logit but that of its own place.
 
     Returns:
         0 for heads of an encoder whose logits a decoder says, since no such path leads there.
