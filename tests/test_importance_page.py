@@ -238,7 +238,7 @@ def test_the_full_level_shows_curves_groups_and_direct_effects(
     assert page.groups is not None
     replacements = {row.cells[1] for row in page.groups.rows}
     assert replacements == {words("mean"), words("without sink"), words("zero")}
-    writer = _Writer(study, tmp_path, None, "", 1, "")  # type: ignore[arg-type]
+    writer = _Writer(study, tmp_path, None, "", 1)  # type: ignore[arg-type]
     writer._page_writer.page(page)
     text = text_of(html_of(tmp_path / "importance.html"))
     for wanted in ("Pruning", "Heads of one type together", "Random sets", "head_groups"):

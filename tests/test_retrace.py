@@ -180,18 +180,6 @@ def test_a_study_of_an_older_version_says_that_nothing_was_kept(made: Made) -> N
     assert why == "queries and keys were kept of no sentence; --neuron-sentences 2 keeps more"
 
 
-def test_what_a_site_leaves_out_is_said_to_be_left_out(made: Made) -> None:
-    study = made("bert")
-    small = Study(
-        study.manifest,
-        study.corpus_sums,
-        replace(study.sentence_data, queries_and_keys={}),
-        study.twins,
-    )
-    why = reason(results_of(small)["self"], small.sentence_data.sentences[0])
-    assert why == "queries and keys are left out of this site to keep it small"
-
-
 def test_models_that_the_hook_does_not_serve_say_so(made: Made) -> None:
     study = made("xlnet")
     assert not study.sentence_data.queries_and_keys

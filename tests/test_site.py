@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import headbook
+from headbook import resources
 from headbook.site.stylesheet import bare, compact
 from pages import (
     broken_links,
@@ -32,6 +33,11 @@ POLICY = (
 )
 FORBIDDEN = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(")
 KB = 1000
+# Kilobytes that folders of a site may take: 24 sample sentences, 5 metrics, 72 heads.
+SAMPLE = {
+    "heads": 3_000, "data/heads": 400, "data/later": 160, "sentences": 900, "data/sentences": 500,
+    "figures": 320, "metrics": 200, "data/charts": 60,
+}  # fmt: skip
 SCRIPTS = ("assets/site.js", "assets/vega.js")
 
 
@@ -78,6 +84,26 @@ def test_every_file_of_the_folder_is_there(any_site: Site) -> None:
         assert name in files
     assert {"site.css", "LICENSES.txt", "favicon.svg"} <= {Path(name).name for name in files}
     assert any(name.startswith("figures/") for name in files)
+
+
+@pytest.mark.slow
+def test_folders_of_a_site_of_sample_sentences_keep_within_their_sizes(tmp_path: Path) -> None:
+    """With the demo model, as the command ``demo`` makes it, but of fewer sentences and metrics."""
+    lines = (resources.folder("sample_inputs") / "sentences.conllu").read_text().split("\n\n")[:24]
+    (tmp_path / "few.conllu").write_text("\n\n".join(lines) + "\n\n")
+    some = "attention_distance,attention_to,relation_accuracy,cosine_to_input,nearest_tokens"
+    study = headbook.collect(
+        [tmp_path / "few.conllu"],
+        model=str(resources.demo_model()),
+        metrics=some,
+        sentence_pages="6",
+    )
+    summary = headbook.render(study, tmp_path / "site", processes=1)
+    counts: Counter[str] = Counter()
+    for name, content in tree(tmp_path / "site").items():
+        counts[name.rpartition("/")[0]] += len(content)
+    assert not {name: counts[name] for name, most in SAMPLE.items() if counts[name] > most * KB}
+    assert summary.size == counts.total() <= 9_000 * KB
 
 
 def test_every_link_leads_to_a_file_of_the_site(any_site: Site) -> None:

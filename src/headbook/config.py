@@ -193,12 +193,6 @@ class Config:
         "https://somebody.github.io/heads/; adds a sitemap and full addresses for previews.",
         place=True,
     )
-    max_site_size: str | None = option(
-        None,
-        "Largest size of the site, such as '50MB'; where it would be larger, the least needed "
-        "detail is left out, and the overview says so.",
-        place=True,
-    )
     memory: str | None = option(
         None,
         "Memory that tables of all pairs of a text's tokens may take, such as '4GB'; texts for "
@@ -277,10 +271,8 @@ class Config:
         self._check(self.workers >= 1, "workers", "at least 1")
         self._check(self.engine in ENGINES, "engine", f"one of {', '.join(ENGINES)}")
         self._check(self.address is None or self.engine == "ray", "address", "also --engine ray")
-        for name in ("max_site_size", "memory"):
-            size = getattr(self, name)
-            sized = size is None or SIZE.fullmatch(size) is not None
-            self._check(sized, name, "a size such as '50MB', '800kB' or '1.5GB'")
+        sized = self.memory is None or SIZE.fullmatch(self.memory) is not None
+        self._check(sized, "memory", "a size such as '50MB', '800kB' or '1.5GB'")
         web = urlsplit(self.base_url or "https://localhost/")
         well_formed = (
             web.scheme in {"http", "https"} and web.netloc and not (web.query or web.fragment)
@@ -333,14 +325,10 @@ class Config:
         return float("inf") if self.sentence_pages == "all" else int(self.sentence_pages)
 
     @property
-    def max_bytes(self) -> float | None:
-        """Bytes that the site may have, None without a limit."""
-        return _bytes(self.max_site_size)
-
-    @property
     def memory_bytes(self) -> float | None:
-        """Bytes that tables of a text may take, None where nobody says."""
-        return _bytes(self.memory)
+        """Bytes that tables of a text may take, or None without ``--memory``."""
+        match = SIZE.fullmatch(self.memory or "")
+        return float(match[1]) * UNITS[match[2].lower()] if match else None
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -378,12 +366,6 @@ class Config:
         for name in given:
             _check_known(name, "")
         return cls(**(values | {k: v for k, v in given.items() if v is not None}))
-
-
-def _bytes(size: str | None) -> float | None:
-    """A size in bytes, None without one."""
-    match = SIZE.fullmatch(size or "")
-    return float(match[1]) * UNITS[match[2].lower()] if match else None
 
 
 def flag(name: str) -> str:

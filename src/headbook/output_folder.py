@@ -95,7 +95,7 @@ def replace_folder(out: Path, kind: OutputKind, *, force: bool) -> Iterator[Path
                 raise
             raise _not_writable(out, error) from error
         try:
-            write_file_list(new, kind)
+            _write_file_list(new, kind)
             _check(out, path, kind, force=force)  # somebody may have added a file meanwhile
             try:
                 if os.path.lexists(path):
@@ -172,7 +172,7 @@ def check_output_folder(out: Path, kind: OutputKind, *, force: bool) -> None:
             raise _not_writable(out, error) from error
 
 
-def write_file_list(folder: Path, kind: OutputKind) -> None:
+def _write_file_list(folder: Path, kind: OutputKind) -> None:
     """List all that is in a new output folder, in a file that is listed as well."""
     (folder / kind.file_list).touch()
     names: dict[str, list[str]] = {"files": [], "folders": []}

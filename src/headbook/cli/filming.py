@@ -13,7 +13,7 @@ from headbook.config import Config
 from headbook.errors import ConfigError, OutputError, StudyError
 from headbook.output_folder import MANIFEST
 
-USELESS = {"model", "revision", "keep_study", "max_site_size", "processes"} | RESUMING
+USELESS = {"model", "revision", "keep_study", "processes"} | RESUMING
 OPTIONS = tuple(name for name in BUILDING if name not in USELESS)
 
 Filmed = Annotated[

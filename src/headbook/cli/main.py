@@ -376,7 +376,7 @@ def _finish(config: Config, summary: "Summary", start: float) -> None:
     if limit:
         typer.echo(
             f"warning: the site is larger than {written(limit)}, a common limit for supplements; "
-            "--max-site-size keeps it smaller",
+            "fewer --sentence-pages, --neuron-sentences and --exemplars make it smaller",
             err=True,
         )
     pages, spent = f"{summary.pages:,} pages ({written(summary.size)})", time.monotonic() - start

@@ -11,12 +11,10 @@ import typer
 from headbook.config import Config, flag
 
 # The options of the command render, and of figures and pack.
-RENDERING = (
-    "out", "base_url", "max_site_size", "processes", "force", "open", "quiet", "verbose",
-)  # fmt: skip
+RENDERING = ("out", "base_url", "processes", "force", "open", "quiet", "verbose")
 DRAWING = ("out", "force", "quiet", "verbose")
 MERGING = ("out", "accept_checks", "force", "quiet", "verbose")
-SHOWING = {"open", "base_url", "max_site_size", "processes", "keep_study"}  # of no use to collect
+SHOWING = {"open", "base_url", "processes", "keep_study"}  # of no use to collect
 COLLECTING = tuple(f.name for f in dataclasses.fields(Config) if f.name not in SHOWING)
 BUILDING = tuple(f.name for f in dataclasses.fields(Config))
 RESUMING = {"restart", "workers", "engine", "address"}  # of no use to what collects several studies

@@ -192,6 +192,6 @@ def render(study: "Study | Path", config: Config, progress: Progress) -> "Summar
 
     assert config.out is not None
     return draw(
-        study, config.out, base_url=config.base_url, max_size=config.max_bytes, force=config.force,
+        study, config.out, base_url=config.base_url, force=config.force,
         processes=config.processes, progress=progress,
     )  # fmt: skip

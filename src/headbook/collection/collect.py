@@ -19,7 +19,6 @@ from headbook.collection.record import plan_of
 from headbook.collection.removing import with_importance
 from headbook.collection.run import Run
 from headbook.collection.shards import sharded
-from headbook.collection.size import Expected, check_limit, expected
 from headbook.collection.texts import Texts
 from headbook.collection.tries import Batching, fault_of_shard
 from headbook.collection.work import Work, check_same, working
@@ -80,13 +79,9 @@ def collect(
         run, lengths = _prepared(stack, files, config, progress or Silent())
         if len(run.corpus) > FEW or config.engine != "local":
             run = _kept(stack, run, files, work)
-        most = run.long.most
-        whole, least = _expected(run, [each for each in lengths if max(each.values()) <= most])
-        run.progress.say(whole.report())
         stages = _planned(run, len(lengths))
         run.progress.say(_forecast(run, stages).report())
         run.progress.plan(stages)
-        check_limit(least, config.max_bytes)
         return with_importance(run, run.study(notes))
 
 
@@ -239,16 +234,6 @@ def _forecast(run: Run, stages: Mapping[str, float]) -> Forecast:
         run.architecture.stacks.values(),
         sampled=min(len(run.corpus), run.config.sample_sentences),
         copies=any(twin.baseline is Baseline.UNTRAINED for twin in chosen),
-    )
-
-
-def _expected(run: Run, lengths: list[dict[Side, int]]) -> tuple[Expected, Expected]:
-    """How large the site will be, and how large with the least detail."""
-    given = [*run.architecture.stacks.values()], run.metrics, run.config, lengths
-    sentences = len(run.corpus)
-    return (
-        expected(*given, sentences=sentences),
-        expected(*given, sentences=sentences, least=True),
     )
 
 

@@ -5,7 +5,7 @@ import csv
 import gc
 import gzip
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -265,14 +265,11 @@ def table_of(study: Study, name: str) -> pd.DataFrame:
     return frame
 
 
-def write_tables(study: Study, folder: Path, without: Collection[str] = ()) -> list[str]:
-    """Every table as CSV and Parquet; CSV of the large ones with gzip.
-
-    Args:
-        without: tables that are written as Parquet alone.
+def write_tables(study: Study, folder: Path) -> list[str]:
+    """Write every table as CSV and Parquet, with gzip if its CSV is large.
 
     Returns:
-        What was left out for its size, in words.
+        A message for each CSV that was left out because of its size.
     """
     left_out = []
     _ = study.head_tables, study.pair_differences  # made once: pages need them, too
@@ -280,22 +277,18 @@ def write_tables(study: Study, folder: Path, without: Collection[str] = ()) -> l
         frame = table_of(study, name)
         if frame.empty and name in OPTIONAL:
             continue
-        left_out += write_table(frame, name, folder, parquet_alone=name in without)
+        left_out += write_table(frame, name, folder)
     return left_out
 
 
-def write_table(
-    frame: pd.DataFrame, name: str, folder: Path, *, parquet_alone: bool = False
-) -> list[str]:
-    """One table as CSV, with gzip where it is large, and as Parquet.
+def write_table(frame: pd.DataFrame, name: str, folder: Path) -> list[str]:
+    """Write one table as Parquet and as CSV, with gzip if the CSV is large.
 
     Returns:
-        What was left out for its size, in words.
+        A message if the CSV was left out because of its size.
     """
     schema = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
     _write_parquet(schema, folder / f"{name}.parquet")
-    if parquet_alone:
-        return [f"{name}.csv would make the site too large; use the Parquet file"]
     most = min(MOST_CSV, MOST_OF.get(name, MOST_CSV))
     text = _csv(frame, most)
     if text is None:

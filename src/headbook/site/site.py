@@ -4,10 +4,9 @@ Nothing here imports torch, transformers or spaCy.
 """
 
 import json
-import shutil
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -21,7 +20,6 @@ from headbook.output_folder import (
     check_output_folder,
     replace_folder,
     temporary_folder,
-    write_file_list,
 )
 from headbook.pages.about.page import about_page
 from headbook.pages.alignment.page import alignment_page
@@ -55,7 +53,6 @@ from headbook.report.numbers.results import results as results_of
 from headbook.report.wording import written
 from headbook.site import export, publish, scripts
 from headbook.site.assets import write_assets, write_runtime
-from headbook.site.detail import TOKEN_TABLES, Detail, fitted
 from headbook.site.pagewriter import PageWriter, figures_of
 from headbook.site.parallel import Shares, cores
 from headbook.study.study import Study
@@ -100,7 +97,6 @@ def render(
     out: str | Path,
     *,
     base_url: str | None = None,
-    max_size: float | None = None,
     force: bool = False,
     processes: int = 1,
     progress: Progress | None = None,
@@ -113,8 +109,6 @@ def render(
         study: a study, or the folder of a stored one.
         out: folder to write; it appears when it is complete.
         base_url: address where the folder will be published, if that is known.
-        max_size: bytes that the site may have; detail is left out until it fits, see
-            `headbook.site.detail`. None: no limit.
         force: replace a site of Headbook that is there; one with foreign files is refused.
         processes: that draw pages, this one included; 0: one a core where there are many pages. A
             script that asks for several needs ``if __name__ == "__main__"``. Each loads the study
@@ -123,7 +117,7 @@ def render(
 
     Raises:
         StudyError: the stored study cannot be read.
-        OutputError: ``out`` may not be replaced or written, or ``max_size`` is too small.
+        OutputError: ``out`` may not be replaced or written.
         ResourceError: the process may not use enough memory.
     """
     check_output_folder(Path(out), OutputKind.SITE, force=force)
@@ -131,37 +125,10 @@ def render(
     stored = None if isinstance(study, Study) else Path(study)
     if not isinstance(study, Study):
         study = Study.load(study)
-    pages, sizes = 0, {}
     with replace_folder(Path(out), OutputKind.SITE, force=force) as draft, charts.unchecked():
-
-        def write(detail: Detail) -> Mapping[str, int]:
-            nonlocal pages, sizes
-            _empty(draft)
-            left_out = _detail_note(detail, max_size)
-            reduced, reporter = detail.of(study), progress or Silent()
-            base = publish.base(base_url)
-            writer = _Writer(reduced, draft, reporter, base, processes, left_out, stored, detail)
-            pages = writer.write(without=() if detail.tables else TOKEN_TABLES)
-            write_file_list(draft, OutputKind.SITE)  # counted with the rest
-            sizes = export.sizes(draft)
-            return sizes
-
-        fitted(study, float("inf") if max_size is None else max_size, write)
-    return Summary(Path(out) / "index.html", pages, sum(sizes.values()))
-
-
-def _empty(folder: Path) -> None:
-    for file in folder.iterdir():
-        if file.is_dir():
-            shutil.rmtree(file)
-        else:
-            file.unlink()
-
-
-def _detail_note(detail: Detail, most: float | None) -> str:
-    """What was left out, and for what size; empty where nothing was."""
-    parts = "; ".join(detail.left_out())
-    return f"Left out to stay below {written(most)}: {parts}." if parts and most else ""
+        base = publish.base(base_url)
+        pages = _Writer(study, draft, progress or Silent(), base, processes, stored).write()
+    return Summary(Path(out) / "index.html", pages, sum(export.sizes(Path(out)).values()))
 
 
 @dataclass
@@ -170,7 +137,6 @@ class _Writer:
 
     Attributes:
         stored: folder of the study, or None if it has none.
-        detail: how much of that study the site shows.
     """
 
     study: Study
@@ -178,18 +144,16 @@ class _Writer:
     progress: Progress
     base: str
     processes: int
-    left_out: str
     stored: Path | None = None
-    detail: Detail = field(default_factory=Detail)
 
-    def write(self, without: Collection[str] = ()) -> int:
-        """Write every file, some tables as Parquet alone; returns the number of pages."""
+    def write(self) -> int:
+        """Write every file; return the number of pages."""
         self._copy_assets()
         (self.folder / "data" / "charts").mkdir(parents=True)
         paths = [self._write_overview()]  # first, for whoever waits
         with self._many_drawn() as many:
             write_runtime(self.folder)
-            left_out = self._write_data(without)
+            left_out = self._write_data()
             export.let_go()
             figures = self._write_exported()
             self.progress.stage("pages", self._expected)
@@ -211,10 +175,9 @@ class _Writer:
         drawn = [
             *metric_pages(self._results, curves)
         ]  # made again with the others, which take long
-        page = overview_page(self._results, drawn, self.left_out)
+        page = overview_page(self._results, drawn)
         self._page_writer.page(page)
-        if not self.left_out:  # else a larger site did not fit, and it was said before
-            self.progress.say(f"overview, while the rest is made: {self.folder / page.path}")
+        self.progress.say(f"overview, while the rest is made: {self.folder / page.path}")
         return page.path
 
     @contextmanager
@@ -232,7 +195,7 @@ class _Writer:
             if stored is None:
                 stored = stack.enter_context(temporary_folder("study")) / "study"
                 self.study.save(stored)
-            given = stored, self.detail, self._page_writer
+            given = stored, self._page_writer
             yield stack.enter_context(Shares(_draw_share, given, processes - 1))
 
     @cached_property
@@ -303,14 +266,13 @@ class _Writer:
         if self._preview[0]:
             (self.folder / publish.PREVIEW).write_bytes(self._preview[0])
 
-    def _write_data(self, without: Collection[str]) -> list[str]:
+    def _write_data(self) -> list[str]:
         data = self.folder / "data"
-        left_out = export.write_tables(self.study, data, without)
+        left_out = export.write_tables(self.study, data)
         export.write_exemplars(self.study, data)
         scripts.write_scripts(self._results, data)
         scripts.write_find(self._results, (*self._metric_pages, *self._across), data)
         manifest = json.loads(self.study.manifest.to_json())
-        manifest["left_out"] = self.left_out
         manifest["sizes"] = {k: v for k, v in export.sizes(data).items() if "/" not in k}
         text = json.dumps(manifest, sort_keys=True, indent=1)
         (data / "manifest.json").write_text(text + "\n", encoding="utf-8", newline="\n")
@@ -353,9 +315,7 @@ def _draw(page_writer: PageWriter, pages: Iterable[Page]) -> Iterator[str]:
         yield page.path
 
 
-def _draw_share(
-    stored: Path, detail: Detail, page_writer: PageWriter, share: slice
-) -> Iterator[str]:
+def _draw_share(stored: Path, page_writer: PageWriter, share: slice) -> Iterator[str]:
     """Write a share of the pages of heads and sentences; runs in a process of its own.
 
     Yields:
@@ -370,7 +330,6 @@ def _draw_share(
             f"{stored}: another study was saved here while its site was written; expected the "
             "same one to the end; render it again"
         )
-    study = detail.of(study)
     with charts.unchecked():
         yield from _draw(page_writer, _many_pages(results_of(study), share))
 

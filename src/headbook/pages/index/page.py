@@ -81,7 +81,6 @@ class OverviewPage(Page):
         learned: whether a stack's softmax has a learned sink.
         annotators: who told words, tags and trees.
         counted: number of sentences, in words.
-        left_out: what was left out to keep the site small; empty where nothing was.
         removed: whether heads were replaced to see what the model loses.
     """
 
@@ -104,12 +103,11 @@ class OverviewPage(Page):
     annotators: str
     counted: str
     learned: bool
-    left_out: str
     removed: bool
 
 
 def overview_page(
-    results: Mapping[str, StackResults], metric_pages: Sequence[MetricPage], left_out: str = ""
+    results: Mapping[str, StackResults], metric_pages: Sequence[MetricPage]
 ) -> OverviewPage:
     """The first page of a study's site."""
     study = study_of(results)
@@ -146,7 +144,6 @@ def overview_page(
         annotators="; ".join(dict.fromkeys(manifest.annotators.values())),
         counted=coverage(manifest),
         learned=any(stack.learned_sink for stack in manifest.stacks),
-        left_out=left_out,
         removed=study.corpus_sums.removals is not None,
     )
 

@@ -49,8 +49,6 @@ def reason(results: StackResults, sentence: StoredSentence) -> str:
             f"its queries and keys take {written(needed)}; expected at most {written(MOST_BYTES)}"
         )
     kept = int(study.manifest.options.get("neuron_sentences", 0))
-    if sentence.index < kept:
-        return "queries and keys are left out of this site to keep it small"
     first = {0: "no sentence", 1: "the first sentence"}.get(kept, f"the first {kept:,} sentences")
     return f"queries and keys were kept of {first}; --neuron-sentences {sentence.number} keeps more"
 

@@ -8,12 +8,7 @@ import pandas as pd
 
 from headbook import charts
 from headbook.limits import check_room
-from headbook.output_folder import (
-    OutputKind,
-    check_output_folder,
-    replace_folder,
-    write_file_list,
-)
+from headbook.output_folder import OutputKind, check_output_folder, replace_folder
 from headbook.pages.parts.menu import Entry, Menu
 from headbook.pages.parts.page import Page, SiteFacts
 from headbook.progress import Progress
@@ -42,9 +37,7 @@ def render_site(
     check_room()
     with replace_folder(out, OutputKind.SITE, force=force) as draft, charts.unchecked():
         pages = write(draft, base)
-        write_file_list(draft, OutputKind.SITE)
-        sizes = export.sizes(draft)
-    return Summary(out / "index.html", pages, sum(sizes.values()))
+    return Summary(out / "index.html", pages, sum(export.sizes(out).values()))
 
 
 def begin(folder: Path, stacks: Iterable[Stack], site: str) -> None:
