@@ -20,7 +20,6 @@ import numpy as np
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.flips import LEVEL, family_wise
 from headbook.analysis.resampled import family_wise_above
-from headbook.collection.costs import parameters_of
 from headbook.collection.removing import sample_of
 from headbook.memory import keep_freed_memory
 from headbook.model.architecture import examine
@@ -29,7 +28,7 @@ from headbook.model.intervention import intervened
 from headbook.model.vocabulary.judges import judge_of
 from headbook.model.vocabulary.lens import Lens, read_lens
 from headbook.passes.ablation.effects import Ablator, Means
-from headbook.passes.ablation.importance import FULL, Importance, costs_of
+from headbook.passes.ablation.importance import FULL, Importance, costs_of, parameters_of
 from headbook.passes.ablation.slopes import slopes
 from headbook.terms import Replacement
 from headbook.text.batch import Batch

@@ -1,107 +1,83 @@
-"""One bar for a run: it knows its end from sizes alone, and corrects itself by what is done."""
+"""Progress on a terminal, in a log, and what a run reports."""
 
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 import treebank
-from headbook.cli.console import Bar, Lines
+from headbook.cli.console import Display
 from headbook.collection.collect import collect
-from headbook.progress import Estimate, Silent
-
-STAGES = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.floats(0.1, 100), min_size=1)
-
-
-class Clock:
-    """Tells whatever time it is set to."""
-
-    def __init__(self) -> None:
-        self.now = 5.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now
+from headbook.model.model import load_model
+from headbook.passes.ablation.importance import parameters_of
+from headbook.progress import Silent
 
 
-@given(STAGES, st.floats(0.01, 50), st.integers(1, 7))
-def test_a_plan_whose_parts_are_right_tells_the_time_left_on_any_machine(
-    stages: dict[str, float], slowness: float, steps: int
-) -> None:
-    """However much slower it is: seconds are learnt from what is done."""
-    clock = Clock()
-    estimate, end = Estimate(clock), clock.now + slowness * sum(stages.values())
-    estimate.plan(stages)
-    assert estimate.left is None
-    shares = [estimate.share]
-    for name, seconds in stages.items():
-        estimate.stage(name, steps)
-        for _ in range(steps):
-            clock.now += slowness * seconds / steps
-            estimate.advance(1)
-            assert estimate.left == pytest.approx(end - clock.now, abs=1e-6 * end)
-            shares.append(estimate.share)
-    assert shares == sorted(shares)
-    assert shares[0] == 0
-    assert shares[-1] == pytest.approx(1)
-
-
-def test_stages_that_are_left_out_count_as_done_and_unforeseen_ones_begin_anew() -> None:
-    estimate = Estimate(Clock())
-    estimate.plan({"corpus": 1.0, "sample": 2.0, "pages": 1.0})
-    estimate.stage("pages", 10)
-    assert estimate.share == 0.75
-    estimate.advance(20)  # more than was said
-    assert estimate.share == 1
-    estimate.stage("figures", 4)
-    estimate.advance(1)
-    assert estimate.share == 0.25
-
-
-def run(displayed: Bar | Lines) -> None:
-    """Two stages of a plan of three."""
+def run(displayed: Display, stages: tuple[str, ...] = ("corpus", "sentences")) -> None:
+    """Two stages of four batches, of which the first is longer than was estimated."""
     with displayed:
-        displayed.plan({"corpus": 1.0, "sentences": 1.0, "pages": 2.0})
-        for name in ("corpus", "sentences"):
-            displayed.stage(name, 4)
+        for name in stages:
+            displayed.stage(name, 3_000)
             for _ in range(4):
-                displayed.advance(1, 1000)
+                displayed.advance(1_000, 1_000)
 
 
-@pytest.mark.parametrize("kind", [Bar, Lines])
-def test_speed_is_told_to_those_who_ask(kind: type[Bar | Lines]) -> None:
+def printed(*, terminal: bool, verbose: bool = False) -> str:
+    """What a run prints."""
+    file = io.StringIO()
+    run(Display(Console(file=file, force_terminal=terminal, width=120), verbose=verbose))
+    return re.sub(r"\x1b\[[\d;?]*[a-zA-Z]", "", file.getvalue())
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_speed_is_told_to_those_who_ask(terminal: bool) -> None:
     for verbose in (False, True):
-        file = io.StringIO()
-        run(kind(Console(file=file, force_terminal=kind is Bar, width=120), verbose=verbose))
-        assert ("tokens/s" in file.getvalue()) == verbose
+        assert ("tokens/s" in printed(terminal=terminal, verbose=verbose)) == verbose
 
 
-def test_a_terminal_has_one_bar_whose_end_is_the_end_of_the_command() -> None:
-    """What a command leaves out of the plan is not waited for."""
-    for without, last in (((), "50 %"), (("pages",), "100 %")):
-        file = io.StringIO()
-        run(Bar(Console(file=file, force_terminal=True, width=120), without=without))
-        *_, drawn = re.findall(r"(?:corpus|sentences)[^\n]*?(\d+ %)", file.getvalue())
-        assert drawn == last
-        assert "corpus" not in file.getvalue().splitlines()[-1]
+def test_a_terminal_has_one_bar_for_the_current_stage() -> None:
+    lines = [line for line in re.split(r"[\r\n]+", printed(terminal=True)) if line.strip()]
+    assert re.fullmatch(r" +sentences ━+ 100% 0:00:00 4,000 tokens *", lines[-1])
+    assert not [line for line in lines if "corpus" in line and "sentences" in line]
+
+
+def test_a_log_has_a_line_at_the_begin_and_the_end_of_each_stage() -> None:
+    assert printed(terminal=False).splitlines() == [
+        "corpus: 0 %", "corpus: 100 %, 3,000 tokens",
+        "sentences: 0 %", "sentences: 100 %, 3,000 tokens",
+    ]  # fmt: skip
+
+
+def test_a_log_has_lines_now_and_then_with_the_time_left() -> None:
+    """Every ten seconds; 30 batches of two seconds each take a minute."""
+    now, file = 100.0, io.StringIO()
+    displayed = Display(Console(file=file, get_time=lambda: now))
+    displayed.stage("corpus", 300)
+    for _ in range(30):
+        now += 2
+        displayed.advance(10, 10)
+    *lines, last = file.getvalue().splitlines()
+    assert lines == ["corpus: 0 %"] + [
+        f"corpus: {round(100 * done / 30)} %, {10 * done} tokens, 0:00:{60 - 2 * done} left"
+        for done in (5, 10, 15, 20, 25)
+    ]
+    assert last == "corpus: 100 %, 300 tokens"
+
+
+def test_lines_keep_their_brackets() -> None:
+    file = io.StringIO()
+    Display(Console(file=file)).say("overview: site[bold]/index.html")
+    assert file.getvalue() == "overview: site[bold]/index.html\n"
 
 
 class Recorder(Silent):
-    """Keeps what it is told."""
+    """Keeps the stages that a run reports, with the amount announced and the amount done."""
 
     def __init__(self) -> None:
-        self.planned: list[str] = []
         self.stages: dict[str, list[int]] = {}
-
-    def plan(self, stages: Mapping[str, float]) -> None:
-        """Keep the names."""
-        assert all(seconds >= 0 for seconds in stages.values())
-        self.planned += stages
 
     def stage(self, name: str, amount: int) -> None:
         """Keep the amount."""
@@ -112,7 +88,9 @@ class Recorder(Silent):
         self.stages[[*self.stages][-1]][1] += amount
 
 
-def test_a_run_keeps_to_its_plan(tiny_folder: Callable[[str], Path], tmp_path: Path) -> None:
+def test_stages_take_about_as_much_as_they_announce(
+    tiny_folder: Callable[[str], Path], tmp_path: Path
+) -> None:
     file, reported = treebank.write_trees(tmp_path / "trees.conllu"), Recorder()
     collect(
         file,
@@ -123,11 +101,19 @@ def test_a_run_keeps_to_its_plan(tiny_folder: Callable[[str], Path], tmp_path: P
         control="shuffled",
         progress=reported,
     )
-    assert reported.planned[-1] == "pages"
-    assert [*reported.stages] == reported.planned[:-1]
-    assert "shuffled 0" in reported.stages
+    assert [*reported.stages] == [
+        "corpus", "random sequences", "sample", "sample again", "sentences", "shuffled 0",
+        "importance",
+    ]  # fmt: skip
     for name in ("sample", "sample again", "sentences"):
         expected, done = reported.stages[name]
         assert done == expected > 0
     for expected, done in reported.stages.values():
         assert 0 < done < 3 * expected
+
+
+def test_parameters_are_counted_without_the_vocabulary(tiny_folder: Callable[[str], Path]) -> None:
+    model = load_model(str(tiny_folder("bert")))
+    words = model.body.get_input_embeddings().weight
+    every = sum(each.numel() for each in model.network.parameters())
+    assert parameters_of(model) == (every - words.numel(), tuple(words.shape))

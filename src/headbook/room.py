@@ -6,7 +6,6 @@ time. What compares heads, and the maps of pages, need tables of all heads at on
 
 import math
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -37,16 +36,6 @@ def longest(stacks: Iterable[Stack], memory: float) -> int:
     heads = max(len(stack.attention_layers) * stack.n_heads for stack in stacks)
     fitting = math.sqrt(memory / (CELL * max(heads, 1)))
     return max(USUAL, int(min(fitting, 2**31)))
-
-
-def taken() -> float | None:
-    """The most bytes that this process has had in memory so far; None where nobody counts."""
-    try:
-        import resource  # noqa: PLC0415 - Windows has none
-    except ImportError:
-        return None
-    unit = 1 if sys.platform == "darwin" else 1024
-    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit)
 
 
 def _counted() -> bool:

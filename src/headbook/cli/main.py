@@ -121,7 +121,7 @@ def collect(inputs: list[str], **options: Any) -> None:
     """Collect numbers and store them as a study."""
     config = _config(options)
     out = checked_out(config, inputs, OutputKind.STUDY)
-    with _resumable(out) as work, steps.progress_of(config, "pages") as progress:
+    with _resumable(out) as work, steps.progress_of(config) as progress:
         study = steps.collect(inputs, config, progress, work)
         study.save(out, force=config.force)
     _say(config, f"Study: {out}")

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 
-from headbook.cli.console import Bar, Lines
+from headbook.cli.console import Display
 from headbook.cli.endings import Patient
 from headbook.collection.revisions import ModelAt, checkpoints
 from headbook.config import Config
@@ -32,13 +32,11 @@ if TYPE_CHECKING:
     from headbook.study.study import Study
 
 
-def progress_of(config: Config, *without: str) -> AbstractContextManager[Progress]:
-    """Shows how far a command has come, which leaves out some stages of what could be done."""
-    console = Console(file=cast("IO[str]", Patient(sys.stderr)))
+def progress_of(config: Config) -> AbstractContextManager[Progress]:
+    """Return a context in which the progress of a command is shown, unless ``--quiet`` is set."""
     if config.quiet:
         return nullcontext(Silent())
-    kind = Bar if console.is_terminal else Lines
-    return kind(console, without=without, verbose=config.verbose)
+    return Display(Console(file=cast("IO[str]", Patient(sys.stderr))), verbose=config.verbose)
 
 
 def collect(
@@ -163,7 +161,7 @@ def collect_film(
         from headbook.collection.checkpoints import study_at  # noqa: PLC0415 - see above
 
         def made(at: ModelAt, place: int) -> "Study":
-            with progress_of(config, "pages") as progress:
+            with progress_of(config) as progress:
                 progress.say(f"{at.name} ({place} of {len(found)})")
                 return study_at(at, inputs, config, kept=kept, discard=discard, progress=progress)
 

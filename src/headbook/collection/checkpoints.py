@@ -10,7 +10,7 @@ from headbook.config import Config
 from headbook.errors import StudyError
 from headbook.model import checkpoint
 from headbook.output_folder import MANIFEST
-from headbook.progress import Progress, Wordless
+from headbook.progress import Progress
 from headbook.study.study import Study
 
 
@@ -41,7 +41,7 @@ def study_at(
     before = checkpoint.cached(at.model) if discard and not at.local else frozenset()
     try:
         wanted = replace(config, model=at.model, revision=at.revision)
-        study = collect(inputs, wanted, progress=Wordless(progress))
+        study = collect(inputs, wanted, progress=progress)
     finally:
         if discard and not at.local:
             checkpoint.discard(at.model, checkpoint.cached(at.model) - before)

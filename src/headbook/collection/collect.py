@@ -1,6 +1,6 @@
 """From input files and a model to a study."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,9 +11,7 @@ from typing import Any
 import torch
 
 from headbook.collection.arguments import check_arguments
-from headbook.collection.costs import Sizes, parameters_of, plan
 from headbook.collection.engines.local import Job, shared_out
-from headbook.collection.forecast import Forecast, forecast, speed_of
 from headbook.collection.long import Long
 from headbook.collection.record import plan_of
 from headbook.collection.removing import with_importance
@@ -24,13 +22,12 @@ from headbook.collection.tries import Batching, fault_of_shard
 from headbook.collection.work import Work, check_same, working
 from headbook.config import Config, read_notes
 from headbook.inputs import Corpus, Layout, Selection, open_corpus
-from headbook.metrics import attention_metrics, chosen_metrics, token_metrics
-from headbook.metrics.base import Source
+from headbook.metrics import chosen_metrics
 from headbook.model.architecture import examine
 from headbook.model.encode import Encoder, sequence_limit, shortened
 from headbook.model.model import Model, load_model
 from headbook.model.passages import Passages, packed
-from headbook.model.sequences import ALIKE, RANDOM_TOKENS, probes
+from headbook.model.sequences import probes
 from headbook.model.weights.offload import set_aside
 from headbook.output_folder import temporary_folder
 from headbook.passes.checks.ownattention import settle
@@ -39,9 +36,8 @@ from headbook.randomness import own_randomness
 from headbook.report.tables import Study
 from headbook.room import longest, room
 from headbook.study.facets import facets
-from headbook.terms import Baseline, Side
+from headbook.terms import Side
 from headbook.text.annotate import Annotator
-from headbook.text.baselines import twins
 from headbook.text.rarity import Rarity
 
 FEW = 256  # sentences that are done again sooner than they are kept
@@ -76,12 +72,9 @@ def collect(
     check_arguments([*map(str, files)], config, config.model)
     notes = read_notes(config.notes)
     with ExitStack() as stack:
-        run, lengths = _prepared(stack, files, config, progress or Silent())
+        run = _prepared(stack, files, config, progress or Silent())
         if len(run.corpus) > FEW or config.engine != "local":
             run = _kept(stack, run, files, work)
-        stages = _planned(run, len(lengths))
-        run.progress.say(_forecast(run, stages).report())
-        run.progress.plan(stages)
         return with_importance(run, run.study(notes))
 
 
@@ -123,7 +116,7 @@ def _measurer(job: Job, device: str) -> Iterator[Callable[[int], str]]:
     """
     with ExitStack() as stack:
         config = replace(job.config, device=device)
-        run, _ = _prepared(stack, job.inputs, config, Silent())
+        run = _prepared(stack, job.inputs, config, Silent())
         run = replace(run, config=job.config, work=Work(job.folder))
         check_same(job.folder, job.plan, plan_of(run))
 
@@ -139,8 +132,8 @@ def _measurer(job: Job, device: str) -> Iterator[Callable[[int], str]]:
 
 def _prepared(
     stack: ExitStack, files: Sequence[str | Path], config: Config, progress: Progress
-) -> tuple[Run, list[dict[Side, int]]]:
-    """A run that can begin, and the tokens of the first sentences by side."""
+) -> Run:
+    """Return a run that can begin."""
     opened = open_corpus(files, Selection.of(config), Layout.of(config))
     stack.enter_context(own_randomness(config.seed, _gpu(config.devices[0])))
     corpus = stack.enter_context(opened)
@@ -167,8 +160,7 @@ def _prepared(
         rarities=_rarities(config, corpus, model),
     )
     listed = islice(texts, int(min(config.n_sentence_pages, len(texts))))
-    lengths = [*encoder.lengths(listed)]
-    amounts = [sum(length.values()) for length in lengths] or [USUAL]
+    amounts = [sum(length.values()) for length in encoder.lengths(listed)] or [USUAL]
     architecture = settle(model, examine(model), probes(encoder))
     most = longest(architecture.stacks.values(), room(config.memory_bytes))
     long = Long.of(texts, encoder, most)
@@ -185,7 +177,7 @@ def _prepared(
         progress,
     )
     metrics = tuple(metric.under(corpus.scheme) for metric in measured)
-    run = Run(
+    return Run(
         texts,
         config,
         progress,
@@ -197,44 +189,12 @@ def _prepared(
         length=sum(amounts) / len(amounts),
         long=long,
     )
-    return run, lengths
 
 
 def _gpu(device: str) -> torch.device | None:
     """The GPU that will be used, if any."""
     asked = device.startswith(("auto", "cuda")) and torch.cuda.is_available()
     return torch.device("cuda" if device == "auto" else device) if asked else None
-
-
-def _planned(run: Run, listed: int) -> dict[str, float]:
-    """Seconds that each stage may take."""
-    parameters, vocabulary = parameters_of(run.model)
-    asked = any(metric.sampled for metric in token_metrics(run.metrics))
-    sizes = Sizes(
-        tokens=run.length,
-        sentences=len(run.corpus),
-        listed=listed,
-        metrics=len(run.metrics),
-        spaces=2 if asked else 0,
-        twins=tuple(map(str, twins(run.config.control, run.config.control_seeds))),
-        random=RANDOM_TOKENS if attention_metrics(run.metrics, Source.RANDOM) else 0,
-        parameters=parameters,
-        vocabulary=vocabulary,
-    )
-    speed = speed_of(run.model, probes(run.texts.encoder)[-ALIKE:])
-    return plan(sizes, run.architecture.stacks, run.config, speed)
-
-
-def _forecast(run: Run, stages: Mapping[str, float]) -> Forecast:
-    """How long it will take, and how much memory."""
-    chosen = twins(run.config.control, run.config.control_seeds)
-    return forecast(
-        run.model,
-        stages,
-        run.architecture.stacks.values(),
-        sampled=min(len(run.corpus), run.config.sample_sentences),
-        copies=any(twin.baseline is Baseline.UNTRAINED for twin in chosen),
-    )
 
 
 def _rarities(config: Config, corpus: Corpus, model: Model) -> dict[Side, Rarity]:

@@ -3,14 +3,20 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from headbook.collection.costs import parameters_of
 from headbook.collection.run import Run
 from headbook.errors import ModelError
 from headbook.model.intervention import intervened
 from headbook.model.vocabulary.judges import judge_of
 from headbook.model.vocabulary.lens import Lens, read_lens
 from headbook.passes.ablation.effects import Ablator
-from headbook.passes.ablation.importance import FAST, Importance, NoRoom, Sample, costs_of
+from headbook.passes.ablation.importance import (
+    FAST,
+    Importance,
+    NoRoom,
+    Sample,
+    costs_of,
+    parameters_of,
+)
 from headbook.report.numbers.headgroups import head_groups, layers_and_sinks
 from headbook.report.numbers.results import results
 from headbook.study.gaps import Gap

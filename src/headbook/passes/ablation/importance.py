@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from headbook.analysis.accumulators import Ratios
 from headbook.analysis.arithmetic import Floats, Ints
 from headbook.errors import out_of_memory
+from headbook.model.model import Model, word_embedding
 from headbook.model.vocabulary.targets import DRAWS
 from headbook.passes.ablation import margins
 from headbook.passes.ablation.direct import direct_tokens, has_direct
@@ -100,6 +101,16 @@ class Costs:
     def _before(self, head: HeadName) -> int:
         """Layers that come before a head's."""
         return head.layer + (0 if head.stack in {"self", "encoder"} else self.layers["encoder"])
+
+
+def parameters_of(model: Model) -> tuple[int, tuple[int, int]]:
+    """Return the parameters of a network without its vocabulary; the vocabulary's entries, width.
+
+    Without a matrix of word embeddings the vocabulary is (0, 0).
+    """
+    weight = word_embedding(model.body)
+    entries, width = (0, 0) if weight is None else weight.shape
+    return max(1, model.network.num_parameters() - entries * width), (entries, width)
 
 
 def costs_of(ablator: Ablator, parameters: int, vocabulary: tuple[int, int]) -> Costs:
