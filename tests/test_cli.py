@@ -142,6 +142,10 @@ def test_help_of_the_program_names_every_command(run: Run) -> None:
             ["build", "x.txt", "-o", "s", "--keep-study=s/t"],
             "--keep-study: s/t came, which lies",
         ),
+        (
+            ["compare", "x.txt", "--models", "a", "b", "-o", "s", "--keep-studies=s/t"],
+            "--keep-studies: s/t came, which lies",
+        ),
         (["render", "caf\udce9", "-o", "s"], r"caf\\udce9: no manifest.json"),
         (["render", "no-study", "-o", "s"], "no-study: no manifest.json; expected a folder"),
         (["render", "foreign", "-o", "s"], "foreign: no manifest.json"),

@@ -1,6 +1,5 @@
 """What the command takes that films a training, and which checkpoints these are."""
 
-import os
 from collections.abc import Sequence
 from inspect import Parameter
 from pathlib import Path
@@ -8,9 +7,10 @@ from typing import Annotated
 
 import typer
 
+from headbook.cli.folders import check_outside
 from headbook.cli.options import BUILDING, RESUMING, keyword
 from headbook.config import Config
-from headbook.errors import ConfigError, OutputError, StudyError
+from headbook.errors import ConfigError, StudyError
 from headbook.output_folder import MANIFEST
 
 USELESS = {"model", "revision", "keep_study", "processes"} | RESUMING
@@ -86,13 +86,7 @@ def check_options(
             "film: no sentences came; expected a model and the sentences that its checkpoints "
             "read, or --studies and their studies"
         )
-    if keep_studies is not None and config.out is not None:
-        kept, out = (Path(os.path.realpath(path)) for path in (keep_studies, config.out))
-        if out in {kept, *kept.parents}:
-            raise OutputError(
-                f"--keep-studies: {keep_studies} came, which lies in --out {config.out}; expected "
-                "a folder outside"
-            )
+    check_outside("--keep-studies", keep_studies, config.out)
 
 
 def stored(given: Sequence[str]) -> dict[str, Path]:

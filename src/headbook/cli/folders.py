@@ -34,17 +34,27 @@ def check_kept(config: Config, inputs: Sequence[str]) -> None:
     Raises:
         OutputError: it may not be replaced, or it lies in the site.
     """
-    if config.keep_study is None or config.out is None:
+    if config.keep_study is None:
         return
     _check_apart(config.keep_study, inputs)
-    kept, out = (Path(os.path.realpath(path)) for path in (config.keep_study, config.out))
-    if out in {kept, *kept.parents}:
-        raise OutputError(
-            f"--keep-study: {config.keep_study} came, which lies in --out {config.out}; expected a "
-            "folder outside"
-        )
+    check_outside("--keep-study", config.keep_study, config.out)
     RESERVED.enter_context(reserve(config.keep_study))
     check_output_folder(config.keep_study, OutputKind.STUDY, force=config.force)
+
+
+def check_outside(option: str, folder: Path | None, out: Path | None) -> None:
+    """Refuse to keep studies in the site, which is written as a whole.
+
+    Raises:
+        OutputError: the folder of the option is ``out``, or lies in it.
+    """
+    if folder is None or out is None:
+        return
+    path, site = (Path(os.path.realpath(each)) for each in (folder, out))
+    if site in {path, *path.parents}:
+        raise OutputError(
+            f"{option}: {folder} came, which lies in --out {out}; expected a folder outside"
+        )
 
 
 def check_studies(*folders: Path | None) -> None:

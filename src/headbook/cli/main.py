@@ -37,7 +37,7 @@ from headbook.cli.endings import (
 )
 from headbook.cli.filming import FILMING, Filmed, check_options, listed, stored
 from headbook.cli.filming import OPTIONS as FILM_OPTIONS
-from headbook.cli.folders import RESERVED, check_kept, check_studies, checked_out
+from headbook.cli.folders import RESERVED, check_kept, check_outside, check_studies, checked_out
 from headbook.cli.options import (
     BUILDING,
     CHOOSING,
@@ -227,6 +227,7 @@ def compare_command(
     config, kind, formats = _config(options), heads_of(heads), formats_of(dtypes)
     floor = floor_of(rounding_floor)
     checked_out(config, given, OutputKind.SITE)
+    check_outside("--keep-studies", keep_studies, config.out)
     if models is None:
         stored_ones = (*studies_of(given), rounded, null)
         check_studies(*stored_ones)

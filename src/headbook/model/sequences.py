@@ -15,7 +15,6 @@ from headbook.text.tokens import Encoded
 SEQUENCES = 50
 PERIOD = 50  # tokens that are repeated
 RANDOM_TOKENS = SEQUENCES * 2 * PERIOD  # of all of them on one side, at most
-ALIKE = 3  # of them, the last, have as many tokens
 PROBES = (1, 4, 11, 30, 30, 30)  # tokens of the texts on which the reading of attention is tried
 OTHER = re.compile(r"(image|video|vision|audio)\w*_(id|index)$")
 
