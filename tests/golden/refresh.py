@@ -95,7 +95,9 @@ def main() -> None:
     sys.path.insert(0, str(HERE.parent))  # for `pages`
     if "--study" in sys.argv:
         with tempfile.TemporaryDirectory() as folder:
-            shutil.copytree(collect_again(Path(folder)), STUDY, dirs_exist_ok=True)
+            study = collect_again(Path(folder))
+            shutil.rmtree(STUDY)  # the new format may have fewer files
+            shutil.copytree(study, STUDY)
     from headbook import render
 
     with tempfile.TemporaryDirectory() as folder:
