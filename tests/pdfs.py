@@ -1,58 +1,75 @@
-"""A PDF as a viewer reads it: from the table at its end, which says where each object stands."""
+"""What a reader of a PDF sees: the width of its page, its text, and how large letters are."""
 
-import re
-import struct
-import zlib
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
 
-Thing = tuple[bytes, bytes]  # what stands before a stream, and the stream, decompressed
+from pypdf import PageObject, PdfReader
+from pypdf.generic import ContentStream
 
-
-def things(pdf: bytes) -> dict[int, Thing]:
-    """All objects by number, without lengths and filters."""
-    assert pdf.endswith(b"%%EOF")
-    start = int(re.findall(rb"startxref\n(\d+)", pdf)[-1])
-    table = pdf[start:]
-    if table.startswith(b"xref\n"):
-        rows = table[: table.index(b"trailer")].split(b"\n")[3:-1]
-        assert all(re.fullmatch(rb"\d{10} 00000 n[ \r]{1,2}", row) for row in rows)
-        return {i: thing(pdf, i, int(row[:10])) for i, row in enumerate(rows, start=1)}
-    head, stream = thing(pdf, int(table.split()[0]), start)
-    assert b"/Type /XRef" in head
-    assert b"/W [1 4 2]" in head
-    places = [*struct.iter_unpack(">BLH", stream)]
-    assert b"/Size %d\n" % len(places) in head
-    assert places[-1] == (1, start, 0)
-    numbered = [*enumerate(places)][1:-1]
-    alone = {i: thing(pdf, i, place) for i, (kind, place, _) in numbered if kind == 1}
-    found = {i: inside(alone[at], i, j) for i, (kind, at, j) in numbered if kind == 2}
-    return found | {i: each for i, each in alone.items() if b"/ObjStm" not in each[0]}
+POINTS = 72  # of an inch
 
 
-def thing(pdf: bytes, number: int, place: int) -> Thing:
-    """One that stands alone, at a place in the file."""
-    rest = pdf[place:]
-    assert rest.startswith(b"%d 0 obj\n" % number)
-    body = rest[rest.index(b"\n") + 1 : rest.index(b"\nendobj")]
-    head, mark, content = body.partition(b"stream\n")
-    if not mark:
-        return body + b"\n", b""
-    size = int(re.findall(rb"/Length (\d+)", head)[0])
-    assert content[size:].split() == [b"endstream"]
-    packed = b"/FlateDecode" in head
-    basic = re.sub(rb"  /Filter /FlateDecode\n|  /Length \d+\n", b"", head)
-    return basic, zlib.decompress(content[:size]) if packed else content[:size]
+def page_of(pdf: bytes) -> PageObject:
+    """Return the only page of a PDF, read without tolerance for faults."""
+    (page,) = PdfReader(BytesIO(pdf), strict=True).pages
+    return page
 
 
-def inside(group: Thing, number: int, index: int) -> Thing:
-    """One of those that stand together in a stream."""
-    head, stream = group
-    first = int(re.findall(rb"/First (\d+)", head)[0])
-    numbers = [*map(int, stream[:first].split())]
-    starts = [*numbers[1::2], len(stream) - first]
-    assert numbers[2 * index] == number
-    return stream[first + starts[index] : first + starts[index + 1]], b""
+def inches(pdf: bytes) -> float:
+    """Return the width of the page in inches."""
+    return float(page_of(pdf).mediabox.width) / POINTS
 
 
-def unpacked(pdf: bytes) -> bytes:
-    """Everything that a file says."""
-    return b"\n".join(b"%s\n%s" % each for _, each in sorted(things(pdf).items()))
+def letters(pdf: bytes) -> list[str]:
+    """Return the letters of the text that a reader selects and copies, sorted, without blanks."""
+    return sorted("".join(page_of(pdf).extract_text().split()))
+
+
+def fonts(pdf: bytes) -> set[str]:
+    """Return the names of the fonts that a page uses by itself, not in its forms."""
+    page: Any = page_of(pdf)
+    return {font.get_object()["/BaseFont"] for font in page["/Resources"]["/Font"].values()}
+
+
+def type_sizes(pdf: bytes) -> set[float]:
+    """Return the sizes of all letters in points, under all transformations around them."""
+    page = page_of(pdf)
+    contents = page.get_contents()
+    assert contents is not None
+    return {round(size, 2) for size in _sizes(contents, page, 1.0)}
+
+
+def _sizes(content: Any, holder: Any, scale: float) -> Iterator[float]:
+    """Yield the size of each text of a page or a form.
+
+    Args:
+        holder: the page or form, whose resources its operators name.
+        scale: of the transformations around it.
+    """
+    kept, font, text = list[float](), 0.0, 1.0
+    for operands, operator in ContentStream(content, None).operations:
+        match operator:
+            case b"q":
+                kept.append(scale)
+            case b"Q":
+                scale = kept.pop()
+            case b"cm":
+                scale *= _scale(operands)
+            case b"Tm":
+                text = _scale(operands)
+            case b"Tf":
+                font = float(operands[1])
+            case b"Tj" | b"TJ":
+                yield font * text * scale
+            case b"Do":
+                form = holder["/Resources"]["/XObject"][operands[0]]
+                if form["/Subtype"] == "/Form":
+                    inner = scale * _scale(form.get("/Matrix", [1, 0, 0, 1, 0, 0]))
+                    yield from _sizes(form, form, inner)
+
+
+def _scale(matrix: list[float]) -> float:
+    """Return the factor by which a transformation enlarges."""
+    a, b, c, d = map(float, matrix[:4])
+    return float(abs(a * d - b * c) ** 0.5)

@@ -30,17 +30,12 @@ from headbook.site.papers.figures import study_figures
 from headbook.site.site import across_pages
 from headbook.study.study import Study
 from pages import elements, html_of, text_of
-from pdfs import things, unpacked
+from pdfs import fonts, inches, letters, type_sizes
 from sites import Site
 
 pytestmark = pytest.mark.slow
 
 KINDS = (".csv", ".pdf", ".svg")
-STRING = re.compile(rb"\((?:\\.|[^\\)])*\)", re.DOTALL)
-OPERATOR = re.compile(
-    rb"(?P<q>\bq\b)|(?P<Q>\bQ\b)|(?P<cm>(?:-?[\d.]+ ){6}cm)|(?P<tm>(?:-?[\d.]+ ){6}Tm)"
-    rb"|/\w+ (?P<tf>[\d.]+) Tf"
-)
 
 
 @cache
@@ -95,59 +90,49 @@ def test_only_texts_that_turn_or_have_lines_stand_by_transformation(small_site: 
     assert len([text for text in texts if {"x", "y"} <= text.attrib.keys()]) > len(moved)
 
 
-def drawn_sizes(content: bytes, scale: float) -> set[float]:
-    """Sizes that a page's operators give, under all transformations around them."""
-    found: set[float] = set()
-    kept, text = [], 1.0
-    for match in OPERATOR.finditer(STRING.sub(b"", content)):
-        if match["q"]:
-            kept.append(scale)
-        elif match["Q"]:
-            scale = kept.pop()
-        elif match["tf"]:
-            found.add(round(float(match["tf"]) * scale * text, 2))
-        else:
-            a, b, c, d = map(float, match[0].split()[:4])
-            size = abs(a * d - b * c) ** 0.5
-            text = size if match["tm"] else text
-            scale *= 1.0 if match["tm"] else size
-    return found
-
-
-def type_sizes(pdf: bytes, unit: float = 0.75) -> set[float]:
-    """Sizes of all letters of a page, in points.
-
-    Args:
-        unit: points of a pixel, for groups that are drawn apart (forms) and then placed.
-    """
-    found = set()
-    for about, content in things(pdf).values():
-        if content.startswith(b"q"):  # what is drawn; others hold fonts
-            found |= drawn_sizes(content, unit if b"/Form" in about else 1.0)
-    return found
-
-
 def test_files_are_as_wide_as_a_page_and_a_column_with_letters_that_can_be_read(
     encoder_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """6.9 and 3.3 inches; 7 to 9 points. The wide ones are those of the site."""
+    """6.9 and 3.3 inches; 7 to 9 points, selectable. The wide ones are those of the site."""
     monkeypatch.delitem(paper.WIDTHS, "")
     seen = 0
     for name, figure in figures(encoder_site.stored).items():
         drawn = figure_files(figure)
         for kind in (".pdf", ".svg"):
             drawn[kind] = (encoder_site.folder / f"figures/{name}{kind}").read_bytes()
-        for ending, inches in (("", 6.9), ("-column", 3.3)):
+        for ending, wide in (("", 6.9), ("-column", 3.3)):
             pdf, path = drawn[f"{ending}.pdf"], f"{name}{ending}"
-            box = re.findall(rb"/MediaBox \[([^\]]*)\]", unpacked(pdf))[0].split()
-            assert float(box[2]) == pytest.approx(72 * inches, abs=0.1), path
-            assert f'width="{inches}in"' in drawn[f"{ending}.svg"].decode("utf-8")
+            assert inches(pdf) == pytest.approx(wide, abs=0.1 / 72), path
+            picture = drawn[f"{ending}.svg"].decode("utf-8")
+            assert f'width="{wide}in"' in picture
+            texts = ET.fromstring(picture).iter(TEXT)  # noqa: S314 - our own
+            written = "".join("".join(text.itertext()) for text in texts)
+            assert letters(pdf) == sorted("".join(written.split())), path
             sizes = type_sizes(pdf)
             assert sizes, path
             assert min(sizes) >= 7, path
             assert max(sizes) <= 9.01, path
             seen += 1
     assert seen > 50
+
+
+def test_a_pdf_of_several_fonts_and_groups_has_the_same_bytes_each_time() -> None:
+    """vl-convert lists fonts, groups and their objects in another order each time."""
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" width="300" height="80" font-family="sans-serif"'
+        ' font-size="12">'
+        '<g opacity="0.4"><rect width="90" height="40" fill="#0072b2"/></g>'
+        '<g opacity="0.7"><rect x="20" width="90" height="40"/><text y="9">in a group</text></g>'
+        '<text y="30">Entropy of H5, Ångström, é: 0.25</text>'
+        '<text y="50" font-weight="bold">bold</text><text y="70" font-style="italic">italic</text>'
+        "</svg>"
+    )
+    first, *others = (paper.in_order(vl_convert.svg_to_pdf(svg)) for _ in range(12))
+    assert {*others} == {first}
+    assert paper.in_order(first) == first
+    assert len(fonts(first)) == 3
+    assert letters(first) == sorted("inagroupEntropyofH5,Ångström,é:0.25bolditalic")
+    assert type_sizes(first) == {12.0}
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The geometry of states in a study, its table and its page."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from headbook.report.wording import interval, is_share, number
 from headbook.study.study import Study
 from headbook.study.summaries.shapes import CKA, GeometrySums
 from pages import elements, html_of, text_of
-from pdfs import unpacked
 from sites import Site
 from tabled import lines, text
 from test_geometry import IDS, TEXTS, run, sentences
@@ -185,13 +183,6 @@ def test_sentences_of_the_page_name_its_numbers(study: Study) -> None:
     assert f"CKA {number(float(np.diag(sums.cka, 1).min()))}" in message
     assert f"; input and last layer: {number(float(sums.cka[0, -1]))}" in message
     assert f"Effective rank of {MINIBATCH} tokens: " in message
-
-
-def test_a_figure_is_written_in_one_font(encoder_site: Site) -> None:
-    """A PDF lists several fonts in any order, and the same study must give the same bytes."""
-    for file in encoder_site.folder.glob("figures/*.pdf"):
-        fonts = re.findall(rb"/BaseFont /(\S+)", unpacked(file.read_bytes()))
-        assert len({*fonts}) == 1, file.name
 
 
 def test_pages_as_written_have_figures_tables_and_files(encoder_site: Site) -> None:

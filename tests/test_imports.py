@@ -88,7 +88,7 @@ DOORS = {
         "model.search.projection",
     },
     "typer": {"cli.comparing", "cli.filming", "cli.main", "cli.options"},
-    "vl_convert": {"charts.base.fonts"},
+    "vl_convert": {"charts.base.paper", "charts.base.render", "charts.base.runtime"},
     "wordfreq": {"text.rarity"},
 }
 

@@ -32,7 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def bundler(monkeypatch: pytest.MonkeyPatch) -> Bundler:
     bundler = Bundler()
-    monkeypatch.setattr(kept, "converter", lambda: bundler)
+    monkeypatch.setattr(kept, "vl_convert", bundler)
     return bundler
 
 

@@ -6,10 +6,11 @@ has its panels one below the other.
 
 import re
 import textwrap
+from itertools import pairwise
 from typing import Any
 
-from headbook.charts.base.fonts import converter
-from headbook.charts.base.pdf import small
+import vl_convert
+
 from headbook.charts.base.render import Figure, Picture, still, svg_of
 
 WIDTHS = {"": 6.9, "-column": 3.3}  # inches, by the ending of a file's name
@@ -24,6 +25,8 @@ LETTERS = 46  # of a line of a title in a column
 LEGEND = 38  # the same of an axis or a legend
 GRADIENT = 180  # pixels of a scale of colours in a column, at most
 SIZE = re.compile(r' width="([\d.]+)" height="([\d.]+)" viewBox="[^"]*"')
+RESOURCES = re.compile(rb"(?<=<<\n)(?: +/\w+ \d+ 0 R\n){2,}")  # entries of a PDF's dictionary
+NUMBER = re.compile(rb"\b\d+(?= 0 (?:R|obj)\b)")  # of an object of a PDF
 ROOM = re.compile(r"room(\d+)")  # the name of a layer that needs cells or a plot so wide, pixels
 
 Spec = dict[str, Any]
@@ -48,8 +51,43 @@ def files(picture: Picture, *, columns: bool = True) -> dict[str, bytes]:
     for end, (svg, inches) in drawn.items():
         whole, points = on_paper(svg, inches)
         found[f"{end}.svg"] = whole.encode()
-        found[f"{end}.pdf"] = small(converter().svg_to_pdf(points))
+        found[f"{end}.pdf"] = in_order(vl_convert.svg_to_pdf(points))
     return found
+
+
+def in_order(pdf: bytes) -> bytes:
+    """Return a PDF of vl-convert with its objects and resources in a fixed order.
+
+    vl-convert lists fonts, forms and their objects in another order each time it is called, which
+    would give another file for the same picture.
+    """
+    end = int(pdf.split()[-2])  # of the objects: the table of their places begins there
+    table, trailer = pdf[end:].split(b"trailer\n")
+    rows = table.splitlines(keepends=True)
+    places = [int(row.split()[0]) for row in rows[3:]]
+    parts = {a: pdf[a:b].partition(b"stream\n") for a, b in pairwise(sorted([*places, end]))}
+    heads = {
+        number: RESOURCES.sub(_sorted_lines, parts[place][0])
+        for number, place in enumerate(places, start=1)
+    }
+    numbers: dict[bytes, bytes] = {}  # new numbers of objects, in the order of references
+    waiting = NUMBER.findall(trailer)
+    while waiting:
+        number = waiting.pop()
+        if number not in numbers:
+            numbers[number] = b"%d" % (len(numbers) + 1)
+            waiting += reversed(NUMBER.findall(heads[int(number)]))
+    content, table = pdf[: min(places)], b"".join(rows[:3])
+    for number in numbers:
+        table += b"%010d 00000 n\r\n" % len(content)
+        head = NUMBER.sub(lambda match: numbers[match[0]], heads[int(number)])
+        content += head + b"".join(parts[places[int(number) - 1]][1:])
+    trailer = NUMBER.sub(lambda match: numbers[match[0]], trailer)
+    return content + table + b"trailer\n" + trailer.replace(b"%d" % end, b"%d" % len(content))
+
+
+def _sorted_lines(match: re.Match[bytes]) -> bytes:
+    return b"".join(sorted(match[0].splitlines(keepends=True)))
 
 
 def laid_out(figure: Figure, inches: float) -> str:

@@ -1,4 +1,4 @@
-"""From a chart to its picture: the door to vl-convert.
+"""From a chart to its picture, by vl-convert.
 
 A chart is a Vega-Lite specification. The page holds it rendered as SVG; a reader who wants more
 loads the same specification as a live chart. Text and axes take the colour of the page, so that
@@ -16,8 +16,8 @@ from xml.etree import ElementTree as ET
 import altair as alt
 import numpy as np
 import pandas as pd
+import vl_convert
 
-from headbook.charts.base.fonts import converter
 from headbook.charts.base.ink import DARK, DIVERGING, STOPS, turns
 from headbook.charts.base.unchecked import checks
 
@@ -211,7 +211,7 @@ def _unpointed(part: Any) -> Any:
 
 
 def _svg(spec: dict[str, Any]) -> ET.Element:
-    return ET.fromstring(converter().vegalite_to_svg(spec))  # noqa: S314 - our own
+    return ET.fromstring(vl_convert.vegalite_to_svg(spec))  # noqa: S314 - our own
 
 
 def _role(group: ET.Element) -> str:
@@ -381,7 +381,7 @@ def config() -> dict[str, Any]:
         "legend": text | {"titleFontWeight": "normal", "gradientLength": 140},
         "header": text,
         "text": {"color": ink},
-        # One weight everywhere: a PDF lists two fonts in any order.
+        # One weight everywhere: a PDF holds each font that it uses.
         "title": {"color": ink, "fontSize": 12, "anchor": "start", "fontWeight": "normal"},
         "view": {"stroke": None},
     }

@@ -8,9 +8,9 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 
+import vl_convert
 from platformdirs import user_cache_path
 
-from headbook.charts.base.fonts import converter
 from headbook.sealed import read_sealed, write_sealed
 
 ENTRY = "window.vegaEmbed=vegaEmbed;"
@@ -23,7 +23,7 @@ def runtime() -> str:
     entry, _, kept = (read_sealed(file) or b"").decode().partition("\n")
     if entry == ENTRY:
         return kept
-    script = str(converter().javascript_bundle(ENTRY))
+    script = str(vl_convert.javascript_bundle(ENTRY))
     if file.is_absolute():  # else there is no home, and the folder would be the current one's
         with suppress(OSError):  # it may be read-only, or the disk full
             write_sealed(file, f"{ENTRY}\n{script}".encode())

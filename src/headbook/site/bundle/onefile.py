@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 
-from headbook.charts.base.pdf import plain
 from headbook.errors import StudyError
 from headbook.resources import folder
 from headbook.site.bundle.solid import Block, blocks
@@ -78,8 +77,6 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
         if name in unwanted or any(part.startswith(".") for part in Path(name).parts):
             continue
         content = file.read_bytes()
-        if name.endswith(".pdf"):
-            content = plain(content)
         if name.startswith("data/") and name.endswith(".js"):
             content = values(content.decode())
         if name == RUNTIME:

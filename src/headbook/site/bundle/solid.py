@@ -2,8 +2,7 @@
 
 Pages of a kind are nearly the same, but deflate looks back 32 kB, which is less than one of them.
 So a block is compressed with LZMA, which looks back to its beginning. Tables stand column by
-column, figures as PDF without their own compression. ``templates/onefile.js`` has the other
-direction.
+column. ``templates/onefile.js`` has the other direction.
 """
 
 from collections.abc import Iterable, Iterator
