@@ -222,7 +222,7 @@ def test_tokens_of_any_script_stand_inside_their_picture() -> None:
         assert {*SCRIPTS[:3], "a" * 24 + "…"} <= {*message}
         once = files(drawn)
         assert all(files(drawn) == once for _ in range(6))
-        assert {*"abc"} <= {*letters(once[".pdf"])}
+        assert {*"[CLS]##s<b>&"} <= {*letters(once[".pdf"])}
         assert re.findall(r'<svg [^>]*width="(\d+)"', drawn.svg)[0] >= "300"
     cells = sum(
         int(float(width)) // 14
