@@ -385,13 +385,6 @@ interface Headbook {
   live: (button: HTMLButtonElement) => Promise<void>;
   finder: (box: HTMLElement) => void;
 }
-/** Bits of what is compressed: one; several, highest first or last; several without a chance: `unpack.js`. */
-interface Bits {
-  bit: (place: number) => number;
-  tree: (place: number, count: number) => number;
-  reversed: (place: number, count: number) => number;
-  even: (count: number) => number;
-}
 /** A site in one file takes the place of the folder: `onefile.js`. */
 interface OneFile {
   hash: () => string;
@@ -402,7 +395,7 @@ interface OneFile {
 interface Window {
   headbook: Headbook;
   oneFile?: OneFile;
-  unpack: (text: string) => Uint8Array<ArrayBuffer>;
+  unpack: (text: string) => Promise<Uint8Array<ArrayBuffer>>;
   vegaEmbed: (box: HTMLElement, spec: object, options: object) => Promise<unknown>;
 }
 interface DocumentEventMap {

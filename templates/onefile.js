@@ -1,6 +1,6 @@
 "use strict";
-/* A site in one file. Pages, scripts, data and files stand in the document as blocks of text,
-   which `headbook.site.bundle.solid` packs and which are opened when something of them is asked
+/* A site in one file. Pages, scripts, data and files stand in the document as blocks of text, which
+   `headbook.site.bundle.onefile` compresses and which are opened when something of them is asked
    for; a page takes the place of the body, and the site's scripts run for it as they do in the
    folder. The address holds the page and what its views put there:
    #/heads/L00-H01.html#view=renorm. */
@@ -11,22 +11,21 @@
     csv: "text/csv",
     json: "application/json",
     jsonl: "application/json",
-    pdf: "application/pdf",
     svg: "image/svg+xml",
   };
   const ABSENT = "Left out of this one file; the folder of the site has it.";
   const OPEN = 12; /* blocks at a time */
-  /** @typedef {{ text: string, size: number }} Block */
-  /** @typedef {{ place: Block, start: number, end: number, columns?: number }} Stored */
+  /** @typedef {{ text: string }} Block */
+  /** @typedef {{ place: Block, start: number, end: number }} Stored */
   /** @type {Map<string, Stored>} */
   const stored = new Map(); /* where files are, by their addresses in the folder */
-  /** @type {Map<Block, Uint8Array<ArrayBuffer>>} */
+  /** @type {Map<Block, Promise<Uint8Array<ArrayBuffer>>>} */
   const opened = new Map(); /* bytes of blocks, those asked for last at the end */
   /** @type {Map<string, number>} */
   const heights = new Map(); /* how far pages were scrolled, by address in the bar */
   let path = FIRST, home = "", asked = 0, clicked = false, page = new AbortController();
 
-  /** @type {(place: Block) => Uint8Array<ArrayBuffer>} */
+  /** @type {(place: Block) => Promise<Uint8Array<ArrayBuffer>>} */
   const take = (place) => {
     const bytes = opened.get(place) || window.unpack(place.text);
     opened.delete(place);
@@ -37,22 +36,11 @@
   };
   /** @type {(bytes: Uint8Array) => string} */
   const text = (bytes) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
-  /* A table that stood column by column. */
-  /** @type {(bytes: Uint8Array, count: number) => Uint8Array<ArrayBuffer>} */
-  const byRow = (bytes, count) => {
-    const values = text(bytes).split("\n"), height = values.length / count;
-    const rows = Array.from({ length: height }, (_, at) => {
-      const row = Array.from({ length: count }, (_, column) => values[column * height + at]);
-      return `${row.join(",")}\n`;
-    });
-    return new TextEncoder().encode(rows.join(""));
-  };
   /** @type {(name: string) => Promise<Uint8Array<ArrayBuffer>>} */
   const content = async (name) => {
     const file = stored.get(name);
     if (!file) throw new Error(`cannot load ${name}`);
-    const bytes = take(file.place).subarray(file.start, file.end);
-    return file.columns ? byRow(bytes, file.columns) : bytes;
+    return (await take(file.place)).subarray(file.start, file.end);
   };
   /** @type {(name: string) => Promise<string>} */
   const read = async (name) => text(await content(name));
@@ -63,12 +51,11 @@
   };
   /** @type {(element: HTMLScriptElement) => void} */
   const keep = (element) => {
-    const { files = "[]", columns = "{}" } = element.dataset;
-    const place = { text: element.textContent, size: 0 };
+    const { files = "[]" } = element.dataset, place = { text: element.textContent };
+    let start = 0;
     for (const [name, length] of JSON.parse(files)) {
-      const start = place.size;
-      place.size += length;
-      stored.set(name, { place, start, end: place.size, columns: JSON.parse(columns)[name] });
+      stored.set(name, { place, start, end: start + length });
+      start += length;
     }
     element.remove();
   };
@@ -123,18 +110,20 @@
     setTimeout(() => URL.revokeObjectURL(url), 60000);
   };
 
-  /* A page of the folder as it stands here: links and pictures. */
+  /* A page of the folder as it stands here: links and pictures. A table that is not here leads to
+     its CSV, or to the page that lists what was left out. */
   /** @type {(element: HTMLAnchorElement) => void} */
   const aim = (element) => {
     const href = element.getAttribute("href") ?? "";
     if (/^[a-z]+:/i.test(href) || element.matches(".skip")) return;
-    const table = href.startsWith("#") ? path : address(href).replace(/#.*/, "");
-    const other = table.endsWith(".parquet")
-      ? table.replace(/parquet$/, "csv")
-      : table.replace(/csv\.gz$/, "parquet");
-    const name = stored.has(table) || path === TABLES ? table : other;
+    const target = href.startsWith("#") ? path : address(href).replace(/#.*/, "");
+    const others = path !== TABLES && target.startsWith("data/")
+      ? [target.replace(/parquet$/, "csv"), TABLES]
+      : [];
+    const name = [target, ...others].find((each) => stored.has(each));
     const fragment = href.includes("#") ? href.slice(href.indexOf("#")) : "";
-    if (stored.has(name)) {
+    if (target.endsWith(".pdf")) element.remove();
+    else if (name) {
       element.setAttribute("href", `#/${name}${fragment}`);
       if (!name.endsWith(".html")) element.dataset.save = name;
     } else {
@@ -165,10 +154,10 @@
   const prepared = (body) => {
     body.dataset.root = "#/";
     aimed(body);
-    if (path === TABLES && document.documentElement.dataset.left) {
+    if (path === TABLES) {
       const note = document.createElement("p");
       note.className = "warnings";
-      note.textContent = document.documentElement.dataset.left;
+      note.textContent = document.documentElement.dataset.left ?? "";
       body.querySelector("h1")?.after(note);
     }
     return body;

@@ -14,19 +14,6 @@ from urllib.parse import unquote, urlsplit
 from headbook.site.markup import values
 
 LATER = re.compile(r'<div data-later="(?P<place>\d+)" data-src="(?P<src>[^"]*)"></div>')
-TAG = re.compile(r"""<[a-z](?:[^<>"]|"[^"]*")*>""")
-BARE = re.compile(r"""( [\w:-]+)=(?:"([^"]*)"|([^\s"'=<>`]+)(?=[ >]))""")
-CELL = re.compile(
-    r"(<(t[dh])[ >](?:(?!</?t(?:[dhr]|head|body|able)\b).)*)(?=<t[dhr][ >]|</t(?:r|body)>)",
-    re.DOTALL,
-)
-ROW = re.compile(r"(<tr[ >](?:(?!</?tr\b|</t(?:head|body)\b).)*)(?=<tr[ >]|</tbody>)", re.DOTALL)
-ENTRY = re.compile(r"(<li[ >](?:(?!</?(?:li|ul|ol)\b).)*?)(?=\n?(?:<li[ >]|</[uo]l>))", re.DOTALL)
-NEXT = (
-    r"(?:<(?:article|details|div|figure|h\d|li|nav|ol|p|section|table|t[dhr]|ul)[ >]"
-    r"|</(?:article|details|div|figure|li|main|[ou]l|section|t(?:[dr]|body|able))>)"
-)
-PARAGRAPH = re.compile(rf"(<p[ >](?:(?!</p>|{NEXT}).)*)(?={NEXT})", re.DOTALL)
 LINKS = ("href", "src", "data-src")
 LINK = re.compile(r"(?:https://(?:arxiv\.org/abs|doi\.org)/\S+)")  # addresses a page may lead to
 
@@ -81,7 +68,7 @@ def html_of(file: Path) -> str:
 def _whole(html: str, waiting: tuple[tuple[str, bytes], ...]) -> str:
     """A page, given what its file holds and the files that it names."""
     parts = {src: _parts(src, content) for src, content in waiting}
-    return LATER.sub(lambda match: wordy(parts[match["src"]][int(match["place"])]), html)
+    return LATER.sub(lambda match: parts[match["src"]][int(match["place"])], html)
 
 
 def _parts(src: str, content: bytes) -> list[str]:
@@ -92,21 +79,8 @@ def _parts(src: str, content: bytes) -> list[str]:
 
 
 def written_html(file: Path) -> str:
-    """The page as it was written, but for `wordy`."""
-    return wordy(file.read_bytes().decode("utf-8"))
-
-
-@cache
-def wordy(html: str) -> str:
-    """The same with quotes around every attribute and the ends that a page leaves out."""
-    whole = PARAGRAPH.sub(r"\1</p>\n", html)
-    closed = ROW.sub(r"\1</tr>\n", CELL.sub(r"\1</\2>", ENTRY.sub(r"\1</li>", whole)))
-    return quoted(closed).replace('" />', '"/>')
-
-
-def quoted(html: str) -> str:
-    """The same with quotes around every attribute, those that a page leaves out, too."""
-    return TAG.sub(lambda tag: BARE.sub(r'\1="\2\3"', tag[0]), html)
+    """The page as it was written."""
+    return file.read_bytes().decode("utf-8")
 
 
 def links(html: str) -> Iterator[tuple[str, str]]:

@@ -14,12 +14,9 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from headbook.output_folder import FILE_LIST
 from headbook.site import export
-from headbook.site.letters import UNFIT, from_letters, letters
 from headbook.site.markup import LEGIBLE, script
 from headbook.study.manifest import SCHEMA
 from headbook.study.study import Study
@@ -260,22 +257,9 @@ def test_a_data_file_gives_back_what_it_holds(value: Any, tmp_path: Path) -> Non
     packed = len(str(value)) > LEGIBLE or "bytes" in str(value)
     assert text.startswith("headbook.packed(" if packed else "headbook.take(")
     assert not set("<&>") & set(text)
+    assert script("name", value) == text
     (tmp_path / "name.js").write_bytes(text.encode())
     assert data_file(tmp_path / "name.js") == ("name", value)
-
-
-@given(st.binary(max_size=40))
-def test_letters_give_back_their_bytes_and_mean_nothing_to_html(content: bytes) -> None:
-    text = letters(content)
-    assert from_letters(text) == content
-    assert not {*map(chr, UNFIT)} & set(text)
-    assert len(text.encode()) <= 8 / 7 * len(content) + 2
-
-
-@pytest.mark.parametrize("text", ["<", "\n", "é", "\u0508", "\ud800", "a\r"])
-def test_other_letters_are_no_bytes(text: str) -> None:
-    with pytest.raises(ValueError, match="letters that stand for bytes"):
-        from_letters(text)
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1"])

@@ -1,5 +1,7 @@
 """A site as one HTML file: all of the folder in it, the same every time, under a strict policy."""
 
+import base64
+import gzip
 import json
 import os
 import re
@@ -13,15 +15,12 @@ from headbook.errors import OutputError, StudyError
 from headbook.resources import folder
 from headbook.site.bundle import onefile
 from headbook.site.bundle.pack import Packed, pack
-from headbook.site.letters import from_letters
 from headbook.site.markup import values
-from headbook.site.pressed import released
 from headbook.site.stylesheet import bare
 from pages import data_file, digest, elements, html_of, links, text_of, tree
 from sites import Site
 from test_anonymous import AUTHOR, DATE, TELLING, telling
 from test_pack import refusal
-from test_solid import by_row
 
 __all__ = ["telling"]  # a fixture
 pytestmark = pytest.mark.slow
@@ -32,10 +31,7 @@ OUTSIDE = {"data/files.json", ".nojekyll", "README.txt"}
 OUTSIDE |= {f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css", "unpack.js")}
 
 
-BLOCK = re.compile(
-    r'<script type="text/plain" '
-    r"data-files='([^']*)' data-columns='([^']*)'>([^<]*)</script>\n"
-)
+BLOCK = re.compile(r"""<script type="text/plain" data-files='([^']*)'>([^<]*)</script>\n""")
 
 
 @pytest.fixture(scope="module")
@@ -48,28 +44,26 @@ def one(small_site: Site, tmp_path_factory: pytest.TempPathFactory) -> Packed:
 def held(file: Path) -> dict[str, bytes]:
     """Everything that is in the one file, by its address in the folder."""
     found = {}
-    for *reported, text in BLOCK.findall(html_of(file)):
-        files, columns = (json.loads(unescape(each)) for each in reported)
-        whole, at = released(from_letters(text)), 0
-        for name, size in files:
-            content = whole[at : at + size]
-            found[name] = by_row(content, columns[name]) if name in columns else content
+    for files, text in BLOCK.findall(html_of(file)):
+        whole, at = gzip.decompress(base64.b64decode(text)), 0
+        for name, size in json.loads(unescape(files)):
+            found[name] = whole[at : at + size]
             at += size
         assert at == len(whole)
     return found
 
 
 def test_everything_of_the_folder_is_in_it(small_site: Site, one: Packed) -> None:
-    """Byte for byte; of data files the values, of tables the CSV alone.
+    """Byte for byte; of data files the values.
 
-    Not the pictures for readers without scripts of what scripts draw.
+    Not what is compressed, nor the pictures for readers without scripts of what scripts draw.
     """
     files, found = tree(small_site.folder), held(one.path)
-    tables = {name for name in files if name.endswith(".parquet")}
-    assert tables
+    left = {name for name in files if name.endswith((".pdf", ".parquet", ".gz"))}
+    assert {name.rpartition(".")[2] for name in left} >= {"pdf", "parquet"}
     drawn = {name for name in files if re.fullmatch(r"data/sentences/\d+-self\.png", name)}
     assert drawn
-    assert set(found) == set(files) - OUTSIDE - tables - drawn
+    assert set(found) == set(files) - OUTSIDE - left - drawn
     for name, content in found.items():
         if name.startswith("data/") and name.endswith(".js"):
             assert content == values(files[name].decode()), name
@@ -79,7 +73,11 @@ def test_everything_of_the_folder_is_in_it(small_site: Site, one: Packed) -> Non
         else:
             assert content == files[name], name
     note = elements(html_of(one.path), "html")[0].attributes["data-left"]
-    assert all(name in note for name in tables)
+    assert "figures as PDF, tables as Parquet" in note
+    listed = note.removesuffix(".").split(", ")
+    stems = {Path(name).name.partition(".")[0] for name in left if name.startswith("data/")}
+    for name in stems:
+        assert (name in listed) == (f"data/{name}.csv" not in found), name
 
 
 def test_only_its_own_scripts_and_style_may_run(small_site: Site, one: Packed) -> None:
@@ -179,10 +177,12 @@ def test_a_site_whose_scripts_know_no_single_file_is_refused(
 ) -> None:
     copy = tmp_path / "old"
     shutil.copytree(small_site.folder, copy)
-    (copy / "assets/unpack.js").unlink()
-    message = refusal(StudyError, copy, tmp_path / "r.html", single_file=True)
-    assert "expected one rendered anew" in message
-    assert not (tmp_path / "r.html").exists()
+    scripts = copy / "assets/unpack.js"
+    for change in (lambda: scripts.write_text("window.unpack = lzma;"), scripts.unlink):
+        change()
+        message = refusal(StudyError, copy, tmp_path / "r.html", single_file=True)
+        assert "expected one rendered anew" in message
+        assert not (tmp_path / "r.html").exists()
 
 
 def test_an_anonymous_one_tells_nobody(telling: Path, tmp_path: Path) -> None:

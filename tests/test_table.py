@@ -10,7 +10,6 @@ from headbook.pages.parts.table import DASH, Content, Mark, Row, Table, Title, w
 from headbook.pages.parts.text import Token
 from headbook.report.findings import Link
 from headbook.site.pagewriter import PageWriter
-from pages import quoted
 
 HEAD = Link("L0·H1", "heads/L00-H01.html")
 LINKED = '<a href="../heads/L00-H01.html">L0·H1</a>'
@@ -22,7 +21,7 @@ def written(macro: str, **given: object) -> str:
     """What a macro writes on a page one folder below the site's root."""
     text = '{% import "macros.html" as m with context %}{{ m.' + macro + " }}"
     environment = PageWriter(Path(), "", {}).environment
-    return quoted(environment.from_string(text).render(root="../", **given))
+    return environment.from_string(text).render(root="../", **given)
 
 
 @pytest.mark.parametrize(

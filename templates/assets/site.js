@@ -47,7 +47,7 @@
   /** @type {(text: string) => Promise<unknown>} */
   const unpacked = async (text) => {
     await use("unpack");
-    return revived(window.unpack(text));
+    return revived(await window.unpack(text));
   };
   /** @type {Map<string, any>} */
   const taken = new Map(); /* values, or promises of them */

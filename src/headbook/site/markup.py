@@ -3,6 +3,8 @@
 Everything that comes from outside either goes through Jinja's escaping or through a function here.
 """
 
+import base64
+import gzip
 import json
 import re
 from collections.abc import Callable
@@ -16,8 +18,6 @@ from markupsafe import Markup, escape
 
 from headbook.report.wording import unbroken, visible
 from headbook.site import latex
-from headbook.site.letters import from_letters, letters
-from headbook.site.pressed import pressed, released
 
 LEGIBLE = 1_000  # characters of a data file up to which its values stay JSON
 END = ");\n"  # of a data file
@@ -87,12 +87,20 @@ def script(name: str, value: Any) -> str:
 
     Args:
         value: what JSON can hold, and bytes. With bytes, or of more than `LEGIBLE` characters, it
-            is compressed, as `letters`: `values` has it back.
+            is written as `gzipped`; `values` reads it back.
     """
     content = _content(value)
     if len(content) <= LEGIBLE and LINE not in content:
         return f"headbook.take({safe_json(name)},{safe_json(value)}{END}"
-    return f'headbook.packed({safe_json(name)},"{letters(pressed(content))}"{END}'
+    return f'headbook.packed({safe_json(name)},"{gzipped(content)}"{END}'
+
+
+def gzipped(content: bytes) -> str:
+    """Return bytes compressed with gzip, in base64; ``templates/assets/unpack.js`` opens them.
+
+    The same bytes give the same text wherever zlib has the same version.
+    """
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
 
 
 def _content(value: Any) -> bytes:
@@ -112,7 +120,7 @@ def values(text: str) -> bytes:
     call, _, rest = text.partition("(")
     name, _, given = rest.removesuffix(END).partition(",")
     plain = call == "headbook.take"
-    content = given.encode() if plain else released(from_letters(given[1:-1]))
+    content = given.encode() if plain else gzip.decompress(base64.b64decode(given[1:-1]))
     value, line, behind = content.partition(LINE)
     return b"[%s,%s]" % (name.encode(), value) + line + behind
 

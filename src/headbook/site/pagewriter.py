@@ -19,7 +19,6 @@ from headbook.resources import folder as resource_folder
 from headbook.site import later, markup, publish
 from headbook.site.contents import WITHOUT, with_contents
 from headbook.site.scripttags import digest, scripts_of
-from headbook.site.terse import terse
 
 LIVE = "data-chart="  # the buttons of live charts
 SOURCES = "script-src 'self'"
@@ -54,10 +53,8 @@ class PageWriter:
         html = _allowing(self.drawn(page.template, page=page, root=root))
         html, parts = later.taken_out(html, root, page.path)
         if parts:
-            few = [terse(part) for part in parts]
-            self.text(later.file_of(page.path), markup.script(later.name_of(page.path), few))
-        whole = html if page.template in WITHOUT else with_contents(html)
-        self.text(page.path, terse(whole))
+            self.text(later.file_of(page.path), markup.script(later.name_of(page.path), parts))
+        self.text(page.path, html if page.template in WITHOUT else with_contents(html))
 
     def live(self, figure: Figure) -> None:
         """Write the data of a live chart, if there is one."""

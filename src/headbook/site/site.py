@@ -103,7 +103,7 @@ def render(
 ) -> Summary:
     """Write a study's site.
 
-    The same study gives the same bytes every time.
+    The same study gives the same bytes on one machine, with one version of zlib.
 
     Args:
         study: a study, or the folder of a stored one.

@@ -1,5 +1,8 @@
 """A site as one HTML file that works from a double click: every page, script and table in it.
 
+Files that are compressed in the folder are left out (figures as PDF, Parquet, large tables): gzip
+cannot make them smaller, and base64 would make them larger by a third.
+
 A small script takes the place of the folder (``templates/onefile.js``). The policy of the file lets
 it and the site's own scripts run by their hashes, and nothing else.
 """
@@ -7,16 +10,14 @@ it and the site's own scripts run by their hashes, and nothing else.
 import base64
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from pathlib import Path
 
 from headbook.errors import StudyError
 from headbook.resources import folder
-from headbook.site.bundle.solid import Block, blocks
 from headbook.site.export import walk
-from headbook.site.letters import letters
-from headbook.site.markup import values
+from headbook.site.markup import gzipped, values
 from headbook.site.scripttags import digest
 from headbook.site.stylesheet import bare
 
@@ -27,10 +28,12 @@ UNPACK = "assets/unpack.js"
 USELESS |= {UNPACK, *(f"assets/{name}" for name in ("favicon.svg", "preview.png", "site.css"))}
 RUNTIME = "assets/vega.js"  # a script that waits in the folder as a text of its own
 HEAD = 1000  # bytes in which the mark stands
-LINKS = re.compile(r'(<a [^>]*?href="?)(?!["#]|[a-z]+:)')
-PICTURES = re.compile(r'<img [^>]*?src="?(?!"?data:)[^>]*>')  # files, which its body does not reach
-DRAWN = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="?(?:\.\./)*([^"\s>]+)', re.DOTALL)
-LEFT = "Left out of this one file, since the same rows are in it as CSV or Parquet: {}."
+LINKS = re.compile(r'(<a [^>]*?href=")(?!["#]|[a-z]+:)')
+PICTURES = re.compile(r'<img [^>]*?src="(?!data:)[^>]*>')  # files, which its body does not reach
+DRAWN = re.compile(r'data-few(?:(?!<img).)*<img[^>]* src="(?:\.\./)*([^"]+)', re.DOTALL)
+MOST = 6_000_000  # bytes of files that are opened together, unless one alone is larger
+COMPRESSED = {".pdf", ".parquet", ".gz"}
+LEFT = "Left out of this one file, but in the folder of the site: {}."
 
 
 def is_ours(file: Path) -> bool:
@@ -42,39 +45,39 @@ def is_ours(file: Path) -> bool:
 
 
 def document(site: Path) -> Iterator[str]:
-    """The text of the one file, part by part; the same for the same site.
+    """Yield the text of the one file, part by part.
 
     Without scripts the overview can be read.
 
     Raises:
-        StudyError: the site's scripts know of no single file.
+        StudyError: an older Headbook wrote the site, with other scripts and data files.
     """
-    if not (site / UNPACK).exists():
+    if not (site / UNPACK).exists() or "DecompressionStream" not in _text(site / UNPACK):
         raise StudyError(f"{site}: a site of an older Headbook; expected one rendered anew")
     files = dict(_stored(site))
     index = files["index.html"].decode()
     scripts = [text.decode() for name, text in files.items() if _is_code(name)]
     loader = _text(site / UNPACK) + bare(_text(folder("templates") / "onefile.js"))
     style = _text(site / "assets/site.css")
-    dropped = ", ".join(_redundant(site))
-    yield '<!doctype html>\n<html lang="en"'
-    yield f' data-left="{escape(LEFT.format(dropped))}">\n' if dropped else ">\n"
+    left = LEFT.format(", ".join(["figures as PDF", "tables as Parquet", *_absent(site, files)]))
+    yield f'<!doctype html>\n<html lang="en" data-left="{escape(left)}">\n'
     yield f'<head>\n<meta charset="utf-8">\n{MARK}\n{_policy([loader, *scripts], style)}\n'
     yield from (f"{line}\n" for line in _kept(index))
     icon = base64.b64encode((site / "assets/favicon.svg").read_bytes()).decode()
     yield f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">\n'
     yield f"<style>{style}</style>\n<script>{loader}</script>\n</head>\n"
     yield f'<body data-root="#/">\n{_still(index, sum(name.endswith(".html") for name in files))}'
-    yield from (f"{_element(block)}\n" for block in blocks(files.items()))
+    yield from (f"{_element(block)}\n" for block in _blocks(files))
     yield "</body>\n</html>\n"
 
 
 def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
     """What the file holds, by its address in the folder, unpacked: data files as their values."""
-    unwanted = USELESS.union(_redundant(site), _drawn(site))
+    unwanted = USELESS | _drawn(site)
     for file in walk(site):
         name = file.relative_to(site).as_posix()
-        if name in unwanted or any(part.startswith(".") for part in Path(name).parts):
+        hidden = any(part.startswith(".") for part in Path(name).parts)
+        if name in unwanted or hidden or _is_left(file):
             continue
         content = file.read_bytes()
         if name.startswith("data/") and name.endswith(".js"):
@@ -84,11 +87,14 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
         yield name, content
 
 
-def _redundant(site: Path) -> list[str]:
-    """Files whose rows are there in another one: Parquet beside CSV, large CSV beside Parquet."""
-    data = site / "data"
-    parquet = [file for file in data.glob("*.parquet") if file.with_suffix(".csv").exists()]
-    return [f"data/{file.name}" for file in sorted([*parquet, *data.glob("*.csv.gz")])]
+def _absent(site: Path, files: Mapping[str, bytes]) -> list[str]:
+    """Return the names of tables and lists of which the file holds no row."""
+    names = (each.name.partition(".")[0] for each in walk(site / "data") if _is_left(each))
+    return [name for name in dict.fromkeys(names) if f"data/{name}.csv" not in files]
+
+
+def _is_left(file: Path) -> bool:
+    return file.suffix in COMPRESSED
 
 
 def _drawn(site: Path) -> set[str]:
@@ -101,16 +107,35 @@ def _is_code(name: str) -> bool:
     return name.startswith("assets/") and name.endswith(".js")
 
 
-def _element(block: Block) -> str:
-    """A block of files as an element that no browser shows or runs."""
-    files, columns = (
-        escape(json.dumps(each, separators=(",", ":"))).replace("&quot;", '"')
-        for each in ([*block.files.items()], block.columns)
-    )
-    return (
-        f"""<script type="text/plain" data-files='{files}' data-columns='{columns}'>"""
-        f"{letters(block.content)}</script>"
-    )
+def _blocks(files: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
+    """Yield files of one folder and one kind together, so that gzip finds what they share."""
+    kinds: dict[str, list[str]] = {}
+    for name in files:
+        kinds.setdefault(_kind(name), []).append(name)
+    for names in kinds.values():
+        block: dict[str, bytes] = {}
+        for name in names:
+            if block and sum(map(len, block.values())) + len(files[name]) > MOST:
+                yield block
+                block = {}
+            block[name] = files[name]
+        yield block
+
+
+def _kind(name: str) -> str:
+    """Return what files of one block share; tables and Vega, which are read alone, stand alone."""
+    folder, _, file = name.rpartition("/")
+    if folder == "data" or name == RUNTIME:
+        return name
+    return f"{folder} {file.partition('.')[2]}"
+
+
+def _element(block: Mapping[str, bytes]) -> str:
+    """Return files as an element that no browser shows or runs."""
+    sizes = json.dumps([[name, len(content)] for name, content in block.items()])
+    files = escape(sizes.replace(" ", "")).replace("&quot;", '"')
+    text = gzipped(b"".join(block.values()))
+    return f"""<script type="text/plain" data-files='{files}'>{text}</script>"""
 
 
 def _policy(scripts: list[str], style: str) -> str:

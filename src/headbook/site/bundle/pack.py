@@ -1,4 +1,7 @@
-"""A site as one archive with checksums, or as one HTML file: the same bytes every time."""
+"""A site as one archive with checksums, or as one HTML file.
+
+The same site gives the same bytes on one machine, with one version of zlib.
+"""
 
 import hashlib
 import zipfile

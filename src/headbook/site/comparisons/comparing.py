@@ -109,7 +109,7 @@ def render_comparison(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Summary:
-    """Write the site of a comparison; the same comparison gives the same bytes every time.
+    """Write the site of a comparison; the bytes depend on the comparison and zlib alone.
 
     Raises:
         OutputError: ``out`` may not be replaced or written.

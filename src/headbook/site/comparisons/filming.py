@@ -79,7 +79,7 @@ def render_film(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Summary:
-    """Write the site of a film; the same film gives the same bytes every time.
+    """Write the site of a film; the bytes depend on the film and zlib alone.
 
     Args:
         title: of the site; by default it says how many checkpoints there are.
