@@ -1,0 +1,164 @@
+"""The golden studies: inputs and models of five studies, a comparison and a film, and their sites.
+
+Sites are built by the ``headbook`` command, as users build them, so that code inside the package
+may be renamed. `SITES` names them; each is built in a folder of its own, with paths relative to
+that folder, so that no page holds the path of a machine.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TESTS = HERE.parent
+SAMPLES = TESTS.parent / "sample_inputs"
+CHECKPOINTS = HERE / "checkpoints"
+STEPS = (0, 362, 640)  # of the tests' training; its induction head begins at about step 500
+OPTIONS: dict[str, str] = {}  # options that have a new name, such as {"--sample": "--subset"}
+EPOCH = "1700000000"  # the date of every golden study: 2023-11-14
+
+
+def _encoder(place: Path) -> list[str]:
+    """The demo encoder with everything that can be asked for."""
+    shutil.copy(SAMPLES / "sentences.conllu", place)
+    return [
+        "build", "sentences.conllu", "--importance", "full", "--importance-sentences", "12",
+        "--control", "untrained,shuffled", "--control-seeds", "2", "--sentence-pages", "6",
+    ]  # fmt: skip
+
+
+def _causal(place: Path) -> list[str]:
+    """A trained causal model, with default options."""
+    shutil.copy(SAMPLES / "sentences.txt", place)
+    return ["build", "sentences.txt", "--model", "demo-causal", "--limit", "10"]
+
+
+def _pair(place: Path) -> list[str]:
+    """An encoder-decoder on pairs of texts, with gold alignments of some."""
+    import tiny
+    import treebank
+
+    rows = [{"source": source, "target": target} for source, target in treebank.MANY_PAIRS]
+    for row in rows[4:]:
+        row["alignment"] = "0-0 1-1 2-2"
+    _write_rows(place / "pairs.jsonl", rows)
+    tiny.write("marian", place / "marian")
+    return ["build", "pairs.jsonl", "--model", "marian", "--control", "shuffled"]
+
+
+def _groups(place: Path) -> list[str]:
+    """Groups of sentences and minimal pairs, each sentence behind another one in a passage."""
+    lines = (SAMPLES / "minimal_pairs.jsonl").read_text(encoding="utf-8").splitlines()
+    before = (SAMPLES / "sentences.txt").read_text(encoding="utf-8").splitlines()
+    rows = []
+    for number, row in enumerate(map(json.loads, lines)):
+        document = {"document": f"{row['pair_id']} {row['label']}"}
+        rows += [row | document | {"text": before[number // 2]}, row | document]
+    _write_rows(place / "passages.jsonl", rows)
+    return ["build", "passages.jsonl", "--pack", "64", "--facet", "label,phenomenon",
+            "--importance-sentences", "8", "--sentence-pages", "4"]  # fmt: skip
+
+
+def _gguf(place: Path) -> list[str]:
+    """A tiny model in a GGUF file, with weights of eight bits."""
+    import ggufs
+    import tiny
+
+    shutil.copy(SAMPLES / "sentences.txt", place)
+    words = tiny.write("gpt2", place / "gpt2")
+    llama = ggufs.original(words, place / "llama", rms_norm_eps=1e-5)
+    ggufs.write(llama, place / "tiny.gguf", kind="Q8_0")
+    return ["build", "sentences.txt", "--model", "tiny.gguf", "--limit", "24"]
+
+
+def _comparison(place: Path) -> list[str]:
+    """The demo encoder beside itself with random weights."""
+    shutil.copy(SAMPLES / "sentences.conllu", place)
+    return [
+        "compare", "sentences.conllu", "--models", "demo", "untrained", "--limit", "16",
+        "--importance-sentences", "6", "--sentence-pages", "2",
+    ]  # fmt: skip
+
+
+def _film(place: Path) -> list[str]:
+    """Three checkpoints of the model that tests train."""
+    shutil.copy(SAMPLES / "sentences.txt", place)
+    write_checkpoints(CHECKPOINTS)
+    shutil.copytree(CHECKPOINTS, place / "run", dirs_exist_ok=True)
+    return ["film", "run", "sentences.txt", "--limit", "24", "--importance-sentences", "8",
+            "--sentence-pages", "2"]  # fmt: skip
+
+
+SITES: dict[str, Callable[[Path], list[str]]] = {
+    "encoder": _encoder, "causal": _causal, "pair": _pair, "groups": _groups, "gguf": _gguf,
+    "comparison": _comparison, "film": _film,
+}  # fmt: skip
+
+
+def write_checkpoints(folder: Path) -> None:
+    """Train the model of the film, unless its checkpoints are stored.
+
+    They are stored, with weights of 16 bits, since 640 steps of training enlarge what two machines
+    round differently; only the film is compared, not the training.
+    """
+    if folder.exists():
+        return
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    import training
+    from filmed import RATE
+
+    draft = folder.with_name("training")
+    training.train(draft, STEPS[-1], texts=0, rate=RATE)
+    for step in STEPS:
+        name = f"step-{step}"
+        shutil.copytree(draft / name, folder / name)
+        model = AutoModelForCausalLM.from_pretrained(folder / name, dtype=torch.float16)
+        model.save_pretrained(folder / name)
+    shutil.rmtree(draft)
+
+
+def build(name: str, folder: Path) -> Path:
+    """Build a golden site below a folder, unless it is there, and return where it is.
+
+    Prints the seconds that the command took, and the seconds of all processors together.
+    """
+    site = folder / name / "site"
+    if site.exists():
+        _print(f"{name}: taken from {site}")
+        return site
+    shutil.rmtree(site.parent, ignore_errors=True)
+    site.parent.mkdir(parents=True)
+    given = [OPTIONS.get(each, each) for each in SITES[name](site.parent)]
+    command = [str(Path(sys.executable).with_name("headbook")), *given, "--out", "site", "--quiet"]
+    environment = os.environ | {
+        "SOURCE_DATE_EPOCH": EPOCH,
+        "HF_HUB_OFFLINE": "1",
+        "USER": "golden",
+        "LOGNAME": "golden",
+    }
+    start, busy = time.perf_counter(), _busy()
+    subprocess.run(command, cwd=site.parent, env=environment, check=True)
+    took = time.perf_counter() - start
+    _print(f"{name}: built in {took:.0f} s, {_busy() - busy:.0f} s of processors")
+    return site
+
+
+def _busy() -> float:
+    """Return the seconds that processors spent on commands that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _write_rows(file: Path, rows: list[dict[str, str]]) -> None:
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
