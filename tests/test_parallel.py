@@ -17,12 +17,22 @@ import headbook
 from headbook.errors import OutputError, ResourceError, StudyError
 from headbook.pages.index.page import overview_page
 from headbook.site import site as writer
-from headbook.site.parallel import Shares
+from headbook.site.parallel import Shares, default_processes
 from pages import differing
 from shares import dies, is_killed, mumbles, refuses, squares
 from sites import Site
 
 pytestmark = pytest.mark.slow  # each process imports Python's libraries afresh
+
+
+@pytest.mark.parametrize(("cores", "processes"), [(1, 1), (2, 1), (3, 1), (4, 2), (8, 3), (64, 3)])
+def test_one_process_for_every_two_cores_is_the_default(
+    monkeypatch: pytest.MonkeyPatch, cores: int, processes: int
+) -> None:
+    """Each has the whole study in memory."""
+    allowed = {*range(cores)}
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed, raising=False)
+    assert default_processes() == processes
 
 
 def test_every_piece_of_work_is_done_once() -> None:

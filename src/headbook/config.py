@@ -206,7 +206,10 @@ class Config:
         place=True,
     )
     processes: int = option(
-        0, "Processes that render pages; 0: one per core if there are many pages.", place=True
+        0,
+        "Processes that render pages, each with the study in memory; 0: one for every two cores, "
+        "at most three, if there are many pages.",
+        place=True,
     )
     workers: int = option(
         1, "Processes that run the model over the corpus, each with a copy of it.", place=True

@@ -11,14 +11,18 @@ from typing import Any, Self
 
 from headbook.errors import ResourceError
 
-MOST = 8  # processes
+MOST = 3  # processes by default
 WAIT = 1.0  # seconds after which to look whether a process has died
 
 
-def cores() -> int:
-    """Cores that this process may use, `MOST` at most."""
+def default_processes() -> int:
+    """Return one process for every two cores that this process may use, `MOST` at most.
+
+    With one for each core, drawing pages took more than half as much memory again as when
+    processes shared the arrays of a study (`benchmarks/README.md`).
+    """
     mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min(mine or 1, MOST)
+    return min(max((mine or 1) // 2, 1), MOST)
 
 
 class Shares:

@@ -54,7 +54,7 @@ from headbook.report.wording import written
 from headbook.site import export, publish, scripts
 from headbook.site.assets import write_assets, write_runtime
 from headbook.site.pagewriter import PageWriter, figures_of
-from headbook.site.parallel import Shares, cores
+from headbook.site.parallel import Shares, default_processes
 from headbook.study.study import Study
 
 TEXTS = ("CITATION.cff", "references.bib", "README.txt")
@@ -110,9 +110,10 @@ def render(
         out: folder to write; it appears when it is complete.
         base_url: address where the folder will be published, if that is known.
         force: replace a site of Headbook that is there; one with foreign files is refused.
-        processes: that draw pages, this one included; 0: one a core where there are many pages. A
-            script that asks for several needs ``if __name__ == "__main__"``. Each loads the study
-            from its folder; one that has none is saved to a temporary folder meanwhile.
+        processes: number of processes that draw pages, this one included; 0: one for every two
+            cores if there are many pages, at most three. A script that asks for several needs
+            ``if __name__ == "__main__"``. Each loads the study from its folder; a study that has
+            none is saved to a temporary folder meanwhile.
         progress: told how many pages are done.
 
     Raises:
@@ -186,7 +187,7 @@ class _Writer:
 
         If there are many, other processes write them while this one makes everything else.
         """
-        processes = self.processes or (cores() if self._expected >= MANY else 1)
+        processes = self.processes or (default_processes() if self._expected >= MANY else 1)
         if processes == 1:
             yield _draw(self._page_writer, _many_pages(self._results))
             return
