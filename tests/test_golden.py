@@ -5,6 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from golden import pages
 from golden import tables as golden
 from golden.refresh import COMMAND, PAGES, STUDY, collect_again, outline, stored
 from headbook import render
@@ -59,3 +60,21 @@ def test_renamed_tables_and_columns_are_compared_by_their_stored_names() -> None
     found = {"head_values": HEADS.rename(columns={"value": "share"})}
     given = golden.stored_names(found, {"heads": "head_values"}, {"heads": {"value": "share"}})
     assert golden.compare({"heads": HEADS}, given)[0]
+
+
+def test_pages_are_compared_line_by_line_and_equal_changes_listed_once() -> None:
+    stored = {name: ["<p>", " One", "</p>"] for name in ("a.html", "b.html", "c.html", "d.html")}
+    assert pages.compare(stored, {name: ["<p>", "One", "</p>"] for name in stored}) == []
+    found = {name: ["<p>", " Two", "</p>"] for name in ("a.html", "b.html")} | {
+        "c.html": ["<p>", " One"],
+        "e.html": [],
+    }
+    assert pages.compare(stored, found) == [
+        "missing: d.html",
+        "added: e.html",
+        "a.html and 1 more: b.html …",
+        "    -One",
+        "    +Two",
+        "c.html",
+        "    -</p>",
+    ]

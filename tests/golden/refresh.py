@@ -68,8 +68,13 @@ def outline(page: Path) -> str:
     """A page without what fonts and compression decide."""
     from pages import html_of
 
+    return outline_of(html_of(page))
+
+
+def outline_of(html: str) -> str:
+    """Return the outline of a page, given its HTML with whatever waits in other files."""
     reader = _Outline()
-    reader.feed(html_of(page))
+    reader.feed(html)
     return "\n".join(reader.lines) + "\n"
 
 
