@@ -9,8 +9,8 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -48,22 +48,21 @@ def collect(
         work: where finished parts are kept, as for `headbook.collect`.
     """
     _check(inputs, config, config.model)
-    with _torch(config):
-        from headbook.collection.collect import collect as run  # noqa: PLC0415 - see above
+    _load_torch(config)
+    from headbook.collection.collect import collect as run  # noqa: PLC0415 - see above
 
-        return run(inputs, config, progress=progress, work=work)
+    return run(inputs, config, progress=progress, work=work)
 
 
 def _check(inputs: list[str], config: Config, *models: str) -> None:
-    """Tell what is wrong with what was asked for, before `_torch` takes seconds."""
+    """Tell what is wrong with what was asked for, before `_load_torch` takes seconds."""
     from headbook.collection.arguments import check_arguments  # noqa: PLC0415 - see above
 
     check_arguments(inputs, config, *models)
 
 
-@contextmanager
-def _torch(config: Config) -> Iterator[None]:
-    """Tune the process, which is ours here, for what runs models."""
+def _load_torch(config: Config) -> None:
+    """Load what runs models, and tune the process for it, which the command line owns."""
     if not config.verbose:
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
@@ -72,7 +71,6 @@ def _torch(config: Config) -> Iterator[None]:
     keep_freed_memory()
     with nothing_collected():
         import headbook.collection.collect  # noqa: F401, PLC0415 - see above
-    yield
 
 
 def collect_pair(
@@ -87,9 +85,10 @@ def collect_pair(
 ) -> "Collected":
     """Both studies, and what tells how much their differences mean."""
     _check(inputs, config, *models)
-    with _torch(config), tempfile.TemporaryDirectory() as folder:
-        from headbook.collection.comparing import collect_pair as run  # noqa: PLC0415 - see above
+    _load_torch(config)
+    from headbook.collection.comparing import collect_pair as run  # noqa: PLC0415 - see above
 
+    with tempfile.TemporaryDirectory() as folder:
         return run(
             inputs, config, models=models, dtypes=formats, folder=Path(folder), trained=trained,
             floor=floor, progress=progress,
@@ -157,15 +156,15 @@ def collect_film(
     """The film of checkpoints, each collected when the one before has become a frame."""
     found = checkpoints(model, revisions)
     _check(inputs, config, *(at.model for at in found))
-    with _torch(config):
-        from headbook.collection.checkpoints import study_at  # noqa: PLC0415 - see above
+    _load_torch(config)
+    from headbook.collection.checkpoints import study_at  # noqa: PLC0415 - see above
 
-        def made(at: ModelAt, place: int) -> "Study":
-            with progress_of(config) as progress:
-                progress.say(f"{at.name} ({place} of {len(found)})")
-                return study_at(at, inputs, config, kept=kept, discard=discard, progress=progress)
+    def made(at: ModelAt, place: int) -> "Study":
+        with progress_of(config) as progress:
+            progress.say(f"{at.name} ({place} of {len(found)})")
+            return study_at(at, inputs, config, kept=kept, discard=discard, progress=progress)
 
-        return film({at.name: partial(made, at, n) for n, at in enumerate(found, 1)})
+    return film({at.name: partial(made, at, n) for n, at in enumerate(found, 1)})
 
 
 def render_film(film: "Film", config: Config, title: str) -> "Summary":
