@@ -1,7 +1,9 @@
-"""Rename classes, constants, functions, members and options of Headbook by `names.tsv`.
+"""Rename classes, constants, functions and members of Headbook by `names.tsv` and `more.tsv`.
 
-Usage: python rename.py CHECKOUT --kind class|constant|function|member [--names FILE]
-       [--moves FILE] [--dry] [--only PREFIX] [--python .venv/bin/python]
+Usage: python rename.py CHECKOUT --kind class|constant|function|member [--dry] [--only PREFIX]
+
+A row of `more.tsv` says the new name alone; its module follows from `moves.tsv`. It takes the place
+of a row of `names.tsv` with the same old name.
 
 Works before and after the move of files: each row's module is looked for under its old path, where
 `moves.tsv` sends the definition, and under the path of the new name. Positions come from `ast`
@@ -634,8 +636,34 @@ def all_modules(project: Project) -> set[str]:
     return {n.removeprefix("headbook.") for n in project.modules if n.startswith("headbook.")}
 
 
-def read_rows(file: Path) -> list[Row]:
-    return [Row(r["old"], r["new"], r["kind"], r["why"] or "") for r in table(file)]
+def read_rows(moves: Moves) -> list[Row]:
+    """Rows of `names.tsv`, then those of `more.tsv`, which take their place."""
+    rows = {r["old"]: Row(r["old"], r["new"], r["kind"], r["why"] or "") for r in table(HERE / "names.tsv")}
+    lines = (HERE / "more.tsv").read_text(encoding="utf-8").splitlines()
+    added = [Row(*line.split("\t")) for line in lines]
+    classes = {r.old: r.new for r in (*rows.values(), *(r for r in added if r.kind == "class"))}
+    for row in added:
+        parts = row.old.split(".")
+        depth = 2 if is_member(row) else 1
+        container = ".".join(parts[:-1])
+        if not row.old.startswith("tests:"):
+            module, top = ".".join(parts[:-depth]), parts[-depth]
+            container = moves.place(module, top) or module
+            if depth == 2:
+                container += "." + classes.get(".".join(parts[:-1]), top).rpartition(".")[2]
+        row.new = f"{container}.{row.new}"
+        rows[row.old] = row
+    return list(rows.values())
+
+
+def print_result(rows: list[Row], notes: list[str], total: int, *, dry: bool) -> None:
+    """Print notes, rows that did not apply, and counts."""
+    for note in sorted(set(notes)):
+        print(note)
+    for row in rows:
+        if row.state not in {"applied", "done"}:
+            print(f"ROW {row.old} -> {row.new}: {row.state}")
+    print(Counter(r.state.partition(":")[0] for r in rows), f"{total} replacements", "(dry)" * dry)
 
 
 def main() -> int:
@@ -643,15 +671,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--kind", required=True, choices=("class", "constant", "names", "function", "member"))
-    parser.add_argument("--names", type=Path, default=HERE / "names.tsv")
-    parser.add_argument("--moves", type=Path, default=HERE / "moves.tsv")
     parser.add_argument("--only", default="", help="prefix of old names, as a folder: analysis.")
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--decisions", type=Path, default=HERE / "decisions.tsv")
     given = parser.parse_args()
     root = given.checkout.resolve()
-    rows = [r for r in read_rows(given.names) if r.old.startswith(given.only)]
-    moves = Moves(given.moves)
+    moves = Moves(HERE / "moves.tsv")
+    rows = [r for r in read_rows(moves) if r.old.startswith(given.only)]
     project = Project(root)
     if given.kind == "member":
         from members import rename_members  # noqa: PLC0415
@@ -669,13 +695,7 @@ def main() -> int:
             row.state = "applied"
             names[row.where] = row.new.rpartition(".")[2]
     notes, total = rename_names(project, names, dry=given.dry)
-    for note in sorted(set(notes)):
-        print(note)
-    for row in rows:
-        if row.state not in {"applied", "done"}:
-            print(f"ROW {row.old} -> {row.new}: {row.state}")
-    print(Counter(r.state.partition(":")[0] for r in rows), f"{total} replacements",
-          "(dry)" if given.dry else "")
+    print_result(rows, notes, total, dry=given.dry)
     return 0
 
 

@@ -27,7 +27,9 @@ def types_of(root: Path, python: Path, wanted: set[str]) -> dict:
 
 
 def rename_members(project, rows, every, moves, given) -> int:
-    from rename import Edits, Renamer, Walker, locate, prose_of, CODE, File, statements  # noqa: PLC0415
+    from rename import (  # noqa: PLC0415
+        CODE, Edits, File, Renamer, Walker, locate, print_result, prose_of, statements,
+    )
 
     root = project.root
     wanted: dict[tuple[str, str], tuple[str, object]] = {}  # (class, member): new, row
@@ -170,14 +172,8 @@ def rename_members(project, rows, every, moves, given) -> int:
     documents_members(root, renamed, classes, names, edits, notes)
     total = edits.apply(project.files, dry=given.dry)
     decided = decisions(given.decisions)
-    for note in sorted(set(notes)):
-        if not any(note.startswith(d) for d in decided):
-            print(note)
-    for row in rows:
-        if row.state not in {"applied", "done"}:
-            print(f"ROW {row.old} -> {row.new}: {row.state}")
-    print(Counter(r.state.partition(":")[0] for r in rows), f"{total} replacements",
-          "(dry)" if given.dry else "")
+    left = [n for n in notes if not any(n.startswith(d) for d in decided)]
+    print_result(rows, left, total, dry=given.dry)
     return 0
 
 
@@ -231,14 +227,6 @@ def prose_members(file, renamed, classes, classes_here, helper, edits, notes, na
         inner = [s for s in spans if s[0] <= line <= s[1]]
         return min(inner, key=lambda s: s[1] - s[0])[2] if inner else ""
 
-    def lookup(cls, member):
-        for each in classes.get(cls, {"mro": []})["mro"]:
-            if (each, member) in renamed:
-                return renamed[each, member]
-            if each in classes and member in classes[each]["names"]:
-                return None
-        return None
-
     # Attributes sections
     for first, last, cls, node in spans:
         doc = node.body[0] if node.body else None
@@ -255,7 +243,7 @@ def prose_members(file, renamed, classes, classes_here, helper, edits, notes, na
                     inside = False
                 elif inside and here == indent + 4 and (match := re.match(r"\s*([\w, ]+):", raw)):
                     for word in re.finditer(r"\w+", raw[: match.end(1)]):
-                        if new := lookup(cls, word[0]):
+                        if new := lookup(renamed, classes, cls, word[0]):
                             edits.add(file, number, len(raw[: word.start()].encode()), word[0], new)
     for number, begin, piece in prose_of(file):
         for match in CODE.finditer(piece):
@@ -264,7 +252,7 @@ def prose_members(file, renamed, classes, classes_here, helper, edits, notes, na
             if len(parts) == 1:
                 if parts[0] in names:
                     cls = at(number)
-                    new = lookup(cls, parts[0])
+                    new = lookup(renamed, classes, cls, parts[0])
                     if new:
                         edits.add(file, number, column, parts[0], new)
                     elif match[1] == "`":
@@ -282,7 +270,7 @@ def prose_members(file, renamed, classes, classes_here, helper, edits, notes, na
                     same = {c for c in classes if c.rpartition(".")[2] == owner}
                     cls = same.pop() if len(same) == 1 else ""
                 shift = len(".".join(parts[:index]).encode()) + 1
-                if new := lookup(cls, parts[index]):
+                if new := lookup(renamed, classes, cls, parts[index]):
                     edits.add(file, number, column + shift, parts[index], new)
                 elif not cls:
                     notes.append(f"PROSE {rel}:{number}: `{match[2]}`")

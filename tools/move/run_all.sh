@@ -1,9 +1,7 @@
 #!/bin/sh
-# Steps 15 to 17 on a clean checkout: sh run_all.sh CHECKOUT [NAMES_OF_PLAN MOVES]
+# Steps 15 to 17 on a clean checkout: sh run_all.sh CHECKOUT
 set -e
 here=$(dirname "$(readlink -f "$0")"); tree=$1
-if [ -n "$2" ]; then cp "$2" "$here/plan-names.tsv"; cp "$3" "$here/moves.tsv"; fi
-python3 "$here/merge.py" "$here/plan-names.tsv" "$here/moves.tsv" > "$here/names.new"; mv "$here/names.new" "$here/names.tsv"
 for kind in class function member; do
   echo "== $kind"; python3 "$here/rename.py" "$tree" --kind $kind > "/tmp/rename-$kind.txt" || true
   grep -v "^STRING\|encode (attr" "/tmp/rename-$kind.txt" | tail -40
