@@ -68,7 +68,7 @@ def pair_sums(attention: torch.Tensor, mass: torch.Tensor, pairs: Pairs) -> torc
 
 
 def layer_sums(layers: Sequence[torch.Tensor], scope: Scope, pairs: Sequence[Pairs]) -> Layers:
-    """All three for several layers; threads are started but once."""
+    """Return the sums of rows, words and pairs for several layers in one pass of the threads."""
     of_rows, rows = _rows(layers, scope)
     of_words, words = _words(layers, scope)
     of_pairs = [_pairs(layers, rows.mass, pair) for pair in pairs]

@@ -104,9 +104,9 @@ class Costs:
 
 
 def parameters_of(model: Model) -> tuple[int, tuple[int, int]]:
-    """Return the parameters of a network without its vocabulary; the vocabulary's entries, width.
+    """Count the parameters of a network without its word embeddings, and the shape of these.
 
-    Without a matrix of word embeddings the vocabulary is (0, 0).
+    The shape is ``(entry, width)``, and (0, 0) if there is no matrix of word embeddings.
     """
     weight = word_embedding(model.body)
     entries, width = (0, 0) if weight is None else weight.shape

@@ -79,13 +79,13 @@ IN_WORDS = {
 
 
 class OfImportance(Quantity):
-    """What is computed from heads that were replaced by their mean."""
+    """A quantity computed from heads whose output was replaced by its mean."""
 
     share = False
     columns: ClassVar[tuple[HeadColumn, ...]] = ()  # it is made of no metric
 
     def written(self, value: float) -> str:
-        """A plain number."""
+        """Return a value as a plain number."""
         return number(value)
 
 
@@ -100,12 +100,12 @@ class AtReplaced(OfImportance):
 
     @property
     def how(self) -> str:
-        """What of which head."""
+        """Return in words which number of which head this is."""
         name = head_name(HeadName("self", self.layer, self.head))
         return f"{IN_WORDS[self.metric]}, {name} replaced by its mean"
 
     def compute(self, results: StackResults) -> Estimate:
-        """The head's number; NaN where it was not replaced or has none."""
+        """Return the head's number; NaN if the head was not replaced or has none."""
         rows = _logits(results, self.metric, self.label)
         rows = rows[(rows["layer"] == self.layer) & (rows["head"] == self.head)]
         if rows.empty:
@@ -117,19 +117,19 @@ class AtReplaced(OfImportance):
 
 @dataclass(frozen=True)
 class RankReplaced(Count, OfImportance):
-    """The place of a head when all are sorted by how much the true token's logit falls."""
+    """The rank of a head by how much the true token's logit falls without it."""
 
     layer: int
     head: int
 
     @property
     def how(self) -> str:
-        """Of which head."""
+        """Return in words which head is ranked, and by what."""
         name = head_name(HeadName("self", self.layer, self.head))
         return f"rank of {name} by the {IN_WORDS[EFFECT]}, largest fall first"
 
     def compute(self, results: StackResults) -> Estimate:
-        """From 1; NaN where not all heads were replaced."""
+        """Return the rank, from 1; NaN if not all heads were replaced."""
         rows = _logits(results, EFFECT, "")
         own = rows[(rows["layer"] == self.layer) & (rows["head"] == self.head)]["value"]
         stack = results.stack
@@ -141,28 +141,28 @@ class RankReplaced(Count, OfImportance):
 
 @dataclass(frozen=True)
 class CanGo(OfImportance):
-    """How many heads can be removed together at 1 % of the loss.
+    """The share of heads that can be removed together for at most 1 % of the loss.
 
     Attributes:
-        order: in which they go, as in ``pruning.csv``.
+        order: in which heads are removed, as in ``pruning.csv``.
     """
 
     order: str
 
     @property
     def how(self) -> str:
-        """In which order, with which limit."""
+        """Return in words in which order heads are removed, and up to which limit."""
         return (
             f"share of heads that can be removed, {self.order.replace('_', ' ')} in ascending "
             "order, before the loss may rise by more than 1\u00a0%"
         )
 
     def written(self, value: float) -> str:
-        """In per cent."""
+        """Return a share in per cent."""
         return number(value) if math.isnan(value) else percent(value)
 
     def compute(self, results: StackResults) -> Estimate:
-        """The share; NaN where heads were not removed in that order."""
+        """Return the share; NaN if heads were not removed in that order."""
         removals, steps = results.study.corpus_sums.removals, results.study.pruning
         steps = steps[(steps["order"] == self.order)]
         if removals is None or steps.empty:
@@ -174,7 +174,7 @@ class CanGo(OfImportance):
 
 
 def _logits(results: StackResults, metric: str, label: str) -> pd.DataFrame:
-    """The rows of one number on the logit of the true token, means in place of heads."""
+    """Return a metric's rows on the logit of the true token, heads replaced by their mean."""
     table = results.study.importance
     return table[
         (table["stack"] == results.stack.name)

@@ -88,7 +88,7 @@ def _stored(site: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _absent(site: Path, files: Mapping[str, bytes]) -> list[str]:
-    """Return the names of tables and lists of which the file holds no row."""
+    """Return the names of tables and lists that the one file does not hold in any format."""
     names = (each.name.partition(".")[0] for each in walk(site / "data") if _is_left(each))
     return [name for name in dict.fromkeys(names) if f"data/{name}.csv" not in files]
 
@@ -123,7 +123,7 @@ def _blocks(files: Mapping[str, bytes]) -> Iterator[dict[str, bytes]]:
 
 
 def _kind(name: str) -> str:
-    """Return what files of one block share; tables and Vega, which are read alone, stand alone."""
+    """Return folder and suffix, by which files share a block; tables and Vega have their own."""
     folder, _, file = name.rpartition("/")
     if folder == "data" or name == RUNTIME:
         return name
